@@ -1,0 +1,61 @@
+"""Sets for small corpora and for machines without an accelerator."""
+
+from t2t_lite.hparam import HParams
+from t2t_lite.registry import register_hparams
+
+
+@register_hparams
+def transformer_tiny():
+    """Trains in seconds on a CPU: for tests and first tries."""
+    return HParams(
+        hidden_size=64,
+        filter_size=128,
+        num_heads=4,
+        num_hidden_layers=2,
+        max_length=64,
+        batch_tokens=1024,
+        micro_batches=1,
+        warmup_steps=100,
+        train_steps=200,
+        average_checkpoints=1,
+    )
+
+
+@register_hparams
+def transformer_quickstart():
+    """Learns to spell out numbers in minutes on two CPU cores."""
+    return HParams(
+        hidden_size=128,
+        filter_size=256,
+        num_heads=4,
+        num_hidden_layers=2,
+        max_length=64,
+        batch_tokens=4096,
+        micro_batches=1,
+        learning_rate=2.0,
+        warmup_steps=400,
+        train_steps=1500,
+        average_checkpoints=3,
+    )
+
+
+@register_hparams
+def transformer_multi30k():
+    """For Multi30k's 29,000 pairs: small and well regularized.
+
+    The sizes are those of the literature on this corpus (arXiv:2105.14462).
+    """
+    return HParams(
+        hidden_size=128,
+        filter_size=256,
+        num_heads=4,
+        num_hidden_layers=4,
+        max_length=128,
+        residual_dropout=0.3,
+        batch_tokens=4096,
+        micro_batches=1,
+        learning_rate=2.0,
+        warmup_steps=1000,
+        train_steps=6000,
+        average_checkpoints=5,
+    )

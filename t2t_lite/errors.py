@@ -1,0 +1,36 @@
+"""The errors that users see: one line each, and the exit code that goes with it."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class T2TLiteError(Exception):
+    """Something failed: the message says what, where and what to do."""
+
+    exit_code = 1
+
+
+class UsageError(T2TLiteError):
+    """The request itself is wrong: an unknown name, key or flag, a bad value."""
+
+    exit_code = 2
+
+
+class Interrupted(T2TLiteError):
+    """A signal stopped the work after it was saved: the same command goes on."""
+
+    exit_code = 75
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint naming the known names closest to `name`.
+
+    Args:
+      name: what the user wrote.
+      known: the names that exist.
+
+    Returns:
+      `" Did you mean transformer_big?"`, with up to three names, or `""`.
+    """
+    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+    return f" Did you mean {', '.join(close)}?" if close else ""

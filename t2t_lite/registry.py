@@ -1,0 +1,158 @@
+"""The registries of problems and of hparams sets.
+
+A declaration registers itself where it is defined:
+
+```python
+@register_problem("wmt_ende")
+class WmtEnDe(Text2TextProblem): ...
+
+@register_hparams
+def transformer_big(): ...
+```
+"""
+
+import re
+
+from t2t_lite.errors import T2TLiteError, UsageError, nearest
+from t2t_lite.hparam import HParams
+from t2t_lite.problem import Problem
+
+REVERSED_SUFFIX = "_rev"
+
+
+class _Registry:
+    """Names to checked declarations; refuses duplicates and wrong types."""
+
+    def __init__(self, kind):
+        self.kind = kind
+        self._entries = {}
+
+    def add(self, name, entry):
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+            raise T2TLiteError(
+                f"A {self.kind} is named in lower case letters, digits and "
+                f"underscores; got {name!r}."
+            )
+        if name.endswith(REVERSED_SUFFIX):
+            raise T2TLiteError(
+                f"A {self.kind} name must not end in {REVERSED_SUFFIX}, which "
+                f"asks for the reversed direction; got {name!r}."
+            )
+        known = self._entries.get(name)
+        if known is not None:
+            raise T2TLiteError(
+                f"{self.kind} {name!r} is registered twice: by "
+                f"{_where(known)} and by {_where(entry)}."
+            )
+        self._entries[name] = entry
+        return entry
+
+    def get(self, name, alias=None):
+        if name not in self._entries:
+            asked = alias or name
+            raise UsageError(
+                f"Unknown {self.kind} {asked!r}.{nearest(name, self.names())} "
+                f"t2t-lite-registry lists them all; your own need --usr_dir."
+            )
+        return self._entries[name]
+
+    def names(self):
+        return sorted(self._entries)
+
+
+_PROBLEMS = _Registry("problem")
+_HPARAMS = _Registry("hparams set")
+
+
+def register_problem(name_or_class):
+    """Registers a `Problem` subclass, under a name or its snake-cased own.
+
+    Raises:
+      T2TLiteError: not a `Problem` subclass, or the name is bad or taken.
+    """
+
+    def register(cls, name):
+        if not (isinstance(cls, type) and issubclass(cls, Problem)):
+            raise T2TLiteError(
+                f"@register_problem takes a subclass of Problem; got {cls!r}."
+            )
+        _PROBLEMS.add(name, cls)
+        cls.name = cls.base_name = name
+        return cls
+
+    if isinstance(name_or_class, str):
+        return lambda cls: register(cls, name_or_class)
+    return register(name_or_class, _snake_case(name_or_class))
+
+
+def register_hparams(name_or_function):
+    """Registers a function without arguments that returns `HParams`.
+
+    Raises:
+      T2TLiteError: not a function, or the name is bad or taken.
+    """
+
+    def register(function, name):
+        if isinstance(function, type) or not callable(function):
+            raise T2TLiteError(
+                "@register_hparams takes a function that returns HParams; "
+                f"got {function!r}."
+            )
+        return _HPARAMS.add(name, function)
+
+    if isinstance(name_or_function, str):
+        return lambda function: register(function, name_or_function)
+    return register(name_or_function, _snake_case(name_or_function))
+
+
+def problem(name: str) -> Problem:
+    """The problem of that name; `NAME_rev` is NAME with its sides swapped.
+
+    Raises:
+      UsageError: no such problem; names the nearest known ones.
+    """
+    base = name.removesuffix(REVERSED_SUFFIX)
+    instance = _PROBLEMS.get(base, alias=name)()
+    return instance if base == name else instance.reverse()
+
+
+def hparams(name: str) -> HParams:
+    """The hparams set of that name.
+
+    Raises:
+      UsageError: no such set; names the nearest known ones.
+      T2TLiteError: the registered function returned something else.
+    """
+    function = _HPARAMS.get(name)
+    values = function()
+    if not isinstance(values, HParams):
+        raise T2TLiteError(
+            f"hparams set {name!r} ({_where(function)}) must return HParams; "
+            f"got {type(values).__name__}."
+        )
+    return values
+
+
+def problem_names() -> list[str]:
+    """The registered problems, sorted, without their `_rev` directions."""
+    return _PROBLEMS.names()
+
+
+def hparams_names() -> list[str]:
+    """The registered hparams sets, sorted."""
+    return _HPARAMS.names()
+
+
+def describe(name: str) -> str:
+    """The first docstring line of a registered problem or hparams set."""
+    entry = _PROBLEMS if name in _PROBLEMS.names() else _HPARAMS
+    return (entry.get(name).__doc__ or "").strip().split("\n")[0]
+
+
+def _snake_case(declaration):
+    name = getattr(declaration, "__name__", str(declaration))
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _where(declaration):
+    return f"{declaration.__module__}.{declaration.__qualname__}"
