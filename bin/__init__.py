@@ -1,0 +1,1 @@
+"""The commands, one file each; installed as `t2t-lite-<name>`."""

@@ -1,0 +1,84 @@
+"""Packaging of t2t-lite: one import package from four folders.
+
+The rooms at the top of the repository (`problems/`, `hparams/`, `bin/`) install
+inside `t2t_lite`, so no generic name lands in a user's site-packages.
+Exact versions are in constraints.txt; here are the ranges that may work.
+"""
+
+import pathlib
+import re
+
+from setuptools import find_packages, setup
+
+ROOT = pathlib.Path(__file__).parent
+ROOMS = ("problems", "hparams", "bin")
+COMMANDS = {
+    "trainer": "trainer",
+    "decoder": "decoder",
+    "datagen": "datagen",
+    "evaluator": "evaluator",
+    "average": "average_checkpoints",
+    "exporter": "exporter",
+    "bleu": "bleu",
+    "registry": "registry",
+}
+
+
+def version():
+    """Returns `__version__` of the package, read without importing it."""
+    text = (ROOT / "t2t_lite" / "__init__.py").read_text(encoding="utf-8")
+    return re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE).group(1)
+
+
+def packages():
+    """Returns (package names, package_dir) of the engine and the rooms."""
+    names = ["t2t_lite"]
+    names += [f"t2t_lite.{name}" for name in find_packages("t2t_lite")]
+    folders = {"t2t_lite": "t2t_lite"}
+    for room in ROOMS:
+        folders[f"t2t_lite.{room}"] = room
+        names.append(f"t2t_lite.{room}")
+        names += [f"t2t_lite.{room}.{name}" for name in find_packages(room)]
+    return names, folders
+
+
+PACKAGES, PACKAGE_DIR = packages()
+
+setup(
+    name="t2t-lite",
+    version=version(),
+    description="A Transformer for text-to-text work: corpus to served model",
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.10,<3.14",
+    packages=PACKAGES,
+    package_dir=PACKAGE_DIR,
+    install_requires=[
+        "tensorflow>=2.21,<2.22",
+        "tensorflow-text>=2.21,<2.22",
+        "tensorflow-datasets>=4.9.9,<5",
+        "tensorboard>=2.20,<2.22",
+        "keras>=3.12,<4",
+        "keras-hub>=0.25",
+        "numpy>=2.1,<3",
+        "sentencepiece>=0.2.1,<0.3",
+        "sacrebleu>=2.5,<3",
+        "num2words>=0.5.14,<0.6",
+        "rich>=13,<16",
+    ],
+    extras_require={
+        "dev": ["pytest>=8", "ruff>=0.14", "build>=1.2"],
+        "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
+    },
+    entry_points={
+        "console_scripts": [
+            f"t2t-lite-{command} = t2t_lite.bin.{module}:run"
+            for command, module in COMMANDS.items()
+        ],
+        "t2t_lite.plugins": [
+            "problems = t2t_lite.problems",
+            "hparams = t2t_lite.hparams",
+        ],
+    },
+)

@@ -1,0 +1,30 @@
+"""t2t-lite: a Transformer for text-to-text work, from corpus to served model.
+
+`import t2t_lite` is quick: the public names below are loaded on first use, and
+TensorFlow only with `Transformer`.
+"""
+
+import importlib
+
+__version__ = "0.1.0"
+
+_HOME_OF = {
+    "HParams": "t2t_lite.hparam",
+    "Problem": "t2t_lite.problem",
+    "Text2TextProblem": "t2t_lite.problem",
+    "Transformer": "t2t_lite.transformer",
+}
+
+__all__ = ["HParams", "Problem", "Text2TextProblem", "Transformer"]
+
+
+def __getattr__(name):
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 't2t_lite' has no attribute {name!r}.")
+    value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted([*globals(), *_HOME_OF])
