@@ -73,7 +73,7 @@ setup(
     },
     entry_points={
         "console_scripts": [
-            f"t2t-lite-{command} = t2t_lite.bin.{module}:run"
+            f"t2t-lite-{command} = t2t_lite.bin.{module}:main"
             for command, module in COMMANDS.items()
         ],
         "t2t_lite.plugins": [

@@ -1,0 +1,94 @@
+"""Scores a file of translations against a file of references with sacreBLEU."""
+
+import argparse
+import json
+import pathlib
+
+from t2t_lite.bin import command, flags
+from t2t_lite.errors import T2TLiteError
+
+
+def make_parser() -> flags.Parser:
+    """The flags of `t2t-lite-bleu`."""
+    parser = flags.Parser("t2t-lite-bleu", __doc__)
+    parser.add_argument(
+        "--hypothesis", metavar="FILE", help="one translation a line"
+    )
+    parser.add_argument(
+        "--reference",
+        metavar="FILE",
+        help="its reference on the same line, detokenized text",
+    )
+    parser.add_argument(
+        "--lowercase", action="store_true", help="compare without case"
+    )
+    parser.add_argument(
+        "--tokenize",
+        default="13a",
+        choices=["13a", "intl", "char", "none", "zh", "ja-mecab", "ko-mecab"],
+        help="sacreBLEU's tokenizer of both sides",
+    )
+    flags.add_json(parser)
+    return parser
+
+
+def score_files(args: argparse.Namespace) -> None:
+    """Prints the score of `--hypothesis` against `--reference`."""
+    flags.require(args, "hypothesis", "reference")
+    hypotheses = read_lines(args.hypothesis)
+    references = read_lines(args.reference)
+    if len(hypotheses) != len(references):
+        raise T2TLiteError(
+            "--hypothesis and --reference must have as many lines as each "
+            f"other; {args.hypothesis} has {len(hypotheses)}, "
+            f"{args.reference} has {len(references)}."
+        )
+    if not references:
+        raise T2TLiteError(f"{args.reference} has no lines to score.")
+    from t2t_lite.evaluation.bleu import bleu
+
+    report = {"metric": "bleu"} | bleu(
+        hypotheses,
+        references,
+        tokenize=args.tokenize,
+        lowercase=args.lowercase,
+    )
+    print_report(report, args.json)
+
+
+def read_lines(path: str) -> list[str]:
+    r"""The lines of a UTF-8 file, split at `\n` only, `\r\n` too.
+
+    Bytes that are not UTF-8 become U+FFFD.
+
+    Raises:
+      T2TLiteError: the file cannot be read.
+    """
+    try:
+        text = pathlib.Path(path).read_bytes().decode("utf-8", "replace")
+    except OSError as error:
+        raise T2TLiteError(f"Cannot read {path}: {error.strerror}.") from error
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()  # a final newline ends the last line, it starts none
+    return [line.removesuffix("\r") for line in lines]
+
+
+def print_report(report: dict, as_json: bool) -> None:
+    """Prints a metric's report: for people, or as one line of JSON."""
+    if as_json:
+        print(json.dumps(report, ensure_ascii=False))
+        return
+    print(f"{report['metric']} {report['score']:.2f}")
+    for key, value in report.items():
+        if key not in ("metric", "score"):
+            print(f"  {key}: {value}")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs `t2t-lite-bleu`; returns its exit code."""
+    return command.run(make_parser(), score_files, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,97 @@
+"""Runs a command's body: errors become one line and an exit code.
+
+0 done, 1 failed, 2 wrong usage, 75 stopped by a signal after saving (the same
+command goes on), 130 stopped by Ctrl-C with nothing to save.
+"""
+
+import argparse
+import errno
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+
+from t2t_lite.bin.flags import Parser
+from t2t_lite.errors import T2TLiteError
+
+FAILED = 1
+CTRL_C = 130  # 128 + SIGINT, as shells count
+
+
+def run(
+    parser: Parser,
+    body: Callable[[argparse.Namespace], None],
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Parses the flags, calls `body(args)` and returns the exit code.
+
+    Args:
+      parser: the command's flags; it must have had `add_verbose`.
+      body: does the work; prints results to stdout, all else to stderr.
+      argv: the flags; None takes them from the command line.
+    """
+    verbose = False
+    try:
+        args = parser.parse_args(argv)
+        verbose = args.verbose
+        quieten(verbose)
+        body(args)
+        sys.stdout.flush()
+        return 0
+    except BrokenPipeError:
+        # The reader (`| head`) has what it wanted. Python would complain when
+        # it flushes stdout at exit, so stdout goes nowhere from here on.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        _say(parser.prog, "stopped by Ctrl-C.")
+        return CTRL_C
+    except T2TLiteError as error:
+        _say(parser.prog, str(error), verbose)
+        return error.exit_code
+    except Exception as error:
+        _say(parser.prog, _in_words(error), verbose)
+        return FAILED
+
+
+def quieten(verbose: bool) -> None:
+    """Keeps TensorFlow's start-up chatter off the terminal.
+
+    To be called before TensorFlow is imported; `verbose` leaves it all on.
+    """
+    # The layers run on any Keras backend, the commands on TensorFlow only.
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    if not verbose:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+        warnings.simplefilter("ignore")
+
+
+def note(text: str) -> None:
+    """Writes a remark to stderr, where it does not mix with results."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _say(program, message, verbose=False):
+    if verbose:
+        traceback.print_exc()
+    note(f"{program}: {' '.join(message.splitlines())}")
+
+
+def _in_words(error):
+    """One line for an error that the engine did not foresee."""
+    if isinstance(error, OSError) and error.strerror:
+        place = f"{error.filename}: " if error.filename else ""
+        advice = {
+            errno.ENOSPC: "; free some space, then run the same command again",
+            errno.EACCES: "; choose a folder that you may write to",
+        }.get(error.errno, "")
+        return f"{place}{error.strerror}{advice}."
+    if isinstance(error, MemoryError):
+        return "out of memory: lower batch_tokens or raise micro_batches."
+    lines = str(error).strip().splitlines() or [""]
+    return (
+        f"{type(error).__name__}: {lines[0]} "
+        "(--verbose shows where it comes from)"
+    )

@@ -1,0 +1,216 @@
+"""The parser of every command, and the flags that several of them share."""
+
+import argparse
+import math
+import pathlib
+from collections.abc import Sequence
+
+from t2t_lite.errors import UsageError, nearest
+
+DATA_DIR = "~/t2t-lite/data"
+RUNS_DIR = "~/t2t-lite/runs"
+
+
+class Parser(argparse.ArgumentParser):
+    """Parses `--flag=value` and `--flag value`; mistakes are UsageErrors."""
+
+    def __init__(self, prog: str, description: str):
+        super().__init__(
+            prog=prog,
+            description=description,
+            formatter_class=_HelpFormatter,
+            allow_abbrev=False,
+        )
+        self.add_argument(
+            "--verbose",
+            action="store_true",
+            help="show TensorFlow's messages, and a traceback on errors",
+        )
+
+    def parse_args(
+        self, args: Sequence[str] | None = None, namespace=None
+    ) -> argparse.Namespace:
+        """The flags; raises UsageError naming the nearest known flag."""
+        parsed, unknown = self.parse_known_args(args, namespace)
+        for word in unknown:
+            flag = word.split("=")[0]
+            if flag.startswith("--"):
+                known = self._option_string_actions
+                raise UsageError(
+                    f"Unknown flag {flag}.{nearest(flag, known)} "
+                    f"{self.prog} --help lists them all."
+                )
+        if unknown:
+            raise UsageError(
+                f"Unexpected argument {unknown[0]!r}; flags look like "
+                f"--flag=value. {self.prog} --help lists them all."
+            )
+        return parsed
+
+    def error(self, message: str) -> None:
+        """Raises argparse's message as a UsageError, without a usage dump."""
+        message = message.removeprefix("argument ")
+        raise UsageError(f"{message[:1].upper()}{message[1:].rstrip('.')}.")
+
+
+class _HelpFormatter(argparse.HelpFormatter):
+    """Adds `(default: ...)` to every flag that has one worth naming."""
+
+    def __init__(self, prog):
+        super().__init__(prog, max_help_position=30)
+
+    def _get_help_string(self, action):
+        told = "default" in action.help or not action.option_strings
+        if told or action.default in (None, False, argparse.SUPPRESS):
+            return action.help
+        return f"{action.help} (default: %(default)s)"
+
+
+def add_run_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags that name a run, for commands that read one."""
+    group = parser.add_argument_group("the run")
+    group.add_argument(
+        "--output_dir",
+        metavar="DIR",
+        help=f"the run (default: {RUNS_DIR}/PROBLEM/SET)",
+    )
+    group.add_argument(
+        "--problem", metavar="NAME", help="with --hparams, in place of DIR"
+    )
+    group.add_argument("--hparams", metavar="SET", help="see --problem")
+    add_usr_dir(group)
+
+
+def add_usr_dir(parser) -> None:
+    """`--usr_dir`, for commands that look problems or sets up."""
+    parser.add_argument(
+        "--usr_dir",
+        metavar="DIR",
+        help="a folder or package with your own problems and hparams sets",
+    )
+
+
+def add_corpus_flags(parser) -> None:
+    """Where a corpus is read from and its shards are."""
+    parser.add_argument(
+        "--data_dir",
+        metavar="DIR",
+        default=DATA_DIR,
+        help="the TFRecord shards and the vocabulary",
+    )
+    parser.add_argument(
+        "--raw_dir",
+        metavar="DIR",
+        help="a folder that holds the corpus files (default: download them)",
+    )
+    parser.add_argument(
+        "--tfds_dir", metavar="DIR", help="a TensorFlow Datasets data folder"
+    )
+
+
+def add_checkpoint_flag(parser) -> None:
+    """`--checkpoint`, for commands that read weights."""
+    parser.add_argument(
+        "--checkpoint",
+        metavar="WHICH",
+        default="default",
+        help="latest, best, average, a step number, or a folder (default: the "
+        "average of the newest checkpoints if it was made, else the newest)",
+    )
+
+
+def add_search_flags(parser) -> None:
+    """How the beam search goes."""
+    group = parser.add_argument_group("the search")
+    add_checkpoint_flag(group)
+    group.add_argument(
+        "--beam_size",
+        type=at_least(1),
+        metavar="K",
+        help="beams per sentence; 1 is greedy (default: the run's hparam)",
+    )
+    group.add_argument(
+        "--alpha",
+        type=number(0),
+        metavar="A",
+        help="length penalty: score = log-probability / ((5 + length) / 6) "
+        "** A (default: the run's hparam)",
+    )
+    group.add_argument(
+        "--batch_size",
+        type=at_least(1),
+        metavar="N",
+        default=64,
+        help="sentences searched together; changes speed, not results",
+    )
+
+
+def add_json(parser) -> None:
+    """`--json`, for commands that report."""
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="report as one JSON object on one line of stdout",
+    )
+
+
+def at_least(smallest: int):
+    """The type of a whole-number flag, e.g. `at_least(1)`."""
+
+    def parse(text):
+        try:
+            value = int(text)
+        except ValueError:
+            value = None
+        if value is None or value < smallest:
+            raise argparse.ArgumentTypeError(
+                f"must be a whole number, at least {smallest}; got {text!r}"
+            )
+        return value
+
+    return parse
+
+
+def number(smallest: float):
+    """The type of a flag that takes a finite number, e.g. `number(0)`."""
+
+    def parse(text):
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not smallest <= value < math.inf:
+            raise argparse.ArgumentTypeError(
+                f"must be a number, at least {smallest}; got {text!r}"
+            )
+        return value
+
+    return parse
+
+
+def require(args: argparse.Namespace, *names: str) -> None:
+    """Raises UsageError for the first named flag that was not given."""
+    for name in names:
+        if getattr(args, name) in (None, ""):
+            raise UsageError(f"--{name} is needed.")
+
+
+def folder(text: str | None) -> pathlib.Path | None:
+    """A folder flag as an absolute path, `~` expanded; None stays None."""
+    return pathlib.Path(text).expanduser().absolute() if text else None
+
+
+def output_dir(args: argparse.Namespace) -> pathlib.Path:
+    """The run that the flags name.
+
+    Raises:
+      UsageError: neither `--output_dir` nor `--problem` and `--hparams`.
+    """
+    if args.output_dir:
+        return folder(args.output_dir)
+    if not (args.problem and args.hparams):
+        raise UsageError(
+            "--output_dir is needed, or --problem and --hparams, which name "
+            "the default one."
+        )
+    return folder(f"{RUNS_DIR}/{args.problem}/{args.hparams}")
