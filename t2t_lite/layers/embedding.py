@@ -1,0 +1,49 @@
+"""Token embeddings and the softmax matrix (arXiv:1706.03762, section 3.4)."""
+
+import keras
+from keras import ops
+
+from t2t_lite.layers.feed_forward import project
+from t2t_lite.layers.masks import padding_mask
+
+
+class TokenEmbedding(keras.layers.Layer):
+    """A table [V, D] that embeds tokens and, unscaled, scores them.
+
+    Args:
+      vocab_size: V.
+      hidden_size: d_model; embeddings are multiplied by its square root.
+    """
+
+    def __init__(self, vocab_size, hidden_size, name=None, dtype=None):
+        super().__init__(name=name, dtype=dtype)
+        self.vocab_size = vocab_size
+        self.hidden_size = hidden_size
+
+    def build(self, input_shape=None):
+        stddev = self.hidden_size**-0.5
+        self.table = self.add_weight(
+            shape=(self.vocab_size, self.hidden_size),
+            initializer=keras.initializers.RandomNormal(stddev=stddev),
+            name="table",
+        )
+        self.built = True
+
+    def call(self, ids):
+        """Int [B, T] to float [B, T, D]; padding is embedded as zero."""
+        scale = self.hidden_size**0.5
+        real = ops.cast(padding_mask(ids), self.compute_dtype)
+        vectors = ops.take(self.table, ids, axis=0)
+        return vectors * (scale * real)[..., None]
+
+    def logits(self, hidden):
+        """Float [..., D] to float32 [..., V], the input of the softmax."""
+        table = ops.cast(self.table, hidden.dtype)
+        return ops.cast(project(hidden, ops.transpose(table)), "float32")
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "vocab_size": self.vocab_size,
+            "hidden_size": self.hidden_size,
+        }

@@ -1,0 +1,65 @@
+"""The position-wise feed-forward network (arXiv:1706.03762, section 3.3)."""
+
+import keras
+from keras import ops
+
+from t2t_lite.layers.dropout import no_dropout
+
+
+def project(x, kernel, bias=None):
+    """`x` [..., A] times `kernel` [A, C], plus `bias` [C]: [..., C].
+
+    One matrix product over all positions at once: a batched one with a
+    broadcast kernel is several times slower.
+    """
+    rows = ops.matmul(ops.reshape(x, (-1, kernel.shape[0])), kernel)
+    if bias is not None:
+        rows = rows + bias
+    return ops.reshape(rows, (*ops.shape(x)[:-1], kernel.shape[1]))
+
+
+class FeedForward(keras.layers.Layer):
+    """FFN(x) = max(0, x W1 + b1) W2 + b2, equation 2.
+
+    Args:
+      filter_size: d_ff, the width between the two products.
+      relu_dropout: share of the hidden units dropped in training.
+    """
+
+    def __init__(self, filter_size, relu_dropout=0.0, name=None, dtype=None):
+        super().__init__(name=name, dtype=dtype)
+        self.filter_size = filter_size
+        self.relu_dropout = relu_dropout
+
+    def build(self, input_shape):
+        size = input_shape[-1]
+        self.hidden_kernel = self.add_weight(
+            shape=(size, self.filter_size),
+            initializer="glorot_uniform",
+            name="hidden_kernel",
+        )
+        self.hidden_bias = self.add_weight(
+            shape=(self.filter_size,), initializer="zeros", name="hidden_bias"
+        )
+        self.output_kernel = self.add_weight(
+            shape=(self.filter_size, size),
+            initializer="glorot_uniform",
+            name="output_kernel",
+        )
+        self.output_bias = self.add_weight(
+            shape=(size,), initializer="zeros", name="output_bias"
+        )
+        self.built = True
+
+    def call(self, x, dropout=no_dropout):
+        """Float [B, T, D] to float [B, T, D]."""
+        hidden = ops.relu(project(x, self.hidden_kernel, self.hidden_bias))
+        hidden = dropout(hidden, self.relu_dropout)
+        return project(hidden, self.output_kernel, self.output_bias)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "filter_size": self.filter_size,
+            "relu_dropout": self.relu_dropout,
+        }

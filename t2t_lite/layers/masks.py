@@ -1,0 +1,35 @@
+"""Masks: bool, True where there is a real token that may be attended."""
+
+from keras import ops
+
+PAD_ID = 0
+
+# Added to the scores of what may not be attended. Finite, so that a row that
+# may attend nothing (a sentence of padding) softens to a mean, not to NaN.
+MASKED_SCORE = -1e9
+
+
+def padding_mask(ids):
+    """Where `ids`, int [B, S], hold a real token: bool [B, S]."""
+    return ops.not_equal(ids, PAD_ID)
+
+
+def causal_mask(length):
+    """Mask letting target position t see positions 0..t.
+
+    Returns: bool [1, 1, length, length], True where attention is allowed.
+    """
+    positions = ops.arange(length)
+    return (positions[None, :] <= positions[:, None])[None, None]
+
+
+def attention_scores_bias(mask):
+    """What to add to attention scores so that only `mask` is attended.
+
+    Args:
+      mask: bool, of any shape.
+
+    Returns: float32 of the same shape: 0 where True, a large negative
+      number elsewhere.
+    """
+    return ops.where(mask, 0.0, MASKED_SCORE)

@@ -1,0 +1,79 @@
+"""Position encodings (arXiv:1706.03762, section 3.5)."""
+
+import math
+
+import keras
+from keras import ops
+
+
+def position_signal(positions, depth, layout="interleaved"):
+    """Sines and cosines of geometrically growing wavelengths.
+
+    Args:
+      positions: int [T], counted from 0.
+      depth: d_model, even.
+      layout: "interleaved": sine at 2i and cosine at 2i + 1 of the angle
+        position / 10000 ** (2i / depth), as in section 3.5. "concatenated":
+        tensor2tensor's, all sines, then all cosines, the wavelengths reaching
+        10000 * 2 pi at the last pair.
+
+    Returns: float32 [T, depth], in float32 under every precision: bfloat16
+      cannot tell neighboring positions beyond 256 apart.
+    """
+    pairs = depth // 2
+    steps = pairs if layout == "interleaved" else max(pairs - 1, 1)
+    exponents = ops.arange(pairs, dtype="float32") / steps
+    frequencies = ops.exp(exponents * -math.log(10000.0))
+    angles = ops.cast(positions, "float32")[:, None] * frequencies[None, :]
+    if layout == "concatenated":
+        return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
+    signal = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
+    return ops.reshape(signal, (-1, depth))  # [T, D / 2, 2] -> [T, D]
+
+
+class SinusoidalPositions(keras.layers.Layer):
+    """Adds `position_signal`; has no weights and no longest length."""
+
+    def __init__(self, layout="interleaved", name=None, dtype=None):
+        super().__init__(name=name, dtype=dtype)
+        self.layout = layout
+
+    def call(self, x, start=0):
+        """Float [B, T, D] plus the signal of positions start...start+T-1."""
+        positions = start + ops.arange(ops.shape(x)[1])
+        signal = position_signal(positions, x.shape[-1], self.layout)
+        return ops.cast(ops.cast(x, "float32") + signal, x.dtype)
+
+    def get_config(self):
+        return {**super().get_config(), "layout": self.layout}
+
+
+class LearnedPositions(keras.layers.Layer):
+    """Adds a learned vector per position (table 3, row E).
+
+    Args:
+      max_length: the number of positions; later ones share the last vector,
+        so that a hypothesis may run past it.
+    """
+
+    def __init__(self, max_length, name=None, dtype=None):
+        super().__init__(name=name, dtype=dtype)
+        self.max_length = max_length
+
+    def build(self, input_shape):
+        size = input_shape[-1]
+        self.table = self.add_weight(
+            shape=(self.max_length, size),
+            initializer=keras.initializers.RandomNormal(stddev=size**-0.5),
+            name="table",
+        )
+        self.built = True
+
+    def call(self, x, start=0):
+        """Float [B, T, D] plus the vectors of positions start...start+T-1."""
+        positions = start + ops.arange(ops.shape(x)[1])
+        positions = ops.minimum(positions, self.max_length - 1)
+        return x + ops.take(self.table, positions, axis=0)
+
+    def get_config(self):
+        return {**super().get_config(), "max_length": self.max_length}

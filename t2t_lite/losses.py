@@ -1,0 +1,193 @@
+"""Label-smoothed cross-entropy, from logits or straight from the decoder.
+
+Smoothing spreads `label_smoothing` over the V - 1 wrong tokens (section 5.4;
+arXiv:1512.00567). With q the smoothed target distribution,
+
+    loss = -sum_v q_v log p_v = logsumexp(z) - (a z_target + b sum_v z_v),
+    b = label_smoothing / (V - 1),    a = 1 - label_smoothing - b,
+
+in nats, and always in float32.
+"""
+
+import keras
+from keras import ops
+
+from t2t_lite.layers.masks import PAD_ID
+
+# Rows of logits computed at a time: few enough to stay in the cache, and at
+# least D of them, so that adding up the table's gradient is not what costs.
+BLOCK_ROWS = 256
+
+
+def smoothed_cross_entropy(logits, targets, label_smoothing=0.0):
+    """The loss of every position, padding included.
+
+    Args:
+      logits: float [..., V].
+      targets: int [...].
+      label_smoothing: share in [0, 1) spread over the other tokens.
+
+    Returns: float32 [...], in nats.
+    """
+    logits = ops.cast(logits, "float32")
+    vocab_size = logits.shape[-1]
+    on_target, on_all = _target_weights(label_smoothing, vocab_size)
+    chosen = ops.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+    loss = ops.logsumexp(logits, axis=-1) - on_target * chosen
+    if on_all:
+        loss = loss - on_all * ops.sum(logits, axis=-1)
+    return loss
+
+
+class SmoothedCrossEntropy(keras.losses.Loss):
+    """`smoothed_cross_entropy` for `keras.Model.compile`.
+
+    The sum over the batch's real targets divided by their number; positions
+    whose target is padding count for nothing.
+
+    Args:
+      label_smoothing: share in [0, 1) spread over the other tokens.
+    """
+
+    def __init__(self, label_smoothing=0.0, name="smoothed_cross_entropy"):
+        super().__init__(name=name, reduction="mean_with_sample_weight")
+        self.label_smoothing = label_smoothing
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        """The mean loss of int [B, T] targets under [B, T, V] logits."""
+        real = ops.cast(ops.not_equal(y_true, PAD_ID), "float32")
+        if sample_weight is not None:
+            real = real * ops.reshape(
+                ops.cast(sample_weight, "float32"), (-1, 1)
+            )
+        return super().__call__(y_true, y_pred, sample_weight=real)
+
+    def call(self, y_true, y_pred):
+        """The loss of every position: float32 [B, T]."""
+        targets = ops.cast(y_true, "int32")
+        return smoothed_cross_entropy(y_pred, targets, self.label_smoothing)
+
+    def get_config(self):
+        return {"label_smoothing": self.label_smoothing, "name": self.name}
+
+
+def fused_cross_entropy_sum(hidden, table, targets, label_smoothing=0.0):
+    """The summed loss of a softmax layer, without ever holding its logits.
+
+    The whole [N, V] array of logits and a few more of its size would be most
+    of a training step's memory and a good part of its time. Here blocks of
+    rows are scored and differentiated at once, while they are in the cache:
+    with e = exp(z - max z) and s = sum e, the softmax part of the gradient is
+    e / s, whose division is moved behind the matrix products; the target's
+    and the smoothing's parts are of rank one and need no [N, V] at all.
+
+    Args:
+      hidden: float [N, D], the decoder's output.
+      table: float [V, D], the softmax matrix.
+      targets: int32 [N]; 0, padding, counts for nothing.
+      label_smoothing: share in [0, 1) spread over the other tokens.
+
+    Returns: float32 scalar, in nats, differentiable in `hidden` and `table`.
+    """
+    weights = ops.cast(ops.not_equal(targets, PAD_ID), "float32")
+
+    @ops.custom_gradient
+    def loss_of(hidden, table):
+        loss, hidden_gradient, table_gradient = _loss_and_gradients(
+            hidden, table, targets, weights, label_smoothing
+        )
+
+        def gradient(upstream):
+            return (
+                ops.cast(hidden_gradient * upstream, hidden.dtype),
+                ops.cast(table_gradient * upstream, table.dtype),
+            )
+
+        return loss, gradient
+
+    return loss_of(hidden, table)
+
+
+def _loss_and_gradients(hidden, table, targets, weights, label_smoothing):
+    """The summed loss and its float32 gradients, [N, D] and [V, D]."""
+    rows, size = ops.shape(hidden)
+    on_target, on_all = _target_weights(label_smoothing, table.shape[0])
+    log_partition_sum, hidden_gradient, table_gradient = _partition_part(
+        hidden, table, weights
+    )
+    hidden = ops.cast(hidden, "float32")
+    # Of the target's logit: -a z_target.
+    chosen = ops.cast(ops.take(table, targets, axis=0), "float32")  # [N, D]
+    target_logits = ops.sum(hidden * chosen, axis=-1)
+    loss = log_partition_sum - on_target * ops.sum(weights * target_logits)
+    scale = (on_target * weights)[:, None]
+    hidden_gradient = hidden_gradient - scale * chosen
+    table_gradient = ops.scatter_update(
+        table_gradient, targets[:, None], -scale * hidden, reduction="add"
+    )
+    if on_all:
+        # Of the sum of all logits: -b h . sum_v table_v.
+        table_sum = ops.sum(ops.cast(table, "float32"), axis=0)  # [D]
+        hidden_sum = ops.sum(weights[:, None] * hidden, axis=0)  # [D]
+        loss = loss - on_all * ops.sum(hidden_sum * table_sum)
+        hidden_gradient = (
+            hidden_gradient - on_all * weights[:, None] * table_sum
+        )
+        table_gradient = table_gradient - on_all * hidden_sum
+    return loss, hidden_gradient, table_gradient
+
+
+def _partition_part(hidden, table, weights):
+    """The sum of weighted logsumexp and its gradients, block by block."""
+    rows, size = ops.shape(hidden)
+    block = max(BLOCK_ROWS, table.shape[1])
+    blocks = (rows + block - 1) // block
+    padding = blocks * block - rows
+    hidden = ops.reshape(
+        ops.pad(hidden, ((0, padding), (0, 0))), (blocks, block, size)
+    )
+    weights = ops.reshape(ops.pad(weights, ((0, padding),)), (blocks, block))
+    table_columns = ops.transpose(table)
+
+    def step(index, loss, hidden_gradient, table_gradient):
+        x = hidden[index]  # [R, D]
+        logits = ops.cast(ops.matmul(x, table_columns), "float32")  # [R, V]
+        top = ops.max(logits, axis=-1, keepdims=True)
+        exponentials = ops.exp(logits - top)
+        partition = ops.sum(exponentials, axis=-1, keepdims=True)
+        weight = weights[index][:, None]  # [R, 1]
+        loss = loss + ops.sum(weight * (ops.log(partition) + top))
+        share = weight / partition
+        exponentials = ops.cast(exponentials, x.dtype)
+        x_gradient = share * ops.cast(
+            ops.matmul(exponentials, table), "float32"
+        )
+        scaled = ops.cast(share * ops.cast(x, "float32"), x.dtype)
+        table_gradient = table_gradient + ops.cast(
+            ops.matmul(ops.transpose(exponentials), scaled), "float32"
+        )
+        hidden_gradient = ops.scatter_update(
+            hidden_gradient,
+            ops.reshape(index, (1, 1)),
+            x_gradient[None],
+        )
+        return index + 1, loss, hidden_gradient, table_gradient
+
+    _, loss, hidden_gradient, table_gradient = ops.while_loop(
+        lambda index, *_: index < blocks,
+        step,
+        (
+            ops.zeros((), "int32"),
+            ops.zeros((), "float32"),
+            ops.zeros_like(hidden, dtype="float32"),
+            ops.zeros_like(table, dtype="float32"),
+        ),
+    )
+    hidden_gradient = ops.reshape(hidden_gradient, (blocks * block, size))
+    return loss, hidden_gradient[:rows], table_gradient
+
+
+def _target_weights(label_smoothing, vocab_size):
+    """The weights a of the target's logit and b of every logit, in floats."""
+    on_all = label_smoothing / max(vocab_size - 1, 1)
+    return 1.0 - label_smoothing - on_all, on_all
