@@ -81,6 +81,16 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     add_usr_dir(group)
 
 
+def add_override(parser) -> None:
+    """`--hparams_override`, for commands that take a set."""
+    parser.add_argument(
+        "--hparams_override",
+        metavar="KEY=VALUE,...",
+        default="",
+        help="values put in place of the set's",
+    )
+
+
 def add_usr_dir(parser) -> None:
     """`--usr_dir`, for commands that look problems or sets up."""
     parser.add_argument(

@@ -1,0 +1,60 @@
+# Everything a checkout can do. PYTHON picks the interpreter of the .venv.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+QUICKSTART := .quickstart
+SENTENCE ?= 1984
+PYTEST_FLAGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help install quickstart test lint format bench clean
+
+help: ## show these lines
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
+
+# Installed again only when what to install has changed.
+$(STAMP): setup.py pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' \
+	  || { echo "t2t-lite needs Python 3.10-3.13: make PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV) (TensorFlow is a large download) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+install: $(STAMP) ## create .venv with everything in it
+
+quickstart: $(STAMP) ## train, decode, score, export and ask, in minutes
+	@echo "== 1/5  Training: numbers in English to German words"
+	$(BIN)/t2t-lite-trainer --problem=spellout_ende \
+	  --hparams=transformer_quickstart \
+	  --data_dir=$(QUICKSTART)/data --output_dir=$(QUICKSTART)/run
+	@echo "== 2/5  Decoding three lines"
+	printf 'forty-two\nnineteen hundred and eighty-four\nthe twenty-first\n' \
+	  | $(BIN)/t2t-lite-decoder --output_dir=$(QUICKSTART)/run
+	@echo "== 3/5  Scoring the held-out test set"
+	$(BIN)/t2t-lite-evaluator --split=test --output_dir=$(QUICKSTART)/run
+	@echo "== 4/5  Exporting for TensorFlow Serving"
+	$(BIN)/t2t-lite-exporter --output_dir=$(QUICKSTART)/run \
+	  --export_dir=$(QUICKSTART)/export
+	@echo "== 5/5  Asking the export, without t2t-lite"
+	$(BIN)/python examples/ask_export.py $(QUICKSTART)/export "forty-two"
+
+test: $(STAMP) ## run the whole test suite
+	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+lint: $(STAMP) ## check style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(STAMP) ## put style and formatting right
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP) ## measure training and decoding speed
+	$(BIN)/python -m benchmarks
+
+clean: ## remove what was built or trained here, but not .venv
+	rm -rf $(QUICKSTART) build dist *.egg-info .pytest_cache .ruff_cache
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -1,0 +1,203 @@
+"""Dependencies point down, light modules stay light, a wheel is complete."""
+
+import ast
+import os
+import pathlib
+import subprocess
+import sys
+import zipfile
+from importlib import metadata
+
+import pytest
+
+import t2t_lite
+
+ROOT = pathlib.Path(__file__).parent.parent
+ENGINE = ROOT / "t2t_lite"
+COMMANDS = {
+    "trainer": "trainer",
+    "decoder": "decoder",
+    "datagen": "datagen",
+    "evaluator": "evaluator",
+    "average": "average_checkpoints",
+    "exporter": "exporter",
+    "bleu": "bleu",
+    "registry": "registry",
+}
+LIGHT = (
+    "t2t_lite",
+    "t2t_lite.errors",
+    "t2t_lite.registry",
+    "t2t_lite.hparam",
+    "t2t_lite.plugins",
+    "t2t_lite.problem",
+    "t2t_lite.raw_files",
+    "t2t_lite.schedules",
+    "t2t_lite.evaluation.bleu",
+    "t2t_lite.problems",
+    "t2t_lite.hparams",
+    *(f"t2t_lite.bin.{module}" for module in COMMANDS.values()),
+)
+HEAVY = (
+    "tensorflow",
+    "tensorflow_text",
+    "keras",
+    "keras_hub",
+    "numpy",
+    "sentencepiece",
+    "sacrebleu",
+    "num2words",
+    "rich",
+)
+
+
+def imports_of(file):
+    """Every module that a file imports, at any depth of its code."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{file}: relative import"
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def room_files(*rooms):
+    files = [file for room in rooms for file in (ROOT / room).rglob("*.py")]
+    assert files
+    return files
+
+
+def offenders(files, forbidden):
+    return [
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in files
+        for name in imports_of(file)
+        if any(name == f or name.startswith(f"{f}.") for f in forbidden)
+    ]
+
+
+def test_engine_never_imports_the_rooms_above_it():
+    above = ["t2t_lite.problems", "t2t_lite.hparams", "t2t_lite.bin", "tests"]
+    assert not offenders(room_files("t2t_lite"), above)
+
+
+def test_declarations_never_import_commands_or_each_other():
+    assert not offenders(
+        room_files("problems"), ["t2t_lite.hparams", "t2t_lite.bin"]
+    )
+    assert not offenders(
+        room_files("hparams"), ["t2t_lite.problems", "t2t_lite.bin"]
+    )
+
+
+def test_each_room_is_imported_by_one_name_only():
+    bare = ["problems", "hparams", "bin"]
+    files = room_files("t2t_lite", "problems", "hparams", "bin", "tests")
+    assert not offenders(files, bare)
+
+
+def test_the_model_is_written_in_keras_ops_only():
+    model = [ENGINE / f for f in ("transformer.py", "losses.py")]
+    model += [ENGINE / "beam_search.py", *(ENGINE / "layers").glob("*.py")]
+    assert not offenders(model, ["tensorflow", "tensorflow_text", "numpy"])
+
+
+def test_engine_names_no_language_or_corpus():
+    names = ("multi30k", "spellout", "german", "french")
+    found = [
+        f"{file.name}: {name}"
+        for file in room_files("t2t_lite")
+        for name in names
+        if name in file.read_text(encoding="utf-8").lower()
+    ]
+    assert not found
+
+
+def test_light_modules_load_nothing_heavy():
+    code = (
+        "import importlib, sys\n"
+        f"for name in {LIGHT!r}:\n"
+        "    importlib.import_module(name)\n"
+        f"    loaded = set({HEAVY!r}) & set(sys.modules)\n"
+        "    assert not loaded, (name, loaded)\n"
+        "import t2t_lite\n"
+        "t2t_lite.Problem, t2t_lite.Text2TextProblem, t2t_lite.HParams\n"
+        "assert 'tensorflow' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_public_names_are_listed_and_unknown_ones_refused():
+    assert {"HParams", "Problem", "Transformer"} <= set(dir(t2t_lite))
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        t2t_lite.Nothing  # noqa: B018 (the access is the test)
+
+
+@pytest.mark.parametrize("module", COMMANDS.values())
+def test_help_shows_the_flags_and_loads_nothing_heavy(module):
+    code = (
+        "import runpy, sys\n"
+        f"sys.argv = [{module!r}, '--help']\n"
+        "try:\n"
+        f"    runpy.run_module('t2t_lite.bin.{module}', run_name='__main__')\n"
+        "except SystemExit as end:\n"
+        "    assert not end.code, end.code\n"
+        f"assert not set({HEAVY!r}) & set(sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"COLUMNS": "80"},
+    )
+    assert "--verbose" in done.stdout
+    assert not done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_every_command_is_a_console_script():
+    scripts = {
+        entry.name: entry.value
+        for entry in metadata.distribution("t2t-lite").entry_points
+        if entry.group == "console_scripts"
+    }
+    assert scripts == {
+        f"t2t-lite-{command}": f"t2t_lite.bin.{module}:main"
+        for command, module in COMMANDS.items()
+    }
+
+
+@pytest.mark.slow
+def test_wheel_holds_every_room_and_no_generic_name(tmp_path):
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet"]
+        + ["--wheel-dir", tmp_path, _copy_of_checkout(tmp_path)],
+        check=True,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert tops == {"t2t_lite", f"t2t_lite-{t2t_lite.__version__}.dist-info"}
+    for room in ("problems", "hparams", "bin"):
+        for file in (ROOT / room).rglob("*.py"):
+            assert f"t2t_lite/{file.relative_to(ROOT)}" in names
+    for file in ENGINE.rglob("*.py"):
+        assert str(file.relative_to(ROOT)) in names
+
+
+def _copy_of_checkout(folder):
+    """Only what a build reads, so that it leaves nothing in the checkout."""
+    import shutil
+
+    copy = folder / "checkout"
+    for room in ("t2t_lite", "problems", "hparams", "bin"):
+        shutil.copytree(
+            ROOT / room,
+            copy / room,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
+    for file in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / file, copy)
+    return copy
