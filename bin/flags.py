@@ -155,6 +155,17 @@ def add_search_flags(parser) -> None:
     )
 
 
+def add_seed(parser) -> None:
+    """`--seed`, for commands that draw at random."""
+    parser.add_argument(
+        "--seed",
+        type=at_least(0),
+        metavar="N",
+        default=1,
+        help="of all that is drawn: the same seed gives the same result",
+    )
+
+
 def add_json(parser) -> None:
     """`--json`, for commands that report."""
     parser.add_argument(

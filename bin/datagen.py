@@ -1,0 +1,74 @@
+"""Turns a problem's corpus into a vocabulary and TFRecord shards."""
+
+import argparse
+import json
+
+from t2t_lite.bin import command, flags
+
+
+def make_parser() -> flags.Parser:
+    """The flags of `t2t-lite-datagen`."""
+    parser = flags.Parser("t2t-lite-datagen", __doc__)
+    parser.add_argument(
+        "--problem",
+        metavar="NAME",
+        help="a registered problem; NAME_rev has the data of NAME",
+    )
+    flags.add_corpus_flags(parser)
+    flags.add_usr_dir(parser)
+    flags.add_seed(parser)
+    parser.add_argument(
+        "--processes",
+        type=flags.at_least(1),
+        metavar="N",
+        help="worker processes (default: one per CPU core)",
+    )
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="generate again what is there, also when it fits",
+    )
+    flags.add_json(parser)
+    return parser
+
+
+def generate_data(args: argparse.Namespace) -> None:
+    """Generates `--problem` and prints what came out."""
+    flags.require(args, "problem")
+    from t2t_lite import plugins, registry
+
+    plugins.load_plugins(args.usr_dir)
+    problem = registry.problem(args.problem)
+    from t2t_lite.generate import generate
+
+    manifest = generate(
+        problem,
+        flags.folder(args.data_dir),
+        raw_dir=flags.folder(args.raw_dir),
+        tfds_dir=flags.folder(args.tfds_dir),
+        processes=args.processes,
+        seed=args.seed,
+        overwrite=args.overwrite,
+    )
+    report = {
+        split: {"examples": record.examples, "dropped": record.dropped}
+        for split, record in manifest.splits.items()
+    }
+    if args.json:
+        print(json.dumps({"problem": problem.base_name, "splits": report}))
+        return
+    for split, counts in report.items():
+        dropped = "".join(
+            f", {count} dropped: {reason}"
+            for reason, count in counts["dropped"].items()
+        )
+        print(f"{split}: {counts['examples']} examples{dropped}")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs `t2t-lite-datagen`; returns its exit code."""
+    return command.run(make_parser(), generate_data, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

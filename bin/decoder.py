@@ -1,0 +1,227 @@
+r"""Translates lines of text with a trained model.
+
+Reads stdin and writes stdout, or from a file to a file, or asks; line i out
+answers line i in. With --score it reads lines `source<TAB>target` and gives
+each pair's score.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import sys
+from collections.abc import Iterable, Iterator
+
+from t2t_lite.bin import command, flags
+from t2t_lite.errors import T2TLiteError, UsageError
+
+
+def make_parser() -> flags.Parser:
+    """The flags of `t2t-lite-decoder`."""
+    parser = flags.Parser("t2t-lite-decoder", __doc__)
+    flags.add_run_flags(parser)
+    flags.add_search_flags(parser)
+    group = parser.add_argument_group("what goes in and out")
+    group.add_argument(
+        "--decode_from_file", metavar="FILE", help="(default: stdin)"
+    )
+    group.add_argument(
+        "--decode_to_file",
+        metavar="FILE",
+        help="written aside and renamed when complete (default: stdout)",
+    )
+    group.add_argument(
+        "--interactive",
+        action="store_true",
+        help="ask for a line, translate it, ask again; ends at Ctrl-D",
+    )
+    group.add_argument(
+        "--score",
+        action="store_true",
+        help="score lines `source<TAB>target` instead of translating",
+    )
+    group.add_argument(
+        "--nbest",
+        type=flags.at_least(1),
+        metavar="N",
+        default=1,
+        help="best N hypotheses a line, best first, separated by TABs; at "
+        "most --beam_size",
+    )
+    group.add_argument(
+        "--format",
+        choices=["text", "json"],
+        default="text",
+        help='json: one object a line, {"line", "source", "hypotheses": '
+        '[{"text", "score", "tokens"}]}',
+    )
+    return parser
+
+
+def decode(args: argparse.Namespace) -> None:
+    """Translates or scores what the flags name."""
+    _check(args)
+    from t2t_lite.bin import running
+
+    run = running.open_run(args)
+    translator = running.make_translator(run, args)
+    if args.nbest > translator.beam_size:
+        raise UsageError(
+            f"--nbest must be at most the beam size; got nbest={args.nbest}, "
+            f"beam_size={translator.beam_size}."
+        )
+    if args.interactive:
+        _converse(translator, args)
+        return
+    with _lines_in(args.decode_from_file) as lines, _text_out(args) as out:
+        answers = _scores if args.score else _translations
+        for answer in answers(translator, lines, args):
+            out.write(answer + "\n")
+            out.flush()
+
+
+def _check(args):
+    """Refuses what cannot work before the model is loaded."""
+    source, target = args.decode_from_file, args.decode_to_file
+    if args.interactive and (source or target or args.score):
+        raise UsageError(
+            "--interactive asks for lines; it goes with none of "
+            "--decode_from_file, --decode_to_file and --score."
+        )
+    if source and not pathlib.Path(source).is_file():
+        raise T2TLiteError(f"--decode_from_file: there is no file {source}.")
+    if target:
+        folder = pathlib.Path(target).absolute().parent
+        if not folder.is_dir():
+            raise T2TLiteError(f"--decode_to_file: no folder {folder}.")
+        if source and pathlib.Path(target).resolve() == (
+            pathlib.Path(source).resolve()
+        ):
+            raise UsageError(
+                "--decode_to_file must not be --decode_from_file; got "
+                f"{target} for both."
+            )
+
+
+@contextlib.contextmanager
+def _lines_in(path) -> Iterator[Iterable[bytes]]:
+    r"""The lines of a file or of stdin, split at `\n` only, as bytes."""
+    if not path:
+        yield map(_without_newline, sys.stdin.buffer)
+        return
+    with open(path, "rb") as file:
+        yield map(_without_newline, file)
+
+
+def _without_newline(line):
+    return line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+@contextlib.contextmanager
+def _text_out(args):
+    """Stdout, or `--decode_to_file` written aside and renamed when done."""
+    if not args.decode_to_file:
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+        yield sys.stdout
+        return
+    path = pathlib.Path(args.decode_to_file)
+    aside = path.with_name(f".{path.name}.incomplete")
+    try:
+        with open(aside, "w", encoding="utf-8", newline="\n") as file:
+            yield file
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _translations(translator, lines, args) -> Iterator[str]:
+    from t2t_lite.decoding import translate_lines
+
+    for translation in translate_lines(
+        translator, lines, batch_size=args.batch_size
+    ):
+        best = translation.hypotheses[: args.nbest]
+        if args.format == "text":
+            yield "\t".join(_one_line(each.text, args.nbest) for each in best)
+        else:
+            yield _as_json(
+                line=translation.line,
+                source=translation.source,
+                hypotheses=[
+                    {
+                        "text": each.text,
+                        "score": float(each.score),
+                        "tokens": [int(token) for token in each.tokens],
+                    }
+                    for each in best
+                ],
+            )
+
+
+def _one_line(text, nbest):
+    """`text` without what would break the line, or the list of hypotheses."""
+    for separator in "\n\r\t" if nbest > 1 else "\n\r":
+        text = text.replace(separator, " ")
+    return text
+
+
+def _as_json(**values):
+    return json.dumps(values, ensure_ascii=False)
+
+
+def _scores(translator, lines, args) -> Iterator[str]:
+    from t2t_lite.decoding import score_pairs
+
+    for score in score_pairs(
+        translator, map_pairs(lines), batch_size=args.batch_size
+    ):
+        if args.format == "text":
+            yield f"{score.score:.6f}"
+        else:
+            yield _as_json(
+                line=score.line,
+                source=score.source,
+                target=score.target,
+                score=float(score.score),
+                tokens=int(score.tokens),
+            )
+
+
+def map_pairs(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Splits lines `source<TAB>target`, e.g. `b"one\teins"`.
+
+    Raises:
+      T2TLiteError: a line has no tab, or more than one.
+    """
+    for number, line in enumerate(lines, start=1):
+        sides = line.split(b"\t")
+        if len(sides) != 2:
+            raise T2TLiteError(
+                "--score reads lines source<TAB>target, one tab each; line "
+                f"{number} has {len(sides) - 1}."
+            )
+        yield sides[0], sides[1]
+
+
+def _converse(translator, args):
+    """Answers each line that is typed, until the end of input."""
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401 (gives `input` a history)
+    prompt = "> " if sys.stdin.isatty() else ""
+    while True:
+        try:
+            line = input(prompt)
+        except EOFError:
+            break
+        for answer in _translations(translator, [line], args):
+            print(answer, flush=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs `t2t-lite-decoder`; returns its exit code."""
+    return command.run(make_parser(), decode, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,123 @@
+"""Trains a problem with an hparams set: data, training, evaluation, saving.
+
+The same command again goes on where it stopped.
+"""
+
+import argparse
+
+from t2t_lite.bin import command, flags
+
+
+def make_parser() -> flags.Parser:
+    """The flags of `t2t-lite-trainer`."""
+    parser = flags.Parser("t2t-lite-trainer", __doc__)
+    parser.epilog = (
+        "example: t2t-lite-trainer --problem=spellout_ende "
+        "--hparams=transformer_quickstart"
+    )
+    _add_what_flags(parser.add_argument_group("what to train"))
+    where = parser.add_argument_group("where things are")
+    flags.add_corpus_flags(where)
+    where.add_argument(
+        "--output_dir",
+        metavar="DIR",
+        help=f"the run (default: {flags.RUNS_DIR}/PROBLEM/SET)",
+    )
+    _add_loop_flags(parser.add_argument_group("the training"))
+    return parser
+
+
+def _add_what_flags(group):
+    group.add_argument(
+        "--problem", metavar="NAME", help="see t2t-lite-registry"
+    )
+    group.add_argument(
+        "--hparams", metavar="SET", help="see t2t-lite-registry"
+    )
+    flags.add_override(group)
+    flags.add_usr_dir(group)
+    group.add_argument(
+        "--print_hparams",
+        action="store_true",
+        help="print every hparam with its value, train nothing",
+    )
+
+
+def _add_loop_flags(group):
+    group.add_argument(
+        "--train_steps",
+        type=flags.at_least(1),
+        metavar="N",
+        help="optimizer updates in total (default: the set's)",
+    )
+    group.add_argument(
+        "--eval_steps_every",
+        type=flags.at_least(1),
+        metavar="N",
+        default=1000,
+        help="updates between evaluations on the dev split",
+    )
+    group.add_argument(
+        "--save_minutes",
+        type=flags.number(0),
+        metavar="M",
+        default=10,
+        help="minutes between checkpoints",
+    )
+    group.add_argument(
+        "--save_steps",
+        type=flags.at_least(1),
+        metavar="N",
+        help="updates between checkpoints, in place of minutes",
+    )
+    group.add_argument(
+        "--keep_checkpoints",
+        type=flags.at_least(1),
+        metavar="N",
+        default=20,
+        help="newest checkpoints kept; the best is kept besides",
+    )
+    flags.add_seed(group)
+    group.add_argument(
+        "--deterministic",
+        action="store_true",
+        help="bitwise the same result each time; slower",
+    )
+    group.add_argument(
+        "--replicas",
+        type=flags.at_least(1),
+        metavar="N",
+        help="train on N logical CPU devices (default: all GPUs, else one CPU)",
+    )
+    group.add_argument(
+        "--dry_run",
+        action="store_true",
+        help="check flags, data and model, run one update on the largest "
+        "batch, save nothing",
+    )
+
+
+def train(args: argparse.Namespace) -> None:
+    """Trains as the flags say, or says what it would train."""
+    from t2t_lite import plugins, registry
+
+    if args.print_hparams:
+        flags.require(args, "hparams")
+    else:
+        flags.require(args, "problem", "hparams")
+    plugins.load_plugins(args.usr_dir)
+    hparams = registry.hparams(args.hparams).override(args.hparams_override)
+    if args.print_hparams:
+        print(hparams)
+        return
+    problem = registry.problem(args.problem)
+    _work(args, problem, hparams)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs `t2t-lite-trainer`; returns its exit code."""
+    return command.run(make_parser(), train, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
