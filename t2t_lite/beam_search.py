@@ -1,0 +1,349 @@
+"""Beam search over a `step_fn(ids, index, cache)`; knows of no model.
+
+Shapes: B batch, K beam, N hypotheses asked for, V vocabulary, L the largest
+limit, C candidates a step. Only `keras.ops`, so that the search runs eagerly
+and inside a compiled loop, with sizes known or not.
+"""
+
+from typing import Any, NamedTuple
+
+from keras import ops
+
+# The log-probability of what does not exist: finite, because infinities turn
+# into NaN in differences and NaN is no legal JSON.
+IMPOSSIBLE = -1e9
+
+# Rows of logits at least this wide are searched in two stages, by blocks.
+_TWO_STAGE_WIDTH = 2048
+_BLOCK = 128
+
+
+def length_penalty(length, alpha):
+    """What a log-probability is divided by: ((5 + length) / 6) ** alpha.
+
+    Args:
+      length: generated tokens, EOS included; int, any shape.
+      alpha: 0 for none; 0.6 in the paper.
+
+    Returns: float32 of the same shape (arXiv:1609.08144, equation 14, without
+      the coverage term).
+    """
+    return ops.power((5.0 + ops.cast(length, "float32")) / 6.0, alpha)
+
+
+def is_possible(log_probs):
+    """Whether a log-probability or score belongs to a real hypothesis."""
+    return log_probs > 0.01 * IMPOSSIBLE
+
+
+class SearchState(NamedTuple):
+    """What the search carries from one step to the next.
+
+    Live hypotheses are open, best first; finished ones ended with EOS.
+    """
+
+    index: Any  # int32 []: tokens generated so far
+    running: Any  # bool [B]: whether a better hypothesis can still come
+    last_ids: Any  # int32 [B, K]: the newest token of each live hypothesis
+    live_ids: Any  # int32 [B, K, L]: zeros after the newest token
+    live_log_probs: Any  # float32 [B, K]
+    finished_ids: Any  # int32 [B, N, L]: EOS, then zeros
+    finished_scores: Any  # float32 [B, N]
+    cache: Any  # whatever step_fn and follow_fn pass on
+
+
+class Candidates(NamedTuple):
+    """One-token extensions of the live hypotheses, best first: [B, C]."""
+
+    log_probs: Any  # float32, of the whole hypothesis
+    parents: Any  # int32: the live hypothesis it extends
+    ids: Any  # int32: the token that extends it
+
+
+def beam_search(
+    step_fn,
+    follow_fn,
+    cache,
+    *,
+    batch_size,
+    beam_size,
+    vocab_size,
+    limits,
+    alpha,
+    eos_id=1,
+    num_hypotheses=None,
+):
+    """The best hypotheses of each sentence under `step_fn`.
+
+    A sentence is left alone as soon as no live hypothesis can, at any length
+    up to its limit, beat the worst finished one that is asked for. Sentences
+    do not affect one another. With a beam of 1 the search is greedy.
+
+    Args:
+      step_fn: `(ids int32 [B, K], index int32 [], cache) -> (logits float32
+        [B, K, V], cache)`: what may follow the newest ids; at index 0, when
+        there are none, the ids are 0.
+      follow_fn: `(cache, parents int32 [B, K], index) -> cache`: from now on
+        row k goes on from what was row parents[k] at this index.
+      cache: a structure of tensors.
+      batch_size: B.
+      beam_size: K, at least 1.
+      vocab_size: V, at least 2.
+      limits: int32 [B], the most tokens a sentence may get, EOS included; 0
+        gives an empty hypothesis.
+      alpha: weight of the length penalty, at least 0.
+      eos_id: the token that ends a hypothesis.
+      num_hypotheses: N, from 1 to K; None: K. Asking for fewer ends sooner
+        and does not change those that are returned.
+
+    Returns:
+      ids int32 [B, N, L] (EOS, then zeros) and scores float32 [B, N], best
+      first, score = log-probability / ((5 + length) / 6) ** alpha. Where
+      fewer than N finished, the best live ones of that sentence follow, cut
+      at the limit and without EOS. A row that no hypothesis is left for (V
+      smaller than 2 K, or logits that are no numbers) has no ids and a score
+      for which `is_possible` is false.
+    """
+    count = beam_size if num_hypotheses is None else num_hypotheses
+    _check(beam_size, vocab_size, alpha, count)
+    limits = ops.cast(limits, "int32")
+    # Two candidates a beam, since up to K of them may end with EOS, and K
+    # have to go on. Greedy search takes the best one, whatever it is.
+    width = 2 * beam_size if beam_size > 1 else 1
+
+    def body(*values):
+        state = SearchState(*values)
+        logits, cache = step_fn(state.last_ids, state.index, state.cache)
+        candidates = _extend(state.live_log_probs, logits, vocab_size, width)
+        ended = ops.equal(candidates.ids, eos_id)
+        finished = _finish(state, candidates, ended, alpha)
+        live, parents = _go_on(state, candidates, ended)
+        cache = follow_fn(cache, parents, state.index)
+        state = _advance(state, live, finished, cache)
+        return tuple(state._replace(running=_running(state, limits, alpha)))
+
+    state = _start(cache, batch_size, beam_size, count, limits)
+    state = SearchState(
+        *ops.while_loop(
+            lambda *values: ops.any(SearchState(*values).running),
+            body,
+            tuple(state),
+        )
+    )
+    return _best(state, limits, alpha)
+
+
+def _check(beam_size, vocab_size, alpha, count):
+    if beam_size < 1 or vocab_size < 2 or not 1 <= count <= beam_size:
+        raise ValueError(
+            "A search needs beam_size >= 1, vocab_size >= 2 and from 1 to "
+            f"beam_size hypotheses; got beam_size={beam_size}, "
+            f"vocab_size={vocab_size}, num_hypotheses={count}."
+        )
+    if alpha < 0:
+        # The bound that ends a sentence takes the longest hypothesis to be
+        # the one that is punished least.
+        raise ValueError(f"alpha must be at least 0; got alpha={alpha}.")
+
+
+def _start(cache, batch_size, beam_size, count, limits):
+    """Live hypothesis 0 is the empty one; there are no others yet."""
+    length = ops.max(limits, initial=0)
+    beams = ops.arange(beam_size)
+    live = ops.where(ops.equal(beams, 0), 0.0, IMPOSSIBLE)
+    return SearchState(
+        index=ops.convert_to_tensor(0, "int32"),
+        running=limits > 0,
+        last_ids=ops.zeros((batch_size, beam_size), "int32"),
+        live_ids=ops.zeros((batch_size, beam_size, length), "int32"),
+        live_log_probs=ops.broadcast_to(
+            ops.cast(live, "float32")[None], (batch_size, beam_size)
+        ),
+        finished_ids=ops.zeros((batch_size, count, length), "int32"),
+        finished_scores=ops.full((batch_size, count), IMPOSSIBLE, "float32"),
+        cache=cache,
+    )
+
+
+def _extend(live_log_probs, logits, vocab_size, width):
+    """The `width` best one-token extensions over all beams of a sentence."""
+    batch_size, beam_size = ops.shape(live_log_probs)
+    each = min(width, vocab_size)
+    log_probs, ids = best_log_probs(
+        ops.reshape(logits, (batch_size * beam_size, vocab_size)), each
+    )
+    # The best of all beams are among the best of each: [B * K, each] ->
+    # [B, K * each], and never a sort over K * V.
+    log_probs = live_log_probs[:, :, None] + ops.reshape(
+        log_probs, (batch_size, beam_size, each)
+    )
+    total = beam_size * each
+    log_probs, places = ops.top_k(
+        ops.reshape(log_probs, (batch_size, total)), min(width, total)
+    )
+    ids = gather_rows(ops.reshape(ids, (batch_size, total)), places)
+    return Candidates(log_probs, ops.cast(places // each, "int32"), ids)
+
+
+def best_log_probs(logits, width):
+    """The `width` likeliest tokens of each row of logits.
+
+    The array of log-probabilities is never made: a row's score is its logit
+    minus its normalizer.
+
+    Args:
+      logits: float [R, V].
+      width: how many, at most V.
+
+    Returns: log-probabilities float32 [R, width], best first, and ids int32
+      [R, width]. Rows that hold a NaN have no possible token.
+    """
+    logits = ops.cast(logits, "float32")
+    best, ids = _top_k(logits, width)
+    top = best[:, :1]
+    normalizer = top + ops.log(
+        ops.sum(ops.exp(logits - top), axis=-1, keepdims=True)
+    )
+    log_probs = best - normalizer
+    # Written so that a NaN becomes impossible, too.
+    return ops.where(log_probs > IMPOSSIBLE, log_probs, IMPOSSIBLE), ids
+
+
+def _top_k(rows, width):
+    """`top_k` with int32 indices; wide rows cost little more than a maximum.
+
+    The `width` largest of a row lie in the `width` blocks with the largest
+    maxima, or behind the last whole block.
+    """
+    count, size = ops.shape(rows)
+    whole = size - size % _BLOCK
+    if size < _TWO_STAGE_WIDTH or whole // _BLOCK < width:
+        values, ids = ops.top_k(rows, width)
+        return values, ops.cast(ids, "int32")
+    blocks = ops.reshape(rows[:, :whole], (count, whole // _BLOCK, _BLOCK))
+    _, chosen = ops.top_k(ops.max(blocks, axis=-1), width)  # [R, width]
+    # In the order of the ids, so that ties go to the smaller id.
+    chosen = ops.sort(ops.cast(chosen, "int32"), axis=-1)
+    some = width * _BLOCK
+    values = ops.reshape(gather_rows(blocks, chosen), (count, some))
+    ids = chosen[..., None] * _BLOCK + ops.arange(_BLOCK, dtype="int32")
+    ids = ops.reshape(ids, (count, some))
+    if whole < size:
+        rest = ops.arange(whole, size, dtype="int32")[None]
+        rest = ops.broadcast_to(rest, (count, size - whole))
+        values = ops.concatenate([values, rows[:, whole:]], axis=-1)
+        ids = ops.concatenate([ids, rest], axis=-1)
+    values, places = ops.top_k(values, width)
+    return values, gather_rows(ids, places)
+
+
+def gather_rows(x, rows):
+    """`x[b, rows[b, n]]`: from [B, M, ...] by int32 [B, N] to [B, N, ...]."""
+    batch_size, size, *rest = ops.shape(x)
+    rows = rows + size * ops.arange(batch_size, dtype=rows.dtype)[:, None]
+    x = ops.reshape(x, (batch_size * size, *rest))
+    # Flat indices: one gather of rows instead of a broadcast per element.
+    return ops.take(x, rows, axis=0)
+
+
+def _append(ids, token, index):
+    """Writes `token` [B, N] into `ids` [B, N, L] at position `index`."""
+    here = ops.equal(ops.arange(ops.shape(ids)[-1], dtype="int32"), index)
+    return ops.where(here, token[..., None], ids)
+
+
+def _finish(state, candidates, ended, alpha):
+    """The best N of the finished ones and the candidates that just ended.
+
+    Returns: ids int32 [B, N, L] and scores float32 [B, N], best first.
+    """
+    scores = candidates.log_probs / length_penalty(state.index + 1, alpha)
+    real = ops.logical_and(ended, is_possible(candidates.log_probs))
+    scores = ops.concatenate(
+        [state.finished_scores, ops.where(real, scores, IMPOSSIBLE)], axis=1
+    )
+    scores, places = ops.top_k(scores, ops.shape(state.finished_scores)[1])
+    ids = gather_rows(state.live_ids, candidates.parents)  # [B, C, L]
+    ids = _append(ids, candidates.ids, state.index)
+    # Impossible ones must not bring the ids of a dead beam along.
+    ids = ops.where(real[..., None], ids, 0)
+    ids = ops.concatenate([state.finished_ids, ids], axis=1)
+    return gather_rows(ids, places), scores
+
+
+def _go_on(state, candidates, ended):
+    """The best K candidates that did not end.
+
+    Returns: their (newest ids, ids, log-probabilities) and the rows int32
+      [B, K] they come from.
+    """
+    beam_size = ops.shape(state.live_log_probs)[1]
+    log_probs = ops.where(ended, IMPOSSIBLE, candidates.log_probs)
+    log_probs, places = ops.top_k(log_probs, beam_size)
+    parents = gather_rows(candidates.parents, places)
+    last_ids = gather_rows(candidates.ids, places)
+    ids = gather_rows(state.live_ids, parents)
+    ids = _append(ids, last_ids, state.index)
+    return (last_ids, ids, ops.maximum(log_probs, IMPOSSIBLE)), parents
+
+
+def _advance(state, live, finished, cache):
+    """The next state; sentences that no longer run keep what they have."""
+    running = state.running[:, None]
+    last_ids, live_ids, live_log_probs = live
+    finished_ids, finished_scores = finished
+    return state._replace(
+        index=state.index + 1,
+        last_ids=last_ids,
+        live_ids=ops.where(running[..., None], live_ids, state.live_ids),
+        live_log_probs=ops.where(running, live_log_probs, state.live_log_probs),
+        finished_ids=ops.where(
+            running[..., None], finished_ids, state.finished_ids
+        ),
+        finished_scores=ops.where(
+            running, finished_scores, state.finished_scores
+        ),
+        cache=cache,
+    )
+
+
+def _running(state, limits, alpha):
+    """Sentences in which a live hypothesis may still become a needed one.
+
+    A log-probability only falls, and is divided by most at the limit: so the
+    best live one divided by that bounds every score to come.
+    """
+    best_live = state.live_log_probs[:, 0]
+    bound = best_live / length_penalty(limits, alpha)
+    hopeful = ops.logical_and(
+        is_possible(best_live), bound > state.finished_scores[:, -1]
+    )
+    return ops.logical_and(
+        state.running, ops.logical_and(state.index < limits, hopeful)
+    )
+
+
+def _best(state, limits, alpha):
+    """The finished hypotheses, then live ones where too few finished."""
+    batch_size, count = ops.shape(state.finished_scores)
+    live_scores = state.live_log_probs / length_penalty(limits, alpha)[:, None]
+    real = is_possible(state.live_log_probs)
+    scores = ops.concatenate(
+        [state.finished_scores, ops.where(real, live_scores, IMPOSSIBLE)],
+        axis=1,
+    )
+    ids = ops.concatenate(
+        [state.finished_ids, ops.where(real[..., None], state.live_ids, 0)],
+        axis=1,
+    )
+    finished = ops.sum(
+        ops.cast(is_possible(state.finished_scores), "int32"),
+        axis=1,
+        keepdims=True,
+    )
+    places = ops.broadcast_to(
+        ops.arange(count, dtype="int32")[None], (batch_size, count)
+    )
+    # Behind the N places of finished ones lie the K live ones.
+    places = ops.where(places < finished, places, places - finished + count)
+    return gather_rows(ids, places), gather_rows(scores, places)
