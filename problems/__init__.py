@@ -1,0 +1,5 @@
+"""The problems that come with t2t-lite; importing registers them."""
+
+from t2t_lite.problems import multi30k, spellout
+
+__all__ = ["multi30k", "spellout"]

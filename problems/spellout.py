@@ -1,0 +1,176 @@
+"""Numbers, years, ordinals and amounts, written out in two languages.
+
+The embedded problems: their text is generated (num2words), not downloaded, and
+is the same on every machine. `twenty-one euros and five cents` in English is
+`einundzwanzig Euro und fünf Cent` in German. To get it right a model must turn
+words around, split and join compounds and agree numbers with nouns.
+"""
+
+import functools
+import hashlib
+import re
+from collections.abc import Iterator
+from importlib import metadata
+from typing import Any
+
+from t2t_lite.problem import Text2TextProblem
+from t2t_lite.raw_files import RawFiles
+from t2t_lite.registry import register_problem
+
+_DEV_PAIRS = 500
+_TEST_PAIRS = 1000
+
+# How often each kind occurs in all.
+_CARDINALS = 9000
+_ORDINALS = 4000
+_AMOUNTS = 8000
+_WHOLE_AMOUNTS = 1500
+
+_YEARS = range(1100, 2100)
+_YEAR_PHRASES = {
+    "en": ("in the year {}", "since {}", "until {}"),
+    "de": ("im Jahr {}", "seit {}", "bis {}"),
+    "fr": ("en l'an {}", "depuis {}", "jusqu'en {}"),
+}
+_UNITS = {  # (one, more), (one, more); num2words has them wrong here and there
+    "en": {
+        "EUR": (("euro", "euros"), ("cent", "cents")),
+        "USD": (("dollar", "dollars"), ("cent", "cents")),
+    },
+    "de": {
+        "EUR": (("Euro", "Euro"), ("Cent", "Cent")),
+        "USD": (("Dollar", "Dollar"), ("Cent", "Cent")),
+    },
+    "fr": {
+        "EUR": (("euro", "euros"), ("centime", "centimes")),
+        "USD": (("dollar", "dollars"), ("cent", "cents")),
+    },
+}
+_AND = {"en": "and", "de": "und", "fr": "et"}
+
+
+class _Spellout(Text2TextProblem):
+    """Written-out numbers from English into the target language."""
+
+    source_language = "en"
+    vocab_size = 600
+
+    def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
+        del raw  # generated
+        # Read from the class: a reversed copy names the languages the other way.
+        pairs = _pairs(type(self).target_language)
+        held_out = _DEV_PAIRS + _TEST_PAIRS
+        return iter(
+            {
+                "test": pairs[:_TEST_PAIRS],
+                "dev": pairs[_TEST_PAIRS:held_out],
+                "train": pairs[held_out:],
+            }[split]
+        )
+
+    def definition(self) -> dict[str, Any]:
+        return super().definition() | {
+            "num2words": metadata.version("num2words")
+        }
+
+
+@register_problem("spellout_ende")
+class SpelloutEnDe(_Spellout):
+    """Numbers written out in English, to German; embedded, no download."""
+
+    target_language = "de"
+
+
+@register_problem("spellout_enfr")
+class SpelloutEnFr(_Spellout):
+    """Numbers written out in English, to French; embedded, no download."""
+
+    target_language = "fr"
+
+
+@functools.lru_cache(maxsize=2)
+def _pairs(language):
+    """All pairs, each source and each target once, in a random fixed order."""
+    pairs, sources, targets = [], set(), set()
+    for item in _items():
+        source, target = _phrase(item, "en"), _phrase(item, language)
+        if source not in sources and target not in targets:
+            sources.add(source)
+            targets.add(target)
+            pairs.append((source, target))
+    return sorted(pairs, key=lambda pair: _digest(pair[0]))
+
+
+def _items():
+    """What is written out: (kind, numbers...), the short ones all there."""
+    for number in _spread(_CARDINALS, 1000, 100_000):
+        yield "cardinal", number
+    for number in _spread(_ORDINALS, 1000, 10_000):
+        if number:
+            yield "ordinal", number
+    for year in _YEARS:
+        for phrase in range(len(_YEAR_PHRASES["en"])):
+            yield "year", year, phrase
+    amounts = [
+        ("amount", currency, number, cents)
+        for currency in _UNITS["en"]
+        for number in range(1, 200)
+        for cents in range(1, 100)
+    ]
+    yield from sorted(amounts, key=_digest)[:_AMOUNTS]
+    whole = [
+        ("amount", currency, number, 0)
+        for currency in _UNITS["en"]
+        for number in range(1, 1000)
+    ]
+    yield from sorted(whole, key=_digest)[:_WHOLE_AMOUNTS]
+
+
+def _spread(count, dense, most):
+    """`count` numbers: all below `dense`, a fixed sample of those below `most`.
+
+    Returns: ints in increasing order.
+    """
+    sparse = sorted(range(dense, most), key=_digest)[: count - dense]
+    return [*range(dense), *sorted(sparse)]
+
+
+def _digest(item):
+    """A fixed random key: the same on every machine and Python."""
+    return hashlib.sha256(repr(item).encode()).digest()
+
+
+def _phrase(item, language):
+    """The item in words: ("year", 1984, 1), "de" -> "seit neunzehnhundert..."."""
+    kind, *numbers = item
+    if kind == "cardinal":
+        return _words(numbers[0], language)
+    if kind == "ordinal":
+        return _words(numbers[0], language, to="ordinal")
+    if kind == "year":
+        year, phrase = numbers
+        words = _words(year, language, to="year")
+        return _YEAR_PHRASES[language][phrase].format(words)
+    currency, number, cents = numbers
+    main, small = _UNITS[language][currency]
+    text = _counted(number, main, language)
+    if cents:
+        text += f" {_AND[language]} {_counted(cents, small, language)}"
+    return text
+
+
+def _counted(number, unit, language):
+    """`number` of a unit (one, more): 21, ("euro", "euros") -> "... euros"."""
+    words = _words(number, language)
+    if language == "de":
+        words = re.sub("eins$", "ein", words)  # "ein Euro", not "eins Euro"
+    return f"{words} {unit[number != 1]}"
+
+
+@functools.lru_cache(maxsize=200_000)
+def _words(number, language, to="cardinal"):
+    from num2words import num2words
+
+    words = num2words(number, lang=language, to=to).replace(",", "")
+    # num2words 0.5 writes "quatre-vingtsième" and "deux centsième".
+    return words.replace("tsième", "tième")

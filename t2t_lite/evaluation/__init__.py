@@ -1,0 +1,1 @@
+"""Metrics: pure functions on lists of strings."""

@@ -1,0 +1,310 @@
+"""`Problem`: what a declaration says about a task."""
+
+import ast
+import copy
+import hashlib
+import inspect
+import json
+import os
+import pathlib
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.raw_files import RawFiles, RemoteFile
+
+if TYPE_CHECKING:
+    from t2t_lite.text_encoder import SentencePieceEncoder
+
+# Members that score or describe; a change of them leaves the data as it is.
+_DO_NOT_SHAPE_DATA = ("name", "metric", "reversed", "evaluate")
+
+
+class Problem:
+    """A task: where its text pairs come from, how they are cut and scored.
+
+    A problem is declared by subclassing; most declare a few class attributes
+    and write `samples`. A plain subclass of this class also says what its
+    encoders are; `Text2TextProblem` does so already.
+
+    Attributes:
+      name: set by `register_problem`; a reversed copy has `NAME_rev`.
+      base_name: what its files are called, the same in both directions.
+      reversed: the pipeline swaps `inputs` and `targets`.
+      version: raise it when `samples` changes meaning in a way that its source
+        does not show, for example in a function it imports.
+      vocab_size: pieces of a vocabulary, special pieces and bytes included.
+      metric: the key of reports, as in `dev_bleu`.
+      files: what can be downloaded when there is no `--raw_dir`.
+      splits: the splits that `samples` knows.
+    """
+
+    name: str = ""
+    base_name: str = ""
+    reversed: bool = False
+    version: int = 1
+    vocab_size: int = 8000
+    metric: str = "bleu"
+    files: tuple[RemoteFile, ...] = ()
+    splits: tuple[str, ...] = ("train", "dev", "test")
+
+    def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
+        """Yields the (source, target) texts of a split, in a fixed order.
+
+        Always in the direction of the name without `_rev`.
+
+        Args:
+          split: one of `splits`.
+          raw: finds the files of the corpus: `raw.path("train.en")`.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} must define samples(self, split, raw)."
+        )
+
+    def vocabulary_lines(self, raw: RawFiles) -> Iterator[str]:
+        """The texts a vocabulary is learned from: both sides of train."""
+        for source, target in self.samples("train", raw):
+            yield source
+            yield target
+
+    def vocabulary_files(self) -> dict[str, str]:
+        """The file name of the vocabulary of `inputs` and of `targets`.
+
+        Equal names mean one shared vocabulary. The sides are those of
+        `samples`, also in a reversed copy.
+        """
+        raise NotImplementedError
+
+    def train_encoders(
+        self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
+    ) -> None:
+        """Makes the vocabulary files in `data_dir`."""
+        raise NotImplementedError
+
+    def load_encoders(
+        self, directory: str | os.PathLike
+    ) -> dict[str, "SentencePieceEncoder"]:
+        """The encoders of `inputs` and `targets`, one object if shared.
+
+        A reversed copy gives the vocabulary of `samples`' targets as `inputs`.
+
+        Raises:
+          T2TLiteError: a file is missing or damaged.
+        """
+        from t2t_lite.text_encoder import SentencePieceEncoder
+
+        files = self.vocabulary_files()
+        encoders = {
+            name: SentencePieceEncoder(pathlib.Path(directory) / name)
+            for name in set(files.values())
+        }
+        sides = (
+            ("targets", "inputs") if self.reversed else ("inputs", "targets")
+        )
+        return dict(
+            zip(
+                ("inputs", "targets"),
+                (encoders[files[side]] for side in sides),
+                strict=True,
+            )
+        )
+
+    def evaluate(
+        self, references: Sequence[str], hypotheses: Sequence[str]
+    ) -> dict[str, Any]:
+        """A report with at least `metric`, `score` (0-100) and `sentences`."""
+        raise NotImplementedError
+
+    def reverse(self) -> "Problem":
+        """A copy in the other direction, with the same data and vocabulary."""
+        other = copy.copy(self)
+        other.name = f"{self.name}_rev"
+        other.reversed = not self.reversed
+        return other
+
+    def definition(self) -> dict[str, Any]:
+        """All that shapes the data, fit for JSON; equal for both directions.
+
+        That is: the class attributes, and a hash of the source of the class,
+        of its bases outside this module and of what they name in their own
+        modules. Comments, formatting and docstrings do not count, nor does
+        what only scores. Functions of other modules are not followed: that is
+        what `version` is for.
+        """
+        return {
+            "attributes": _attributes_of(type(self)),
+            "source": _hash_of_sources(type(self)),
+        }
+
+    def fingerprint(self) -> str:
+        """The sha256 of the definition, in hex."""
+        text = json.dumps(self.definition(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Text2TextProblem(Problem):
+    """A problem with one shared SentencePiece vocabulary and BLEU.
+
+    Attributes:
+      source_language, target_language: for reports, such as "en", "de".
+    """
+
+    source_language: str = ""
+    target_language: str = ""
+
+    def vocabulary_files(self) -> dict[str, str]:
+        file = f"{self.base_name}.vocab.{self.vocab_size}.model"
+        return {"inputs": file, "targets": file}
+
+    def train_encoders(
+        self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
+    ) -> None:
+        """Learns the shared vocabulary and writes it into `data_dir`.
+
+        Raises:
+          T2TLiteError: the corpus is empty or does not fit `vocab_size`.
+        """
+        from t2t_lite.text_encoder import SentencePieceEncoder
+
+        SentencePieceEncoder.train(
+            self.vocabulary_lines(raw),
+            self.vocab_size,
+            pathlib.Path(data_dir) / self.vocabulary_files()["inputs"],
+            seed,
+        )
+
+    def evaluate(
+        self, references: Sequence[str], hypotheses: Sequence[str]
+    ) -> dict[str, Any]:
+        """Corpus BLEU, cased and lower-cased, and the share of exact matches.
+
+        Returns:
+          `metric`, `score`, `signature`, `sentences`; `score_lowercase` and
+          `signature_lowercase`; `exact_match`. Scores are 0-100.
+
+        Raises:
+          T2TLiteError: unequal numbers of sentences, or none.
+        """
+        from t2t_lite.evaluation.bleu import bleu
+
+        cased = bleu(hypotheses, references)
+        lower = bleu(hypotheses, references, lowercase=True)
+        exact = sum(map(str.__eq__, hypotheses, references))
+        return {
+            "metric": self.metric,
+            **cased,
+            "score_lowercase": lower["score"],
+            "signature_lowercase": lower["signature"],
+            "exact_match": 100.0 * exact / len(references),
+        }
+
+    def reverse(self) -> "Text2TextProblem":
+        other = super().reverse()
+        other.source_language = self.target_language
+        other.target_language = self.source_language
+        return other
+
+
+def _attributes_of(cls):
+    """The public class attributes that are plain data, by name."""
+    attributes = {}
+    for name in dir(cls):
+        if name.startswith("_") or name in _DO_NOT_SHAPE_DATA:
+            continue
+        value = inspect.getattr_static(cls, name)
+        if name == "files":  # an address may move, the content may not
+            attributes[name] = [[file.name, file.sha256] for file in value]
+        elif _is_plain(value):
+            attributes[name] = value
+    return attributes
+
+
+def _is_plain(value):
+    if isinstance(value, dict):
+        return all(
+            isinstance(key, str) and _is_plain(item)
+            for key, item in value.items()
+        )
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (str, int, float))
+
+
+def _hash_of_sources(cls):
+    """The sha256 over the code of `cls`, as `Problem.definition` says."""
+    sources = set()
+    for base in cls.__mro__:
+        if base.__module__ not in (Problem.__module__, "builtins"):
+            sources.update(_sources_of(base))
+    return hashlib.sha256("\n".join(sorted(sources)).encode()).hexdigest()
+
+
+def _sources_of(cls):
+    """The canonical code of a class and of what it names in its module."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+        module = ast.parse(inspect.getsource(sys.modules[cls.__module__]))
+    except (OSError, TypeError, KeyError) as error:
+        raise T2TLiteError(
+            f"{cls.__qualname__} must be defined in a file, so that a change "
+            f"of it can be noticed; its source cannot be read: {error}."
+        ) from error
+    definition = tree.body[0]
+    definition.body = [
+        node
+        for node in definition.body
+        if not set(_names_defined(node)) & set(_DO_NOT_SHAPE_DATA)
+    ] or [ast.Pass()]
+    defined = {
+        name: node for node in module.body for name in _names_defined(node)
+    }
+    defined.pop(definition.name, None)
+    sources, pending = {}, [definition]
+    while pending:
+        node = pending.pop()
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name) and inner.id in defined:
+                pending.append(defined.pop(inner.id))
+        sources[id(node)] = ast.unparse(_without_docstrings(node))
+    return sources.values()
+
+
+def _names_defined(node):
+    """The names that a statement of a class or module body binds."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return [node.name]
+    targets = (
+        node.targets
+        if isinstance(node, ast.Assign)
+        else [node.target]
+        if isinstance(node, (ast.AnnAssign, ast.AugAssign))
+        else []
+    )
+    return [
+        name.id
+        for target in targets
+        for name in ast.walk(target)
+        if isinstance(name, ast.Name)
+    ]
+
+
+def _without_docstrings(tree):
+    """The tree, its docstrings and bare strings taken out in place."""
+    for node in ast.walk(tree):
+        if isinstance(
+            node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        ):
+            node.body = [
+                line for line in node.body if not _is_bare_string(line)
+            ] or [ast.Pass()]
+    return tree
+
+
+def _is_bare_string(node):
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )

@@ -1,0 +1,208 @@
+"""The raw files of a corpus: found in a folder or downloaded, read as lines."""
+
+import dataclasses
+import gzip
+import hashlib
+import itertools
+import os
+import pathlib
+import sys
+import urllib.request
+import zlib
+from collections.abc import Iterator
+
+from t2t_lite.errors import T2TLiteError
+
+_CHUNK_BYTES = 1 << 20
+_TIMEOUT_SECONDS = 60  # without a byte from the server
+
+
+@dataclasses.dataclass(frozen=True)
+class RemoteFile:
+    """A file of a corpus and where it can be had.
+
+    Attributes:
+      name: what the file is called in `--raw_dir`.
+      url: where it is downloaded from when there is no `--raw_dir`.
+      sha256: of what the file holds, in hex; of a `.gz` file that is the
+        uncompressed content, because the same text can be packed in many ways.
+    """
+
+    name: str
+    url: str
+    sha256: str
+
+
+class RawFiles:
+    """Finds the files of a corpus by name.
+
+    Args:
+      files: the problem's `RemoteFile`s.
+      raw_dir: a folder that already holds the files, used as they are; None
+        downloads them.
+      download_dir: where downloads are kept; made when needed.
+      progress: show the bar of a download on stderr.
+    """
+
+    def __init__(
+        self,
+        files: tuple[RemoteFile, ...] = (),
+        raw_dir: str | os.PathLike | None = None,
+        download_dir: str | os.PathLike | None = None,
+        progress: bool = True,
+    ):
+        self.files = {file.name: file for file in files}
+        self.raw_dir = _expanded(raw_dir)
+        self.download_dir = _expanded(download_dir)
+        self.progress = progress
+
+    def path(self, name: str) -> pathlib.Path:
+        """Where the file of that name lies, after a download if need be.
+
+        Raises:
+          T2TLiteError: the file is not in the folder, cannot be downloaded or
+            is not the expected one.
+        """
+        if self.raw_dir is not None:
+            return self._in_raw_dir(name)
+        if name not in self.files or self.download_dir is None:
+            raise T2TLiteError(
+                f"{name} is not on this machine and has no address to download "
+                "it from: name the folder that holds it with --raw_dir."
+            )
+        file = self.files[name]
+        path = self.download_dir / name
+        if not path.exists() or _sha256_of_content(path) != file.sha256:
+            self._download(file, path)
+        return path
+
+    def _in_raw_dir(self, name):
+        path = self.raw_dir / name
+        if path.is_file():
+            return path
+        fix = f"Put {name} there, or name another folder with --raw_dir"
+        if name in self.files:
+            fix += ", or leave --raw_dir out to download it"
+        raise T2TLiteError(f"{self.raw_dir} holds no file {name}. {fix}.")
+
+    def _download(self, file, path):
+        aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._fetch(file, aside)
+            found = _sha256_of_content(aside)
+            if found != file.sha256:
+                raise T2TLiteError(
+                    f"{file.url} is not the expected file: sha256 must be "
+                    f"{file.sha256}; got {found}. Get {file.name} by hand and "
+                    "name its folder with --raw_dir."
+                )
+            os.replace(aside, path)
+        except OSError as error:  # URLError and time-outs are among them
+            raise T2TLiteError(
+                f"Cannot download {file.url} to {path}: {error}. Get "
+                f"{file.name} by hand and name its folder with --raw_dir."
+            ) from error
+        finally:
+            aside.unlink(missing_ok=True)
+
+    def _fetch(self, file, aside):
+        with (
+            urllib.request.urlopen(file.url, timeout=_TIMEOUT_SECONDS) as page,
+            open(aside, "wb") as out,
+        ):
+            size = page.headers.get("Content-Length")
+            chunks = iter(lambda: page.read(_CHUNK_BYTES), b"")
+            if self.progress and sys.stderr.isatty():
+                chunks = _with_progress(chunks, file.name, size)
+            for chunk in chunks:
+                out.write(chunk)
+
+
+def read_lines(path: str | os.PathLike) -> Iterator[str]:
+    r"""The lines of a text file or `.gz` file, without their ends.
+
+    Only `\n` and `\r\n` end a line: U+2028, U+0085, a form feed or a `\r`
+    elsewhere are part of it. Bytes that are not UTF-8 become U+FFFD here, as
+    they enter, by the rule of `text_encoder.clean_utf8`.
+
+    Raises:
+      T2TLiteError: the file is missing, unreadable or damaged.
+    """
+    path = pathlib.Path(path)
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rb") as file:
+            for line in file:
+                line = line.removesuffix(b"\n").removesuffix(b"\r")
+                yield line.decode("utf-8", errors="replace")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise T2TLiteError(
+            f"{path} is damaged: {error}. Get the file again."
+        ) from error
+    except OSError as error:
+        raise T2TLiteError(
+            f"Cannot read {path}: {error.strerror or error}."
+        ) from error
+
+
+def read_parallel(
+    source_path: str | os.PathLike, target_path: str | os.PathLike
+) -> Iterator[tuple[str, str]]:
+    r"""The pairs of two files in which line i translates line i.
+
+    Example: files `a\nb\n` and `x\ny\n` give `("a", "x")`, `("b", "y")`.
+
+    Raises:
+      T2TLiteError: one file has more lines, known only at the end of the
+        other; or `read_lines` does.
+    """
+    sources, targets = read_lines(source_path), read_lines(target_path)
+    for count, pair in enumerate(itertools.zip_longest(sources, targets)):
+        if None in pair:
+            longer = (
+                count + 1 + sum(1 for _ in itertools.chain(sources, targets))
+            )
+            in_source, in_target = (
+                (longer, count) if pair[1] is None else (count, longer)
+            )
+            raise T2TLiteError(
+                "Line i of the target must translate line i of the source; "
+                f"got {in_source} lines in {source_path} and {in_target} in "
+                f"{target_path}."
+            )
+        yield pair
+
+
+def _expanded(folder):
+    return None if folder is None else pathlib.Path(folder).expanduser()
+
+
+def _sha256_of_content(path):
+    """Hex digest of what the file holds; None if it cannot be unpacked."""
+    opener = gzip.open if ".gz" in path.suffixes else open
+    digest = hashlib.sha256()
+    try:
+        with opener(path, "rb") as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                digest.update(chunk)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        return None
+    return digest.hexdigest()
+
+
+def _with_progress(chunks, name, size):
+    from rich.console import Console
+    from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
+
+    with Progress(
+        *Progress.get_default_columns(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as progress:
+        task = progress.add_task(name, total=int(size) if size else None)
+        for chunk in chunks:
+            yield chunk
+            progress.advance(task, len(chunk))

@@ -1,0 +1,301 @@
+"""The subword encoder: text to ids and back, with graph ops only.
+
+The same ops serve data generation, decoding and the exported model. They are
+TF Text's, which stock TensorFlow Serving links. keras-hub's tokenizer wraps the
+same two ops; it is not used because it adds seconds of import to every process
+and nothing to the graph.
+"""
+
+import hashlib
+import io
+import os
+import pathlib
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+# Importing TF Text is also what lets a process load an exported model.
+import tensorflow_text as tf_text
+
+from t2t_lite.errors import T2TLiteError
+
+PAD_ID = 0
+EOS_ID = 1
+UNK_ID = 2  # never produced: bytes stand for what the vocabulary lacks
+
+_SPECIAL_PIECES = [b"<pad>", b"</s>"]  # of PAD_ID and EOS_ID
+_BYTE_PIECES = 256
+
+# A corpus with more lines is sampled for its vocabulary, which bounds memory.
+MOST_VOCABULARY_LINES = 2_000_000
+_CHUNK = 10_000  # characters; the trainer takes no endless lines
+
+# SentencePiece writes a space as U+2581. So that a real U+2581 is not read back
+# as a space it is escaped inside the model file: U+2581 as ESCAPE B, and ESCAPE
+# itself, a private character that no text should contain, as ESCAPE A.
+_ESCAPE = "F8F0"
+_NORMALIZE = f"2581\t{_ESCAPE} 42\n{_ESCAPE}\t{_ESCAPE} 41\n"
+_DENORMALIZE = f"{_ESCAPE} 42\t2581\n{_ESCAPE} 41\t{_ESCAPE}\n"
+
+# The trainer drops a line that contains one of these, so it sees a space.
+_RESERVED_IN_TRAINING = str.maketrans(dict.fromkeys("\0\t\r\n\u2585", " "))
+
+
+def clean_utf8(text: tf.Tensor) -> tf.Tensor:
+    """The text with U+FFFD wherever it is not valid UTF-8.
+
+    Valid text comes back byte for byte: NUL, a byte order mark and
+    noncharacters included. Broken bytes give as many U+FFFD as Python's
+    `bytes.decode(errors="replace")`.
+
+    Args:
+      text: tf.string of any shape.
+
+    Returns:
+      tf.string of the same shape.
+    """
+    return tf.strings.unicode_transcode(
+        text, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD
+    )
+
+
+class SentencePieceEncoder(tf.Module):
+    """A SentencePiece BPE vocabulary with byte fallback.
+
+    `detokenize(tokenize(text)) == text` for every valid Unicode string, without
+    exception: runs of spaces, tabs, line ends, NUL, unknown scripts,
+    U+2581 and texts such as `"</s>"` or `"<0x41>"`. Text that is not valid
+    UTF-8 comes back with U+FFFD in it (`clean_utf8`). An encoder held by a
+    `tf.Module` is saved with it.
+
+    Example: "Two  men." -> [437, 3, 512, 290] -> "Two  men."
+
+    Args:
+      path: a model file as `train` writes it: ids 0 and 1 are `<pad>`, `</s>`.
+
+    Raises:
+      T2TLiteError: the file is missing, damaged or has other special ids.
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        super().__init__(name="sentence_piece_encoder")
+        self.path = pathlib.Path(path)
+        try:
+            model = self.path.read_bytes()
+        except OSError as error:
+            raise T2TLiteError(
+                f"Cannot read the vocabulary {path}: {error.strerror}. "
+                "t2t-lite-datagen makes it."
+            ) from error
+        self.sha256 = hashlib.sha256(model).hexdigest()
+        try:
+            self._pieces = tf_text.SentencepieceTokenizer(model)
+            self.vocab_size = int(self._pieces.vocab_size())
+            special = self._pieces.id_to_string([PAD_ID, EOS_ID]).numpy()
+        except (tf.errors.OpError, ValueError) as error:
+            raise T2TLiteError(
+                f"{path} is not a SentencePiece model or is damaged; "
+                "t2t-lite-datagen makes it anew."
+            ) from error
+        if special.tolist() != _SPECIAL_PIECES:
+            raise T2TLiteError(
+                f"Pieces 0 and 1 of a vocabulary must be <pad> and </s>; got "
+                f"{[piece.decode() for piece in special]} in {path}."
+            )
+
+    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """The ids of each text, without EOS.
+
+        Args:
+          text: tf.string [B]; broken UTF-8 is cleaned first.
+
+        Returns:
+          ragged int32 [B, None], ids from UNK_ID + 1 to vocab_size - 1.
+        """
+        return self._pieces.tokenize(clean_utf8(text))
+
+    def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """The text of each row, up to its first EOS; padding is no text.
+
+        Every row gives valid UTF-8: bytes that form no character, UNK_ID and
+        ids outside the vocabulary become U+FFFD.
+
+        Args:
+          ids: int32 [N, T], dense or ragged.
+
+        Returns:
+          tf.string [N].
+        """
+        if isinstance(ids, tf.RaggedTensor):
+            ids = ids.to_tensor(PAD_ID)
+        ids = tf.cast(ids, tf.int32)
+        is_eos = tf.equal(ids, EOS_ID)
+        ended = tf.cumsum(tf.cast(is_eos, tf.int32), axis=1) > 0  # [N, T]
+        known = (ids >= 0) & (ids < self.vocab_size)
+        ids = tf.where(known, ids, UNK_ID)
+        kept = tf.ragged.boolean_mask(ids, ~ended & (ids != PAD_ID))
+        return self._pieces.detokenize(kept)
+
+    def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
+        """The ids of each text, int32, without EOS: `tokenize` from Python."""
+        ids = self.tokenize(_string_tensor(texts))
+        splits = ids.row_splits.numpy()
+        return np.split(ids.flat_values.numpy(), splits[1:-1])
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each row of ids: `detokenize` from Python."""
+        rows = [np.asarray(row, np.int32) for row in ids]
+        if not rows:
+            return []
+        ragged = tf.RaggedTensor.from_row_lengths(
+            np.concatenate(rows), [len(row) for row in rows]
+        )
+        return [text.decode() for text in self.detokenize(ragged).numpy()]
+
+    @classmethod
+    def train(
+        cls,
+        lines: Iterable[str],
+        vocab_size: int,
+        path: str | os.PathLike,
+        seed: int = 0,
+    ) -> "SentencePieceEncoder":
+        """Learns a vocabulary of exactly that size and writes it to `path`.
+
+        The same lines, size and seed give the same file. Of a corpus with more
+        than MOST_VOCABULARY_LINES lines, a random sample of that many is used.
+
+        Args:
+          lines: the texts, streamed.
+          vocab_size: pieces in all; 3 special ones and 256 bytes included.
+          path: the model file, written aside and renamed.
+          seed: of the sample.
+
+        Raises:
+          T2TLiteError: there is no text, too little for so many pieces, or too
+            many different characters for so few.
+        """
+        path = pathlib.Path(path)
+        model = _without_paths(_trained(lines, vocab_size, seed))
+        aside = path.with_name(f".{path.name}.{os.getpid()}.aside")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(aside, "wb") as file:
+                file.write(model)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(aside, path)
+        except OSError as error:
+            raise T2TLiteError(
+                f"Cannot write the vocabulary {path}: {error.strerror}."
+            ) from error
+        finally:
+            aside.unlink(missing_ok=True)
+        return cls(path)
+
+
+def _string_tensor(texts):
+    """tf.string [B]; lone surrogates become broken bytes, cleaned later."""
+    encoded = [
+        text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+        for text in texts
+    ]
+    return tf.constant(encoded, tf.string, shape=[len(encoded)])
+
+
+def _trained(lines, vocab_size, seed):
+    """The bytes of a freshly trained model."""
+    import sentencepiece
+
+    sentencepiece.set_random_generator_seed(seed)
+    source = _TrainingLines(lines)
+    model = io.BytesIO()
+    with tempfile.TemporaryDirectory() as folder:
+        rules = pathlib.Path(folder)
+        (rules / "normalize.tsv").write_text(_NORMALIZE)
+        (rules / "denormalize.tsv").write_text(_DENORMALIZE)
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(source),
+                model_writer=model,
+                model_type="bpe",
+                vocab_size=vocab_size,
+                pad_id=PAD_ID,
+                eos_id=EOS_ID,
+                unk_id=UNK_ID,
+                bos_id=-1,  # none
+                unk_surface="\ufffd",
+                byte_fallback=True,
+                # Nothing is normalized but the escape of U+2581.
+                normalization_rule_tsv=str(rules / "normalize.tsv"),
+                denormalization_rule_tsv=str(rules / "denormalize.tsv"),
+                remove_extra_whitespaces=False,
+                add_dummy_prefix=False,
+                max_sentence_length=8 * _CHUNK,  # bytes: no line is dropped
+                input_sentence_size=MOST_VOCABULARY_LINES,
+                shuffle_input_sentence=True,
+                num_threads=1,  # the order of merges must not depend on it
+                minloglevel=2,  # errors only
+            )
+        except RuntimeError as error:
+            if source.error is not None:
+                raise source.error from None
+            raise _explained(error, vocab_size, source) from error
+    return model.getvalue()
+
+
+class _TrainingLines:
+    """Feeds the trainer; keeps what reading raises, which C++ would wrap."""
+
+    def __init__(self, lines):
+        self.lines = lines
+        self.error = None
+        self.empty = True
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            for line in self.lines:
+                line = line.translate(_RESERVED_IN_TRAINING)
+                for start in range(0, len(line), _CHUNK):
+                    self.empty = False
+                    yield line[start : start + _CHUNK]
+        except (Exception, KeyboardInterrupt) as error:
+            self.error = error
+            raise
+
+
+def _explained(error, vocab_size, source):
+    """A T2TLiteError that says what the trainer's error means."""
+    if source.empty:
+        return T2TLiteError(
+            "A vocabulary needs text; got a corpus without any. Check the "
+            "files of the train split."
+        )
+    message = str(error)
+    if most := re.search(r"too high .*<= (\d+)", message):
+        return T2TLiteError(
+            f"vocab_size must be at most {most[1]} for so small a corpus; got "
+            f"vocab_size={vocab_size}."
+        )
+    if least := re.search(r"required_chars\. \d+ vs (\d+)", message):
+        return T2TLiteError(
+            f"vocab_size must be at least {least[1]}, for the {_BYTE_PIECES} "
+            "bytes and the characters of the corpus; got "
+            f"vocab_size={vocab_size}."
+        )
+    return T2TLiteError(
+        f"SentencePiece cannot train a vocabulary of {vocab_size}: {message}"
+    )
+
+
+def _without_paths(model):
+    """The model without the names of the temporary rule files."""
+    from sentencepiece import sentencepiece_model_pb2
+
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+    proto.normalizer_spec.ClearField("normalization_rule_tsv")
+    proto.denormalizer_spec.ClearField("normalization_rule_tsv")
+    return proto.SerializeToString(deterministic=True)
