@@ -60,7 +60,6 @@ setup(
         "tensorflow-datasets>=4.9.9,<5",
         "tensorboard>=2.20,<2.22",
         "keras>=3.12,<4",
-        'keras-hub>=0.25; python_version >= "3.11"',
         "numpy>=2.1,<3",
         "sentencepiece>=0.2.1,<0.3",
         "sacrebleu>=2.5,<3",

@@ -5,9 +5,12 @@ command goes on), 130 stopped by Ctrl-C with nothing to save.
 """
 
 import argparse
+import contextlib
 import errno
+import importlib
 import os
 import sys
+import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
@@ -35,7 +38,6 @@ def run(
     try:
         args = parser.parse_args(argv)
         verbose = args.verbose
-        quieten(verbose)
         body(args)
         sys.stdout.flush()
         return 0
@@ -55,17 +57,42 @@ def run(
         return FAILED
 
 
-def quieten(verbose: bool) -> None:
-    """Keeps TensorFlow's start-up chatter off the terminal.
+def start_tensorflow(verbose: bool) -> None:
+    """Imports TensorFlow, without its start-up chatter unless `verbose`.
 
-    To be called before TensorFlow is imported; `verbose` leaves it all on.
+    To be called before anything that imports it, when work starts.
     """
     # The layers run on any Keras backend, the commands on TensorFlow only.
     os.environ["KERAS_BACKEND"] = "tensorflow"
-    if not verbose:
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-        warnings.simplefilter("ignore")
+    if verbose:
+        return
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    warnings.simplefilter("ignore")
+    with _stderr_held_back():
+        importlib.import_module("tensorflow")
+
+
+@contextlib.contextmanager
+def _stderr_held_back():
+    """Drops what C++ code writes to stderr, unless the block fails.
+
+    TensorFlow's libraries log before they read their own log level.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            os.dup2(kept, 2)
+            held.seek(0)
+            os.write(2, held.read())
+            raise
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 def note(text: str) -> None:

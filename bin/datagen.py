@@ -39,6 +39,7 @@ def generate_data(args: argparse.Namespace) -> None:
 
     plugins.load_plugins(args.usr_dir)
     problem = registry.problem(args.problem)
+    command.start_tensorflow(args.verbose)
     from t2t_lite.generate import generate
 
     manifest = generate(

@@ -189,7 +189,7 @@ def _scores(translator, lines, args) -> Iterator[str]:
 
 
 def map_pairs(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """Splits lines `source<TAB>target`, e.g. `b"one\teins"`.
+    r"""Splits lines `source<TAB>target`, e.g. `b"one\teins"`.
 
     Raises:
       T2TLiteError: a line has no tab, or more than one.

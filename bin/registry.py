@@ -76,6 +76,7 @@ def _show_set(registry, args):
     hparams = registry.hparams(args.name).override(args.hparams_override)
     report = {"name": args.name} | hparams.to_dict()
     if args.vocab_size:
+        command.start_tensorflow(args.verbose)
         report["parameters"] = count_parameters(hparams, args.vocab_size)
     if args.json:
         print(json.dumps(report))

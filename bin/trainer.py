@@ -31,9 +31,7 @@ def _add_what_flags(group):
     group.add_argument(
         "--problem", metavar="NAME", help="see t2t-lite-registry"
     )
-    group.add_argument(
-        "--hparams", metavar="SET", help="see t2t-lite-registry"
-    )
+    group.add_argument("--hparams", metavar="SET", help="see t2t-lite-registry")
     flags.add_override(group)
     flags.add_usr_dir(group)
     group.add_argument(

@@ -1,0 +1,143 @@
+"""What all commands share: flags, errors, exit codes."""
+
+import errno
+import os
+import subprocess
+import sys
+
+import pytest
+
+from t2t_lite.bin import command, flags
+from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
+
+
+@pytest.fixture
+def parser():
+    parser = flags.Parser("t2t-lite-test", "Does something.")
+    parser.add_argument("--train_steps", type=flags.at_least(1), default=7)
+    parser.add_argument("--alpha", type=flags.number(0))
+    parser.add_argument("--data_dir")
+    parser.add_argument("--format", choices=["text", "json"])
+    parser.add_argument("--dry_run", action="store_true", help="try it")
+    return parser
+
+
+def outcome(parser, argv, capsys, body=lambda args: None):
+    code = command.run(parser, body, argv)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.mark.parametrize("argv", [["--train_steps=3"], ["--train_steps", "3"]])
+def test_both_ways_to_give_a_flag_work(parser, argv):
+    assert parser.parse_args(argv).train_steps == 3
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--train_step=3"], "Unknown flag --train_step. Did you mean "),
+        (["--t2t_data_dir", "x"], "Unknown flag --t2t_data_dir. Did you mean"),
+        (["--train_steps=0"], "--train_steps: must be a whole number, at "),
+        (["--train_steps=many"], "at least 1; got 'many'."),
+        (["--alpha=nan"], "--alpha: must be a number, at least 0; got 'nan'."),
+        (["--format=xml"], "--format: invalid choice: 'xml'"),
+        (["--data_dir"], "--data_dir: expected one argument."),
+        (["corpus.txt"], "Unexpected argument 'corpus.txt'"),
+    ],
+)
+def test_wrong_flag_is_one_line_and_exit_code_2(parser, argv, message, capsys):
+    code, out, err = outcome(parser, argv, capsys)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+    assert "usage" not in err
+
+
+def test_prefix_of_a_flag_is_not_the_flag(parser):
+    with pytest.raises(UsageError, match="Unknown flag --data. Did you mean"):
+        parser.parse_args(["--data=x"])
+
+
+def test_help_names_defaults_but_no_none(parser):
+    text = parser.format_help()
+    assert "(default: 7)" not in text  # without help text nothing is said
+    parser.add_argument("--seed", default=1, help="of all that is drawn")
+    parser.add_argument("--other", help="nothing by default")
+    assert "(default: 1)" in parser.format_help()
+    assert "None" not in parser.format_help()
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (T2TLiteError("It failed."), 1),
+        (UsageError("It failed."), 2),
+        (Interrupted("It failed."), 75),
+        (ValueError("It failed.\nat length"), 1),
+    ],
+)
+def test_errors_become_one_line_and_an_exit_code(parser, error, code, capsys):
+    def body(args):
+        raise error
+
+    got, out, err = outcome(parser, [], capsys, body)
+    assert (got, out, err.count("\n")) == (code, "", 1)
+    assert "It failed." in err
+    assert "Traceback" not in err
+
+
+def test_verbose_adds_the_traceback(parser, capsys):
+    def body(args):
+        raise T2TLiteError("It failed.")
+
+    code, _, err = outcome(parser, ["--verbose"], capsys, body)
+    assert code == 1
+    assert err.startswith("Traceback")
+    assert err.endswith("\nt2t-lite-test: It failed.\n")
+
+
+def test_full_disk_names_the_file_and_what_to_do(parser, capsys):
+    def body(args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/data/x")
+
+    code, _, err = outcome(parser, [], capsys, body)
+    assert code == 1
+    assert "/data/x: No space left on device; free some space" in err
+
+
+def test_ctrl_c_is_one_line(parser, capsys):
+    def body(args):
+        raise KeyboardInterrupt
+
+    code, _, err = outcome(parser, [], capsys, body)
+    assert (code, err) == (130, "t2t-lite-test: stopped by Ctrl-C.\n")
+
+
+def test_reader_that_leaves_early_is_no_error():
+    code = (
+        "from t2t_lite.bin import command, flags\n"
+        "def body(args):\n"
+        "    for _ in range(100000): print('line')\n"
+        "raise SystemExit(command.run(flags.Parser('p', 'd'), body, []))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout.readline() == b"line\n"
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 0
+
+
+def test_output_dir_is_named_by_problem_and_set(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    parser = flags.Parser("p", "d")
+    flags.add_run_flags(parser)
+    args = parser.parse_args(["--problem=wmt_ende", "--hparams=big"])
+    assert flags.output_dir(args) == tmp_path / "t2t-lite/runs/wmt_ende/big"
+    args = parser.parse_args(["--output_dir=~/mine", "--problem=wmt_ende"])
+    assert flags.output_dir(args) == tmp_path / "mine"
+    with pytest.raises(UsageError, match="--output_dir is needed, or"):
+        flags.output_dir(parser.parse_args(["--problem=wmt_ende"]))
