@@ -57,8 +57,7 @@ class _Spellout(Text2TextProblem):
 
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
         del raw  # generated
-        # Read from the class: a reversed copy names the languages the other way.
-        pairs = _pairs(type(self).target_language)
+        pairs = _pairs(self.target_language)
         held_out = _DEV_PAIRS + _TEST_PAIRS
         return iter(
             {
@@ -141,7 +140,7 @@ def _digest(item):
 
 
 def _phrase(item, language):
-    """The item in words: ("year", 1984, 1), "de" -> "seit neunzehnhundert..."."""
+    """The item in words: ("year", 1100, 1), "de" -> "seit elfhundert"."""
     kind, *numbers = item
     if kind == "cardinal":
         return _words(numbers[0], language)

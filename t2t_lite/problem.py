@@ -148,11 +148,18 @@ class Text2TextProblem(Problem):
     """A problem with one shared SentencePiece vocabulary and BLEU.
 
     Attributes:
-      source_language, target_language: for reports, such as "en", "de".
+      source_language, target_language: such as "en" and "de", in the direction
+        of the name without `_rev`, as in `samples`.
     """
 
     source_language: str = ""
     target_language: str = ""
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """The (source, target) languages of this direction, for reports."""
+        languages = self.source_language, self.target_language
+        return languages[::-1] if self.reversed else languages
 
     def vocabulary_files(self) -> dict[str, str]:
         file = f"{self.base_name}.vocab.{self.vocab_size}.model"
@@ -199,12 +206,6 @@ class Text2TextProblem(Problem):
             "signature_lowercase": lower["signature"],
             "exact_match": 100.0 * exact / len(references),
         }
-
-    def reverse(self) -> "Text2TextProblem":
-        other = super().reverse()
-        other.source_language = self.target_language
-        other.target_language = self.source_language
-        return other
 
 
 def _attributes_of(cls):

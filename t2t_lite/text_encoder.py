@@ -229,6 +229,7 @@ def _trained(lines, vocab_size, seed):
                 bos_id=-1,  # none
                 unk_surface="\ufffd",
                 byte_fallback=True,
+                character_coverage=0.9999,  # the rarest are left to the bytes
                 # Nothing is normalized but the escape of U+2581.
                 normalization_rule_tsv=str(rules / "normalize.tsv"),
                 denormalization_rule_tsv=str(rules / "denormalize.tsv"),
