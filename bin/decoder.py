@@ -7,13 +7,14 @@ each pair's score.
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
 import sys
 from collections.abc import Iterable, Iterator
 
-from t2t_lite.bin import command, flags
+from t2t_lite.bin import command, flags, runs
 from t2t_lite.errors import T2TLiteError, UsageError
 
 
@@ -62,23 +63,21 @@ def make_parser() -> flags.Parser:
 def decode(args: argparse.Namespace) -> None:
     """Translates or scores what the flags name."""
     _check(args)
-    from t2t_lite.bin import running
-
-    run = running.open_run(args)
-    translator = running.make_translator(run, args)
-    if args.nbest > translator.beam_size:
+    run = runs.open_run(args)
+    beam_size = args.beam_size or run.hparams.beam_size
+    if args.nbest > beam_size:
         raise UsageError(
-            f"--nbest must be at most the beam size; got nbest={args.nbest}, "
-            f"beam_size={translator.beam_size}."
+            "--nbest must be at most the beam size; got "
+            f"nbest={args.nbest}, beam_size={beam_size}."
         )
+    translator = runs.make_translator(run, args)
     if args.interactive:
         _converse(translator, args)
         return
     with _lines_in(args.decode_from_file) as lines, _text_out(args) as out:
         answers = _scores if args.score else _translations
         for answer in answers(translator, lines, args):
-            out.write(answer + "\n")
-            out.flush()
+            print(answer, file=out, flush=True)
 
 
 def _check(args):
@@ -106,16 +105,12 @@ def _check(args):
 
 @contextlib.contextmanager
 def _lines_in(path) -> Iterator[Iterable[bytes]]:
-    r"""The lines of a file or of stdin, split at `\n` only, as bytes."""
+    """The lines of a file or of stdin, as bytes."""
     if not path:
-        yield map(_without_newline, sys.stdin.buffer)
+        yield sys.stdin.buffer
         return
     with open(path, "rb") as file:
-        yield map(_without_newline, file)
-
-
-def _without_newline(line):
-    return line.removesuffix(b"\n").removesuffix(b"\r")
+        yield file
 
 
 @contextlib.contextmanager
@@ -139,57 +134,44 @@ def _translations(translator, lines, args) -> Iterator[str]:
     from t2t_lite.decoding import translate_lines
 
     for translation in translate_lines(
-        translator, lines, batch_size=args.batch_size
+        translator,
+        lines,
+        batch_size=args.batch_size,
+        num_hypotheses=args.nbest,
+        note=_note_line,
     ):
-        best = translation.hypotheses[: args.nbest]
-        if args.format == "text":
-            yield "\t".join(_one_line(each.text, args.nbest) for each in best)
-        else:
-            yield _as_json(
-                line=translation.line,
-                source=translation.source,
-                hypotheses=[
-                    {
-                        "text": each.text,
-                        "score": float(each.score),
-                        "tokens": [int(token) for token in each.tokens],
-                    }
-                    for each in best
-                ],
+        if args.format == "json":
+            yield _as_json(translation)
+        elif args.nbest == 1:
+            yield translation.hypotheses[0].text
+        else:  # a tab inside a text must not look like a border
+            yield "\t".join(
+                each.text.replace("\t", " ") for each in translation.hypotheses
             )
-
-
-def _one_line(text, nbest):
-    """`text` without what would break the line, or the list of hypotheses."""
-    for separator in "\n\r\t" if nbest > 1 else "\n\r":
-        text = text.replace(separator, " ")
-    return text
-
-
-def _as_json(**values):
-    return json.dumps(values, ensure_ascii=False)
 
 
 def _scores(translator, lines, args) -> Iterator[str]:
     from t2t_lite.decoding import score_pairs
 
-    for score in score_pairs(
-        translator, map_pairs(lines), batch_size=args.batch_size
+    for pair in score_pairs(
+        translator,
+        split_pairs(lines),
+        batch_size=args.batch_size,
+        note=_note_line,
     ):
-        if args.format == "text":
-            yield f"{score.score:.6f}"
-        else:
-            yield _as_json(
-                line=score.line,
-                source=score.source,
-                target=score.target,
-                score=float(score.score),
-                tokens=int(score.tokens),
-            )
+        yield _as_json(pair) if args.format == "json" else f"{pair.score:.6f}"
 
 
-def map_pairs(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    r"""Splits lines `source<TAB>target`, e.g. `b"one\teins"`.
+def _as_json(record):
+    return json.dumps(dataclasses.asdict(record), ensure_ascii=False)
+
+
+def _note_line(number, text):
+    command.note(f"line {number}: {text}")
+
+
+def split_pairs(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    r"""Splits lines `source<TAB>target`: `b"one\teins\n"` -> one, eins.
 
     Raises:
       T2TLiteError: a line has no tab, or more than one.
@@ -199,7 +181,7 @@ def map_pairs(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
         if len(sides) != 2:
             raise T2TLiteError(
                 "--score reads lines source<TAB>target, one tab each; line "
-                f"{number} has {len(sides) - 1}."
+                f"{number} has {len(sides) - 1} tabs."
             )
         yield sides[0], sides[1]
 
