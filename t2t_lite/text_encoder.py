@@ -10,9 +10,10 @@ import hashlib
 import io
 import os
 import pathlib
+import random
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -30,7 +31,7 @@ _SPECIAL_PIECES = [b"<pad>", b"</s>"]  # of PAD_ID and EOS_ID
 _BYTE_PIECES = 256
 
 # A corpus with more lines is sampled for its vocabulary, which bounds memory.
-MOST_VOCABULARY_LINES = 2_000_000
+MOST_VOCABULARY_LINES = 1_000_000
 _CHUNK = 10_000  # characters; the trainer takes no endless lines
 
 # SentencePiece writes a space as U+2581. So that a real U+2581 is not read back
@@ -142,8 +143,8 @@ class SentencePieceEncoder(tf.Module):
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
         """The ids of each text, int32, without EOS: `tokenize` from Python."""
         ids = self.tokenize(_string_tensor(texts))
-        splits = ids.row_splits.numpy()
-        return np.split(ids.flat_values.numpy(), splits[1:-1])
+        ends = ids.row_splits.numpy()[1:]
+        return np.split(ids.flat_values.numpy(), ends)[: len(ends)]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """The text of each row of ids: `detokenize` from Python."""
@@ -179,7 +180,13 @@ class SentencePieceEncoder(tf.Module):
             many different characters for so few.
         """
         path = pathlib.Path(path)
-        model = _without_paths(_trained(lines, vocab_size, seed))
+        kept = _training_lines(lines, seed)
+        if not kept:
+            raise T2TLiteError(
+                "A vocabulary needs text; got a corpus without any. Check the "
+                "files of the train split."
+            )
+        model = _trained(kept, vocab_size)
         aside = path.with_name(f".{path.name}.{os.getpid()}.aside")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -206,12 +213,32 @@ def _string_tensor(texts):
     return tf.constant(encoded, tf.string, shape=[len(encoded)])
 
 
-def _trained(lines, vocab_size, seed):
+def _training_lines(lines, seed):
+    """What the trainer is given: all the text, or a sample of its lines."""
+    choose = random.Random(seed)
+    kept = []
+    for count, line in enumerate(_in_pieces(lines)):
+        if count < MOST_VOCABULARY_LINES:
+            kept.append(line)
+            continue
+        place = choose.randrange(count + 1)  # reservoir sampling
+        if place < MOST_VOCABULARY_LINES:
+            kept[place] = line
+    return kept
+
+
+def _in_pieces(lines):
+    """The lines as the trainer can take them; empty ones say nothing."""
+    for line in lines:
+        line = line.translate(_RESERVED_IN_TRAINING)
+        for start in range(0, len(line), _CHUNK):
+            yield line[start : start + _CHUNK]
+
+
+def _trained(lines, vocab_size):
     """The bytes of a freshly trained model."""
     import sentencepiece
 
-    sentencepiece.set_random_generator_seed(seed)
-    source = _TrainingLines(lines)
     model = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder:
         rules = pathlib.Path(folder)
@@ -219,7 +246,7 @@ def _trained(lines, vocab_size, seed):
         (rules / "denormalize.tsv").write_text(_DENORMALIZE)
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(source),
+                sentence_iterator=iter(lines),
                 model_writer=model,
                 model_type="bpe",
                 vocab_size=vocab_size,
@@ -236,45 +263,16 @@ def _trained(lines, vocab_size, seed):
                 remove_extra_whitespaces=False,
                 add_dummy_prefix=False,
                 max_sentence_length=8 * _CHUNK,  # bytes: no line is dropped
-                input_sentence_size=MOST_VOCABULARY_LINES,
-                shuffle_input_sentence=True,
                 num_threads=1,  # the order of merges must not depend on it
                 minloglevel=2,  # errors only
             )
         except RuntimeError as error:
-            if source.error is not None:
-                raise source.error from None
-            raise _explained(error, vocab_size, source) from error
-    return model.getvalue()
+            raise _explained(error, vocab_size) from error
+    return _without_paths(model.getvalue())
 
 
-class _TrainingLines:
-    """Feeds the trainer; keeps what reading raises, which C++ would wrap."""
-
-    def __init__(self, lines):
-        self.lines = lines
-        self.error = None
-        self.empty = True
-
-    def __iter__(self) -> Iterator[str]:
-        try:
-            for line in self.lines:
-                line = line.translate(_RESERVED_IN_TRAINING)
-                for start in range(0, len(line), _CHUNK):
-                    self.empty = False
-                    yield line[start : start + _CHUNK]
-        except (Exception, KeyboardInterrupt) as error:
-            self.error = error
-            raise
-
-
-def _explained(error, vocab_size, source):
+def _explained(error, vocab_size):
     """A T2TLiteError that says what the trainer's error means."""
-    if source.empty:
-        return T2TLiteError(
-            "A vocabulary needs text; got a corpus without any. Check the "
-            "files of the train split."
-        )
     message = str(error)
     if most := re.search(r"too high .*<= (\d+)", message):
         return T2TLiteError(

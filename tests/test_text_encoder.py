@@ -1,0 +1,377 @@
+"""The subword encoder: text comes back as it went in, whatever it is."""
+
+import random
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import pytest
+import sentencepiece
+import tensorflow as tf
+
+from t2t_lite import text_encoder
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.text_encoder import (
+    EOS_ID,
+    PAD_ID,
+    UNK_ID,
+    SentencePieceEncoder,
+    clean_utf8,
+)
+
+WORDS = "the cat sat on a mat while two small dogs ran over green hills".split()
+VOCAB_SIZE = 340
+ESCAPE = chr(int(text_encoder._ESCAPE, 16))
+
+
+def corpus(lines=400):
+    choose = random.Random(1)
+    for _ in range(lines):
+        yield " ".join(choose.choices(WORDS, k=choose.randint(1, 9))) + "."
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocabulary") / "test.model"
+    return SentencePieceEncoder.train(corpus(), VOCAB_SIZE, path)
+
+
+def byte_ids(data):
+    """The ids of the pieces of single bytes."""
+    return [UNK_ID + 1 + byte for byte in data]
+
+
+def every_character():
+    return [
+        chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000
+    ]
+
+
+def random_texts(count, alphabet, longest):
+    choose = random.Random(0)
+    return [
+        "".join(choose.choices(alphabet, k=choose.randint(0, longest)))
+        for _ in range(count)
+    ]
+
+
+def assert_comes_back(encoder, texts):
+    back = encoder.decode(encoder.encode(texts))
+    lost = [
+        (text, other)
+        for text, other in zip(texts, back, strict=True)
+        if text != other
+    ]
+    assert lost == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "    ",
+        "  two  men   walk ",
+        "\t\ta\tb\t",
+        "a\nb\r\nc\r",
+        "a\0b\0",
+        "\0",
+        "na\u00efve nai\u0308ve \u0301",
+        "\u1100\u1161\u11a8 \uac01",
+        "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1e9\U0001f1ea",
+        "\u2028\u2029\u0085\u000b\u000c\u00a0\u3000\u200b",
+        "\ufeffbyte order mark",
+        "\ufffd\ufffe\uffff\U0010ffff",
+        "\u2581 \u2581\u2581a\u2581",
+        f"{ESCAPE} {ESCAPE}A {ESCAPE}B {ESCAPE}\u2581B",
+        "\u2585\u2047 \u2047",
+        "<pad></s><unk><s><0x41> <0x0A>",
+        "[PAD] </s>\u2581</s>",
+        "\u0e44\u0e17\u0e22 \U00012000\U00013000 \u16a0",
+        "word" * 5000,
+        "x" * 20000,
+    ],
+)
+def test_text_comes_back_as_it_went_in(encoder, text):
+    assert_comes_back(encoder, [text, f" {text}", f"{text} ", text * 2])
+
+
+def test_characters_of_all_planes_come_back(encoder):
+    characters = every_character()
+    basic = 0x10000 - 0x800  # all of the first plane, a part of the others
+    phrases = [f"{c} {c}" for c in characters[:basic] + characters[basic::17]]
+    texts = ["".join(phrases[i : i + 50]) for i in range(0, len(phrases), 50)]
+    assert_comes_back(encoder, texts)
+
+
+def test_random_text_comes_back(encoder):
+    assert_comes_back(encoder, random_texts(5000, every_character(), 12))
+    mixed = list(f"{ESCAPE}\u2581AB <>/0x\0\t\n\r\u0301\ufeffaesthö\U0001f600")
+    assert_comes_back(encoder, random_texts(20000, mixed, 12))
+
+
+def test_pad_eos_and_unknown_are_never_made_from_text(encoder):
+    texts = ["<pad>", "</s>", "<unk>", "\0", "\u2585", "\ufffd", "a </s> b"]
+    ids = np.concatenate(encoder.encode(texts))
+    assert ids.dtype == np.int32
+    assert ids.min() > UNK_ID
+    assert ids.max() < encoder.vocab_size
+
+
+def test_known_words_take_few_ids(encoder):
+    (ids,) = encoder.encode(["the cat sat on the mat"])
+    assert len(ids) < 15
+
+
+def test_valid_text_is_already_clean():
+    texts = every_character() + random_texts(1000, every_character(), 9)
+    encoded = [text.encode() for text in texts]
+    assert clean_utf8(tf.constant(encoded)).numpy().tolist() == encoded
+
+
+def test_broken_utf8_is_cleaned_as_python_does():
+    choose = random.Random(0)
+    pool = (
+        b"A\x00\xe2\x96\x81\xff\xf0\x9f\x98\x80\xc3\xa9\xed\xa0\xef\xbb\xc0\xf4"
+    )
+    broken = [bytes(choose.choices(pool, k=8)) for _ in range(5000)]
+    expected = [text.decode("utf-8", "replace").encode() for text in broken]
+    assert clean_utf8(tf.constant(broken)).numpy().tolist() == expected
+
+
+def test_broken_utf8_comes_back_with_replacement_characters(encoder):
+    texts = [b"a\xffb", b"\xed\xa0\x80", "lone \ud800 surrogate", b"ok"]
+    back = encoder.decode(encoder.encode(texts))
+    assert back == [
+        "a\ufffdb",
+        "\ufffd\ufffd\ufffd",
+        "lone \ufffd\ufffd\ufffd surrogate",
+        "ok",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ids", "text"),
+    [
+        ([], ""),
+        ([PAD_ID, PAD_ID], ""),
+        ([EOS_ID], ""),
+        (byte_ids(b"a") + [EOS_ID] + byte_ids(b"b"), "a"),
+        (byte_ids(b"a") + [PAD_ID] + byte_ids(b"b"), "ab"),
+        ([PAD_ID, EOS_ID] + byte_ids(b"b"), ""),
+        ([UNK_ID], "\ufffd"),
+        (byte_ids(b"a") + [VOCAB_SIZE, 10**9, -1], "a\ufffd\ufffd\ufffd"),
+        (byte_ids(b"\xff\xfe"), "\ufffd\ufffd"),
+        (byte_ids("é".encode()), "é"),
+        (byte_ids("é".encode()[:1]) + byte_ids(b"a"), "\ufffda"),
+        (byte_ids(b"\0"), "\0"),
+        (byte_ids(ESCAPE.encode()), ESCAPE),
+    ],
+)
+def test_any_ids_give_valid_text(encoder, ids, text):
+    assert encoder.decode([ids]) == [text]
+
+
+def test_random_ids_give_valid_text(encoder):
+    choose = np.random.default_rng(0)
+    ids = choose.integers(-5, VOCAB_SIZE + 5, [2000, 9])
+    for text in encoder.detokenize(tf.constant(ids)).numpy():
+        text.decode("utf-8")  # raises if it is not
+
+
+def test_dense_and_ragged_ids_give_the_same_text(encoder):
+    ids = encoder.encode(["the cat", "a small dog ran", ""])
+    ragged = tf.ragged.constant([row.tolist() for row in ids], tf.int32)
+    expected = [b"the cat", b"a small dog ran", b""]
+    assert encoder.detokenize(ragged).numpy().tolist() == expected
+    dense = ragged.to_tensor(PAD_ID)
+    assert encoder.detokenize(dense).numpy().tolist() == expected
+
+
+def test_no_texts_give_no_ids(encoder):
+    assert encoder.tokenize(tf.constant([], tf.string)).shape[0] == 0
+    assert encoder.encode([]) == []
+    assert encoder.decode([]) == []
+
+
+class _RoundTrip(tf.Module):
+    def __init__(self, encoder):
+        super().__init__()
+        self.encoder = encoder
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def serve(self, text):
+        ids = self.encoder.tokenize(text)
+        dense = ids.to_tensor(PAD_ID)
+        return {"ids": dense, "text": self.encoder.detokenize(dense)}
+
+
+_LOAD = """
+import sys
+import tensorflow as tf
+import tensorflow_text
+assert "t2t_lite" not in sys.modules
+serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+text = sys.argv[2]
+out = serve(tf.constant([text, "", "a"]))
+assert out["text"].numpy()[0].decode() == text, out
+print(out["ids"].numpy()[0].tolist())
+"""
+
+
+def test_exported_encoder_works_without_this_package(encoder, tmp_path):
+    module = _RoundTrip(encoder)
+    folder = tmp_path / "export"
+    tf.saved_model.save(module, str(folder), signatures=module.serve)
+    moved = folder.rename(tmp_path / "moved")
+    text = "the  cat \u2581 sät \U0001f600 </s>"
+    process = subprocess.run(
+        [sys.executable, "-c", _LOAD, moved, text],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.strip() == str(encoder.encode([text])[0].tolist())
+
+
+def test_exported_ops_are_those_of_tensorflow_and_tf_text(encoder, tmp_path):
+    module = _RoundTrip(encoder)
+    graph = module.serve.get_concrete_function().graph
+    names = {op.type for op in graph.get_operations()}
+    for function in graph.as_graph_def().library.function:
+        names.update(node.op for node in function.node_def)
+    foreign = {name for name in names if ">" in name or "Sentence" in name}
+    assert foreign == {"SentencepieceOp"} - names | {
+        "SentencepieceTokenizeOp",
+        "SentencepieceDetokenizeOp",
+    } or foreign == {"SentencepieceTokenizeOp", "SentencepieceDetokenizeOp"}
+
+
+def test_the_vocabulary_has_exactly_the_size_asked_for(tmp_path):
+    for size in (300, 333):
+        encoder = SentencePieceEncoder.train(corpus(), size, tmp_path / "m")
+        assert encoder.vocab_size == size
+
+
+def test_same_lines_and_seed_give_the_same_file(encoder, tmp_path):
+    again = SentencePieceEncoder.train(corpus(), VOCAB_SIZE, tmp_path / "m")
+    assert again.sha256 == encoder.sha256
+    assert again.path.read_bytes() == encoder.path.read_bytes()
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_a_sampled_corpus_depends_on_the_seed_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_encoder, "MOST_VOCABULARY_LINES", 20)
+    digests = [
+        SentencePieceEncoder.train(corpus(), 300, tmp_path / "m", seed).sha256
+        for seed in (1, 1, 2)
+    ]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_the_file_keeps_no_path_of_the_machine(encoder):
+    model = encoder.path.read_bytes()
+    assert b".tsv" not in model
+    assert tempfile.gettempdir().encode() not in model
+
+
+def test_plain_sentencepiece_reads_the_file_alike(encoder):
+    processor = sentencepiece.SentencePieceProcessor(
+        model_file=str(encoder.path)
+    )
+    for text in ("the cat ", "\u2581  sät \U0001f600", ESCAPE):
+        ids = encoder.encode([text])[0].tolist()
+        assert processor.encode(text) == ids
+        assert processor.decode(ids) == text
+
+
+def test_no_line_is_left_out_for_its_length_or_characters(tmp_path):
+    odd = ["\tword", "\u2585word", "word\0", "wo\u2581rd", "word " * 9000]
+    path = tmp_path / "m"
+    for line in odd:
+        encoder = SentencePieceEncoder.train([line] * 3, 266, path)
+        ids = encoder.encode(["word"])[0]
+        assert min(ids) > max(byte_ids(b"\xff"))  # its letters are known
+    # A single endless word cannot stop the trainer either.
+    SentencePieceEncoder.train(["ab" * 50_000], 264, path)
+
+
+def test_training_is_quiet(tmp_path, capfd):
+    SentencePieceEncoder.train(corpus(), 300, tmp_path / "m").encode(["a"])
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "sentencepiece" not in err.lower()
+    assert "trainer" not in err and "normalizer" not in err
+
+
+@pytest.mark.parametrize("lines", [[], [""], ["", ""]])
+def test_an_empty_corpus_is_refused(tmp_path, lines):
+    with pytest.raises(T2TLiteError, match="needs text; got a corpus without"):
+        SentencePieceEncoder.train(lines, 300, tmp_path / "m")
+    assert not list(tmp_path.iterdir())
+
+
+def test_too_large_a_vocabulary_names_the_largest(tmp_path):
+    with pytest.raises(T2TLiteError) as raised:
+        SentencePieceEncoder.train(corpus(), 5000, tmp_path / "m")
+    message = str(raised.value)
+    assert "vocab_size must be at most " in message
+    assert "got vocab_size=5000" in message
+    largest = int(message.split("at most ")[1].split()[0])
+    encoder = SentencePieceEncoder.train(corpus(), largest, tmp_path / "m")
+    assert encoder.vocab_size == largest
+
+
+def test_too_small_a_vocabulary_names_the_smallest(tmp_path):
+    with pytest.raises(T2TLiteError) as raised:
+        SentencePieceEncoder.train(corpus(), 100, tmp_path / "m")
+    message = str(raised.value)
+    assert "vocab_size must be at least " in message
+    assert "got vocab_size=100" in message
+    least = int(message.split("at least ")[1].split(",")[0])
+    encoder = SentencePieceEncoder.train(corpus(), least, tmp_path / "m")
+    assert encoder.vocab_size == least
+
+
+@pytest.mark.parametrize(
+    "error", [T2TLiteError("a.en is damaged"), KeyboardInterrupt()]
+)
+def test_an_error_while_reading_the_corpus_is_passed_on(tmp_path, error):
+    def lines():
+        yield from corpus()
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        SentencePieceEncoder.train(lines(), 300, tmp_path / "m")
+    assert raised.value is error
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_vocabulary_is_named(tmp_path):
+    with pytest.raises(T2TLiteError, match="Cannot read the vocabulary .*none"):
+        SentencePieceEncoder(tmp_path / "none.model")
+
+
+@pytest.mark.parametrize("cut", [slice(0), slice(0, 1000), slice(5, None)])
+def test_a_damaged_vocabulary_is_named(encoder, tmp_path, cut):
+    path = tmp_path / "damaged.model"
+    path.write_bytes(encoder.path.read_bytes()[cut])
+    with pytest.raises(T2TLiteError, match="damaged.model"):
+        SentencePieceEncoder(path)
+
+
+def test_a_vocabulary_with_other_special_ids_is_refused(tmp_path):
+    path = tmp_path / "other.model"
+    with path.open("wb") as file:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=corpus(),
+            model_writer=file,
+            model_type="bpe",
+            vocab_size=60,
+            minloglevel=2,
+        )
+    with pytest.raises(T2TLiteError, match="must be <pad> and </s>; got"):
+        SentencePieceEncoder(path)
