@@ -1,0 +1,300 @@
+"""One optimizer update, the same on any number of devices.
+
+An update is a fixed list of micro-batches. Replicas share them out, add up
+the gradients of the *summed* loss, and divide once by the number of real
+target tokens of them all. Dropout is seeded per micro-batch. So neither the
+number of replicas nor their share of the tokens changes the result, apart
+from the order in which floats are added.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.hparam import HParams
+
+_SIDE = tf.TensorSpec([None, None], tf.int32)
+_MICRO_BATCH = {
+    "inputs": _SIDE,
+    "targets": _SIDE,
+    "seed": tf.TensorSpec([2], tf.int32),
+}
+# What a replica works on when there are fewer micro-batches than replicas.
+_NOTHING = {
+    "inputs": np.zeros((1, 1), np.int32),
+    "targets": np.zeros((1, 1), np.int32),
+}
+
+
+class UpdateStats(NamedTuple):
+    """What an update did; sums are over all its micro-batches."""
+
+    loss_sum: float  # smoothed cross-entropy, nats
+    target_tokens: float  # real ones, EOS included
+    source_tokens: float
+    gradient_norm: float  # of the gradient per target token
+    skipped: float  # 1 when a gradient was not finite, else 0
+
+
+def choose_strategy(replicas: int | None = None) -> tf.distribute.Strategy:
+    """All GPUs mirrored, else one device; `replicas` logical CPUs if given.
+
+    Args:
+      replicas: how many logical CPU devices to train on, to try distribution
+        without GPUs; None chooses by what is there.
+
+    Raises:
+      T2TLiteError: TensorFlow already runs with fewer logical devices.
+    """
+    if replicas is None:
+        gpus = tf.config.list_logical_devices("GPU")
+        if len(gpus) > 1:
+            return tf.distribute.MirroredStrategy([gpu.name for gpu in gpus])
+        return tf.distribute.get_strategy()
+    if replicas == 1:
+        return tf.distribute.OneDeviceStrategy("/cpu:0")
+    _make_logical_cpus(replicas)
+    cpus = [f"/cpu:{number}" for number in range(replicas)]
+    return tf.distribute.MirroredStrategy(cpus)
+
+
+def _make_logical_cpus(count):
+    try:
+        tf.config.set_logical_device_configuration(
+            tf.config.list_physical_devices("CPU")[0],
+            [tf.config.LogicalDeviceConfiguration()] * count,
+        )
+    except RuntimeError as error:
+        known = len(tf.config.list_logical_devices("CPU"))
+        if known < count:
+            raise T2TLiteError(
+                f"replicas={count} must be set before TensorFlow starts, "
+                f"which runs with {known} CPU device(s) already: use a fresh "
+                "process."
+            ) from error
+
+
+def dropout_seed(seed: int, update: int, micro_batch: int) -> np.ndarray:
+    """The dropout seed of a micro-batch: int32 [2], a pure function.
+
+    Args:
+      seed: of the run.
+      update: its number.
+      micro_batch: its number within the update.
+    """
+    sequence = np.random.SeedSequence([seed, update, micro_batch])
+    return sequence.generate_state(2).view(np.int32)
+
+
+class Adam:
+    """Adam (arXiv:1412.6980) by TensorFlow's one-pass kernel.
+
+    `keras.optimizers.Adam` writes out the same formula as a dozen operations
+    per variable, and synchronizes replicas in a way that cannot be skipped
+    when gradients are not finite. Here replicas hold equal gradients already
+    and each one updates its own copy.
+
+    Args:
+      variables: the `tf.Variable`s to train; call within the strategy's scope.
+      beta1: decay of the mean of gradients.
+      beta2: decay of the mean of squares.
+      epsilon: added to the root of the latter.
+    """
+
+    def __init__(self, variables, beta1, beta2, epsilon):
+        self._variables = list(variables)
+        self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
+        self.applied = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self.means = [_zeros_like(v) for v in self._variables]
+        self.squares = [_zeros_like(v) for v in self._variables]
+
+    def apply(self, gradients, learning_rate):
+        """Updates this replica's copy; to be called in a replica context."""
+        tf.raw_ops.AssignAddVariableOp(
+            resource=self.applied.handle, value=tf.ones([], tf.int64)
+        )
+        applied = tf.raw_ops.ReadVariableOp(
+            resource=self.applied.handle, dtype=tf.int64
+        )
+        count = tf.cast(applied, tf.float32)
+        for variable, mean, square, gradient in zip(
+            self._variables, self.means, self.squares, gradients, strict=True
+        ):
+            tf.raw_ops.ResourceApplyAdam(
+                var=variable.handle,
+                m=mean.handle,
+                v=square.handle,
+                beta1_power=tf.pow(self._beta1, count),
+                beta2_power=tf.pow(self._beta2, count),
+                lr=learning_rate,
+                beta1=self._beta1,
+                beta2=self._beta2,
+                epsilon=self._epsilon,
+                grad=gradient,
+            )
+
+
+class Updater:
+    """Trains a model, update by update.
+
+    Args:
+      model: has `trainable_variables` and
+        `loss_sum(features, label_smoothing, seed)`; created and built within
+        the strategy's scope.
+      hparams: its training part is used.
+      strategy: from `choose_strategy`.
+      seed: of the run, for dropout.
+    """
+
+    def __init__(
+        self,
+        model,
+        hparams: HParams,
+        strategy: tf.distribute.Strategy,
+        seed: int,
+    ):
+        self._model = model
+        self._hparams = hparams
+        self._strategy = strategy
+        self._replicas = strategy.num_replicas_in_sync
+        self._seed = seed
+        self._variables = [v.value for v in model.trainable_variables]
+        with strategy.scope():
+            self._gradients = [_sum_over_replicas(v) for v in self._variables]
+            # Loss, target tokens, source tokens of the update so far.
+            self._sums = _sum_over_replicas(tf.zeros([3]))
+            self.adam = Adam(
+                self._variables,
+                hparams.adam_beta1,
+                hparams.adam_beta2,
+                hparams.adam_epsilon,
+            )
+        # One trace each, whatever the shapes of the micro-batches.
+        self._accumulate = tf.function(
+            self._accumulate_on_replicas,
+            input_signature=[[_MICRO_BATCH] * self._replicas],
+        )
+        self._apply = tf.function(
+            self._apply_on_replicas,
+            input_signature=[tf.TensorSpec([], tf.float32)],
+        )
+
+    def tensors(self) -> dict[str, tf.Variable]:
+        """The optimizer's state by name, for checkpoints."""
+        named = {"adam/applied": self.adam.applied}
+        for variable, mean, square in zip(
+            self._model.trainable_variables,
+            self.adam.means,
+            self.adam.squares,
+            strict=True,
+        ):
+            named[f"adam/mean/{variable.path}"] = mean
+            named[f"adam/square/{variable.path}"] = square
+        return named
+
+    def update(
+        self,
+        micro_batches: Sequence[Mapping[str, tf.Tensor]],
+        step: int,
+        learning_rate: float,
+    ) -> tf.Tensor:
+        """Makes one update.
+
+        Args:
+          micro_batches: dicts of int32 `inputs` [b, S] and `targets` [b, T].
+          step: the update's number, for dropout.
+          learning_rate: the rate of this update.
+
+        Returns:
+          float32 [5], the values of `UpdateStats`; not waited for.
+        """
+        for first in range(0, len(micro_batches), self._replicas):
+            self._accumulate(
+                [
+                    self._features(micro_batches, step, first + replica)
+                    for replica in range(self._replicas)
+                ]
+            )
+        return self._apply(tf.constant(learning_rate, tf.float32))
+
+    def _features(self, micro_batches, step, number):
+        if number < len(micro_batches):
+            batch = micro_batches[number]
+        else:
+            batch = _NOTHING
+        return {
+            "inputs": batch["inputs"],
+            "targets": batch["targets"],
+            "seed": dropout_seed(self._seed, step, number),
+        }
+
+    def _accumulate_on_replicas(self, micro_batches):
+        distribute = self._strategy.experimental_distribute_values_from_function
+        features = distribute(
+            lambda context: micro_batches[context.replica_id_in_sync_group]
+        )
+        self._strategy.run(self._add_gradients, args=(features,))
+
+    def _add_gradients(self, features):
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(self._variables)
+            loss, tokens = self._model.loss_sum(
+                {name: features[name] for name in ("inputs", "targets")},
+                label_smoothing=self._hparams.label_smoothing,
+                seed=features["seed"],
+            )
+        gradients = tape.gradient(loss, self._variables)
+        source_tokens = tf.math.count_nonzero(
+            features["inputs"], dtype=tf.float32
+        )
+        self._sums.assign_add(tf.stack([loss, tokens, source_tokens]))
+        for total, gradient in zip(self._gradients, gradients, strict=True):
+            if gradient is not None:
+                total.assign_add(tf.convert_to_tensor(gradient))
+
+    def _apply_on_replicas(self, learning_rate):
+        stats = self._strategy.run(self._apply_sums, args=(learning_rate,))
+        return self._strategy.experimental_local_results(stats)[0]
+
+    def _apply_sums(self, learning_rate):
+        totals = [v.read_value() for v in (self._sums, *self._gradients)]
+        if self._replicas > 1:
+            context = tf.distribute.get_replica_context()
+            totals = context.all_reduce(tf.distribute.ReduceOp.SUM, totals)
+        sums, *gradients = totals
+        gradients = [gradient / sums[1] for gradient in gradients]
+        norm = tf.sqrt(
+            2.0 * tf.add_n([tf.nn.l2_loss(gradient) for gradient in gradients])
+        )
+        # One number tells of every gradient; replicas agree on it, so that
+        # they take the same branch.
+        finite = tf.math.is_finite(norm)
+        tf.cond(
+            finite,
+            lambda: self._apply_gradients(gradients, learning_rate),
+            lambda: False,
+        )
+        for total in (self._sums, *self._gradients):
+            total.assign(tf.zeros_like(total))
+        skipped = 1.0 - tf.cast(finite, tf.float32)
+        return tf.concat([sums, [norm, skipped]], axis=0)
+
+    def _apply_gradients(self, gradients, learning_rate):
+        self.adam.apply(gradients, learning_rate)
+        return True
+
+
+def _zeros_like(variable):
+    return tf.Variable(tf.zeros(variable.shape), trainable=False)
+
+
+def _sum_over_replicas(variable):
+    return tf.Variable(
+        tf.zeros(variable.shape),
+        trainable=False,
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=tf.VariableAggregation.SUM,
+    )

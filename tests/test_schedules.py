@@ -1,0 +1,31 @@
+import pytest
+
+from t2t_lite.schedules import learning_rate
+
+
+def test_rate_rises_linearly_to_its_peak_at_the_end_of_warm_up():
+    rates = [learning_rate(step, 64, 100) for step in range(1, 200)]
+    assert rates[49] == pytest.approx(rates[99] / 2)
+    assert max(rates) == rates[99] == pytest.approx(64**-0.5 * 100**-0.5)
+
+
+def test_rate_at_four_times_warm_up_is_half_the_peak():
+    peak = learning_rate(4000, 512, 4000)
+    assert learning_rate(16000, 512, 4000) == pytest.approx(peak / 2)
+
+
+def test_base_model_peaks_at_seven_ten_thousandths():
+    # 512 ** -0.5 * 4000 ** -0.5, the paper's base model.
+    assert learning_rate(4000, 512, 4000) == pytest.approx(6.987712e-4)
+
+
+def test_factor_multiplies_every_rate():
+    for step in (1, 10, 1000):
+        assert learning_rate(step, 8, 10, factor=2.0) == pytest.approx(
+            2 * learning_rate(step, 8, 10)
+        )
+
+
+def test_update_zero_is_refused():
+    with pytest.raises(ValueError, match="counted from 1; got step=0"):
+        learning_rate(0, 8, 10)
