@@ -1,0 +1,393 @@
+"""Checkpoints: saved whole or not at all, checked when read, averaged.
+
+A checkpoint is a folder that is written beside its place and renamed into it:
+
+```
+checkpoints/step-00001000/tensors.index, tensors.data-00000-of-00001
+                          state.json          step, position in the data, ...
+checkpoints/average-5-step-00001000/          the mean of five, weights only
+checkpoints/best.json                         which step was best on dev
+```
+
+Tensors are stored under names ("model/transformer/...") in TensorFlow's own
+format, whose checksums tell a damaged file from a sound one.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_lite import atomic
+from t2t_lite.errors import T2TLiteError, UsageError
+
+MODEL_PREFIX = "model/"
+NAMED = ("default", "latest", "best", "average")
+_FOLDER = re.compile(r"(?:average-(\d+)-)?step-(\d{8,})")
+_TENSORS = "tensors"
+_STATE = "state.json"
+_BEST = "best.json"
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint on disk."""
+
+    path: pathlib.Path
+    step: int  # of the weights; of an average, its last source's
+    averaged: int | None  # how many were averaged; None: one to train on from
+
+
+def list_checkpoints(
+    directory: str | os.PathLike, averages: bool = False
+) -> list[Checkpoint]:
+    """The checkpoints of a folder, oldest step first.
+
+    Args:
+      directory: the `checkpoints` folder of a run; may be missing.
+      averages: list the averages instead.
+    """
+    directory = pathlib.Path(directory)
+    if not directory.is_dir():
+        return []
+    found = [_checkpoint_at(path) for path in directory.iterdir()]
+    return sorted(
+        (
+            checkpoint
+            for checkpoint in found
+            if checkpoint and (checkpoint.averaged is not None) == averages
+        ),
+        key=lambda checkpoint: (checkpoint.step, checkpoint.averaged or 0),
+    )
+
+
+def save(
+    directory: str | os.PathLike,
+    tensors: Mapping[str, tf.Tensor],
+    state: Mapping[str, Any],
+    averaged: int | None = None,
+) -> Checkpoint:
+    """Saves a checkpoint; it is there in full or not at all.
+
+    Args:
+      directory: the `checkpoints` folder of a run.
+      tensors: what to save, by name; tensors, variables or arrays.
+      state: the rest, fit for JSON; has `step`.
+      averaged: for an average, of how many.
+
+    Raises:
+      T2TLiteError: it cannot be written, for example on a full disk; older
+        checkpoints are as they were.
+    """
+    name = f"step-{state['step']:08d}"
+    if averaged is not None:
+        name = f"average-{averaged}-{name}"
+    path = pathlib.Path(directory) / name
+    with _one_clear_error(path), atomic.write_folder(path) as folder:
+        _save_tensors(folder, tensors)
+        text = json.dumps(state, sort_keys=True)
+        atomic.write_json(
+            folder / _STATE, {"state": state, "sha256": _sha256(text)}
+        )
+    return Checkpoint(path, state["step"], averaged)
+
+
+def read_state(path: str | os.PathLike) -> dict[str, Any]:
+    """The `state` a checkpoint was saved with.
+
+    Raises:
+      T2TLiteError: it is missing or damaged.
+    """
+    path = pathlib.Path(path)
+    try:
+        record = json.loads((path / _STATE).read_bytes())
+        state = record["state"]
+        text = json.dumps(state, sort_keys=True)
+        if record["sha256"] != _sha256(text):
+            raise ValueError(f"{_STATE} does not match its checksum")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(path, _short(error)) from error
+    return state
+
+
+def restore(
+    path: str | os.PathLike, variables: Mapping[str, tf.Variable]
+) -> dict[str, Any]:
+    """Sets variables to a checkpoint's values, all of them or none.
+
+    Args:
+      path: the checkpoint's folder.
+      variables: by the names they were saved under. What the checkpoint holds
+        besides is left alone.
+
+    Returns:
+      Its state.
+
+    Raises:
+      T2TLiteError: it is damaged, or holds other names or shapes.
+    """
+    path = pathlib.Path(path)
+    state = read_state(path)
+    _check_shapes(path, variables)
+    names = list(variables)
+    try:
+        values = tf.raw_ops.RestoreV2(
+            prefix=str(path / _TENSORS),
+            tensor_names=names,
+            shape_and_slices=[""] * len(names),
+            dtypes=[variables[name].dtype for name in names],
+        )
+    except tf.errors.OpError as error:
+        raise _damaged(path, _short(error)) from error
+    for name, value in zip(names, values, strict=True):
+        variables[name].assign(value)
+    return state
+
+
+def average(
+    directory: str | os.PathLike, count: int, last_step: int | None = None
+) -> Checkpoint:
+    """Averages the weights of the last checkpoints, and saves the mean.
+
+    Sums are made in float64. The optimizer's state is left out: an average is
+    for decoding, not for training on.
+
+    Args:
+      directory: the `checkpoints` folder of a run.
+      count: how many of the newest; fewer if there are fewer.
+      last_step: average the newest up to this step.
+
+    Raises:
+      T2TLiteError: there is none, one is damaged, or they do not match.
+    """
+    sources = [
+        checkpoint
+        for checkpoint in list_checkpoints(directory)
+        if last_step is None or checkpoint.step <= last_step
+    ][-count:]
+    if not sources:
+        raise T2TLiteError(
+            f"There is no checkpoint to average in {directory}; train first."
+        )
+    readers = [_reader(source.path) for source in sources]
+    shapes = _model_shapes(readers[0])
+    for source, reader in zip(sources, readers, strict=True):
+        if _model_shapes(reader) != shapes:
+            raise T2TLiteError(
+                f"Checkpoints of different models cannot be averaged: "
+                f"{source.path} does not match {sources[0].path}."
+            )
+    means = {name: _mean(name, sources, readers) for name in shapes}
+    steps = [source.step for source in sources]
+    return save(
+        directory,
+        means,
+        {"step": steps[-1], "averaged_steps": steps},
+        averaged=len(sources),
+    )
+
+
+def resolve(directory: str | os.PathLike, which: str | int) -> Checkpoint:
+    """The checkpoint that a name stands for.
+
+    Args:
+      directory: the `checkpoints` folder of a run.
+      which: "latest", "best", "average" (the newest one), a step, or the
+        path of a checkpoint's folder; "default" is the average made of the
+        newest checkpoint if there is one, else the newest.
+
+    Raises:
+      T2TLiteError: there is no such checkpoint.
+      UsageError: `which` is none of these.
+    """
+    steps = list_checkpoints(directory)
+    averages = list_checkpoints(directory, averages=True)
+    which = str(which)
+    if which in NAMED:
+        return _resolve_name(directory, which, steps, averages)
+    if which.isdigit():
+        for checkpoint in steps:
+            if checkpoint.step == int(which):
+                return checkpoint
+        known = ", ".join(str(checkpoint.step) for checkpoint in steps)
+        raise T2TLiteError(
+            f"There is no checkpoint of step {which} in {directory}; there "
+            f"are {known or 'none'}."
+        )
+    for path in (pathlib.Path(which).expanduser(), directory / which):
+        checkpoint = _checkpoint_at(path) if path.is_dir() else None
+        if checkpoint:
+            return checkpoint
+    raise UsageError(
+        f"A checkpoint is named by one of {', '.join(NAMED)}, a step or a "
+        f"checkpoint's folder; got {which!r}."
+    )
+
+
+def _resolve_name(directory, which, steps, averages):
+    if which == "best":
+        marked = read_best(directory)
+        if not marked:
+            raise T2TLiteError(
+                f"No checkpoint in {directory} is marked as the best yet: that "
+                "is done when a training run evaluates on dev."
+            )
+        return resolve(directory, marked["step"])
+    found = averages if which == "average" else steps
+    if which == "default" and averages:
+        if not steps or averages[-1].step == steps[-1].step:
+            found = averages
+    if not found:
+        kind = "average of checkpoints" if which == "average" else "checkpoint"
+        make = "t2t-lite-average makes one" if steps else "train first"
+        raise T2TLiteError(f"There is no {kind} in {directory}; {make}.")
+    return found[-1]
+
+
+def remove_old(directory: str | os.PathLike, keep: int) -> None:
+    """Removes all but the newest `keep` checkpoints, the best and averages."""
+    best = read_best(directory) or {}
+    for checkpoint in list_checkpoints(directory)[:-keep]:
+        if checkpoint.step != best.get("step"):
+            atomic.remove_folder(checkpoint.path)
+
+
+def mark_best(
+    directory: str | os.PathLike, step: int, metric: str, value: float
+) -> None:
+    """Marks the checkpoint of a step as the best; it is not removed then."""
+    path = pathlib.Path(directory) / _BEST
+    with _one_clear_error(path):
+        atomic.write_json(
+            path, {"step": step, "metric": metric, "value": value}
+        )
+
+
+def read_best(directory: str | os.PathLike) -> dict[str, Any] | None:
+    """What `mark_best` wrote, or None.
+
+    Raises:
+      T2TLiteError: the file is damaged.
+    """
+    path = pathlib.Path(directory) / _BEST
+    if not path.exists():
+        return None
+    try:
+        marked = json.loads(path.read_bytes())
+        return {key: marked[key] for key in ("step", "metric", "value")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise T2TLiteError(
+            f"{path} is damaged ({_short(error)}); remove it to go on "
+            "without a best checkpoint."
+        ) from error
+
+
+@contextlib.contextmanager
+def _one_clear_error(path):
+    """Tells of a failed write what to do about it."""
+    try:
+        yield
+    except (OSError, tf.errors.OpError) as error:
+        raise T2TLiteError(
+            f"{path} cannot be saved: {_short(error)}. What was saved before "
+            "is intact: make room there, then run the same command again."
+        ) from error
+
+
+def _save_tensors(folder, tensors):
+    names = list(tensors)
+    tf.raw_ops.SaveV2(
+        prefix=str(folder / _TENSORS),
+        tensor_names=names,
+        shape_and_slices=[""] * len(names),
+        tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
+    )
+
+
+def _checkpoint_at(path):
+    match = _FOLDER.fullmatch(path.name)
+    if not match:
+        return None
+    count, step = match.groups()
+    return Checkpoint(path, int(step), int(count) if count else None)
+
+
+def _reader(path):
+    """Reads a checkpoint's tensors one at a time."""
+    try:
+        return tf.train.load_checkpoint(str(path / _TENSORS))
+    except (tf.errors.OpError, ValueError) as error:
+        raise _damaged(path, _short(error)) from error
+
+
+def _check_shapes(path, variables):
+    saved = _reader(path).get_variable_to_shape_map()
+    for name, variable in variables.items():
+        if name not in saved:
+            raise T2TLiteError(
+                f"{path} does not hold {name}: it is a checkpoint of another "
+                "model, or an average, which cannot be trained on."
+            )
+        if list(variable.shape) != saved[name]:
+            raise T2TLiteError(
+                f"{path} is a checkpoint of another model: {name} has shape "
+                f"{saved[name]} there and {list(variable.shape)} here."
+            )
+
+
+def _model_shapes(reader):
+    return {
+        name: shape
+        for name, shape in sorted(reader.get_variable_to_shape_map().items())
+        if name.startswith(MODEL_PREFIX)
+    }
+
+
+def _mean(name, sources, readers):
+    total = 0.0
+    for source, reader in zip(sources, readers, strict=True):
+        try:
+            value = reader.get_tensor(name)
+        except (tf.errors.OpError, ValueError) as error:
+            raise _damaged(source.path, _short(error)) from error
+        total = total + value.astype(np.float64)
+    return (total / len(readers)).astype(value.dtype)
+
+
+def _damaged(path, reason):
+    """The error for a checkpoint that cannot be read, with the way out."""
+    checkpoint = _checkpoint_at(path)
+    earlier = [
+        other.step
+        for other in list_checkpoints(path.parent)
+        if checkpoint and other.step < checkpoint.step
+    ]
+    if not checkpoint or checkpoint.averaged is not None:
+        remedy = "t2t-lite-average makes an average anew"
+    elif earlier:
+        remedy = f"remove this folder to go on from step {earlier[-1]}"
+    else:
+        remedy = "it is the only one: remove the run to train anew"
+    return T2TLiteError(f"{path} is damaged ({reason}); {remedy}.")
+
+
+def _short(error):
+    """An error's own words, on one line."""
+    if isinstance(error, OSError) and error.strerror:
+        name = os.path.basename(error.filename or "")
+        return f"{error.strerror}: {name}" if name else error.strerror
+    if isinstance(error, KeyError):
+        return f"{_STATE} has no {error}"
+    text = error.message if isinstance(error, tf.errors.OpError) else error
+    lines = str(text).strip().splitlines() or [type(error).__name__]
+    return lines[0].rstrip(".")
+
+
+def _sha256(text):
+    return hashlib.sha256(text.encode()).hexdigest()
