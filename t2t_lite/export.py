@@ -1,0 +1,166 @@
+"""A translator as a SavedModel that TensorFlow Serving runs as it is."""
+
+import os
+import pathlib
+import re
+import secrets
+import shutil
+
+import tensorflow as tf
+
+from t2t_lite.decoding import Translator
+from t2t_lite.errors import T2TLiteError
+
+# Ops of TensorFlow that the stock server cannot run: they call Python, or a
+# compiler that is not linked, or belong to this machine's processor.
+_FORBIDDEN_OPS = re.compile(r"Xla|PyFunc|EagerPyFunc|_Mkl|Tpu|TPU|Nccl")
+# All that is used of TF Text, which the server links, too.
+_TEXT_OPS = {
+    "SentencepieceOp",
+    "SentencepieceTokenizeOp",
+    "SentencepieceDetokenizeOp",
+}
+# A weight of the model is bigger than any constant that belongs in a graph.
+_LARGEST_CONSTANT = 1 << 20  # bytes
+
+
+class ServedTranslator(tf.Module):
+    """What an export holds: weights, vocabularies, two signatures.
+
+    `serving_default`: `inputs` string [batch] to `outputs` string [batch] and
+    `scores` float32 [batch]. `nbest`: the same input to `outputs` and
+    `scores` [batch, beam]. The batch of every output is the batch of the
+    inputs, and every score is a number, as batching servers and strict JSON
+    readers need.
+
+    Args:
+      translator: what to serve.
+    """
+
+    def __init__(self, translator: Translator):
+        super().__init__(name="served_translator")
+        # Only the weights of the model are tracked: its other variables serve
+        # training, and its objects are unknown where the export is loaded.
+        self.weights = [weight.value for weight in translator.model.weights]
+        self.encoders = [translator.source_encoder, translator.target_encoder]
+        best, beam = translator.graph(1), translator.graph(translator.beam_size)
+        texts = tf.TensorSpec([None], tf.string, name="inputs")
+
+        @tf.function(input_signature=[texts])
+        def serving_default(inputs):
+            answers = best(inputs)
+            return {
+                "outputs": answers["outputs"][:, 0],
+                "scores": answers["scores"][:, 0],
+            }
+
+        @tf.function(input_signature=[texts])
+        def nbest(inputs):
+            answers = beam(inputs)
+            return {name: answers[name] for name in ("outputs", "scores")}
+
+        self.serving_default = serving_default
+        self.nbest = nbest
+
+
+def export_saved_model(
+    translator: Translator,
+    export_dir: str | os.PathLike,
+    version: int | None = None,
+) -> pathlib.Path:
+    """Writes `EXPORT_DIR/<version>/`, complete or not at all.
+
+    The folder is written under a hidden name beside it and renamed, because a
+    server loads a numbered folder as soon as it sees one.
+
+    Args:
+      translator: what to serve.
+      export_dir: made if it is missing.
+      version: a positive integer; by default one more than the largest there.
+
+    Returns:
+      the folder of the version.
+
+    Raises:
+      T2TLiteError: the version exists, the folder cannot be written, or the
+        graph holds what the stock server does not run.
+    """
+    export_dir = pathlib.Path(export_dir)
+    aside = export_dir / f".incomplete-{secrets.token_hex(4)}"
+    try:
+        export_dir.mkdir(parents=True, exist_ok=True)
+        target = export_dir / str(_version(export_dir, version))
+        served = ServedTranslator(translator)
+        tf.saved_model.save(
+            served,
+            str(aside),
+            signatures={
+                "serving_default": served.serving_default,
+                "nbest": served.nbest,
+            },
+        )
+        check_servable(aside)
+        os.rename(aside, target)
+    except (OSError, tf.errors.OpError) as error:
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise T2TLiteError(
+            f"Cannot write the export to {export_dir}: {reason}."
+        ) from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return target
+
+
+def _version(export_dir, version):
+    """The number of the new version, none of those that are there."""
+    there = {int(p.name) for p in export_dir.iterdir() if p.name.isdecimal()}
+    if version is None:
+        return max(there, default=0) + 1
+    if version < 1 or version in there:
+        raise T2TLiteError(
+            "An export needs a new version, 1 or more; got "
+            f"version={version}, and {export_dir} has "
+            f"{', '.join(map(str, sorted(there))) or 'none'}."
+        )
+    return version
+
+
+def check_servable(saved_model: str | os.PathLike) -> None:
+    """Refuses a SavedModel that the stock server could not run.
+
+    Raises:
+      T2TLiteError: an op is not linked there, or a weight became a constant.
+    """
+    for node in _nodes(saved_model):
+        if not _is_linked(node.op):
+            raise T2TLiteError(
+                "An export may use only ops that TensorFlow Serving links; "
+                f"got {node.op} ({node.name}). Report this as a bug."
+            )
+        size = node.attr["value"].tensor.ByteSize() if node.op == "Const" else 0
+        if size > _LARGEST_CONSTANT:
+            raise T2TLiteError(
+                "An export keeps weights as variables; got a constant of "
+                f"{size} bytes ({node.name}). Report this as a bug."
+            )
+
+
+def _is_linked(op):
+    """Whether the stock server links an op, by its name."""
+    if op in _TEXT_OPS:
+        return True
+    # tf.raw_ops has the ops of TensorFlow, not those of loaded libraries.
+    return hasattr(tf.raw_ops, op) and not _FORBIDDEN_OPS.match(op)
+
+
+def _nodes(saved_model):
+    """Every node of a SavedModel: of its main graph and of its functions."""
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    proto = saved_model_pb2.SavedModel.FromString(
+        (pathlib.Path(saved_model) / "saved_model.pb").read_bytes()
+    )
+    for meta_graph in proto.meta_graphs:
+        yield from meta_graph.graph_def.node
+        for function in meta_graph.graph_def.library.function:
+            yield from function.node_def

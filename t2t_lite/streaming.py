@@ -1,0 +1,111 @@
+"""A stream of items through batches of similar length, order kept."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+# Batches that are sorted by length together; more pad less, but answer later.
+_BATCHES_PER_CHUNK = 16
+# How long a chunk waits for one more item, in seconds.
+_PATIENCE = 0.02
+
+_END = object()
+
+
+def map_sorted(
+    items: Iterable[Item],
+    work: Callable[[list[Item]], Iterable[Result]],
+    batch_size: int,
+    length: Callable[[Item], int],
+) -> Iterator[Result]:
+    """Applies `work` to batches of items of similar length, order kept.
+
+    Items that have come are worked on without waiting for more.
+
+    Args:
+      items: read by a thread of its own, not far ahead.
+      work: a list of items to as many results.
+      batch_size: the most items in a batch.
+      length: an item to its length.
+
+    Yields: the result of each item, in the order of the items.
+    """
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1; got {batch_size}.")
+    for chunk in _chunks(items, batch_size * _BATCHES_PER_CHUNK):
+        # Longest first: if memory does not suffice, it shows at once.
+        order = sorted(range(len(chunk)), key=lambda i: -length(chunk[i]))
+        results = [None] * len(chunk)
+        for start in range(0, len(chunk), batch_size):
+            rows = order[start : start + batch_size]
+            batch = [chunk[row] for row in rows]
+            for row, result in zip(rows, work(batch), strict=True):
+                results[row] = result
+        yield from results
+
+
+def _chunks(items, size):
+    """Lists of the items that are there: 1 to `size` of them, in order.
+
+    A thread reads ahead, so that a slow source, a pipe or a person, is
+    answered as soon as it pauses.
+    """
+    waiting = queue.Queue(maxsize=size)
+    stopped = threading.Event()
+    reader = threading.Thread(
+        target=_read_ahead, args=(items, waiting, stopped), daemon=True
+    )
+    reader.start()
+    try:
+        while True:
+            chunk, ended = _next_chunk(waiting, size)
+            if chunk:
+                yield chunk
+            if ended is _END:
+                return
+            if ended is not None:
+                raise ended
+    finally:
+        stopped.set()
+
+
+def _read_ahead(items, waiting, stopped):
+    """Puts the items in the queue, then how they ended."""
+
+    def put(item):
+        while not stopped.is_set():
+            try:
+                return waiting.put(item, timeout=0.5)
+            except queue.Full:
+                continue
+
+    ended = _END
+    try:
+        for item in items:
+            put((item,))
+            if stopped.is_set():
+                return
+    except Exception as error:  # raised again where the chunks are read
+        ended = error
+    put(ended)
+
+
+def _next_chunk(waiting, size):
+    """Waits for one item, then takes what comes without a pause.
+
+    Returns: the items, and None, or `_END` or an exception behind the last.
+    """
+    chunk = []
+    while len(chunk) < size:
+        try:
+            item = waiting.get(timeout=_PATIENCE if chunk else None)
+        except queue.Empty:
+            break
+        if not isinstance(item, tuple):
+            return chunk, item
+        chunk.append(item[0])
+    return chunk, None

@@ -1,0 +1,249 @@
+"""An export is complete, stock and equal to the decoder."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_lite import export
+from t2t_lite.decoding import Translator, translate_lines
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.export import check_servable, export_saved_model
+from t2t_lite.text_encoder import SentencePieceEncoder
+from t2t_lite.transformer import Transformer
+
+LINES = [
+    "eins zwei drei",
+    "",
+    "haus 😀 katze",
+    "eins",
+    " ".join(["rot grün"] * 40),
+    "zeile\u2028mit\x00allem",
+    b"ein\xff",
+    "   ",
+]
+
+# Runs where this package cannot be imported.
+SERVE = """
+import json, sys
+import numpy as np
+import tensorflow as tf
+import tensorflow_text
+try:
+    import t2t_lite
+    raise SystemExit("t2t_lite can be imported")
+except ImportError:
+    pass
+model = tf.saved_model.load(sys.argv[1])
+lines = [bytes.fromhex(line) for line in json.load(sys.stdin)]
+answers = {}
+for size in (1, 3, len(lines)):
+    for name in ("serving_default", "nbest"):
+        batches = [
+            model.signatures[name](inputs=tf.constant(lines[i : i + size]))
+            for i in range(0, len(lines), size)
+        ]
+        assert all(set(b) == {"outputs", "scores"} for b in batches)
+        outputs = np.concatenate([b["outputs"].numpy() for b in batches])
+        scores = np.concatenate([b["scores"].numpy() for b in batches])
+        answers[f"{name} {size}"] = {
+            "outputs": np.vectorize(bytes.hex)(outputs).tolist(),
+            "scores": scores.tolist(),
+        }
+json.dump(answers, sys.stdout, allow_nan=False)
+"""
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("vocabulary")
+    encoder = SentencePieceEncoder.train(
+        ["eins zwei drei", "rot grün haus katze"] * 20, 290, folder / "v.model"
+    )
+    model = Transformer(
+        encoder.vocab_size,
+        encoder.vocab_size,
+        hidden_size=16,
+        filter_size=32,
+        num_heads=2,
+        num_hidden_layers=1,
+    ).build_weights()
+    generator = np.random.default_rng(0)
+    for variable in model.trainable_variables:
+        if len(variable.shape) == 2:  # large weights, so that nothing is a tie
+            size = 0.7 if "table" in variable.path else 0.4
+            variable.assign(generator.normal(0, size, variable.shape))
+    shutil.rmtree(folder)  # an export needs no vocabulary file
+    return Translator(
+        model,
+        encoder,
+        encoder,
+        beam_size=3,
+        extra_decode_length=5,
+        max_length=30,
+    )
+
+
+@pytest.fixture(scope="module")
+def exported(translator, tmp_path_factory):
+    return export_saved_model(translator, tmp_path_factory.mktemp("export"))
+
+
+def in_another_process(folder, lines, tmp_path):
+    """Loads an export in a process without this package, and asks it."""
+    # Some other folder is the home of the code, and of nothing else.
+    paths = [p for p in sys.path if p.endswith("site-packages")]
+    guard = tmp_path / "guard" / "t2t_lite"
+    guard.mkdir(parents=True)
+    (guard / "__init__.py").write_text("raise ImportError('hidden')")
+    done = subprocess.run(
+        [sys.executable, "-c", SERVE, str(folder)],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(guard.parent), *paths]),
+        },
+        input=json.dumps([as_bytes(line).hex() for line in lines]),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    answers = json.loads(done.stdout)
+    for answer in answers.values():
+        answer["outputs"] = from_hex(answer["outputs"])
+    return answers
+
+
+def as_bytes(line):
+    return line.encode() if isinstance(line, str) else line
+
+
+def from_hex(value):
+    if isinstance(value, list):
+        return [from_hex(v) for v in value]
+    return bytes.fromhex(value).decode()
+
+
+def test_moved_export_translates_as_the_decoder(translator, exported, tmp_path):
+    moved = tmp_path / "elsewhere" / "7"
+    shutil.copytree(exported, moved)
+    answers = in_another_process(moved, LINES, tmp_path)
+    wanted = list(translate_lines(translator, LINES, num_hypotheses=3))
+    best = [t.hypotheses[0] for t in wanted]
+    for size in (1, 3, len(LINES)):
+        served = answers[f"serving_default {size}"]
+        assert served["outputs"] == [h.text for h in best]
+        np.testing.assert_allclose(
+            served["scores"], [h.score for h in best], atol=1e-5
+        )
+        served = answers[f"nbest {size}"]
+        assert served["outputs"] == [
+            [h.text for h in t.hypotheses] for t in wanted
+        ]
+        np.testing.assert_allclose(
+            served["scores"],
+            [[h.score for h in t.hypotheses] for t in wanted],
+            atol=1e-5,
+        )
+    assert len(set(h.text for h in best)) > 4
+
+
+def test_signatures_are_those_of_the_contract(exported):
+    signatures = tf.saved_model.load(exported).signatures
+    assert set(signatures) == {"serving_default", "nbest"}
+    for name, shape in (("serving_default", [None]), ("nbest", [None, 3])):
+        _, inputs = signatures[name].structured_input_signature
+        assert inputs == {"inputs": tf.TensorSpec([None], tf.string, "inputs")}
+        outputs = signatures[name].structured_outputs
+        assert {
+            n: (o.dtype, o.shape.as_list()) for n, o in outputs.items()
+        } == {
+            "outputs": (tf.string, shape),
+            "scores": (tf.float32, shape),
+        }
+
+
+def test_an_empty_batch_is_answered(exported):
+    model = tf.saved_model.load(exported)
+    answer = model.signatures["nbest"](inputs=tf.constant([], tf.string))
+    assert answer["outputs"].shape == answer["scores"].shape == (0, 3)
+
+
+def test_weights_are_variables_and_nothing_else_is_kept(translator, exported):
+    names = tf.train.list_variables(str(exported / "variables" / "variables"))
+    shapes = sorted(
+        tuple(shape) for name, shape in names if "VARIABLE_VALUE" in name
+    )
+    assert shapes == sorted(
+        tuple(v.shape) for v in translator.model.trainable_variables
+    )
+
+
+def test_versions_count_up_and_none_is_overwritten(translator, tmp_path):
+    (tmp_path / "notes").mkdir()
+    first = export_saved_model(translator, tmp_path)
+    assert first == tmp_path / "1"
+    assert export_saved_model(translator, tmp_path, version=8).name == "8"
+    with pytest.raises(T2TLiteError, match="got version=8, and .* has 1, 8"):
+        export_saved_model(translator, tmp_path, version=8)
+    assert sorted(os.listdir(tmp_path)) == ["1", "8", "notes"]
+
+
+def test_failed_export_leaves_nothing(translator, tmp_path, monkeypatch):
+    def fail(*args, **options):
+        pathlib.Path(args[1]).mkdir()
+        (pathlib.Path(args[1]) / "saved_model.pb").write_text("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tf.saved_model, "save", fail)
+    with pytest.raises(T2TLiteError, match="No space left on device"):
+        export_saved_model(translator, tmp_path / "export")
+    assert os.listdir(tmp_path / "export") == []
+
+
+def test_export_dir_that_is_a_file_is_one_clear_error(translator, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(T2TLiteError, match="Cannot write the export to"):
+        export_saved_model(translator, tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    "function, message",
+    [
+        (
+            lambda x: tf.py_function(lambda y: y, [x], tf.float32),
+            "got EagerPyFunc",
+        ),
+        (
+            lambda x: keras.ops.slice_update(
+                x, [tf.cast(x[0], tf.int32)], x[:1]
+            ),
+            "got Xla",
+        ),
+        (lambda x: x + np.ones(300_000, "float32")[:, None], "as variables"),
+    ],
+    ids=["python", "xla", "constant"],
+)
+def test_what_a_stock_server_cannot_run_is_refused(function, message, tmp_path):
+    module = tf.Module()
+    module.f = tf.function(
+        function, input_signature=[tf.TensorSpec([4], tf.float32)]
+    )
+    tf.saved_model.save(module, str(tmp_path))
+    with pytest.raises(T2TLiteError, match=message):
+        check_servable(tmp_path)
+
+
+def test_ops_of_this_export_are_linked(exported):
+    check_servable(exported)
+    ops = {node.op for node in export._nodes(exported)}
+    assert {op for op in ops if not hasattr(tf.raw_ops, op)} == (
+        export._TEXT_OPS
+    )
