@@ -16,8 +16,8 @@ class MultiHeadAttention(keras.layers.Layer):
       attention_dropout: share of the attention weights dropped in training.
     """
 
-    def __init__(self, num_heads, attention_dropout=0.0, name=None, dtype=None):
-        super().__init__(name=name, dtype=dtype)
+    def __init__(self, num_heads, attention_dropout=0.0, **kwargs):
+        super().__init__(**kwargs)
         self.num_heads = num_heads
         self.attention_dropout = attention_dropout
 
@@ -87,7 +87,8 @@ class MultiHeadAttention(keras.layers.Layer):
         """
         scores = ops.matmul(query, ops.swapaxes(keys, -1, -2))
         # In float32: a bfloat16 softmax over long sources does not sum to 1.
-        weights = ops.softmax(ops.cast(scores, "float32") + bias, axis=-1)
+        scores = ops.cast(scores, "float32") + ops.cast(bias, "float32")
+        weights = ops.softmax(scores, axis=-1)
         weights = dropout(weights, self.attention_dropout)
         return ops.matmul(ops.cast(weights, values.dtype), values)
 

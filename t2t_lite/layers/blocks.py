@@ -23,10 +23,9 @@ class _Block(keras.layers.Layer):
         residual_dropout=0.0,
         attention_dropout=0.0,
         relu_dropout=0.0,
-        name=None,
-        dtype=None,
+        **kwargs,
     ):
-        super().__init__(name=name, dtype=dtype)
+        super().__init__(**kwargs)
         self.num_heads = num_heads
         self.filter_size = filter_size
         self.norm_placement = norm_placement

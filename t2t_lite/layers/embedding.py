@@ -15,8 +15,8 @@ class TokenEmbedding(keras.layers.Layer):
       hidden_size: d_model; embeddings are multiplied by its square root.
     """
 
-    def __init__(self, vocab_size, hidden_size, name=None, dtype=None):
-        super().__init__(name=name, dtype=dtype)
+    def __init__(self, vocab_size, hidden_size, **kwargs):
+        super().__init__(**kwargs)
         self.vocab_size = vocab_size
         self.hidden_size = hidden_size
 

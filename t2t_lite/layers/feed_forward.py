@@ -26,8 +26,8 @@ class FeedForward(keras.layers.Layer):
       relu_dropout: share of the hidden units dropped in training.
     """
 
-    def __init__(self, filter_size, relu_dropout=0.0, name=None, dtype=None):
-        super().__init__(name=name, dtype=dtype)
+    def __init__(self, filter_size, relu_dropout=0.0, **kwargs):
+        super().__init__(**kwargs)
         self.filter_size = filter_size
         self.relu_dropout = relu_dropout
 

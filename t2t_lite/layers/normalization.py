@@ -18,8 +18,8 @@ class LayerNormalization(keras.layers.Layer):
       epsilon: added to the variance, inside the root.
     """
 
-    def __init__(self, epsilon=1e-6, name=None, dtype=None):
-        super().__init__(name=name, dtype=dtype)
+    def __init__(self, epsilon=1e-6, **kwargs):
+        super().__init__(**kwargs)
         self.epsilon = epsilon
 
     def build(self, input_shape):

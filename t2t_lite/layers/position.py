@@ -34,8 +34,8 @@ def position_signal(positions, depth, layout="interleaved"):
 class SinusoidalPositions(keras.layers.Layer):
     """Adds `position_signal`; has no weights and no longest length."""
 
-    def __init__(self, layout="interleaved", name=None, dtype=None):
-        super().__init__(name=name, dtype=dtype)
+    def __init__(self, layout="interleaved", **kwargs):
+        super().__init__(**kwargs)
         self.layout = layout
 
     def call(self, x, start=0):
@@ -56,8 +56,8 @@ class LearnedPositions(keras.layers.Layer):
         so that a hypothesis may run past it.
     """
 
-    def __init__(self, max_length, name=None, dtype=None):
-        super().__init__(name=name, dtype=dtype)
+    def __init__(self, max_length, **kwargs):
+        super().__init__(**kwargs)
         self.max_length = max_length
 
     def build(self, input_shape):

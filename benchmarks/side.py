@@ -1,0 +1,68 @@
+"""The protocol between a benchmark and the sides it compares.
+
+Each side is a process of its own, maybe of another virtual environment. It
+prepares, says so, and then does as many rounds as it is asked to, so that
+the sides can take turns and a machine's changing speed meets all of them.
+"""
+
+import json
+import subprocess
+import sys
+import time
+
+
+def serve(make_step, arguments):
+    """Answers a benchmark: prepares a step, then times it when asked.
+
+    Args:
+      make_step: called with the JSON arguments, returns a function.
+      arguments: the command line's: each one JSON.
+    """
+    step = make_step(*map(json.loads, arguments))
+    step()
+    step()
+    print(json.dumps("ready"), flush=True)
+    for line in sys.stdin:
+        count = json.loads(line)
+        start = time.perf_counter()
+        for _ in range(count):
+            value = step()
+        seconds = (time.perf_counter() - start) / count
+        print(json.dumps({"seconds": seconds, "value": value}), flush=True)
+
+
+class Side:
+    """A running side.
+
+    Args:
+      python: the interpreter to run it with.
+      script: its file.
+      arguments: what its `make_step` is called with.
+    """
+
+    def __init__(self, python, script, *arguments):
+        self._process = subprocess.Popen(
+            [python, script, *map(json.dumps, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self._answer()
+
+    def seconds(self, count):
+        """Seconds a step takes, the mean of `count` steps."""
+        self._process.stdin.write(f"{count}\n")
+        self._process.stdin.flush()
+        return self._answer()["seconds"]
+
+    def _answer(self):
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self._process.args} ended without an answer.")
+        return json.loads(line)
+
+    def close(self):
+        """Ends the process."""
+        self._process.stdin.close()
+        self._process.wait()

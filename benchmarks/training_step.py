@@ -1,0 +1,82 @@
+"""Whole training steps on fixed batches, beside PyTorch's nn.Transformer.
+
+    python -m venv .peers && .peers/bin/pip install torch==2.13.0
+    .venv/bin/python benchmarks/training_step.py \
+        --peer_python=.peers/bin/python
+
+Both sides: batch 64 x (32 source + 32 target) positions, one embedding
+matrix, post-norm, dropout 0.1, label smoothing 0.1, forward, backward and
+Adam; they take turns in one run, so quote the ratios.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+from pathlib import Path
+
+from side import Side
+
+HERE = Path(__file__).parent
+SIZES = {
+    "d128": (128, 256, 4, 4, 8000),
+    "d256": (256, 1024, 4, 3, 8000),
+    "base": (512, 2048, 8, 6, 32000),
+}
+
+
+def sizes_of(name):
+    """The sizes of one model, as the sides are told them."""
+    hidden, filter_size, heads, layers, vocab = SIZES[name]
+    return {
+        "hidden_size": hidden,
+        "filter_size": filter_size,
+        "num_heads": heads,
+        "num_hidden_layers": layers,
+        "vocab_size": vocab,
+        "rows": 64,
+        "length": 32,
+        "threads": os.cpu_count(),
+    }
+
+
+def compare(name, precision, peer_python, rounds):
+    """Prints a line: positions a second of both, and their ratio."""
+    sizes = sizes_of(name)
+    ours = Side(
+        sys.executable, str(HERE / "train_t2t_lite.py"), sizes, precision
+    )
+    peer = Side(peer_python, str(HERE / "train_pytorch.py"), sizes, precision)
+    steps = 1 if name == "base" else 3
+    pairs = [(ours.seconds(steps), peer.seconds(steps)) for _ in range(rounds)]
+    ours.close()
+    peer.close()
+    positions = 2 * sizes["rows"] * sizes["length"]
+    our_speed, peer_speed = (
+        positions / statistics.median(seconds)
+        for seconds in zip(*pairs, strict=True)
+    )
+    ratios = sorted(peer / ours for ours, peer in pairs)
+    print(
+        f"{name:5} {precision:9} t2t-lite {our_speed:7,.0f} positions/s   "
+        f"PyTorch {peer_speed:7,.0f}   ratio {statistics.median(ratios):.2f} "
+        f"({ratios[0]:.2f} to {ratios[-1]:.2f}, {rounds} rounds)",
+        flush=True,
+    )
+
+
+def main():
+    """Compares every size in every precision asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--peer_python", required=True)
+    parser.add_argument("--sizes", default=",".join(SIZES))
+    parser.add_argument("--precisions", default="float32,bfloat16")
+    parser.add_argument("--rounds", type=int, default=9)
+    flags = parser.parse_args()
+    for precision in flags.precisions.split(","):
+        for name in flags.sizes.split(","):
+            compare(name, precision, flags.peer_python, flags.rounds)
+
+
+if __name__ == "__main__":
+    main()

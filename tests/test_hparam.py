@@ -1,0 +1,86 @@
+"""HParams: typed, validated, overridden without surprises."""
+
+import dataclasses
+
+import pytest
+
+from t2t_lite.errors import UsageError
+from t2t_lite.hparam import HParams
+
+
+def test_defaults_are_the_base_model_of_the_paper():
+    hparams = HParams()
+    assert hparams.hidden_size == 512
+    assert hparams.filter_size == 2048
+    assert hparams.num_heads == 8
+    assert hparams.num_hidden_layers == 6
+    assert (hparams.adam_beta1, hparams.adam_beta2) == (0.9, 0.98)
+    assert hparams.adam_epsilon == 1e-9
+
+
+def test_override_reads_every_type():
+    hparams = HParams().override(
+        "hidden_size=64, num_heads=4,residual_dropout=0.25,"
+        "shared_embedding=false,norm_placement=pre,learning_rate=2"
+    )
+    assert hparams.hidden_size == 64
+    assert hparams.residual_dropout == 0.25
+    assert hparams.shared_embedding is False
+    assert hparams.norm_placement == "pre"
+    assert hparams.learning_rate == 2.0
+    assert type(hparams.learning_rate) is float
+
+
+def test_override_of_nothing_changes_nothing():
+    assert HParams().override("") == HParams()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("hiden_size=8", "Unknown hparam 'hiden_size'. Did you mean hidden_si"),
+        ("hidden_size", "hparams are overridden by key=value"),
+        ("=8", "hparams are overridden by key=value"),
+        ("hidden_size=big", "hidden_size must be a whole number; got 'big'"),
+        ("hidden_size=8.5", "hidden_size must be a whole number; got '8.5'"),
+        ("learning_rate=fast", "learning_rate must be a number; got 'fast'"),
+        ("learning_rate=nan", "learning_rate must be finite; got nan"),
+        ("shared_embedding=maybe", "shared_embedding must be true or false"),
+        ("hidden_size=8,hidden_size=16", "'hidden_size' is overridden twice"),
+        ("beam_size=0", "beam_size must be at least 1; got 0"),
+        ("residual_dropout=1.0", "residual_dropout must be in [0, 1); got 1.0"),
+        ("norm_placement=mid", "norm_placement must be one of post, pre"),
+        ("num_heads=7", "must divide hidden_size; got num_heads=7, hidden_si"),
+        ("hidden_size=9,num_heads=3", "hidden_size must be even"),
+        ("batch_tokens=4", "micro_batches must not exceed batch_tokens"),
+        ("warmup_steps=0", "warmup_steps must be at least 1; got 0"),
+        ("learning_rate=0", "learning_rate must be above 0; got 0.0"),
+    ],
+)
+def test_bad_override_states_the_rule_and_the_value(text, message):
+    with pytest.raises(UsageError) as error:
+        HParams().override(text)
+    assert message in str(error.value)
+
+
+def test_wrong_python_type_is_refused():
+    with pytest.raises(UsageError, match="num_heads must be a whole number"):
+        HParams(num_heads=8.0)
+    with pytest.raises(UsageError, match="num_heads must be a whole number"):
+        HParams(num_heads=True)
+
+
+def test_dict_round_trip():
+    hparams = HParams(hidden_size=64, num_heads=2, precision="bfloat16")
+    assert HParams.from_dict(hparams.to_dict()) == hparams
+
+
+def test_record_is_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        HParams().hidden_size = 8
+
+
+def test_text_form_is_an_override_of_the_same_record():
+    hparams = HParams(hidden_size=64, num_heads=2, learning_rate=0.5)
+    text = str(hparams).replace("\n", ",")
+    assert HParams().override(text) == hparams

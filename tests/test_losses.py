@@ -1,0 +1,101 @@
+"""The loss: by hand, by numpy, and fused against plain."""
+
+import math
+
+import numpy as np
+import pytest
+from keras import ops
+
+from t2t_lite import losses
+
+
+def numpy_loss(logits, targets, smoothing):
+    """The ten-line twin: smoothed targets, log-softmax, nothing clever."""
+    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    vocab_size = logits.shape[-1]
+    smoothed = np.full(logits.shape, smoothing / (vocab_size - 1))
+    rows = np.arange(len(targets))
+    smoothed[rows, targets] = 1 - smoothing
+    return -(smoothed * log_probs).sum(-1)
+
+
+def example(rows=7, size=6, vocab_size=11, seed=0):
+    generator = np.random.default_rng(seed)
+    hidden = generator.normal(size=(rows, size)).astype("float32")
+    table = generator.normal(size=(vocab_size, size)).astype("float32")
+    targets = generator.integers(1, vocab_size, rows).astype("int32")
+    return hidden, table, targets
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
+def test_loss_agrees_with_numpy(smoothing):
+    hidden, table, targets = example()
+    logits = hidden @ table.T
+    np.testing.assert_allclose(
+        losses.smoothed_cross_entropy(logits, targets, smoothing),
+        numpy_loss(logits.astype("float64"), targets, smoothing),
+        rtol=1e-5,
+    )
+
+
+def test_equal_logits_cost_the_log_of_the_vocabulary():
+    loss = losses.smoothed_cross_entropy(np.zeros((1, 32)), np.array([3]), 0.1)
+    np.testing.assert_allclose(loss, [math.log(32)], rtol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 256, 700])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_fused_loss_and_gradients_equal_the_plain_ones(rows, smoothing):
+    tf = pytest.importorskip("tensorflow")
+    hidden, table, targets = example(rows)
+    targets[rows // 2 :: 3] = 0  # padding
+    hidden, table = tf.constant(hidden), tf.constant(table)
+    real = tf.constant(targets != 0, tf.float32)
+
+    def plain():
+        logits = hidden @ tf.transpose(table)
+        return tf.reduce_sum(
+            losses.smoothed_cross_entropy(logits, targets, smoothing) * real
+        )
+
+    def fused():
+        return losses.fused_cross_entropy_sum(
+            hidden, table, tf.constant(targets), smoothing
+        )
+
+    results = []
+    for function in (fused, plain):
+        with tf.GradientTape() as tape:
+            tape.watch([hidden, table])
+            loss = 3.0 * function()
+        results.append([loss, *tape.gradient(loss, [hidden, table])])
+    for ours, expected in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_padding_adds_nothing_to_the_fused_loss():
+    hidden, table, targets = example()
+    padded = np.concatenate([hidden, 9 * hidden])
+    more = np.concatenate([targets, 0 * targets])
+    np.testing.assert_allclose(
+        losses.fused_cross_entropy_sum(padded, table, ops.array(more), 0.1),
+        losses.fused_cross_entropy_sum(hidden, table, ops.array(targets), 0.1),
+        rtol=1e-6,
+    )
+
+
+def test_huge_logits_stay_finite():
+    hidden, table, targets = example()
+    loss = losses.fused_cross_entropy_sum(
+        hidden * 1e3, table, ops.array(targets), 0.1
+    )
+    assert np.isfinite(float(loss))
+
+
+def test_keras_loss_is_the_mean_over_real_targets():
+    hidden, table, targets = example(8)
+    targets[5:] = 0
+    logits = (hidden @ table.T).reshape(2, 4, -1)
+    loss = losses.SmoothedCrossEntropy(0.1)(targets.reshape(2, 4), logits)
+    expected = numpy_loss((hidden @ table.T)[:5], targets[:5], 0.1).mean()
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
