@@ -256,7 +256,7 @@ def _sources_of(cls):
     definition.body = [
         node
         for node in definition.body
-        if not set(_names_defined(node)) & set(_DO_NOT_SHAPE_DATA)
+        if not set(_names_defined(node)) & {*_DO_NOT_SHAPE_DATA, "files"}
     ] or [ast.Pass()]
     defined = {
         name: node for node in module.body for name in _names_defined(node)

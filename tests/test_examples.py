@@ -1,0 +1,64 @@
+"""The worked example registers from its folder and holds together."""
+
+import pathlib
+import re
+import sys
+
+import pytest
+
+from t2t_lite import plugins, registry
+from t2t_lite.raw_files import RawFiles
+
+EXAMPLE = pathlib.Path(__file__).parents[1] / "examples" / "roman_numerals"
+
+
+@pytest.fixture
+def roman_numerals(forget_plugins):
+    plugins.load_plugins(str(EXAMPLE))
+    yield registry.problem("roman_numerals")
+    for name in [name for name in sys.modules if name.startswith("roman_num")]:
+        del sys.modules[name]
+
+
+def test_the_folder_registers_a_problem_and_its_hparams_set(roman_numerals):
+    assert roman_numerals.name == "roman_numerals"
+    assert registry.problem("roman_numerals_rev").reversed
+    assert registry.hparams("transformer_roman").max_length == 32
+
+
+def test_numerals_are_right(roman_numerals):
+    pairs = dict(
+        pair
+        for split in roman_numerals.splits
+        for pair in roman_numerals.samples(split, RawFiles())
+    )
+    assert len(pairs) == 3999
+    assert pairs["1987"] == "MCMLXXXVII"
+    assert pairs["4"] == "IV"
+    assert pairs["3999"] == "MMMCMXCIX"
+
+
+def test_the_vocabulary_can_be_learned(roman_numerals, tmp_path):
+    roman_numerals.train_encoders(RawFiles(), tmp_path, seed=0)
+    encoder = roman_numerals.load_encoders(tmp_path)["inputs"]
+    assert encoder.vocab_size == roman_numerals.vocab_size
+    longest = registry.hparams("transformer_roman").max_length
+    for split in roman_numerals.splits:
+        for side in zip(*roman_numerals.samples(split, None), strict=True):
+            assert max(map(len, encoder.encode(side))) < longest
+
+
+def test_the_problem_of_the_readme_reads_two_files(forget_plugins, tmp_path):
+    (code,) = re.findall(
+        r"```python\n(.*?)```", (EXAMPLE / "README.md").read_text(), re.DOTALL
+    )
+    folder = tmp_path / "usr_readme"
+    folder.mkdir()
+    (folder / "usr_my_problem.py").write_text(code)
+    (tmp_path / "train.en").write_text("one\ntwo\n")
+    (tmp_path / "train.de").write_text("eins\nzwei\n")
+    plugins.load_plugins(str(folder))
+    problem = registry.problem("my_ende")
+    pairs = list(problem.samples("train", RawFiles(raw_dir=tmp_path)))
+    assert pairs == [("one", "eins"), ("two", "zwei")]
+    assert len(problem.fingerprint()) == 64
