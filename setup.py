@@ -62,6 +62,8 @@ setup(
         "keras>=3.12,<4",
         "numpy>=2.1,<3",
         "sentencepiece>=0.2.1,<0.3",
+        # Later ones need a protobuf that TensorFlow Metadata bars there.
+        'sentencepiece<0.2.3; python_version < "3.11"',
         "sacrebleu>=2.5,<3",
         "num2words>=0.5.14,<0.6",
         "rich>=13,<16",

@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import os
 import pathlib
 from collections.abc import Sequence
 
@@ -129,7 +130,7 @@ def add_checkpoint_flag(parser) -> None:
     )
 
 
-def add_search_flags(parser) -> None:
+def add_search_flags(parser, batch_size: bool = True) -> None:
     """How the beam search goes."""
     group = parser.add_argument_group("the search")
     add_checkpoint_flag(group)
@@ -146,13 +147,14 @@ def add_search_flags(parser) -> None:
         help="length penalty: score = log-probability / ((5 + length) / 6) "
         "** A (default: the run's hparam)",
     )
-    group.add_argument(
-        "--batch_size",
-        type=at_least(1),
-        metavar="N",
-        default=64,
-        help="sentences searched together; changes speed, not results",
-    )
+    if batch_size:
+        group.add_argument(
+            "--batch_size",
+            type=at_least(1),
+            metavar="N",
+            default=64,
+            help="sentences searched together; changes speed, not results",
+        )
 
 
 def add_seed(parser) -> None:
@@ -216,7 +218,7 @@ def require(args: argparse.Namespace, *names: str) -> None:
             raise UsageError(f"--{name} is needed.")
 
 
-def folder(text: str | None) -> pathlib.Path | None:
+def folder(text: str | os.PathLike | None) -> pathlib.Path | None:
     """A folder flag as an absolute path, `~` expanded; None stays None."""
     return pathlib.Path(text).expanduser().absolute() if text else None
 

@@ -1,0 +1,40 @@
+"""Exports a trained model as a SavedModel for TensorFlow Serving.
+
+Text goes in and text comes out; the vocabulary is inside.
+"""
+
+import argparse
+
+from t2t_lite.bin import command, flags, runs
+
+
+def make_parser() -> flags.Parser:
+    """The flags of `t2t-lite-exporter`."""
+    parser = flags.Parser("t2t-lite-exporter", __doc__)
+    flags.add_run_flags(parser)
+    parser.add_argument(
+        "--export_dir",
+        metavar="DIR",
+        help="gets a new version folder, 1, 2, ... (default: OUTPUT_DIR/export)",
+    )
+    flags.add_search_flags(parser, batch_size=False)
+    return parser
+
+
+def export(args: argparse.Namespace) -> None:
+    """Writes the export and prints its folder."""
+    run = runs.open_run(args)
+    translator = runs.make_translator(run, args)
+    from t2t_lite.export import export_saved_model
+
+    export_dir = args.export_dir or run.output_dir / "export"
+    print(export_saved_model(translator, flags.folder(export_dir)))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs `t2t-lite-exporter`; returns its exit code."""
+    return command.run(make_parser(), export, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
