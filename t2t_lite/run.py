@@ -1,0 +1,436 @@
+"""A run: one folder that describes itself.
+
+```
+OUTPUT_DIR/config.json        problem, hparams in full, seed, versions, data
+           *.spm.model        copies of the vocabulary
+           checkpoints/       see `checkpoint`
+           metrics.jsonl, tensorboard/
+```
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import platform
+import shutil
+from collections.abc import Iterator
+from importlib import metadata
+from typing import Any
+
+from t2t_lite import atomic, checkpoint, plugins, registry
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.hparam import HParams
+from t2t_lite.problem import Problem
+
+CONFIG = "config.json"
+CHECKPOINTS = "checkpoints"
+_FORMAT = 1
+_PACKAGES = (
+    "t2t-lite",
+    "tensorflow",
+    "tensorflow-text",
+    "keras",
+    "keras-hub",
+    "numpy",
+    "sentencepiece",
+    "sacrebleu",
+)
+# What may differ when a run goes on: how long, and how to decode.
+_MAY_CHANGE = frozenset(
+    (
+        "train_steps",
+        "average_checkpoints",
+        "beam_size",
+        "length_penalty_alpha",
+        "extra_decode_length",
+    )
+)
+
+
+class Run:
+    """A training run and all that is needed to use its model.
+
+    Made by `Run.create` or `Run.open`.
+
+    Attributes:
+      output_dir: its folder.
+      problem: what it learns.
+      hparams: resolved in full.
+      seed: of all that is drawn.
+      data_dir: where the shards were when it was created last.
+      usr_dir: where problem and set came from, if they are the user's.
+      encoders: of `inputs` and `targets`, from the run's own copies.
+      config: the content of `config.json`.
+    """
+
+    def __init__(self, output_dir, config, problem, encoders, manifest=None):
+        self.output_dir = pathlib.Path(output_dir)
+        self.config = config
+        self.problem = problem
+        self.encoders = encoders
+        self.hparams = HParams.from_dict(config["hparams"])
+        self.seed = config["seed"]
+        self.data_dir = pathlib.Path(config["data"]["dir"])
+        self.usr_dir = config["usr_dir"]
+        self._manifest = manifest
+
+    @classmethod
+    def create(
+        cls,
+        output_dir: str | os.PathLike,
+        *,
+        problem: Problem,
+        hparams: HParams,
+        seed: int,
+        data_dir: str | os.PathLike,
+        manifest,
+        usr_dir: str | None = None,
+        hparams_set: str | None = None,
+        dry_run: bool = False,
+    ) -> "Run":
+        """A new run, or the one that is there if it is the same.
+
+        Args:
+          output_dir: its folder; made if it is missing.
+          problem: what to learn.
+          hparams: resolved.
+          seed: of all that is drawn.
+          data_dir: holds the shards and the vocabulary.
+          manifest: the `Manifest` of the data.
+          usr_dir: as given by the user.
+          hparams_set: the name of the set, for people.
+          dry_run: check everything, write nothing.
+
+        Raises:
+          T2TLiteError: the folder holds a run of another problem, other sizes,
+            other data or another vocabulary, or cannot be written.
+        """
+        output_dir = pathlib.Path(output_dir).absolute()
+        data_dir = pathlib.Path(data_dir).absolute()
+        encoders = problem.load_encoders(data_dir)
+        config = {
+            "format": _FORMAT,
+            "problem": problem.name,
+            "problem_fingerprint": problem.fingerprint(),
+            "hparams_set": hparams_set,
+            "hparams": hparams.to_dict(),
+            "seed": seed,
+            "data": {"dir": str(data_dir), "fingerprint": manifest.digest},
+            "vocabulary": _vocabulary(problem, encoders),
+            "usr_dir": _absolute_usr_dir(usr_dir),
+            "versions": _versions(),
+        }
+        if (output_dir / CONFIG).exists():
+            _require_same(output_dir, _read_config(output_dir), config)
+        elif _is_run_without_config(output_dir):
+            raise T2TLiteError(
+                f"{output_dir} holds checkpoints but no {CONFIG}: it cannot be "
+                "told whose they are. Choose another --output_dir."
+            )
+        if not dry_run:
+            _write(output_dir, config, data_dir)
+            encoders = problem.load_encoders(output_dir)
+        return cls(output_dir, config, problem, encoders, manifest)
+
+    @classmethod
+    def open(
+        cls, output_dir: str | os.PathLike, usr_dir: str | None = None
+    ) -> "Run":
+        """The run in a folder, with nothing but that folder.
+
+        Args:
+          output_dir: its folder.
+          usr_dir: where a problem of the user's is; None takes the one that
+            was used when the run was created.
+
+        Raises:
+          T2TLiteError: there is no run, or a part of it is damaged.
+        """
+        output_dir = pathlib.Path(output_dir).absolute()
+        config = _read_config(output_dir)
+        plugins.load_plugins(usr_dir or config["usr_dir"])
+        problem = registry.problem(config["problem"])
+        encoders = problem.load_encoders(output_dir)
+        if _vocabulary(problem, encoders) != config["vocabulary"]:
+            raise T2TLiteError(
+                f"The vocabulary in {output_dir} is not the one the run was "
+                f"trained with: copy it from {config['data']['dir']} again."
+            )
+        return cls(output_dir, config, problem, encoders)
+
+    @property
+    def checkpoints_dir(self) -> pathlib.Path:
+        """Where the checkpoints are."""
+        return self.output_dir / CHECKPOINTS
+
+    @property
+    def manifest(self):
+        """The `Manifest` of the data.
+
+        Raises:
+          T2TLiteError: it is missing, or not that of the run's data any more.
+        """
+        if self._manifest is None:
+            from t2t_lite.manifest import Manifest
+
+            manifest = Manifest.load(self.data_dir, self.problem)
+            if manifest.digest != self.config["data"]["fingerprint"]:
+                raise T2TLiteError(
+                    f"The data in {self.data_dir} is not the data of the run "
+                    f"in {self.output_dir} any more."
+                )
+            self._manifest = manifest
+        return self._manifest
+
+    def model(self):
+        """The run's model, built, with fresh weights."""
+        from t2t_lite.transformer import Transformer
+
+        return Transformer.from_hparams(
+            self.hparams,
+            self.encoders["inputs"].vocab_size,
+            self.encoders["targets"].vocab_size,
+        ).build_weights()
+
+    def load_weights(
+        self, model, which: str | int = "default"
+    ) -> checkpoint.Checkpoint:
+        """Gives a model the weights of a checkpoint.
+
+        Args:
+          model: from `model()`.
+          which: see `checkpoint.resolve`.
+
+        Returns:
+          The checkpoint they are from.
+
+        Raises:
+          T2TLiteError: it is missing, damaged or another model's.
+        """
+        found = checkpoint.resolve(self.checkpoints_dir, which)
+        checkpoint.restore(found.path, model_tensors(model))
+        return found
+
+    def translator(self, model, beam_size=None, alpha=None):
+        """A `Translator` with the run's vocabulary.
+
+        Args:
+          model: from `model()`.
+          beam_size: None takes the run's hparam.
+          alpha: of the length penalty; None takes the run's hparam.
+        """
+        from t2t_lite.decoding import Translator
+
+        hparams = self.hparams
+        return Translator(
+            model,
+            self.encoders["inputs"],
+            self.encoders["targets"],
+            beam_size=hparams.beam_size if beam_size is None else beam_size,
+            alpha=hparams.length_penalty_alpha if alpha is None else alpha,
+            extra_decode_length=hparams.extra_decode_length,
+            max_length=hparams.max_length,
+        )
+
+    @property
+    def max_positions(self) -> int:
+        """The positions of a micro-batch, each side, padding included."""
+        return self.hparams.batch_tokens // self.hparams.micro_batches
+
+    def training_batches(self, position=(0, 0, 0)):
+        """Micro-batches without end, from a position; see `input_pipeline`."""
+        from t2t_lite.input_pipeline import Position, training_batches
+
+        return training_batches(
+            self.data_dir,
+            self.problem,
+            self.manifest,
+            max_positions=self.max_positions,
+            max_length=self.hparams.max_length,
+            seed=self.seed,
+            start=Position(*position),
+        )
+
+    def batches(self, split: str):
+        """Each kept example of a split once, in batches."""
+        from t2t_lite.input_pipeline import eval_batches
+
+        return eval_batches(
+            self.data_dir,
+            self.problem,
+            self.manifest,
+            split,
+            max_positions=self.max_positions,
+            max_length=self.hparams.max_length,
+        )
+
+    def texts(
+        self, split: str, lines: int | None = None
+    ) -> tuple[list[str], list[str]]:
+        """The sources and the references of a split, from its shards.
+
+        Args:
+          split: "dev", say.
+          lines: at most so many, the first ones; None gives all.
+        """
+        from t2t_lite.input_pipeline import read_pairs
+
+        sources, targets = [], []
+        for source, target in read_pairs(
+            self.data_dir, self.problem, self.manifest, split
+        ):
+            if lines is not None and len(sources) == lines:
+                break
+            sources.append(source)
+            targets.append(target)
+        return (
+            self.encoders["inputs"].decode(sources),
+            self.encoders["targets"].decode(targets),
+        )
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keeps a second trainer out of the folder.
+
+        Raises:
+          T2TLiteError: another process trains there.
+        """
+        path = self.output_dir / ".lock"
+        with open(path, "a+", encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                file.seek(0)
+                raise T2TLiteError(
+                    f"Another trainer (process {file.read().strip()}) is "
+                    f"writing to {self.output_dir}; wait for it, or choose "
+                    "another --output_dir."
+                ) from error
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            # The lock goes with the process, however it ends.
+            yield
+
+
+def model_tensors(model) -> dict[str, Any]:
+    """A model's variables by the names that checkpoints give them."""
+    return {
+        f"{checkpoint.MODEL_PREFIX}{variable.path}": variable.value
+        for variable in model.weights
+    }
+
+
+def _vocabulary(problem, encoders):
+    """The sha256 of each vocabulary file, by its name."""
+    files = problem.vocabulary_files()
+    sides = ("targets", "inputs") if problem.reversed else ("inputs", "targets")
+    return {
+        files[side]: encoders[feature].sha256
+        for feature, side in zip(("inputs", "targets"), sides, strict=True)
+    }
+
+
+def _versions():
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[package] = metadata.version(package)
+    return versions
+
+
+def _absolute_usr_dir(usr_dir):
+    """A folder is found from anywhere; a package name is one already."""
+    if usr_dir and pathlib.Path(usr_dir).expanduser().is_dir():
+        return str(pathlib.Path(usr_dir).expanduser().absolute())
+    return usr_dir
+
+
+def _is_run_without_config(output_dir):
+    directory = output_dir / CHECKPOINTS
+    return bool(
+        checkpoint.list_checkpoints(directory)
+        or checkpoint.list_checkpoints(directory, averages=True)
+    )
+
+
+def _read_config(output_dir):
+    path = output_dir / CONFIG
+    try:
+        config = json.loads(path.read_text("utf-8"))
+        config["hparams"], config["data"]["dir"], config["seed"]
+        config["problem"], config["vocabulary"], config["usr_dir"]
+    except FileNotFoundError as error:
+        raise T2TLiteError(
+            f"There is no run in {output_dir}: it has no {CONFIG}. "
+            "t2t-lite-trainer makes one."
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise T2TLiteError(
+            f"{path} is damaged ({error}); nothing can be told about the run "
+            "without it."
+        ) from error
+    if config.get("format") != _FORMAT:
+        raise T2TLiteError(
+            f"{path} has format {config.get('format')}, and this version "
+            f"reads format {_FORMAT}: use the version that wrote it, "
+            f"{config.get('versions', {}).get('t2t-lite', 'unknown')}."
+        )
+    return config
+
+
+def _identity(config):
+    """What must not change when a run goes on, as flat keys."""
+    flat = {
+        "problem": config["problem"],
+        "problem definition": config["problem_fingerprint"],
+        "seed": config["seed"],
+        "data": config["data"]["fingerprint"],
+    }
+    for name, sha256 in config["vocabulary"].items():
+        flat[f"vocabulary {name}"] = sha256
+    for name, value in config["hparams"].items():
+        if name not in _MAY_CHANGE:
+            flat[name] = value
+    return flat
+
+
+def _require_same(output_dir, there, here):
+    there, here = _identity(there), _identity(here)
+    differences = [
+        f"{key} is {_brief(there.get(key))} there and "
+        f"{_brief(here.get(key))} here"
+        for key in {**there, **here}
+        if there.get(key) != here.get(key)
+    ]
+    if differences:
+        raise T2TLiteError(
+            f"{output_dir} holds another run: {'; '.join(differences)}. "
+            "Choose another --output_dir, or give what was given there."
+        )
+
+
+def _brief(value):
+    """Long hashes are told apart by their beginning."""
+    if isinstance(value, str) and len(value) == 64:
+        return value[:12]
+    return repr(value) if value is not None else "absent"
+
+
+def _write(output_dir, config, data_dir):
+    """Makes the folder, the copies of the vocabulary and the config."""
+    try:
+        output_dir.mkdir(parents=True, exist_ok=True)
+        atomic.remove_unfinished(output_dir)
+        for name in config["vocabulary"]:
+            aside = output_dir / f".{name}.{os.getpid()}.tmp"
+            shutil.copyfile(data_dir / name, aside)
+            os.replace(aside, output_dir / name)
+        atomic.write_json(output_dir / CONFIG, config)
+    except OSError as error:
+        raise T2TLiteError(
+            f"{output_dir} cannot be written: {error.strerror}; choose another "
+            "--output_dir."
+        ) from error

@@ -1,0 +1,72 @@
+"""Ctrl-C and SIGTERM: the first asks to stop, the second one insists."""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopRequested(BaseException):
+    """Raised inside `StopSignals.interruptible`; no `except Exception`."""
+
+
+class StopSignals:
+    """While entered, a signal is noted in `requested` instead of ending us.
+
+    A second signal ends the process at once, with 128 + its number: whatever
+    is on disk is whole by then, see `atomic`.
+
+    Attributes:
+      requested: the name of the signal that came, "SIGINT" say, or None.
+    """
+
+    def __init__(self):
+        self.requested = None
+        self._previous = {}
+        self._may_raise = False
+
+    def __enter__(self):
+        # Python delivers signals to the main thread, and lets no other one
+        # ask for them.
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {
+                number: signal.signal(number, self._handle)
+                for number in _SIGNALS
+            }
+        return self
+
+    def __exit__(self, *exception):
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous = {}
+
+    @contextlib.contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Work that may be broken off anywhere: StopRequested ends it."""
+        self._may_raise = True
+        try:
+            if self.requested:
+                raise StopRequested
+            yield
+        finally:
+            self._may_raise = False
+
+    def _handle(self, number, frame):
+        del frame
+        name = signal.Signals(number).name
+        if self.requested:
+            # Also shows the cursor, which a progress bar hides.
+            cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
+            os.write(2, f"{cursor}\n{name} again: leaving.\n".encode())
+            os._exit(128 + number)
+        self.requested = name
+        os.write(
+            2, f"\n{name}: saving, then leaving; again to leave now.\n".encode()
+        )
+        if self._may_raise:
+            self._may_raise = False
+            raise StopRequested

@@ -1,0 +1,222 @@
+"""What a training run tells: a progress bar, `metrics.jsonl`, TensorBoard."""
+
+import contextlib
+import json
+import math
+import pathlib
+import sys
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from t2t_lite import atomic
+
+METRICS_FILE = "metrics.jsonl"
+EVENTS_FOLDER = "tensorboard"
+
+
+class MetricsFile:
+    """`metrics.jsonl`: one JSON object with a `step` on each line.
+
+    Args:
+      path: the file; made if it is missing.
+      step: where the run goes on. Later lines, and what a crash left of a
+        line, are dropped: those updates are about to be made again.
+    """
+
+    def __init__(self, path: pathlib.Path, step: int):
+        self._evaluated = set()
+        lines = path.read_text("utf-8").splitlines() if path.exists() else []
+        kept = [line for line in lines if self._keep(line, step)]
+        atomic.write_text(path, "".join(line + "\n" for line in kept))
+        self._file = open(path, "a", encoding="utf-8")
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Appends a line; a number that is not finite becomes null."""
+        self._note_evaluation(record)
+        line = {key: _finite(value) for key, value in record.items()}
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+
+    def has_evaluation(self, step: int, weights: str | None = None) -> bool:
+        """Whether dev was evaluated at that step, with those weights."""
+        return (step, weights) in self._evaluated
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def _keep(self, line, step):
+        try:
+            record = json.loads(line)
+            keep = record["step"] <= step
+        except (ValueError, KeyError, TypeError):
+            return False
+        if keep:
+            self._note_evaluation(record)
+        return keep
+
+    def _note_evaluation(self, record):
+        if "dev_loss" in record:
+            self._evaluated.add((record["step"], record.get("weights")))
+
+
+class Telemetry:
+    """Shows and writes down how training goes.
+
+    On a terminal there is a live bar, elsewhere a line for every record. Enter
+    it to show the bar.
+
+    Args:
+      output_dir: the run.
+      step: where it goes on.
+      total_steps: where it ends.
+      stream: where people look; stdout is for results.
+    """
+
+    def __init__(
+        self,
+        output_dir: pathlib.Path,
+        step: int,
+        total_steps: int,
+        stream: TextIO | None = None,
+    ):
+        stream = stream or sys.stderr
+        self._total = total_steps
+        self.metrics = MetricsFile(output_dir / METRICS_FILE, step)
+        self._events = _Events(output_dir / EVENTS_FOLDER)
+        self._console = Console(file=stream, highlight=False, soft_wrap=True)
+        self._bar = None
+        if self._console.is_terminal:
+            self._bar = Progress(
+                TextColumn("{task.completed}/{task.total}"),
+                BarColumn(bar_width=None),
+                TextColumn("{task.fields[status]}", markup=False),
+                console=self._console,
+                refresh_per_second=2,  # the cores are for training
+                expand=True,
+            )
+            self._task = self._bar.add_task(
+                "", total=total_steps, completed=step, status="starting"
+            )
+
+    def __enter__(self):
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *exception):
+        if self._bar:
+            self._bar.stop()
+        self.metrics.close()
+        self._events.close()
+
+    def progress(
+        self, record: Mapping[str, Any], steps_per_second: float
+    ) -> None:
+        """Moves the bar; costs nothing where there is none."""
+        if self._bar:
+            status = self._status(record, steps_per_second)
+            self._bar.update(
+                self._task, completed=record["step"], status=status
+            )
+
+    def training(
+        self, record: Mapping[str, Any], steps_per_second: float
+    ) -> None:
+        """Records how training went since the last record.
+
+        Args:
+          record: has `step`, `loss`, `learning_rate`, `tokens_per_second`.
+          steps_per_second: for the time that is left.
+        """
+        self._write(record)
+        self.progress(record, steps_per_second)
+        if not self._bar:
+            status = self._status(record, steps_per_second)
+            self.note(f"step {record['step']}/{self._total}  {status}")
+
+    def evaluation(self, record: Mapping[str, Any]) -> None:
+        """Records an evaluation; `record` has `step` and `dev_loss`."""
+        self._write(record)
+        values = "  ".join(
+            f"{key.removeprefix('dev_')} {value:.4g}"
+            for key, value in record.items()
+            if key.startswith("dev_")
+        )
+        weights = f" ({record['weights']})" if "weights" in record else ""
+        self.note(f"step {record['step']}{weights} on dev:  {values}")
+
+    def activity(self, text: str) -> None:
+        """Says on the bar what is done now, as evaluations take a while."""
+        if self._bar:
+            self._bar.update(self._task, status=text)
+
+    def note(self, text: str) -> None:
+        """Writes a line for people."""
+        self._console.print(text, markup=False)
+
+    def _status(self, record, steps_per_second):
+        parts = [
+            f"loss {_or_dash(record['loss'], '.3f')}",
+            f"{record['tokens_per_second']:,.0f} tokens/s",
+            f"rate {record['learning_rate']:.2e}",
+            f"epoch {record['epoch']}",
+        ]
+        if steps_per_second > 0:
+            left = (self._total - record["step"]) / steps_per_second
+            parts.append(f"ETA {_duration(left)}")
+        return "  ".join(parts)
+
+    def _write(self, record):
+        self.metrics.write(record)
+        self._events.write(record)
+
+
+class _Events:
+    """TensorBoard scalars."""
+
+    def __init__(self, folder):
+        import tensorflow as tf
+
+        self._tf = tf
+        self._writer = tf.summary.create_file_writer(
+            str(folder), flush_millis=10_000
+        )
+
+    def write(self, record):
+        group = "dev" if "dev_loss" in record else "train"
+        if "weights" in record:
+            group = record["weights"]
+        with self._writer.as_default(step=record["step"]):
+            for key, value in record.items():
+                if key != "step" and isinstance(value, (int, float)):
+                    name = key.removeprefix("dev_")
+                    self._tf.summary.scalar(f"{group}/{name}", value)
+
+    def close(self):
+        # Nothing more can be done about events that cannot be written.
+        with contextlib.suppress(self._tf.errors.OpError):
+            self._writer.close()
+
+
+def _finite(value):
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _or_dash(value, form):
+    missing = value is None or not math.isfinite(value)
+    return "-" if missing else format(value, form)
+
+
+def _duration(seconds):
+    """`7` seconds as "0:07", 5000 as "1:23:20"."""
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}:{minutes:02d}:{seconds:02d}"
+    return f"{minutes}:{seconds:02d}"
