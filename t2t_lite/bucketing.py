@@ -1,0 +1,176 @@
+"""Which examples share a batch: length classes and plans, in plain numpy.
+
+A window of examples is planned at once, from its lengths alone: pairs of about
+the same source and target length go together, so that little of a batch is
+padding. Nothing here reads a file or imports TensorFlow.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from t2t_lite.errors import T2TLiteError
+
+GROWTH = 1.05  # of boundaries, where that is more than one token
+_ROW_MULTIPLE = 8  # full batches have so many rows, or a multiple
+# Random part of the sorting key, in tokens: up to 1 it shuffles pairs whose
+# sides differ alike; more would mix neighbors too, and cost padding.
+_JITTER = 1.0
+
+
+class Plan(NamedTuple):
+    """The batches of one window, in the order they are used.
+
+    Batch i holds examples `rows[splits[i]:splits[i + 1]]` of the window.
+
+    Attributes:
+      rows: int64 [kept examples], indices into the window.
+      splits: int64 [batches + 1].
+      source_widths, target_widths: int64 [batches], padded lengths.
+      dropped: how many examples are in no batch, by reason.
+    """
+
+    rows: np.ndarray
+    splits: np.ndarray
+    source_widths: np.ndarray
+    target_widths: np.ndarray
+    dropped: dict[str, int]
+
+
+def length_boundaries(max_length: int, growth: float = GROWTH) -> np.ndarray:
+    """The padded lengths that batches may have, the last one `max_length`.
+
+    Example: `length_boundaries(30, growth=1.1)` is 1, 2, ... 20, 22, 24, 26,
+    28, 30: each integer until a step of `growth` is more than that.
+
+    Returns:
+      int64 [classes], increasing.
+    """
+    boundaries = [1]
+    while boundaries[-1] < max_length:
+        last = boundaries[-1]
+        boundaries.append(min(max(last + 1, int(last * growth)), max_length))
+    return np.array(boundaries, np.int64)
+
+
+def rows_of_class(boundary: int, max_positions: int) -> int:
+    """How many rows of that padded length fill a batch; at least one.
+
+    Example: of 15 in 2048 positions: 136, which is 17 times 8.
+    """
+    rows = max_positions // boundary
+    if rows >= _ROW_MULTIPLE:
+        rows -= rows % _ROW_MULTIPLE
+    return max(rows, 1)
+
+
+def check_longest(longest: int, max_positions: int, max_length: int) -> None:
+    """Refuses data whose longest kept pair does not fit one pass.
+
+    Args:
+      longest: tokens of the longest side of the data.
+      max_positions: positions of one pass, each side.
+      max_length: longer pairs are left out anyway.
+    """
+    if min(longest, max_length) > max_positions:
+        raise T2TLiteError(
+            "The longest pair must fit one pass: min(max_length, longest) <= "
+            f"batch_tokens / micro_batches; got max_length={max_length}, "
+            f"longest={longest}, batch_tokens / micro_batches="
+            f"{max_positions}. Lower max_length or micro_batches, or raise "
+            "batch_tokens."
+        )
+
+
+def plan_window(
+    source_lengths: np.ndarray,
+    target_lengths: np.ndarray,
+    *,
+    max_positions: int,
+    max_length: int,
+    generator: np.random.Generator | None = None,
+) -> Plan:
+    """Cuts a window into batches of pairs that are alike in both lengths.
+
+    A pair belongs to the smallest boundary that its longer side fits. Inside a
+    class pairs are sorted by the difference of their sides, with some noise,
+    and cut into full batches. What is left over of a class (a random choice) is
+    carried into the next larger one; at most one batch a window is not full.
+
+    Args:
+      source_lengths: int [examples], tokens of each source, EOS counted.
+      target_lengths: int [examples], of each target.
+      max_positions: bound of rows * padded length, on either side.
+      max_length: pairs with a longer side are dropped, as are empty ones.
+      generator: source of all randomness; None keeps the order of the window
+        inside a length and puts the longest batches first.
+
+    Returns:
+      A `Plan`, a pure function of the arguments.
+    """
+    longest = np.maximum(source_lengths, target_lengths)
+    empty = np.minimum(source_lengths, target_lengths) == 0
+    too_long = (longest > max_length) & ~empty
+    kept = np.flatnonzero(~empty & ~too_long)
+    boundaries = length_boundaries(min(max_length, max_positions))
+    batches = _cut(
+        kept,
+        np.searchsorted(boundaries, longest[kept]),
+        _sorting_keys(source_lengths - target_lengths, generator),
+        [rows_of_class(boundary, max_positions) for boundary in boundaries],
+        generator,
+    )
+    if generator is None:
+        batches.reverse()
+    else:
+        batches = [batches[i] for i in generator.permutation(len(batches))]
+    return _plan(
+        batches,
+        source_lengths,
+        target_lengths,
+        boundaries,
+        {"empty": int(empty.sum()), "too_long": int(too_long.sum())},
+    )
+
+
+def _sorting_keys(differences, generator):
+    """The difference of the sides [examples], with noise that mixes ties."""
+    if generator is None:
+        return differences
+    return differences + generator.uniform(0, _JITTER, len(differences))
+
+
+def _cut(kept, classes, keys, rows_of, generator):
+    """The batches, each an array of rows, from the shortest class on."""
+    by_class = np.argsort(classes, kind="stable")
+    ends = np.searchsorted(classes[by_class], np.arange(len(rows_of)), "right")
+    batches, carried, start = [], kept[:0], 0
+    for rows, end in zip(rows_of, ends, strict=True):
+        if start == end:
+            continue
+        members = np.concatenate([carried, kept[by_class[start:end]]])
+        start = end
+        if generator is not None:
+            members = generator.permutation(members)
+        full = len(members) - len(members) % rows
+        carried, members = members[full:], members[:full]
+        members = members[np.argsort(keys[members], kind="stable")]
+        batches.extend(np.split(members, np.arange(rows, full, rows)))
+    return batches + [carried] * bool(len(carried))
+
+
+def _plan(batches, source_lengths, target_lengths, boundaries, dropped):
+    """The `Plan` of those batches: each as wide as its longest row needs."""
+    batches = [batch for batch in batches if len(batch)]
+    rows = np.concatenate([np.zeros(0, np.int64), *batches]).astype(np.int64)
+    splits = np.cumsum([0] + [len(batch) for batch in batches], dtype=np.int64)
+
+    def widths(lengths):
+        if not batches:
+            return np.zeros(0, np.int64)
+        longest = np.maximum.reduceat(lengths[rows], splits[:-1])
+        return boundaries[np.searchsorted(boundaries, longest)]
+
+    return Plan(
+        rows, splits, widths(source_lengths), widths(target_lengths), dropped
+    )

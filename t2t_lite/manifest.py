@@ -1,0 +1,304 @@
+"""The manifest: what the generated data of a problem is made of.
+
+`DATA_DIR/PROBLEM.manifest.json` is written last, so data without one is not
+there, and data that no longer fits it is refused and never reused silently.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Iterable
+from typing import Any
+
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.problem import Problem
+
+FORMAT_VERSION = 1
+_CHUNK_BYTES = 1 << 20
+_MOST_CHANGES_SHOWN = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardRecord:
+    """One TFRecord file of a split."""
+
+    file: str
+    examples: int
+    bytes: int
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitRecord:
+    """One split, in the direction of the name without `_rev`.
+
+    Attributes:
+      examples: pairs in the shards.
+      source_tokens, target_tokens: of all pairs, EOS counted.
+      lengths: number of pairs by the tokens of their longer side.
+      dropped: number of pairs left out, by reason.
+      dropped_samples: the first of them, by reason.
+      shards: the files, in order.
+    """
+
+    examples: int
+    source_tokens: int
+    target_tokens: int
+    lengths: dict[int, int]
+    dropped: dict[str, int]
+    dropped_samples: dict[str, list[dict[str, Any]]]
+    shards: tuple[ShardRecord, ...]
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest side of any pair."""
+        return max(self.lengths, default=0)
+
+    def too_long(self, max_length: int) -> int:
+        """How many pairs have a side of more than `max_length` tokens."""
+        return sum(
+            count
+            for length, count in self.lengths.items()
+            if length > max_length
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """What was generated, from what and with what.
+
+    Attributes:
+      problem: the base name; both directions share the data.
+      fingerprint, definition: of the problem, as it was then.
+      vocabulary: `{"sha256", "bytes"}` of each vocabulary file, by name.
+      splits: a `SplitRecord` by split.
+      seed: of the order of examples and of the vocabulary's sample.
+      versions: of the packages that took part; for the record only.
+    """
+
+    problem: str
+    fingerprint: str
+    definition: dict[str, Any]
+    vocabulary: dict[str, dict[str, Any]]
+    splits: dict[str, SplitRecord]
+    seed: int
+    versions: dict[str, str]
+
+    @staticmethod
+    def path(data_dir: str | os.PathLike, problem: Problem) -> pathlib.Path:
+        """Where the manifest of a problem lies."""
+        return pathlib.Path(data_dir) / f"{problem.base_name}.manifest.json"
+
+    @classmethod
+    def load(cls, data_dir: str | os.PathLike, problem: Problem) -> "Manifest":
+        """The manifest of a problem's data.
+
+        Raises:
+          T2TLiteError: there is none, or it cannot be read.
+        """
+        path = cls.path(data_dir, problem)
+        remake = _remake(problem)
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise T2TLiteError(
+                f"{data_dir} holds no data of {problem.base_name}: make it "
+                f"with t2t-lite-datagen --problem={problem.base_name}."
+            ) from error
+        except (OSError, ValueError) as error:
+            raise T2TLiteError(
+                f"Cannot read {path}: {error}. {remake}"
+            ) from error
+        try:
+            version = record.pop("format_version")
+            if version == FORMAT_VERSION:
+                return cls._from_json(record)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise T2TLiteError(
+                f"{path} is not a manifest: {error!r}. {remake}"
+            ) from error
+        raise T2TLiteError(
+            f"{path} must have format_version {FORMAT_VERSION}; got "
+            f"{version!r}. {remake}"
+        )
+
+    @classmethod
+    def _from_json(cls, record):
+        splits = {
+            name: SplitRecord(
+                **split
+                | {
+                    "lengths": {int(k): v for k, v in split["lengths"].items()},
+                    "shards": tuple(
+                        ShardRecord(**shard) for shard in split["shards"]
+                    ),
+                }
+            )
+            for name, split in record["splits"].items()
+        }
+        return cls(**record | {"splits": splits})
+
+    def save(self, data_dir: str | os.PathLike) -> pathlib.Path:
+        """Writes the manifest aside, then renames it into place."""
+        path = pathlib.Path(data_dir) / f"{self.problem}.manifest.json"
+        aside = path.with_name(f".{path.name}.{os.getpid()}.aside")
+        record = {"format_version": FORMAT_VERSION} | dataclasses.asdict(self)
+        try:
+            with open(aside, "w", encoding="utf-8") as file:
+                json.dump(record, file, indent=1, ensure_ascii=False)
+                file.write("\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(aside, path)
+        finally:
+            aside.unlink(missing_ok=True)
+        return path
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of all but the versions: what a run was trained on."""
+        record = dataclasses.asdict(self)
+        del record["versions"]
+        text = json.dumps(record, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def split(self, name: str) -> SplitRecord:
+        """The record of a split.
+
+        Raises:
+          T2TLiteError: the problem has no such split.
+        """
+        if name not in self.splits:
+            raise T2TLiteError(
+                f"{self.problem} has the splits {', '.join(self.splits)}; got "
+                f"{name!r}."
+            )
+        return self.splits[name]
+
+
+def check_data(
+    data_dir: str | os.PathLike, problem: Problem, manifest: Manifest
+) -> None:
+    """Refuses data that does not fit the problem or its manifest.
+
+    Compares the fingerprint, the vocabulary by checksum and the shards by size.
+
+    Raises:
+      T2TLiteError: names what differs and what to do.
+    """
+    data_dir = pathlib.Path(data_dir)
+    remake = _remake(problem)
+    if manifest.fingerprint != problem.fingerprint():
+        changes = _changes(
+            manifest.definition, _through_json(problem.definition())
+        )
+        shown = "; ".join(changes[:_MOST_CHANGES_SHOWN]) or "its fingerprint"
+        more = len(changes) - _MOST_CHANGES_SHOWN
+        raise T2TLiteError(
+            f"{data_dir} holds data of another definition of "
+            f"{problem.base_name}: {shown}"
+            + (f" and {more} more" if more > 0 else "")
+            + f". {remake}"
+        )
+    for name, record in manifest.vocabulary.items():
+        path = data_dir / name
+        if not path.is_file():
+            raise T2TLiteError(f"The vocabulary {path} is missing. {remake}")
+        if sha256_of(path) != record["sha256"]:
+            raise T2TLiteError(
+                f"The vocabulary {path} is not the one that the data was made "
+                f"with: its checksum differs from the manifest's. {remake}"
+            )
+    _check_sizes(data_dir, manifest, manifest.splits, remake)
+
+
+def verify_shards(
+    data_dir: str | os.PathLike,
+    manifest: Manifest,
+    splits: Iterable[str] | None = None,
+) -> None:
+    """Compares the size and the checksum of every shard with the manifest.
+
+    Reads whole files, about a second per gigabyte.
+
+    Args:
+      data_dir: where the shards are.
+      manifest: what they should be.
+      splits: only of these; None means all.
+
+    Raises:
+      T2TLiteError: names the first file that is missing or damaged.
+    """
+    data_dir = pathlib.Path(data_dir)
+    splits = list(manifest.splits if splits is None else splits)
+    remake = _remake(manifest)
+    _check_sizes(data_dir, manifest, splits, remake)
+    for split in splits:
+        for shard in manifest.split(split).shards:
+            path = data_dir / shard.file
+            if sha256_of(path) != shard.sha256:
+                raise T2TLiteError(
+                    f"{path} is damaged: its checksum differs from the "
+                    f"manifest's. {remake}"
+                )
+
+
+def sha256_of(path: str | os.PathLike) -> str:
+    """The sha256 of a file, in hex."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _check_sizes(data_dir, manifest, splits, remake):
+    for split in splits:
+        for shard in manifest.split(split).shards:
+            path = data_dir / shard.file
+            if not path.is_file():
+                raise T2TLiteError(f"{path} is missing. {remake}")
+            size = path.stat().st_size
+            if size != shard.bytes:
+                raise T2TLiteError(
+                    f"{path} is damaged: it must have {shard.bytes} bytes; got "
+                    f"{size}. {remake}"
+                )
+
+
+def _remake(problem_or_manifest):
+    name = getattr(problem_or_manifest, "base_name", None)
+    name = name or problem_or_manifest.problem
+    return (
+        "Use another --data_dir, or make the data anew with t2t-lite-datagen "
+        f"--problem={name} --overwrite."
+    )
+
+
+def _through_json(definition):
+    """The definition as it comes back from a file: tuples become lists."""
+    return json.loads(json.dumps(definition))
+
+
+def _changes(old, new, prefix=""):
+    """What differs, key by key: ["vocab_size was 8000, is 16000", ...]."""
+    changes = []
+    for key in sorted(old.keys() | new.keys()):
+        name = f"{prefix}{key}"
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, dict) and isinstance(after, dict):
+            changes += _changes(before, after, prefix=f"{name}.")
+        elif key not in old:
+            changes.append(f"{name} is new ({_short(after)})")
+        elif key not in new:
+            changes.append(f"{name} is gone (was {_short(before)})")
+        elif before != after:
+            changes.append(f"{name} was {_short(before)}, is {_short(after)}")
+    return changes
+
+
+def _short(value):
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 40 else f"{text[:36]}...{text[-1]}"
