@@ -106,10 +106,10 @@ def _check(args):
 @contextlib.contextmanager
 def _lines_in(path) -> Iterator[Iterable[bytes]]:
     """The lines of a file or of stdin, as bytes."""
-    if not path:
-        yield sys.stdin.buffer
-        return
-    with open(path, "rb") as file:
+    # Stdin through a file object of its own: at exit Python would wait for
+    # `sys.stdin`, which a thread that reads ahead may be blocked on.
+    source = path or sys.stdin.fileno()
+    with open(source, "rb", closefd=bool(path)) as file:
         yield file
 
 

@@ -15,7 +15,7 @@ def make_parser() -> flags.Parser:
     parser.add_argument(
         "--export_dir",
         metavar="DIR",
-        help="gets a new version folder, 1, 2, ... (default: OUTPUT_DIR/export)",
+        help="gets a new folder 1, 2, ... (default: OUTPUT_DIR/export)",
     )
     flags.add_search_flags(parser, batch_size=False)
     return parser

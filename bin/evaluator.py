@@ -1,0 +1,64 @@
+"""Translates a split of a run's problem and prints the problem's metric."""
+
+import argparse
+
+from t2t_lite.bin import command, flags, runs
+from t2t_lite.bin.bleu import print_report
+
+
+def make_parser() -> flags.Parser:
+    """The flags of `t2t-lite-evaluator`."""
+    parser = flags.Parser("t2t-lite-evaluator", __doc__)
+    flags.add_run_flags(parser)
+    parser.add_argument(
+        "--split",
+        default="dev",
+        metavar="NAME",
+        help="dev or test, or another split of the problem",
+    )
+    parser.add_argument(
+        "--data_dir",
+        metavar="DIR",
+        help="the TFRecord shards (default: where the run had them)",
+    )
+    flags.add_search_flags(parser)
+    flags.add_json(parser)
+    return parser
+
+
+def evaluate(args: argparse.Namespace) -> None:
+    """Prints the report of the split."""
+    run = runs.open_run(args)
+    if args.data_dir:
+        run.data_dir = flags.folder(args.data_dir)
+    sources, references = run.texts(args.split)
+    translator = runs.make_translator(run, args)
+    command.note(f"Translating {len(sources)} sentences of {args.split}.")
+    from t2t_lite.decoding import translate_lines
+
+    hypotheses = [
+        translation.hypotheses[0].text
+        for translation in translate_lines(
+            translator,
+            sources,
+            batch_size=args.batch_size,
+            note=lambda number, text: command.note(f"line {number}: {text}"),
+        )
+    ]
+    report = run.problem.evaluate(references, hypotheses)
+    report |= {
+        "problem": run.problem.name,
+        "split": args.split,
+        "beam_size": translator.beam_size,
+        "alpha": translator.alpha,
+    }
+    print_report(report, args.json)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs `t2t-lite-evaluator`; returns its exit code."""
+    return command.run(make_parser(), evaluate, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,42 @@
+"""Opens the run that the flags name, for commands that use a trained model."""
+
+import argparse
+
+from t2t_lite.bin import command, flags
+from t2t_lite.errors import UsageError
+
+
+def open_run(args: argparse.Namespace):
+    """The `Run` of `--output_dir`, or of `--problem` and `--hparams`.
+
+    Imports TensorFlow.
+
+    Raises:
+      UsageError: the flags name no run, or not the problem that is there.
+      T2TLiteError: there is no run, or it is damaged.
+    """
+    output_dir = flags.output_dir(args)
+    command.start_tensorflow(args.verbose)
+    from t2t_lite.run import Run
+
+    run = Run.open(output_dir, args.usr_dir)
+    if args.problem and args.problem != run.problem.name:
+        raise UsageError(
+            f"--problem={args.problem} is not what {output_dir} was trained "
+            f"on, which is {run.problem.name}."
+        )
+    return run
+
+
+def make_translator(run, args: argparse.Namespace):
+    """A translator with the weights and the search that the flags ask for.
+
+    Says on stderr which weights it took.
+    """
+    model = run.model()
+    found = run.load_weights(model, args.checkpoint)
+    what = f"step {found.step}"
+    if found.averaged is not None:
+        what = f"the average of {found.averaged} up to step {found.step}"
+    command.note(f"Weights: {what} ({found.path}).")
+    return run.translator(model, beam_size=args.beam_size, alpha=args.alpha)
