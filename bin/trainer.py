@@ -108,8 +108,58 @@ def train(args: argparse.Namespace) -> None:
     if args.print_hparams:
         print(hparams)
         return
-    problem = registry.problem(args.problem)
-    _work(args, problem, hparams)
+    _work(args, registry.problem(args.problem), hparams)
+
+
+def _work(args, problem, hparams):
+    """Data, then the run, then training."""
+    command.start_tensorflow(args.verbose)
+    from t2t_lite import trainer, updates
+    from t2t_lite.generate import ensure_data
+    from t2t_lite.run import Run
+
+    if args.replicas:
+        # Logical devices are made before TensorFlow does anything else.
+        updates.choose_strategy(args.replicas)
+    data_dir = flags.folder(args.data_dir)
+    manifest = ensure_data(
+        problem,
+        data_dir,
+        raw_dir=flags.folder(args.raw_dir),
+        tfds_dir=flags.folder(args.tfds_dir),
+    )
+    run = Run.create(
+        flags.output_dir(args),
+        problem=problem,
+        hparams=hparams,
+        seed=args.seed,
+        data_dir=data_dir,
+        manifest=manifest,
+        usr_dir=args.usr_dir,
+        hparams_set=args.hparams,
+        dry_run=args.dry_run,
+    )
+    if args.dry_run:
+        _print_outcome(trainer.dry_run(run, replicas=args.replicas))
+        return
+    command.note(f"Training {problem.name} in {run.output_dir}.")
+    outcome = trainer.train(
+        run,
+        train_steps=args.train_steps,
+        eval_steps_every=args.eval_steps_every,
+        save_minutes=args.save_minutes,
+        save_steps=args.save_steps,
+        keep_checkpoints=args.keep_checkpoints,
+        replicas=args.replicas,
+        deterministic=args.deterministic,
+    )
+    _print_outcome({"output_dir": str(run.output_dir)} | outcome)
+
+
+def _print_outcome(outcome):
+    for key, value in outcome.items():
+        if value is not None:
+            print(f"{key}: {value}")
 
 
 def main(argv: list[str] | None = None) -> int:
