@@ -62,7 +62,7 @@ class _HelpFormatter(argparse.HelpFormatter):
 
     def _get_help_string(self, action):
         told = "default" in action.help or not action.option_strings
-        if told or action.default in (None, False, argparse.SUPPRESS):
+        if told or action.default in (None, False, "", argparse.SUPPRESS):
             return action.help
         return f"{action.help} (default: %(default)s)"
 

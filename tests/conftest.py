@@ -54,6 +54,77 @@ def run_process():
     return run
 
 
+TINY_PROBLEM = '''
+from t2t_lite import HParams, Text2TextProblem
+from t2t_lite.registry import register_hparams, register_problem
+
+WORDS = "zero one two three four five six seven eight nine".split()
+
+
+@register_problem
+class TinyDigits(Text2TextProblem):
+    """Digits to their names: 1 2 is one two."""
+
+    vocab_size = 290
+
+    def samples(self, split, raw):
+        start = {"train": 0, "dev": 40, "test": 44}[split]
+        count = {"train": 40, "dev": 4, "test": 4}[split]
+        for number in range(start, start + count):
+            digits = str(number * 37 + 1)
+            yield " ".join(digits), " ".join(WORDS[int(d)] for d in digits)
+
+
+@register_hparams
+def tiny_digits_set():
+    """So small that nothing takes long."""
+    return HParams(
+        hidden_size=8,
+        filter_size=16,
+        num_heads=2,
+        num_hidden_layers=1,
+        max_length=64,
+        batch_tokens=512,
+        micro_batches=2,
+        warmup_steps=4,
+        train_steps=4,
+        average_checkpoints=2,
+        extra_decode_length=5,
+    )
+'''
+
+
+@pytest.fixture(scope="session")
+def tiny_usr_dir(tmp_path_factory):
+    """A folder with a problem and a set that train in no time."""
+    folder = tmp_path_factory.mktemp("tiny") / "usr"
+    folder.mkdir()
+    (folder / "tiny_digits.py").write_text(TINY_PROBLEM, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_flags(tiny_usr_dir):
+    """The trainer's flags of a tiny run; its data is shared, it is not."""
+    return [
+        "--problem=tiny_digits",
+        "--hparams=tiny_digits_set",
+        f"--usr_dir={tiny_usr_dir}",
+        f"--data_dir={tiny_usr_dir.parent / 'data'}",
+    ]
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tiny_flags, tmp_path_factory):
+    """The folder of a run trained for four updates, saved at 2 and 4."""
+    from t2t_lite.bin import trainer
+
+    folder = tmp_path_factory.mktemp("run")
+    flags = [*tiny_flags, f"--output_dir={folder}", "--save_steps=2"]
+    assert trainer.main(flags) == 0
+    return folder
+
+
 @pytest.fixture
 def forget_plugins(monkeypatch):
     """Undoes what a test registers and imports."""

@@ -1,0 +1,57 @@
+import shutil
+
+import pytest
+
+
+@pytest.fixture
+def run(tiny_run, tmp_path):
+    """A copy of the tiny run, without its averages."""
+    copy = tmp_path / "run"
+    shutil.copytree(tiny_run, copy)
+    for average in (copy / "checkpoints").glob("average-*"):
+        shutil.rmtree(average)
+    return copy
+
+
+def test_average_is_made_and_decoded_with(run_command, run, monkeypatch):
+    code, out, _ = run_command(
+        "average_checkpoints", f"--output_dir={run}", "--num_checkpoints=2"
+    )
+    assert (code, out) == (
+        0,
+        f"{run / 'checkpoints' / 'average-2-step-00000004'}\n",
+    )
+    source = run / "in"
+    source.write_text("1\n")
+    _, _, err = run_command(
+        "decoder", f"--output_dir={run}", f"--decode_from_file={source}"
+    )
+    assert err.startswith("Weights: the average of 2 up to step 4 (")
+
+
+def test_fewer_checkpoints_than_asked_for_is_said(run_command, run):
+    code, out, err = run_command(
+        "average_checkpoints", f"--output_dir={run}", "--num_checkpoints=20"
+    )
+    assert code == 0
+    assert "average-2-step" in out
+    assert "There are only 2 checkpoints." in err
+
+
+def test_damaged_checkpoint_is_named(run_command, run):
+    (data,) = (run / "checkpoints" / "step-00000002").glob("tensors.data*")
+    content = bytearray(data.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    data.write_bytes(content)
+    code, out, err = run_command("average_checkpoints", f"--output_dir={run}")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "step-00000002 is damaged" in err
+    assert not list((run / "checkpoints").glob("average-*"))
+
+
+def test_run_without_checkpoints_is_said(run_command, run):
+    for checkpoint in (run / "checkpoints").glob("step-*"):
+        shutil.rmtree(checkpoint)
+    code, _, err = run_command("average_checkpoints", f"--output_dir={run}")
+    assert code == 1
+    assert "There is no checkpoint to average in" in err

@@ -1,0 +1,213 @@
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+LINES = ["1 2 3", "", "4", "7 8 9 1 1", "\u2603 snow\u2028man"]
+
+
+@pytest.fixture
+def stdin(monkeypatch, tmp_path):
+    """Gives the next command these lines as its stdin."""
+
+    def give(*lines, end="\n"):
+        path = tmp_path / "stdin"
+        path.write_bytes("".join(line + end for line in lines).encode())
+        monkeypatch.setattr("sys.stdin", open(path, encoding="utf-8"))
+
+    return give
+
+
+def test_line_i_out_answers_line_i_in(run_command, tiny_run, stdin):
+    stdin(*LINES)
+    code, out, err = run_command("decoder", f"--output_dir={tiny_run}")
+    assert code == 0
+    answers = out.split("\n")
+    assert answers.pop() == ""
+    assert len(answers) == len(LINES)
+    assert answers[1] == ""
+    assert err.startswith("Weights: the average of 2 up to step 4 (")
+
+    stdin(*reversed(LINES))
+    _, out, _ = run_command(
+        "decoder", f"--output_dir={tiny_run}", "--batch_size=1"
+    )
+    assert out.split("\n")[:-1] == answers[::-1]
+
+
+def test_windows_line_ends_and_no_last_one_change_nothing(
+    run_command, tiny_run, stdin
+):
+    stdin("1 2", "3")
+    _, expected, _ = run_command("decoder", f"--output_dir={tiny_run}")
+    stdin("1 2", "3", end="\r\n")
+    _, windows, _ = run_command("decoder", f"--output_dir={tiny_run}")
+    stdin("1 2\n3", end="")
+    _, unended, _ = run_command("decoder", f"--output_dir={tiny_run}")
+    assert expected == windows == unended
+    assert expected.count("\n") == 2
+
+
+def test_over_long_line_is_cut_with_a_note(run_command, tiny_run, stdin):
+    stdin("1", "2 " * 500, "3")
+    code, out, err = run_command("decoder", f"--output_dir={tiny_run}")
+    assert (code, out.count("\n")) == (0, 3)
+    assert "line 2: " in err and "max_length" in err
+
+
+def test_json_is_one_object_a_line(run_command, tiny_run, stdin):
+    stdin("1 2", "é")
+    flags = [f"--output_dir={tiny_run}", "--format=json", "--nbest=3"]
+    code, out, _ = run_command("decoder", *flags)
+    assert code == 0
+    first, second = map(json.loads, out.splitlines())
+    assert first.keys() == {"line", "source", "hypotheses"}
+    assert (first["line"], first["source"]) == (1, "1 2")
+    assert (second["line"], second["source"]) == (2, "é")
+    assert 1 <= len(first["hypotheses"]) <= 3
+    scores = [each["score"] for each in first["hypotheses"]]
+    assert scores == sorted(scores, reverse=True)
+    best = first["hypotheses"][0]
+    assert best.keys() == {"text", "score", "tokens"}
+    assert all(isinstance(token, int) for token in best["tokens"])
+
+
+def test_nbest_text_keeps_one_line_a_source(run_command, tiny_run, stdin):
+    stdin("1 2", "3")
+    _, out, _ = run_command("decoder", f"--output_dir={tiny_run}", "--nbest=2")
+    assert out.count("\n") == 2
+    assert all(line.count("\t") <= 1 for line in out.splitlines())
+
+
+def test_file_to_file_gives_what_the_stream_gives(
+    run_command, tiny_run, stdin, tmp_path
+):
+    stdin(*LINES)
+    _, expected, _ = run_command("decoder", f"--output_dir={tiny_run}")
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.write_text("".join(f"{x}\n" for x in LINES), encoding="utf-8")
+    code, out, _ = run_command(
+        "decoder",
+        f"--output_dir={tiny_run}",
+        f"--decode_from_file={source}",
+        f"--decode_to_file={target}",
+    )
+    assert (code, out) == (0, "")
+    assert target.read_bytes() == expected.encode()
+    assert {path.name for path in tmp_path.iterdir()} >= {"in", "out"}
+    assert not list(tmp_path.glob(".*incomplete"))
+
+
+def test_failure_leaves_an_old_output_file_alone(
+    run_command, tiny_run, stdin, tmp_path
+):
+    target = tmp_path / "out"
+    target.write_text("kept\n")
+    stdin("no tab here")
+    code, _, err = run_command(
+        "decoder",
+        f"--output_dir={tiny_run}",
+        "--score",
+        f"--decode_to_file={target}",
+    )
+    assert code == 1
+    assert "line 1 has 0 tabs" in err
+    assert target.read_text() == "kept\n"
+    assert not list(tmp_path.glob(".*incomplete"))
+
+
+def test_score_of_a_translation_is_the_searchs_own(
+    run_command, tiny_run, stdin
+):
+    stdin("1 2 3")
+    flags = [f"--output_dir={tiny_run}", "--format=json"]
+    _, out, _ = run_command("decoder", *flags)
+    best = json.loads(out)["hypotheses"][0]
+    stdin(f"1 2 3\t{best['text']}")
+    code, out, _ = run_command("decoder", *flags, "--score")
+    report = json.loads(out)
+    assert code == 0
+    assert (report["line"], report["target"]) == (1, best["text"])
+    if report["tokens"] == len(best["tokens"]):  # segmented the same way
+        assert report["score"] == pytest.approx(best["score"], abs=1e-4)
+
+
+def test_score_prints_a_number_a_pair(run_command, tiny_run, stdin):
+    stdin("1\tone", "2\ttwo")
+    _, out, _ = run_command("decoder", f"--output_dir={tiny_run}", "--score")
+    assert [float(line) < 0 for line in out.splitlines()] == [True, True]
+
+
+def test_interactive_answers_until_the_end_of_input(
+    run_command, tiny_run, monkeypatch
+):
+    monkeypatch.setattr("sys.stdin", io.StringIO("1 2\n3\n"))
+    code, out, _ = run_command(
+        "decoder", f"--output_dir={tiny_run}", "--interactive"
+    )
+    assert (code, out.count("\n")) == (0, 2)
+
+
+@pytest.mark.parametrize("which", ["latest", "average", "2", "default"])
+def test_checkpoint_in_use_is_named(run_command, tiny_run, stdin, which):
+    stdin("1")
+    code, _, err = run_command(
+        "decoder", f"--output_dir={tiny_run}", f"--checkpoint={which}"
+    )
+    assert code == 0
+    step = "step 2" if which == "2" else "step 4"
+    assert err.startswith("Weights: ") and step in err
+
+
+def test_bad_requests_are_one_line(run_command, tiny_run, stdin, tmp_path):
+    source = tmp_path / "in"
+    source.write_text("1\n")
+    run = f"--output_dir={tiny_run}"
+    missing = f"--decode_from_file={tmp_path}/missing"
+    same = [f"--decode_from_file={source}", f"--decode_to_file={source}"]
+    cases = [
+        ([], 2, "--output_dir is needed, or --problem and --hparams"),
+        ([f"--output_dir={tmp_path}"], 1, "There is no run in"),
+        ([run, missing], 1, f"there is no file {tmp_path}/missing"),
+        ([run, *same], 2, "must not be --decode_from_file"),
+        ([run, f"--decode_to_file={tmp_path}/no/out"], 1, "no folder"),
+        ([run, "--nbest=9"], 2, "--nbest must be at most the beam size"),
+        ([run, "--checkpoint=3"], 1, "There is no checkpoint of step 3"),
+        ([run, "--checkpoint=bset"], 2, "A checkpoint is named by one of"),
+        ([run, "--interactive", "--score"], 2, "it goes with none of"),
+        ([run, "--problem=other"], 2, "--problem=other is not what"),
+    ]
+    for flags, code, message in cases:
+        stdin("1")
+        got, out, err = run_command("decoder", *flags)
+        assert (got, out) == (code, ""), flags
+        assert message in err, flags
+        assert "Traceback" not in err
+
+
+@pytest.mark.slow
+def test_stream_is_answered_before_it_ends_and_ctrl_c_is_clean(tiny_run):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "t2t_lite.bin.decoder"]
+        + [f"--output_dir={tiny_run}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    process.stdin.write(b"1 2\n")
+    process.stdin.flush()
+    assert process.stdout.readline().endswith(b"\n")
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    process.wait(timeout=60)
+    err = process.stderr.read().decode()
+    process.stdin.close()
+    assert process.returncode == 130, err
+    assert err.splitlines()[-1] == "t2t-lite-decoder: stopped by Ctrl-C."
+    assert len(err.splitlines()) == 2, err

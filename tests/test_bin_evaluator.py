@@ -1,0 +1,51 @@
+import json
+
+import pytest
+
+
+def test_report_has_both_ways_of_counting(run_command, tiny_run):
+    code, out, err = run_command(
+        "evaluator", f"--output_dir={tiny_run}", "--split=test", "--json"
+    )
+    assert (code, out.count("\n")) == (0, 1)
+    report = json.loads(out)
+    assert (report["metric"], report["sentences"]) == ("bleu", 4)
+    assert 0 <= report["score"] <= 100
+    assert "case:mixed" in report["signature"]
+    assert "case:lc" in report["signature_lowercase"]
+    assert report["score_lowercase"] >= report["score"] - 1e-9
+    assert (report["split"], report["beam_size"]) == ("test", 4)
+    assert err.startswith("Weights: ")
+
+
+def test_flags_of_the_search_reach_it(run_command, tiny_run):
+    _, out, _ = run_command(
+        "evaluator",
+        f"--output_dir={tiny_run}",
+        "--beam_size=1",
+        "--alpha=0",
+        "--json",
+    )
+    report = json.loads(out)
+    assert (report["beam_size"], report["alpha"]) == (1, 0)
+
+
+def test_without_json_the_report_is_for_people(run_command, tiny_run):
+    _, out, _ = run_command("evaluator", f"--output_dir={tiny_run}")
+    assert out.startswith("bleu ")
+    assert "\n  signature: " in out
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--split=tset"], "has the splits train, dev, test; got 'tset'"),
+        (["--data_dir=/no/where"], "holds no data of tiny_digits"),
+    ],
+)
+def test_bad_requests_are_one_line(run_command, tiny_run, flags, message):
+    code, out, err = run_command(
+        "evaluator", f"--output_dir={tiny_run}", *flags
+    )
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert message in err

@@ -1,0 +1,296 @@
+import errno
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+@pytest.fixture
+def run_copy(tiny_run, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(tiny_run, copy)
+    return copy
+
+
+def records(run, key):
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    return [record for record in map(json.loads, lines) if key in record]
+
+
+def test_a_run_describes_itself(tiny_run):
+    config = json.loads((tiny_run / "config.json").read_text())
+    assert config["problem"] == "tiny_digits"
+    assert config["hparams"]["hidden_size"] == 8
+    assert config["seed"] == 1
+    assert {"tensorflow", "keras"} <= config["versions"].keys()
+    assert len(config["data"]["fingerprint"]) == 64
+    names = {path.name for path in tiny_run.iterdir()}
+    assert "tiny_digits.vocab.290.model" in names
+    assert {p.name for p in (tiny_run / "checkpoints").glob("*step-*")} == {
+        "step-00000002",
+        "step-00000004",
+        "average-2-step-00000004",
+    }
+
+
+def test_metrics_are_those_of_the_contract(tiny_run):
+    training = records(tiny_run, "loss")
+    assert {"step", "loss", "learning_rate", "tokens_per_second"} <= (
+        training[-1].keys()
+    )
+    assert training[-1]["step"] == 4
+    evaluation = records(tiny_run, "dev_loss")
+    assert {"step", "dev_bleu", "dev_perplexity"} <= evaluation[-1].keys()
+
+
+def test_the_same_command_goes_on_and_then_has_nothing_to_do(
+    run_command, tiny_flags, run_copy
+):
+    flags = [*tiny_flags, f"--output_dir={run_copy}"]
+    code, out, err = run_command("trainer", *flags, "--train_steps=6")
+    assert code == 0
+    assert "Going on from update 4" in err
+    assert "step: 6\n" in out
+    code, out, _ = run_command("trainer", *flags, "--train_steps=6")
+    assert code == 0
+    assert "step: 6\n" in out
+    assert [r["step"] for r in records(run_copy, "loss")] == [1, 4, 6]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--hparams_override=hidden_size=16"], "hidden_size is 8 there and"),
+        (["--problem=tiny_digits_rev"], "problem is 'tiny_digits' there"),
+        (["--seed=2"], "seed is 1 there and 2 here"),
+    ],
+)
+def test_output_dir_of_another_run_is_refused(
+    run_command, tiny_flags, run_copy, flags, message
+):
+    before = sorted(p.name for p in run_copy.rglob("*"))
+    code, out, err = run_command(
+        "trainer", *tiny_flags, f"--output_dir={run_copy}", *flags
+    )
+    assert (code, out) == (1, "")
+    assert "holds another run" in err and message in err
+    assert sorted(p.name for p in run_copy.rglob("*")) == before
+
+
+def test_damaged_checkpoint_is_named_and_nothing_is_lost(
+    run_command, tiny_flags, run_copy
+):
+    newest = run_copy / "checkpoints" / "step-00000004"
+    (data,) = newest.glob("tensors.data*")
+    data.write_bytes(data.read_bytes()[:-100])
+    flags = [*tiny_flags, f"--output_dir={run_copy}", "--train_steps=6"]
+    code, out, err = run_command("trainer", *flags)
+    assert (code, out) == (1, "")
+    assert f"{newest} is damaged" in err
+    assert "remove this folder to go on from step 2" in err
+    shutil.rmtree(newest)
+    shutil.rmtree(run_copy / "checkpoints" / "average-2-step-00000004")
+    code, _, err = run_command("trainer", *flags)
+    assert code == 0
+    assert "Going on from update 2" in err
+
+
+def test_full_disk_while_saving_keeps_what_was_saved(
+    run_command, tiny_flags, run_copy, monkeypatch
+):
+    from t2t_lite import checkpoint
+
+    def fail(folder, tensors):
+        (folder / "tensors.data-00000-of-00001").write_bytes(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+
+    before = sorted(p.name for p in (run_copy / "checkpoints").iterdir())
+    flags = [*tiny_flags, f"--output_dir={run_copy}", "--train_steps=6"]
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "_save_tensors", fail)
+        code, out, err = run_command("trainer", *flags)
+    assert (code, out) == (1, "")
+    last = err.splitlines()[-1]
+    assert "step-00000006 cannot be saved: No space left on device" in last
+    assert "make room" in last
+    assert sorted(p.name for p in (run_copy / "checkpoints").iterdir()) == (
+        before
+    )
+    code, out, _ = run_command("trainer", *flags)
+    assert code == 0 and "step: 6\n" in out
+
+
+def test_dry_run_says_what_would_be_trained_and_saves_nothing(
+    run_command, tiny_flags, tmp_path
+):
+    code, out, _ = run_command(
+        "trainer", *tiny_flags, f"--output_dir={tmp_path / 'run'}", "--dry_run"
+    )
+    assert code == 0
+    assert re.search(r"^parameters: \d+$", out, re.MULTILINE)
+    assert not (tmp_path / "run").exists()
+
+
+def test_print_hparams_shows_them_all_with_overrides(run_command):
+    from t2t_lite import registry
+
+    code, out, _ = run_command(
+        "trainer",
+        "--hparams=transformer_base",
+        "--hparams_override=norm_placement=pre,batch_tokens=4096",
+        "--print_hparams",
+    )
+    assert code == 0
+    lines = dict(line.split("=") for line in out.splitlines())
+    assert lines.keys() == registry.hparams("transformer_base").to_dict().keys()
+    assert lines["norm_placement"] == "pre"
+    assert lines["batch_tokens"] == "4096"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "--problem is needed"),
+        (["--problem=spellout_ende"], "--hparams is needed"),
+        (["--problem=spellout_edne"], "Did you mean spellout_ende"),
+        (["--hparams=transformer_bsae"], "Did you mean transformer_base"),
+        (["--hparams_override=train_step=3"], "Did you mean train_steps"),
+        (["--hparams_override=num_heads=two"], "must be a whole number"),
+        (["--hparams_override=num_heads"], "key=value"),
+        (["--traim_steps=3"], "Did you mean --train_steps"),
+        (["--train_steps=-1"], "at least 1; got '-1'"),
+        (["--usr_dir=/no/such/folder"], "neither a folder nor"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(run_command, flags, message):
+    if len(flags) and not flags[0].startswith("--problem=spellout_ende"):
+        flags = ["--problem=spellout_ende", "--hparams=transformer_tiny"] + (
+            flags
+        )
+    code, out, err = run_command("trainer", *flags)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+
+
+def test_second_trainer_in_the_same_folder_is_refused(
+    run_command, tiny_flags, run_copy
+):
+    from t2t_lite.run import Run
+
+    with Run.open(run_copy).lock():
+        code, _, err = run_command(
+            "trainer", *tiny_flags, f"--output_dir={run_copy}"
+        )
+    assert code == 1
+    assert "Another trainer" in err.splitlines()[-1]
+
+
+def train_process(*flags):
+    return subprocess.Popen(
+        [sys.executable, "-m", "t2t_lite.bin.trainer", *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_saves_and_the_same_command_goes_on(
+    tiny_flags, tmp_path, number
+):
+    flags = [*tiny_flags, f"--output_dir={tmp_path}", "--train_steps=100000"]
+    process = train_process(*flags, "--eval_steps_every=1000000")
+    for line in process.stderr:
+        if "step 100/" in line:
+            break
+    process.send_signal(number)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 75, err
+    assert out == ""
+    last = err.splitlines()[-1]
+    assert re.search(r"saved after update \d+; the same command goes on", last)
+    (saved,) = (tmp_path / "checkpoints").glob("step-*")
+    step = int(saved.name.removeprefix("step-"))
+    assert step >= 100
+
+    flags[-1] = f"--train_steps={step + 3}"
+    process = train_process(*flags)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert f"Going on from update {step}" in err
+    assert f"step: {step + 3}\n" in out
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_data_is_made_leaves_no_half_data(tmp_path):
+    usr_dir = tmp_path / "usr"
+    usr_dir.mkdir()
+    (usr_dir / "usr_slow.py").write_text(
+        "import time\n"
+        "from t2t_lite import Text2TextProblem\n"
+        "from t2t_lite.registry import register_problem\n"
+        "@register_problem('usr_slow')\n"
+        "class UsrSlow(Text2TextProblem):\n"
+        "    vocab_size = 280\n"
+        "    def samples(self, split, raw):\n"
+        "        print('sampling', flush=True)\n"
+        "        while True:\n"
+        "            time.sleep(0.01)\n"
+        "            yield 'a b', 'c d'\n"
+    )
+    process = train_process(
+        "--problem=usr_slow",
+        "--hparams=transformer_tiny",
+        f"--usr_dir={usr_dir}",
+        f"--data_dir={tmp_path / 'data'}",
+        f"--output_dir={tmp_path / 'run'}",
+    )
+    assert process.stdout.readline() == "sampling\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert err.splitlines()[-1] == "t2t-lite-trainer: stopped by Ctrl-C."
+    assert "Traceback" not in err
+    assert not list(tmp_path.glob("data/*manifest*"))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_two_replicas_train_in_a_process_of_their_own(
+    tiny_flags, tmp_path, run_process
+):
+    done = run_process(
+        "trainer", *tiny_flags, f"--output_dir={tmp_path}", "--replicas=2"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "step: 4\n" in done.stdout
+    assert "cudart" not in done.stderr
+
+
+@pytest.mark.slow
+def test_the_worked_example_trains_from_its_usr_dir(tmp_path, run_process):
+    flags = [
+        "--problem=roman_numerals",
+        "--hparams=transformer_roman",
+        "--hparams_override=train_steps=8",
+        f"--usr_dir={ROOT / 'examples' / 'roman_numerals'}",
+        f"--data_dir={tmp_path / 'data'}",
+        f"--output_dir={tmp_path / 'run'}",
+    ]
+    done = run_process("trainer", *flags)
+    assert done.returncode == 0, done.stderr
+    assert "step: 8\n" in done.stdout
+    done = run_process(
+        "evaluator", f"--output_dir={tmp_path / 'run'}", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["sentences"] == 200
