@@ -12,6 +12,7 @@ import pathlib
 from collections.abc import Iterable
 from typing import Any
 
+from t2t_lite import atomic
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Problem
 
@@ -143,17 +144,9 @@ class Manifest:
     def save(self, data_dir: str | os.PathLike) -> pathlib.Path:
         """Writes the manifest aside, then renames it into place."""
         path = pathlib.Path(data_dir) / f"{self.problem}.manifest.json"
-        aside = path.with_name(f".{path.name}.{os.getpid()}.aside")
         record = {"format_version": FORMAT_VERSION} | dataclasses.asdict(self)
-        try:
-            with open(aside, "w", encoding="utf-8") as file:
-                json.dump(record, file, indent=1, ensure_ascii=False)
-                file.write("\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(aside, path)
-        finally:
-            aside.unlink(missing_ok=True)
+        text = json.dumps(record, indent=1, ensure_ascii=False)
+        atomic.write_text(path, text + "\n")
         return path
 
     @property
