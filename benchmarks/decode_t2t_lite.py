@@ -1,0 +1,67 @@
+"""One side of decoding.py: this package's model and search."""
+
+import os
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+import tensorflow as tf
+from side import serve
+
+from t2t_lite.beam_search import beam_search
+from t2t_lite.layers.masks import PAD_ID
+from t2t_lite.transformer import Transformer
+
+# No hypothesis may end early: the end of sequence is an id without a chance.
+NO_EOS = PAD_ID
+
+
+def make_step(sizes, beam_size, precision="float32"):
+    """A function that decodes the fixed batch."""
+    tf.keras.utils.set_random_seed(1)
+    model = Transformer(
+        sizes["vocab_size"],
+        sizes["vocab_size"],
+        sizes["hidden_size"],
+        sizes["filter_size"],
+        sizes["num_heads"],
+        sizes["num_hidden_layers"],
+        dtype={"float32": None, "bfloat16": "mixed_bfloat16"}[precision],
+    ).build_weights()
+    rows, length = sizes["rows"], sizes["length"]
+    inputs = tf.random.uniform(
+        (rows, length), 2, sizes["vocab_size"], tf.int32, seed=1
+    )
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
+    def decode(inputs):
+        memory, mask = model.encode(inputs)
+        limits = tf.fill([tf.shape(inputs)[0]], length)
+
+        def step(ids, index, cache):
+            logits, cache = model.decode_step(ids, index, cache)
+            never = tf.one_hot([PAD_ID, 1], sizes["vocab_size"], -1e9)
+            return logits + tf.reduce_sum(never, 0), cache
+
+        return beam_search(
+            step,
+            model.follow_beams,
+            model.start_decoding(memory, mask, beam_size, length),
+            batch_size=tf.shape(inputs)[0],
+            beam_size=beam_size,
+            vocab_size=sizes["vocab_size"],
+            limits=limits,
+            alpha=0.6,
+        )
+
+    def run():
+        ids, _ = decode(inputs)
+        assert np.all(ids.numpy()[:, 0, :length] > 1)
+        return ids.shape[-1]
+
+    return run
+
+
+if __name__ == "__main__":
+    serve(make_step, sys.argv[1:])
