@@ -66,7 +66,7 @@ def encode_pairs(
     Raises:
       T2TLiteError: a worker process died.
     """
-    processes = processes or len(os.sched_getaffinity(0))
+    processes = processes or _cores()
     pairs = iter(pairs)
     chunks = iter(lambda: list(itertools.islice(pairs, CHUNK_PAIRS)), [])
     head = list(itertools.islice(chunks, PAIRS_WORTH_A_POOL // CHUNK_PAIRS))
@@ -105,6 +105,13 @@ def encode_chunk(encoders, chunk: list[tuple[str, str]]) -> EncodedChunk:
         np.array([len(ids) + 1 for ids in sources], np.int64),
         np.array([len(ids) + 1 for ids in targets], np.int64),
     )
+
+
+def _cores():
+    """How many cores this process may use, where the system tells."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _in_processes(chunks, problem, vocabulary_dir, processes):

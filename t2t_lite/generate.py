@@ -340,25 +340,29 @@ def _only_one(data_dir, problem, progress):
 
 @contextlib.contextmanager
 def _file_errors_named(data_dir):
-    """Turns errors of the file system into one that says what to do."""
+    """Turns errors of writing into one that says what to do."""
     import tensorflow as tf
 
-    advice = (
-        "Make room or choose another --data_dir; nothing half-written is kept, "
-        "the same command starts again."
-    )
     try:
         yield
     except OSError as error:
-        where = error.filename or data_dir
-        raise T2TLiteError(
-            f"Cannot write data to {where}: {error.strerror or error}. {advice}"
-        ) from error
-    except (
-        tf.errors.ResourceExhaustedError,
-        tf.errors.PermissionDeniedError,
-        tf.errors.UnknownError,
-    ) as error:
-        raise T2TLiteError(
-            f"Cannot write data to {data_dir}: {error.message}. {advice}"
-        ) from error
+        place = pathlib.Path(error.filename or data_dir)
+        if place not in data_dir.parents and data_dir not in (
+            place,
+            *place.parents,
+        ):
+            raise  # it is about the corpus
+        reason = error.strerror or str(error)
+        raise _cannot_write(place, reason) from error
+    except tf.errors.OpError as error:
+        if str(data_dir) not in error.message:
+            raise  # no file of ours is concerned
+        raise _cannot_write(data_dir, error.message) from error
+
+
+def _cannot_write(place, reason):
+    return T2TLiteError(
+        f"Cannot write data to {place}: {reason}. Make room or choose another "
+        "--data_dir; nothing half-written is kept, the same command starts "
+        "again."
+    )

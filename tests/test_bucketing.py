@@ -1,0 +1,176 @@
+import numpy as np
+import pytest
+
+from t2t_lite import bucketing
+from t2t_lite.errors import T2TLiteError
+
+
+def random_lengths(examples, longest=40, seed=0):
+    generator = np.random.default_rng(seed)
+    sources = generator.integers(2, longest + 1, examples)
+    targets = np.clip(sources + generator.integers(-3, 4, examples), 2, longest)
+    return sources, targets
+
+
+def batches_of(plan):
+    return np.split(plan.rows, plan.splits[1:-1])
+
+
+def plan(sources, targets, max_positions=256, max_length=64, seed=0):
+    return bucketing.plan_window(
+        np.array(sources),
+        np.array(targets),
+        max_positions=max_positions,
+        max_length=max_length,
+        generator=None if seed is None else np.random.default_rng(seed),
+    )
+
+
+@pytest.mark.parametrize(
+    "max_length, growth, boundaries",
+    [
+        (4, 1.1, [1, 2, 3, 4]),
+        (1, 1.1, [1]),
+        (30, 1.1, [*range(1, 21), 22, 24, 26, 28, 30]),
+        (12, 1.5, [1, 2, 3, 4, 6, 9, 12]),
+    ],
+)
+def test_boundaries_are_every_integer_then_grow(max_length, growth, boundaries):
+    found = bucketing.length_boundaries(max_length, growth)
+    assert found.tolist() == boundaries
+
+
+@pytest.mark.parametrize(
+    "boundary, max_positions, rows",
+    [
+        (15, 2048, 136),  # 136.5, a multiple of 8
+        (17, 2048, 120),  # 120.5
+        (100, 2048, 16),  # 20.5, rounded down to 16
+        (300, 2048, 6),  # below 8 as it is
+        (2048, 2048, 1),
+    ],
+)
+def test_rows_fill_the_positions(boundary, max_positions, rows):
+    assert bucketing.rows_of_class(boundary, max_positions) == rows
+
+
+def test_small_window_worked_by_hand():
+    # Two rows of 4 fit 8 positions, and four of 2.
+    result = plan(
+        [4, 2, 4, 2, 2, 2, 3, 0, 9],
+        [4, 2, 4, 2, 2, 2, 4, 2, 2],
+        max_positions=8,
+        max_length=8,
+        seed=None,
+    )
+    assert [batch.tolist() for batch in batches_of(result)] == [
+        [6],  # left over, and so not full
+        [0, 2],
+        [1, 3, 4, 5],
+    ]
+    assert result.source_widths.tolist() == [3, 4, 2]
+    assert result.target_widths.tolist() == [4, 4, 2]
+    assert result.dropped == {"empty": 1, "too_long": 1}
+
+
+def test_leftovers_move_into_the_next_larger_class():
+    # Five of 4 and eleven of 5 tokens, eight rows a batch: 16 make two.
+    result = plan([4] * 5 + [5] * 11, [4] * 5 + [5] * 11, max_positions=40)
+    assert np.diff(result.splits).tolist() == [8, 8]
+    assert result.source_widths.tolist() == [5, 5]
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1])
+def test_every_kept_row_is_in_exactly_one_batch(seed):
+    sources, targets = random_lengths(1000)
+    sources[::97] = 0
+    result = plan(sources, targets, max_length=32, seed=seed)
+    longest = np.maximum(sources, targets)
+    kept = (sources > 0) & (longest <= 32)
+    assert sorted(result.rows) == np.flatnonzero(kept).tolist()
+    assert result.dropped == {
+        "empty": 11,
+        "too_long": int(((sources > 0) & (longest > 32)).sum()),
+    }
+
+
+@pytest.mark.parametrize("max_positions", [40, 64, 300, 2048])
+def test_batches_stay_within_max_positions_and_hold_their_rows(max_positions):
+    sources, targets = random_lengths(3000)
+    result = plan(sources, targets, max_positions=max_positions)
+    rows = np.diff(result.splits)
+    for lengths, widths in (
+        (sources, result.source_widths),
+        (targets, result.target_widths),
+    ):
+        assert (rows * widths).max() <= max_positions
+        longest = [lengths[batch].max() for batch in batches_of(result)]
+        assert (widths >= longest).all()
+
+
+def test_widths_are_boundaries_and_shapes_few():
+    sources, targets = random_lengths(20_000, longest=100)
+    shapes = set()
+    for seed in range(4):
+        result = plan(sources, targets, 2048, max_length=100, seed=seed)
+        full = np.diff(result.splits) >= 2048 // 100 // 8 * 8
+        shapes |= set(
+            zip(
+                np.diff(result.splits)[full],
+                result.source_widths[full],
+                result.target_widths[full],
+                strict=True,
+            )
+        )
+    boundaries = bucketing.length_boundaries(100)
+    assert {s for _, s, _ in shapes} <= set(boundaries)
+    assert {t for _, _, t in shapes} <= set(boundaries)
+    assert len(shapes) < 600
+
+
+def test_at_most_one_batch_of_a_window_is_not_full():
+    sources, targets = random_lengths(5000)
+    result = plan(sources, targets, max_positions=1024)
+    allowed = {
+        bucketing.rows_of_class(boundary, 1024)
+        for boundary in bucketing.length_boundaries(64)
+    }
+    rows = np.diff(result.splits).tolist()
+    assert sum(count not in allowed for count in rows) <= 1
+
+
+def test_same_seed_same_plan_other_seed_other_batches():
+    sources, targets = random_lengths(2000)
+    first, again, other = (
+        plan(sources, targets, seed=seed) for seed in (7, 7, 8)
+    )
+    assert all(map(np.array_equal, first[:4], again[:4]))
+    sets = [
+        {tuple(sorted(batch)) for batch in batches_of(result)}
+        for result in (first, other)
+    ]
+    assert len(sets[0] & sets[1]) < len(sets[0]) / 10
+
+
+def test_without_a_generator_the_longest_batches_come_first():
+    sources, targets = random_lengths(2000)
+    result = plan(sources, targets, seed=None)
+    longest = np.maximum(result.source_widths, result.target_widths)
+    assert (np.diff(longest) <= 0).all()
+
+
+def test_window_without_a_usable_pair_has_no_batch():
+    result = plan([0, 50, 3], [3, 3, 0], max_length=40)
+    assert result.rows.tolist() == []
+    assert result.splits.tolist() == [0]
+    assert result.source_widths.tolist() == result.target_widths.tolist() == []
+    assert result.dropped == {"empty": 2, "too_long": 1}
+
+
+def test_a_pair_that_fits_no_pass_is_one_clear_error():
+    bucketing.check_longest(longest=500, max_positions=128, max_length=128)
+    bucketing.check_longest(longest=100, max_positions=128, max_length=256)
+    with pytest.raises(T2TLiteError, match="max_length=256.*longest=200") as e:
+        bucketing.check_longest(longest=200, max_positions=128, max_length=256)
+    assert "batch_tokens / micro_batches=128" in str(e.value)
+    assert "\n" not in str(e.value)

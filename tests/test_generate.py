@@ -1,0 +1,480 @@
+import pathlib
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from t2t_lite import encoding_pool, external_shuffle
+from t2t_lite import generate as generate_module
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.generate import ensure_data, generate
+from t2t_lite.input_pipeline import read_pairs
+from t2t_lite.manifest import Manifest, sha256_of
+from t2t_lite.problem import Problem, Text2TextProblem
+from t2t_lite.raw_files import read_parallel
+
+
+class Letters:
+    """An encoder whose ids are the characters' code points."""
+
+    def __init__(self, path):
+        assert path.read_text() == "letters"
+
+    def encode(self, texts):
+        return [np.array([ord(c) for c in text], np.int32) for text in texts]
+
+
+class Toy(Problem):
+    """A problem with an encoder that needs no training."""
+
+    name = base_name = "toy"
+    pairs_of = {"train": 40, "dev": 3, "test": 2}
+
+    def samples(self, split, raw):
+        for i in range(self.pairs_of[split]):
+            yield f"{split} {i}", f"{split}, number {i}"
+
+    def vocabulary_files(self):
+        return {"inputs": "toy.vocab", "targets": "toy.vocab"}
+
+    def train_encoders(self, raw, data_dir, seed):
+        (pathlib.Path(data_dir) / "toy.vocab").write_text("letters")
+
+    def load_encoders(self, directory):
+        encoder = Letters(pathlib.Path(directory) / "toy.vocab")
+        return {"inputs": encoder, "targets": encoder}
+
+
+class WithPairs(Toy):
+    """The toy problem with a train split of given pairs."""
+
+    def __init__(self, train):
+        self.train = train
+
+    def samples(self, split, raw):
+        return self.train if split == "train" else super().samples(split, raw)
+
+
+def make(problem, folder, **arguments):
+    return generate(problem, folder, progress=False, **arguments)
+
+
+def texts(folder, problem, manifest, split):
+    return [
+        tuple("".join(map(chr, side[:-1])) for side in pair)
+        for pair in read_pairs(folder, problem, manifest, split)
+    ]
+
+
+def files_in(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+COMPLETE = {
+    ".toy.lock",
+    "toy.manifest.json",
+    "toy.vocab",
+    "toy-train-00000-of-00001",
+    "toy-dev-00000-of-00001",
+    "toy-test-00000-of-00001",
+}
+
+
+def test_writes_shards_vocabulary_and_manifest(tmp_path):
+    manifest = make(Toy(), tmp_path / "new" / "data")
+    folder = tmp_path / "new" / "data"
+    assert files_in(folder) == COMPLETE
+    assert manifest == Manifest.load(folder, Toy())
+    record = manifest.splits["dev"]
+    assert record.examples == 3
+    assert record.source_tokens == 3 * len("dev 0.")
+    assert record.lengths == {len("dev, number 0."): 3}
+    (shard,) = record.shards
+    assert shard.sha256 == sha256_of(folder / shard.file)
+    assert shard.bytes == (folder / shard.file).stat().st_size
+    assert set(manifest.versions) == set(generate_module._PACKAGES)
+
+
+def test_records_are_examples_of_int64_ids_with_eos_last(tmp_path):
+    import tensorflow as tf
+
+    make(WithPairs([("ab", "c")]), tmp_path)
+    file = str(tmp_path / "toy-train-00000-of-00001")
+    (record,) = tf.data.TFRecordDataset(file)
+    features = tf.train.Example.FromString(record.numpy()).features.feature
+    assert list(features["inputs"].int64_list.value) == [ord("a"), ord("b"), 1]
+    assert list(features["targets"].int64_list.value) == [ord("c"), 1]
+
+
+def test_train_is_shuffled_the_rest_keeps_its_order(tmp_path):
+    manifest = make(Toy(), tmp_path)
+    for split in Toy.splits:
+        found = texts(tmp_path, Toy(), manifest, split)
+        expected = list(Toy().samples(split, None))
+        assert sorted(found) == sorted(expected)
+        assert (found == expected) == (split != "train")
+
+
+def test_same_seed_same_files_other_seed_other_order(tmp_path):
+    digests = [
+        make(Toy(), tmp_path / str(i), seed=seed).splits["train"].shards
+        for i, seed in enumerate((1, 1, 2))
+    ]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_shards_are_bounded_and_numbered(tmp_path, monkeypatch):
+    monkeypatch.setattr(generate_module, "SHARD_EXAMPLES", 15)
+    manifest = make(Toy(), tmp_path)
+    shards = manifest.splits["train"].shards
+    assert [(shard.file, shard.examples) for shard in shards] == [
+        ("toy-train-00000-of-00003", 15),
+        ("toy-train-00001-of-00003", 15),
+        ("toy-train-00002-of-00003", 10),
+    ]
+    assert len(texts(tmp_path, Toy(), manifest, "train")) == 40
+
+
+def test_pairs_with_an_empty_side_are_dropped_counted_and_shown(tmp_path):
+    pairs = [("a", "b"), ("", "x"), ("y", " \t"), ("c", "d"), ("\u3000", "")]
+    pairs += [("", str(i)) for i in range(5)]
+    manifest = make(WithPairs(pairs), tmp_path)
+    record = manifest.splits["train"]
+    assert record.examples == 2
+    assert record.dropped == {
+        "both sides empty": 1,
+        "empty source": 6,
+        "empty target": 1,
+    }
+    assert record.dropped_samples["empty target"] == [
+        {"pair": 3, "source": "y", "target": " \t"}
+    ]
+    assert len(record.dropped_samples["empty source"]) == 3
+
+
+@pytest.mark.parametrize("pairs", [[], [("", "a"), ("b", "")]])
+def test_corpus_without_a_pair_is_an_error(tmp_path, pairs):
+    with pytest.raises(T2TLiteError, match="train split of toy has no pair"):
+        make(WithPairs(pairs), tmp_path)
+    assert files_in(tmp_path) == {".toy.lock"}
+
+
+@pytest.mark.parametrize("pair", [None, "ab", ("a",), ("a", None), (b"a", "b")])
+def test_samples_that_are_no_texts_are_an_error(tmp_path, pair):
+    with pytest.raises(T2TLiteError, match="as pair 2 of toy train"):
+        make(WithPairs([("a", "b"), pair]), tmp_path)
+
+
+class TwoFiles(Text2TextProblem):
+    name = base_name = "two_files"
+    vocab_size = 300
+
+    def samples(self, split, raw):
+        return read_parallel(raw.path("a.txt"), raw.path("b.txt"))
+
+
+def test_missing_unequal_and_empty_files_are_errors(tmp_path):
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    data = tmp_path / "data"
+    (raw / "a.txt").write_text("one\ntwo\n")
+    with pytest.raises(T2TLiteError, match="holds no file b.txt"):
+        make(TwoFiles(), data, raw_dir=raw)
+    (raw / "b.txt").write_text("eins\n")
+    with pytest.raises(T2TLiteError, match="got 2 lines in .* and 1 in"):
+        make(TwoFiles(), data, raw_dir=raw)
+    for file in ("a.txt", "b.txt"):
+        (raw / file).write_text("")
+    with pytest.raises(T2TLiteError, match="corpus without any"):
+        make(TwoFiles(), data, raw_dir=raw)
+    assert files_in(data) == {".two_files.lock"}
+
+
+def test_real_vocabulary_gives_the_text_back(tmp_path):
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    lines = [f"This is line {i}: größer 😀.\n" for i in range(50)]
+    (raw / "a.txt").write_text("".join(lines), encoding="utf-8")
+    (raw / "b.txt").write_text("".join(reversed(lines)), encoding="utf-8")
+    problem = TwoFiles()
+    manifest = make(problem, tmp_path, raw_dir=raw)
+    encoder = problem.load_encoders(tmp_path)["inputs"]
+    found = [
+        tuple(encoder.decode(pair))
+        for pair in read_pairs(tmp_path, problem, manifest, "dev")
+    ]
+    assert found == list(
+        zip(
+            map(str.strip, lines),
+            map(str.strip, reversed(lines)),
+            strict=True,
+        )
+    )
+
+
+def test_reversed_problem_shares_the_data(tmp_path):
+    reverse = Toy().reverse()
+    manifest = make(reverse, tmp_path)
+    assert files_in(tmp_path) == COMPLETE
+    assert make(Toy(), tmp_path) == manifest
+    assert texts(tmp_path, reverse, manifest, "dev")[0] == (
+        "dev, number 0",
+        "dev 0",
+    )
+
+
+def test_data_that_fits_is_left_alone(tmp_path):
+    make(Toy(), tmp_path)
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.iterdir()}
+    ensure_data(Toy(), tmp_path, progress=False)
+    make(Toy(), tmp_path, seed=5)
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.iterdir()} == before
+
+
+def test_data_of_another_definition_is_refused_and_overwritten(tmp_path):
+    make(Toy(), tmp_path)
+    changed = Toy()
+    definition = changed.definition()
+    definition["attributes"] |= {"vocab_size": 77, "extra": "new"}
+    changed.definition = lambda: definition
+    with pytest.raises(T2TLiteError) as error:
+        ensure_data(changed, tmp_path, progress=False)
+    message = str(error.value)
+    assert "another definition of toy" in message
+    assert "attributes.vocab_size was 8000, is 77" in message
+    assert 'attributes.extra is new ("new")' in message
+    assert "t2t-lite-datagen --problem=toy --overwrite" in message
+    make(changed, tmp_path, overwrite=True)
+    ensure_data(changed, tmp_path, progress=False)
+
+
+def test_overwriting_leaves_no_shard_of_before(tmp_path, monkeypatch):
+    monkeypatch.setattr(generate_module, "SHARD_EXAMPLES", 15)
+    make(Toy(), tmp_path)
+    monkeypatch.setattr(generate_module, "SHARD_EXAMPLES", 100)
+    make(Toy(), tmp_path, overwrite=True)
+    assert files_in(tmp_path) == COMPLETE
+
+
+class Interrupting(Toy):
+    """Stops in the middle of dev."""
+
+    def samples(self, split, raw):
+        yield from super().samples(split, raw)
+        if split == "dev":
+            raise KeyboardInterrupt
+
+
+def test_interrupted_generation_leaves_nothing_behind(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        make(Interrupting(), tmp_path)
+    assert files_in(tmp_path) == {".toy.lock"}
+    make(Toy(), tmp_path)
+    assert files_in(tmp_path) == COMPLETE
+
+
+def test_interrupted_overwriting_keeps_the_data_of_before(tmp_path):
+    before = make(Toy(), tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        make(Interrupting(), tmp_path, overwrite=True)
+    assert files_in(tmp_path) == COMPLETE
+    assert ensure_data(Toy(), tmp_path, progress=False) == before
+
+
+def test_what_a_killed_process_left_is_never_taken_for_data(tmp_path):
+    make(Toy(), tmp_path)
+    (tmp_path / "toy.manifest.json").unlink()  # killed while renaming
+    left = tmp_path / ".toy.incomplete"
+    left.mkdir()
+    (left / "toy-train-00000").write_bytes(b"half a record")
+    (tmp_path / "toy-train-00007-of-00009").write_bytes(b"of an older run")
+    make(Toy(), tmp_path)
+    assert files_in(tmp_path) == COMPLETE
+
+
+def test_processes_at_once_make_the_data_once(tmp_path):
+    runs = []
+
+    class Slow(Toy):
+        def train_encoders(self, raw, data_dir, seed):
+            runs.append(data_dir)
+            time.sleep(0.2)
+            super().train_encoders(raw, data_dir, seed)
+
+    threads = [
+        threading.Thread(target=make, args=(Slow(), tmp_path)) for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(runs) == 1
+    assert files_in(tmp_path) == COMPLETE
+
+
+def test_folder_that_cannot_be_made_is_one_clear_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(T2TLiteError, match="Cannot write data to .*file"):
+        make(Toy(), tmp_path / "file" / "data")
+
+
+class Unreadable(Toy):
+    """Its own code fails to open a file."""
+
+    def samples(self, split, raw):
+        return open("/no/such/corpus")
+
+
+def test_a_file_error_of_the_corpus_is_not_taken_for_one_of_the_data(tmp_path):
+    with pytest.raises(FileNotFoundError, match="/no/such/corpus"):
+        make(Unreadable(), tmp_path)
+    assert files_in(tmp_path) == {".toy.lock"}
+
+
+def test_full_disk_is_one_clear_error_and_keeps_the_old_data(tmp_path):
+    before = make(Toy(), tmp_path)
+    big = WithPairs([("x" * 100, "y" * 100)] * 500)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        with pytest.raises(T2TLiteError, match="--data_dir") as error:
+            make(big, tmp_path, overwrite=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "\n" not in str(error.value)
+    assert files_in(tmp_path) == COMPLETE
+    assert Manifest.load(tmp_path, Toy()) == before
+
+
+def test_tfds_dir_is_refused_by_problems_that_read_none(tmp_path):
+    with pytest.raises(T2TLiteError, match="leave --tfds_dir out"):
+        make(Toy(), tmp_path, tfds_dir=tmp_path)
+
+
+class Endless(Toy):
+    """A corpus of any size that is never held in memory."""
+
+    def __init__(self, train):
+        self.pairs_of = Toy.pairs_of | {"train": train}
+
+
+def test_memory_does_not_grow_with_the_corpus(tmp_path, monkeypatch):
+    monkeypatch.setattr(encoding_pool, "CHUNK_PAIRS", 200)
+    monkeypatch.setattr(encoding_pool, "PAIRS_WORTH_A_POOL", 400)
+    monkeypatch.setattr(
+        generate_module,
+        "ExternalShuffle",
+        lambda folder, seed: external_shuffle.ExternalShuffle(
+            folder, seed, memory_bytes=100_000
+        ),
+    )
+    make(Toy(), tmp_path / "warm_up", processes=1)
+    peaks = []
+    for pairs in (2_000, 10_000):
+        tracemalloc.start()
+        make(Endless(pairs), tmp_path / str(pairs), processes=1)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]
+
+
+@pytest.mark.parametrize("memory_bytes", [1, 100, 10**9])
+def test_external_shuffle_gives_everything_once(tmp_path, memory_bytes):
+    orders = []
+    for seed in (0, 0, 1):
+        shuffle = external_shuffle.ExternalShuffle(
+            tmp_path / f"{len(orders)}", seed, memory_bytes, parts=5
+        )
+        for i in range(300):
+            shuffle.add(b"%d" % i)
+        orders.append([int(record) for record in shuffle])
+    assert orders[0] == orders[1] != orders[2]
+    assert sorted(orders[0]) == list(range(300)) != orders[0]
+
+
+def test_number_of_processes_does_not_change_the_data(tmp_path, monkeypatch):
+    monkeypatch.setattr(encoding_pool, "CHUNK_PAIRS", 4)
+    monkeypatch.setattr(encoding_pool, "PAIRS_WORTH_A_POOL", 8)
+    manifests = [
+        make(Toy(), tmp_path / str(processes), processes=processes)
+        for processes in (1, 2)
+    ]
+    assert manifests[0] == manifests[1]
+
+
+def run_endless_pool(folder):
+    """A process that generates without end, with two workers."""
+    code = f"""
+        import itertools, sys
+        sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})
+        from t2t_lite import encoding_pool
+        from t2t_lite.generate import generate
+        from test_generate import Endless
+        if __name__ == "__main__":
+            encoding_pool.CHUNK_PAIRS = 4
+            encoding_pool.PAIRS_WORTH_A_POOL = 8
+            generate(Endless(10**9), sys.argv[1], processes=2, progress=False)
+    """
+    script = folder / "script.py"
+    script.write_text(textwrap.dedent(code))
+    return subprocess.Popen(
+        [sys.executable, script, folder / "data"], stderr=subprocess.PIPE
+    )
+
+
+def children_of(pid):
+    path = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in path.read_text().split()]
+
+
+def wait_until(condition, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_generation_leaves_no_process(tmp_path, stop):
+    process = run_endless_pool(tmp_path)
+    spill = tmp_path / "data" / ".toy.incomplete"
+    wait_until(lambda: len(children_of(process.pid)) >= 3)  # and a tracker
+    wait_until(spill.exists)
+    children = children_of(process.pid)
+    process.send_signal(stop)
+    _, err = process.communicate(timeout=120)
+    wait_until(lambda: not any(map(is_alive, children)))
+    if stop == signal.SIGINT:
+        # One traceback, of the process itself; workers say nothing.
+        assert err.decode().count("Traceback") == 1
+        assert files_in(tmp_path / "data") == {".toy.lock"}
+    else:
+        assert not (tmp_path / "data" / "toy.manifest.json").exists()
+
+
+def is_alive(pid):
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().split(")")[1]
+        return state.split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_progress_is_told_on_stderr(tmp_path, capsys):
+    generate(WithPairs([("a", "b"), ("", "c")]), tmp_path)
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.splitlines() == [
+        "toy: learning the vocabulary",
+        "toy train: 1 pairs, 1 dropped (empty source)",
+        "toy dev: 3 pairs, none dropped",
+        "toy test: 2 pairs, none dropped",
+    ]

@@ -1,0 +1,380 @@
+import itertools
+import pathlib
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from t2t_lite import input_pipeline  # noqa: E402
+from t2t_lite.errors import T2TLiteError  # noqa: E402
+from t2t_lite.generate import generate  # noqa: E402
+from t2t_lite.input_pipeline import Position  # noqa: E402
+from t2t_lite.manifest import (  # noqa: E402
+    Manifest,
+    ShardRecord,
+    SplitRecord,
+    sha256_of,
+)
+from t2t_lite.problem import Problem  # noqa: E402
+
+MULTI30K = pathlib.Path(__file__).parents[2] / "shared/data/multi30k"
+FIRST_ID = 3
+
+
+class Numbered(Problem):
+    name = base_name = "numbered"
+
+
+def example(number, source_length, target_length):
+    """Pair `number`: its ids tell which one it is and which side."""
+    source = [FIRST_ID + 2 * number] * (source_length - 1) + [1]
+    target = [FIRST_ID + 2 * number + 1] * (target_length - 1) + [1]
+
+    def feature(ids):
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=ids))
+
+    features = {"inputs": feature(source), "targets": feature(target)}
+    return tf.train.Example(features=tf.train.Features(feature=features))
+
+
+def write_data(folder, shard_lengths, split="train"):
+    """Shards of pairs with the given (source, target) lengths; a manifest."""
+    shards, numbers, all_lengths = [], itertools.count(), {}
+    for index, lengths in enumerate(shard_lengths):
+        file = f"numbered-{split}-{index:05d}-of-{len(shard_lengths):05d}"
+        with tf.io.TFRecordWriter(str(folder / file)) as writer:
+            for source, target in lengths:
+                record = example(next(numbers), source, target)
+                writer.write(record.SerializeToString())
+                longest = int(max(source, target))
+                all_lengths[longest] = all_lengths.get(longest, 0) + 1
+        size = (folder / file).stat().st_size
+        shards.append(
+            ShardRecord(file, len(lengths), size, sha256_of(folder / file))
+        )
+    record = SplitRecord(
+        sum(all_lengths.values()), 0, 0, all_lengths, {}, {}, tuple(shards)
+    )
+    return Manifest("numbered", "", {}, {}, {split: record}, 0, {})
+
+
+def random_pairs(examples, longest=20, seed=0):
+    generator = np.random.default_rng(seed)
+    sources = generator.integers(2, longest + 1, examples)
+    targets = np.clip(sources + generator.integers(-2, 3, examples), 2, longest)
+    return list(zip(sources, targets, strict=True))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """500 pairs in four shards of uneven size."""
+    folder = tmp_path_factory.mktemp("numbered")
+    pairs = random_pairs(500)
+    shards = [pairs[:130], pairs[130:131], pairs[131:380], pairs[380:]]
+    return folder, write_data(folder, shards)
+
+
+def training_batches(data, problem=None, **changes):
+    arguments = {
+        "max_positions": 128,
+        "max_length": 20,
+        "seed": 3,
+        "window_size": 90,
+    } | changes
+    return input_pipeline.training_batches(
+        data[0], problem or Numbered(), data[1], **arguments
+    )
+
+
+def taken(dataset, count):
+    return [
+        {name: value.numpy() for name, value in element.items()}
+        for element in dataset.take(count)
+    ]
+
+
+def epoch_of(dataset, epoch=0):
+    """The elements of one epoch, by the positions before them."""
+    elements, position = [], Position()
+    for element in dataset:
+        if position.epoch > epoch:
+            break
+        if position.epoch == epoch:
+            elements.append({k: v.numpy() for k, v in element.items()})
+        position = Position(*element["position"].numpy())
+    return elements
+
+
+def numbers_in(elements, side="inputs"):
+    offset = FIRST_ID + (side == "targets")
+    return [
+        int(number)
+        for element in elements
+        for number in (element[side][:, 0] - offset) // 2
+    ]
+
+
+def same(first, second):
+    return len(first) == len(second) and all(
+        np.array_equal(a[name], b[name])
+        for a, b in zip(first, second, strict=True)
+        for name in a
+    )
+
+
+def test_no_example_lost_or_duplicated(data):
+    for epoch in range(2):
+        elements = epoch_of(training_batches(data), epoch)
+        assert sorted(numbers_in(elements)) == list(range(500))
+        assert numbers_in(elements) == numbers_in(elements, "targets")
+
+
+def test_rows_end_in_eos_then_pads_within_max_positions(data):
+    lengths = random_pairs(500)
+    for element in epoch_of(training_batches(data)):
+        for column, side in enumerate(("inputs", "targets")):
+            ids = element[side]
+            assert ids.dtype == np.int32
+            assert ids.size <= 128
+            for number, row in zip(numbers_in([element]), ids, strict=True):
+                length = lengths[number][column]
+                assert row[length - 1] == 1
+                assert (row[: length - 1] == row[0]).all()
+                assert not row[length:].any()
+
+
+def test_same_seed_same_order_other_seed_or_epoch_other_order(data):
+    first = epoch_of(training_batches(data))
+    assert same(first, epoch_of(training_batches(data)))
+    for other in (
+        epoch_of(training_batches(data, seed=4)),
+        epoch_of(training_batches(data), epoch=1),
+    ):
+        assert numbers_in(first) != numbers_in(other)
+        sets = [
+            {tuple(sorted(numbers_in([element]))) for element in elements}
+            for elements in (first, other)
+        ]
+        assert len(sets[0] & sets[1]) < len(sets[0]) / 4
+
+
+def test_stream_from_any_position_is_the_tail_of_the_whole(data):
+    whole = taken(training_batches(data), 200)
+    positions = [Position(*element["position"]) for element in whole]
+    ends_of_windows = [
+        k for k, position in enumerate(positions) if position[1:] == (2, 0)
+    ]
+    ends_of_epochs = [
+        k for k, position in enumerate(positions) if position[1:] == (0, 0)
+    ]
+    assert len(ends_of_epochs) >= 2
+    for k in (0, 7, *ends_of_windows, *ends_of_epochs, 140, 199):
+        start = Position(*whole[k]["position"])
+        tail = taken(training_batches(data, start=start), 200 - 1 - k)
+        assert same(whole[k + 1 :], tail), (k, start)
+
+
+def test_start_reads_only_the_shards_it_needs(data, tmp_path):
+    folder, manifest = data
+    record = manifest.splits["train"]
+    start = Position(epoch=2, window=5)  # the last 50 of 500 records
+    paths, skip, window = input_pipeline._files_of_epoch(
+        tmp_path, record, 3, 2, start, 90
+    )
+    order = np.random.default_rng([3, 0, 2]).permutation(4)
+    kept = [record.shards[i] for i in order][-len(paths) :]
+    assert window == 5
+    assert len(paths) < 4
+    assert sum(shard.examples for shard in kept) - skip == 50
+    assert 0 <= skip < kept[0].examples
+
+
+def test_reversed_problem_swaps_sides(data):
+    straight = epoch_of(training_batches(data))
+    swapped = epoch_of(training_batches(data, Numbered().reverse()))
+    ids = [
+        {int(row[0]) for element in elements for row in element[side]}
+        for elements, side in ((straight, "inputs"), (swapped, "targets"))
+    ]
+    assert ids[0] == ids[1]
+    assert all((element["inputs"][:, 0] % 2 == 0).all() for element in swapped)
+
+
+def test_over_long_pairs_are_left_out_and_counted(data):
+    kept = [n for n, pair in enumerate(random_pairs(500)) if max(pair) <= 12]
+    elements = epoch_of(training_batches(data, max_length=12))
+    assert sorted(numbers_in(elements)) == kept
+    report = input_pipeline.padding_report(
+        data[0], Numbered(), data[1], max_positions=128, max_length=12
+    )
+    assert (report.examples, report.too_long) == (500, 500 - len(kept))
+
+
+def test_windows_without_a_usable_pair_are_passed_over(tmp_path):
+    shards = [[(30, 30)] * 10, [(5, 5)] * 10]
+    data = tmp_path, write_data(tmp_path, shards)
+    stream = training_batches(data, max_length=20, window_size=5)
+    whole = taken(stream, 8)
+    assert sorted(numbers_in(whole[:2])) == list(range(10, 20))
+    for k in range(7):
+        start = Position(*whole[k]["position"])
+        tail = training_batches(data, max_length=20, window_size=5, start=start)
+        assert same(whole[k + 1 :], taken(tail, 7 - k))
+
+
+def test_data_without_a_usable_pair_is_refused(data):
+    with pytest.raises(
+        T2TLiteError, match="of 500, 500 are longer than max_le"
+    ):
+        training_batches(data, max_length=1)
+
+
+def test_pair_longer_than_a_pass_is_refused_at_the_start(data):
+    for make in (
+        lambda: training_batches(data, max_positions=16),
+        lambda: input_pipeline.eval_batches(
+            *(data[0], Numbered(), data[1], "train"),
+            max_positions=16,
+            max_length=20,
+        ),
+    ):
+        with pytest.raises(T2TLiteError, match="max_length=20, longest=20"):
+            make()
+
+
+def test_position_of_other_data_is_refused(data):
+    with pytest.raises(T2TLiteError, match="window below 6.*other data"):
+        training_batches(data, start=Position(0, 6, 0))
+
+
+def test_eval_batches_hold_every_kept_pair_once_longest_first(data):
+    dataset = input_pipeline.eval_batches(
+        *(data[0], Numbered(), data[1], "train"),
+        max_positions=128,
+        max_length=20,
+    )
+    elements = taken(dataset, -1)
+    assert set(elements[0]) == {"inputs", "targets"}
+    assert sorted(numbers_in(elements)) == list(range(500))
+    widths = [
+        max(e["inputs"].shape[1], e["targets"].shape[1]) for e in elements
+    ]
+    assert widths == sorted(widths, reverse=True)
+    assert same(elements, taken(dataset, -1))
+
+
+def test_read_pairs_gives_the_files_order(data):
+    pairs = list(
+        input_pipeline.read_pairs(data[0], Numbered(), data[1], "train")
+    )
+    assert [len(s) for s, _ in pairs] == [s for s, _ in random_pairs(500)]
+    assert [(int(s[0]) - FIRST_ID) // 2 for s, _ in pairs] == list(range(500))
+    assert all(s[-1] == t[-1] == 1 for s, t in pairs)
+    reverse = Numbered().reverse()
+    swapped = input_pipeline.read_pairs(data[0], reverse, data[1], "train")
+    source, target = next(iter(swapped))
+    assert np.array_equal(source, pairs[0][1])
+    assert np.array_equal(target, pairs[0][0])
+
+
+def test_padding_report_counts_the_batches_of_the_stream(data):
+    arguments = {"max_positions": 128, "max_length": 20, "window_size": 90}
+    report = input_pipeline.padding_report(
+        data[0], Numbered(), data[1], seed=3, most_windows=9, **arguments
+    )
+    elements = epoch_of(training_batches(data))
+    # The report plans windows in file order; the stream shuffles shards.
+    assert abs(report.batches - len(elements)) <= 3
+    assert not report.is_sampled
+    assert 0.8 < report.share < 1
+    sampled = input_pipeline.padding_report(
+        data[0], Numbered(), data[1], most_windows=2, **arguments
+    )
+    assert sampled.is_sampled
+    assert abs(sampled.batches - report.batches) < report.batches / 5
+
+
+def damage(path, how):
+    content = bytearray(path.read_bytes())
+    if how == "a flipped bit":
+        content[len(content) // 2] ^= 4
+    elif how == "cut short":
+        del content[-5:]
+    path.write_bytes(content)
+    if how == "gone":
+        path.unlink()
+
+
+@pytest.mark.parametrize("how", ["a flipped bit", "cut short", "gone"])
+def test_damaged_shard_is_named_by_who_reads_it(tmp_path, how):
+    pairs = random_pairs(100)
+    manifest = write_data(tmp_path, [pairs[:50], pairs[50:]])
+    bad = tmp_path / "numbered-train-00001-of-00002"
+    damage(bad, how)
+    dataset = training_batches((tmp_path, manifest))
+    with pytest.raises(T2TLiteError, match=f"{bad.name} is (damaged|missing)"):
+        with input_pipeline.naming_damaged_shards(tmp_path, manifest, "train"):
+            taken(dataset, 40)
+
+
+def test_unreadable_data_without_damage_still_says_where(tmp_path):
+    manifest = write_data(tmp_path, [random_pairs(10)])
+    with pytest.raises(
+        T2TLiteError, match=f"Cannot read the data in {tmp_path}"
+    ):
+        with input_pipeline.naming_damaged_shards(tmp_path, manifest):
+            raise tf.errors.DataLossError(None, None, "corrupted record at 0")
+
+
+@pytest.fixture(scope="module")
+def multi30k(tmp_path_factory):
+    if not MULTI30K.is_dir():
+        pytest.skip(f"needs the Multi30k files in {MULTI30K}")
+    from t2t_lite import plugins, registry
+
+    plugins.load_plugins()
+    made = {}
+
+    def make(name):
+        problem = registry.problem(name)
+        if name not in made:
+            folder = tmp_path_factory.mktemp(name)
+            manifest = generate(
+                problem, folder, raw_dir=MULTI30K, progress=False
+            )
+            made[name] = folder, problem, manifest
+        return made[name]
+
+    return make
+
+
+@pytest.mark.parametrize("name", ["multi30k_ende", "multi30k_enfr"])
+def test_95_percent_of_the_positions_are_real_on_multi30k(multi30k, name):
+    for max_positions in (2048, 4096):
+        report = input_pipeline.padding_report(
+            *multi30k(name),
+            max_positions=max_positions,
+            max_length=128,
+        )
+        assert report.share >= 0.95
+        assert min(report.source_share, report.target_share) >= 0.94
+        assert report.too_long == 0
+        assert report.shapes <= 200
+
+
+def test_report_on_multi30k_is_what_the_batches_hold(multi30k):
+    folder, problem, manifest = multi30k("multi30k_ende")
+    arguments = {"max_positions": 4096, "max_length": 128, "seed": 0}
+    report = input_pipeline.padding_report(
+        folder, problem, manifest, **arguments
+    )
+    dataset = input_pipeline.training_batches(
+        folder, problem, manifest, **arguments
+    )
+    elements = epoch_of(dataset)
+    assert len(elements) == report.batches
+    inputs = [element["inputs"] for element in elements]
+    assert sum(map(len, inputs)) == 29_000
+    real = sum(map(np.count_nonzero, inputs)) / sum(x.size for x in inputs)
+    assert real == pytest.approx(report.source_share)

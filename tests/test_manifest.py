@@ -1,0 +1,178 @@
+import dataclasses
+import json
+import os
+
+import pytest
+
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.manifest import (
+    Manifest,
+    ShardRecord,
+    SplitRecord,
+    check_data,
+    sha256_of,
+    verify_shards,
+)
+from t2t_lite.problem import Problem
+
+# sha256 of "abc", from FIPS 180-2.
+ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+class Words(Problem):
+    name = base_name = "words"
+
+
+def split_record(*shards, lengths=None):
+    return SplitRecord(
+        examples=sum(shard.examples for shard in shards),
+        source_tokens=7,
+        target_tokens=8,
+        lengths=lengths or {3: 1, 10: 2},
+        dropped={"empty source": 1},
+        dropped_samples={"empty source": [{"pair": 1, "source": ""}]},
+        shards=shards,
+    )
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Two shards and a vocabulary that fit their manifest."""
+    shards = []
+    for i in range(2):
+        file = f"words-train-{i:05d}-of-00002"
+        (tmp_path / file).write_bytes(b"abc")
+        shards.append(ShardRecord(file, 2, 3, ABC))
+    (tmp_path / "words.vocab").write_bytes(b"abc")
+    manifest = Manifest(
+        problem="words",
+        fingerprint=Words().fingerprint(),
+        definition=Words().definition(),
+        vocabulary={"words.vocab": {"sha256": ABC, "bytes": 3}},
+        splits={"train": split_record(*shards)},
+        seed=0,
+        versions={"tensorflow": "1"},
+    )
+    manifest.save(tmp_path)
+    return tmp_path, manifest
+
+
+def test_saved_manifest_loads_again(data):
+    folder, manifest = data
+    loaded = Manifest.load(folder, Words())
+    assert dataclasses.replace(loaded, definition={}) == dataclasses.replace(
+        manifest, definition={}
+    )
+    assert loaded.digest == manifest.digest
+    assert Manifest.load(folder, Words().reverse()) == loaded
+    assert not [name for name in os.listdir(folder) if name.startswith(".")]
+
+
+def test_digest_knows_the_data_not_the_versions(data):
+    _, manifest = data
+    newer = dataclasses.replace(manifest, versions={"tensorflow": "2"})
+    assert newer.digest == manifest.digest
+    other = dataclasses.replace(manifest, seed=1)
+    assert other.digest != manifest.digest
+
+
+def test_lengths_tell_the_longest_and_what_is_too_long():
+    record = split_record(lengths={3: 1, 10: 2, 11: 5})
+    assert record.longest == 11
+    assert [record.too_long(n) for n in (2, 3, 10, 11)] == [8, 7, 5, 0]
+
+
+def test_unknown_split_is_answered_with_the_known_ones(data):
+    with pytest.raises(T2TLiteError, match="words has the splits train; got"):
+        data[1].split("valid")
+
+
+def test_missing_manifest_says_how_to_make_it(tmp_path):
+    with pytest.raises(T2TLiteError, match="t2t-lite-datagen --problem=words"):
+        Manifest.load(tmp_path, Words())
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("{", "Cannot read"),
+        ("[]", "is not a manifest"),
+        ("{}", "is not a manifest"),
+        ('{"format_version": 99}', "must have format_version 1; got 99"),
+        ('{"format_version": 1, "splits": {}}', "is not a manifest"),
+    ],
+)
+def test_unreadable_manifest_is_one_clear_error(tmp_path, content, message):
+    (tmp_path / "words.manifest.json").write_text(content)
+    with pytest.raises(T2TLiteError, match=message) as error:
+        Manifest.load(tmp_path, Words())
+    assert "--overwrite" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_data_that_fits_passes(data):
+    folder, manifest = data
+    check_data(folder, Words(), manifest)
+    check_data(folder, Words().reverse(), manifest)
+    verify_shards(folder, manifest)
+
+
+def test_another_definition_is_told_key_by_key(data):
+    folder, manifest = data
+    old = json.loads(json.dumps(manifest.definition))
+    del old["attributes"]["version"]
+    old["attributes"]["gone"] = [1, 2]
+    old["source"] = "another"
+    manifest = dataclasses.replace(manifest, fingerprint="0", definition=old)
+    with pytest.raises(T2TLiteError) as error:
+        check_data(folder, Words(), manifest)
+    message = str(error.value)
+    assert "attributes.gone is gone (was [1, 2])" in message
+    assert "attributes.version is new (1)" in message
+    assert 'source was "another", is "' in message
+    assert "attributes.vocab_size" not in message
+    assert "Use another --data_dir" in message
+
+
+def test_another_vocabulary_is_refused(data):
+    folder, manifest = data
+    (folder / "words.vocab").write_bytes(b"abd")
+    with pytest.raises(T2TLiteError, match="words.vocab is not the one"):
+        check_data(folder, Words(), manifest)
+    (folder / "words.vocab").unlink()
+    with pytest.raises(T2TLiteError, match="words.vocab is missing"):
+        check_data(folder, Words(), manifest)
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (None, "words-train-00001-of-00002 is missing"),
+        (b"ab", "00001-of-00002 is damaged: it must have 3 bytes; got 2"),
+    ],
+)
+def test_missing_or_short_shard_is_named(data, content, message):
+    folder, manifest = data
+    path = folder / "words-train-00001-of-00002"
+    path.unlink() if content is None else path.write_bytes(content)
+    for check in (
+        lambda: check_data(folder, Words(), manifest),
+        lambda: verify_shards(folder, manifest),
+    ):
+        with pytest.raises(T2TLiteError, match=message):
+            check()
+
+
+def test_flipped_bit_is_found_by_checksum_in_the_splits_asked_for(data):
+    folder, manifest = data
+    (folder / "words-train-00000-of-00002").write_bytes(b"abd")
+    check_data(folder, Words(), manifest)  # sizes only
+    splits = manifest.splits | {"dev": split_record()}
+    manifest = dataclasses.replace(manifest, splits=splits)
+    verify_shards(folder, manifest, ["dev"])
+    with pytest.raises(T2TLiteError, match="00000-of-00002 is damaged"):
+        verify_shards(folder, manifest, ["train"])
+
+
+def test_sha256_of_a_file(data):
+    assert sha256_of(data[0] / "words.vocab") == ABC
