@@ -106,11 +106,13 @@ def _check(args):
 @contextlib.contextmanager
 def _lines_in(path) -> Iterator[Iterable[bytes]]:
     """The lines of a file or of stdin, as bytes."""
-    # Stdin through a file object of its own: at exit Python would wait for
-    # `sys.stdin`, which a thread that reads ahead may be blocked on.
-    source = path or sys.stdin.fileno()
-    with open(source, "rb", closefd=bool(path)) as file:
-        yield file
+    if path:
+        with open(path, "rb") as file:
+            yield file
+        return
+    # A file object of its own that is never closed: closing waits for the
+    # thread that reads ahead, as Python would at exit for `sys.stdin`.
+    yield open(sys.stdin.fileno(), "rb", closefd=False)
 
 
 @contextlib.contextmanager

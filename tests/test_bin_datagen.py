@@ -86,7 +86,7 @@ def test_damaged_shard_is_named(run_command, flags, tmp_path):
     [
         ({}, "train.en"),
         ({"train.en": "a\nb\n", "train.de": "a\n"}, "train.de"),
-        ({"train.en": "", "train.de": ""}, "empty"),
+        ({"train.en": "", "train.de": ""}, "got a corpus without any"),
     ],
 )
 def test_missing_unequal_and_empty_files_are_named(
