@@ -120,8 +120,10 @@ class Problem:
     def reverse(self) -> "Problem":
         """A copy in the other direction, with the same data and vocabulary."""
         other = copy.copy(self)
-        other.name = f"{self.name}_rev"
         other.reversed = not self.reversed
+        other.name = (
+            f"{self.base_name}_rev" if other.reversed else self.base_name
+        )
         return other
 
     def definition(self) -> dict[str, Any]:

@@ -148,6 +148,7 @@ def test_reversed_copy_shares_data_and_vocabulary():
     other = problem.reverse()
     assert (other.name, other.base_name) == ("words_rev", "words")
     assert (problem.reversed, other.reversed) == (False, True)
+    assert (other.reverse().name, other.reverse().reversed) == ("words", False)
     assert other.fingerprint() == problem.fingerprint()
     assert other.vocabulary_files() == problem.vocabulary_files()
     assert list(other.samples("train", None)) == list(
