@@ -52,10 +52,10 @@ def transformer_multi30k():
         num_hidden_layers=4,
         max_length=128,
         residual_dropout=0.3,
-        batch_tokens=4096,
+        batch_tokens=2048,
         micro_batches=1,
         learning_rate=2.0,
-        warmup_steps=1000,
-        train_steps=6000,
+        warmup_steps=2000,
+        train_steps=9000,
         average_checkpoints=5,
     )

@@ -62,7 +62,7 @@ def _files(*languages):
 class _Multi30k(Text2TextProblem):
     """The pairs of two languages; dev is `val`, test is `test_2016_flickr`."""
 
-    vocab_size = 8000
+    vocab_size = 4000
 
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
         file = _FILE_OF_SPLIT[split]

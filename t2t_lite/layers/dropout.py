@@ -11,6 +11,10 @@ import keras
 from keras import ops
 
 
+# What each backend's random functions take as a seed.
+_SEED_DTYPES = {"tensorflow": "int32", "jax": "uint32", "torch": "int32"}
+
+
 class _GivenSeed(keras.random.SeedGenerator):
     """The seed generator that `keras.random` asks for, without its state."""
 
@@ -30,7 +34,8 @@ class DropoutMasks:
     """
 
     def __init__(self, seed):
-        self._seed = ops.cast(ops.convert_to_tensor(seed), "int32")
+        self._dtype = _SEED_DTYPES[keras.backend.backend()]
+        self._seed = ops.cast(ops.convert_to_tensor(seed), self._dtype)
         self._drawn = 0
 
     def __call__(self, x, rate):
@@ -43,8 +48,8 @@ class DropoutMasks:
         if not rate:
             return x
         self._drawn += 1
-        seed = _GivenSeed(self._seed + ops.array([0, self._drawn], "int32"))
-        return keras.random.dropout(x, rate, seed=seed)
+        seed = self._seed + ops.array([0, self._drawn], self._dtype)
+        return keras.random.dropout(x, rate, seed=_GivenSeed(seed))
 
 
 def no_dropout(x, rate):
