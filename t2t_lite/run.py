@@ -10,43 +10,26 @@ OUTPUT_DIR/config.json        problem, hparams in full, seed, versions, data
 
 import contextlib
 import fcntl
-import json
+import itertools
 import os
 import pathlib
-import platform
 import shutil
 from collections.abc import Iterator
-from importlib import metadata
 from typing import Any
 
 from t2t_lite import atomic, checkpoint, plugins, registry
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
+from t2t_lite.run_config import (
+    CONFIG,
+    make_config,
+    read_config,
+    require_same,
+    vocabulary_hashes,
+)
 
-CONFIG = "config.json"
 CHECKPOINTS = "checkpoints"
-_FORMAT = 1
-_PACKAGES = (
-    "t2t-lite",
-    "tensorflow",
-    "tensorflow-text",
-    "keras",
-    "keras-hub",
-    "numpy",
-    "sentencepiece",
-    "sacrebleu",
-)
-# What may differ when a run goes on: how long, and how to decode.
-_MAY_CHANGE = frozenset(
-    (
-        "train_steps",
-        "average_checkpoints",
-        "beam_size",
-        "length_penalty_alpha",
-        "extra_decode_length",
-    )
-)
 
 
 class Run:
@@ -110,20 +93,18 @@ class Run:
         output_dir = pathlib.Path(output_dir).absolute()
         data_dir = pathlib.Path(data_dir).absolute()
         encoders = problem.load_encoders(data_dir)
-        config = {
-            "format": _FORMAT,
-            "problem": problem.name,
-            "problem_fingerprint": problem.fingerprint(),
-            "hparams_set": hparams_set,
-            "hparams": hparams.to_dict(),
-            "seed": seed,
-            "data": {"dir": str(data_dir), "fingerprint": manifest.digest},
-            "vocabulary": _vocabulary(problem, encoders),
-            "usr_dir": _absolute_usr_dir(usr_dir),
-            "versions": _versions(),
-        }
+        config = make_config(
+            problem,
+            hparams,
+            seed,
+            data_dir,
+            manifest.digest,
+            encoders,
+            usr_dir,
+            hparams_set,
+        )
         if (output_dir / CONFIG).exists():
-            _require_same(output_dir, _read_config(output_dir), config)
+            require_same(output_dir, read_config(output_dir), config)
         elif _is_run_without_config(output_dir):
             raise T2TLiteError(
                 f"{output_dir} holds checkpoints but no {CONFIG}: it cannot be "
@@ -149,11 +130,11 @@ class Run:
           T2TLiteError: there is no run, or a part of it is damaged.
         """
         output_dir = pathlib.Path(output_dir).absolute()
-        config = _read_config(output_dir)
+        config = read_config(output_dir)
         plugins.load_plugins(usr_dir or config["usr_dir"])
         problem = registry.problem(config["problem"])
         encoders = problem.load_encoders(output_dir)
-        if _vocabulary(problem, encoders) != config["vocabulary"]:
+        if vocabulary_hashes(problem, encoders) != config["vocabulary"]:
             raise T2TLiteError(
                 f"The vocabulary in {output_dir} is not the one the run was "
                 f"trained with: copy it from {config['data']['dir']} again."
@@ -239,25 +220,26 @@ class Run:
         """The positions of a micro-batch, each side, padding included."""
         return self.hparams.batch_tokens // self.hparams.micro_batches
 
-    def training_batches(self, position=(0, 0, 0)):
+    def training_batches(self, position=(0, 0, 0)) -> Iterator[dict[str, Any]]:
         """Micro-batches without end, from a position; see `input_pipeline`."""
-        from t2t_lite.input_pipeline import Position, training_batches
+        from t2t_lite import input_pipeline
 
-        return training_batches(
+        dataset = input_pipeline.training_batches(
             self.data_dir,
             self.problem,
             self.manifest,
             max_positions=self.max_positions,
             max_length=self.hparams.max_length,
             seed=self.seed,
-            start=Position(*position),
+            start=input_pipeline.Position(*position),
         )
+        return self._guarded(dataset, "train")
 
-    def batches(self, split: str):
+    def batches(self, split: str) -> Iterator[dict[str, Any]]:
         """Each kept example of a split once, in batches."""
-        from t2t_lite.input_pipeline import eval_batches
+        from t2t_lite import input_pipeline
 
-        return eval_batches(
+        dataset = input_pipeline.eval_batches(
             self.data_dir,
             self.problem,
             self.manifest,
@@ -265,6 +247,14 @@ class Run:
             max_positions=self.max_positions,
             max_length=self.hparams.max_length,
         )
+        return self._guarded(dataset, split)
+
+    def _guarded(self, dataset, split):
+        """What a dataset yields; a damaged shard is named."""
+        from t2t_lite.input_pipeline import naming_damaged_shards
+
+        with naming_damaged_shards(self.data_dir, self.manifest, split):
+            yield from dataset
 
     def texts(
         self, split: str, lines: int | None = None
@@ -277,14 +267,9 @@ class Run:
         """
         from t2t_lite.input_pipeline import read_pairs
 
-        sources, targets = [], []
-        for source, target in read_pairs(
-            self.data_dir, self.problem, self.manifest, split
-        ):
-            if lines is not None and len(sources) == lines:
-                break
-            sources.append(source)
-            targets.append(target)
+        pairs = read_pairs(self.data_dir, self.problem, self.manifest, split)
+        pairs = itertools.islice(self._guarded(pairs, split), lines)
+        sources, targets = zip(*pairs, strict=True)
         return (
             self.encoders["inputs"].decode(sources),
             self.encoders["targets"].decode(targets),
@@ -323,31 +308,6 @@ def model_tensors(model) -> dict[str, Any]:
     }
 
 
-def _vocabulary(problem, encoders):
-    """The sha256 of each vocabulary file, by its name."""
-    files = problem.vocabulary_files()
-    sides = ("targets", "inputs") if problem.reversed else ("inputs", "targets")
-    return {
-        files[side]: encoders[feature].sha256
-        for feature, side in zip(("inputs", "targets"), sides, strict=True)
-    }
-
-
-def _versions():
-    versions = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            versions[package] = metadata.version(package)
-    return versions
-
-
-def _absolute_usr_dir(usr_dir):
-    """A folder is found from anywhere; a package name is one already."""
-    if usr_dir and pathlib.Path(usr_dir).expanduser().is_dir():
-        return str(pathlib.Path(usr_dir).expanduser().absolute())
-    return usr_dir
-
-
 def _is_run_without_config(output_dir):
     directory = output_dir / CHECKPOINTS
     return bool(
@@ -356,74 +316,10 @@ def _is_run_without_config(output_dir):
     )
 
 
-def _read_config(output_dir):
-    path = output_dir / CONFIG
-    try:
-        config = json.loads(path.read_text("utf-8"))
-        config["hparams"], config["data"]["dir"], config["seed"]
-        config["problem"], config["vocabulary"], config["usr_dir"]
-    except FileNotFoundError as error:
-        raise T2TLiteError(
-            f"There is no run in {output_dir}: it has no {CONFIG}. "
-            "t2t-lite-trainer makes one."
-        ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise T2TLiteError(
-            f"{path} is damaged ({error}); nothing can be told about the run "
-            "without it."
-        ) from error
-    if config.get("format") != _FORMAT:
-        raise T2TLiteError(
-            f"{path} has format {config.get('format')}, and this version "
-            f"reads format {_FORMAT}: use the version that wrote it, "
-            f"{config.get('versions', {}).get('t2t-lite', 'unknown')}."
-        )
-    return config
-
-
-def _identity(config):
-    """What must not change when a run goes on, as flat keys."""
-    flat = {
-        "problem": config["problem"],
-        "problem definition": config["problem_fingerprint"],
-        "seed": config["seed"],
-        "data": config["data"]["fingerprint"],
-    }
-    for name, sha256 in config["vocabulary"].items():
-        flat[f"vocabulary {name}"] = sha256
-    for name, value in config["hparams"].items():
-        if name not in _MAY_CHANGE:
-            flat[name] = value
-    return flat
-
-
-def _require_same(output_dir, there, here):
-    there, here = _identity(there), _identity(here)
-    differences = [
-        f"{key} is {_brief(there.get(key))} there and "
-        f"{_brief(here.get(key))} here"
-        for key in {**there, **here}
-        if there.get(key) != here.get(key)
-    ]
-    if differences:
-        raise T2TLiteError(
-            f"{output_dir} holds another run: {'; '.join(differences)}. "
-            "Choose another --output_dir, or give what was given there."
-        )
-
-
-def _brief(value):
-    """Long hashes are told apart by their beginning."""
-    if isinstance(value, str) and len(value) == 64:
-        return value[:12]
-    return repr(value) if value is not None else "absent"
-
-
 def _write(output_dir, config, data_dir):
     """Makes the folder, the copies of the vocabulary and the config."""
     try:
         output_dir.mkdir(parents=True, exist_ok=True)
-        atomic.remove_unfinished(output_dir)
         for name in config["vocabulary"]:
             aside = output_dir / f".{name}.{os.getpid()}.tmp"
             shutil.copyfile(data_dir / name, aside)

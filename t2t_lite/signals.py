@@ -44,13 +44,17 @@ class StopSignals:
             signal.signal(number, handler)
         self._previous = {}
 
+    def check(self) -> None:
+        """Raises StopRequested if a signal has come."""
+        if self.requested:
+            raise StopRequested
+
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
         """Work that may be broken off anywhere: StopRequested ends it."""
         self._may_raise = True
         try:
-            if self.requested:
-                raise StopRequested
+            self.check()
             yield
         finally:
             self._may_raise = False

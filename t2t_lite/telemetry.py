@@ -1,11 +1,12 @@
-"""What a training run tells: a progress bar, `metrics.jsonl`, TensorBoard."""
+"""What a training run tells: sums, a progress bar, `metrics.jsonl`, events."""
 
 import contextlib
 import json
 import math
 import pathlib
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -15,6 +16,102 @@ from t2t_lite import atomic
 
 METRICS_FILE = "metrics.jsonl"
 EVENTS_FOLDER = "tensorboard"
+
+
+class Meter:
+    """Adds up what updates did, reading their stats from the device late.
+
+    Args:
+      seconds: that the updates of a run took before.
+      skipped: how many of them were skipped.
+
+    Attributes:
+      seconds: in all; added to by `timed`.
+      skipped: in all, of the updates that were read.
+      skipped_in_a_row: of the last ones read.
+    """
+
+    def __init__(self, seconds: float = 0.0, skipped: int = 0):
+        self.seconds = seconds
+        self.skipped = skipped
+        self.skipped_in_a_row = 0
+        self._unread = []
+        self.start_window()
+
+    def start_window(self) -> None:
+        """Forgets the sums that `loss` and the like are made of."""
+        self._seconds_before = self.seconds
+        self._skipped_before = self.skipped
+        self._updates = 0
+        self._loss_sum = self._norm_sum = 0.0
+        self._target_tokens = self._all_tokens = 0.0
+
+    @contextlib.contextmanager
+    def timed(self) -> Iterator[None]:
+        """Counts the time of updates; evaluating and saving is outside."""
+        start = time.monotonic()
+        yield
+        self.seconds += time.monotonic() - start
+
+    def add(self, stats) -> None:
+        """Notes an update, and reads the ones before it.
+
+        They are done when this one has been handed to the device: to read
+        them keeps nothing waiting.
+
+        Args:
+          stats: the tensor that `Updater.update` returned.
+        """
+        self._read()
+        self._unread.append(stats)
+
+    def read(self) -> None:
+        """Waits for the update under way."""
+        with self.timed():
+            self._read()
+
+    @property
+    def skipped_in_window(self) -> int:
+        """Updates skipped since the window started."""
+        return self.skipped - self._skipped_before
+
+    @property
+    def loss(self) -> float:
+        """Smoothed cross-entropy per real target token, in nats."""
+        return _ratio(self._loss_sum, self._target_tokens)
+
+    @property
+    def gradient_norm(self) -> float:
+        """Mean over the updates that were not skipped."""
+        return _ratio(self._norm_sum, self._updates - self.skipped_in_window)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Real tokens trained on, source and target together."""
+        return _ratio(self._all_tokens, self.seconds - self._seconds_before)
+
+    @property
+    def steps_per_second(self) -> float:
+        """Updates a second."""
+        return _ratio(self._updates, self.seconds - self._seconds_before)
+
+    def _read(self):
+        for stats in self._unread:
+            self._take(*stats.numpy().tolist())
+        self._unread.clear()
+
+    def _take(self, loss_sum, target_tokens, source_tokens, norm, skipped):
+        """The values of `updates.UpdateStats`."""
+        self._updates += 1
+        self._all_tokens += source_tokens + target_tokens
+        if skipped:
+            self.skipped += 1
+            self.skipped_in_a_row += 1
+        else:
+            self.skipped_in_a_row = 0
+            self._loss_sum += loss_sum
+            self._target_tokens += target_tokens
+            self._norm_sum += norm
 
 
 class MetricsFile:
@@ -89,6 +186,7 @@ class Telemetry:
         self._events = _Events(output_dir / EVENTS_FOLDER)
         self._console = Console(file=stream, highlight=False, soft_wrap=True)
         self._bar = None
+        self._shown_at = time.monotonic()
         if self._console.is_terminal:
             self._bar = Progress(
                 TextColumn("{task.completed}/{task.total}"),
@@ -113,11 +211,16 @@ class Telemetry:
         self.metrics.close()
         self._events.close()
 
+    def wants_progress(self) -> bool:
+        """Whether there is a bar that has not moved for a second."""
+        return bool(self._bar) and time.monotonic() - self._shown_at >= 1
+
     def progress(
         self, record: Mapping[str, Any], steps_per_second: float
     ) -> None:
-        """Moves the bar; costs nothing where there is none."""
+        """Moves the bar; `record` as of `training`."""
         if self._bar:
+            self._shown_at = time.monotonic()
             status = self._status(record, steps_per_second)
             self._bar.update(
                 self._task, completed=record["step"], status=status
@@ -200,6 +303,10 @@ class _Events:
         # Nothing more can be done about events that cannot be written.
         with contextlib.suppress(self._tf.errors.OpError):
             self._writer.close()
+
+
+def _ratio(total, count):
+    return total / count if count else math.nan
 
 
 def _finite(value):

@@ -7,7 +7,7 @@ number of replicas nor their share of the tokens changes the result, apart
 from the order in which floats are added.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -58,7 +58,10 @@ def choose_strategy(replicas: int | None = None) -> tf.distribute.Strategy:
         return tf.distribute.OneDeviceStrategy("/cpu:0")
     _make_logical_cpus(replicas)
     cpus = [f"/cpu:{number}" for number in range(replicas)]
-    return tf.distribute.MirroredStrategy(cpus)
+    # The default, collectives, allows one group of devices a process.
+    return tf.distribute.MirroredStrategy(
+        cpus, cross_device_ops=tf.distribute.ReductionToOneDevice()
+    )
 
 
 def _make_logical_cpus(count):
@@ -200,6 +203,7 @@ class Updater:
         micro_batches: Sequence[Mapping[str, tf.Tensor]],
         step: int,
         learning_rate: float,
+        between_passes: Callable[[], None] | None = None,
     ) -> tf.Tensor:
         """Makes one update.
 
@@ -207,11 +211,15 @@ class Updater:
           micro_batches: dicts of int32 `inputs` [b, S] and `targets` [b, T].
           step: the update's number, for dropout.
           learning_rate: the rate of this update.
+          between_passes: called before each pass. If it raises, the weights
+            are as before, but no other update must be made.
 
         Returns:
           float32 [5], the values of `UpdateStats`; not waited for.
         """
         for first in range(0, len(micro_batches), self._replicas):
+            if between_passes:
+                between_passes()
             self._accumulate(
                 [
                     self._features(micro_batches, step, first + replica)

@@ -1,0 +1,160 @@
+"""`config.json`: what makes a run the run it is, and how two differ."""
+
+import contextlib
+import json
+import pathlib
+import platform
+from importlib import metadata
+from typing import Any
+
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.hparam import HParams
+from t2t_lite.problem import Problem
+
+CONFIG = "config.json"
+_FORMAT = 1
+_PACKAGES = (
+    "t2t-lite",
+    "tensorflow",
+    "tensorflow-text",
+    "keras",
+    "keras-hub",
+    "numpy",
+    "sentencepiece",
+    "sacrebleu",
+)
+# What may differ when a run goes on: how long, and how to decode.
+_MAY_CHANGE = frozenset(
+    (
+        "train_steps",
+        "average_checkpoints",
+        "beam_size",
+        "length_penalty_alpha",
+        "extra_decode_length",
+    )
+)
+
+
+def make_config(
+    problem: Problem,
+    hparams: HParams,
+    seed: int,
+    data_dir: pathlib.Path,
+    data_fingerprint: str,
+    encoders,
+    usr_dir: str | None = None,
+    hparams_set: str | None = None,
+) -> dict[str, Any]:
+    """The content of `config.json`; arguments as of `Run.create`."""
+    return {
+        "format": _FORMAT,
+        "problem": problem.name,
+        "problem_fingerprint": problem.fingerprint(),
+        "hparams_set": hparams_set,
+        "hparams": hparams.to_dict(),
+        "seed": seed,
+        "data": {"dir": str(data_dir), "fingerprint": data_fingerprint},
+        "vocabulary": vocabulary_hashes(problem, encoders),
+        "usr_dir": _absolute_usr_dir(usr_dir),
+        "versions": _versions(),
+    }
+
+
+def vocabulary_hashes(problem: Problem, encoders) -> dict[str, str]:
+    """The sha256 of each vocabulary file, by its name."""
+    files = problem.vocabulary_files()
+    sides = ("targets", "inputs") if problem.reversed else ("inputs", "targets")
+    return {
+        files[side]: encoders[feature].sha256
+        for feature, side in zip(("inputs", "targets"), sides, strict=True)
+    }
+
+
+def _versions():
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[package] = metadata.version(package)
+    return versions
+
+
+def _absolute_usr_dir(usr_dir):
+    """A folder is found from anywhere; a package name is one already."""
+    if usr_dir and pathlib.Path(usr_dir).expanduser().is_dir():
+        return str(pathlib.Path(usr_dir).expanduser().absolute())
+    return usr_dir
+
+
+def read_config(output_dir: pathlib.Path) -> dict[str, Any]:
+    """The config of the run in a folder.
+
+    Raises:
+      T2TLiteError: there is none, or it cannot be understood.
+    """
+    path = output_dir / CONFIG
+    try:
+        config = json.loads(path.read_text("utf-8"))
+        config["hparams"], config["data"]["dir"], config["seed"]
+        config["problem"], config["vocabulary"], config["usr_dir"]
+    except FileNotFoundError as error:
+        raise T2TLiteError(
+            f"There is no run in {output_dir}: it has no {CONFIG}. "
+            "t2t-lite-trainer makes one."
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise T2TLiteError(
+            f"{path} is damaged ({error}); nothing can be told about the run "
+            "without it."
+        ) from error
+    if config.get("format") != _FORMAT:
+        raise T2TLiteError(
+            f"{path} has format {config.get('format')}, and this version "
+            f"reads format {_FORMAT}: use the version that wrote it, "
+            f"{config.get('versions', {}).get('t2t-lite', 'unknown')}."
+        )
+    return config
+
+
+def _identity(config):
+    """What must not change when a run goes on, as flat keys."""
+    flat = {
+        "problem": config["problem"],
+        "problem definition": config["problem_fingerprint"],
+        "seed": config["seed"],
+        "data": config["data"]["fingerprint"],
+    }
+    for name, sha256 in config["vocabulary"].items():
+        flat[f"vocabulary {name}"] = sha256
+    for name, value in config["hparams"].items():
+        if name not in _MAY_CHANGE:
+            flat[name] = value
+    return flat
+
+
+def require_same(
+    output_dir: pathlib.Path, there: dict[str, Any], here: dict[str, Any]
+) -> None:
+    """Refuses to go on with a run that is another one.
+
+    Raises:
+      T2TLiteError: names every difference that matters.
+    """
+    there, here = _identity(there), _identity(here)
+    differences = [
+        f"{key} is {_brief(there.get(key))} there and "
+        f"{_brief(here.get(key))} here"
+        for key in {**there, **here}
+        if there.get(key) != here.get(key)
+    ]
+    if differences:
+        raise T2TLiteError(
+            f"{output_dir} holds another run: {'; '.join(differences)}. "
+            "Choose another --output_dir, or give what was given there."
+        )
+
+
+def _brief(value):
+    """Long hashes are told apart by their beginning."""
+    if isinstance(value, str) and len(value) == 64:
+        return value[:12]
+    return repr(value) if value is not None else "absent"

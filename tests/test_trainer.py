@@ -1,0 +1,486 @@
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tiny_run import TinyRun, ToyModel
+
+from t2t_lite import checkpoint, trainer
+from t2t_lite.errors import Interrupted, T2TLiteError
+from t2t_lite.run import model_tensors
+from t2t_lite.training_state import TrainingState
+from t2t_lite.transformer import Transformer
+from t2t_lite.updates import UpdateStats, choose_strategy, dropout_seed
+
+# Before anything runs on TensorFlow's devices, for the tests of replicas.
+choose_strategy(replicas=3)
+
+
+def _train(run, **options):
+    options = {"evaluate_text": lambda model: {}, "log_steps": 2, **options}
+    return trainer.train(run, **options)
+
+
+def _metrics(run):
+    lines = (run.output_dir / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def _steps(run):
+    return [c.step for c in checkpoint.list_checkpoints(run.checkpoints_dir)]
+
+
+def _weights(run, step):
+    """All that a checkpoint holds, by name."""
+    path = checkpoint.resolve(run.checkpoints_dir, step).path
+    reader = tf.train.load_checkpoint(str(path / "tensors"))
+    return {
+        name: reader.get_tensor(name)
+        for name in reader.get_variable_to_shape_map()
+    }
+
+
+def _updated(tmp_path, replicas, updates, **changes):
+    """The weights and the last stats after updates on so many replicas."""
+    run = TinyRun(tmp_path, make_model=Transformer, **changes)
+    trainer.prepare(run.seed, deterministic=False)
+    state = TrainingState(run, choose_strategy(replicas))
+    for _ in range(updates):
+        stats = state.update(between_passes=lambda: None)
+    return (
+        {name: v.numpy() for name, v in model_tensors(state.model).items()},
+        UpdateStats(*stats.numpy()),
+    )
+
+
+@pytest.mark.parametrize("replicas, dropout", [(2, 0.0), (2, 0.3), (3, 0.3)])
+def test_updates_on_replicas_equal_updates_on_one(tmp_path, replicas, dropout):
+    # Three micro-batches of different token counts: two replicas get two and
+    # one; dropout follows the micro-batch, not the replica.
+    changes = {"residual_dropout": dropout, "relu_dropout": dropout}
+    one, stats_of_one = _updated(tmp_path, 1, 20, **changes)
+    many, stats_of_many = _updated(tmp_path, replicas, 20, **changes)
+    for name in one:
+        np.testing.assert_allclose(many[name], one[name], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(stats_of_many, stats_of_one, rtol=1e-4)
+
+
+def test_how_an_update_is_cut_does_not_change_it(tmp_path):
+    source = np.random.default_rng(0).integers(2, 16, (4, 5))
+    whole = {"inputs": tf.constant(source, tf.int32)}
+    whole["targets"] = tf.constant(
+        [[3, 4, 5, 6, 1], [3, 1, 0, 0, 0], [9, 9, 1, 0, 0], [1, 0, 0, 0, 0]]
+    )
+    parts = [{k: v[:1] for k, v in whole.items()}]
+    parts.append({k: v[1:] for k, v in whole.items()})
+    results = []
+    for batches in ([whole], parts):
+        run = TinyRun(tmp_path, make_model=Transformer)
+        trainer.prepare(1, deterministic=False)
+        state = TrainingState(run, choose_strategy(1))
+        stats = state.updater.update(batches, 1, 0.01).numpy()
+        results.append((state.model.get_weights(), stats))
+    (weights, stats), (weights_of_parts, stats_of_parts) = results
+    np.testing.assert_allclose(stats_of_parts, stats, rtol=1e-5)
+    assert UpdateStats(*stats).target_tokens == 11
+    assert UpdateStats(*stats).source_tokens == 20
+    for a, b in zip(weights, weights_of_parts, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
+
+
+def test_adam_is_keras_adam(tmp_path):
+    import keras
+
+    run = TinyRun(tmp_path)
+    state = TrainingState(run, choose_strategy(1))
+    initial = state.model.get_weights()
+    gradients = [
+        [np.random.default_rng([i, j]).normal(size=w.shape) for j, w in
+         enumerate(initial)]
+        for i in range(5)
+    ]  # fmt: skip
+    for step in gradients:
+        state.updater.adam.apply(
+            [tf.constant(g, tf.float32) for g in step], tf.constant(0.01)
+        )
+    ours = state.model.get_weights()
+    state.model.set_weights(initial)
+    adam = keras.optimizers.Adam(0.01, 0.9, 0.98, 1e-9)
+    for step in gradients:
+        adam.apply(
+            [tf.constant(g, tf.float32) for g in step],
+            state.model.trainable_variables,
+        )
+    for a, b in zip(ours, state.model.get_weights(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-6)
+
+
+def test_dropout_seeds_are_a_function_of_run_update_and_micro_batch():
+    seeds = {
+        tuple(dropout_seed(run, update, micro_batch))
+        for run in range(3)
+        for update in range(3)
+        for micro_batch in range(3)
+    }
+    assert len(seeds) == 27
+    assert tuple(dropout_seed(1, 2, 3)) == tuple(dropout_seed(1, 2, 3))
+    assert dropout_seed(1, 2, 3).dtype == np.int32
+
+
+# Runs in processes of its own, as a restart does.
+_RESTART = """
+import pathlib, sys
+from tiny_run import TinyRun
+from t2t_lite import trainer
+from t2t_lite.transformer import Transformer
+
+folder, runs = sys.argv[1], sys.argv[2:]
+for name, steps in (run.split(":") for run in runs):
+    run = TinyRun(
+        pathlib.Path(folder) / name,
+        make_model=Transformer,
+        residual_dropout=0.3,
+    )
+    trainer.train(
+        run,
+        train_steps=int(steps),
+        eval_steps_every=7,
+        save_steps=1000,
+        evaluate_text=lambda model: {},
+        deterministic=True,
+    )
+"""
+
+
+def _process(script, *argv, **options):
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, argv)],
+        cwd=pathlib.Path(__file__).parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def test_a_restart_in_mid_epoch_changes_no_bit(tmp_path):
+    # 3 micro-batches an update, 40 an epoch: update 25 ends within the second.
+    for runs in (["whole:50", "halves:25"], ["halves:50"]):
+        process = _process(_RESTART, tmp_path, *runs)
+        assert process.wait() == 0, process.stderr.read()
+    whole = _weights(TinyRun(tmp_path / "whole"), 50)
+    halves = _weights(TinyRun(tmp_path / "halves"), 50)
+    assert whole.keys() == halves.keys()
+    for name in whole:
+        np.testing.assert_array_equal(whole[name], halves[name], err_msg=name)
+    assert _steps(TinyRun(tmp_path / "halves"))[-1] == 50
+
+
+def test_training_lowers_the_loss_and_tells_about_it(tmp_path):
+    run = TinyRun(tmp_path, train_steps=60, learning_rate=2.0)
+    result = _train(run, log_steps=20, eval_steps_every=30)
+    records = _metrics(run)
+    training = [record for record in records if "loss" in record]
+    dev = [record for record in records if "dev_loss" in record]
+    assert [record["step"] for record in training] == [1, 20, 40, 60]
+    assert training[-1]["loss"] < training[0]["loss"]
+    assert {
+        "learning_rate",
+        "tokens_per_second",
+        "gradient_norm",
+        "skipped",
+        "epoch",
+        "seconds",
+    } <= training[0].keys()
+    assert training[-1]["epoch"] == 60 * 3 // 40
+    assert [record["step"] for record in dev] == [30, 60]
+    assert dev[1]["dev_perplexity"] == pytest.approx(np.exp(dev[1]["dev_loss"]))
+    assert result["step"] == 60
+    assert list((tmp_path / "tensorboard").glob("events*"))
+
+
+def test_the_best_on_dev_is_marked_and_kept(tmp_path):
+    scores = iter([10.0, 30.0, 20.0, 25.0, 5.0])
+    run = TinyRun(tmp_path, train_steps=10)
+    result = _train(
+        run,
+        eval_steps_every=2,
+        save_steps=2,
+        keep_checkpoints=2,
+        evaluate_text=lambda model: {"metric": "bleu", "score": next(scores)},
+    )
+    best = {"step": 4, "metric": "dev_bleu", "value": 30.0}
+    assert result["best"] == best
+    assert _steps(run) == [4, 8, 10]
+    bleu = [r["dev_bleu"] for r in _metrics(run) if "dev_bleu" in r]
+    assert bleu == [10.0, 30.0, 20.0, 25.0, 5.0]
+
+
+def test_without_a_metric_the_lowest_dev_loss_is_best(tmp_path):
+    run = TinyRun(tmp_path, train_steps=4)
+    result = _train(run, eval_steps_every=2)
+    losses = {
+        r["step"]: r["dev_loss"] for r in _metrics(run) if "dev_loss" in r
+    }
+    assert result["best"]["step"] == min(losses, key=losses.get)
+
+
+def test_the_last_checkpoints_are_averaged_at_the_end(tmp_path):
+    run = TinyRun(tmp_path, train_steps=5, average_checkpoints=3)
+    result = _train(run, save_steps=1)
+    assert result["average"].endswith("average-3-step-00000005")
+    name = "model/toy/softmax"
+    mean = np.mean([_weights(run, step)[name] for step in (3, 4, 5)], axis=0)
+    averaged = _weights(run, "average")
+    np.testing.assert_allclose(averaged[name], mean, rtol=1e-6)
+    assert not any(key.startswith("adam") for key in averaged)
+    last = _metrics(run)[-1]
+    assert last["weights"] == "average-3-step-00000005"
+    assert "dev_loss" in last
+
+
+def test_a_run_that_is_done_is_left_alone(tmp_path):
+    run = TinyRun(tmp_path, train_steps=4, average_checkpoints=2)
+    first = _train(run, save_steps=2)
+    before = _metrics(run)
+    assert _train(run, save_steps=2) == first
+    assert _metrics(run) == before
+
+
+def test_more_updates_go_on_from_the_last_checkpoint(tmp_path):
+    run = TinyRun(tmp_path)
+    _train(run, train_steps=3)
+    _train(run, train_steps=5)
+    assert _steps(run) == [3, 5]
+    steps = [r["step"] for r in _metrics(run) if "loss" in r]
+    assert steps == sorted(set(steps))
+
+
+class _Stumbling(ToyModel):
+    """Its loss is not a number when the source's first token is 13."""
+
+    def loss_sum(self, features, label_smoothing=0.0, seed=None):
+        loss, tokens = super().loss_sum(features, label_smoothing, seed)
+        bad = features["inputs"][0, 0] == 13
+        return loss * tf.where(bad, np.nan, 1.0), tokens
+
+
+def _stumble_at(run, steps):
+    def batches(position=(0, 0, 0)):
+        number = int(position[2])
+        while True:
+            step = number // run.hparams.micro_batches + 1
+            ids = tf.constant([[13 if step in steps else 5, 6, 1]])
+            number += 1
+            position = tf.constant([0, 0, number])
+            yield {"inputs": ids, "targets": ids, "position": position}
+
+    run.training_batches = batches
+
+
+def test_an_update_that_is_not_finite_is_skipped_and_counted(tmp_path):
+    run = TinyRun(tmp_path, make_model=_Stumbling, train_steps=5)
+    _stumble_at(run, {3, 4})
+    _train(run, save_steps=1)
+    before, after = _weights(run, 2), _weights(run, 4)
+    for name in before:
+        np.testing.assert_array_equal(before[name], after[name])
+    assert _weights(run, 5)["adam/applied"] == 3
+    assert not np.array_equal(
+        _weights(run, 5)["model/toy/softmax"],
+        after["model/toy/softmax"],
+    )
+    training = [r for r in _metrics(run) if "loss" in r]
+    assert [r["skipped"] for r in training] == [0, 0, 2, 2]
+    assert all(np.isfinite(r["loss"]) for r in training if r["step"] != 4)
+
+
+def test_ten_in_a_row_stop_training_with_the_weights_sound(tmp_path):
+    run = TinyRun(tmp_path, make_model=_Stumbling, train_steps=50)
+    _stumble_at(run, set(range(4, 50)))
+    with pytest.raises(T2TLiteError) as caught:
+        _train(run, save_steps=3, keep_checkpoints=3)
+    assert "gradients of 10 updates in a row" in str(caught.value)
+    assert "learning_rate" in str(caught.value)
+    for values in _weights(run, "latest").values():
+        assert np.all(np.isfinite(values))
+
+
+def test_skipped_updates_are_counted_across_a_restart(tmp_path):
+    run = TinyRun(tmp_path, make_model=_Stumbling)
+    _stumble_at(run, {2, 4})
+    _train(run, train_steps=3)
+    _train(run, train_steps=5)
+    assert _metrics(run)[-2]["skipped"] == 2
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_saves_and_the_same_command_goes_on(tmp_path, name):
+    whole = TinyRun(tmp_path / "whole", residual_dropout=0.3)
+    _train(whole, train_steps=6)
+    run = TinyRun(tmp_path / "stopped", residual_dropout=0.3)
+
+    def stop(epoch, number):
+        if (epoch, number) == (0, 10):  # within update 4
+            os.kill(os.getpid(), signal.Signals[name])
+
+    run.before_batch = stop
+    with pytest.raises(Interrupted) as caught:
+        _train(run, train_steps=6)
+    assert f"Stopped by {name}: update 3 is saved" in str(caught.value)
+    assert caught.value.exit_code == 75
+    assert _steps(run) == [3]
+    # The handlers are those of before.
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    run.before_batch = lambda epoch, number: None
+    _train(run, train_steps=6)
+    ours, theirs = _weights(run, 6), _weights(whole, 6)
+    for key in theirs:
+        np.testing.assert_allclose(ours[key], theirs[key], rtol=0, atol=1e-6)
+
+
+def test_a_signal_during_an_evaluation_breaks_it_off(tmp_path):
+    run = TinyRun(tmp_path)
+    evaluations = []
+
+    def evaluate(model):
+        evaluations.append("begun")
+        if len(evaluations) == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        evaluations.append("ended")
+        return {"metric": "bleu", "score": 1.0}
+
+    with pytest.raises(Interrupted, match="update 2 is saved"):
+        _train(run, eval_steps_every=2, evaluate_text=evaluate)
+    assert evaluations == ["begun"]
+    # It is made up for.
+    _train(run, train_steps=2, eval_steps_every=2, evaluate_text=evaluate)
+    assert [r["step"] for r in _metrics(run) if "dev_bleu" in r] == [2]
+
+
+def test_a_signal_before_the_first_update_is_clean(tmp_path):
+    run = TinyRun(tmp_path)
+
+    def stop(epoch, number):
+        if number == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    run.before_batch = stop
+    with pytest.raises(Interrupted, match="nothing was trained yet"):
+        _train(run)
+    assert _steps(run) == []
+
+
+_INSISTED = """
+import os, signal, sys, time
+from tiny_run import TinyRun
+from t2t_lite import trainer
+
+def wait(epoch, number):
+    if number == 7:
+        print("ready", flush=True)
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            time.sleep(0.1)
+
+run = TinyRun(sys.argv[1])
+run.before_batch = wait
+trainer.train(run, save_steps=1, evaluate_text=lambda model: {})
+"""
+
+
+def test_a_second_signal_leaves_at_once(tmp_path):
+    process = _process(_INSISTED, tmp_path)
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+    while "again to leave now" not in (line := process.stderr.readline()):
+        assert line, "the process has ended"
+    start = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 128 + signal.SIGTERM
+    assert time.monotonic() - start < 30
+    # What was saved is whole.
+    run = TinyRun(tmp_path)
+    assert _steps(run) == [1, 2]
+    _train(run, train_steps=3)
+    assert _steps(run)[-1] == 3
+
+
+def test_a_killed_process_costs_only_what_was_not_saved(tmp_path):
+    process = _process(_INSISTED, tmp_path)
+    assert process.stdout.readline() == "ready\n"
+    process.kill()
+    process.wait()
+    run = TinyRun(tmp_path)
+    _train(run, train_steps=3)
+    assert _steps(run) == [1, 2, 3]
+
+
+def test_a_damaged_newest_checkpoint_is_never_passed_over(tmp_path):
+    run = TinyRun(tmp_path)
+    _train(run, train_steps=4, save_steps=2)
+    data = tmp_path / "checkpoints/step-00000004/tensors.data-00000-of-00001"
+    content = bytearray(data.read_bytes())
+    content[len(content) // 2] ^= 4
+    data.write_bytes(content)
+    with pytest.raises(T2TLiteError, match="go on from step 2"):
+        _train(run, train_steps=6)
+    assert _steps(run) == [2, 4]
+
+
+def test_lost_checkpoints_do_not_start_the_run_over(tmp_path):
+    run = TinyRun(tmp_path)
+    _train(run, train_steps=2)
+    for saved in checkpoint.list_checkpoints(run.checkpoints_dir):
+        for file in saved.path.iterdir():
+            file.unlink()
+        saved.path.rmdir()
+    with pytest.raises(T2TLiteError, match="no checkpoint to go on from"):
+        _train(run, train_steps=4)
+
+
+def test_a_save_that_fails_ends_training_with_one_clear_error(
+    tmp_path, monkeypatch
+):
+    run = TinyRun(tmp_path)
+    _train(run, train_steps=2)
+
+    def full(*args, **kwargs):
+        raise tf.errors.ResourceExhaustedError(
+            None, None, "No space left on device"
+        )
+
+    monkeypatch.setattr(tf.raw_ops, "SaveV2", full)
+    with pytest.raises(T2TLiteError) as caught:
+        _train(run, train_steps=4)
+    assert "No space left on device" in str(caught.value)
+    assert "What was saved before is intact" in str(caught.value)
+    assert _steps(run) == [2]
+
+
+def test_bfloat16_trains_float32_weights(tmp_path):
+    run = TinyRun(tmp_path, make_model=Transformer, precision="bfloat16")
+    _train(run, train_steps=2)
+    for name, values in _weights(run, 2).items():
+        if name != "adam/applied":
+            assert values.dtype == np.float32, name
+
+
+def test_a_dry_run_makes_an_update_and_writes_nothing(tmp_path):
+    run = TinyRun(tmp_path, make_model=Transformer, max_length=16)
+    report = trainer.dry_run(run)
+    assert report["micro_batch"] == [2, 16]
+    assert report["replicas"] == 1
+    assert np.isfinite(report["loss"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_replicas_need_a_process_that_did_not_start_with_fewer():
+    with pytest.raises(T2TLiteError, match="replicas=8 .* fresh process"):
+        choose_strategy(replicas=8)
