@@ -15,6 +15,7 @@ def transformer_tiny():
         max_length=64,
         batch_tokens=1024,
         micro_batches=1,
+        learning_rate=0.3,  # a peak rate of 0.004
         warmup_steps=100,
         train_steps=200,
         average_checkpoints=1,
@@ -30,11 +31,11 @@ def transformer_quickstart():
         num_heads=4,
         num_hidden_layers=2,
         max_length=64,
-        batch_tokens=4096,
+        batch_tokens=3072,
         micro_batches=1,
-        learning_rate=2.0,
+        learning_rate=0.6,  # a peak rate of 0.0027
         warmup_steps=400,
-        train_steps=1500,
+        train_steps=1000,
         average_checkpoints=3,
     )
 
@@ -54,7 +55,7 @@ def transformer_multi30k():
         residual_dropout=0.3,
         batch_tokens=2048,
         micro_batches=1,
-        learning_rate=2.0,
+        learning_rate=1.6,  # a peak rate of 0.003
         warmup_steps=2000,
         train_steps=9000,
         average_checkpoints=5,
