@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PEERS := .peers
 QUICKSTART := .quickstart
 SENTENCE ?= 1984
 PYTEST_FLAGS ?=
@@ -52,8 +53,16 @@ format: $(STAMP) ## put style and formatting right
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(STAMP) ## measure training and decoding speed
-	$(BIN)/python -m benchmarks
+# The toolkits that the benchmarks compare with, away from our own.
+$(PEERS)/.installed:
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  torch==2.13.0 transformers ctranslate2
+	@touch $@
+
+bench: $(STAMP) $(PEERS)/.installed ## measure speed beside other toolkits
+	$(BIN)/python benchmarks/training_step.py --peer_python=$(PEERS)/bin/python
+	$(BIN)/python benchmarks/decoding.py --peer_python=$(PEERS)/bin/python
 
 clean: ## remove what was built or trained here, but not .venv
 	rm -rf $(QUICKSTART) build dist *.egg-info .pytest_cache .ruff_cache
