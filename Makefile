@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := .peers
 QUICKSTART := .quickstart
-SENTENCE ?= 1984
+SENTENCES := "forty-two" "twenty-one euros and five cents" \
+  "in the year nineteen eighty-four"
 PYTEST_FLAGS ?=
 
 .DEFAULT_GOAL := help
@@ -27,20 +28,27 @@ $(STAMP): setup.py pyproject.toml constraints.txt
 install: $(STAMP) ## create .venv with everything in it
 
 quickstart: $(STAMP) ## train, decode, score, export and ask, in minutes
-	@echo "== 1/5  Training: numbers in English to German words"
+	@echo "== 1/5  Training: numbers written out in English, put into German"
 	$(BIN)/t2t-lite-trainer --problem=spellout_ende \
 	  --hparams=transformer_quickstart \
 	  --data_dir=$(QUICKSTART)/data --output_dir=$(QUICKSTART)/run
-	@echo "== 2/5  Decoding three lines"
-	printf 'forty-two\nnineteen hundred and eighty-four\nthe twenty-first\n' \
+	@echo; echo "== 2/5  Decoding three lines"
+	printf '%s\n' $(SENTENCES) \
 	  | $(BIN)/t2t-lite-decoder --output_dir=$(QUICKSTART)/run
-	@echo "== 3/5  Scoring the held-out test set"
-	$(BIN)/t2t-lite-evaluator --split=test --output_dir=$(QUICKSTART)/run
-	@echo "== 4/5  Exporting for TensorFlow Serving"
+	@echo; echo "== 3/5  Scoring the held-out test split"
+	$(BIN)/t2t-lite-evaluator --output_dir=$(QUICKSTART)/run --split=test
+	@echo; echo "== 4/5  Exporting"
 	$(BIN)/t2t-lite-exporter --output_dir=$(QUICKSTART)/run \
 	  --export_dir=$(QUICKSTART)/export
-	@echo "== 5/5  Asking the export, without t2t-lite"
-	$(BIN)/python examples/ask_export.py $(QUICKSTART)/export "forty-two"
+	@echo; echo "== 5/5  Asking the export, with TensorFlow and TF Text alone"
+	$(BIN)/python examples/ask_export.py $(QUICKSTART)/export $(SENTENCES)
+	@echo; echo "Done. What to try next:"
+	@echo "  source $(BIN)/activate"
+	@echo "  t2t-lite-decoder --output_dir=$(QUICKSTART)/run --interactive"
+	@echo "  tensorboard --logdir=$(QUICKSTART)/run"
+	@echo "  t2t-lite-registry"
+	@echo "  t2t-lite-trainer --problem=multi30k_ende --hparams=transformer_multi30k"
+	@echo "  README.md shows the whole way, with your own corpus too."
 
 test: $(STAMP) ## run the whole test suite
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)
