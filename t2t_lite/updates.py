@@ -179,10 +179,12 @@ class Updater:
         self._accumulate = tf.function(
             self._accumulate_on_replicas,
             input_signature=[[_MICRO_BATCH] * self._replicas],
+            autograph=False,  # nothing to convert; looking costs seconds
         )
         self._apply = tf.function(
             self._apply_on_replicas,
             input_signature=[tf.TensorSpec([], tf.float32)],
+            autograph=False,
         )
 
     def tensors(self) -> dict[str, tf.Variable]:

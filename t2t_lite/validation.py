@@ -22,6 +22,7 @@ class LossEvaluation:
                 features, label_smoothing=0.0, seed=None
             ),
             input_signature=[{"inputs": _SIDE, "targets": _SIDE}],
+            autograph=False,
         )
 
     def __call__(

@@ -1,0 +1,265 @@
+import json
+
+import numpy as np
+import pytest
+
+from t2t_lite import checkpoint, generate
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.hparam import HParams
+from t2t_lite.problem import Text2TextProblem
+from t2t_lite.registry import register_problem
+from t2t_lite.run import Run, model_tensors
+from t2t_lite.validation import LossEvaluation, TextEvaluation
+
+HPARAMS = HParams(
+    hidden_size=8,
+    filter_size=16,
+    num_heads=2,
+    num_hidden_layers=1,
+    max_length=32,
+    batch_tokens=256,
+    micro_batches=2,
+)
+
+
+@pytest.fixture
+def problem(forget_plugins):
+    @register_problem("run_letters")
+    class Letters(Text2TextProblem):
+        vocab_size = 280
+
+        def samples(self, split, raw):
+            del raw
+            first = {"train": 0, "dev": 100, "test": 120}[split]
+            for number in range(first, first + (100 if not first else 20)):
+                word = f"{number:b}".replace("0", "a").replace("1", "b")
+                yield word, word[::-1] + " ."
+
+    from t2t_lite import registry
+
+    return registry.problem("run_letters")
+
+
+@pytest.fixture
+def create(problem, tmp_path):
+    """Makes the run, or another one that differs by what is given."""
+    data_dir = tmp_path / "data"
+    manifest = generate.generate(problem, data_dir, progress=False)
+
+    def make(**changes):
+        values = {
+            "problem": problem,
+            "hparams": HPARAMS,
+            "seed": 3,
+            "data_dir": data_dir,
+            "manifest": manifest,
+            **changes,
+        }
+        return Run.create(tmp_path / "run", **values)
+
+    return make
+
+
+def test_a_run_describes_itself_without_its_data(create, tmp_path):
+    created = create(hparams_set="some_set")
+    (tmp_path / "data").rename(tmp_path / "elsewhere")
+    run = Run.open(tmp_path / "run")
+    assert run.problem.name == "run_letters"
+    assert run.hparams == HPARAMS
+    assert run.seed == 3
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config == created.config
+    assert config["hparams_set"] == "some_set"
+    assert config["hparams"] == HPARAMS.to_dict()
+    assert {"python", "tensorflow", "keras"} <= config["versions"].keys()
+    text = "abba ."
+    (ids,) = run.encoders["inputs"].encode([text])
+    assert run.encoders["inputs"].decode([ids]) == [text]
+
+
+def test_a_run_moves_with_its_folder(create, tmp_path):
+    create()
+    (tmp_path / "run").rename(tmp_path / "moved")
+    assert Run.open(tmp_path / "moved").hparams == HPARAMS
+
+
+def test_weights_come_back_by_name(create):
+    run = create()
+    model = run.model()
+    for variable in model.weights:
+        variable.assign(np.full(variable.shape, 0.25, np.float32))
+    checkpoint.save(run.checkpoints_dir, model_tensors(model), {"step": 9})
+    other = run.model()
+    found = run.load_weights(other, "latest")
+    assert found.step == 9
+    assert found.averaged is None
+    for weight in other.get_weights():
+        np.testing.assert_array_equal(weight, np.full(weight.shape, 0.25))
+
+
+def test_the_same_run_may_go_on_longer_and_decode_otherwise(create, tmp_path):
+    create()
+    longer = HPARAMS.replace(train_steps=7, beam_size=2)
+    assert create(hparams=longer).hparams == longer
+    assert Run.open(tmp_path / "run").hparams == longer
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (
+            {"hparams": HPARAMS.replace(hidden_size=16, batch_tokens=512)},
+            "hidden_size is 8 there and 16 here; batch_tokens is 256 there",
+        ),
+        ({"seed": 4}, "seed is 3 there and 4 here"),
+    ],
+)
+def test_another_run_in_the_folder_is_refused(
+    create, tmp_path, changes, message
+):
+    create()
+    before = (tmp_path / "run" / "config.json").read_text()
+    with pytest.raises(T2TLiteError) as caught:
+        create(**changes)
+    assert f"{tmp_path / 'run'} holds another run" in str(caught.value)
+    assert message in str(caught.value)
+    assert "another --output_dir" in str(caught.value)
+    assert (tmp_path / "run" / "config.json").read_text() == before
+
+
+def test_the_other_direction_is_another_run(create, problem):
+    create()
+    with pytest.raises(T2TLiteError, match="'run_letters_rev' here"):
+        create(problem=problem.reverse())
+
+
+def test_other_data_and_vocabulary_are_another_run(create, problem, tmp_path):
+    create()
+    type(problem).vocab_size = 281
+    manifest = generate.generate(
+        problem, tmp_path / "other", progress=False, seed=5
+    )
+    with pytest.raises(T2TLiteError) as caught:
+        create(data_dir=tmp_path / "other", manifest=manifest)
+    for part in ("problem definition is", "data is", "vocabulary "):
+        assert part in str(caught.value)
+
+
+def test_checkpoints_without_a_config_are_not_trained_on(create, tmp_path):
+    checkpoint.save(tmp_path / "run" / "checkpoints", {"model/x": 1.0}, {
+        "step": 1
+    })  # fmt: skip
+    with pytest.raises(T2TLiteError, match="holds checkpoints but no config"):
+        create()
+
+
+def test_a_folder_without_a_run_is_one_clear_error(tmp_path):
+    with pytest.raises(T2TLiteError, match="no run in .*t2t-lite-trainer"):
+        Run.open(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"hparams": {}}'])
+def test_a_damaged_config_is_one_clear_error(create, tmp_path, content):
+    create()
+    (tmp_path / "run" / "config.json").write_text(content)
+    with pytest.raises(T2TLiteError, match="config.json is damaged"):
+        Run.open(tmp_path / "run")
+
+
+def test_a_vocabulary_of_another_run_is_noticed(create, problem, tmp_path):
+    create()
+    type(problem).vocab_size = 281
+    generate.generate(problem, tmp_path / "other", progress=False)
+    theirs = set(problem.vocabulary_files().values())
+    type(problem).vocab_size = 280
+    (ours,) = set(problem.vocabulary_files().values())
+    other = (tmp_path / "other" / next(iter(theirs))).read_bytes()
+    (tmp_path / "run" / ours).write_bytes(other)
+    with pytest.raises(T2TLiteError, match="vocabulary in .* is not the one"):
+        Run.open(tmp_path / "run")
+
+
+def test_an_output_dir_that_cannot_be_made_is_one_clear_error(create, tmp_path):
+    (tmp_path / "run").write_text("a file in the way")
+    with pytest.raises(T2TLiteError, match="run cannot be written: "):
+        create()
+
+
+def test_a_dry_run_writes_nothing_but_still_refuses(create, tmp_path):
+    create(dry_run=True)
+    assert not (tmp_path / "run").exists()
+    create()
+    with pytest.raises(T2TLiteError, match="another run"):
+        create(seed=4, dry_run=True)
+
+
+def test_two_trainers_cannot_share_a_folder(create):
+    first, second = create(), create()
+    with first.lock():
+        with pytest.raises(T2TLiteError, match="Another trainer .process"):
+            with second.lock():
+                pass
+    with second.lock():
+        pass
+
+
+def test_data_that_was_made_anew_is_not_the_runs_data(
+    create, problem, tmp_path
+):
+    create()
+    generate.generate(
+        problem, tmp_path / "data", progress=False, seed=9, overwrite=True
+    )
+    with pytest.raises(T2TLiteError, match="not the data of the run"):
+        Run.open(tmp_path / "run").manifest  # noqa: B018
+
+
+def test_training_goes_on_in_the_data_where_it_stopped(create):
+    run = create()
+    batches = run.training_batches()
+    seen = [next(batches) for _ in range(8)]
+    again = run.training_batches(seen[4]["position"].numpy())
+    for expected in seen[5:]:
+        found = next(again)
+        for name in expected:
+            np.testing.assert_array_equal(found[name], expected[name])
+
+
+def test_a_damaged_shard_is_named(create, tmp_path):
+    run = create()
+    (shard,) = (tmp_path / "data").glob("run_letters-dev-*")
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    with pytest.raises(T2TLiteError, match="dev-00000-of-00001 is damaged"):
+        list(run.batches("dev"))
+
+
+def test_texts_of_a_split_are_those_of_the_problem(create, problem):
+    run = create()
+    sources, references = run.texts("dev")
+    expected = list(problem.samples("dev", None))
+    assert sorted(zip(sources, references, strict=True)) == sorted(expected)
+    assert run.texts("dev", 3) == (sources[:3], references[:3])
+
+
+def test_loss_on_dev_is_per_real_target_token(create):
+    run = create()
+    model = run.model()
+    report = LossEvaluation(model)(run.batches("dev"))
+    total = tokens = 0.0
+    for batch in run.batches("dev"):
+        log_probs, count = model.target_log_probs(batch)
+        total -= float(np.sum(log_probs))
+        tokens += float(np.sum(count))
+    assert report["tokens"] == tokens
+    assert report["loss"] == pytest.approx(total / tokens, rel=1e-5)
+    assert report["perplexity"] == pytest.approx(np.exp(report["loss"]))
+
+
+def test_dev_is_translated_and_scored_with_the_problems_metric(create):
+    run = create()
+    report = TextEvaluation(run, lines=5)(run.model())
+    assert report["metric"] == "bleu"
+    assert report["sentences"] == 5
+    assert 0 <= report["score"] <= 100

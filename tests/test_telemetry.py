@@ -1,0 +1,166 @@
+import io
+import json
+import math
+
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import (
+    EventAccumulator,
+)
+
+from t2t_lite.telemetry import Meter, MetricsFile, Telemetry
+
+
+class _Stats:
+    """The tensor of an update: loss 2 a token, 10 and 12 tokens."""
+
+    def __init__(self, skipped=0.0):
+        loss, norm = (math.nan, math.nan) if skipped else (20.0, 3.0)
+        self._values = [loss, 10.0, 12.0, norm, skipped]
+
+    def numpy(self):
+        return np.array(self._values, np.float32)
+
+
+def _record(step, **more):
+    return {
+        "step": step,
+        "loss": 1.5,
+        "learning_rate": 1e-3,
+        "tokens_per_second": 1234.5,
+        "epoch": 0,
+        **more,
+    }
+
+
+def test_meter_gives_the_loss_per_target_token():
+    meter = Meter()
+    for _ in range(3):
+        meter.add(_Stats())
+    meter.read()
+    meter.seconds = 2.0
+    assert meter.loss == 2.0
+    assert meter.gradient_norm == 3.0
+    assert meter.tokens_per_second == 3 * 22 / 2
+    assert meter.steps_per_second == 1.5
+
+
+def test_meter_reads_an_update_when_the_next_one_is_under_way():
+    meter = Meter()
+    meter.add(_Stats(skipped=1.0))
+    assert meter.skipped == 0
+    meter.add(_Stats())
+    assert meter.skipped == 1
+
+
+def test_meter_leaves_skipped_updates_out_of_the_loss():
+    meter = Meter(skipped=5)
+    for skipped in (0.0, 1.0, 1.0):
+        meter.add(_Stats(skipped))
+    meter.read()
+    assert (meter.loss, meter.gradient_norm) == (2.0, 3.0)
+    assert meter.skipped == 7
+    assert meter.skipped_in_window == meter.skipped_in_a_row == 2
+    meter.start_window()
+    assert meter.skipped_in_window == 0
+    assert meter.skipped_in_a_row == 2
+    assert math.isnan(meter.loss)
+    meter.add(_Stats())
+    meter.read()
+    assert meter.skipped_in_a_row == 0
+
+
+def test_meter_counts_only_the_time_of_updates():
+    meter = Meter(seconds=100.0)
+    with meter.timed():
+        pass
+    assert 100.0 < meter.seconds < 100.5
+
+
+def test_metrics_of_updates_that_are_made_again_are_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    metrics = MetricsFile(path, 0)
+    for step in (1, 2, 3):
+        metrics.write({"step": step, "loss": 1.0})
+    metrics.write({"step": 2, "dev_loss": 2.0})
+    metrics.write({"step": 3, "dev_loss": 2.0})
+    metrics.close()
+    with open(path, "a") as file:
+        file.write('{"step": 2, "lo')  # where a crash cut it off
+    metrics = MetricsFile(path, 2)
+    metrics.write({"step": 4, "loss": 0.5})
+    metrics.close()
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [record["step"] for record in records] == [1, 2, 2, 4]
+    assert metrics.has_evaluation(2)
+    assert not metrics.has_evaluation(3)
+
+
+def test_metrics_know_evaluations_of_other_weights(tmp_path):
+    metrics = MetricsFile(tmp_path / "metrics.jsonl", 0)
+    metrics.write({"step": 2, "dev_loss": 2.0, "weights": "average"})
+    metrics.close()
+    metrics = MetricsFile(tmp_path / "metrics.jsonl", 2)
+    metrics.close()
+    assert metrics.has_evaluation(2, "average")
+    assert not metrics.has_evaluation(2)
+
+
+def test_metrics_are_strict_json(tmp_path):
+    metrics = MetricsFile(tmp_path / "metrics.jsonl", 0)
+    metrics.write({"step": 1, "loss": math.nan, "dev_perplexity": math.inf})
+    metrics.close()
+    line = (tmp_path / "metrics.jsonl").read_text()
+    assert line == '{"step": 1, "loss": null, "dev_perplexity": null}\n'
+
+
+def test_without_a_terminal_there_is_a_line_for_every_record(tmp_path):
+    stream = io.StringIO()
+    with Telemetry(tmp_path, 0, 5000, stream) as telemetry:
+        telemetry.progress(_record(7), 2.0)
+        telemetry.training(_record(100), steps_per_second=2.0)
+        telemetry.evaluation({"step": 100, "dev_loss": 2.0, "dev_bleu": 31.25})
+    assert stream.getvalue().splitlines() == [
+        "step 100/5000  loss 1.500  1,234 tokens/s  rate 1.00e-03  epoch 0  "
+        "ETA 40:50",
+        "step 100 on dev:  loss 2  bleu 31.25",
+    ]
+
+
+class _Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_on_a_terminal_there_is_a_live_bar(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("TERM", "xterm")
+    stream = _Terminal()
+    with Telemetry(tmp_path, 50, 200, stream) as telemetry:
+        telemetry.training(_record(100), steps_per_second=10.0)
+    shown = stream.getvalue()
+    assert "100/200" in shown
+    for part in ("loss 1.500", "1,234 tokens/s", "rate 1.00e-03", "ETA 0:10"):
+        assert part in shown
+
+
+@pytest.mark.parametrize(
+    "seconds, shown", [(7, "ETA 0:07"), (5000, "ETA 1:23:20")]
+)
+def test_time_left_is_readable(tmp_path, seconds, shown):
+    stream = io.StringIO()
+    with Telemetry(tmp_path, 0, 1 + seconds, stream) as telemetry:
+        telemetry.training(_record(1), steps_per_second=1.0)
+    assert stream.getvalue().rstrip().endswith(shown)
+
+
+def test_tensorboard_gets_scalars_of_training_and_dev(tmp_path):
+    with Telemetry(tmp_path, 0, 10, io.StringIO()) as telemetry:
+        telemetry.training(_record(5), 1.0)
+        telemetry.evaluation({"step": 5, "dev_loss": 2.0, "dev_bleu": 31.25})
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    tags = events.Tags()["tensors"]
+    assert {"train/loss", "train/learning_rate", "dev/loss", "dev/bleu"} <= set(
+        tags
+    )
+    assert events.Tensors("dev/bleu")[0].step == 5
