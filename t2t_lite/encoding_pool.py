@@ -25,8 +25,8 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Problem
 
 CHUNK_PAIRS = 4096
-# Starting TensorFlow in a process takes as long as encoding so many pairs.
-PAIRS_WORTH_A_POOL = 65_536
+# Two processes start and encode so many pairs in the time that one needs.
+PAIRS_WORTH_A_POOL = 131_072
 _WAITING_CHUNKS = 2  # for each process
 
 _worker = {}  # in a worker process: how to make the encoders, then the encoders
@@ -90,15 +90,12 @@ def encode_chunk(encoders, chunk: list[tuple[str, str]]) -> EncodedChunk:
     sources = encoders["inputs"].encode([source for source, _ in chunk])
     targets = encoders["targets"].encode([target for _, target in chunk])
 
-    def feature(ids):
-        ids = tf.train.Int64List(value=[*ids.tolist(), EOS_ID])
-        return tf.train.Feature(int64_list=ids)
-
     def example(source, target):
-        features = {"inputs": feature(source), "targets": feature(target)}
-        return tf.train.Example(
-            features=tf.train.Features(feature=features)
-        ).SerializeToString(deterministic=True)
+        record = tf.train.Example()
+        for side, ids in (("inputs", source), ("targets", target)):
+            values = record.features.feature[side].int64_list.value
+            values.extend([*ids.tolist(), EOS_ID])
+        return record.SerializeToString(deterministic=True)
 
     return EncodedChunk(
         list(map(example, sources, targets)),
