@@ -1,9 +1,8 @@
 """TFRecords to padded batches: bounded positions, resumable, in a fixed order.
 
-Records are read in windows. TensorFlow parses a window in one step and pads its
-batches; `bucketing` decides from the lengths which pairs share a batch. Order
-is a pure function of seed, epoch and window, so a stream starts anywhere
-without a replay of what comes before.
+Records are read in windows; `bucketing` decides from the lengths which pairs of
+a window share a batch. Order is a pure function of seed, epoch and window, so a
+stream starts anywhere without a replay of what comes before.
 """
 
 import contextlib
@@ -20,18 +19,19 @@ from t2t_lite import bucketing
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.manifest import Manifest, SplitRecord, verify_shards
 from t2t_lite.problem import Problem
+from t2t_lite.windows import (
+    padded_batch,
+    parsed_sides,
+    plan_generator,
+    planner,
+)
 
 WINDOW_SIZE = 65_536  # examples planned at once; about 10 MB of text
 _READ_BYTES = 8 << 20
 _PREFETCHED_BATCHES = 16
 _ENDLESS = 1 << 62
-# The streams of random numbers of one (seed, epoch).
-_SHARD_ORDER, _WINDOW_PLAN = 0, 1
-
-_FEATURES = {
-    side: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
-    for side in ("inputs", "targets")
-}
+# The generator of the order of shards is another than that of plans.
+_SHARD_ORDER = 0
 
 
 class Position(NamedTuple):
@@ -91,55 +91,12 @@ def training_batches(
             f"got {start}. It belongs to other data."
         )
 
-    def plan(epoch, window, source_lengths, target_lengths):
-        return bucketing.plan_window(
-            source_lengths,
-            target_lengths,
-            max_positions=max_positions,
-            max_length=max_length,
-            generator=np.random.default_rng(
-                [seed, _WINDOW_PLAN, epoch, window]
-            ),
-        )[:4]
-
-    def windows_of_epoch(epoch):
-        files, skip, window = tf.numpy_function(
-            lambda epoch: _files_of_epoch(
-                pathlib.Path(data_dir), record, seed, epoch, start, window_size
-            ),
-            [epoch],
-            [tf.string, tf.int64, tf.int64],
-            stateful=False,
-        )
-        records = tf.data.TFRecordDataset(
-            tf.ensure_shape(files, [None]), buffer_size=_READ_BYTES
-        )
-        return (
-            records.skip(tf.ensure_shape(skip, []))
-            .batch(window_size)
-            .enumerate(tf.ensure_shape(window, []))
-            .map(lambda window, serialized: (epoch, window, serialized))
-        )
-
-    def batches_of_window(epoch, window, planned):
-        is_first = (epoch == start.epoch) & (window == start.window)
-        first = tf.where(is_first, tf.constant(start.batch, tf.int64), 0)
-        count = tf.size(planned["splits"], tf.int64) - 1
-
-        def batch(index):
-            following = _next_position(
-                epoch, window, index, windows_per_epoch, count
-            )
-            return _padded(planned, index) | {"position": following}
-
-        return tf.data.Dataset.range(first, count).map(batch)
-
     return (
         tf.data.Dataset.range(start.epoch, _ENDLESS)
-        .flat_map(windows_of_epoch)
-        .map(_planner(problem, plan))
+        .flat_map(_epoch_reader(data_dir, record, seed, start, window_size))
+        .map(planner(problem, max_positions, max_length, seed))
         .prefetch(1)
-        .flat_map(batches_of_window)
+        .flat_map(_batch_cutter(start, windows_per_epoch))
         .prefetch(_PREFETCHED_BATCHES)
         .with_options(_in_order())
     )
@@ -170,20 +127,10 @@ def eval_batches(
     record = manifest.split(split)
     _check_lengths(record, max_positions, max_length)
 
-    def plan(epoch, window, source_lengths, target_lengths):
-        del epoch, window  # always the same order
-        return bucketing.plan_window(
-            source_lengths,
-            target_lengths,
-            max_positions=max_positions,
-            max_length=max_length,
-        )[:4]
-
     def batches_of_window(epoch, window, planned):
         del epoch, window
-        count = tf.size(planned["splits"], tf.int64) - 1
-        return tf.data.Dataset.range(count).map(
-            lambda index: _padded(planned, index)
+        return tf.data.Dataset.range(planned["count"]).map(
+            lambda index: padded_batch(planned, index)
         )
 
     zero = tf.constant(0, tf.int64)
@@ -191,7 +138,7 @@ def eval_batches(
         _records(data_dir, record)
         .batch(window_size)
         .map(lambda serialized: (zero, zero, serialized))
-        .map(_planner(problem, plan))
+        .map(planner(problem, max_positions, max_length))
         .flat_map(batches_of_window)
         .prefetch(_PREFETCHED_BATCHES)
         .with_options(_in_order())
@@ -229,7 +176,8 @@ class PaddingReport:
       examples: pairs of the split.
       too_long: of these, those left out for `max_length`; an exact count.
       batches: batches of an epoch, an estimate if `is_sampled`.
-      source_share, target_share: real tokens / positions, 0-1.
+      share: real tokens / positions of both sides together, 0-1.
+      source_share, target_share: the same of each side.
       shapes: distinct (rows, source, target) shapes seen.
       is_sampled: only the first windows were looked at.
     """
@@ -237,15 +185,11 @@ class PaddingReport:
     examples: int
     too_long: int
     batches: int
+    share: float
     source_share: float
     target_share: float
     shapes: int
     is_sampled: bool
-
-    @property
-    def share(self) -> float:
-        """Real tokens / positions of both sides together, 0-1."""
-        return (self.source_share + self.target_share) / 2
 
 
 def padding_report(
@@ -278,7 +222,7 @@ def padding_report(
             *lengths,
             max_positions=max_positions,
             max_length=max_length,
-            generator=np.random.default_rng([seed, _WINDOW_PLAN, 0, window]),
+            generator=plan_generator(seed, 0, window),
         )
         rows = np.diff(plan.splits)
         widths = plan.source_widths, plan.target_widths
@@ -287,11 +231,13 @@ def padding_report(
         positions += [(rows * width).sum() for width in widths]
         shapes.append(np.stack([rows, *widths], axis=1))
     shapes = np.concatenate(shapes)
-    shares = real / np.maximum(positions, 1)
+    positions = np.maximum(positions, 1)
+    shares = real / positions
     return PaddingReport(
         examples=record.examples,
         too_long=record.too_long(max_length),
         batches=round(len(shapes) * record.examples / seen),
+        share=float(real.sum() / positions.sum()),
         source_share=float(shares[0]),
         target_share=float(shares[1]),
         shapes=len(np.unique(shapes, axis=0)),
@@ -359,59 +305,48 @@ def _files_of_epoch(data_dir, record, seed, epoch, start, window_size):
     )
 
 
-def _planner(problem, plan):
-    """A map from (epoch, window, serialized) to a window ready to be cut."""
+def _epoch_reader(data_dir, record, seed, start, window_size):
+    """A map from an epoch to its windows: (epoch, window, serialized)."""
 
-    def planned(epoch, window, serialized):
-        source, target = _parsed(serialized, problem)
-        rows, splits, source_widths, target_widths = tf.numpy_function(
-            plan,
-            [epoch, window, source.row_lengths(), target.row_lengths()],
-            [tf.int64] * 4,
-            stateful=False,
+    def files(epoch):
+        return _files_of_epoch(
+            pathlib.Path(data_dir), record, seed, epoch, start, window_size
         )
-        rows = tf.ensure_shape(rows, [None])
-        source, target = tf.gather(source, rows), tf.gather(target, rows)
+
+    def windows_of_epoch(epoch):
+        paths, skip, window = tf.numpy_function(
+            files, [epoch], [tf.string, tf.int64, tf.int64], stateful=False
+        )
+        records = tf.data.TFRecordDataset(
+            tf.ensure_shape(paths, [None]), buffer_size=_READ_BYTES
+        )
         return (
-            epoch,
-            window,
-            {
-                "splits": tf.ensure_shape(splits, [None]),
-                "inputs": tf.cast(source.values, tf.int32),
-                "targets": tf.cast(target.values, tf.int32),
-                "inputs_splits": source.row_splits,
-                "targets_splits": target.row_splits,
-                "inputs_widths": tf.ensure_shape(source_widths, [None]),
-                "targets_widths": tf.ensure_shape(target_widths, [None]),
-            },
+            records.skip(tf.ensure_shape(skip, []))
+            .batch(window_size)
+            .enumerate(tf.ensure_shape(window, []))
+            .map(lambda window, serialized: (epoch, window, serialized))
         )
 
-    return planned
+    return windows_of_epoch
 
 
-def _parsed(serialized, problem):
-    """The (inputs, targets) of records: ragged int64 [N, None]."""
-    parsed = tf.io.parse_example(serialized, _FEATURES)
-    source, target = parsed["inputs"], parsed["targets"]
-    return (target, source) if problem.reversed else (source, target)
+def _batch_cutter(start, windows_per_epoch):
+    """A map from a planned window to its batches, from `start` on."""
 
+    def batches_of_window(epoch, window, planned):
+        is_first = (epoch == start.epoch) & (window == start.window)
+        first = tf.where(is_first, tf.constant(start.batch, tf.int64), 0)
+        count = planned["count"]
 
-def _padded(planned, index):
-    """Batch `index` of a planned window: {"inputs", "targets"}."""
-    first, end = planned["splits"][index], planned["splits"][index + 1]
+        def batch(index):
+            position = _next_position(
+                epoch, window, index, windows_per_epoch, count
+            )
+            return padded_batch(planned, index) | {"position": position}
 
-    def side(name):
-        splits = planned[f"{name}_splits"][first : end + 1]
-        rows = tf.RaggedTensor.from_row_splits(
-            planned[name][splits[0] : splits[-1]],
-            splits - splits[0],
-            validate=False,
-        )
-        width = planned[f"{name}_widths"][index]
-        dense = rows.to_tensor(0, shape=tf.stack([end - first, width]))
-        return tf.ensure_shape(dense, [None, None])
+        return tf.data.Dataset.range(first, count).map(batch)
 
-    return {name: side(name) for name in ("inputs", "targets")}
+    return batches_of_window
 
 
 def _next_position(epoch, window, index, windows_per_epoch, count):
@@ -435,7 +370,7 @@ def _records(data_dir, record):
 def _ragged_windows(data_dir, problem, record, window_size):
     """Yields the (inputs, targets) of each window, ragged int64."""
     for serialized in _records(data_dir, record).batch(window_size):
-        yield _parsed(serialized, problem)
+        yield parsed_sides(serialized, problem)
 
 
 def _in_order():
