@@ -1,4 +1,4 @@
-"""The errors that users see: one line each, and the exit code that goes with it."""
+"""The errors that users see: one line each, with an exit code."""
 
 import difflib
 from collections.abc import Iterable

@@ -10,7 +10,6 @@ computed does not change it.
 import keras
 from keras import ops
 
-
 # What each backend's random functions take as a seed.
 _SEED_DTYPES = {"tensorflow": "int32", "jax": "uint32", "torch": "int32"}
 
