@@ -30,7 +30,8 @@ install: $(STAMP) ## create .venv with everything in it
 quickstart: $(STAMP) ## train, decode, score, export and ask, in minutes
 	@echo "== 1/5  Training: numbers written out in English, put into German"
 	$(BIN)/t2t-lite-trainer --problem=spellout_ende \
-	  --hparams=transformer_quickstart \
+	  --hparams=transformer_quickstart --save_steps=100 \
+	  --eval_steps_every=500 \
 	  --data_dir=$(QUICKSTART)/data --output_dir=$(QUICKSTART)/run
 	@echo; echo "== 2/5  Decoding three lines"
 	printf '%s\n' $(SENTENCES) \

@@ -82,7 +82,8 @@ def print_report(report: dict, as_json: bool) -> None:
     print(f"{report['metric']} {report['score']:.2f}")
     for key, value in report.items():
         if key not in ("metric", "score"):
-            print(f"  {key}: {value}")
+            shown = f"{value:.2f}" if isinstance(value, float) else value
+            print(f"  {key}: {shown}")
 
 
 def main(argv: list[str] | None = None) -> int:

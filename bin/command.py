@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import errno
 import importlib
+import logging
 import os
 import sys
 import tempfile
@@ -69,6 +70,9 @@ def start_tensorflow(verbose: bool) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     warnings.simplefilter("ignore")
+    # What TensorFlow's Python warns of is for developers: graphs made of code
+    # that AutoGraph cannot read.
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
     with _stderr_held_back():
         importlib.import_module("tensorflow")
 
@@ -118,7 +122,8 @@ def _in_words(error):
     if isinstance(error, MemoryError):
         return "out of memory: lower batch_tokens or raise micro_batches."
     lines = str(error).strip().splitlines() or [""]
+    # An error inside a graph begins with a traceback and ends with the reason.
+    line = lines[-1 if lines[0].startswith("in user code") else 0].strip()
     return (
-        f"{type(error).__name__}: {lines[0]} "
-        "(--verbose shows where it comes from)"
+        f"{type(error).__name__}: {line} (--verbose shows where it comes from)"
     )
