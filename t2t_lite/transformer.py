@@ -247,7 +247,12 @@ class Transformer(keras.Model):
           max_length: L, the most steps; an int, or an int32 scalar.
         """
         return DecoderCache.start(
-            self.decoder_layers, memory, memory_mask, beam_size, max_length
+            self.decoder_layers,
+            self.softmax_embedding,
+            memory,
+            memory_mask,
+            beam_size,
+            max_length,
         )
 
     def decode_step(self, ids, index, cache):
@@ -277,7 +282,7 @@ class Transformer(keras.Model):
                 ),
             )
         x = self.decoder_norm(x) if self.decoder_norm else x
-        return self.softmax_embedding.logits(x), cache.tensors
+        return cache.logits(self.softmax_embedding, x), cache.tensors
 
     def follow_beams(self, cache, parents, index):
         """The cache after hypotheses were selected anew at step `index`.

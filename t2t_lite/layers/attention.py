@@ -56,12 +56,21 @@ class MultiHeadAttention(keras.layers.Layer):
         context = self.attend(query, keys, values, bias, dropout)
         return self.merge_heads(context)
 
-    def project_self(self, x):
-        """Queries, keys and values of `x` [B, T, D]: three [B, H, T, d]."""
-        # One product instead of three: wide ones are cheaper per column.
-        kernel = ops.concatenate(
+    def self_kernel(self):
+        """The kernels of queries, keys and values, side by side: [D, 3 * D]."""
+        return ops.concatenate(
             [self.query_kernel, self.key_kernel, self.value_kernel], axis=1
         )
+
+    def project_self(self, x, kernel=None):
+        """Queries, keys and values of `x` [B, T, D]: three [B, H, T, d].
+
+        Args:
+          x: float [B, T, D].
+          kernel: `self_kernel()`, where it is at hand.
+        """
+        # One product instead of three: wide ones are cheaper per column.
+        kernel = self.self_kernel() if kernel is None else kernel
         query, keys, values = self._split_heads(project(x, kernel), 3)
         return query * self.head_depth**-0.5, keys, values
 

@@ -5,99 +5,128 @@ appends the K keys and values of its K hypotheses and never moves them again;
 an ancestry table remembers in which of the K slots each past position of a
 hypothesis lies, and becomes a mask over all the cached positions. When beams
 are selected anew, only this table of small integers is gathered.
+
+Positions are kept in blocks of P, and blocks are added when the search gets
+there: a step attends to at most P - 1 positions more than there are, and the
+limit of a search that ends early costs nothing.
 """
 
 from keras import ops
 
+from t2t_lite.buffers import can_grow, new_buffer, write_rows
 from t2t_lite.layers.masks import attention_scores_bias
+
+# An ancestor at positions that are still to come: no slot.
+_NO_SLOT = -1
 
 
 class DecoderCache:
     """The cache of one decoding step: tensors, and what attends to them.
 
+    N is the number of blocks, P that of positions in one.
+
     Attributes:
       tensors: a flat dict, the loop state of a search:
-        `ancestry`, int32 [B, K, L]: slot of position l of hypothesis k;
+        `ancestry`, int32 [N, B, K, P]: slot of position p of hypothesis k;
         `source_bias`, float32 [B, 1, 1, S];
-        `source_keys_N`, `source_values_N`, [B, H, S, d], of layer N, never
+        `source_keys_I`, `source_values_I`, [B, H, S, d], of layer I, never
         tiled over the beam;
-        `keys_N`, `values_N`, [B, H, L * K, d]: slot k of position l at
-        l * K + k.
+        `keys_I`, `values_I`, [N, B, H, P * K, d]: slot k of position p at
+        p * K + k;
+        `self_kernel_I` [D, 3 * D] and `logits_kernel` [D, V], weights in the
+        layout that a step reads.
     """
 
-    def __init__(self, tensors, index, bias, rows):
+    def __init__(self, tensors, rows, bias):
         self.tensors = tensors
-        self._index = index
-        self._bias = bias  # float32 [B, 1, K, L * K]
-        self._rows = rows  # int32 [B * H * K, 1]
+        self._rows = rows  # int32 [B * H]
+        self._bias = bias  # float32 [N, B, 1, K, P * K]
 
     @classmethod
-    def start(cls, layers, memory, memory_mask, beam_size, max_length):
+    def start(cls, layers, softmax, memory, memory_mask, beam_size, max_length):
         """The tensors before the first step.
 
         Args:
           layers: the decoder's layers.
+          softmax: the `TokenEmbedding` that makes the logits.
           memory: float [B, S, D].
           memory_mask: bool [B, S].
           beam_size: K.
           max_length: L.
         """
+        attention = layers[0].self_attention
+        heads, depth = attention.num_heads, attention.head_depth
+        positions = _block_length(beam_size, depth)
+        blocks = 1 if can_grow() else -(-max_length // positions)
         batch = ops.shape(memory)[0]
+        table = (blocks, batch, beam_size, positions)
         tensors = {
-            "ancestry": ops.zeros((batch, beam_size, max_length), "int32"),
+            "ancestry": new_buffer(table, "int32") + _NO_SLOT,
             "source_bias": attention_scores_bias(memory_mask)[:, None, None],
+            "logits_kernel": softmax.logits_kernel(memory.dtype),
         }
         for number, layer in enumerate(layers):
             keys, values = layer.cross_attention.project_memory(memory)
             tensors[f"source_keys_{number}"] = keys
             tensors[f"source_values_{number}"] = values
-            attention = layer.self_attention
-            shape = (
-                batch,
-                attention.num_heads,
-                max_length * beam_size,
-                attention.head_depth,
+            tensors[f"self_kernel_{number}"] = (
+                layer.self_attention.self_kernel()
             )
-            tensors[f"keys_{number}"] = ops.zeros(shape, keys.dtype)
-            tensors[f"values_{number}"] = ops.zeros(shape, keys.dtype)
+            shape = (blocks, batch, heads, positions * beam_size, depth)
+            for name in _names(number):
+                tensors[name] = new_buffer(shape, keys.dtype)
         return tensors
 
     @classmethod
     def at_step(cls, tensors, index):
         """The cache about to take in the keys and values of step `index`."""
-        batch, beam_size, length = ops.shape(tensors["ancestry"])
+        if can_grow():
+            tensors = _with_room(tensors, index)
+        blocks, batch, beam_size, positions = ops.shape(tensors["ancestry"])
         slots = ops.arange(beam_size, dtype="int32")
-        here = ops.equal(ops.arange(length, dtype="int32"), index)
-        ancestry = ops.where(here, slots[:, None], tensors["ancestry"])
-        # [B, K, L, 1] == [K'] -> [B, K, L, K']
+        block, position = index // positions, index % positions
+        places = ops.arange(blocks * positions, dtype="int32")
+        places = ops.reshape(places, (blocks, 1, 1, positions))
+        ancestry = ops.where(
+            ops.equal(places, index), slots[:, None], tensors["ancestry"]
+        )
+        # [N, B, K, P, 1] == [K'] -> [N, B, K, P, K'] -> [N, B, 1, K, P * K']
         lineage = ops.equal(ancestry[..., None], slots)
-        past = ops.arange(length, dtype="int32") <= index
-        mask = ops.logical_and(lineage, past[:, None])
-        mask = ops.reshape(mask, (batch, 1, beam_size, length * beam_size))
-        heads = ops.shape(tensors["keys_0"])[1]
-        starts = ops.arange(batch * heads, dtype="int32") * length * beam_size
-        rows = starts[:, None] + index * beam_size + slots
+        lineage = ops.reshape(
+            lineage, (blocks, batch, 1, beam_size, positions * beam_size)
+        )
+        rows = ops.shape(tensors["keys_0"])[2] * batch
+        rows = block * rows + ops.arange(rows, dtype="int32")
         return cls(
             {**tensors, "ancestry": ancestry},
-            index,
-            attention_scores_bias(mask),
-            ops.reshape(rows, (-1, 1)),
+            rows * positions + position,
+            attention_scores_bias(lineage),
         )
 
     @staticmethod
     def follow(tensors, parents):
         """The tensors after hypothesis k went on from `parents[:, k]`."""
-        ancestry = ops.take_along_axis(
-            tensors["ancestry"], parents[..., None], axis=1
+        ancestry = tensors["ancestry"]
+        blocks, batch, beam_size, positions = ops.shape(ancestry)
+        sentences = ops.arange(blocks * batch, dtype="int32") * beam_size
+        rows = ops.reshape(sentences, (blocks, batch, 1)) + parents
+        rows = ops.take(
+            ops.reshape(ancestry, (blocks * batch * beam_size, positions)),
+            ops.reshape(rows, (-1,)),
+            axis=0,
         )
-        return {**tensors, "ancestry": ancestry}
+        shape = (blocks, batch, beam_size, positions)
+        return {**tensors, "ancestry": ops.reshape(rows, shape)}
 
     def attend_self(self, attention, number, x):
         """Self-attention of layer `number` from this step: [B, K, D]."""
-        query, keys, values = attention.project_self(x)  # [B, H, K, d]
-        keys = self._append(f"keys_{number}", keys)
-        values = self._append(f"values_{number}", values)
-        context = attention.attend(query, keys, values, self._bias)
+        query, keys, values = attention.project_self(
+            x, self.tensors[f"self_kernel_{number}"]
+        )  # [B, H, K, d]
+        keys_name, values_name = _names(number)
+        keys = self._append(keys_name, keys)
+        values = self._append(values_name, values)
+        context = _attend_blocks(query, keys, values, self._bias)
         return attention.merge_heads(context)
 
     def attend_source(self, attention, number, x):
@@ -110,15 +139,79 @@ class DecoderCache:
         )
         return attention.merge_heads(context)
 
+    def logits(self, softmax, x):
+        """The logits of `x` [B, K, D]: float32 [B, K, V]."""
+        return softmax.logits(x, self.tensors["logits_kernel"])
+
     def _append(self, name, new):
         """Writes [B, H, K, d] into a cached tensor, in place where it can."""
         cached = self.tensors[name]
         shape = ops.shape(cached)
-        depth = shape[-1]
-        updated = ops.scatter_update(
-            ops.reshape(cached, (-1, depth)),
+        beam_size, depth = ops.shape(new)[2:]
+        # The K slots of a position lie side by side: one row [K * d].
+        written = write_rows(
+            ops.reshape(cached, (-1, beam_size * depth)),
             self._rows,
-            ops.reshape(new, (-1, depth)),
+            ops.reshape(new, (-1, beam_size * depth)),
         )
-        self.tensors[name] = ops.reshape(updated, shape)
+        self.tensors[name] = ops.reshape(written, shape)
         return self.tensors[name]
+
+
+def _names(number):
+    return f"keys_{number}", f"values_{number}"
+
+
+def _block_length(beam_size, depth):
+    """Positions in a block: P.
+
+    16, or fewer for a wide beam: TensorFlow multiplies many small matrices
+    side by side only while K * d * (P * K) is at most 16384, and several
+    times slower, one by one, beyond.
+    """
+    return max(1, min(16, 16384 // (depth * beam_size**2)))
+
+
+def _with_room(tensors, index):
+    """The tensors, with one more block where `index` is behind the last."""
+    names = [n for n in tensors if n.startswith(("keys_", "values_"))]
+    blocks, _, _, positions = ops.shape(tensors["ancestry"])
+
+    def grow():
+        ancestry = tensors["ancestry"]
+        return [
+            _extended(ancestry, ops.full_like(ancestry[:1], _NO_SLOT)),
+            *(_extended(tensors[n], tensors[n][:1]) for n in names),
+        ]
+
+    def keep():
+        return [tensors["ancestry"], *(tensors[n] for n in names)]
+
+    values = ops.cond(ops.equal(index, blocks * positions), grow, keep)
+    return {**tensors, **dict(zip(["ancestry", *names], values, strict=True))}
+
+
+def _extended(x, block):
+    return ops.concatenate([x, block], axis=0)
+
+
+def _attend_blocks(query, keys, values, bias):
+    """Attention of `query` to keys and values that lie in blocks.
+
+    Args:
+      query: float [B, H, K, d], scaled.
+      keys: float [N, B, H, P * K, d].
+      values: float [N, B, H, P * K, d].
+      bias: float32 [N, B, 1, K, P * K].
+
+    Returns: float [B, H, K, d].
+    """
+    scores = ops.matmul(query[None], ops.swapaxes(keys, -1, -2))
+    scores = ops.cast(scores, "float32") + bias  # [N, B, H, K, P * K]
+    # A softmax over the first and the last axis.
+    top = ops.max(ops.max(scores, axis=-1, keepdims=True), axis=0)
+    weights = ops.exp(scores - top)
+    total = ops.sum(ops.sum(weights, axis=-1, keepdims=True), axis=0)
+    parts = ops.matmul(ops.cast(weights, values.dtype), values)
+    context = ops.sum(ops.cast(parts, "float32"), axis=0) / total
+    return ops.cast(context, query.dtype)

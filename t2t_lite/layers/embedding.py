@@ -36,10 +36,20 @@ class TokenEmbedding(keras.layers.Layer):
         vectors = ops.take(self.table, ids, axis=0)
         return vectors * (scale * real)[..., None]
 
-    def logits(self, hidden):
-        """Float [..., D] to float32 [..., V], the input of the softmax."""
-        table = ops.cast(self.table, hidden.dtype)
-        return ops.cast(project(hidden, ops.transpose(table)), "float32")
+    def logits_kernel(self, dtype):
+        """The table as the kernel of `logits`: [D, V], of that dtype."""
+        return ops.transpose(ops.cast(self.table, dtype))
+
+    def logits(self, hidden, kernel=None):
+        """Float [..., D] to float32 [..., V], the input of the softmax.
+
+        Args:
+          hidden: float [..., D].
+          kernel: `logits_kernel(hidden.dtype)`, where it is at hand.
+        """
+        if kernel is None:
+            kernel = self.logits_kernel(hidden.dtype)
+        return ops.cast(project(hidden, kernel), "float32")
 
     def get_config(self):
         return {
