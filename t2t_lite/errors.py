@@ -11,13 +11,13 @@ class T2TLiteError(Exception):
 
 
 class UsageError(T2TLiteError):
-    """The request itself is wrong: an unknown name, key or flag, a bad value."""
+    """The request is wrong: an unknown name, key or flag, a bad value."""
 
     exit_code = 2
 
 
 class Interrupted(T2TLiteError):
-    """A signal stopped the work after it was saved: the same command goes on."""
+    """A signal stopped the work after saving: the same command goes on."""
 
     exit_code = 75
 
