@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import errno
 import importlib
+import io
 import logging
 import os
 import sys
@@ -36,6 +37,9 @@ def run(
       argv: the flags; None takes them from the command line.
     """
     verbose = False
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")
     try:
         args = parser.parse_args(argv)
         verbose = args.verbose

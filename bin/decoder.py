@@ -8,6 +8,7 @@ each pair's score.
 import argparse
 import contextlib
 import dataclasses
+import io
 import json
 import os
 import pathlib
@@ -88,7 +89,9 @@ def _check(args):
             "--interactive asks for lines; it goes with none of "
             "--decode_from_file, --decode_to_file and --score."
         )
-    if source and not pathlib.Path(source).is_file():
+    # A pipe, such as /dev/stdin, is as good as a file.
+    path = pathlib.Path(source or __file__)
+    if path.is_dir() or not path.exists():
         raise T2TLiteError(f"--decode_from_file: there is no file {source}.")
     if target:
         folder = pathlib.Path(target).absolute().parent
@@ -110,6 +113,8 @@ def _lines_in(path) -> Iterator[Iterable[bytes]]:
         with open(path, "rb") as file:
             yield file
         return
+    if sys.stdin.isatty():
+        command.note("Reading lines from the keyboard; Ctrl-D ends them.")
     # A file object of its own that is never closed: closing waits for the
     # thread that reads ahead, as Python would at exit for `sys.stdin`.
     yield open(sys.stdin.fileno(), "rb", closefd=False)
@@ -119,7 +124,6 @@ def _lines_in(path) -> Iterator[Iterable[bytes]]:
 def _text_out(args):
     """Stdout, or `--decode_to_file` written aside and renamed when done."""
     if not args.decode_to_file:
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         yield sys.stdout
         return
     path = pathlib.Path(args.decode_to_file)
@@ -190,6 +194,8 @@ def split_pairs(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
 
 def _converse(translator, args):
     """Answers each line that is typed, until the end of input."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 (gives `input` a history)
     prompt = "> " if sys.stdin.isatty() else ""

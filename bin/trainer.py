@@ -153,7 +153,12 @@ def _work(args, problem, hparams):
         replicas=args.replicas,
         deterministic=args.deterministic,
     )
-    _print_outcome({"output_dir": str(run.output_dir)} | outcome)
+    best = outcome["best"]
+    if best:
+        outcome["best"] = (
+            f"{best['metric']} {best['value']:.4g} at step {best['step']}"
+        )
+    _print_outcome({"output_dir": run.output_dir} | outcome)
 
 
 def _print_outcome(outcome):

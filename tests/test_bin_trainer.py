@@ -217,7 +217,9 @@ def test_signal_saves_and_the_same_command_goes_on(
     assert process.returncode == 75, err
     assert out == ""
     last = err.splitlines()[-1]
-    assert re.search(r"update \d+ is saved in .*, and the same command goes on", last)
+    assert re.search(
+        r"update \d+ is saved in .*, and the same command goes on", last
+    )
     (saved,) = (tmp_path / "checkpoints").glob("step-*")
     step = int(saved.name.removeprefix("step-"))
     assert step >= 100
