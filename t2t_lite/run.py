@@ -220,6 +220,28 @@ class Run:
         """The positions of a micro-batch, each side, padding included."""
         return self.hparams.batch_tokens // self.hparams.micro_batches
 
+    def check_data(self):
+        """Compares every shard with its checksum, then looks at the lengths.
+
+        Returns:
+          The `PaddingReport` of the train split.
+
+        Raises:
+          T2TLiteError: a shard is missing or damaged, or no pair is usable.
+        """
+        from t2t_lite.input_pipeline import padding_report
+        from t2t_lite.manifest import verify_shards
+
+        verify_shards(self.data_dir, self.manifest)
+        return padding_report(
+            self.data_dir,
+            self.problem,
+            self.manifest,
+            max_positions=self.max_positions,
+            max_length=self.hparams.max_length,
+            seed=self.seed,
+        )
+
     def training_batches(self, position=(0, 0, 0)) -> Iterator[dict[str, Any]]:
         """Micro-batches without end, from a position; see `input_pipeline`."""
         from t2t_lite import input_pipeline

@@ -58,12 +58,14 @@ def train(
     """
     with StopSignals() as stop, run.lock():
         prepare(run.seed, deterministic)
+        run.batches("dev")  # fails now rather than at the first evaluation
         for folder in (run.output_dir, run.checkpoints_dir):
             atomic.remove_unfinished(folder)
         state = TrainingState(run, choose_strategy(replicas))
         saved = state.restore()
         steps = train_steps or run.hparams.train_steps
         with Telemetry(run.output_dir, state.step, steps) as telemetry:
+            telemetry.note(str(run.check_data()))
             loop = _Loop(
                 run,
                 state,
@@ -239,7 +241,9 @@ class _Loop:
                 f"{meter.skipped_in_window} update(s) were skipped: their "
                 "gradients were not finite."
             )
-        self._telemetry.training(self._record(rate), meter.steps_per_second)
+        # The first update is slow, as it makes the graphs: no guess from it.
+        speed = meter.steps_per_second if self._state.step > 1 else 0.0
+        self._telemetry.training(self._record(rate), speed)
         meter.start_window()
 
     def _save(self):
@@ -277,8 +281,10 @@ class _Loop:
         telemetry.evaluation(record)
 
     def _mark_if_best(self, metric, value):
-        best = checkpoint.read_best(self._directory)
-        if best and best["metric"] == metric and best["value"] >= value:
+        best = checkpoint.read_best(self._directory) or {}
+        saved = checkpoint.list_checkpoints(self._directory)
+        is_there = best.get("step") in [found.step for found in saved]
+        if is_there and best["metric"] == metric and best["value"] >= value:
             return
         if math.isfinite(value):
             self._save()

@@ -123,6 +123,8 @@ class Adam:
             resource=self.applied.handle, dtype=tf.int64
         )
         count = tf.cast(applied, tf.float32)
+        beta1_power = tf.pow(self._beta1, count)
+        beta2_power = tf.pow(self._beta2, count)
         for variable, mean, square, gradient in zip(
             self._variables, self.means, self.squares, gradients, strict=True
         ):
@@ -130,8 +132,8 @@ class Adam:
                 var=variable.handle,
                 m=mean.handle,
                 v=square.handle,
-                beta1_power=tf.pow(self._beta1, count),
-                beta2_power=tf.pow(self._beta2, count),
+                beta1_power=beta1_power,
+                beta2_power=beta2_power,
                 lr=learning_rate,
                 beta1=self._beta1,
                 beta2=self._beta2,

@@ -262,6 +262,27 @@ def test_more_updates_go_on_from_the_last_checkpoint(tmp_path):
     assert steps == sorted(set(steps))
 
 
+def test_replicas_may_change_between_restarts(tmp_path):
+    whole = TinyRun(tmp_path / "whole", residual_dropout=0.3)
+    _train(whole, train_steps=6, replicas=1)
+    parts = TinyRun(tmp_path / "parts", residual_dropout=0.3)
+    _train(parts, train_steps=2, replicas=2)
+    _train(parts, train_steps=4, replicas=1)
+    _train(parts, train_steps=6, replicas=2)
+    ours, theirs = _weights(parts, 6), _weights(whole, 6)
+    for name in theirs:
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=0, atol=1e-5)
+
+
+def test_a_best_checkpoint_that_was_removed_is_not_the_best(tmp_path):
+    run = TinyRun(tmp_path)
+    report = {"metric": "bleu", "score": 30.0}
+    _train(run, train_steps=2, evaluate_text=lambda model: report)
+    checkpoint.mark_best(run.checkpoints_dir, 1, "dev_bleu", 99.0)
+    result = _train(run, train_steps=4, evaluate_text=lambda model: report)
+    assert result["best"] == {"step": 4, "metric": "dev_bleu", "value": 30.0}
+
+
 class _Stumbling(ToyModel):
     """Its loss is not a number when the source's first token is 13."""
 

@@ -110,6 +110,9 @@ class TinyRun:
             self.hparams, VOCAB_SIZE, VOCAB_SIZE
         ).build_weights()
 
+    def check_data(self):
+        return "made-up data"
+
     def training_batches(self, position=(0, 0, 0)):
         epoch, _, number = (int(part) for part in position)
         while True:
