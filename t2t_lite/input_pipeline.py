@@ -191,6 +191,14 @@ class PaddingReport:
     shapes: int
     is_sampled: bool
 
+    def __str__(self):
+        left_out = f", {self.too_long:,} too long" if self.too_long else ""
+        return (
+            f"{self.examples:,} pairs{left_out}; about {self.batches:,} "
+            f"batches an epoch, {self.share:.1%} of their positions are real "
+            "tokens"
+        )
+
 
 def padding_report(
     data_dir: str | os.PathLike,

@@ -288,6 +288,10 @@ def test_padding_report_counts_the_batches_of_the_stream(data):
     assert abs(report.batches - len(elements)) <= 3
     assert not report.is_sampled
     assert 0.8 < report.share < 1
+    assert str(report) == (
+        f"500 pairs; about {report.batches} batches an epoch, "
+        f"{report.share:.1%} of their positions are real tokens"
+    )
     sampled = input_pipeline.padding_report(
         data[0], Numbered(), data[1], most_windows=2, **arguments
     )
