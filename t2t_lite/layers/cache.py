@@ -69,9 +69,8 @@ class DecoderCache:
             keys, values = layer.cross_attention.project_memory(memory)
             tensors[f"source_keys_{number}"] = keys
             tensors[f"source_values_{number}"] = values
-            tensors[f"self_kernel_{number}"] = (
-                layer.self_attention.self_kernel()
-            )
+            kernel = layer.self_attention.self_kernel()
+            tensors[f"self_kernel_{number}"] = ops.cast(kernel, keys.dtype)
             shape = (blocks, batch, heads, positions * beam_size, depth)
             for name in _names(number):
                 tensors[name] = new_buffer(shape, keys.dtype)

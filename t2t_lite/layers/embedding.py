@@ -26,6 +26,7 @@ class TokenEmbedding(keras.layers.Layer):
             shape=(self.vocab_size, self.hidden_size),
             initializer=keras.initializers.RandomNormal(stddev=stddev),
             name="table",
+            autocast=False,  # the rows that are used are cast, not all
         )
         self.built = True
 
@@ -34,6 +35,7 @@ class TokenEmbedding(keras.layers.Layer):
         scale = self.hidden_size**0.5
         real = ops.cast(padding_mask(ids), self.compute_dtype)
         vectors = ops.take(self.table, ids, axis=0)
+        vectors = ops.cast(vectors, self.compute_dtype)
         return vectors * (scale * real)[..., None]
 
     def logits_kernel(self, dtype):

@@ -10,11 +10,13 @@ def project(x, kernel, bias=None):
     """`x` [..., A] times `kernel` [A, C], plus `bias` [C]: [..., C].
 
     One matrix product over all positions at once: a batched one with a
-    broadcast kernel is several times slower.
+    broadcast kernel is several times slower. Weights that are read outside of
+    a layer's call come in their own dtype, and are cast to that of `x`.
     """
+    kernel = ops.cast(kernel, x.dtype)
     rows = ops.matmul(ops.reshape(x, (-1, kernel.shape[0])), kernel)
     if bias is not None:
-        rows = rows + bias
+        rows = rows + ops.cast(bias, x.dtype)
     return ops.reshape(rows, (*ops.shape(x)[:-1], kernel.shape[1]))
 
 

@@ -1,0 +1,127 @@
+"""Keys and values that grow, stay where they are, and follow their beams."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_lite.buffers import new_buffer, write_rows
+from t2t_lite.layers.cache import _block_length
+from t2t_lite.transformer import Transformer
+
+VOCAB = 13
+
+
+def small_model(**options):
+    return Transformer(
+        VOCAB,
+        VOCAB,
+        hidden_size=8,
+        filter_size=16,
+        num_heads=2,
+        num_hidden_layers=2,
+        **options,
+    ).build_weights()
+
+
+def hopping_beams(batch, beam_size, length, seed=0):
+    """Random parents and tokens of a search, and the histories they make."""
+    generator = np.random.default_rng(seed)
+    shape = (length, batch, beam_size)
+    parents = generator.integers(0, beam_size, shape).astype("int32")
+    tokens = generator.integers(2, VOCAB, shape).astype("int32")
+    # What each beam had been given before each step: [B, K, 0...length - 1].
+    histories = [np.zeros((batch, beam_size, 0), "int32")]
+    for step in range(length):
+        kept = np.take_along_axis(histories[-1], parents[step][..., None], 1)
+        histories.append(
+            np.concatenate([kept, tokens[step][..., None]], axis=-1)
+        )
+    return parents, tokens, histories
+
+
+def cached_logits(model, inputs, parents, tokens):
+    """The logits of every step of such a search: [L, B, K, V]."""
+    length, _, beam_size = parents.shape
+    memory, mask = model.encode(inputs)
+    cache = model.start_decoding(memory, mask, beam_size, length)
+    logits = tf.TensorArray(tf.float32, length)
+    ids = tf.zeros_like(tokens[0])
+
+    def step(index, ids, cache, logits):
+        scores, cache = model.decode_step(ids, index, cache)
+        cache = model.follow_beams(cache, parents[index], index)
+        return index + 1, tokens[index], cache, logits.write(index, scores)
+
+    *_, logits = tf.while_loop(
+        lambda index, *_: index < length,
+        step,
+        (tf.constant(0), ids, cache, logits),
+    )
+    return logits.stack()
+
+
+@pytest.mark.parametrize("in_graph", [True, False])
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_hopping_beams_equal_full_passes_across_blocks(beam_size, in_graph):
+    length, model = 35, small_model()
+    assert length > 2 * _block_length(beam_size, depth=4)
+    parents, tokens, histories = hopping_beams(2, beam_size, length)
+    inputs = np.array([[3, 4, 5, 1], [6, 1, 0, 0]], "int32")
+    decode = tf.function(cached_logits) if in_graph else cached_logits
+    logits = decode(
+        model, tf.constant(inputs), tf.constant(parents), tf.constant(tokens)
+    )
+    for beam in range(beam_size):
+        for step in (0, 1, 15, 16, 17, 31, 32, 34):
+            targets = np.pad(histories[step][:, beam], ((0, 0), (0, 1)))
+            targets[:, -1] = 1
+            full = model({"inputs": inputs, "targets": targets})[:, -1]
+            np.testing.assert_allclose(logits[step, :, beam], full, atol=1e-5)
+
+
+def test_bfloat16_cache_equals_full_pass_closely():
+    model = small_model(dtype="mixed_bfloat16")
+    parents, tokens, histories = hopping_beams(2, 3, 20)
+    inputs = np.array([[3, 4, 5, 1], [6, 1, 0, 0]], "int32")
+    logits = tf.function(cached_logits)(
+        model, tf.constant(inputs), tf.constant(parents), tf.constant(tokens)
+    )
+    assert logits.dtype == tf.float32
+    targets = np.pad(histories[19][:, 1], ((0, 0), (0, 1)), constant_values=1)
+    full = model({"inputs": inputs, "targets": targets})[:, -1]
+    np.testing.assert_allclose(logits[19, :, 1], full, atol=0.05)
+
+
+@pytest.mark.parametrize(
+    "beam_size, depth, positions",
+    [
+        (1, 64, 16),
+        (4, 64, 16),
+        (8, 64, 4),
+        (4, 32, 16),
+        (16, 64, 1),
+        (64, 64, 1),
+    ],
+)
+def test_block_lengths(beam_size, depth, positions):
+    assert _block_length(beam_size, depth) == positions
+
+
+def test_buffers_of_a_graph_are_not_one():
+    @tf.function
+    def write(count):
+        buffers = [new_buffer((count, 2), "float32") for _ in range(2)]
+        assert buffers[0].shape.as_list() == [None, 2]
+        written = write_rows(buffers[0], tf.constant([1]), tf.ones([1, 2]))
+        return written, buffers[1]
+
+    written, other = write(tf.constant(3))
+    np.testing.assert_array_equal(written, [[0, 0], [1, 1], [0, 0]])
+    np.testing.assert_array_equal(other, 0)
+
+
+def test_eager_writes_leave_the_buffer_as_it_was():
+    buffer = new_buffer((3, 2), "float32")
+    written = write_rows(buffer, tf.constant([2, 0]), tf.ones([2, 2]))
+    np.testing.assert_array_equal(written, [[1, 1], [0, 0], [1, 1]])
+    np.testing.assert_array_equal(buffer, 0)
