@@ -69,6 +69,9 @@ setup(
         "rich>=13,<16",
     ],
     extras_require={
+        # Its tokenizer reads our vocabularies; the engine needs none of it,
+        # and it has left Python 3.10.
+        "keras-hub": ['keras-hub>=0.32,<1; python_version >= "3.11"'],
         "dev": ["pytest>=8", "ruff>=0.14"],
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
     },

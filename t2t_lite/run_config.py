@@ -18,7 +18,6 @@ _PACKAGES = (
     "tensorflow",
     "tensorflow-text",
     "keras",
-    "keras-hub",
     "numpy",
     "sentencepiece",
     "sacrebleu",

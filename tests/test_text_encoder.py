@@ -375,3 +375,13 @@ def test_a_vocabulary_with_other_special_ids_is_refused(tmp_path):
         )
     with pytest.raises(T2TLiteError, match="must be <pad> and </s>; got"):
         SentencePieceEncoder(path)
+
+
+def test_keras_hub_reads_the_same_vocabulary(encoder):
+    keras_hub = pytest.importorskip("keras_hub")
+    tokenizer = keras_hub.tokenizers.SentencePieceTokenizer(
+        proto=encoder.path.read_bytes()
+    )
+    texts = ["the cat sat.", "two  dogs \u2581 ran", "naïve 猫"]
+    for text, ids in zip(texts, encoder.encode(texts), strict=True):
+        assert np.array(tokenizer(text)).tolist() == ids.tolist()
