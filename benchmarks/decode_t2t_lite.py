@@ -5,16 +5,14 @@ import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import numpy as np
 import tensorflow as tf
 from side import serve
 
 from t2t_lite.beam_search import beam_search
-from t2t_lite.layers.masks import PAD_ID
 from t2t_lite.transformer import Transformer
 
-# No hypothesis may end early: the end of sequence is an id without a chance.
-NO_EOS = PAD_ID
+# No hypothesis may end early: the end of sequence is an id that does not exist.
+NO_EOS = -1
 
 
 def make_step(sizes, beam_size, precision="float32"):
@@ -39,13 +37,8 @@ def make_step(sizes, beam_size, precision="float32"):
         memory, mask = model.encode(inputs)
         limits = tf.fill([tf.shape(inputs)[0]], length)
 
-        def step(ids, index, cache):
-            logits, cache = model.decode_step(ids, index, cache)
-            never = tf.one_hot([PAD_ID, 1], sizes["vocab_size"], -1e9)
-            return logits + tf.reduce_sum(never, 0), cache
-
         return beam_search(
-            step,
+            model.decode_step,
             model.follow_beams,
             model.start_decoding(memory, mask, beam_size, length),
             batch_size=tf.shape(inputs)[0],
@@ -53,12 +46,13 @@ def make_step(sizes, beam_size, precision="float32"):
             vocab_size=sizes["vocab_size"],
             limits=limits,
             alpha=0.6,
+            eos_id=NO_EOS,
         )
 
     def run():
         ids, _ = decode(inputs)
-        assert np.all(ids.numpy()[:, 0, :length] > 1)
-        return ids.shape[-1]
+        assert ids.numpy().shape == (sizes["rows"], beam_size, length)
+        return length
 
     return run
 
