@@ -324,10 +324,10 @@ class _Loop:
         """Saves, and gives the error to leave with."""
         self._save()
         step = self._state.step
-        done = f"saved after update {step}" if step else "nothing trained yet"
+        done = f"update {step} is saved" if step else "nothing trained yet"
         return Interrupted(
-            f"Stopped by {self._stop.requested}, {done}; the same command "
-            f"goes on in {self._run.output_dir}."
+            f"Stopped by {self._stop.requested}: {done} in "
+            f"{self._run.output_dir}, and the same command goes on."
         )
 
 

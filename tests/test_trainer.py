@@ -354,7 +354,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(tmp_path, name):
     run.before_batch = stop
     with pytest.raises(Interrupted) as caught:
         _train(run, train_steps=6)
-    assert f"Stopped by {name}, saved after update 3;" in str(caught.value)
+    assert f"Stopped by {name}: update 3 is saved" in str(caught.value)
     assert caught.value.exit_code == 75
     assert _steps(run) == [3]
     # The handlers are those of before.
@@ -377,7 +377,7 @@ def test_a_signal_during_an_evaluation_breaks_it_off(tmp_path):
         evaluations.append("ended")
         return {"metric": "bleu", "score": 1.0}
 
-    with pytest.raises(Interrupted, match="saved after update 2"):
+    with pytest.raises(Interrupted, match="update 2 is saved"):
         _train(run, eval_steps_every=2, evaluate_text=evaluate)
     assert evaluations == ["begun"]
     # It is made up for.
