@@ -3,6 +3,7 @@
 import importlib
 import os
 import random
+import signal
 import subprocess
 import sys
 
@@ -12,6 +13,11 @@ import pytest
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["KERAS_BACKEND"] = "tensorflow"
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+# A shell starts what runs in its background with Ctrl-C ignored, and so would
+# be the processes that tests start and stop.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
