@@ -42,21 +42,24 @@ def transformer_quickstart():
 
 @register_hparams
 def transformer_multi30k():
-    """For Multi30k's 29,000 pairs: small and well regularized.
+    """For Multi30k's 29,000 pairs and an hour of two CPU cores.
 
     The sizes are those of the literature on this corpus (arXiv:2105.14462).
+    Its post-norm and dropout of 0.3 need some 80 epochs; an hour has a third
+    of them, in which pre-norm and less dropout get further.
     """
     return HParams(
         hidden_size=128,
         filter_size=256,
         num_heads=4,
         num_hidden_layers=4,
+        norm_placement="pre",
         max_length=128,
-        residual_dropout=0.3,
+        residual_dropout=0.15,
         batch_tokens=2048,
         micro_batches=1,
-        learning_rate=1.6,  # a peak rate of 0.003
-        warmup_steps=2000,
-        train_steps=9000,
+        learning_rate=0.8,  # a peak rate of 0.0035
+        warmup_steps=400,
+        train_steps=7000,
         average_checkpoints=5,
     )
