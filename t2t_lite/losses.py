@@ -122,8 +122,8 @@ def _loss_and_gradients(hidden, table, targets, weights, label_smoothing):
     loss = log_partition_sum - on_target * ops.sum(weights * target_logits)
     scale = (on_target * weights)[:, None]
     hidden_gradient = hidden_gradient - scale * chosen
-    table_gradient = ops.scatter_update(
-        table_gradient, targets[:, None], -scale * hidden, reduction="add"
+    table_gradient = table_gradient - ops.segment_sum(
+        scale * hidden, targets, num_segments=table.shape[0]
     )
     if on_all:
         # Of the sum of all logits: -b h . sum_v table_v.
