@@ -8,44 +8,39 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import tensorflow as tf
 from side import serve
 
+from t2t_lite.hparam import HParams
 from t2t_lite.transformer import Transformer
+from t2t_lite.updates import Adam
 
 
 def make_step(sizes, precision):
     """A function that does one whole update on the fixed batch."""
-    import keras
-
-    model = Transformer(
-        sizes["vocab_size"],
-        sizes["vocab_size"],
-        sizes["hidden_size"],
-        sizes["filter_size"],
-        sizes["num_heads"],
-        sizes["num_hidden_layers"],
+    hparams = HParams(
+        hidden_size=sizes["hidden_size"],
+        filter_size=sizes["filter_size"],
+        num_heads=sizes["num_heads"],
+        num_hidden_layers=sizes["num_hidden_layers"],
         residual_dropout=0.1,
-        dtype={"float32": None, "bfloat16": "mixed_bfloat16"}[precision],
-    ).build_weights()
-    optimizer = keras.optimizers.Adam(1e-4, 0.9, 0.98, 1e-9)
-    variables = model.trainable_variables
-    optimizer.build(variables)
+        precision=precision,
+    )
+    vocab_size = sizes["vocab_size"]
+    model = Transformer.from_hparams(hparams, vocab_size, vocab_size)
+    model.build_weights()
+    variables = [v.value for v in model.trainable_variables]
+    adam = Adam(variables, 0.9, 0.98, 1e-9)
+    shape = (sizes["rows"], sizes["length"])
     batch = {
-        side: tf.random.uniform(
-            (sizes["rows"], sizes["length"]),
-            2,
-            sizes["vocab_size"],
-            tf.int32,
-            seed=1,
-        )
+        side: tf.random.uniform(shape, 2, vocab_size, tf.int32)
         for side in ("inputs", "targets")
     }
 
-    @tf.function
+    @tf.function(autograph=False)
     def update(number):
         with tf.GradientTape() as tape:
-            seed = tf.stack([0, number])
-            loss, count = model.loss_sum(batch, 0.1, seed)
+            loss, count = model.loss_sum(batch, 0.1, tf.stack([0, number]))
             loss = loss / count
-        optimizer.apply(tape.gradient(loss, variables), variables)
+        gradients = tape.gradient(loss, variables)
+        adam.apply([tf.convert_to_tensor(g) for g in gradients], 1e-4)
         return loss
 
     numbers = iter(range(1 << 30))

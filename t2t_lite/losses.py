@@ -14,9 +14,9 @@ from keras import ops
 
 from t2t_lite.layers.masks import PAD_ID
 
-# Rows of logits computed at a time: few enough to stay in the cache, and at
-# least D of them, so that adding up the table's gradient is not what costs.
-BLOCK_ROWS = 256
+# Rows of logits computed at a time: few enough to bound memory, and enough of
+# them that adding up the table's gradient, once a block, is not what costs.
+BLOCK_ROWS = 1024
 
 
 def smoothed_cross_entropy(logits, targets, label_smoothing=0.0):
@@ -76,10 +76,10 @@ def fused_cross_entropy_sum(hidden, table, targets, label_smoothing=0.0):
 
     The whole [N, V] array of logits and a few more of its size would be most
     of a training step's memory and a good part of its time. Here blocks of
-    rows are scored and differentiated at once, while they are in the cache:
-    with e = exp(z - max z) and s = sum e, the softmax part of the gradient is
-    e / s, whose division is moved behind the matrix products; the target's
-    and the smoothing's parts are of rank one and need no [N, V] at all.
+    rows are scored and differentiated at once. With e = exp(z - max z) and
+    s = sum e, the softmax part of the gradient is e / s, whose division is
+    moved behind the matrix products; the target's and the smoothing's parts
+    are of rank one and need no [N, V] at all.
 
     Args:
       hidden: float [N, D], the decoder's output.
@@ -140,8 +140,8 @@ def _loss_and_gradients(hidden, table, targets, weights, label_smoothing):
 def _partition_part(hidden, table, weights):
     """The sum of weighted logsumexp and its gradients, block by block."""
     rows, size = ops.shape(hidden)
-    block = max(BLOCK_ROWS, table.shape[1])
-    blocks = (rows + block - 1) // block
+    blocks = (rows + BLOCK_ROWS - 1) // BLOCK_ROWS
+    block = (rows + blocks - 1) // blocks  # rows R of each, about equal
     padding = blocks * block - rows
     hidden = ops.reshape(
         ops.pad(hidden, ((0, padding), (0, 0))), (blocks, block, size)

@@ -59,7 +59,8 @@ class MultiHeadAttention(keras.layers.Layer):
     def self_kernel(self):
         """The kernels of queries, keys and values, side by side: [D, 3 * D]."""
         return ops.concatenate(
-            [self.query_kernel, self.key_kernel, self.value_kernel], axis=1
+            [self._scaled_query_kernel(), self.key_kernel, self.value_kernel],
+            axis=1,
         )
 
     def project_self(self, x, kernel=None):
@@ -71,13 +72,13 @@ class MultiHeadAttention(keras.layers.Layer):
         """
         # One product instead of three: wide ones are cheaper per column.
         kernel = self.self_kernel() if kernel is None else kernel
-        query, keys, values = self._split_heads(project(x, kernel), 3)
-        return query * self.head_depth**-0.5, keys, values
+        return self._split_heads(project(x, kernel), 3)
 
     def project_query(self, x):
         """Scaled queries of `x` [B, T, D]: [B, H, T, d]."""
-        (query,) = self._split_heads(project(x, self.query_kernel), 1)
-        return query * self.head_depth**-0.5
+        kernel = self._scaled_query_kernel()
+        (query,) = self._split_heads(project(x, kernel), 1)
+        return query
 
     def project_memory(self, memory):
         """Keys and values of `memory` [B, S, D]: two [B, H, S, d]."""
@@ -109,6 +110,10 @@ class MultiHeadAttention(keras.layers.Layer):
         return project(
             ops.reshape(context, (batch, length, size)), self.output_kernel
         )
+
+    def _scaled_query_kernel(self):
+        # 1 / sqrt(d_k) of equation 1, on the weights: there are fewer of them.
+        return self.query_kernel * self.head_depth**-0.5
 
     def _split_heads(self, x, parts):
         """[B, T, parts * H * d] to `parts` tensors [B, H, T, d]."""

@@ -33,8 +33,8 @@ class DecoderCache:
         tiled over the beam;
         `keys_I`, `values_I`, [N, B, H, P * K, d]: slot k of position p at
         p * K + k;
-        `self_kernel_I` [D, 3 * D] and `logits_kernel` [D, V], weights in the
-        layout that a step reads.
+        `self_kernel_I` [D, 3 * D], of layer I, and `logits_kernel_J` [D, V'],
+        weights in the layout that a step reads.
     """
 
     def __init__(self, tensors, rows, bias):
@@ -63,8 +63,9 @@ class DecoderCache:
         tensors = {
             "ancestry": new_buffer(table, "int32") + _NO_SLOT,
             "source_bias": attention_scores_bias(memory_mask)[:, None, None],
-            "logits_kernel": softmax.logits_kernel(memory.dtype),
         }
+        for number, kernel in enumerate(softmax.logits_kernels(memory.dtype)):
+            tensors[f"logits_kernel_{number}"] = kernel
         for number, layer in enumerate(layers):
             keys, values = layer.cross_attention.project_memory(memory)
             tensors[f"source_keys_{number}"] = keys
@@ -140,7 +141,8 @@ class DecoderCache:
 
     def logits(self, softmax, x):
         """The logits of `x` [B, K, D]: float32 [B, K, V]."""
-        return softmax.logits(x, self.tensors["logits_kernel"])
+        names = [n for n in self.tensors if n.startswith("logits_kernel_")]
+        return softmax.logits(x, [self.tensors[name] for name in names])
 
     def _append(self, name, new):
         """Writes [B, H, K, d] into a cached tensor, in place where it can."""

@@ -6,6 +6,10 @@ from keras import ops
 from t2t_lite.layers.feed_forward import project
 from t2t_lite.layers.masks import padding_mask
 
+# Columns of a kernel of logits: 257 cache lines in float32, an odd number, so
+# that rows do not compete for the same lines.
+_KERNEL_WIDTH = 4112
+
 
 class TokenEmbedding(keras.layers.Layer):
     """A table [V, D] that embeds tokens and, unscaled, scores them.
@@ -38,20 +42,32 @@ class TokenEmbedding(keras.layers.Layer):
         vectors = ops.cast(vectors, self.compute_dtype)
         return vectors * (scale * real)[..., None]
 
-    def logits_kernel(self, dtype):
-        """The table as the kernel of `logits`: [D, V], of that dtype."""
-        return ops.transpose(ops.cast(self.table, dtype))
+    def logits_kernels(self, dtype):
+        """The table in the layout that steps of a search multiply with.
 
-    def logits(self, hidden, kernel=None):
+        Returns: kernels [D, V'] of that dtype, whose V' add up to V. A product
+          with narrow ones is a quarter faster than with one of 32,000 columns,
+          and twice as fast as with one whose rows are 2 ** n bytes apart.
+        """
+        return [
+            ops.transpose(
+                ops.cast(self.table[start : start + _KERNEL_WIDTH], dtype)
+            )
+            for start in range(0, self.vocab_size, _KERNEL_WIDTH)
+        ]
+
+    def logits(self, hidden, kernels=None):
         """Float [..., D] to float32 [..., V], the input of the softmax.
 
         Args:
           hidden: float [..., D].
-          kernel: `logits_kernel(hidden.dtype)`, where it is at hand.
+          kernels: `logits_kernels(hidden.dtype)`, where they are at hand.
         """
-        if kernel is None:
-            kernel = self.logits_kernel(hidden.dtype)
-        return ops.cast(project(hidden, kernel), "float32")
+        if kernels is None:
+            kernels = [ops.transpose(ops.cast(self.table, hidden.dtype))]
+        parts = [project(hidden, kernel) for kernel in kernels]
+        logits = parts[0] if len(parts) == 1 else ops.concatenate(parts, -1)
+        return ops.cast(logits, "float32")
 
     def get_config(self):
         return {

@@ -39,27 +39,32 @@ class LayerNormalization(keras.layers.Layer):
         return normalize(x, self.scale + 0.0, self.bias + 0.0)
 
     def _normalize_with_gradient(self, x, scale, bias):
-        dtype = x.dtype
-        x = ops.cast(x, "float32")
+        shape, dtype = ops.shape(x), x.dtype
+        size = scale.shape[0]
+        x = ops.reshape(ops.cast(x, "float32"), (-1, size))  # [N, D]
         centered = x - ops.mean(x, axis=-1, keepdims=True)
         variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)
         inverse_deviation = ops.rsqrt(variance + self.epsilon)
         normalized = centered * inverse_deviation
 
         def gradient(upstream):
-            upstream = ops.cast(upstream, "float32")
-            batch_axes = tuple(range(len(x.shape) - 1))
-            scale_gradient = ops.sum(upstream * normalized, axis=batch_axes)
-            bias_gradient = ops.sum(upstream, axis=batch_axes)
-            inner = upstream * scale
-            inner_mean = ops.mean(inner, axis=-1, keepdims=True)
-            along = ops.mean(inner * normalized, axis=-1, keepdims=True)
+            upstream = ops.reshape(ops.cast(upstream, "float32"), (-1, size))
+            product = upstream * normalized
+            # Means weighted by `scale` are matrix products: [N, D] x [D, 1].
+            share = scale[:, None] / size
+            mean = ops.matmul(upstream, share)
+            along = ops.matmul(product, share)
             x_gradient = inverse_deviation * (
-                inner - inner_mean - normalized * along
+                upstream * scale - mean - normalized * along
             )
-            return ops.cast(x_gradient, dtype), scale_gradient, bias_gradient
+            return (
+                ops.reshape(ops.cast(x_gradient, dtype), shape),
+                ops.sum(product, axis=0),
+                ops.sum(upstream, axis=0),
+            )
 
-        return ops.cast(normalized * scale + bias, dtype), gradient
+        output = ops.cast(normalized * scale + bias, dtype)
+        return ops.reshape(output, shape), gradient
 
     def get_config(self):
         return {**super().get_config(), "epsilon": self.epsilon}
