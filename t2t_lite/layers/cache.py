@@ -141,8 +141,10 @@ class DecoderCache:
 
     def logits(self, softmax, x):
         """The logits of `x` [B, K, D]: float32 [B, K, V]."""
-        names = [n for n in self.tensors if n.startswith("logits_kernel_")]
-        return softmax.logits(x, [self.tensors[name] for name in names])
+        # By number: a loop may hand the dict back in another order.
+        count = sum(name.startswith("logits_kernel_") for name in self.tensors)
+        kernels = [self.tensors[f"logits_kernel_{j}"] for j in range(count)]
+        return softmax.logits(x, kernels)
 
     def _append(self, name, new):
         """Writes [B, H, K, d] into a cached tensor, in place where it can."""
