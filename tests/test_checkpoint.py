@@ -1,3 +1,4 @@
+import contextlib
 import json
 import resource
 
@@ -238,18 +239,23 @@ def test_another_models_checkpoint_is_refused(tmp_path):
         checkpoint.restore(saved.path, {"model/bias": tf.Variable(0.0)})
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def full_disk():
-    """No file may grow beyond 4 kB: writes fail half-way, as on a full disk."""
+    """No file may grow beyond 4 kB: writes fail half-way, as on a full disk.
+
+    Not a fixture, whose limit would still hold while pytest writes its report.
+    """
     old = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, old[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, old)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
 
 
-def test_a_save_that_fails_leaves_what_was_saved_before(tmp_path, full_disk):
+def test_a_save_that_fails_leaves_what_was_saved_before(tmp_path):
     _save(tmp_path, 1)
-    with pytest.raises(T2TLiteError) as caught:
+    with full_disk(), pytest.raises(T2TLiteError) as caught:
         _save(tmp_path, 2, shape=(1000, 100))
     message = str(caught.value)
     assert "step-00000002 cannot be saved" in message
