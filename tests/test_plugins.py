@@ -56,6 +56,7 @@ def test_tests_and_private_files_of_a_bare_folder_are_left_alone(tmp_path):
         _draft="1 / 0",
     )
     plugins.load_plugins(tmp_path / "mine")
+    assert "usr_set" in registry.hparams_names()
 
 
 def test_package_folder_is_imported_by_its_init(tmp_path):
@@ -83,6 +84,7 @@ def test_loading_twice_registers_once(tmp_path):
     plugins.load_plugins(folder)
     plugins.load_plugins(folder)
     plugins.load_plugins()
+    assert registry.hparams_names().count("usr_once") == 1
 
 
 def test_missing_folder_is_wrong_usage():
