@@ -60,6 +60,7 @@ def transformer_multi30k():
         micro_batches=1,
         learning_rate=0.8,  # a peak rate of 0.0035
         warmup_steps=400,
-        train_steps=7000,
+        train_steps=9600,
+        cooldown=0.5,
         average_checkpoints=5,
     )

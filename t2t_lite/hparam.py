@@ -54,6 +54,7 @@ class HParams:
 
     # The whole run.
     train_steps: int = 100000  # optimizer updates
+    cooldown: float = 0.0  # last share of them, in which the rate falls to 0
     average_checkpoints: int = 5  # last checkpoints averaged at the end
 
     # Decoding.
@@ -160,6 +161,7 @@ _AT_LEAST_ONE = (
     "beam_size",
 )
 _SHARES = (
+    "cooldown",
     "residual_dropout",
     "attention_dropout",
     "relu_dropout",

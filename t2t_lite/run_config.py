@@ -124,8 +124,11 @@ def _identity(config):
     }
     for name, sha256 in config["vocabulary"].items():
         flat[f"vocabulary {name}"] = sha256
-    for name, value in config["hparams"].items():
-        if name not in _MAY_CHANGE:
+    hparams = config["hparams"]
+    # The rate's fall at the end depends on where the end is.
+    fixed = {"train_steps"} if hparams.get("cooldown") else set()
+    for name, value in hparams.items():
+        if name not in _MAY_CHANGE - fixed:
             flat[name] = value
     return flat
 

@@ -26,3 +26,30 @@ def learning_rate(
         raise ValueError(f"updates are counted from 1; got step={step}.")
     shape = min(step**-0.5, step * warmup_steps**-1.5)
     return factor * hidden_size**-0.5 * shape
+
+
+def cooldown(step: int, train_steps: int, share: float) -> float:
+    """The share of its rate that an update near the end of training keeps.
+
+    Short trainings gain from a rate that comes to rest: it falls linearly
+    over the last updates (arXiv:2405.18392, section 3). The paper has none.
+
+    Args:
+      step: the update's number, counted from 1.
+      train_steps: the number of the last update.
+      share: of all updates, the last ones, which the fall takes; 0 for none.
+
+    Returns:
+      1 before the fall begins, 1 / (share * train_steps) at the last update.
+
+    Raises:
+      ValueError: there is a cooldown, and `step` is beyond its end.
+    """
+    if not share:
+        return 1.0
+    if step > train_steps:
+        raise ValueError(
+            f"the rate has cooled down at update {train_steps}; "
+            f"got step={step}."
+        )
+    return min(1.0, (train_steps + 1 - step) / (share * train_steps))

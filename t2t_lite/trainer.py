@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from t2t_lite import atomic, checkpoint
-from t2t_lite.errors import Interrupted, T2TLiteError
+from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.run import Run, model_tensors
 from t2t_lite.signals import StopRequested, StopSignals
 from t2t_lite.telemetry import Meter, Telemetry
@@ -56,6 +56,7 @@ def train(
       Interrupted: a signal came; everything is saved.
       T2TLiteError: something is wrong; the message says what to do.
     """
+    steps = _steps(run.hparams, train_steps)
     with StopSignals() as stop, run.lock():
         prepare(run.seed, deterministic)
         run.batches("dev")  # fails now rather than at the first evaluation
@@ -63,7 +64,6 @@ def train(
             atomic.remove_unfinished(folder)
         state = TrainingState(run, choose_strategy(replicas))
         saved = state.restore()
-        steps = train_steps or run.hparams.train_steps
         with Telemetry(run.output_dir, state.step, steps) as telemetry:
             telemetry.note(str(run.check_data()))
             loop = _Loop(
@@ -78,6 +78,19 @@ def train(
             )
             due = _Due(eval_steps_every, save_steps, save_minutes)
             return loop.to_the_end(steps, due)
+
+
+def _steps(hparams, train_steps):
+    """The last update's number, which a rate at rest does not pass."""
+    steps = train_steps or hparams.train_steps
+    if hparams.cooldown and steps > hparams.train_steps:
+        raise UsageError(
+            "The learning rate has fallen to 0 at update "
+            f"{hparams.train_steps}; got --train_steps={steps}. Train a new "
+            "run with --hparams_override=train_steps="
+            f"{steps}, or with cooldown=0."
+        )
+    return steps
 
 
 def dry_run(run: Run, replicas: int | None = None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import tensorflow as tf
 from t2t_lite import checkpoint
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.run import Run, model_tensors
-from t2t_lite.schedules import learning_rate
+from t2t_lite.schedules import cooldown, learning_rate
 from t2t_lite.updates import Updater
 
 
@@ -52,7 +52,7 @@ class TrainingState:
             hparams.hidden_size,
             hparams.warmup_steps,
             hparams.learning_rate,
-        )
+        ) * cooldown(self.step + 1, hparams.train_steps, hparams.cooldown)
 
     def update(self, between_passes: Callable[[], None]) -> tf.Tensor:
         """Makes one update.

@@ -1,6 +1,6 @@
 import pytest
 
-from t2t_lite.schedules import learning_rate
+from t2t_lite.schedules import cooldown, learning_rate
 
 
 def test_rate_rises_linearly_to_its_peak_at_the_end_of_warm_up():
@@ -29,3 +29,17 @@ def test_factor_multiplies_every_rate():
 def test_update_zero_is_refused():
     with pytest.raises(ValueError, match="counted from 1; got step=0"):
         learning_rate(0, 8, 10)
+
+
+def test_cooldown_falls_in_equal_steps_to_its_last_update():
+    shares = [cooldown(step, 10, 0.4) for step in range(1, 11)]
+    assert shares == pytest.approx([1.0] * 7 + [0.75, 0.5, 0.25])
+
+
+def test_cooldown_of_nothing_is_none_at_any_update():
+    assert cooldown(10**9, 10, 0.0) == 1
+
+
+def test_updates_beyond_the_cooldown_are_refused():
+    with pytest.raises(ValueError, match="at update 10; got step=11"):
+        cooldown(11, 10, 0.4)
