@@ -2,10 +2,10 @@
 
 import argparse
 import json
-import pathlib
 
 from t2t_lite.bin import command, flags
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.raw_files import read_lines
 
 
 def make_parser() -> flags.Parser:
@@ -35,8 +35,8 @@ def make_parser() -> flags.Parser:
 def score_files(args: argparse.Namespace) -> None:
     """Prints the score of `--hypothesis` against `--reference`."""
     flags.require(args, "hypothesis", "reference")
-    hypotheses = read_lines(args.hypothesis)
-    references = read_lines(args.reference)
+    hypotheses = list(read_lines(args.hypothesis))
+    references = list(read_lines(args.reference))
     if len(hypotheses) != len(references):
         raise T2TLiteError(
             "--hypothesis and --reference must have as many lines as each "
@@ -54,24 +54,6 @@ def score_files(args: argparse.Namespace) -> None:
         lowercase=args.lowercase,
     )
     print_report(report, args.json)
-
-
-def read_lines(path: str) -> list[str]:
-    r"""The lines of a UTF-8 file, split at `\n` only, `\r\n` too.
-
-    Bytes that are not UTF-8 become U+FFFD.
-
-    Raises:
-      T2TLiteError: the file cannot be read.
-    """
-    try:
-        text = pathlib.Path(path).read_bytes().decode("utf-8", "replace")
-    except OSError as error:
-        raise T2TLiteError(f"Cannot read {path}: {error.strerror}.") from error
-    lines = text.split("\n")
-    if not lines[-1]:
-        lines.pop()  # a final newline ends the last line, it starts none
-    return [line.removesuffix("\r") for line in lines]
 
 
 def print_report(report: dict, as_json: bool) -> None:
