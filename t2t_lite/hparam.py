@@ -6,6 +6,7 @@ This module is the type; the values live in the registered sets (`hparams/`).
 import dataclasses
 import json
 import math
+import typing
 from typing import Any
 
 from t2t_lite.errors import UsageError, nearest
@@ -29,11 +30,14 @@ class HParams:
     # The model.
     hidden_size: int = 512  # d_model
     filter_size: int = 2048  # d_ff
-    num_heads: int = 8  # h; d_k = d_v = d_model / h
+    num_heads: int = 8  # h
+    key_depth: int | None = None  # d_k of a head; none: d_model / h
+    value_depth: int | None = None  # d_v of a head; none: d_model / h
     num_hidden_layers: int = 6  # N, of the encoder and of the decoder
     shared_embedding: bool = True  # one matrix: source, target, softmax
     norm_placement: str = "post"  # "post" as in the paper, or "pre"
     position_encoding: str = "interleaved"  # "concatenated", "learned"
+    attention_window: int | None = None  # r, self-attention's; none: all
     max_length: int = 256  # tokens a side, EOS included, that are trained on
 
     # Regularization, each a share in [0, 1).
@@ -71,6 +75,13 @@ class HParams:
     def _check_ranges(self):
         for name in _AT_LEAST_ONE:
             _require(name, getattr(self, name), "at least 1", lambda v: v >= 1)
+        for name in _AT_LEAST_ONE_IF_GIVEN:
+            _require(
+                name,
+                getattr(self, name),
+                "at least 1, or none",
+                lambda v: v is None or v >= 1,
+            )
         for name in _SHARES:
             _require(name, getattr(self, name), "in [0, 1)", _is_share)
         for name in ("learning_rate", "adam_epsilon"):
@@ -84,10 +95,12 @@ class HParams:
                 f"one of {', '.join(choices)}",
                 choices.__contains__,
             )
-        if self.hidden_size % self.num_heads:
+        depths = (self.key_depth, self.value_depth)
+        if None in depths and self.hidden_size % self.num_heads:
             raise UsageError(
-                "num_heads must divide hidden_size; got "
-                f"num_heads={self.num_heads}, hidden_size={self.hidden_size}."
+                "num_heads must divide hidden_size, unless key_depth and "
+                f"value_depth are given; got num_heads={self.num_heads}, "
+                f"hidden_size={self.hidden_size}."
             )
         if self.hidden_size % 2:
             raise UsageError(
@@ -142,8 +155,7 @@ class HParams:
 
     def __str__(self):
         return "\n".join(
-            f"{name}={json.dumps(value).strip(chr(34))}"
-            for name, value in self.to_dict().items()
+            f"{name}={_text(value)}" for name, value in self.to_dict().items()
         )
 
 
@@ -160,6 +172,7 @@ _AT_LEAST_ONE = (
     "average_checkpoints",
     "beam_size",
 )
+_AT_LEAST_ONE_IF_GIVEN = ("key_depth", "value_depth", "attention_window")
 _SHARES = (
     "cooldown",
     "residual_dropout",
@@ -188,7 +201,9 @@ def _require(name, value, rule, holds):
 
 def _typed(field, value):
     """`value` as the field's type; text is parsed, 1 is a fine float."""
-    wanted = field.type
+    wanted, optional = _kind(field)
+    if optional and (value is None or value == "none"):
+        return None
     try:
         if isinstance(value, str) and wanted is not str:
             value = (
@@ -205,8 +220,21 @@ def _typed(field, value):
     return value
 
 
+def _kind(field):
+    """The type of a field's values, and whether it may also be None."""
+    kinds = typing.get_args(field.type) or (field.type,)
+    return kinds[0], type(None) in kinds
+
+
 def _bad_type(field, value):
+    wanted, optional = _kind(field)
     kind = {int: "a whole number", float: "a number", bool: "true or false"}
-    raise UsageError(
-        f"{field.name} must be {kind.get(field.type, 'text')}; got {value!r}."
-    )
+    rule = kind.get(wanted, "text") + (" or none" if optional else "")
+    raise UsageError(f"{field.name} must be {rule}; got {value!r}.")
+
+
+def _text(value):
+    """A value as `override` reads it."""
+    if value is None:
+        return "none"
+    return json.dumps(value).strip('"')

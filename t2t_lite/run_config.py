@@ -124,9 +124,10 @@ def _identity(config):
     }
     for name, sha256 in config["vocabulary"].items():
         flat[f"vocabulary {name}"] = sha256
-    hparams = config["hparams"]
+    # A hparam that is younger than the run has its default there.
+    hparams = {**HParams().to_dict(), **config["hparams"]}
     # The rate's fall at the end depends on where the end is.
-    fixed = {"train_steps"} if hparams.get("cooldown") else set()
+    fixed = {"train_steps"} if hparams["cooldown"] else set()
     for name, value in hparams.items():
         if name not in _MAY_CHANGE - fixed:
             flat[name] = value

@@ -38,7 +38,9 @@ class Transformer(keras.Model):
       target_vocab_size: V of the target.
       hidden_size: d_model.
       filter_size: d_ff.
-      num_heads: h, a divisor of `hidden_size`.
+      num_heads: h.
+      key_depth: d_k, of a head; None: d_model / h.
+      value_depth: d_v, of a head; None: d_model / h.
       num_hidden_layers: N, layers of the encoder and of the decoder.
       shared_embedding: one matrix embeds source and target and, transposed,
         makes the logits (section 3.4); needs equal vocabularies. Otherwise
@@ -46,6 +48,8 @@ class Transformer(keras.Model):
       norm_placement: "post", the paper's, or "pre".
       position_encoding: "interleaved" (section 3.5), "concatenated"
         (tensor2tensor's) or "learned" (table 3, row E).
+      attention_window: r of restricted self-attention: a position sees those
+        at most r // 2 away (section 4). None: it sees all.
       max_length: positions that learned encodings know.
       residual_dropout: P_drop of sublayer outputs and of embeddings plus
         positions (section 5.4).
@@ -71,10 +75,13 @@ class Transformer(keras.Model):
         hidden_size=512,
         filter_size=2048,
         num_heads=8,
+        key_depth=None,
+        value_depth=None,
         num_hidden_layers=6,
         shared_embedding=True,
         norm_placement="post",
         position_encoding="interleaved",
+        attention_window=None,
         max_length=256,
         residual_dropout=0.1,
         attention_dropout=0.0,
@@ -96,10 +103,13 @@ class Transformer(keras.Model):
             "hidden_size": hidden_size,
             "filter_size": filter_size,
             "num_heads": num_heads,
+            "key_depth": key_depth,
+            "value_depth": value_depth,
             "num_hidden_layers": num_hidden_layers,
             "shared_embedding": shared_embedding,
             "norm_placement": norm_placement,
             "position_encoding": position_encoding,
+            "attention_window": attention_window,
             "max_length": max_length,
             "residual_dropout": residual_dropout,
             "attention_dropout": attention_dropout,
@@ -210,7 +220,7 @@ class Transformer(keras.Model):
         """
         mask = padding_mask(inputs)
         bias = attention_scores_bias(mask)[:, None, None, :]
-        x = self.encoder_positions(self.source_embedding(inputs))
+        x = self._embedded_source(inputs)
         x = dropout(x, self.residual_dropout)
         for layer in self.encoder_layers:
             x = layer(x, bias, dropout=dropout)
@@ -227,15 +237,52 @@ class Transformer(keras.Model):
 
         Returns: float [B, T, D], of which `logits` makes the scores.
         """
-        self_bias = attention_scores_bias(causal_mask(ops.shape(targets)[1]))
+        self_bias = self._causal_bias(ops.shape(targets)[1])
         cross_bias = attention_scores_bias(memory_mask)[:, None, None, :]
-        # Padding stands before the first token, and is embedded as zero.
-        previous = ops.pad(targets, ((0, 0), (1, 0)))[:, :-1]
-        x = self.decoder_positions(self.target_embedding(previous))
+        x = self._embedded_target(targets)
         x = dropout(x, self.residual_dropout)
         for layer in self.decoder_layers:
             x = layer(x, memory, self_bias, cross_bias, dropout=dropout)
         return self.decoder_norm(x) if self.decoder_norm else x
+
+    def attention_weights(self, features):
+        """The attention weights of every layer and head, without dropout.
+
+        Args:
+          features: as of a call.
+
+        Returns: a dict of float32: `encoder` [N, B, H, S, S], `decoder` [N, B,
+          H, T, T] and `cross` [N, B, H, T, S]; a row is what one position
+          attends to, and sums to 1. Row t of the decoder is the position that
+          scores `targets[:, t]`, and its column t what that position is fed:
+          the target before it.
+        """
+        kept = {"encoder": [], "decoder": [], "cross": []}
+
+        def keep(name, attention, bias, memory=None):
+            def attend(x):
+                kept[name].append(attention.weights_of(x, bias, memory))
+                return attention(x, bias, memory=memory)
+
+            return attend
+
+        inputs, targets = features["inputs"], features["targets"]
+        x, mask = self._embedded_source(inputs), padding_mask(inputs)
+        source_bias = attention_scores_bias(mask)[:, None, None, :]
+        for layer in self.encoder_layers:
+            x = layer.with_attention(
+                x, keep("encoder", layer.self_attention, source_bias)
+            )
+        memory = self.encoder_norm(x) if self.encoder_norm else x
+        self_bias = self._causal_bias(ops.shape(targets)[1])
+        x = self._embedded_target(targets)
+        for layer in self.decoder_layers:
+            x = layer.with_attentions(
+                x,
+                keep("decoder", layer.self_attention, self_bias),
+                keep("cross", layer.cross_attention, source_bias, memory),
+            )
+        return {name: ops.stack(weights) for name, weights in kept.items()}
 
     def start_decoding(self, memory, memory_mask, beam_size, max_length):
         """The cache of a search that has not begun; see `DecoderCache`.
@@ -266,7 +313,8 @@ class Transformer(keras.Model):
 
         Returns: float32 [B, K, V], and the cache with this step in it.
         """
-        cache = DecoderCache.at_step(cache, index)
+        reach = self.decoder_layers[0].self_attention.reach
+        cache = DecoderCache.at_step(cache, index, reach)
         # One position a row: [B * K, 1] -> [B * K, 1, D] -> [B, K, D].
         x = self.target_embedding(ops.reshape(ids, (-1, 1)))
         x = self.decoder_positions(x, index)
@@ -299,6 +347,20 @@ class Transformer(keras.Model):
         dropout = no_dropout if seed is None else DropoutMasks(seed)
         memory, mask = self.encode(inputs, dropout)
         return self.decode(targets, memory, mask, dropout)
+
+    def _embedded_source(self, inputs):
+        return self.encoder_positions(self.source_embedding(inputs))
+
+    def _embedded_target(self, targets):
+        # Padding stands before the first token, and is embedded as zero.
+        previous = ops.pad(targets, ((0, 0), (1, 0)))[:, :-1]
+        return self.decoder_positions(self.target_embedding(previous))
+
+    def _causal_bias(self, length):
+        """Float32 [1, 1, T, T]; None if a window does without."""
+        if self._config["attention_window"] is not None:
+            return None
+        return attention_scores_bias(causal_mask(length))
 
     def _make_embeddings(self, source_vocab_size, target_vocab_size):
         def embedding(vocab_size, name):
@@ -336,6 +398,9 @@ class Transformer(keras.Model):
             layer_class(
                 config["num_heads"],
                 config["filter_size"],
+                key_depth=config["key_depth"],
+                value_depth=config["value_depth"],
+                attention_window=config["attention_window"],
                 norm_placement=config["norm_placement"],
                 residual_dropout=config["residual_dropout"],
                 attention_dropout=config["attention_dropout"],
@@ -354,10 +419,13 @@ _SHARED_NAMES = (
     "hidden_size",
     "filter_size",
     "num_heads",
+    "key_depth",
+    "value_depth",
     "num_hidden_layers",
     "shared_embedding",
     "norm_placement",
     "position_encoding",
+    "attention_window",
     "max_length",
     "residual_dropout",
     "attention_dropout",

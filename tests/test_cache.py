@@ -61,11 +61,22 @@ def cached_logits(model, inputs, parents, tokens):
     return logits.stack()
 
 
-@pytest.mark.parametrize("in_graph", [True, False])
-@pytest.mark.parametrize("beam_size", [1, 4])
-def test_hopping_beams_equal_full_passes_across_blocks(beam_size, in_graph):
-    length, model = 35, small_model()
-    assert length > 2 * _block_length(beam_size, depth=4)
+@pytest.mark.parametrize(
+    "beam_size,options,in_graph",
+    [
+        (1, {}, False),
+        (1, {}, True),
+        (4, {}, False),
+        (4, {}, True),
+        (4, {"key_depth": 3, "value_depth": 7}, True),
+        (4, {"attention_window": 21}, True),
+    ],
+)
+def test_hopping_beams_equal_full_passes_across_blocks(
+    beam_size, options, in_graph
+):
+    length, model = 35, small_model(**options)
+    assert length > 2 * _block_length(beam_size, depth=7)
     parents, tokens, histories = hopping_beams(2, beam_size, length)
     inputs = np.array([[3, 4, 5, 1], [6, 1, 0, 0]], "int32")
     decode = tf.function(cached_logits) if in_graph else cached_logits

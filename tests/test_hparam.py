@@ -31,6 +31,11 @@ def test_override_reads_every_type():
     assert type(hparams.learning_rate) is float
 
 
+def test_depths_given_need_no_heads_that_divide():
+    hparams = HParams(num_heads=7, key_depth=16, value_depth=24)
+    assert hparams.override("key_depth=none,num_heads=8").key_depth is None
+
+
 def test_override_of_nothing_changes_nothing():
     assert HParams().override("") == HParams()
 
@@ -50,8 +55,14 @@ def test_override_of_nothing_changes_nothing():
         ("beam_size=0", "beam_size must be at least 1; got 0"),
         ("residual_dropout=1.0", "residual_dropout must be in [0, 1); got 1.0"),
         ("norm_placement=mid", "norm_placement must be one of post, pre"),
-        ("num_heads=7", "must divide hidden_size; got num_heads=7, hidden_si"),
+        ("num_heads=7", "are given; got num_heads=7, hidden_size=512"),
         ("hidden_size=9,num_heads=3", "hidden_size must be even"),
+        ("key_depth=0", "key_depth must be at least 1, or none; got 0"),
+        ("value_depth=0", "value_depth must be at least 1, or none; got 0"),
+        ("attention_window=0", "attention_window must be at least 1, or none"),
+        ("key_depth=wide", "key_depth must be a whole number or none; got 'wi"),
+        ("hidden_size=none", "hidden_size must be a whole number; got 'none'"),
+        ("cooldown=1", "cooldown must be in [0, 1); got 1.0"),
         ("batch_tokens=4", "micro_batches must not exceed batch_tokens"),
         ("warmup_steps=0", "warmup_steps must be at least 1; got 0"),
         ("learning_rate=0", "learning_rate must be above 0; got 0.0"),

@@ -43,28 +43,41 @@ def test_padding_mask_is_true_at_real_tokens():
     np.testing.assert_array_equal(mask, [[1, 1, 0], [1, 0, 0]])
 
 
-def test_attention_agrees_with_numpy():
-    heads, depth = 2, 4
-    layer = MultiHeadAttention(heads)
-    layer.build((None, None, heads * depth))
+@pytest.mark.parametrize("key_depth,value_depth", [(None, None), (3, 5)])
+def test_attention_agrees_with_numpy(key_depth, value_depth):
+    heads = 2
+    layer = MultiHeadAttention(heads, key_depth, value_depth)
+    layer.build((None, None, 8))
+    key_depth, value_depth = key_depth or 4, value_depth or 4
     x, memory = random(2, 3, 8), random(2, 5, 8, seed=1)
     mask = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], bool)
 
     kernels = [np.array(w) for w in layer.weights]
-    context = np.zeros((2, 3, 8))
+    context = np.zeros((2, 3, heads * value_depth))
     for head in range(heads):
-        columns = slice(head * depth, (head + 1) * depth)
-        query, keys, values = (
-            y @ kernel[:, columns]
-            for y, kernel in zip([x, memory, memory], kernels[:3], strict=True)
+        columns = slice(head * key_depth, (head + 1) * key_depth)
+        query, keys = (
+            x @ kernels[0][:, columns],
+            memory @ kernels[1][:, columns],
         )
-        scores = query @ keys.transpose(0, 2, 1) / math.sqrt(depth)
+        scores = query @ keys.transpose(0, 2, 1) / math.sqrt(key_depth)
         weights = softmax(np.where(mask[:, None], scores, -np.inf))
-        context[..., columns] = weights @ values
+        columns = slice(head * value_depth, (head + 1) * value_depth)
+        context[..., columns] = weights @ (memory @ kernels[2][:, columns])
 
     bias = attention_scores_bias(mask)[:, None, None, :]
     np.testing.assert_allclose(
         layer(x, bias, memory=memory), context @ kernels[3], atol=1e-5
+    )
+
+
+def test_self_attention_of_other_depths_is_attention_to_itself():
+    """Its three products are one, whose columns must be told apart."""
+    layer = MultiHeadAttention(2, key_depth=3, value_depth=5)
+    layer.build((None, None, 8))
+    x, bias = random(2, 4, 8), ops.zeros((1, 1, 1, 4))
+    np.testing.assert_allclose(
+        layer(x, bias), layer(x, bias, memory=x), atol=1e-6
     )
 
 

@@ -242,6 +242,9 @@ def test_from_hparams_takes_every_model_hparam():
         hidden_size=8,
         filter_size=24,
         num_heads=4,
+        key_depth=6,
+        value_depth=10,
+        attention_window=8,
         num_hidden_layers=1,
         norm_placement="pre",
         position_encoding="learned",
@@ -256,6 +259,59 @@ def test_from_hparams_takes_every_model_hparam():
         assert config.get(name, value) == value
     assert config["source_vocab_size"] == 5
     assert config["target_vocab_size"] == 7
+
+
+@pytest.mark.parametrize("window", [None, 3])
+def test_attention_weights_are_rows_that_sum_to_one(window):
+    model = small_model(attention_window=window)
+    batch = features()
+    batch["inputs"][1, 3:] = 0
+    weights = model.attention_weights(batch)
+    shapes = {name: tuple(value.shape) for name, value in weights.items()}
+    assert shapes == {
+        "encoder": (2, 2, 2, 5, 5),
+        "decoder": (2, 2, 2, 4, 4),
+        "cross": (2, 2, 2, 4, 5),
+    }
+    for value in weights.values():
+        np.testing.assert_allclose(np.sum(value, -1), 1.0, atol=1e-6)
+    # Nobody real attends to padding.
+    assert (np.array(weights["encoder"])[:, 1, :, :3, 3:] == 0).all()
+    assert (np.array(weights["cross"])[:, 1, ..., 3:] == 0).all()
+    positions = np.arange(4)
+    future = positions[None] > positions[:, None]
+    seen = np.array(weights["decoder"])[..., ~future]
+    assert (np.array(weights["decoder"])[..., future] == 0).all()
+    assert (seen > 0).all() == (window is None)
+
+
+def test_attention_weights_are_those_that_make_the_output():
+    """The last layer's cross-attention, made into its output by hand."""
+    model, batch = small_model(num_hidden_layers=1), features()
+    weights = np.array(model.attention_weights(batch)["cross"])[0]
+    memory, mask = model.encode(batch["inputs"])
+    attention = model.decoder_layers[0].cross_attention
+    caught = []
+    original = attention.attend
+    attention.attend = lambda query, keys, values, bias, dropout: (
+        caught.append((values, original(query, keys, values, bias, dropout)))
+        or caught[-1][1]
+    )
+    model.decode(batch["targets"], memory, mask)
+    ((values, context),) = caught
+    np.testing.assert_allclose(weights @ np.array(values), context, atol=1e-5)
+
+
+def test_a_window_hides_what_lies_beyond_it():
+    """One layer of r = 2 at the last of four targets sees the third fed."""
+    model = small_model(num_hidden_layers=1, attention_window=2)
+    first = features()
+    for changed, matters in [(0, False), (1, True), (2, True), (3, False)]:
+        second = {**first, "targets": first["targets"].copy()}
+        second["targets"][:, changed] = (first["targets"][:, changed] + 1) % 15
+        second["targets"][:, changed] += 2
+        difference = np.array(model(first)) != np.array(model(second))
+        assert difference[:, 3].any() == matters
 
 
 def test_sharing_needs_equal_vocabularies():

@@ -5,36 +5,63 @@ from keras import ops
 
 from t2t_lite.layers.dropout import no_dropout
 from t2t_lite.layers.feed_forward import project
+from t2t_lite.layers.masks import attention_scores_bias, band_mask
+from t2t_lite.layers.window import attend_window
 
 
 class MultiHeadAttention(keras.layers.Layer):
     """Scaled dot-product attention in several heads, without biases.
 
     Args:
-      num_heads: H, a divisor of the input's last dimension D; keys and values
-        have D / H units a head.
+      num_heads: H.
+      key_depth: d_k, units a head of queries and keys; None: D / H, of the
+        input's last dimension D.
+      value_depth: d_v, units a head of values; None: D / H.
       attention_dropout: share of the attention weights dropped in training.
+      window: r; a position attends to those at most r // 2 away from it
+        (section 4, restricted self-attention). None: to all.
+      causal: whether a window reaches back only.
     """
 
-    def __init__(self, num_heads, attention_dropout=0.0, **kwargs):
+    def __init__(
+        self,
+        num_heads,
+        key_depth=None,
+        value_depth=None,
+        attention_dropout=0.0,
+        window=None,
+        causal=False,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
+        self.key_depth = key_depth
+        self.value_depth = value_depth
         self.attention_dropout = attention_dropout
+        self.window = window
+        self.causal = causal
 
     def build(self, input_shape):
         size = input_shape[-1]
-        self.head_depth = size // self.num_heads
-
-        def kernel(name):
-            return self.add_weight(
-                shape=(size, size), initializer="glorot_uniform", name=name
-            )
-
-        self.query_kernel = kernel("query_kernel")
-        self.key_kernel = kernel("key_kernel")
-        self.value_kernel = kernel("value_kernel")
-        self.output_kernel = kernel("output_kernel")
+        self.key_depth = self.key_depth or size // self.num_heads
+        self.value_depth = self.value_depth or size // self.num_heads
+        keys = self.num_heads * self.key_depth
+        values = self.num_heads * self.value_depth
+        self.query_kernel = self._kernel("query_kernel", size, keys)
+        self.key_kernel = self._kernel("key_kernel", size, keys)
+        self.value_kernel = self._kernel("value_kernel", size, values)
+        self.output_kernel = self._kernel("output_kernel", values, size)
         self.built = True
+
+    def _kernel(self, name, rows, columns):
+        return self.add_weight(
+            shape=(rows, columns), initializer="glorot_uniform", name=name
+        )
+
+    @property
+    def reach(self):
+        """How many positions away a window ends; None without a window."""
+        return None if self.window is None else self.window // 2
 
     def call(self, x, bias, memory=None, dropout=no_dropout):
         """Attends from every position of `x`.
@@ -42,29 +69,53 @@ class MultiHeadAttention(keras.layers.Layer):
         Args:
           x: float [B, T, D], what asks.
           bias: float32, broadcast to [B, H, T, S], added to the scores: 0
-            where attention is allowed, else a large negative number.
+            where attention is allowed, else a large negative number. With a
+            window: [B, 1, 1, S], or None.
           memory: float [B, S, D], what is attended; None: `x` itself.
           dropout: `DropoutMasks` of this pass, or `no_dropout`.
 
         Returns: float [B, T, D].
         """
-        if memory is None:
-            query, keys, values = self.project_self(x)
+        query, keys, values = self._project(x, memory)
+        if self.window is None:
+            context = self.attend(query, keys, values, bias, dropout)
         else:
-            query = self.project_query(x)
-            keys, values = self.project_memory(memory)
-        context = self.attend(query, keys, values, bias, dropout)
+            context = attend_window(
+                query,
+                keys,
+                values,
+                bias,
+                self.reach,
+                self.causal,
+                lambda weights: dropout(weights, self.attention_dropout),
+            )
         return self.merge_heads(context)
 
+    def weights_of(self, x, bias, memory=None):
+        """The attention weights of a call: float32 [B, H, T, S]."""
+        query, keys, _ = self._project(x, memory)
+        if self.window is not None:
+            length = ops.shape(x)[1]
+            band = attention_scores_bias(
+                band_mask(length, length, self.reach, self.causal)
+            )
+            bias = band if bias is None else bias + band
+        return _attention_weights(query, keys, bias)
+
+    def _project(self, x, memory):
+        if memory is None:
+            return self.project_self(x)
+        return self.project_query(x), *self.project_memory(memory)
+
     def self_kernel(self):
-        """The kernels of queries, keys and values, side by side: [D, 3 * D]."""
+        """The kernels of queries, keys and values, side by side."""
         return ops.concatenate(
             [self._scaled_query_kernel(), self.key_kernel, self.value_kernel],
             axis=1,
         )
 
     def project_self(self, x, kernel=None):
-        """Queries, keys and values of `x` [B, T, D]: three [B, H, T, d].
+        """Queries, keys and values of `x` [B, T, D], each [B, H, T, d].
 
         Args:
           x: float [B, T, D].
@@ -72,40 +123,39 @@ class MultiHeadAttention(keras.layers.Layer):
         """
         # One product instead of three: wide ones are cheaper per column.
         kernel = self.self_kernel() if kernel is None else kernel
-        return self._split_heads(project(x, kernel), 3)
+        depths = (self.key_depth, self.key_depth, self.value_depth)
+        return self._split_heads(project(x, kernel), depths)
 
     def project_query(self, x):
-        """Scaled queries of `x` [B, T, D]: [B, H, T, d]."""
+        """Scaled queries of `x` [B, T, D]: [B, H, T, d_k]."""
         kernel = self._scaled_query_kernel()
-        (query,) = self._split_heads(project(x, kernel), 1)
+        (query,) = self._split_heads(project(x, kernel), (self.key_depth,))
         return query
 
     def project_memory(self, memory):
-        """Keys and values of `memory` [B, S, D]: two [B, H, S, d]."""
+        """Keys [B, H, S, d_k] and values [B, H, S, d_v] of [B, S, D]."""
         kernel = ops.concatenate([self.key_kernel, self.value_kernel], axis=1)
-        return self._split_heads(project(memory, kernel), 2)
+        depths = (self.key_depth, self.value_depth)
+        return self._split_heads(project(memory, kernel), depths)
 
     def attend(self, query, keys, values, bias, dropout=no_dropout):
-        """The weighted values, equation 1: [B, H, T, d].
+        """The weighted values, equation 1: [B, H, T, d_v].
 
         Args:
-          query: float [B, H, T, d], scaled.
-          keys: float [B, H, S, d].
-          values: float [B, H, S, d].
+          query: float [B, H, T, d_k], scaled.
+          keys: float [B, H, S, d_k].
+          values: float [B, H, S, d_v].
           bias: float32, broadcast to [B, H, T, S].
           dropout: `DropoutMasks` of this pass, or `no_dropout`.
         """
-        scores = ops.matmul(query, ops.swapaxes(keys, -1, -2))
-        # In float32: a bfloat16 softmax over long sources does not sum to 1.
-        scores = ops.cast(scores, "float32") + ops.cast(bias, "float32")
-        weights = ops.softmax(scores, axis=-1)
+        weights = _attention_weights(query, keys, bias)
         weights = dropout(weights, self.attention_dropout)
         return ops.matmul(ops.cast(weights, values.dtype), values)
 
     def merge_heads(self, context):
-        """[B, H, T, d] to the layer's output [B, T, D]."""
+        """[B, H, T, d_v] to the layer's output [B, T, D]."""
         batch, _, length, _ = ops.shape(context)
-        size = self.num_heads * self.head_depth
+        size = self.num_heads * self.value_depth
         context = ops.transpose(context, (0, 2, 1, 3))
         return project(
             ops.reshape(context, (batch, length, size)), self.output_kernel
@@ -113,19 +163,40 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def _scaled_query_kernel(self):
         # 1 / sqrt(d_k) of equation 1, on the weights: there are fewer of them.
-        return self.query_kernel * self.head_depth**-0.5
+        return self.query_kernel * self.key_depth**-0.5
 
-    def _split_heads(self, x, parts):
-        """[B, T, parts * H * d] to `parts` tensors [B, H, T, d]."""
+    def _split_heads(self, x, depths):
+        """[B, T, H * sum(depths)] to a [B, H, T, d] for each depth d."""
         batch, length, _ = ops.shape(x)
-        x = ops.reshape(
-            x, (batch, length, parts, self.num_heads, self.head_depth)
-        )
-        return ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), parts)
+        heads, parts = self.num_heads, len(depths)
+        if len(set(depths)) == 1:
+            x = ops.reshape(x, (batch, length, parts, heads, depths[0]))
+            return ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), parts)
+        ends = [heads * sum(depths[: i + 1]) for i in range(parts - 1)]
+        return [
+            ops.transpose(
+                ops.reshape(part, (batch, length, heads, depth)), (0, 2, 1, 3)
+            )
+            for part, depth in zip(
+                ops.split(x, ends, axis=-1), depths, strict=True
+            )
+        ]
 
     def get_config(self):
         return {
             **super().get_config(),
             "num_heads": self.num_heads,
+            "key_depth": self.key_depth,
+            "value_depth": self.value_depth,
             "attention_dropout": self.attention_dropout,
+            "window": self.window,
+            "causal": self.causal,
         }
+
+
+def _attention_weights(query, keys, bias):
+    """The softmax of equation 1: float32 [B, H, T, S]."""
+    scores = ops.matmul(query, ops.swapaxes(keys, -1, -2))
+    # In float32: a bfloat16 softmax over long sources does not sum to 1.
+    scores = ops.cast(scores, "float32") + ops.cast(bias, "float32")
+    return ops.softmax(scores, axis=-1)

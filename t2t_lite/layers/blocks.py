@@ -19,6 +19,9 @@ class _Block(keras.layers.Layer):
         self,
         num_heads,
         filter_size,
+        key_depth=None,
+        value_depth=None,
+        attention_window=None,
         norm_placement="post",
         residual_dropout=0.0,
         attention_dropout=0.0,
@@ -28,6 +31,9 @@ class _Block(keras.layers.Layer):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.filter_size = filter_size
+        self.key_depth = key_depth
+        self.value_depth = value_depth
+        self.attention_window = attention_window
         self.norm_placement = norm_placement
         self.residual_dropout = residual_dropout
         self.attention_dropout = attention_dropout
@@ -38,10 +44,14 @@ class _Block(keras.layers.Layer):
             sublayer.build(input_shape)
         self.built = True
 
-    def _attention(self, name):
+    def _attention(self, name, window=None, causal=False):
         return MultiHeadAttention(
             self.num_heads,
+            self.key_depth,
+            self.value_depth,
             self.attention_dropout,
+            window=window,
+            causal=causal,
             name=name,
             dtype=self.dtype_policy,
         )
@@ -68,6 +78,9 @@ class _Block(keras.layers.Layer):
             **super().get_config(),
             "num_heads": self.num_heads,
             "filter_size": self.filter_size,
+            "key_depth": self.key_depth,
+            "value_depth": self.value_depth,
+            "attention_window": self.attention_window,
             "norm_placement": self.norm_placement,
             "residual_dropout": self.residual_dropout,
             "attention_dropout": self.attention_dropout,
@@ -81,6 +94,9 @@ class EncoderLayer(_Block):
     Args:
       num_heads: H.
       filter_size: d_ff.
+      key_depth: d_k; None: D / H.
+      value_depth: d_v; None: D / H.
+      attention_window: r of self-attention; None: it sees all positions.
       norm_placement: "post" or "pre".
       residual_dropout: share dropped from each sublayer's output.
       attention_dropout: share dropped from the attention weights.
@@ -88,7 +104,9 @@ class EncoderLayer(_Block):
     """
 
     def build(self, input_shape):
-        self.self_attention = self._attention("self_attention")
+        self.self_attention = self._attention(
+            "self_attention", self.attention_window
+        )
         self.self_attention_norm = self._norm("self_attention_norm")
         self.feed_forward = self._feed_forward()
         self.feed_forward_norm = self._norm("feed_forward_norm")
@@ -108,12 +126,13 @@ class EncoderLayer(_Block):
           bias: float32 [B, 1, 1, S], which source positions are real.
           dropout: `DropoutMasks` of this pass, or `no_dropout`.
         """
-        x = self.residual(
-            x,
-            self.self_attention_norm,
-            lambda y: self.self_attention(y, bias, dropout=dropout),
-            dropout,
+        return self.with_attention(
+            x, lambda y: self.self_attention(y, bias, dropout=dropout), dropout
         )
+
+    def with_attention(self, x, attend_self, dropout=no_dropout):
+        """The layer around a function that attends, [B, S, D] -> same."""
+        x = self.residual(x, self.self_attention_norm, attend_self, dropout)
         return self.residual(
             x,
             self.feed_forward_norm,
@@ -129,7 +148,9 @@ class DecoderLayer(_Block):
     """
 
     def build(self, input_shape):
-        self.self_attention = self._attention("self_attention")
+        self.self_attention = self._attention(
+            "self_attention", self.attention_window, causal=True
+        )
         self.self_attention_norm = self._norm("self_attention_norm")
         self.cross_attention = self._attention("cross_attention")
         self.cross_attention_norm = self._norm("cross_attention_norm")
@@ -151,7 +172,7 @@ class DecoderLayer(_Block):
         Args:
           x: float [B, T, D].
           memory: float [B, S, D], the encoder's output.
-          self_bias: float32 [1, 1, T, T], causal.
+          self_bias: float32 [1, 1, T, T], causal; None with a window.
           cross_bias: float32 [B, 1, 1, S], which source positions are real.
           dropout: `DropoutMasks` of this pass, or `no_dropout`.
         """

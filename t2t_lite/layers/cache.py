@@ -30,11 +30,11 @@ class DecoderCache:
         `ancestry`, int32 [N, B, K, P]: slot of position p of hypothesis k;
         `source_bias`, float32 [B, 1, 1, S];
         `source_keys_I`, `source_values_I`, [B, H, S, d], of layer I, never
-        tiled over the beam;
+        tiled over the beam; d is d_k or d_v;
         `keys_I`, `values_I`, [N, B, H, P * K, d]: slot k of position p at
         p * K + k;
-        `self_kernel_I` [D, 3 * D], of layer I, and `logits_kernel_J` [D, V'],
-        weights in the layout that a step reads.
+        `self_kernel_I` [D, H * (2 d_k + d_v)], of layer I, and
+        `logits_kernel_J` [D, V'], weights in the layout that a step reads.
     """
 
     def __init__(self, tensors, rows, bias):
@@ -55,8 +55,8 @@ class DecoderCache:
           max_length: L.
         """
         attention = layers[0].self_attention
-        heads, depth = attention.num_heads, attention.head_depth
-        positions = _block_length(beam_size, depth)
+        depths = (attention.key_depth, attention.value_depth)
+        positions = _block_length(beam_size, max(depths))
         blocks = 1 if can_grow() else -(-max_length // positions)
         batch = ops.shape(memory)[0]
         table = (blocks, batch, beam_size, positions)
@@ -72,14 +72,20 @@ class DecoderCache:
             tensors[f"source_values_{number}"] = values
             kernel = layer.self_attention.self_kernel()
             tensors[f"self_kernel_{number}"] = ops.cast(kernel, keys.dtype)
-            shape = (blocks, batch, heads, positions * beam_size, depth)
-            for name in _names(number):
-                tensors[name] = new_buffer(shape, keys.dtype)
+            shape = (blocks, batch, attention.num_heads, positions * beam_size)
+            for name, depth in zip(_names(number), depths, strict=True):
+                tensors[name] = new_buffer((*shape, depth), keys.dtype)
         return tensors
 
     @classmethod
-    def at_step(cls, tensors, index):
-        """The cache about to take in the keys and values of step `index`."""
+    def at_step(cls, tensors, index, reach=None):
+        """The cache about to take in the keys and values of step `index`.
+
+        Args:
+          tensors: as of the last step.
+          index: int32 scalar.
+          reach: how many positions back self-attention sees; None: all.
+        """
         if can_grow():
             tensors = _with_room(tensors, index)
         blocks, batch, beam_size, positions = ops.shape(tensors["ancestry"])
@@ -90,8 +96,11 @@ class DecoderCache:
         ancestry = ops.where(
             ops.equal(places, index), slots[:, None], tensors["ancestry"]
         )
+        seen = ancestry
+        if reach is not None:
+            seen = ops.where(places >= index - reach, ancestry, _NO_SLOT)
         # [N, B, K, P, 1] == [K'] -> [N, B, K, P, K'] -> [N, B, 1, K, P * K']
-        lineage = ops.equal(ancestry[..., None], slots)
+        lineage = ops.equal(seen[..., None], slots)
         lineage = ops.reshape(
             lineage, (blocks, batch, 1, beam_size, positions * beam_size)
         )

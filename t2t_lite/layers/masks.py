@@ -23,6 +23,25 @@ def causal_mask(length):
     return (positions[None, :] <= positions[:, None])[None, None]
 
 
+def band_mask(queries, keys, reach, causal, offset=0):
+    """Mask letting a query see the keys at most `reach` positions away.
+
+    Args:
+      queries: how many, at positions 0, 1, ...
+      keys: how many, at positions `offset`, `offset + 1`, ...
+      reach: an int, at least 0.
+      causal: whether keys behind the query are hidden.
+      offset: the first key's position.
+
+    Returns: bool [1, 1, queries, keys], True where attention is allowed.
+    """
+    distances = (ops.arange(keys) + offset)[None] - ops.arange(queries)[:, None]
+    near = ops.logical_and(distances >= -reach, distances <= reach)
+    if causal:
+        near = ops.logical_and(near, distances <= 0)
+    return near[None, None]
+
+
 def attention_scores_bias(mask):
     """What to add to attention scores so that only `mask` is attended.
 
