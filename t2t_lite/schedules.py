@@ -9,6 +9,10 @@ def learning_rate(
     It rises linearly for `warmup_steps` updates and falls with the inverse
     square root of the update's number from there on. Others call it "noam".
 
+    The first update has the rate of step 1. tensor2tensor's first sets count
+    so, too; its later ones give update n the rate of n - 1, so that the first
+    one changes nothing.
+
     Args:
       step: the update's number, counted from 1.
       hidden_size: d_model; wider models get smaller rates.

@@ -1,6 +1,13 @@
+import json
+import pathlib
+
 import pytest
 
 from t2t_lite.schedules import cooldown, learning_rate
+
+ORIGINAL = (
+    pathlib.Path(__file__).parents[2] / "shared/data/t2t/learning_rate.json"
+)
 
 
 def test_rate_rises_linearly_to_its_peak_at_the_end_of_warm_up():
@@ -43,3 +50,41 @@ def test_cooldown_of_nothing_is_none_at_any_update():
 def test_updates_beyond_the_cooldown_are_refused():
     with pytest.raises(ValueError, match="at update 10; got step=11"):
         cooldown(11, 10, 0.4)
+
+
+@pytest.mark.parametrize(
+    "name,factor,offset",
+    [
+        # The "legacy" schedule reads the counter before the update: offset 1.
+        ("transformer_base_v1", 1.0, 1),
+        ("transformer_base_v2", 2.0, 1),
+        # The later one reads it as it is, and wastes the first update on 0.
+        ("transformer_base_v3", 2.0, 0),
+        ("transformer_base", 2.0, 0),
+        ("transformer_big", 2.0, 0),
+        ("transformer_big_single_gpu", 2.0, 0),
+        ("transformer_tiny", 2.0, 0),
+        # A plain constant, where others have one times hidden_size ** -0.5.
+        ("transformer_base_single_gpu", 0.1 * 512**0.5, 0),
+    ],
+)
+def test_rates_are_those_of_tensor2tensor(name, factor, offset):
+    if not ORIGINAL.exists():
+        pytest.skip("tensor2tensor's rates are not in ../shared/data/t2t")
+    original = json.loads(ORIGINAL.read_text("utf-8"))["schedules"][name]
+    hparams = original["hparams"]
+    compared = 0
+    for step, rate in original["lr"].items():
+        update = int(step) + offset
+        if update == 0:
+            assert rate == 0
+            continue
+        ours = learning_rate(
+            update,
+            hparams["hidden_size"],
+            hparams["learning_rate_warmup_steps"],
+            factor,
+        )
+        assert ours == pytest.approx(rate, rel=1e-6), step
+        compared += 1
+    assert compared >= 10

@@ -1,0 +1,129 @@
+"""What a model costs, counted from its hparams: parameters and FLOPs.
+
+Counted by hand from the formulas of arXiv:1706.03762, without building a
+model; the tests hold the counts against the built one. With d = d_model,
+f = d_ff, h heads of d_k and d_v, and w = h (d_k + d_v):
+
+- attention has 2 d w weights: queries and keys h d_k wide, values and what
+  goes back to d h d_v wide;
+- the feed-forward network has 2 d f weights and f + d biases;
+- a normalization has 2 d.
+"""
+
+from typing import NamedTuple
+
+from t2t_lite.hparam import HParams
+
+# A training step makes the products of the forward pass and, for each of
+# them, two more: the gradients of its two factors.
+TRAINING_PER_FORWARD = 3
+
+
+def count_parameters(
+    hparams: HParams, source_vocab_size: int, target_vocab_size: int
+) -> dict[str, int]:
+    """The parameters of a model by part; their sum is the model's.
+
+    Args:
+      hparams: the model part is used.
+      source_vocab_size: V of the source.
+      target_vocab_size: V of the target.
+    """
+    d, layers = hparams.hidden_size, hparams.num_hidden_layers
+    attention = 2 * d * _attention_width(hparams)
+    feed_forward = 2 * d * hparams.filter_size + hparams.filter_size + d
+    norm = 2 * d
+    at_the_end = norm if hparams.norm_placement == "pre" else 0
+    parts = {
+        "encoder self-attention": layers * attention,
+        "encoder feed-forward": layers * feed_forward,
+        "encoder norms": 2 * layers * norm + at_the_end,
+        "decoder self-attention": layers * attention,
+        "decoder cross-attention": layers * attention,
+        "decoder feed-forward": layers * feed_forward,
+        "decoder norms": 3 * layers * norm + at_the_end,
+    }
+    if hparams.position_encoding == "learned":
+        parts["positions"] = 2 * hparams.max_length * d
+    if hparams.shared_embedding:
+        return {"embedding and softmax": source_vocab_size * d} | parts
+    return {
+        "source embedding": source_vocab_size * d,
+        "target embedding": target_vocab_size * d,
+        "softmax": target_vocab_size * d,
+    } | parts
+
+
+class ForwardFlops(NamedTuple):
+    """FLOPs of a forward pass, split over the tokens that cause them."""
+
+    per_source_token: float
+    per_target_token: float
+
+
+def count_forward_flops(
+    hparams: HParams,
+    target_vocab_size: int,
+    source_length: float,
+    target_length: float,
+) -> ForwardFlops:
+    """The FLOPs of a forward pass over a token in a sentence of such lengths.
+
+    Matrix products alone, 2 FLOPs for each multiplication with its addition:
+    a product with an [a, b] matrix is 2 a b a token, and attention to n
+    positions 2 h (d_k + d_v) n. With S source and T target positions:
+
+      source token: N (4 d w + 4 d f + 2 w S)         the encoder
+                    + N (2 d w)                       keys and values of it
+      target token: N (4 d w + 4 d f + 2 w T)         the decoder
+                    + N (2 d w + 2 w S)               its cross-attention
+                    + 2 d V                           the softmax
+
+    The future that a mask hides is counted, since it is computed. A window of
+    r counts as the r + 1 positions that it sees, r / 2 + 1 in the decoder; the
+    blocks it is computed in are up to three times as long.
+
+    Args:
+      hparams: the model part is used.
+      target_vocab_size: V.
+      source_length: S, in tokens; 0 leaves out what grows with it.
+      target_length: T, in tokens.
+    """
+    d, layers = hparams.hidden_size, hparams.num_hidden_layers
+    width = _attention_width(hparams)
+    seen_source, seen_target = source_length, target_length
+    if hparams.attention_window is not None:
+        reach = hparams.attention_window // 2
+        seen_source = min(seen_source, 2 * reach + 1)
+        seen_target = min(seen_target, reach + 1)
+    layer = 4 * d * width + 4 * d * hparams.filter_size
+    half_attention = 2 * d * width
+    source = layers * (layer + 2 * width * seen_source + half_attention)
+    target = layers * (
+        layer
+        + 2 * width * seen_target
+        + half_attention
+        + 2 * width * source_length
+    )
+    return ForwardFlops(source, target + 2 * d * target_vocab_size)
+
+
+def count_step_flops(
+    hparams: HParams, target_vocab_size: int, length: float
+) -> float:
+    """The FLOPs of one update: `batch_tokens` tokens a side, three passes.
+
+    Args:
+      hparams: model and batch.
+      target_vocab_size: V.
+      length: tokens a sentence, of either side.
+    """
+    forward = count_forward_flops(hparams, target_vocab_size, length, length)
+    return TRAINING_PER_FORWARD * hparams.batch_tokens * sum(forward)
+
+
+def _attention_width(hparams):
+    """The w of the formulas: h (d_k + d_v)."""
+    default = hparams.hidden_size // hparams.num_heads
+    depth = (hparams.key_depth or default) + (hparams.value_depth or default)
+    return hparams.num_heads * depth

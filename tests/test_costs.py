@@ -1,0 +1,147 @@
+"""Counts without a model: equal to the built one's, and to the paper's."""
+
+import pytest
+
+from t2t_lite import costs, plugins, registry
+from t2t_lite.hparam import HParams
+from t2t_lite.transformer import Transformer
+
+SMALL = HParams(
+    hidden_size=8,
+    filter_size=12,
+    num_heads=2,
+    num_hidden_layers=3,
+    max_length=10,
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built_in_sets():
+    plugins.load_plugins()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"key_depth": 3, "value_depth": 5},
+        {"key_depth": 3},
+        {"shared_embedding": False},
+        {"norm_placement": "pre"},
+        {"position_encoding": "learned"},
+        {"attention_window": 4},
+    ],
+    ids=str,
+)
+def test_parameters_are_those_of_the_built_model(changes):
+    hparams = SMALL.replace(**changes)
+    sizes = (17, 17) if hparams.shared_embedding else (17, 23)
+    parts = costs.count_parameters(hparams, *sizes)
+    model = Transformer.from_hparams(hparams, *sizes).build_weights()
+    assert sum(parts.values()) == model.count_params()
+
+
+def test_parameters_by_part_are_those_of_the_built_parts():
+    parts = costs.count_parameters(SMALL.replace(key_depth=3), 17, 17)
+    model = Transformer.from_hparams(
+        SMALL.replace(key_depth=3), 17, 17
+    ).build_weights()
+
+    def count(layers, *names):
+        return sum(
+            getattr(layer, name).count_params()
+            for layer in layers
+            for name in names
+        )
+
+    encoder, decoder = model.encoder_layers, model.decoder_layers
+    assert parts == {
+        "embedding and softmax": model.source_embedding.count_params(),
+        "encoder self-attention": count(encoder, "self_attention"),
+        "encoder feed-forward": count(encoder, "feed_forward"),
+        "encoder norms": count(
+            encoder, "self_attention_norm", "feed_forward_norm"
+        ),
+        "decoder self-attention": count(decoder, "self_attention"),
+        "decoder cross-attention": count(decoder, "cross_attention"),
+        "decoder feed-forward": count(decoder, "feed_forward"),
+        "decoder norms": count(
+            decoder,
+            "self_attention_norm",
+            "cross_attention_norm",
+            "feed_forward_norm",
+        ),
+    }
+
+
+def test_flops_of_a_small_model_counted_by_hand():
+    hparams = HParams(
+        hidden_size=4,
+        filter_size=6,
+        num_heads=2,
+        num_hidden_layers=1,
+        key_depth=1,
+        value_depth=3,
+    )
+    source, target = costs.count_forward_flops(hparams, 10, 5, 7)
+    projections = 2 * (4 * 2 + 4 * 2 + 4 * 6 + 6 * 4)  # q, k, v and back
+    feed_forward = 2 * (4 * 6 + 6 * 4)
+    to_source = 2 * (2 * 1 * 5 + 2 * 3 * 5)  # scores, weighted values
+    to_target = 2 * (2 * 1 * 7 + 2 * 3 * 7)
+    keys_and_values = 2 * (4 * 2 + 4 * 6)
+    assert source == projections + feed_forward + to_source + keys_and_values
+    query_and_back = 2 * (4 * 2 + 6 * 4)
+    cross = query_and_back + to_source
+    softmax = 2 * 4 * 10
+    assert target == projections + feed_forward + to_target + cross + softmax
+
+
+def test_a_window_bounds_what_attention_costs():
+    windowed = SMALL.replace(attention_window=4)
+    short = costs.count_forward_flops(SMALL, 17, 2, 2)
+    assert costs.count_forward_flops(windowed, 17, 2, 2) == short
+    # w = 16, 3 layers: 5 positions in the encoder, 3 in the decoder.
+    bare = costs.count_forward_flops(SMALL, 17, 0, 0)
+    source, target = costs.count_forward_flops(windowed, 17, 100, 100)
+    assert source == bare.per_source_token + 3 * 2 * 16 * 5
+    assert target == bare.per_target_token + 3 * 2 * 16 * (3 + 100)
+
+
+def test_a_step_is_three_forward_passes_over_its_tokens():
+    hparams = SMALL.replace(batch_tokens=100)
+    source, target = costs.count_forward_flops(hparams, 17, 6, 6)
+    step = costs.count_step_flops(hparams, 17, 6)
+    assert step == 3 * 100 * (source + target)
+
+
+@pytest.mark.parametrize(
+    "name,millions",
+    [
+        ("transformer_base", 65),
+        ("transformer_k16", 58),
+        ("transformer_k32", 60),
+        ("transformer_l2", 36),
+        ("transformer_l4", 50),
+        ("transformer_l8", 80),
+        ("transformer_hs256", 28),
+        ("transformer_hs1024", 168),
+        ("transformer_ff1024", 53),
+        ("transformer_ff4096", 90),
+        ("transformer_big", 213),
+    ],
+)
+def test_sizes_of_table_3_are_near_the_papers(name, millions):
+    """Within 8 %: the paper does not say which vocabulary it counted with."""
+    parts = costs.count_parameters(registry.hparams(name), 37000, 37000)
+    assert sum(parts.values()) / 1e6 == pytest.approx(millions, rel=0.08)
+
+
+@pytest.mark.parametrize(
+    "name", ["transformer_h1", "transformer_h4", "transformer_h16"]
+)
+def test_heads_of_row_a_change_no_size(name):
+    base, other = (
+        costs.count_parameters(registry.hparams(n), 37000, 37000)
+        for n in ("transformer_base", name)
+    )
+    assert base == other
