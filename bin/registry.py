@@ -21,8 +21,20 @@ def make_parser() -> flags.Parser:
         "--vocab_size",
         type=flags.at_least(2),
         metavar="V",
-        help="tokens of the vocabulary: counts the parameters of a set, V a "
-        "side",
+        help="tokens of the vocabulary: counts parameters, FLOPs and memory "
+        "of a set, V a side",
+    )
+    parser.add_argument(
+        "--length",
+        type=flags.at_least(1),
+        metavar="N",
+        default=25,
+        help="tokens a sentence, for the FLOPs of attention",
+    )
+    parser.add_argument(
+        "--table3",
+        action="store_true",
+        help="parameters of every model of the paper's table 3, ours and its",
     )
     flags.add_override(parser)
     flags.add_usr_dir(parser)
@@ -35,6 +47,9 @@ def show(args: argparse.Namespace) -> None:
     from t2t_lite import plugins, registry
 
     plugins.load_plugins(args.usr_dir)
+    if args.table3:
+        _show_table3(registry, args.json)
+        return
     if not args.name:
         _list(registry, args.json)
         return
@@ -75,25 +90,96 @@ def _list(registry, as_json):
 def _show_set(registry, args):
     hparams = registry.hparams(args.name).override(args.hparams_override)
     report = {"name": args.name} | hparams.to_dict()
-    if args.vocab_size:
-        command.start_tensorflow(args.verbose)
-        report["parameters"] = count_parameters(hparams, args.vocab_size)
+    numbers = _numbers(hparams, args) if args.vocab_size else {}
     if args.json:
-        print(json.dumps(report))
+        print(json.dumps(report | numbers))
         return
     print(f"# {args.name}: {registry.describe(args.name)}")
     print(hparams)
-    if args.vocab_size:
-        print(f"parameters={report['parameters']}")
+    if numbers:
+        _print_numbers(hparams, numbers, args)
 
 
-def count_parameters(hparams, vocab_size: int) -> int:
-    """The parameters of the real model with `vocab_size` tokens a side."""
-    from t2t_lite.transformer import Transformer
+def _numbers(hparams, args):
+    """What a set costs with a vocabulary, as the keys of a report."""
+    from t2t_lite import costs
 
-    model = Transformer.from_hparams(hparams, vocab_size, vocab_size)
-    model.build_weights()
-    return int(model.count_params())
+    size = args.vocab_size
+    parts = costs.count_parameters(hparams, size, size)
+    source, target = costs.count_forward_flops(
+        hparams, size, args.length, args.length
+    )
+    step = costs.count_step_flops(hparams, size, args.length)
+    return {
+        "vocab_size": size,
+        "length": args.length,
+        "parameters": sum(parts.values()),
+        "parameters_by_part": parts,
+        "flops": {
+            "forward_per_source_token": source,
+            "forward_per_target_token": target,
+            "training_per_source_token": costs.TRAINING_PER_FORWARD * source,
+            "training_per_target_token": costs.TRAINING_PER_FORWARD * target,
+            "training_per_update": step,
+            "training": step * hparams.train_steps,
+        },
+        "memory_bytes": costs.estimate_memory(hparams, size, size),
+    }
+
+
+def _print_numbers(hparams, numbers, args):
+    print(f"\nParameters, with {args.vocab_size:,} tokens a side")
+    for part, count in numbers["parameters_by_part"].items():
+        print(f"  {part:24} {count:>15,}")
+    print(f"  {'in all':24} {numbers['parameters']:>15,}")
+    flops = numbers["flops"]
+    print(
+        f"\nFLOPs of the matrix products, in sentences of {args.length} tokens"
+    )
+    print(f"  {'':24} {'source token':>15} {'target token':>15}")
+    for name in ("forward", "training"):
+        source, target = (
+            flops[f"{name}_per_{side}_token"] for side in ("source", "target")
+        )
+        print(f"  {name:24} {source:>15,.0f} {target:>15,.0f}")
+    update = f"an update of {hparams.batch_tokens:,} + as many"
+    print(f"  {update:40} {flops['training_per_update']:>15.3g}")
+    updates = f"{hparams.train_steps:,} updates"
+    print(f"  {updates:40} {flops['training']:>15.3g}")
+    print("\nMemory of training on one device, MiB; activations are estimated")
+    memory = numbers["memory_bytes"]
+    for part, size in {**memory, "in all": sum(memory.values())}.items():
+        print(f"  {part:24} {size / 2**20:>15,.0f}")
+
+
+def _show_table3(registry, as_json):
+    """Our sizes of the models of table 3, and the paper's."""
+    from t2t_lite import costs
+    from t2t_lite.hparams import table3
+
+    vocab_size = table3.PAPER_VOCAB_SIZE
+    rows = []
+    for name, millions in table3.PAPER_MILLIONS.items():
+        parts = costs.count_parameters(
+            registry.hparams(name), vocab_size, vocab_size
+        )
+        count = sum(parts.values())
+        rows.append(
+            {"name": name, "parameters": count, "paper_millions": millions}
+        )
+    if as_json:
+        print(json.dumps({"vocab_size": vocab_size, "sets": rows}))
+        return
+    print(
+        f"Millions of parameters with {vocab_size:,} tokens on both sides; the "
+        "paper has\nabout as many, and does not say what it counts."
+    )
+    print(f"{'':30} {'ours':>7} {'paper':>6}  what the set is")
+    for row in rows:
+        print(
+            f"{row['name']:30} {row['parameters'] / 1e6:>7.1f} "
+            f"{row['paper_millions']:>6}  {registry.describe(row['name'])}"
+        )
 
 
 def _show_problem(problem, as_json):

@@ -7,6 +7,33 @@ puts their sizes beside the paper's.
 from t2t_lite.hparams.transformer import transformer_base
 from t2t_lite.registry import register_hparams
 
+# Millions of parameters by table 3; the rows without a number of their own
+# have the base model's.
+PAPER_MILLIONS = {
+    "transformer_base": 65,
+    "transformer_h1": 65,
+    "transformer_h4": 65,
+    "transformer_h16": 65,
+    "transformer_h32": 65,
+    "transformer_k16": 58,
+    "transformer_k32": 60,
+    "transformer_l2": 36,
+    "transformer_l4": 50,
+    "transformer_l8": 80,
+    "transformer_hs256": 28,
+    "transformer_hs1024": 168,
+    "transformer_ff1024": 53,
+    "transformer_ff4096": 90,
+    "transformer_dr0": 65,
+    "transformer_dr2": 65,
+    "transformer_ls0": 65,
+    "transformer_ls2": 65,
+    "transformer_learned_positions": 65,
+    "transformer_big": 213,
+}
+# The shared vocabulary of section 5.1, "about 37000 tokens".
+PAPER_VOCAB_SIZE = 37000
+
 
 @register_hparams
 def transformer_h1():

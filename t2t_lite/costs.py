@@ -122,6 +122,56 @@ def count_step_flops(
     return TRAINING_PER_FORWARD * hparams.batch_tokens * sum(forward)
 
 
+def estimate_memory(
+    hparams: HParams, source_vocab_size: int, target_vocab_size: int
+) -> dict[str, int]:
+    """Bytes that training takes on one device, by part.
+
+    Weights, their two Adam moments, the gradients of an update and those of a
+    pass are float32 under every precision, and counted. Activations are an
+    estimate for the largest micro-batch, as sentences of `max_length`: what
+    the backward pass is going to read, and one block of logits.
+
+    Args:
+      hparams: model, batch and precision.
+      source_vocab_size: V of the source.
+      target_vocab_size: V of the target.
+    """
+    sizes = (source_vocab_size, target_vocab_size)
+    weights = 4 * sum(count_parameters(hparams, *sizes).values())
+    positions = hparams.batch_tokens // hparams.micro_batches
+    bytes_each = 2 if hparams.precision == "bfloat16" else 4
+    kept = positions * hparams.num_hidden_layers * _kept_numbers(hparams)
+    # Logits, their exponentials and those transposed, in blocks of rows.
+    logits = 3 * 4 * min(positions, 1024) * target_vocab_size
+    return {
+        "weights": weights,
+        "optimizer": 2 * weights,
+        "gradients": 2 * weights,
+        "activations": int(bytes_each * kept + logits),
+    }
+
+
+def _kept_numbers(hparams):
+    """Numbers kept of a source and a target position, by one layer of each.
+
+    An attention keeps its queries, keys, values and context, and the weights
+    of each head; a feed-forward network its hidden units. The frame of every
+    sublayer, its normalization and dropout, keeps 2.25 d: two arrays, and a
+    byte for what was dropped.
+    """
+    length = min(
+        hparams.max_length, hparams.batch_tokens // hparams.micro_batches
+    )
+    copies = 1 + 1.25 * (hparams.attention_dropout > 0)
+    attention = (
+        2 * _attention_width(hparams) + copies * hparams.num_heads * length
+    )
+    feed_forward = hparams.filter_size * (1 + 1.25 * (hparams.relu_dropout > 0))
+    frames = (2 + 3) * 2.25 * hparams.hidden_size
+    return 3 * attention + 2 * feed_forward + frames
+
+
 def _attention_width(hparams):
     """The w of the formulas: h (d_k + d_v)."""
     default = hparams.hidden_size // hparams.num_heads

@@ -39,7 +39,51 @@ def test_vocab_size_counts_the_parameters_of_the_real_model(run_command):
     norm = 2 * 8
     encoder = attention + feed_forward + 2 * norm
     decoder = 2 * attention + feed_forward + 3 * norm
-    assert json.loads(out)["parameters"] == 100 * 8 + encoder + decoder
+    report = json.loads(out)
+    assert report["parameters"] == 100 * 8 + encoder + decoder
+    assert report["parameters_by_part"]["decoder feed-forward"] == feed_forward
+    assert report["memory_bytes"]["weights"] == 4 * report["parameters"]
+
+
+def test_flops_are_of_an_update_and_of_all(run_command):
+    _, out, _ = run_command(
+        "registry", "transformer_big", "--vocab_size=37000", "--json"
+    )
+    flops = json.loads(out)["flops"]
+    each = [flops[f"training_per_{s}_token"] for s in ("source", "target")]
+    assert flops["training_per_update"] == 25000 * sum(each)
+    assert flops["training"] == 300000 * flops["training_per_update"]
+
+
+def test_numbers_are_printed_with_their_sum(run_command):
+    _, out, _ = run_command("registry", "transformer_base", "--vocab_size=9")
+    (total,) = [x for x in out.splitlines() if x.startswith("  in all ")][:1]
+    _, report, _ = run_command(
+        "registry", "transformer_base", "--vocab_size=9", "--json"
+    )
+    assert total.split()[-1] == f"{json.loads(report)['parameters']:,}"
+
+
+def test_table_3_has_every_row_beside_the_papers(run_command):
+    code, out, _ = run_command("registry", "--table3")
+    assert code == 0
+    _, report, _ = run_command("registry", "--table3", "--json")
+    sets = json.loads(report)["sets"]
+    rows = [
+        line.split()[:3]
+        for line in out.splitlines()
+        if line.startswith("transformer_")
+    ]
+    assert rows == [
+        [
+            row["name"],
+            f"{row['parameters'] / 1e6:.1f}",
+            str(row["paper_millions"]),
+        ]
+        for row in sets
+    ]
+    papers = {row["paper_millions"] for row in sets}
+    assert papers == {65, 58, 60, 36, 50, 80, 28, 168, 53, 90, 213}
 
 
 def test_a_problem_is_shown_in_both_directions(run_command):

@@ -4,6 +4,7 @@ import pytest
 
 from t2t_lite import costs, plugins, registry
 from t2t_lite.hparam import HParams
+from t2t_lite.hparams import table3
 from t2t_lite.transformer import Transformer
 
 SMALL = HParams(
@@ -114,22 +115,7 @@ def test_a_step_is_three_forward_passes_over_its_tokens():
     assert step == 3 * 100 * (source + target)
 
 
-@pytest.mark.parametrize(
-    "name,millions",
-    [
-        ("transformer_base", 65),
-        ("transformer_k16", 58),
-        ("transformer_k32", 60),
-        ("transformer_l2", 36),
-        ("transformer_l4", 50),
-        ("transformer_l8", 80),
-        ("transformer_hs256", 28),
-        ("transformer_hs1024", 168),
-        ("transformer_ff1024", 53),
-        ("transformer_ff4096", 90),
-        ("transformer_big", 213),
-    ],
-)
+@pytest.mark.parametrize("name,millions", table3.PAPER_MILLIONS.items())
 def test_sizes_of_table_3_are_near_the_papers(name, millions):
     """Within 8 %: the paper does not say which vocabulary it counted with."""
     parts = costs.count_parameters(registry.hparams(name), 37000, 37000)
