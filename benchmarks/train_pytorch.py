@@ -26,6 +26,7 @@ class Model(nn.Module):
             batch_first=True,
         )
         self.dropout = nn.Dropout(0.1)
+        _drop_as_in_the_paper(self.transformer)
         length = torch.arange(sizes["length"]).float()[:, None]
         frequency = torch.exp(
             torch.arange(0, size, 2).float() * (-math.log(10000.0) / size)
@@ -55,6 +56,21 @@ class Model(nn.Module):
             tgt_is_causal=True,
         )
         return nn.functional.linear(hidden, self.embedding.weight)
+
+
+def _drop_as_in_the_paper(transformer):
+    """Leaves dropout where section 5.4 has it: on sublayers' outputs.
+
+    `nn.Transformer` drops inside the feed-forward network and on attention
+    weights besides, work that the other side does not do.
+    """
+    for module in transformer.modules():
+        if isinstance(module, nn.MultiheadAttention):
+            module.dropout = 0.0
+        elif isinstance(
+            module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer
+        ):
+            module.dropout.p = 0.0
 
 
 def make_step(sizes, precision):

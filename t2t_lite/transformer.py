@@ -39,9 +39,9 @@ class Transformer(keras.Model):
       hidden_size: d_model.
       filter_size: d_ff.
       num_heads: h.
+      num_hidden_layers: N, layers of the encoder and of the decoder.
       key_depth: d_k, of a head; None: d_model / h.
       value_depth: d_v, of a head; None: d_model / h.
-      num_hidden_layers: N, layers of the encoder and of the decoder.
       shared_embedding: one matrix embeds source and target and, transposed,
         makes the logits (section 3.4); needs equal vocabularies. Otherwise
         there are three.
@@ -75,9 +75,9 @@ class Transformer(keras.Model):
         hidden_size=512,
         filter_size=2048,
         num_heads=8,
+        num_hidden_layers=6,
         key_depth=None,
         value_depth=None,
-        num_hidden_layers=6,
         shared_embedding=True,
         norm_placement="post",
         position_encoding="interleaved",

@@ -11,6 +11,7 @@ import pytest
 
 # Set before any test imports TensorFlow.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # as the commands do
 os.environ["KERAS_BACKEND"] = "tensorflow"
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 

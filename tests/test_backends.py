@@ -57,6 +57,15 @@ log_probs, counts = model.target_log_probs(
 )
 expected = np.array(log_probs) / ((5 + lengths) / 6) ** 0.6
 np.testing.assert_allclose(np.array(scores)[:, 0], expected, rtol=1e-4)
+restricted = Transformer(
+    17, 17, 8, 16, 2, 1, key_depth=3, value_depth=5, attention_window=4
+).build_weights()
+logits = jax.jit(lambda inputs, targets: restricted(
+    {"inputs": inputs, "targets": targets}
+))(batch["inputs"], batch["targets"])
+assert logits.shape == (2, 5, 17)
+weights = restricted.attention_weights(batch)
+np.testing.assert_allclose(np.sum(weights["decoder"], -1), 1, rtol=1e-5)
 print("the core runs on JAX")
 """
 

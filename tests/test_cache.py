@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_lite.buffers import new_buffer, write_rows
+from t2t_lite.backend import new_buffer, write_rows
 from t2t_lite.layers import TokenEmbedding
 from t2t_lite.layers.cache import _block_length
 from t2t_lite.transformer import Transformer

@@ -5,6 +5,7 @@ import math
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import ops
 
 from t2t_lite.layers import (
@@ -16,6 +17,7 @@ from t2t_lite.layers import (
     SinusoidalPositions,
     TokenEmbedding,
 )
+from t2t_lite.layers.dropout import no_dropout
 from t2t_lite.layers.masks import (
     attention_scores_bias,
     causal_mask,
@@ -199,6 +201,25 @@ def test_normalization_agrees_with_numpy_and_its_gradient_with_autodiff():
         np.testing.assert_allclose(ours, expected, atol=1e-5)
 
 
+def test_units_that_training_adds_change_nothing():
+    """A width of 1024 is padded in training; here nothing is dropped."""
+    layer = FeedForward(1024)
+    layer.build((None, None, 8))
+    layer.hidden_bias.assign(random(1024, seed=1))
+    x = tf.constant(random(2, 3, 8))
+    outputs, gradients = [], []
+    for dropout in (no_dropout, DropoutMasks(np.array([1, 2]))):
+        with tf.GradientTape() as tape:
+            output = layer(x, dropout=dropout)
+            loss = tf.reduce_sum(output**2)
+        weights = [w.value for w in layer.trainable_weights]
+        outputs.append(output)
+        gradients.append(tape.gradient(loss, weights))
+    np.testing.assert_allclose(*outputs, atol=1e-5)
+    for plain, padded in zip(*gradients, strict=True):
+        np.testing.assert_allclose(plain, padded, rtol=1e-4, atol=1e-4)
+
+
 def test_dropout_is_a_function_of_its_seed():
     x = ops.ones((100, 100))
     first, again, other = (
@@ -209,6 +230,29 @@ def test_dropout_is_a_function_of_its_seed():
     assert (first != other).any()
     assert set(np.unique(first)) == {0, np.float32(1 / 0.75)}
     assert abs((first == 0).mean() - 0.25) < 0.02
+
+
+def test_dropout_keeps_the_mean_whatever_the_share_is_rounded_to():
+    """0.1 is no multiple of 2 ** -16; 0.000005 is less than half of one."""
+    x = ops.ones((1001, 999))  # an odd number of units
+    dropped = np.array(DropoutMasks(np.array([1, 2]))(x, 0.1))
+    assert abs((dropped == 0).mean() - 0.1) < 0.002
+    assert abs(dropped.mean() - 1) < 0.002
+    np.testing.assert_array_equal(
+        DropoutMasks(np.array([1, 2]))(x, 0.000005), x
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_dropout_lets_gradients_through_where_it_lets_values(dtype):
+    x = tf.cast(tf.fill([3, 50], 2.0), dtype)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = DropoutMasks(tf.constant([1, 2]))(x, 0.5)
+    assert y.dtype == x.dtype
+    gradient = tape.gradient(y, x, output_gradients=tf.ones_like(y))
+    np.testing.assert_array_equal(gradient * 2.0, y)
+    assert 0 < tf.reduce_mean(tf.cast(y, "float32")) < 4
 
 
 def test_each_call_of_a_pass_draws_another_mask():

@@ -13,7 +13,7 @@ limit of a search that ends early costs nothing.
 
 from keras import ops
 
-from t2t_lite.buffers import can_grow, new_buffer, write_rows
+from t2t_lite.backend import can_grow, new_buffer, write_rows
 from t2t_lite.layers.masks import attention_scores_bias
 
 # An ancestor at positions that are still to come: no slot.

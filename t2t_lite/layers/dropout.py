@@ -5,24 +5,18 @@ checkpoint, and it is the same on every replica, so all of them drop the same
 units. Here a training step hands in a seed made of the run, the update and
 the micro-batch; nothing needs to be saved, and where a micro-batch is
 computed does not change it.
+
+It also draws a float32 for each unit and leaves the gradient to automatic
+differentiation. Sixteen random bits are enough, and the gradient is the same
+mask again: less than half the time, which on a CPU was a tenth of a step.
 """
 
-import keras
 from keras import ops
 
-# What each backend's random functions take as a seed.
-_SEED_DTYPES = {"tensorflow": "int32", "jax": "uint32", "torch": "int32"}
+from t2t_lite.backend import random_int16
 
-
-class _GivenSeed(keras.random.SeedGenerator):
-    """The seed generator that `keras.random` asks for, without its state."""
-
-    def __init__(self, seed):
-        # Deliberately without super().__init__, which makes the variable.
-        self._seed = seed
-
-    def next(self, ordered=True):
-        return self._seed
+# Random numbers have so many values.
+_VALUES = 1 << 16
 
 
 class DropoutMasks:
@@ -33,22 +27,35 @@ class DropoutMasks:
     """
 
     def __init__(self, seed):
-        self._dtype = _SEED_DTYPES[keras.backend.backend()]
-        self._seed = ops.cast(ops.convert_to_tensor(seed), self._dtype)
+        self._seed = ops.cast(ops.convert_to_tensor(seed), "int32")
         self._drawn = 0
 
     def __call__(self, x, rate):
-        """`x` with a share `rate` of it zeroed, the rest divided by 1 - rate.
+        """`x` with a share `rate` of it zeroed, the rest scaled up for it.
+
+        The share is rounded to a multiple of 2 ** -16, and what is left is
+        divided by what is really kept: the mean is exact.
 
         Args:
           x: float, of any shape.
           rate: a Python float in [0, 1).
         """
-        if not rate:
+        dropped = round(rate * _VALUES)
+        if not dropped:
             return x
         self._drawn += 1
-        seed = self._seed + ops.array([0, self._drawn], self._dtype)
-        return keras.random.dropout(x, rate, seed=_GivenSeed(seed))
+        seed = self._seed + ops.array([0, self._drawn], "int32")
+        bits = random_int16(ops.size(x), seed)
+        keep = ops.reshape(bits >= dropped - _VALUES // 2, ops.shape(x))
+        scale = _VALUES / (_VALUES - dropped)
+
+        def drop(x):
+            def gradient(upstream):
+                return ops.where(keep, upstream * scale, 0.0)
+
+            return ops.where(keep, x * scale, 0.0), gradient
+
+        return ops.custom_gradient(drop)(x)
 
 
 def no_dropout(x, rate):

@@ -1,8 +1,13 @@
-"""Rows of a buffer written in place: what `keras.ops` lacks for a cache.
+"""What `keras.ops` lacks, by the backend itself: buffers and random bits.
 
-In a TensorFlow graph `keras.ops.scatter_update` copies the whole buffer for
-every row it writes, which costs a decoding step as much as its arithmetic.
-`InplaceUpdate` writes where the rows are; stock TensorFlow Serving has it.
+The one place in the model core that asks what it runs on.
+
+- Rows written in place: in a TensorFlow graph `keras.ops.scatter_update`
+  copies the whole buffer for every row it writes, which costs a decoding step
+  as much as its arithmetic. `InplaceUpdate` writes where the rows are; stock
+  TensorFlow Serving has it.
+- Random bits: the integers of `keras.random` are made from 64-bit ones, by a
+  division each.
 """
 
 import keras
@@ -48,6 +53,42 @@ def write_rows(buffer, rows, values):
     if tf is None:
         return ops.scatter_update(buffer, rows[:, None], values)
     return tf.raw_ops.InplaceUpdate(x=buffer, i=rows, v=values)
+
+
+def random_int16(count, seed):
+    """Uniform int16 [count], a pure function of the seed.
+
+    Args:
+      count: how many; an int, or an int32 scalar in a TensorFlow graph.
+      seed: int32 [2].
+    """
+    words = (count + 1) // 2
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        bits = tf.random.stateless_uniform(
+            tf.reshape(words, [1]), seed, None, None, tf.int32
+        )
+        bits = tf.bitcast(bits, tf.int16)
+    else:
+        import jax
+
+        key = ops.cast(seed, "uint32")
+        bits = jax.random.bits(key, (words,), "uint32")
+        bits = jax.lax.bitcast_convert_type(bits, "int16")
+    return ops.reshape(bits, (-1,))[:count]
+
+
+def has_accelerator() -> bool:
+    """Whether there is a GPU or TPU, which the backend then prefers."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        devices = tf.config.list_logical_devices()
+        return any(device.device_type != "CPU" for device in devices)
+    import jax
+
+    return jax.default_backend() != "cpu"
 
 
 def _tensorflow_in_a_graph():
