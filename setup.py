@@ -21,6 +21,7 @@ COMMANDS = {
     "exporter": "exporter",
     "bleu": "bleu",
     "registry": "registry",
+    "attention": "attention",
 }
 
 
@@ -54,6 +55,7 @@ setup(
     python_requires=">=3.10,<3.14",
     packages=PACKAGES,
     package_dir=PACKAGE_DIR,
+    package_data={"t2t_lite": ["*.html"]},
     install_requires=[
         "tensorflow>=2.21,<2.22",
         "tensorflow-text>=2.21,<2.22",

@@ -156,6 +156,11 @@ class SentencePieceEncoder(tf.Module):
         )
         return [text.decode() for text in self.detokenize(ragged).numpy()]
 
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The vocabulary's entry of each id, U+2581 where a space is."""
+        ids = tf.constant(np.asarray(ids, np.int32))
+        return [p.decode() for p in self._pieces.id_to_string(ids).numpy()]
+
     @classmethod
     def train(
         cls,

@@ -25,6 +25,7 @@ COMMANDS = {
     "exporter": "exporter",
     "bleu": "bleu",
     "registry": "registry",
+    "attention": "attention",
 }
 LIGHT = (
     "t2t_lite",

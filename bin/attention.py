@@ -1,0 +1,56 @@
+"""Shows the attention of a trained model as a page for the browser.
+
+Every layer and head of the encoder, the decoder and between them, for one
+text and its translation; the file needs no server and no network.
+"""
+
+import argparse
+
+from t2t_lite.bin import command, flags, runs
+from t2t_lite.errors import UsageError
+
+
+def make_parser() -> flags.Parser:
+    """The flags of `t2t-lite-attention`."""
+    parser = flags.Parser("t2t-lite-attention", __doc__)
+    parser.add_argument("--text", metavar="TEXT", help="what to translate")
+    parser.add_argument(
+        "--target",
+        metavar="TEXT",
+        help="its translation (default: the model's)",
+    )
+    parser.add_argument(
+        "--html_file",
+        metavar="FILE",
+        help="gets the page (default: OUTPUT_DIR/attention.html)",
+    )
+    flags.add_run_flags(parser)
+    flags.add_search_flags(parser, batch_size=False)
+    return parser
+
+
+def show(args: argparse.Namespace) -> None:
+    """Writes the page and prints its path."""
+    flags.require(args, "text")
+    for name in ("text", "target"):
+        text = getattr(args, name)
+        if text is not None and not text.strip():
+            raise UsageError(f"--{name} must hold a word; got {text!r}.")
+    run = runs.open_run(args)
+    translator = runs.make_translator(run, args)
+    from t2t_lite import atomic
+    from t2t_lite.attention_page import attention_of, render_page
+
+    path = flags.folder(args.html_file) or run.output_dir / "attention.html"
+    page = render_page(attention_of(translator, args.text, args.target))
+    atomic.write_text(path, page)
+    print(path)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs `t2t-lite-attention`; returns its exit code."""
+    return command.run(make_parser(), show, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

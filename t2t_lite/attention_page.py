@@ -1,0 +1,96 @@
+"""Attention weights as one self-contained page, after figures 3-5."""
+
+import importlib.resources
+import json
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_lite.decoding import Translator, translate_lines
+from t2t_lite.text_encoder import EOS_ID
+
+_TEMPLATE = "attention_page.html"
+_START = "⟨start⟩"
+_END = "⟨end⟩"
+# Lines this faint cannot be seen, and four digits more cannot be told apart.
+_DIGITS = 4
+
+
+def attention_of(
+    translator: Translator, source: str, target: str | None = None
+) -> dict:
+    """What every head attends to while a text is translated.
+
+    Args:
+      translator: the model, its encoders and the search.
+      source: a text.
+      target: its translation; None takes the search's.
+
+    Returns: `{"texts": [source, target], "views": [...]}`, fit for JSON. A
+      view is one kind of attention: its `name`, the tokens that attend
+      (`rows`, of the `row_side`) and that are attended (`columns`, of the
+      `column_side`), and `weights` [N, H, rows, columns].
+    """
+    if target is None:
+        (answer,) = translate_lines(translator, [source])
+        target = answer.hypotheses[0].text
+    inputs, targets = (
+        encoder.encode([text])[0].tolist()[: translator.max_length - 1]
+        for encoder, text in (
+            (translator.source_encoder, source),
+            (translator.target_encoder, target),
+        )
+    )
+    weights = translator.model.attention_weights(
+        {
+            "inputs": tf.constant([[*inputs, EOS_ID]]),
+            "targets": tf.constant([[*targets, EOS_ID]]),
+        }
+    )
+    weights = {name: np.array(value)[:, 0] for name, value in weights.items()}
+    source_tokens = translator.source_encoder.pieces(inputs)
+    target_tokens = translator.target_encoder.pieces(targets)
+    read, written = [*source_tokens, _END], [*target_tokens, _END]
+    return {
+        "texts": [source, target],
+        "views": [
+            _view(
+                "Encoder", "source", read, "source", read, weights["encoder"]
+            ),
+            _view(
+                "Decoder",
+                "writing",
+                written,
+                "written so far",
+                [_START, *target_tokens],
+                weights["decoder"],
+            ),
+            _view(
+                "Cross", "writing", written, "source", read, weights["cross"]
+            ),
+        ],
+    }
+
+
+def _view(name, row_side, rows, column_side, columns, weights):
+    return {
+        "name": name,
+        "row_side": row_side,
+        "rows": list(rows),
+        "column_side": column_side,
+        "columns": list(columns),
+        "weights": np.round(weights.astype("float64"), _DIGITS).tolist(),
+    }
+
+
+def render_page(attention: dict) -> str:
+    """The page, HTML without anything to load.
+
+    Args:
+      attention: from `attention_of`.
+    """
+    folder = importlib.resources.files("t2t_lite")
+    template = (folder / _TEMPLATE).read_text("utf-8")
+    # Inside a script element, only "</" could end it early.
+    data = json.dumps(attention, ensure_ascii=False).replace("<", "\\u003c")
+    return template.replace("__DATA__", data)
