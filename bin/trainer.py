@@ -88,6 +88,13 @@ def _add_loop_flags(group):
         help="train on N logical CPU devices (default: all GPUs, else one CPU)",
     )
     group.add_argument(
+        "--sustained_tflops",
+        type=flags.number(0),
+        metavar="X",
+        help="of one device, to state the training cost as the paper's table 2 "
+        "(default: the paper's, on a K80, K40, M40 or P100)",
+    )
+    group.add_argument(
         "--dry_run",
         action="store_true",
         help="check flags, data and model, run one update on the largest "
@@ -116,12 +123,17 @@ def _work(args, problem, hparams):
     command.start_tensorflow(args.verbose)
     from t2t_lite import trainer, updates
     from t2t_lite.generate import ensure_data
+    from t2t_lite.manifest import Manifest
     from t2t_lite.run import Run
 
     if args.replicas:
         # Logical devices are made before TensorFlow does anything else.
         updates.choose_strategy(args.replicas)
     data_dir = flags.folder(args.data_dir)
+    if args.dry_run and not Manifest.path(data_dir, problem).exists():
+        _print_missing(args, problem, data_dir)
+        _dry_run(args, hparams, problem.vocab_size, problem.vocab_size)
+        return
     manifest = ensure_data(
         problem,
         data_dir,
@@ -140,7 +152,9 @@ def _work(args, problem, hparams):
         dry_run=args.dry_run,
     )
     if args.dry_run:
-        _print_outcome(trainer.dry_run(run, replicas=args.replicas))
+        print(f"data: {run.check_data()}")
+        sizes = (run.encoders[n].vocab_size for n in ("inputs", "targets"))
+        _dry_run(args, hparams, *sizes)
         return
     command.note(f"Training {problem.name} in {run.output_dir}.")
     outcome = trainer.train(
@@ -158,7 +172,105 @@ def _work(args, problem, hparams):
         outcome["best"] = (
             f"{best['metric']} {best['value']:.4g} at step {best['step']}"
         )
+    work = outcome.pop("work")
     _print_outcome({"output_dir": run.output_dir} | outcome)
+    cost = _training_cost(run, work, args.sustained_tflops)
+    run.record(training_cost=cost)
+    _print_cost(cost)
+
+
+def _print_missing(args, problem, data_dir):
+    """Says that there is no data, and what would be made of which files."""
+    print(
+        f"missing: {data_dir} has no data of {problem.name} yet; the same "
+        "command without --dry_run, or t2t-lite-datagen, makes it"
+    )
+    raw_dir = flags.folder(args.raw_dir)
+    for file in problem.files:
+        if raw_dir and (raw_dir / file.name).exists():
+            print(f"found: {raw_dir / file.name}")
+        elif raw_dir:
+            print(f"missing: {raw_dir / file.name}, from {file.url}")
+        else:
+            print(f"to be downloaded: {file.url}")
+
+
+def _dry_run(args, hparams, source_vocab_size, target_vocab_size):
+    """One real update on the largest batch, and what follows from it."""
+    from t2t_lite import costs, trainer
+    from t2t_lite.transformer import Transformer
+
+    sizes = (source_vocab_size, target_vocab_size)
+    done = trainer.dry_run(
+        lambda: Transformer.from_hparams(hparams, *sizes).build_weights(),
+        hparams,
+        args.seed,
+        args.replicas,
+    )
+    rows, columns = done["micro_batch"]
+    seconds = done["seconds_per_update"]
+    steps = args.train_steps or hparams.train_steps
+    flops = costs.count_step_flops(hparams, target_vocab_size, columns)
+    _print_outcome(
+        {
+            "parameters": f"{done['parameters']:,}",
+            "vocabulary": " and ".join(f"{size:,}" for size in sizes),
+            "replicas": done["replicas"],
+            "largest batch": f"{hparams.micro_batches} x {rows} sentences of "
+            f"{columns} tokens a side",
+            "peak memory": f"{done['peak_memory_bytes'] / 2**30:.2f} GiB",
+            "seconds per update": f"{seconds:.2f}",
+            f"days for {steps:,} updates": f"{seconds * steps / 86400:.2f}",
+            "FLOPs per update": f"{flops:.3g}",
+            f"FLOPs of {steps:,} updates": f"{flops * steps:.3g}",
+            "loss": f"{done['loss']:.3f}",
+        }
+    )
+
+
+def _training_cost(run, work, sustained_tflops):
+    """What the training took, counted and as table 2 estimates it."""
+    from t2t_lite import costs
+
+    sustained = sustained_tflops and sustained_tflops * 1e12
+    sustained = sustained or costs.sustained_flops(_device_name())
+    seconds, devices = work["seconds"], work["devices"]
+    counted = costs.count_training_flops(
+        run.hparams,
+        run.encoders["targets"].vocab_size,
+        work["source_tokens"],
+        work["target_tokens"],
+        *run.mean_lengths(),
+    )
+    return {
+        **work,
+        "flops_counted": counted,
+        "sustained_flops_a_second": sustained,
+        "flops_as_table_2": sustained and seconds * devices * sustained,
+    }
+
+
+def _device_name():
+    """Of the first GPU; nothing without one."""
+    import tensorflow as tf
+
+    for gpu in tf.config.list_physical_devices("GPU"):
+        details = tf.config.experimental.get_device_details(gpu)
+        return details.get("device_name", "")
+    return ""
+
+
+def _print_cost(cost):
+    print(
+        f"training_cost: {cost['flops_counted']:.3g} FLOPs counted from the "
+        f"model; {cost['seconds']:.0f} s on {cost['devices']} device(s)"
+    )
+    if cost["flops_as_table_2"]:
+        rate = cost["sustained_flops_a_second"] / 1e12
+        print(
+            f"training_cost_as_table_2: {cost['flops_as_table_2']:.3g} FLOPs "
+            f"(time x devices x {rate:g} TFLOP/s)"
+        )
 
 
 def _print_outcome(outcome):

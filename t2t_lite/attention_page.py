@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_lite.decoding import Translator, translate_lines
+from t2t_lite.errors import UsageError
 from t2t_lite.text_encoder import EOS_ID
 
 _TEMPLATE = "attention_page.html"
@@ -30,17 +31,17 @@ def attention_of(
       view is one kind of attention: its `name`, the tokens that attend
       (`rows`, of the `row_side`) and that are attended (`columns`, of the
       `column_side`), and `weights` [N, H, rows, columns].
+
+    Raises:
+      UsageError: a text has more tokens than the model was trained on.
     """
+    inputs = _ids(translator, translator.source_encoder, source)
     if target is None:
         (answer,) = translate_lines(translator, [source])
         target = answer.hypotheses[0].text
-    inputs, targets = (
-        encoder.encode([text])[0].tolist()[: translator.max_length - 1]
-        for encoder, text in (
-            (translator.source_encoder, source),
-            (translator.target_encoder, target),
-        )
-    )
+        targets = [i for i in answer.hypotheses[0].tokens if i != EOS_ID]
+    else:
+        targets = _ids(translator, translator.target_encoder, target)
     weights = translator.model.attention_weights(
         {
             "inputs": tf.constant([[*inputs, EOS_ID]]),
@@ -70,6 +71,17 @@ def attention_of(
             ),
         ],
     }
+
+
+def _ids(translator, encoder, text):
+    """The tokens of a text, without EOS."""
+    ids = encoder.encode([text])[0].tolist()
+    if len(ids) >= translator.max_length:
+        raise UsageError(
+            f"A text may have {translator.max_length} tokens (max_length, EOS "
+            f"included); this one has {len(ids) + 1}: {text[:40]!r}..."
+        )
+    return ids
 
 
 def _view(name, row_side, rows, column_side, columns, weights):

@@ -54,6 +54,15 @@ def count_parameters(
     } | parts
 
 
+# Single-precision FLOP/s that section 6.1 estimates with, in its footnote.
+_PAPER_SUSTAINED_FLOPS = {
+    "K80": 2.8e12,
+    "K40": 3.7e12,
+    "M40": 6.0e12,
+    "P100": 9.5e12,
+}
+
+
 class ForwardFlops(NamedTuple):
     """FLOPs of a forward pass, split over the tokens that cause them."""
 
@@ -120,6 +129,39 @@ def count_step_flops(
     """
     forward = count_forward_flops(hparams, target_vocab_size, length, length)
     return TRAINING_PER_FORWARD * hparams.batch_tokens * sum(forward)
+
+
+def count_training_flops(
+    hparams: HParams,
+    target_vocab_size: int,
+    source_tokens: float,
+    target_tokens: float,
+    source_length: float,
+    target_length: float,
+) -> float:
+    """The FLOPs of a training that saw so many tokens, padding left out.
+
+    Args:
+      hparams: the model part is used.
+      target_vocab_size: V.
+      source_tokens: trained on, in all updates.
+      target_tokens: likewise.
+      source_length: tokens of a mean source sentence.
+      target_length: tokens of a mean target sentence.
+    """
+    source, target = count_forward_flops(
+        hparams, target_vocab_size, source_length, target_length
+    )
+    forward = source_tokens * source + target_tokens * target
+    return TRAINING_PER_FORWARD * forward
+
+
+def sustained_flops(device_name: str) -> float | None:
+    """FLOP/s that a GPU sustains, by the paper; None of those not in it."""
+    for part, value in _PAPER_SUSTAINED_FLOPS.items():
+        if part in device_name:
+            return value
+    return None
 
 
 def estimate_memory(

@@ -220,6 +220,30 @@ class Run:
         """The positions of a micro-batch, each side, padding included."""
         return self.hparams.batch_tokens // self.hparams.micro_batches
 
+    def record(self, **facts: Any) -> None:
+        """Adds facts about the run, fit for JSON, to its `config.json`.
+
+        Raises:
+          T2TLiteError: it cannot be written.
+        """
+        self.config = {**self.config, **facts}
+        try:
+            atomic.write_json(self.output_dir / CONFIG, self.config)
+        except OSError as error:
+            raise T2TLiteError(
+                f"{self.output_dir / CONFIG} cannot be written: "
+                f"{error.strerror}."
+            ) from error
+
+    def mean_lengths(self) -> tuple[float, float]:
+        """Tokens of a mean source and target sentence of the train split."""
+        train = self.manifest.splits["train"]
+        lengths = (
+            train.source_tokens / train.examples,
+            train.target_tokens / train.examples,
+        )
+        return lengths[::-1] if self.problem.reversed else lengths
+
     def check_data(self):
         """Compares every shard with its checksum, then looks at the lengths.
 

@@ -24,19 +24,39 @@ class Meter:
     Args:
       seconds: that the updates of a run took before.
       skipped: how many of them were skipped.
+      source_tokens: trained on before, real ones.
+      target_tokens: likewise.
 
     Attributes:
       seconds: in all; added to by `timed`.
       skipped: in all, of the updates that were read.
+      source_tokens, target_tokens: likewise.
       skipped_in_a_row: of the last ones read.
     """
 
-    def __init__(self, seconds: float = 0.0, skipped: int = 0):
+    def __init__(
+        self,
+        seconds: float = 0.0,
+        skipped: int = 0,
+        source_tokens: float = 0.0,
+        target_tokens: float = 0.0,
+    ):
         self.seconds = seconds
         self.skipped = skipped
+        self.source_tokens = source_tokens
+        self.target_tokens = target_tokens
         self.skipped_in_a_row = 0
         self._unread = []
         self.start_window()
+
+    def totals(self) -> dict[str, float]:
+        """What another `Meter` goes on from: its arguments."""
+        return {
+            "seconds": self.seconds,
+            "skipped": self.skipped,
+            "source_tokens": self.source_tokens,
+            "target_tokens": self.target_tokens,
+        }
 
     def start_window(self) -> None:
         """Forgets the sums that `loss` and the like are made of."""
@@ -104,6 +124,8 @@ class Meter:
         """The values of `updates.UpdateStats`."""
         self._updates += 1
         self._all_tokens += source_tokens + target_tokens
+        self.source_tokens += source_tokens
+        self.target_tokens += target_tokens
         if skipped:
             self.skipped += 1
             self.skipped_in_a_row += 1

@@ -2,19 +2,22 @@
 
 import math
 import random
+import resource
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from t2t_lite import atomic, checkpoint
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
+from t2t_lite.hparam import HParams
 from t2t_lite.run import Run, model_tensors
 from t2t_lite.signals import StopRequested, StopSignals
 from t2t_lite.telemetry import Meter, Telemetry
-from t2t_lite.training_state import TrainingState
-from t2t_lite.updates import UpdateStats, choose_strategy
+from t2t_lite.training_state import TrainingState, training_rate
+from t2t_lite.updates import Updater, UpdateStats, choose_strategy
 from t2t_lite.validation import LossEvaluation, TextEvaluation, TextEvaluator
 
 MOST_SKIPPED_IN_A_ROW = 10
@@ -49,8 +52,10 @@ def train(
         translates the dev split greedily and scores that.
 
     Returns:
-      `{"step", "best", "average"}`: the last update, what is marked as the
-      best checkpoint and the folder of the average, or None.
+      `{"step", "best", "average", "work"}`: the last update, what is marked as
+      the best checkpoint, the folder of the average, or None, and how much
+      went into the run: `seconds` of updates, `source_tokens`,
+      `target_tokens`, `skipped` updates and `devices`.
 
     Raises:
       Interrupted: a signal came; everything is saved.
@@ -69,7 +74,7 @@ def train(
             loop = _Loop(
                 run,
                 state,
-                Meter(saved.get("seconds", 0.0), saved.get("skipped", 0)),
+                Meter(**{k: saved[k] for k in Meter().totals() if k in saved}),
                 telemetry,
                 stop,
                 evaluate_text or TextEvaluation(run),
@@ -93,38 +98,56 @@ def _steps(hparams, train_steps):
     return steps
 
 
-def dry_run(run: Run, replicas: int | None = None) -> dict[str, Any]:
+def dry_run(
+    make_model: Callable[[], Any],
+    hparams: HParams,
+    seed: int = 1,
+    replicas: int | None = None,
+) -> dict[str, Any]:
     """Makes one update on the largest possible micro-batches; saves nothing.
 
     Args:
-      run: from `Run.create(..., dry_run=True)`, say.
+      make_model: gives a model with fresh weights.
+      hparams: of its training.
+      seed: of all that is drawn.
       replicas: as of `train`.
 
     Returns:
-      `{"parameters", "replicas", "micro_batch", "seconds", "loss"}`.
-
-    Raises:
-      T2TLiteError: data or model do not work.
+      `parameters`, of the model; `replicas`; `micro_batch`, its rows and
+      columns; `seconds_per_update`, the making of graphs left out;
+      `peak_memory_bytes`, of the first GPU, or of this process without one;
+      `loss`, in nats a token, of the update.
     """
-    prepare(run.seed, deterministic=False)
+    prepare(seed, deterministic=False)
     strategy = choose_strategy(replicas)
-    state = TrainingState(run, strategy)
-    # The data are read, too; but the longest pairs may come much later.
-    next(run.training_batches())
-    width = min(run.hparams.max_length, run.max_positions)
-    shape = [max(run.max_positions // width, 1), width]
-    ids = tf.ones(shape, tf.int32)
-    batches = [{"inputs": ids, "targets": ids}] * run.hparams.micro_batches
-    start = time.monotonic()
-    stats = state.updater.update(batches, 1, state.learning_rate)
-    stats = UpdateStats(*stats.numpy().tolist())
+    with strategy.scope():
+        model = make_model()
+    updater = Updater(model, hparams, strategy, seed)
+    positions = hparams.batch_tokens // hparams.micro_batches
+    width = min(hparams.max_length, positions)
+    shape = [max(positions // width, 1), width]
+    # The first update, on next to nothing, makes the graphs.
+    for number, size in enumerate(([1, 1], shape), start=1):
+        ids = tf.ones(size, tf.int32)
+        batches = [{"inputs": ids, "targets": ids}] * hparams.micro_batches
+        start = time.monotonic()
+        rate = training_rate(hparams, number)
+        stats = UpdateStats(*updater.update(batches, number, rate).numpy())
     return {
-        "parameters": state.model.count_params(),
+        "parameters": model.count_params(),
         "replicas": strategy.num_replicas_in_sync,
         "micro_batch": shape,
-        "seconds": time.monotonic() - start,
-        "loss": stats.loss_sum / stats.target_tokens,
+        "seconds_per_update": time.monotonic() - start,
+        "peak_memory_bytes": _peak_memory_bytes(),
+        "loss": float(stats.loss_sum / stats.target_tokens),
     }
+
+
+def _peak_memory_bytes():
+    if tf.config.list_physical_devices("GPU"):
+        return tf.config.experimental.get_memory_info("GPU:0")["peak"]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def prepare(seed: int, deterministic: bool) -> None:
@@ -265,7 +288,7 @@ class _Loop:
             return
         self._telemetry.activity("saving")
         meter.read()
-        state.save(seconds=meter.seconds, skipped=meter.skipped)
+        state.save(**meter.totals())
         self._saved_step = state.step
         checkpoint.remove_old(self._directory, self._keep)
 
@@ -308,17 +331,18 @@ class _Loop:
 
     def _finish(self):
         """The last checkpoint, the last evaluation, and the average."""
+        state, average = self._state, None
         self._save()
         self._evaluate()
-        average = None
         count = len(checkpoint.list_checkpoints(self._directory))
         count = min(count, self._run.hparams.average_checkpoints)
         if count > 1:
             average = self._average(count)
         return {
-            "step": self._state.step,
+            "step": state.step,
             "best": checkpoint.read_best(self._directory),
             "average": average and str(average.path),
+            "work": self._meter.totals() | {"devices": state.replicas},
         }
 
     def _average(self, count):

@@ -7,9 +7,17 @@ import tensorflow as tf
 
 from t2t_lite import checkpoint
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.hparam import HParams
 from t2t_lite.run import Run, model_tensors
 from t2t_lite.schedules import cooldown, learning_rate
 from t2t_lite.updates import Updater
+
+
+def training_rate(hparams: HParams, step: int) -> float:
+    """The learning rate of an update, counted from 1."""
+    return learning_rate(
+        step, hparams.hidden_size, hparams.warmup_steps, hparams.learning_rate
+    ) * cooldown(step, hparams.train_steps, hparams.cooldown)
 
 
 class TrainingState:
@@ -26,11 +34,13 @@ class TrainingState:
     Attributes:
       model: the run's.
       updater: makes the updates.
+      replicas: devices that share an update.
       step: updates made, the skipped ones included.
     """
 
     def __init__(self, run: Run, strategy: tf.distribute.Strategy):
         self._run = run
+        self.replicas = strategy.num_replicas_in_sync
         with strategy.scope():
             self.model = run.model()
         self.updater = Updater(self.model, run.hparams, strategy, run.seed)
@@ -46,13 +56,7 @@ class TrainingState:
     @property
     def learning_rate(self) -> float:
         """The rate of the next update."""
-        hparams = self._run.hparams
-        return learning_rate(
-            self.step + 1,
-            hparams.hidden_size,
-            hparams.warmup_steps,
-            hparams.learning_rate,
-        ) * cooldown(self.step + 1, hparams.train_steps, hparams.cooldown)
+        return training_rate(self._run.hparams, self.step + 1)
 
     def update(self, between_passes: Callable[[], None]) -> tf.Tensor:
         """Makes one update.

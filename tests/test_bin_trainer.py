@@ -135,8 +135,54 @@ def test_dry_run_says_what_would_be_trained_and_saves_nothing(
         "trainer", *tiny_flags, f"--output_dir={tmp_path / 'run'}", "--dry_run"
     )
     assert code == 0
-    assert re.search(r"^parameters: \d+$", out, re.MULTILINE)
+    for line in (
+        r"data: 40 pairs; .*",
+        r"parameters: [\d,]+",
+        r"vocabulary: 290 and 290",
+        r"largest batch: 2 x 4 sentences of 64 tokens a side",
+        r"peak memory: \d+\.\d+ GiB",
+        r"seconds per update: \d+\.\d+",
+        r"days for 4 updates: \d+\.\d+",
+        r"FLOPs of 4 updates: \d.*",
+    ):
+        assert re.search(f"^{line}$", out, re.MULTILINE), line
     assert not (tmp_path / "run").exists()
+
+
+def test_dry_run_without_data_says_what_is_missing(run_command, tmp_path):
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "train.en.gz").touch()
+    code, out, _ = run_command(
+        "trainer",
+        "--problem=multi30k_ende",
+        "--hparams=transformer_tiny",
+        "--hparams_override=batch_tokens=64",
+        f"--data_dir={tmp_path / 'data'}",
+        f"--raw_dir={tmp_path / 'raw'}",
+        "--dry_run",
+    )
+    assert code == 0
+    assert f"missing: {tmp_path / 'data'} has no data of multi30k_ende" in out
+    assert f"found: {tmp_path / 'raw' / 'train.en.gz'}\n" in out
+    assert f"missing: {tmp_path / 'raw' / 'train.de.gz'}, from https://" in out
+    assert "vocabulary: 4,000 and 4,000\n" in out
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_training_cost_ends_the_output_and_stands_in_the_config(
+    run_command, tiny_flags, run_copy
+):
+    flags = [*tiny_flags, f"--output_dir={run_copy}", "--sustained_tflops=2"]
+    code, out, _ = run_command("trainer", *flags)
+    assert code == 0
+    cost = json.loads((run_copy / "config.json").read_text())["training_cost"]
+    # Four updates of two micro-batches of some of 40 pairs.
+    assert 4 * 10 < cost["target_tokens"] < 4 * 512
+    assert cost["flops_as_table_2"] == pytest.approx(cost["seconds"] * 2e12)
+    first, second = out.splitlines()[-2:]
+    assert f"{cost['flops_counted']:.3g} FLOPs counted" in first
+    assert second.endswith("FLOPs (time x devices x 2 TFLOP/s)")
+    assert run_command("trainer", *flags[:-1])[1].splitlines()[-1] == first
 
 
 def test_print_hparams_shows_them_all_with_overrides(run_command):

@@ -131,3 +131,23 @@ def test_heads_of_row_a_change_no_size(name):
         for n in ("transformer_base", name)
     )
     assert base == other
+
+
+def test_training_counts_the_tokens_it_saw():
+    forward = costs.count_forward_flops(SMALL, 17, 6, 7)
+    got = costs.count_training_flops(SMALL, 17, 1000, 2000, 6, 7)
+    assert got == 3 * (
+        1000 * forward.per_source_token + 2000 * forward.per_target_token
+    )
+
+
+def test_sustained_flops_are_the_papers_for_its_gpus():
+    assert costs.sustained_flops("Tesla P100-PCIE-16GB") == 9.5e12
+    assert costs.sustained_flops("NVIDIA H100 PCIe") is None
+
+
+def test_table_2_is_time_by_devices_by_sustained_flops():
+    """Base: 12 hours on 8 P100s, 3.3e18; big: 3.5 days, 2.3e19."""
+    rate = costs.sustained_flops("P100")
+    assert 12 * 3600 * 8 * rate == pytest.approx(3.3e18, rel=0.01)
+    assert 3.5 * 86400 * 8 * rate == pytest.approx(2.3e19, rel=0.01)

@@ -495,8 +495,11 @@ def test_bfloat16_trains_float32_weights(tmp_path):
 
 def test_a_dry_run_makes_an_update_and_writes_nothing(tmp_path):
     run = TinyRun(tmp_path, make_model=Transformer, max_length=16)
-    report = trainer.dry_run(run)
+    report = trainer.dry_run(run.model, run.hparams)
     assert report["micro_batch"] == [2, 16]
+    assert report["parameters"] == run.model().count_params()
+    assert report["peak_memory_bytes"] > 2**20
+    assert report["seconds_per_update"] > 0
     assert report["replicas"] == 1
     assert np.isfinite(report["loss"])
     assert list(tmp_path.iterdir()) == []
