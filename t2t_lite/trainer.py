@@ -208,6 +208,7 @@ class _Loop:
         self._keep = keep_checkpoints
         self._log_steps = log_steps
         self._saved_step = state.step  # nothing to save at 0 yet
+        self._work = meter.totals()  # that went into what is saved
 
     def to_the_end(self, steps, due):
         """Trains to update `steps`, then evaluates and averages."""
@@ -288,7 +289,8 @@ class _Loop:
             return
         self._telemetry.activity("saving")
         meter.read()
-        state.save(**meter.totals())
+        self._work = meter.totals()
+        state.save(**self._work)
         self._saved_step = state.step
         checkpoint.remove_old(self._directory, self._keep)
 
@@ -342,7 +344,7 @@ class _Loop:
             "step": state.step,
             "best": checkpoint.read_best(self._directory),
             "average": average and str(average.path),
-            "work": self._meter.totals() | {"devices": state.replicas},
+            "work": self._work | {"devices": state.replicas},
         }
 
     def _average(self, count):
