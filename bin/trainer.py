@@ -89,7 +89,7 @@ def _add_loop_flags(group):
     )
     group.add_argument(
         "--sustained_tflops",
-        type=flags.number(0),
+        type=flags.number(0.001),
         metavar="X",
         help="of one device, to state the training cost as the paper's table 2 "
         "(default: the paper's, on a K80, K40, M40 or P100)",
@@ -174,9 +174,8 @@ def _work(args, problem, hparams):
         )
     work = outcome.pop("work")
     _print_outcome({"output_dir": run.output_dir} | outcome)
-    cost = _training_cost(run, work, args.sustained_tflops)
-    run.record(training_cost=cost)
-    _print_cost(cost)
+    sustained = args.sustained_tflops and args.sustained_tflops * 1e12
+    _print_cost(run.record_cost(work, sustained))
 
 
 def _print_missing(args, problem, data_dir):
@@ -226,38 +225,6 @@ def _dry_run(args, hparams, source_vocab_size, target_vocab_size):
             "loss": f"{done['loss']:.3f}",
         }
     )
-
-
-def _training_cost(run, work, sustained_tflops):
-    """What the training took, counted and as table 2 estimates it."""
-    from t2t_lite import costs
-
-    sustained = sustained_tflops and sustained_tflops * 1e12
-    sustained = sustained or costs.sustained_flops(_device_name())
-    seconds, devices = work["seconds"], work["devices"]
-    counted = costs.count_training_flops(
-        run.hparams,
-        run.encoders["targets"].vocab_size,
-        work["source_tokens"],
-        work["target_tokens"],
-        *run.mean_lengths(),
-    )
-    return {
-        **work,
-        "flops_counted": counted,
-        "sustained_flops_a_second": sustained,
-        "flops_as_table_2": sustained and seconds * devices * sustained,
-    }
-
-
-def _device_name():
-    """Of the first GPU; nothing without one."""
-    import tensorflow as tf
-
-    for gpu in tf.config.list_physical_devices("GPU"):
-        details = tf.config.experimental.get_device_details(gpu)
-        return details.get("device_name", "")
-    return ""
 
 
 def _print_cost(cost):

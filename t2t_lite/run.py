@@ -14,10 +14,10 @@ import itertools
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from t2t_lite import atomic, checkpoint, plugins, registry
+from t2t_lite import atomic, checkpoint, costs, plugins, registry
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
@@ -234,6 +234,42 @@ class Run:
                 f"{self.output_dir / CONFIG} cannot be written: "
                 f"{error.strerror}."
             ) from error
+
+    def record_cost(
+        self, work: Mapping[str, Any], sustained_flops: float | None = None
+    ) -> dict[str, Any]:
+        """Counts what the training took; `training_cost` of `config.json`.
+
+        Args:
+          work: what `trainer.train` says.
+          sustained_flops: FLOP/s of one device; None takes what the paper
+            gives for that device, if it does.
+
+        Returns:
+          `work`, `flops_counted` from the model, and, where
+          `sustained_flops_a_second` is known, `flops_as_table_2`: seconds of
+          updates x devices x that.
+
+        Raises:
+          T2TLiteError: `config.json` cannot be written.
+        """
+        counted = costs.count_training_flops(
+            self.hparams,
+            self.encoders["targets"].vocab_size,
+            work["source_tokens"],
+            work["target_tokens"],
+            *self.mean_lengths(),
+        )
+        sustained = sustained_flops or costs.sustained_flops(work["device"])
+        as_table_2 = sustained and work["seconds"] * work["devices"] * sustained
+        cost = {
+            **work,
+            "flops_counted": counted,
+            "sustained_flops_a_second": sustained,
+            "flops_as_table_2": as_table_2,
+        }
+        self.record(training_cost=cost)
+        return cost
 
     def mean_lengths(self) -> tuple[float, float]:
         """Tokens of a mean source and target sentence of the train split."""

@@ -17,7 +17,12 @@ from t2t_lite.run import Run, model_tensors
 from t2t_lite.signals import StopRequested, StopSignals
 from t2t_lite.telemetry import Meter, Telemetry
 from t2t_lite.training_state import TrainingState, training_rate
-from t2t_lite.updates import Updater, UpdateStats, choose_strategy
+from t2t_lite.updates import (
+    Updater,
+    UpdateStats,
+    choose_strategy,
+    device_name,
+)
 from t2t_lite.validation import LossEvaluation, TextEvaluation, TextEvaluator
 
 MOST_SKIPPED_IN_A_ROW = 10
@@ -55,7 +60,7 @@ def train(
       `{"step", "best", "average", "work"}`: the last update, what is marked as
       the best checkpoint, the folder of the average, or None, and how much
       went into the run: `seconds` of updates, `source_tokens`,
-      `target_tokens`, `skipped` updates and `devices`.
+      `target_tokens`, `skipped` updates, `devices` and the name of one.
 
     Raises:
       Interrupted: a signal came; everything is saved.
@@ -344,7 +349,8 @@ class _Loop:
             "step": state.step,
             "best": checkpoint.read_best(self._directory),
             "average": average and str(average.path),
-            "work": self._work | {"devices": state.replicas},
+            "work": self._work
+            | {"devices": state.replicas, "device": device_name()},
         }
 
     def _average(self, count):

@@ -64,6 +64,14 @@ def choose_strategy(replicas: int | None = None) -> tf.distribute.Strategy:
     )
 
 
+def device_name() -> str:
+    """The name of the first GPU, or `CPU` without one."""
+    for gpu in tf.config.list_physical_devices("GPU"):
+        details = tf.config.experimental.get_device_details(gpu)
+        return details.get("device_name", "GPU")
+    return "CPU"
+
+
 def _make_logical_cpus(count):
     try:
         tf.config.set_logical_device_configuration(

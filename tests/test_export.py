@@ -61,9 +61,7 @@ json.dump(answers, sys.stdout, allow_nan=False)
 """
 
 
-@pytest.fixture(scope="module")
-def translator(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("vocabulary")
+def make_translator(folder, **model):
     encoder = SentencePieceEncoder.train(
         ["eins zwei drei", "rot grün haus katze"] * 20, 290, folder / "v.model"
     )
@@ -74,6 +72,7 @@ def translator(tmp_path_factory):
         filter_size=32,
         num_heads=2,
         num_hidden_layers=1,
+        **model,
     ).build_weights()
     generator = np.random.default_rng(0)
     for variable in model.trainable_variables:
@@ -89,6 +88,11 @@ def translator(tmp_path_factory):
         extra_decode_length=5,
         max_length=30,
     )
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory):
+    return make_translator(tmp_path_factory.mktemp("vocabulary"))
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +157,19 @@ def test_moved_export_translates_as_the_decoder(translator, exported, tmp_path):
             atol=1e-5,
         )
     assert len(set(h.text for h in best)) > 4
+
+
+def test_an_attention_window_is_exported_with_the_model(tmp_path):
+    translator = make_translator(tmp_path / "vocabulary", attention_window=2)
+    folder = export_saved_model(translator, tmp_path)
+    serve = tf.saved_model.load(folder).signatures["serving_default"]
+    wanted = list(translate_lines(translator, LINES))
+    served = serve(inputs=tf.constant([as_bytes(line) for line in LINES]))
+    outputs = [text.decode() for text in served["outputs"].numpy()]
+    assert outputs == [t.hypotheses[0].text for t in wanted]
+    np.testing.assert_allclose(
+        served["scores"], [t.hypotheses[0].score for t in wanted], atol=1e-5
+    )
 
 
 def test_signatures_are_those_of_the_contract(exported):

@@ -179,6 +179,23 @@ def test_a_vocabulary_of_another_run_is_noticed(create, problem, tmp_path):
         Run.open(tmp_path / "run")
 
 
+def test_the_end_of_a_cooldown_may_not_move(create, tmp_path):
+    create(hparams=HPARAMS.replace(cooldown=0.5, train_steps=10))
+    with pytest.raises(T2TLiteError, match="train_steps is 10 there and 12"):
+        create(hparams=HPARAMS.replace(cooldown=0.5, train_steps=12))
+
+
+def test_a_run_older_than_a_hparam_has_its_default(create, tmp_path):
+    create()
+    path = tmp_path / "run" / "config.json"
+    config = json.loads(path.read_text())
+    del config["hparams"]["attention_window"]
+    path.write_text(json.dumps(config))
+    assert create().hparams.attention_window is None
+    with pytest.raises(T2TLiteError, match="window is absent there and 8 here"):
+        create(hparams=HPARAMS.replace(attention_window=8))
+
+
 def test_an_output_dir_that_cannot_be_made_is_one_clear_error(create, tmp_path):
     (tmp_path / "run").write_text("a file in the way")
     with pytest.raises(T2TLiteError, match="run cannot be written: "):

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tiny_run import TinyRun, ToyModel
 
 from t2t_lite import checkpoint, trainer
-from t2t_lite.errors import Interrupted, T2TLiteError
+from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.run import model_tensors
 from t2t_lite.training_state import TrainingState
 from t2t_lite.transformer import Transformer
@@ -260,6 +260,14 @@ def test_more_updates_go_on_from_the_last_checkpoint(tmp_path):
     assert _steps(run) == [3, 5]
     steps = [r["step"] for r in _metrics(run) if "loss" in r]
     assert steps == sorted(set(steps))
+
+
+def test_a_rate_that_fell_to_0_trains_no_further(tmp_path):
+    run = TinyRun(tmp_path, train_steps=4, cooldown=0.5)
+    _train(run)
+    with pytest.raises(UsageError, match="train_steps=6, or with cooldown=0"):
+        _train(run, train_steps=6)
+    assert _steps(run) == [4]
 
 
 def test_replicas_may_change_between_restarts(tmp_path):

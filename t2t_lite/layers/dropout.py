@@ -8,7 +8,7 @@ computed does not change it.
 
 It also draws a float32 for each unit and leaves the gradient to automatic
 differentiation. Sixteen random bits are enough, and the gradient is the same
-mask again: less than half the time, which on a CPU was a tenth of a step.
+mask again.
 """
 
 from keras import ops
