@@ -7,6 +7,7 @@ import json
 from t2t_lite.bin import command, flags
 from t2t_lite.errors import UsageError, nearest
 
+DEFAULT_LENGTH = 25  # tokens of an ordinary sentence of news
 LIST_EXAMPLE = "t2t-lite-registry transformer_base --vocab_size=32000"
 
 
@@ -28,8 +29,8 @@ def make_parser() -> flags.Parser:
         "--length",
         type=flags.at_least(1),
         metavar="N",
-        default=25,
-        help="tokens a sentence, for the FLOPs of attention",
+        help="with --vocab_size: tokens a sentence, for the FLOPs of attention "
+        f"(default: {DEFAULT_LENGTH})",
     )
     parser.add_argument(
         "--table3",
@@ -46,6 +47,8 @@ def show(args: argparse.Namespace) -> None:
     """Prints the registries, or one entry."""
     from t2t_lite import plugins, registry
 
+    if args.length and not args.vocab_size:
+        raise UsageError("--length goes with --vocab_size.")
     plugins.load_plugins(args.usr_dir)
     if args.table3:
         _show_table3(registry, args.json)
@@ -104,15 +107,13 @@ def _numbers(hparams, args):
     """What a set costs with a vocabulary, as the keys of a report."""
     from t2t_lite import costs
 
-    size = args.vocab_size
+    size, length = args.vocab_size, args.length or DEFAULT_LENGTH
     parts = costs.count_parameters(hparams, size, size)
-    source, target = costs.count_forward_flops(
-        hparams, size, args.length, args.length
-    )
-    step = costs.count_step_flops(hparams, size, args.length)
+    source, target = costs.count_forward_flops(hparams, size, length, length)
+    step = costs.count_step_flops(hparams, size, length)
     return {
         "vocab_size": size,
-        "length": args.length,
+        "length": length,
         "parameters": sum(parts.values()),
         "parameters_by_part": parts,
         "flops": {
@@ -133,9 +134,8 @@ def _print_numbers(hparams, numbers, args):
         print(f"  {part:24} {count:>15,}")
     print(f"  {'in all':24} {numbers['parameters']:>15,}")
     flops = numbers["flops"]
-    print(
-        f"\nFLOPs of the matrix products, in sentences of {args.length} tokens"
-    )
+    length = numbers["length"]
+    print(f"\nFLOPs of the matrix products, in sentences of {length} tokens")
     print(f"  {'':24} {'source token':>15} {'target token':>15}")
     for name in ("forward", "training"):
         source, target = (

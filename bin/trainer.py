@@ -189,9 +189,14 @@ def _print_missing(args, problem, data_dir):
         if raw_dir and (raw_dir / file.name).exists():
             print(f"found: {raw_dir / file.name}")
         elif raw_dir:
-            print(f"missing: {raw_dir / file.name}, from {file.url}")
+            print(f"missing: {raw_dir / file.name}, from {_address(file)}")
         else:
-            print(f"to be downloaded: {file.url}")
+            print(f"to be downloaded: {_address(file)}")
+
+
+def _address(file):
+    size = f" ({file.size / 1e6:.2f} MB)" if file.size else ""
+    return f"{file.url}{size}"
 
 
 def _dry_run(args, hparams, source_vocab_size, target_vocab_size):

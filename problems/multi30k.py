@@ -15,36 +15,46 @@ _URL = (
     "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 )
 
-# Of the uncompressed text, so that a repacked copy counts as the same corpus.
-# Taken from a copy of the corpus (29,000, 1,014 and 1,000 lines a language),
-# spot-checked against the tokenized files that the repository holds beside it.
-_SHA256 = {
+# Bytes of the file, and the sha256 of the uncompressed text, so that a repacked
+# copy counts as the same corpus. Taken from a copy of the corpus (29,000, 1,014
+# and 1,000 lines a language), spot-checked against the tokenized files that the
+# repository holds beside it.
+_SIZE_AND_SHA256 = {
     "train.en.gz": (
-        "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6"
+        562_688,
+        "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
     ),
     "train.de.gz": (
-        "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72"
+        626_192,
+        "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
     ),
     "train.fr.gz": (
-        "5925a3c18f1587b6b54b87743106e6e8ab93618edb6f65d19eac0621f853a10d"
+        595_900,
+        "5925a3c18f1587b6b54b87743106e6e8ab93618edb6f65d19eac0621f853a10d",
     ),
     "val.en.gz": (
-        "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227"
+        21_514,
+        "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227",
     ),
     "val.de.gz": (
-        "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660"
+        24_435,
+        "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660",
     ),
     "val.fr.gz": (
-        "5304e444d842e962b2dda4d816b70b22a1765b15401642b7ca37a67477e708dc"
+        22_798,
+        "5304e444d842e962b2dda4d816b70b22a1765b15401642b7ca37a67477e708dc",
     ),
     "test_2016_flickr.en.gz": (
-        "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182"
+        20_933,
+        "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182",
     ),
     "test_2016_flickr.de.gz": (
-        "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16"
+        22_645,
+        "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
     ),
     "test_2016_flickr.fr.gz": (
-        "cb3160d69b002bb638e66cc7612fcd56cb0af82eadc9c142dedc438afb885ef6"
+        22_144,
+        "cb3160d69b002bb638e66cc7612fcd56cb0af82eadc9c142dedc438afb885ef6",
     ),
 }
 
@@ -53,9 +63,9 @@ _FILE_OF_SPLIT = {"train": "train", "dev": "val", "test": "test_2016_flickr"}
 
 def _files(*languages):
     return tuple(
-        RemoteFile(name, f"{_URL}/{name}", _SHA256[name])
-        for file in _FILE_OF_SPLIT.values()
-        for name in (f"{file}.{language}.gz" for language in languages)
+        RemoteFile(name, f"{_URL}/{name}", sha256, size)
+        for name, (size, sha256) in _SIZE_AND_SHA256.items()
+        if name.split(".")[1] in languages
     )
 
 

@@ -26,11 +26,13 @@ class RemoteFile:
       url: where it is downloaded from when there is no `--raw_dir`.
       sha256: of what the file holds, in hex; of a `.gz` file that is the
         uncompressed content, because the same text can be packed in many ways.
+      size: bytes to download, about; None where it is not known.
     """
 
     name: str
     url: str
     sha256: str
+    size: int | None = None
 
 
 class RawFiles:

@@ -113,6 +113,12 @@ def test_unknown_override_is_answered_with_the_nearest(run_command):
     assert "Did you mean hidden_size" in err
 
 
+def test_length_without_a_vocabulary_is_wrong_usage(run_command):
+    code, _, err = run_command("registry", "transformer_base", "--length=9")
+    assert code == 2
+    assert "--length goes with --vocab_size" in err
+
+
 def test_vocab_size_of_a_problem_is_wrong_usage(run_command):
     code, _, err = run_command("registry", "spellout_ende", "--vocab_size=9")
     assert code == 2 and "is a problem" in err

@@ -164,7 +164,9 @@ def test_dry_run_without_data_says_what_is_missing(run_command, tmp_path):
     assert code == 0
     assert f"missing: {tmp_path / 'data'} has no data of multi30k_ende" in out
     assert f"found: {tmp_path / 'raw' / 'train.en.gz'}\n" in out
-    assert f"missing: {tmp_path / 'raw' / 'train.de.gz'}, from https://" in out
+    (missing,) = re.findall(r"missing: (.*train\.de\.gz), from (.*)\n", out)
+    assert missing[0] == str(tmp_path / "raw" / "train.de.gz")
+    assert re.fullmatch(r"https://\S+/train\.de\.gz \(0\.63 MB\)", missing[1])
     assert "vocabulary: 4,000 and 4,000\n" in out
     assert not (tmp_path / "data").exists()
 

@@ -264,7 +264,9 @@ def test_each_call_of_a_pass_draws_another_mask():
 def test_layers_rebuild_from_their_config():
     for layer in (
         MultiHeadAttention(2, attention_dropout=0.1),
-        MultiHeadAttention(2, key_depth=3, value_depth=5, window=4, causal=True),
+        MultiHeadAttention(
+            2, key_depth=3, value_depth=5, window=4, causal=True
+        ),
         FeedForward(6, 0.1),
         LayerNormalization(1e-5),
         SinusoidalPositions("concatenated"),
