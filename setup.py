@@ -60,6 +60,7 @@ setup(
         "tensorflow>=2.21,<2.22",
         "tensorflow-text>=2.21,<2.22",
         "tensorflow-datasets>=4.9.9,<5",
+        "importlib_resources>=6",  # the former imports it without saying so
         "tensorboard>=2.20,<2.22",
         "keras>=3.12,<4",
         "numpy>=2.1,<3",
@@ -67,6 +68,9 @@ setup(
         # Later ones need a protobuf that TensorFlow Metadata bars there.
         'sentencepiece<0.2.3; python_version < "3.11"',
         "sacrebleu>=2.5,<3",
+        "sacremoses>=0.2,<0.3",
+        "lxml>=5,<7",
+        "backports.zstd>=1,<2",
         "num2words>=0.5.14,<0.6",
         "rich>=13,<16",
     ],

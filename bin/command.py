@@ -77,9 +77,10 @@ def start_tensorflow(verbose: bool) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     warnings.simplefilter("ignore")
-    # What TensorFlow's Python warns of is for developers: graphs made of code
-    # that AutoGraph cannot read.
-    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    # What these warn of is for developers: graphs made of code that AutoGraph
+    # cannot read, each new try of a download.
+    for name in ("tensorflow", "absl", "urllib3"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     with _stderr_held_back():
         importlib.import_module("tensorflow")
 

@@ -180,23 +180,19 @@ def _work(args, problem, hparams):
 
 def _print_missing(args, problem, data_dir):
     """Says that there is no data, and what would be made of which files."""
+    from t2t_lite.raw_files import RawFiles
+
     print(
         f"missing: {data_dir} has no data of {problem.name} yet; the same "
         "command without --dry_run, or t2t-lite-datagen, makes it"
     )
-    raw_dir = flags.folder(args.raw_dir)
-    for file in problem.files:
-        if raw_dir and (raw_dir / file.name).exists():
-            print(f"found: {raw_dir / file.name}")
-        elif raw_dir:
-            print(f"missing: {raw_dir / file.name}, from {_address(file)}")
-        else:
-            print(f"to be downloaded: {_address(file)}")
-
-
-def _address(file):
-    size = f" ({file.size / 1e6:.2f} MB)" if file.size else ""
-    return f"{file.url}{size}"
+    raw = RawFiles(
+        problem.files,
+        flags.folder(args.raw_dir),
+        tfds_dir=flags.folder(args.tfds_dir),
+    )
+    for line in problem.tell_sources(raw):
+        print(line)
 
 
 def _dry_run(args, hparams, source_vocab_size, target_vocab_size):

@@ -18,7 +18,7 @@ from importlib import metadata
 import numpy as np
 
 from t2t_lite.encoding_pool import encode_pairs
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.external_shuffle import ExternalShuffle
 from t2t_lite.manifest import (
     Manifest,
@@ -82,7 +82,8 @@ def generate(
       problem: either direction; they share their data.
       data_dir: where the data goes.
       raw_dir: a folder with the corpus; None downloads it.
-      tfds_dir: a TensorFlow Datasets folder.
+      tfds_dir: where TensorFlow Datasets are, of problems that read them;
+        None: where that library keeps them.
       processes: that encode text; None means one for each core.
       seed: of the order of train and of the vocabulary's sample.
       overwrite: make it anew even if there is data, fitting or not.
@@ -92,11 +93,7 @@ def generate(
       T2TLiteError: there is data that does not fit; the corpus is missing,
         empty or bad; the folder cannot be written.
     """
-    if tfds_dir is not None:
-        raise T2TLiteError(
-            f"{problem.base_name} reads no TensorFlow Datasets: leave "
-            "--tfds_dir out."
-        )
+    _check_places(problem, raw_dir, tfds_dir)
     data_dir = pathlib.Path(data_dir).expanduser()
     if problem.reversed:
         problem = problem.reverse()
@@ -109,8 +106,25 @@ def generate(
             if not overwrite and Manifest.path(data_dir, problem).exists():
                 return _checked(data_dir, problem)
             downloads = data_dir / "downloads" / problem.base_name
-            raw = RawFiles(problem.files, raw_dir, downloads, progress)
+            raw = RawFiles(
+                problem.files, raw_dir, downloads, progress, tfds_dir
+            )
             return _generate(problem, data_dir, raw, processes, seed, progress)
+
+
+def _check_places(problem, raw_dir, tfds_dir):
+    if tfds_dir is None:
+        return
+    if not problem.tfds_name:
+        raise UsageError(
+            f"{problem.base_name} reads no TensorFlow Datasets: leave "
+            "--tfds_dir out."
+        )
+    if raw_dir is not None:
+        raise UsageError(
+            "A corpus is read from files or from TensorFlow Datasets: give "
+            f"--raw_dir or --tfds_dir; got {raw_dir} and {tfds_dir}."
+        )
 
 
 def _checked(data_dir, problem):

@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from t2t_lite.text_encoder import SentencePieceEncoder
 
 # Members that score or describe; a change of them leaves the data as it is.
-_DO_NOT_SHAPE_DATA = ("name", "metric", "reversed", "evaluate")
+_DO_NOT_SHAPE_DATA = (
+    "name",
+    "metric",
+    "reversed",
+    "evaluate",
+    "tell_sources",
+    "tfds_bytes",
+)
 
 
 class Problem:
@@ -39,6 +46,9 @@ class Problem:
       metric: the key of reports, as in `dev_bleu`.
       files: what can be downloaded when there is no `--raw_dir`.
       splits: the splits that `samples` knows.
+      tfds_name: dataset and configuration, where `samples` reads TensorFlow
+        Datasets; else empty.
+      tfds_bytes: to download from there, about.
     """
 
     name: str = ""
@@ -49,6 +59,8 @@ class Problem:
     metric: str = "bleu"
     files: tuple[RemoteFile, ...] = ()
     splits: tuple[str, ...] = ("train", "dev", "test")
+    tfds_name: str = ""
+    tfds_bytes: int = 0
 
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
         """Yields the (source, target) texts of a split, in a fixed order.
@@ -62,6 +74,14 @@ class Problem:
         raise NotImplementedError(
             f"{type(self).__name__} must define samples(self, split, raw)."
         )
+
+    def tell_sources(self, raw: RawFiles) -> list[str]:
+        """What is found, missing or to be downloaded: a line for each.
+
+        Args:
+          raw: as of `samples`; nothing is downloaded.
+        """
+        return [raw.tell(file) for file in self.files]
 
     def vocabulary_lines(self, raw: RawFiles) -> Iterator[str]:
         """The texts a vocabulary is learned from: both sides of train."""
@@ -187,11 +207,13 @@ class Text2TextProblem(Problem):
     def evaluate(
         self, references: Sequence[str], hypotheses: Sequence[str]
     ) -> dict[str, Any]:
-        """Corpus BLEU, cased and lower-cased, and the share of exact matches.
+        """Corpus BLEU, cased, lower-cased, tokenized, and exact matches.
 
         Returns:
           `metric`, `score`, `signature`, `sentences`; `score_lowercase` and
-          `signature_lowercase`; `exact_match`. Scores are 0-100.
+          `signature_lowercase`; `exact_match`. Where the target language is
+          named also `tokenized_bleu`, None if it cannot be computed for that
+          language, and `tokenized_bleu_procedure`. Scores are 0-100.
 
         Raises:
           T2TLiteError: unequal numbers of sentences, or none.
@@ -207,7 +229,21 @@ class Text2TextProblem(Problem):
             "score_lowercase": lower["score"],
             "signature_lowercase": lower["signature"],
             "exact_match": 100.0 * exact / len(references),
+            **_tokenized_bleu(hypotheses, references, self.languages[1]),
         }
+
+
+def _tokenized_bleu(hypotheses, references, language):
+    """The entries of a report; no error for a language without rules."""
+    if not language:
+        return {}
+    from t2t_lite.evaluation import tokenized_bleu
+
+    score, procedure = None, f"none: sacremoses has no rules for {language!r}"
+    if language in tokenized_bleu.languages():
+        report = tokenized_bleu.tokenized_bleu(hypotheses, references, language)
+        score, procedure = report["score"], report["procedure"]
+    return {"tokenized_bleu": score, "tokenized_bleu_procedure": procedure}
 
 
 def _attributes_of(cls):

@@ -1,20 +1,27 @@
 """The raw files of a corpus: found in a folder or downloaded, read as lines."""
 
+import bz2
+import contextlib
 import dataclasses
 import gzip
 import hashlib
 import itertools
+import lzma
 import os
 import pathlib
 import sys
 import urllib.request
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
 
 from t2t_lite.errors import T2TLiteError
 
 _CHUNK_BYTES = 1 << 20
 _TIMEOUT_SECONDS = 60  # without a byte from the server
+
+# What a file may be packed with, by its ending.
+PACKED = (".gz", ".bz2", ".xz", ".zst")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +51,7 @@ class RawFiles:
         downloads them.
       download_dir: where downloads are kept; made when needed.
       progress: show the bar of a download on stderr.
+      tfds_dir: where TensorFlow Datasets are; None: where that library looks.
     """
 
     def __init__(
@@ -52,11 +60,13 @@ class RawFiles:
         raw_dir: str | os.PathLike | None = None,
         download_dir: str | os.PathLike | None = None,
         progress: bool = True,
+        tfds_dir: str | os.PathLike | None = None,
     ):
         self.files = {file.name: file for file in files}
         self.raw_dir = _expanded(raw_dir)
         self.download_dir = _expanded(download_dir)
         self.progress = progress
+        self.tfds_dir = _expanded(tfds_dir)
 
     def path(self, name: str) -> pathlib.Path:
         """Where the file of that name lies, after a download if need be.
@@ -77,6 +87,17 @@ class RawFiles:
         if not path.exists() or _sha256_of_content(path) != file.sha256:
             self._download(file, path)
         return path
+
+    def tell(self, file: RemoteFile) -> str:
+        """Where a file is, or would come from, in words."""
+        size = f" ({file.size / 1e6:.2f} MB)" if file.size else ""
+        address = f"{file.url}{size}"
+        if self.raw_dir is None:
+            return f"to be downloaded: {address}"
+        path = self.raw_dir / file.name
+        if path.exists():
+            return f"found: {path}"
+        return f"missing: {path}, from {address}"
 
     def _in_raw_dir(self, name):
         path = self.raw_dir / name
@@ -122,7 +143,7 @@ class RawFiles:
 
 
 def read_lines(path: str | os.PathLike) -> Iterator[str]:
-    r"""The lines of a text file or `.gz` file, without their ends.
+    r"""The lines of a text file, packed or not, without their ends.
 
     Only `\n` and `\r\n` end a line: U+2028, U+0085, a form feed or a `\r`
     elsewhere are part of it. Bytes that are not UTF-8 become U+FFFD here, as
@@ -131,25 +152,62 @@ def read_lines(path: str | os.PathLike) -> Iterator[str]:
     Raises:
       T2TLiteError: the file is missing, unreadable or damaged.
     """
-    path = pathlib.Path(path)
-    opener = gzip.open if path.suffix == ".gz" else open
+    with open_packed(path) as file:
+        for line in file:
+            line = line.removesuffix(b"\n").removesuffix(b"\r")
+            yield line.decode("utf-8", errors="replace")
+
+
+@contextlib.contextmanager
+def open_packed(path: str | os.PathLike) -> Iterator[BinaryIO]:
+    """A file open for reading, unpacked if its name ends as one of PACKED.
+
+    Raises:
+      T2TLiteError: the file is missing, unreadable or damaged; also when that
+        comes up while it is read.
+    """
     try:
-        with opener(path, "rb") as file:
-            for line in file:
-                line = line.removesuffix(b"\n").removesuffix(b"\r")
-                yield line.decode("utf-8", errors="replace")
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise T2TLiteError(
-            f"{path} is damaged: {error}. Get the file again."
-        ) from error
+        with _opener(path)(path, "rb") as file:
+            yield file
     except OSError as error:
-        raise T2TLiteError(
-            f"Cannot read {path}: {error.strerror or error}."
-        ) from error
+        if error.errno:
+            raise T2TLiteError(
+                f"Cannot read {path}: {error.strerror}."
+            ) from error
+        raise _damaged(path, error) from error
+    except (EOFError, zlib.error, lzma.LZMAError) as error:
+        raise _damaged(path, error) from error
+
+
+def _opener(path):
+    """What opens a file of that name."""
+    suffix = pathlib.Path(path).suffix
+    if suffix == ".zst":
+        return _open_zst
+    return {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}.get(
+        suffix, open
+    )
+
+
+@contextlib.contextmanager
+def _open_zst(path, mode):
+    from backports import zstd  # Python's own from 3.14 on
+
+    try:
+        with zstd.open(path, mode) as file:
+            yield file
+    except zstd.ZstdError as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path, error):
+    return T2TLiteError(f"{path} is damaged: {error}. Get the file again.")
 
 
 def read_parallel(
-    source_path: str | os.PathLike, target_path: str | os.PathLike
+    source_path: str | os.PathLike,
+    target_path: str | os.PathLike,
+    read: Callable[[str | os.PathLike], Iterator[str]] = read_lines,
 ) -> Iterator[tuple[str, str]]:
     r"""The pairs of two files in which line i translates line i.
 
@@ -159,7 +217,7 @@ def read_parallel(
       T2TLiteError: one file has more lines, known only at the end of the
         other; or `read_lines` does.
     """
-    sources, targets = read_lines(source_path), read_lines(target_path)
+    sources, targets = read(source_path), read(target_path)
     for count, pair in enumerate(itertools.zip_longest(sources, targets)):
         if None in pair:
             longer = (

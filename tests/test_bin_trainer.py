@@ -129,8 +129,9 @@ def test_full_disk_while_saving_keeps_what_was_saved(
 
 
 def test_dry_run_says_what_would_be_trained_and_saves_nothing(
-    run_command, tiny_flags, tmp_path
+    run_command, tiny_flags, tiny_run, tmp_path
 ):
+    assert tiny_run.exists()  # so that there is data
     code, out, _ = run_command(
         "trainer", *tiny_flags, f"--output_dir={tmp_path / 'run'}", "--dry_run"
     )
@@ -169,6 +170,24 @@ def test_dry_run_without_data_says_what_is_missing(run_command, tmp_path):
     assert re.fullmatch(r"https://\S+/train\.de\.gz \(0\.63 MB\)", missing[1])
     assert "vocabulary: 4,000 and 4,000\n" in out
     assert not (tmp_path / "data").exists()
+
+
+def test_dry_run_of_wmt_says_what_would_be_downloaded(run_command, tmp_path):
+    code, out, _ = run_command(
+        "trainer",
+        "--problem=wmt_ende",
+        "--hparams=transformer_tiny",
+        "--hparams_override=batch_tokens=64",
+        f"--data_dir={tmp_path / 'data'}",
+        f"--tfds_dir={tmp_path / 'tfds'}",
+        "--dry_run",
+    )
+    assert code == 0
+    assert (
+        "to be downloaded by TensorFlow Datasets: wmt14_translate/de-en "
+        f"(1.7 GB) into {tmp_path / 'tfds'}\n" in out
+    )
+    assert "vocabulary: 37,000 and 37,000\n" in out
 
 
 def test_the_training_cost_ends_the_output_and_stands_in_the_config(

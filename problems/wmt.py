@@ -1,0 +1,40 @@
+"""WMT 2014 translation (arXiv:1706.03762, section 5.1), in both languages.
+
+Train is all that the workshop of 2014 lists for the pair, as TensorFlow
+Datasets collects it; dev is newstest2013, test newstest2014.
+https://www.statmt.org/wmt14/translation-task.html
+"""
+
+from t2t_lite.parallel_corpus import ParallelCorpus
+from t2t_lite.registry import register_problem
+
+
+class _Wmt14(ParallelCorpus):
+    """What the language pairs have in common."""
+
+    source_language = "en"
+    stems = {
+        "train": ("train",),
+        "dev": ("dev", "newstest2013"),
+        "test": ("test", "newstest2014"),
+    }
+
+
+@register_problem("wmt_ende")
+class WmtEnDe(_Wmt14):
+    """WMT 2014 English to German: 4.5 million pairs."""
+
+    target_language = "de"
+    vocab_size = 37_000  # shared, section 5.1
+    tfds_name = "wmt14_translate/de-en"
+    tfds_bytes = 1_695_000_000
+
+
+@register_problem("wmt_enfr")
+class WmtEnFr(_Wmt14):
+    """WMT 2014 English to French: 36 million pairs in the paper, 41 here."""
+
+    target_language = "fr"
+    vocab_size = 32_000  # shared, section 5.1
+    tfds_name = "wmt14_translate/fr-en"
+    tfds_bytes = 6_656_000_000

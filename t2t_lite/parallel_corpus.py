@@ -1,0 +1,146 @@
+"""A translation corpus in files of known names, or in TensorFlow Datasets."""
+
+import contextlib
+import os
+import pathlib
+import sys
+from collections.abc import Iterator, Mapping
+
+from t2t_lite.corpus_files import find_sides, read_sides
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.problem import Text2TextProblem
+from t2t_lite.progress import say
+from t2t_lite.raw_files import RawFiles
+
+_BATCH = 4096  # pairs taken from TensorFlow at a time
+
+
+class ParallelCorpus(Text2TextProblem):
+    """A declaration of where a corpus is; see the attributes.
+
+    With `--raw_dir` it is read from files, see `corpus_files.find_sides`; else
+    by TensorFlow Datasets from `--tfds_dir` (by default where that library
+    keeps its data), after a download if it is not there.
+
+    Attributes:
+      stems: by split, what its files may be called, before the language.
+      tfds_name: name and configuration of the dataset; empty for none.
+      tfds_splits: by split, what it is called in the dataset.
+      tfds_bytes: to download, about.
+    """
+
+    stems: Mapping[str, tuple[str, ...]] = {
+        "train": ("train",),
+        "dev": ("dev",),
+        "test": ("test",),
+    }
+    tfds_splits: Mapping[str, str] = {
+        "train": "train",
+        "dev": "validation",
+        "test": "test",
+    }
+
+    def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
+        sides = self.source_language, self.target_language
+        if raw.raw_dir is not None:
+            return read_sides(find_sides(raw.raw_dir, self.stems[split], sides))
+        if not self.tfds_name:
+            raise T2TLiteError(
+                f"{self.base_name} has no address to download it from: name "
+                "the folder that holds it with --raw_dir."
+            )
+        return _read_dataset(self._builder(raw), self.tfds_splits[split], sides)
+
+    def _builder(self, raw):
+        """The dataset, prepared."""
+        import tensorflow_datasets as tfds
+        from tensorflow_datasets.core import download
+
+        try:
+            builder = tfds.builder(self.tfds_name, data_dir=raw.tfds_dir)
+            if not builder.is_prepared():
+                say(
+                    f"{self.base_name}: TensorFlow Datasets downloads "
+                    f"{self.tfds_name}, {_size(self.tfds_bytes)}, into "
+                    f"{builder.data_path}"
+                )
+                # It tells how it goes on stdout, which is for results.
+                with contextlib.redirect_stdout(sys.stderr):
+                    builder.download_and_prepare()
+        except (
+            OSError,
+            download.util.DownloadError,
+            download.download_manager.NonMatchingChecksumError,
+        ) as error:
+            raise T2TLiteError(
+                f"{self.tfds_name} cannot be had: {_first_line(error)}. "
+                f"{self.base_name} is read from there, with a network "
+                f"({_size(self.tfds_bytes)} to download); or from a "
+                "TensorFlow Datasets folder that has it, with --tfds_dir; or "
+                f"from {self._file_names()}, with --raw_dir."
+            ) from error
+        return builder
+
+    def _file_names(self):
+        languages = self.source_language, self.target_language
+        return ", ".join(
+            f"{stems[0]}.{language}"
+            for stems in self.stems.values()
+            for language in languages
+        )
+
+    def tell_sources(self, raw: RawFiles) -> list[str]:
+        if raw.raw_dir is None and self.tfds_name:
+            folder = raw.tfds_dir or _default_folder()
+            if any((folder / self.tfds_name).glob("*/dataset_info.json")):
+                return [f"found: {self.tfds_name} in {folder}"]
+            return [
+                "to be downloaded by TensorFlow Datasets: "
+                f"{self.tfds_name} ({_size(self.tfds_bytes)}) into {folder}",
+                "or to be named: a folder that has it, with --tfds_dir; or "
+                f"{self._file_names()}, with --raw_dir",
+            ]
+        told = []
+        languages = self.source_language, self.target_language
+        for stems in self.stems.values():
+            try:
+                sides = find_sides(raw.raw_dir, stems, languages)
+            except T2TLiteError as error:
+                told.append(f"missing: {error}")
+            else:
+                told += [f"found: {path}" for pair in sides for path in pair]
+        return told
+
+
+def _default_folder():
+    """Where TensorFlow Datasets keeps its data."""
+    default = os.path.join("~", "tensorflow_datasets")
+    return pathlib.Path(os.environ.get("TFDS_DATA_DIR", default)).expanduser()
+
+
+def _size(count):
+    return f"{count / 1e9:.1f} GB"
+
+
+def _first_line(error):
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _read_dataset(builder, split, languages):
+    """The pairs of a split, in the order of its files."""
+    import tensorflow_datasets as tfds
+
+    dataset = builder.as_dataset(
+        split=split,
+        shuffle_files=False,
+        read_config=tfds.ReadConfig(interleave_cycle_length=1),
+    )
+    source, target = languages
+    for batch in dataset.batch(_BATCH).prefetch(2).as_numpy_iterator():
+        yield from zip(
+            map(_text, batch[source]), map(_text, batch[target]), strict=True
+        )
+
+
+def _text(value):
+    return value.decode("utf-8", errors="replace")

@@ -1,0 +1,112 @@
+"""A corpus of files or of TensorFlow Datasets gives the same pairs."""
+
+import pathlib
+
+import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+from t2t_lite import plugins, registry
+from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.generate import generate
+from t2t_lite.raw_files import RawFiles
+
+SPLITS = {"train": "train", "dev": "validation", "test": "test"}
+PAIRS = {
+    "train": [(f"the house {i}", f"das Häuschen {i}") for i in range(50)],
+    "dev": [("one", "eins"), ("", "leer"), ("two", "zwei")],
+    "test": [("three 🙂", "drei")],
+}
+
+
+@pytest.fixture(scope="module")
+def tfds_dir(tmp_path_factory):
+    """A folder that has wmt14_translate/de-en, small, as TFDS makes it."""
+    folder = tmp_path_factory.mktemp("tfds")
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name="wmt14_translate",
+        config="de-en",
+        version="1.0.0",
+        data_dir=folder,
+        features=tfds.features.Translation(("de", "en")),
+        split_datasets={
+            SPLITS[split]: tf.data.Dataset.from_tensor_slices(
+                {"en": [en for en, _ in pairs], "de": [de for _, de in pairs]}
+            )
+            for split, pairs in PAIRS.items()
+        },
+        disable_shuffling=True,
+    )
+    return folder
+
+
+@pytest.fixture
+def raw_dir(tmp_path):
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    for split, pairs in PAIRS.items():
+        for side, language in enumerate(("en", "de")):
+            text = "".join(f"{pair[side]}\n" for pair in pairs)
+            (folder / f"{split}.{language}").write_text(text, "utf-8")
+    return folder
+
+
+@pytest.fixture
+def problem(monkeypatch):
+    plugins.load_plugins()
+    problem = registry.problem("wmt_ende")
+    monkeypatch.setattr(type(problem), "vocab_size", 290)
+    return problem
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_files_and_tensorflow_datasets_give_the_same(
+    problem, tfds_dir, raw_dir, split
+):
+    of_files = problem.samples(split, RawFiles(raw_dir=raw_dir))
+    of_tfds = problem.samples(split, RawFiles(tfds_dir=tfds_dir))
+    assert list(of_files) == list(of_tfds) == PAIRS[split]
+
+
+def test_data_is_made_of_tensorflow_datasets(problem, tfds_dir, tmp_path):
+    manifest = generate(
+        problem, tmp_path / "data", tfds_dir=tfds_dir, progress=False
+    )
+    assert manifest.splits["train"].examples == 50
+    assert manifest.splits["dev"].examples == 2
+    assert manifest.splits["dev"].dropped == {"empty source": 1}
+
+
+def test_two_places_at_once_are_refused(problem, tfds_dir, raw_dir, tmp_path):
+    with pytest.raises(UsageError, match="give --raw_dir or --tfds_dir"):
+        generate(problem, tmp_path, raw_dir=raw_dir, tfds_dir=tfds_dir)
+
+
+def test_without_network_and_files_the_ways_are_named(
+    problem, tmp_path, monkeypatch
+):
+    def no_network(*args, **kwargs):
+        raise ConnectionError("Name or service not known")
+
+    monkeypatch.setattr(
+        tfds.core.download.DownloadManager, "download_and_extract", no_network
+    )
+    with pytest.raises(T2TLiteError) as caught:
+        problem.samples("train", RawFiles(tfds_dir=tmp_path))
+    message = str(caught.value)
+    assert "Name or service not known" in message
+    assert "1.7 GB to download" in message
+    assert "--tfds_dir" in message
+    assert "train.en, train.de, dev.en, dev.de, test.en, test.de" in message
+
+
+def test_what_is_there_and_what_is_not_is_told(problem, tfds_dir, raw_dir):
+    (line,) = problem.tell_sources(RawFiles(tfds_dir=tfds_dir))
+    assert line == f"found: wmt14_translate/de-en in {tfds_dir}"
+    first, second = problem.tell_sources(RawFiles(tfds_dir=pathlib.Path("/no")))
+    assert "wmt14_translate/de-en (1.7 GB) into /no" in first
+    assert "train.en" in second and "--raw_dir" in second
+    (raw_dir / "test.de").unlink()
+    told = problem.tell_sources(RawFiles(raw_dir=raw_dir))
+    assert f"found: {raw_dir / 'train.en'}" in told
+    assert told[-1].startswith(f"missing: {raw_dir} holds test.en")
