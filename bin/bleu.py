@@ -4,7 +4,7 @@ import argparse
 import json
 
 from t2t_lite.bin import command, flags
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.raw_files import read_lines
 
 
@@ -28,13 +28,24 @@ def make_parser() -> flags.Parser:
         choices=["13a", "intl", "char", "none", "zh", "ja-mecab", "ko-mecab"],
         help="sacreBLEU's tokenizer of both sides",
     )
+    parser.add_argument(
+        "--tokenized",
+        action="store_true",
+        help="beside it, the tokenized BLEU with split compounds that the "
+        "Transformer's paper reports",
+    )
+    parser.add_argument(
+        "--target_language",
+        metavar="CODE",
+        help="the language of both files, for --tokenized; de, say",
+    )
     flags.add_json(parser)
     return parser
 
 
 def score_files(args: argparse.Namespace) -> None:
     """Prints the score of `--hypothesis` against `--reference`."""
-    flags.require(args, "hypothesis", "reference")
+    check_flags(args)
     hypotheses = list(read_lines(args.hypothesis))
     references = list(read_lines(args.reference))
     if len(hypotheses) != len(references):
@@ -46,6 +57,7 @@ def score_files(args: argparse.Namespace) -> None:
     if not references:
         raise T2TLiteError(f"{args.reference} has no lines to score.")
     from t2t_lite.evaluation.bleu import bleu
+    from t2t_lite.evaluation.tokenized_bleu import tokenized_bleu
 
     report = {"metric": "bleu"} | bleu(
         hypotheses,
@@ -53,7 +65,31 @@ def score_files(args: argparse.Namespace) -> None:
         tokenize=args.tokenize,
         lowercase=args.lowercase,
     )
+    if args.tokenized:
+        tokenized = tokenized_bleu(hypotheses, references, args.target_language)
+        report["tokenized_bleu"] = tokenized["score"]
+        report["tokenized_bleu_procedure"] = tokenized["procedure"]
     print_report(report, args.json)
+
+
+def check_flags(args: argparse.Namespace) -> None:
+    """Raises UsageError for a flag that is missing or has no meaning."""
+    flags.require(args, "hypothesis", "reference")
+    if args.tokenized and not args.target_language:
+        raise UsageError(
+            "--tokenized needs the language of both files: add "
+            "--target_language=de, say."
+        )
+    if args.target_language and not args.tokenized:
+        raise UsageError(
+            "--target_language is for --tokenized only: add that, or leave "
+            "both out."
+        )
+    if args.tokenized and args.lowercase:
+        raise UsageError(
+            "--tokenized is cased as the paper's score is: ask for it without "
+            "--lowercase."
+        )
 
 
 def print_report(report: dict, as_json: bool) -> None:

@@ -65,3 +65,47 @@ def test_missing_and_empty_files_are_said(run_command, files, tmp_path):
 def test_flags_that_are_needed_are_named(run_command):
     code, _, err = run_command("bleu")
     assert (code, err) == (2, "t2t-lite-bleu: --hypothesis is needed.\n")
+
+
+def test_tokenized_bleu_stands_beside_the_other(run_command, files):
+    flags = files(["Das ist ein Rad-Turnier."], ["Das ist ein Rad-Rennen."])
+    flags += ["--tokenized", "--target_language=de"]
+    code, out, err = run_command("bleu", *flags, "--json")
+    report = json.loads(out)
+    assert (code, err, out.count("\n")) == (0, "", 1)
+    # 6 of 7 tokens, 4 of 6 pairs, 3 of 5 triples, 2 of 4 fours are right.
+    wanted = 100 * (6 / 7 * 4 / 6 * 3 / 5 * 2 / 4) ** 0.25
+    assert report["tokenized_bleu"] == pytest.approx(wanted)
+    assert "language de" in report["tokenized_bleu_procedure"]
+    # To sacreBLEU Rad-Rennen is one word: of 5, 4, 3 and 2, 4, 2, 1 and none
+    # are right, and that none counts as a half.
+    wanted = 100 * (4 / 5 * 2 / 4 * 1 / 3 * 0.5 / 2) ** 0.25
+    assert report["score"] == pytest.approx(wanted)
+    assert "tok:13a" in report["signature"]
+    _, out, _ = run_command("bleu", *flags)
+    assert "\n  tokenized_bleu: 64.35\n  tokenized_bleu_procedure: " in out
+
+
+def test_without_tokenized_only_one_score_is_counted(run_command, files):
+    _, out, _ = run_command("bleu", *files(["a"], ["a"]), "--json")
+    assert set(json.loads(out)) == {"metric", "score", "signature", "sentences"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--tokenized"], "--tokenized needs the language of both files"),
+        (["--target_language=de"], "--target_language is for --tokenized only"),
+        (
+            ["--tokenized", "--target_language=de", "--lowercase"],
+            "--tokenized is cased",
+        ),
+        (["--tokenized", "--target_language=xx"], "rules in sacremoses; got"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_said(
+    run_command, files, flags, message
+):
+    code, out, err = run_command("bleu", *files(["a"], ["a"]), *flags)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err

@@ -49,3 +49,23 @@ def test_bad_requests_are_one_line(run_command, tiny_run, flags, message):
     )
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert message in err
+
+
+def test_tokenized_bleu_stands_beside_the_other(
+    run_command, tiny_run, monkeypatch
+):
+    from t2t_lite import Text2TextProblem
+
+    flags = [f"--output_dir={tiny_run}", "--beam_size=1"]
+    _, out, _ = run_command("evaluator", *flags, "--json")
+    assert "tokenized_bleu" not in json.loads(out)  # it has no languages
+    sides = property(lambda problem: ("", "en"))
+    monkeypatch.setattr(Text2TextProblem, "languages", sides)
+    _, out, _ = run_command("evaluator", *flags, "--json")
+    report = json.loads(out)
+    assert 0 <= report["tokenized_bleu"] <= 100
+    assert "language en" in report["tokenized_bleu_procedure"]
+    assert "tok:13a" in report["signature"]
+    _, out, _ = run_command("evaluator", *flags)
+    assert "\n  tokenized_bleu: " in out
+    assert "\n  tokenized_bleu_procedure: Moses tokens" in out

@@ -37,6 +37,7 @@ LIGHT = (
     "t2t_lite.raw_files",
     "t2t_lite.schedules",
     "t2t_lite.evaluation.bleu",
+    "t2t_lite.evaluation.tokenized_bleu",
     "t2t_lite.problems",
     "t2t_lite.hparams",
     *(f"t2t_lite.bin.{module}" for module in COMMANDS.values()),
@@ -49,6 +50,7 @@ HEAVY = (
     "numpy",
     "sentencepiece",
     "sacrebleu",
+    "sacremoses",
     "num2words",
     "rich",
 )

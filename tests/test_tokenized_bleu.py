@@ -1,0 +1,211 @@
+"""Tokenized BLEU is what tensor2tensor's script and multi-bleu.perl count."""
+
+import collections
+import math
+import random
+
+import pytest
+
+from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.evaluation.tokenized_bleu import (
+    languages,
+    split_compounds,
+    tokenize,
+    tokenized_bleu,
+)
+from t2t_lite.problem import Text2TextProblem
+
+
+@pytest.mark.parametrize(
+    ("text", "split"),
+    [
+        ("rich-text format", "rich ##AT##-##AT## text format"),
+        ("a-b-c", "a ##AT##-##AT## b-c"),  # b is taken by the first match
+        ("a-b-c-d", "a ##AT##-##AT## b-c ##AT##-##AT## d"),
+        ("ab-cd-ef", "ab ##AT##-##AT## cd ##AT##-##AT## ef"),
+        ("ä-ö-ü", "ä ##AT##-##AT## ö ##AT##-##AT## ü"),  # ö is two bytes
+        ("a--b", "a ##AT##-##AT## -b"),
+        ("a---b", "a ##AT##-##AT## --b"),
+        ("10-jährig", "10 ##AT##-##AT## jährig"),
+        ("-a b- - -- c", "-a b- - -- c"),
+        ("", ""),
+    ],
+)
+def test_compounds_are_split_as_perl_does(text, split):
+    assert split_compounds(text) == split
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "tokens"),
+    [
+        (
+            "de",
+            'Das "Rad-Rennen" ist\'s wert, sagt Dr. Maier & Co. [5].',
+            "Das &quot; Rad ##AT##-##AT## Rennen &quot; ist &apos; s wert , "
+            "sagt Dr. Maier &amp; Co. &#91; 5 &#93; .",
+        ),
+        ("de", "1.000,50 Euro ...", "1.000,50 Euro ..."),
+        ("en", "It's a dog's.", "It &apos;s a dog &apos;s ."),
+        ("fr", "C'est l'eau.", "C&apos; est l&apos; eau ."),
+        ("de", "zwei\u00a0Hunde\u2028da ", "zwei Hunde da"),
+        ("de", "", ""),
+    ],
+)
+def test_tokens_are_those_of_moses_in_the_language(language, text, tokens):
+    assert tokenize([text], language) == [tokens]
+
+
+def test_identical_text_scores_100():
+    lines = ["Zwei Hunde spielen im Schnee.", "Ein 10-jähriger Junge lacht."]
+    report = tokenized_bleu(lines, lines, "de")
+    assert report["score"] == pytest.approx(100)
+    assert report["sentences"] == 2
+
+
+def test_a_score_worked_by_hand():
+    # Das ist ein Rad ##AT##-##AT## Rennen . has 7 tokens, of which one is
+    # wrong: 6 of 7 words, 4 of 6 pairs, 3 of 5 triples, 2 of 4 fours.
+    report = tokenized_bleu(
+        ["Das ist ein Rad-Turnier."], ["Das ist ein Rad-Rennen."], "de"
+    )
+    assert report["score"] == pytest.approx(
+        100 * math.prod([6 / 7, 4 / 6, 3 / 5, 2 / 4]) ** 0.25
+    )
+
+
+def test_too_short_text_is_punished():
+    # All n-grams right, 4 tokens for 8: exp(1 - 8 / 4).
+    report = tokenized_bleu(["a b c d"], ["a b c d e f g h"], "en")
+    assert report["score"] == pytest.approx(100 * math.exp(-1))
+
+
+def test_too_long_text_loses_precision_only():
+    # 4 of 5 words, 3 of 4 pairs, 2 of 3 triples, 1 of 2 fours.
+    report = tokenized_bleu(["a b c d e"], ["a b c d"], "en")
+    assert report["score"] == pytest.approx(
+        100 * math.prod([4 / 5, 3 / 4, 2 / 3, 1 / 2]) ** 0.25
+    )
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "reference"),
+    [
+        ("a b c x e f g", "a b c d e f g"),  # no four is right
+        ("a b c", "a b c"),  # there is no four
+        ("w x y z", "a b c d"),
+        ("", "a b c d"),
+        ("a b c d", ""),
+        ("", ""),
+    ],
+)
+def test_an_order_without_a_match_scores_0(hypothesis, reference):
+    assert tokenized_bleu([hypothesis], [reference], "en")["score"] == 0
+
+
+def test_case_counts():
+    assert tokenized_bleu(["a b c d e"], ["A b c d e"], "en")["score"] < 100
+
+
+def multi_bleu(hypotheses, references):
+    """Multi-bleu.perl in few lines; lines of tokens, one reference a line."""
+    right, total, lengths = [0] * 4, [0] * 4, [0, 0]
+    for lines in zip(hypotheses, references, strict=True):
+        words = [line.split() for line in lines]
+        lengths = [n + len(w) for n, w in zip(lengths, words, strict=True)]
+        for n in range(4):
+            hypothesis, reference = (
+                collections.Counter(
+                    tuple(line[i : i + n + 1]) for i in range(len(line) - n)
+                )
+                for line in words
+            )
+            right[n] += (hypothesis & reference).total()
+            total[n] += hypothesis.total()
+    if not all(right):
+        return 0.0
+    precisions = [r / t for r, t in zip(right, total, strict=True)]
+    penalty = min(1.0, math.exp(1 - lengths[1] / lengths[0]))
+    return 100 * penalty * math.prod(precisions) ** 0.25
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_counts_are_those_of_multi_bleu(seed):
+    draw = random.Random(seed)
+    words = ["Rad-Weg", "ein", "l'eau", "z.B.", "Nr.", "5", '"da"', "und,", "-"]
+
+    def corpus(longest):
+        return [
+            " ".join(draw.choices(words[: 2 + seed % 8], k=draw.randrange(n)))
+            for n in [longest] * 5
+        ]
+
+    hypotheses, references = corpus(2 + seed % 12), corpus(3 + seed % 9)
+    report = tokenized_bleu(hypotheses, references, "de")
+    assert report["score"] == pytest.approx(
+        multi_bleu(tokenize(hypotheses, "de"), tokenize(references, "de"))
+    )
+
+
+def test_the_procedure_says_how_it_was_counted():
+    procedure = tokenized_bleu(["a"], ["a"], "de")["procedure"]
+    for part in (
+        "Moses tokens of both sides (sacremoses 0.",
+        "language de, escaped",
+        "##AT##-##AT##",
+        "multi-bleu (sacreBLEU nrefs:1|case:mixed|eff:no|tok:none|smooth:none|",
+    ):
+        assert part in procedure
+
+
+@pytest.mark.parametrize("language", ["xx", "german", "DE", ""])
+def test_a_language_without_rules_is_refused(language):
+    with pytest.raises(UsageError, match=f"; got '{language}'. Choose .* de, "):
+        tokenized_bleu(["a"], ["a"], language)
+
+
+def test_languages_are_codes():
+    assert {"de", "en", "fr"} <= set(languages())
+    assert "german" not in languages()
+
+
+def test_unequal_and_empty_lists_are_refused():
+    with pytest.raises(T2TLiteError, match="1 hypotheses and 2 references"):
+        tokenized_bleu(["a"], ["a", "b"], "de")
+    with pytest.raises(T2TLiteError, match="at least one sentence"):
+        tokenized_bleu([], [], "de")
+
+
+class Captions(Text2TextProblem):
+    source_language = "fr"
+    target_language = "de"
+
+
+@pytest.mark.parametrize(
+    ("problem", "language"),
+    [(Captions(), "de"), (Captions().reverse(), "fr")],
+)
+def test_a_report_has_both_scores_in_the_target_language(problem, language):
+    lines = ["l'eau, a b-c d"]
+    report = problem.evaluate(["l'eau, a b-c e"], lines)
+    wanted = tokenized_bleu(lines, ["l'eau, a b-c e"], language)
+    assert report["tokenized_bleu"] == wanted["score"] != report["score"]
+    assert report["tokenized_bleu_procedure"] == wanted["procedure"]
+    assert f"language {language}," in wanted["procedure"]
+    assert "tok:13a" in report["signature"]
+
+
+def test_a_report_says_that_a_language_has_no_rules():
+    class Other(Text2TextProblem):
+        target_language = "xx"
+
+    report = Other().evaluate(["a b c d"], ["a b c d"])
+    assert report["score"] == pytest.approx(100)
+    assert report["tokenized_bleu"] is None
+    assert report["tokenized_bleu_procedure"] == (
+        "none: sacremoses has no rules for 'xx'"
+    )
+
+
+def test_a_report_without_a_language_has_no_tokenized_bleu():
+    report = Text2TextProblem().evaluate(["a"], ["a"])
+    assert not [key for key in report if key.startswith("tokenized")]
