@@ -20,6 +20,7 @@ COMMANDS = {
     "average": "average_checkpoints",
     "exporter": "exporter",
     "bleu": "bleu",
+    "bracket-f1": "bracket_f1",
     "registry": "registry",
     "attention": "attention",
 }

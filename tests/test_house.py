@@ -26,6 +26,7 @@ COMMANDS = {
     "bleu": "bleu",
     "registry": "registry",
     "attention": "attention",
+    "bracket-f1": "bracket_f1",
 }
 LIGHT = (
     "t2t_lite",
@@ -38,6 +39,8 @@ LIGHT = (
     "t2t_lite.schedules",
     "t2t_lite.evaluation.bleu",
     "t2t_lite.evaluation.tokenized_bleu",
+    "t2t_lite.evaluation.bracket_f1",
+    "t2t_lite.linearization",
     "t2t_lite.problems",
     "t2t_lite.hparams",
     *(f"t2t_lite.bin.{module}" for module in COMMANDS.values()),
@@ -166,7 +169,9 @@ def documented_commands():
     """Every `t2t-lite-...` command line of the README and the Makefile."""
     for file in ("README.md", "Makefile"):
         text = (ROOT / file).read_text(encoding="utf-8").replace("\\\n", " ")
-        for name, flags in re.findall(r"t2t-lite-(\w+)([^\n`|>&\"]*)", text):
+        for name, flags in re.findall(
+            r"t2t-lite-(\w[\w-]*)([^\n`|>&\"]*)", text
+        ):
             words = [word for word in flags.split() if word != "..."]
             if any(word.startswith("--") for word in words):
                 yield name, [w for w in words if w.startswith("--")]

@@ -1,0 +1,146 @@
+"""Scores a file of parse trees against gold trees by the rules of EVALB."""
+
+import argparse
+import json
+from collections.abc import Sequence
+
+from t2t_lite.bin import command, flags
+from t2t_lite.evaluation import bracket_f1, evalb_parameters
+from t2t_lite.evaluation.bracket_f1 import SentenceScore, percent
+from t2t_lite.tree_reader import tree_lines
+
+_RULE = "=" * 76
+# EVALB's own, so that whoever reads its output reads ours.
+_HEADING = (
+    f"  Sent. {'':21}  Matched  Bracket   Cross        Correct Tag",
+    " ID  Len.  Stat. Recal  Prec.  Bracket gold test Bracket Words  Tags "
+    "Accracy",
+)
+# The rows of the table: what people read, the key, the decimals.
+_ROWS = (
+    ("sentences", "sentences", 0),
+    ("error sentences", "errors", 0),
+    ("skipped sentences", "skipped", 0),
+    ("valid sentences", "valid", 0),
+    ("bracketing recall", "recall", 2),
+    ("bracketing precision", "precision", 2),
+    ("bracketing F1", "f1", 2),
+    ("complete match", "complete_match", 2),
+    ("average crossing", "average_crossing", 2),
+    ("no crossing", "no_crossing", 2),
+    ("2 or less crossing", "two_or_less_crossing", 2),
+    ("tagging accuracy", "tagging_accuracy", 2),
+)
+
+
+def make_parser() -> flags.Parser:
+    """The flags of `t2t-lite-bracket-f1`."""
+    parser = flags.Parser("t2t-lite-bracket-f1", __doc__)
+    parser.add_argument(
+        "--gold", metavar="FILE", help="one bracketed tree a line"
+    )
+    parser.add_argument(
+        "--test",
+        metavar="FILE",
+        help="a parse of the same words on the same line; empty where there "
+        "is none",
+    )
+    parser.add_argument(
+        "--parameters",
+        metavar="FILE",
+        help="what counts: an EVALB parameter file (default: COLLINS.prm's)",
+    )
+    parser.add_argument(
+        "--sentences", action="store_true", help="show each sentence, too"
+    )
+    flags.add_json(parser)
+    return parser
+
+
+def score_files(args: argparse.Namespace) -> None:
+    """Prints the scores of `--test` against `--gold`."""
+    flags.require(args, "gold", "test")
+    parameters = evalb_parameters.COLLINS
+    if args.parameters:
+        parameters = evalb_parameters.read_parameters(args.parameters)
+    scores = bracket_f1.score_lines(
+        list(tree_lines(args.gold)),
+        list(tree_lines(args.test)),
+        parameters,
+        args.gold,
+        args.test,
+    )
+    note_errors(scores, args.test, parameters.max_errors)
+    report = bracket_f1.report(scores, parameters)
+    if args.json:
+        if args.sentences:
+            report["per_sentence"] = [score._asdict() for score in scores]
+        print(json.dumps(report, ensure_ascii=False))
+        return
+    if args.sentences:
+        print(sentence_table(scores, report), end="\n\n")
+    print(totals_table(report))
+
+
+def note_errors(scores: Sequence[SentenceScore], name: str, most: int) -> None:
+    """Says on stderr how many sentences do not count, and the first reason."""
+    left_out = {
+        number: score
+        for number, score in enumerate(scores, 1)
+        if score.status != bracket_f1.SCORED
+    }
+    if not left_out:
+        return
+    number, score = next(iter(left_out.items()))
+    first = f"line {number} of {name}: {score.problem or 'no words'}"
+    command.note(
+        f"{len(left_out)} of {len(scores)} sentences are left out of the "
+        f"scores, as EVALB does; the first is {first.rstrip('.')}."
+    )
+    if sum(x.status == bracket_f1.ERROR for x in left_out.values()) > most:
+        command.note(f"EVALB itself would stop after {most} error sentences.")
+
+
+def sentence_table(scores: Sequence[SentenceScore], report: dict) -> str:
+    """EVALB's table: a line for each sentence, and their sums."""
+    lines = [*_HEADING, _RULE]
+    for number, score in enumerate(scores, 1):
+        lines.append(
+            f"{number:4}  {score.length:3}    {score.status}  "
+            f"{percent(score.matched, score.gold):6.2f} "
+            f"{percent(score.matched, score.test):6.2f}   "
+            f"{score.matched:3}    {score.gold:3}  {score.test:3}    "
+            f"{score.crossing:3}   {score.words:4}  {score.correct_tags:4}   "
+            f"{percent(score.correct_tags, score.words):6.2f}"
+        )
+    lines.append(_RULE)
+    lines.append(
+        f"{'':16}{report['recall']:6.2f} {report['precision']:6.2f} "
+        f"{report['matched_brackets']:6} {report['gold_brackets']:5} "
+        f"{report['test_brackets']:5}  {report['crossing_brackets']:5}  "
+        f"{report['words']:5} {report['correct_tags']:5}   "
+        f"{report['tagging_accuracy']:6.2f}"
+    )
+    return "\n".join(lines)
+
+
+def totals_table(report: dict) -> str:
+    """The totals of all sentences, and of those within the cutoff length."""
+    short = report["within_cutoff"]
+    cutoff = f"length <= {report['cutoff_length']}"
+    lines = [f"{'':20}  {'all':>12}  {cutoff:>14}"]
+    for name, key, decimals in _ROWS:
+        lines.append(
+            f"{name:20}  {report[key]:12.{decimals}f}  "
+            f"{short[key]:14.{decimals}f}"
+        )
+    return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs `t2t-lite-bracket-f1`; returns its exit code."""
+    return command.run(make_parser(), score_files, argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

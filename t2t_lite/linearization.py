@@ -1,0 +1,288 @@
+"""Trees as token sequences, and any token sequence as a tree.
+
+The sequences of arXiv:1412.7449: closing brackets carry their label, words are
+left to the source sentence.
+
+    (S (NP (DT the) (NN cat)) (VP (VBZ sleeps)) (. .))
+    (S (NP XX XX )NP (VP XX )VP . )S
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.trees import CLOSE, NO_TAG, OPEN, TOP, Tree, walk
+
+# The tags that EVALB deletes. They are kept in place of XX: a tree that calls
+# a comma a word, or a word a comma, is one that EVALB cannot score.
+PUNCTUATION = (",", ":", "``", "''", ".")
+
+# Words with one of these tags wherever they occur, and their tag.
+_MARKS = {
+    **dict.fromkeys((",",), ","),
+    **dict.fromkeys((":", ";", "-", "--", "...", "–", "—", "…"), ":"),
+    **dict.fromkeys(("`", "``", "‘", "“"), "``"),
+    **dict.fromkeys(("''", "”"), "''"),
+    **dict.fromkeys((".", "?", "!"), "."),
+}
+# Quotes or something else, as the sentence will have it.
+_MARKS_OR_WORDS = ("'", '"', "’")
+# Aligning more pairs of leaf and word would take too long. A sentence of 250
+# words with 300 leaves too many has a seventh of them.
+_MOST_PAIRS = 1_000_000
+_SIGNS = {"(": -1, ")": 1}
+_TOKEN = re.compile(r"[()]?[^\s()]*", re.ASCII)
+
+
+class Repairs(NamedTuple):
+    """How often each rule of `rebuild` was needed, in its order."""
+
+    unknown_tokens: int = 0
+    surplus_closings: int = 0
+    mislabeled_closings: int = 0
+    missing_closings: int = 0
+    empty_output: int = 0
+    missing_leaves: int = 0
+    surplus_leaves: int = 0
+    empty_constituents: int = 0
+    several_roots: int = 0
+    corrected_tags: int = 0
+
+
+def linearize(tree: Tree, keep_tags: bool = False) -> list[str]:
+    """The tokens of a tree (arXiv:1412.7449, section 2.2).
+
+    Example: `(S (NP (PRP It)) (VP (VBZ works)) (. .))` gives
+    `(S (NP XX )NP (VP XX )VP . )S`, or with `keep_tags`
+    `(S (NP PRP )NP (VP VBZ )VP . )S`.
+
+    Args:
+      tree: one that `strip_annotation` gave, or any other without empty
+        constituents.
+      keep_tags: each word is its part-of-speech tag; else it is `XX`, unless
+        its tag is one of PUNCTUATION.
+    """
+    tokens = []
+    for event, part in walk(tree):
+        if event is OPEN:
+            tokens.append(f"({part.label}")
+        elif event is CLOSE:
+            tokens.append(f"){part.label}")
+        elif keep_tags or part.label in PUNCTUATION:
+            tokens.append(part.label)
+        else:
+            tokens.append(NO_TAG)
+    return tokens
+
+
+def rebuild(
+    tokens: Sequence[str],
+    words: Sequence[str],
+    known: Iterable[str] | None = None,
+    correct_tags: bool = False,
+) -> tuple[Tree, Repairs]:
+    """The tree over the words that the tokens describe, whatever they are.
+
+    `rebuild(linearize(tree), words(tree))` is the tree, with the tag XX where
+    one was dropped. All else is repaired, in this order:
+
+    1. Tokens that are not `known` are left out (`unknown_tokens`).
+    2. A closing bracket of another label than the innermost open bracket's is
+       left out if the brackets after it close all that are open
+       (`surplus_closings`). If they do not, it closes the innermost bracket,
+       whose label stands (`mislabeled_closings`); but if even then too few are
+       to come, and its own label is open further out, all that is open up to
+       there closes with it (`missing_closings`).
+    3. What is open behind the last token closes (`missing_closings`). If no
+       tokens are left now, the words stand side by side under TOP
+       (`empty_output`).
+    4. With as many leaves as words, leaf i is word i. Else they are aligned
+       from the left, a comma with a comma and so on, such that the fewest
+       leaves are added (`missing_leaves`), in the constituent of the leaf
+       before, or left out (`surplus_leaves`). Without any leaf, all words come
+       into the first constituent; of over a million pairs of leaf and word,
+       the kinds are not looked at.
+    5. Constituents without a word are left out (`empty_constituents`).
+    6. Several roots come under TOP, which EVALB ignores (`several_roots`).
+    7. With `correct_tags`, a comma gets the tag `,`, other punctuation its
+       tag, and a word that is none has no such tag (`corrected_tags`).
+
+    Args:
+      tokens: brackets with labels; any other token is a leaf and its tag.
+      words: of the sentence, at least one.
+      known: the tokens of a vocabulary; None knows each that has neither white
+        space nor a bracket behind its first character.
+      correct_tags: apply rule 7; it saves sentences that EVALB would leave out
+        as errors, because it deletes words by their tags.
+
+    Raises:
+      T2TLiteError: there are no words.
+    """
+    if not words:
+        raise T2TLiteError("A tree needs at least one word; got none.")
+    counts = Counter()
+    tokens = _balanced(_known_tokens(tokens, known, counts), counts)
+    if tokens:
+        tokens = _with_leaves(tokens, words, counts)
+    else:
+        counts["empty_output"] += 1
+        tokens = [f"({TOP}", *map(_usual_tag, words), f"){TOP}"]
+    tree = _tree(tokens, words, correct_tags, counts)
+    return tree, Repairs(**counts)
+
+
+def sum_repairs(many: Iterable[Repairs]) -> Repairs:
+    """The repairs of several sentences, added up by name."""
+    return Repairs(*map(sum, zip(Repairs(), *many, strict=True)))
+
+
+def punctuation_tag(word: str) -> str | None:
+    """The tag, one of PUNCTUATION, of a word that always has it, or None.
+
+    `'` gives None, because it may be an apostrophe.
+    """
+    return _MARKS.get(word)
+
+
+def _known_tokens(tokens, known, counts):
+    """Rule 1."""
+    if known is None:
+        kept = [token for token in tokens if token and _TOKEN.fullmatch(token)]
+    else:
+        known = frozenset(known)
+        kept = [token for token in tokens if token in known]
+    counts["unknown_tokens"] += len(tokens) - len(kept)
+    return kept
+
+
+def _balanced(tokens, counts):
+    """Rules 2 and 3: tokens whose brackets match."""
+    signs = [_SIGNS.get(token[0], 0) for token in tokens]
+    to_come = sum(signs)  # closing brackets less opening ones
+    balanced, labels = [], []
+    for token, sign in zip(tokens, signs, strict=True):
+        to_come -= sign
+        if sign < 0:
+            labels.append(token[1:])
+            balanced.append(token)
+        elif sign > 0:
+            number = _closed_by(token[1:], labels, to_come, counts)
+            balanced += [f"){labels.pop()}" for _ in range(number)]
+        else:
+            balanced.append(token)
+    counts["missing_closings"] += len(labels)
+    return balanced + [f"){label}" for label in reversed(labels)]
+
+
+def _closed_by(label, labels, to_come, counts):
+    """How many of the open brackets a closing one closes, by rule 2."""
+    if labels and labels[-1] == label:
+        return 1
+    if not labels or to_come >= len(labels):
+        counts["surplus_closings"] += 1
+        return 0
+    if to_come < len(labels) - 1 and label in labels:
+        number = labels[::-1].index(label) + 1
+        counts["missing_closings"] += number - 1
+        return number
+    counts["mislabeled_closings"] += 1
+    return 1
+
+
+def _with_leaves(tokens, words, counts):
+    """Rule 4: tokens with one leaf a word."""
+    leaves = [token for token in tokens if token[0] not in "()"]
+    if len(leaves) == len(words):
+        return tokens
+    if not leaves:  # all words come into the first bracket
+        counts["missing_leaves"] += len(words)
+        return [tokens[0], *map(_usual_tag, words), *tokens[1:]]
+    places = iter(_aligned(leaves, words, counts))
+    filled = []
+    for token in tokens:
+        filled += [token] if token[0] in "()" else next(places)
+    return filled
+
+
+def _aligned(leaves, words, counts):
+    """For each leaf, the leaves that stand in its place: none or some."""
+    usual = list(map(_usual_tag, words))
+    kinds = [leaf if leaf in PUNCTUATION else NO_TAG for leaf in leaves]
+    wanted, edits = usual, None
+    if len(leaves) * len(words) > _MOST_PAIRS:
+        kinds, wanted = [NO_TAG] * len(leaves), [NO_TAG] * len(words)
+    else:
+        edits = _edits(kinds, wanted)
+    places = [[] for _ in leaves]
+    i = j = 0
+    while i < len(leaves) or j < len(words):
+        if i < len(leaves) and j < len(words) and kinds[i] == wanted[j]:
+            places[i].append(leaves[i])
+            i, j = i + 1, j + 1
+        elif i == len(leaves) or (
+            j < len(words) and edits[i][j + 1] <= edits[i + 1][j]
+        ):
+            places[max(i - 1, 0)].append(usual[j])
+            counts["missing_leaves"] += 1
+            j += 1
+        else:
+            counts["surplus_leaves"] += 1
+            i += 1
+    return places
+
+
+def _edits(kinds, wanted):
+    """How many leaves to add and leave out, at least, from any place on.
+
+    Returns: [leaves + 1, words + 1], the number behind leaf i and word j.
+    """
+    row = list(range(len(wanted), -1, -1))
+    rows = [row]
+    for kind in reversed(kinds):
+        after, row = row, [len(rows)] * (len(wanted) + 1)
+        for j in range(len(wanted) - 1, -1, -1):
+            if kind == wanted[j]:
+                row[j] = after[j + 1]
+            else:
+                row[j] = 1 + min(after[j], row[j + 1])
+        rows.append(row)
+    return rows[::-1]
+
+
+def _usual_tag(word):
+    return punctuation_tag(word) or NO_TAG
+
+
+def _tree(tokens, words, correct_tags, counts):
+    """Rules 5 to 7: the tree of balanced tokens with one leaf a word."""
+    words, levels = iter(words), [[]]
+    for token in tokens:
+        if token[0] == "(":
+            levels.append([])
+        elif token[0] != ")":
+            word = next(words)
+            tag = _corrected(token, word, counts) if correct_tags else token
+            levels[-1].append(Tree(tag, (), word))
+        else:
+            parts = levels.pop()
+            if parts:
+                levels[-1].append(Tree(token[1:], tuple(parts)))
+            else:
+                counts["empty_constituents"] += 1
+    (roots,) = levels
+    if len(roots) == 1:
+        return roots[0]
+    counts["several_roots"] += 1
+    return Tree(TOP, tuple(roots))
+
+
+def _corrected(tag, word, counts):
+    """The tag of rule 7."""
+    right = punctuation_tag(word)
+    if right is None and (tag not in PUNCTUATION or word in _MARKS_OR_WORDS):
+        right = tag
+    right = right or NO_TAG
+    counts["corrected_tags"] += right != tag
+    return right

@@ -1,0 +1,258 @@
+"""Reads bracketed trees from text, exactly, or says what is wrong where."""
+
+import functools
+import gzip
+import itertools
+import os
+import pathlib
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.trees import LEAF, NO_TAG, Tree, fold, walk
+
+# A tree that does not end is not read on to the end of a long file.
+_MOST_LINES = 10_000
+_BOM = "\ufeff"
+# Only ASCII white space: a no-break space is part of its word.
+_TOKENS = re.compile(
+    r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)((?:\s*\))*)"  # a word, with its tag,
+    r"|\(\s*([^\s()]*)"  # and the brackets that close; an opening one, label
+    r"|(\))"
+    r"|([^\s()]+)",
+    re.ASCII,
+)
+# Twice as fast as Tree(...): it takes one tuple of all three values.
+_new = functools.partial(tuple.__new__, Tree)
+
+
+def read_trees(path: str | os.PathLike) -> Iterator[Tree]:
+    """The trees of a UTF-8 file or `.gz` file, one after the other.
+
+    Trees may take several lines or share one. Memory holds one tree at a time.
+
+    Raises:
+      T2TLiteError: the file cannot be read, or as `parse_trees` does.
+    """
+    return parse_trees(tree_lines(path), str(path))
+
+
+def parse_trees(lines: Iterable[str], name: str = "The text") -> Iterator[Tree]:
+    """The trees of some lines, exactly as written.
+
+    Example: `["( (S (NP-SBJ (PRP It))", "(VP (VBZ is)) ))"]` gives one tree,
+    with the label `""` and one child.
+
+    A tree in which a bracket holds several words, `(NP the end)`, has no tags:
+    each of its words gets the tag `XX`, `(NP (XX the) (XX end))`.
+
+    Args:
+      lines: text, with or without the ends of lines.
+      name: of the file, for errors.
+
+    Raises:
+      T2TLiteError: brackets are not balanced, a word contains one, a tree has
+        no words, or text stands outside of brackets. It names the line and the
+        column (of characters, from 1).
+    """
+    reader = _Reader(name)
+    for number, line in enumerate(lines, 1):
+        yield from reader.feed(number, line)
+    reader.end()
+
+
+def parse_line(line: str, name: str = "The text", number: int = 1) -> list:
+    """The trees of one line; none, and trees without words, are allowed.
+
+    Raises:
+      T2TLiteError: as `parse_trees` does.
+    """
+    reader = _Reader(name, words_needed=False)
+    trees = reader.feed(number, line)
+    reader.end("line")
+    return trees
+
+
+def tree_lines(path: str | os.PathLike) -> Iterator[str]:
+    """The lines of a UTF-8 file or `.gz` file, with their ends.
+
+    Other than with `raw_files.read_lines`, a byte that is not UTF-8 is an
+    error: in another encoding, all words of a treebank would be damaged.
+
+    Raises:
+      T2TLiteError: the file is missing, unreadable, damaged or not UTF-8.
+    """
+    path = pathlib.Path(path)
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                text = _decoded(line, path, number)
+                yield text if number > 1 else text.removeprefix(_BOM)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise T2TLiteError(
+            f"{path} is damaged: {error}. Get the file again."
+        ) from error
+    except OSError as error:
+        raise T2TLiteError(
+            f"Cannot read {path}: {error.strerror or error}."
+        ) from error
+
+
+def _decoded(line, path, number):
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        column = len(line[: error.start].decode("utf-8")) + 1
+        raise T2TLiteError(
+            f"{path}, line {number}, column {column}: trees must be UTF-8 "
+            f"text; got byte 0x{line[error.start]:02x}. Convert the file "
+            "first, for example with iconv."
+        ) from error
+
+
+class _Reader:
+    """Makes trees of the lines that it is fed; keeps the unfinished one."""
+
+    def __init__(self, name, words_needed=True):
+        self._name = name
+        self._words_needed = words_needed
+        self._labels = []  # of the open brackets
+        self._levels = [[]]  # parts: of the text, then of each open bracket
+        self._start = None  # place of the tree: number, line, index of token
+        self._loose = None  # place of the last word apart from its tag
+        self._untagged = False  # a bracket of the tree holds several words
+
+    def feed(self, number, line):
+        """The trees that end in this line."""
+        labels, levels, trees = self._labels, self._levels, []
+        if labels and number - self._start[0] > _MOST_LINES:
+            raise self._unclosed(f"after {_MOST_LINES:,} lines")
+        for index, token in enumerate(_TOKENS.findall(line)):
+            tag, word, closings, label, closing, loose = token
+            if not labels:
+                self._start = number, line, index
+            if word:
+                levels[-1].append(_new((tag, (), word)))
+                if not labels:
+                    trees.append(self._finished())
+            elif loose:
+                self._add_loose(loose, (number, line, index))
+            elif not closing:
+                labels.append(label)
+                levels.append([])
+            if closings or closing:
+                place = number, line, index
+                trees += self._close(closings or closing, place)
+        return trees
+
+    def end(self, unit="text"):
+        """Checks that the last tree is complete."""
+        if self._labels:
+            raise self._unclosed(f"at the end of the {unit}")
+
+    def _close(self, brackets, place):
+        """Closes as many constituents; the tree, if it is complete."""
+        labels, levels, trees = self._labels, self._levels, []
+        for left in range(brackets.count(")"), 0, -1):
+            if not labels:
+                raise self._fault(
+                    "a closing bracket must have an opening one before it. "
+                    "Take it out, or write -RRB- for the sign.",
+                    place,
+                    closing=-left,
+                )
+            label, parts = labels.pop(), levels.pop()
+            if self._loose:
+                node = self._node(label, parts)
+            else:
+                node = _new((label, tuple(parts), None))
+            levels[-1].append(node)
+            if not labels:
+                trees.append(self._finished())
+        return trees
+
+    def _add_loose(self, word, place):
+        """Takes a word that does not follow its tag on the same line."""
+        if not self._labels:
+            raise self._fault(
+                f"text must stand in brackets; got {_short(word)}. A tree is "
+                "written like (S (NP (PRP It)) (VP (VBZ works))).",
+                place,
+            )
+        if not self._labels[-1] and not self._levels[-1]:
+            self._labels[-1] = word
+        else:
+            self._levels[-1].append(word)
+            self._loose = place
+
+    def _node(self, label, parts):
+        """The tree of a bracket that may hold loose words."""
+        loose = [part for part in parts if isinstance(part, str)]
+        if not loose:
+            return _new((label, tuple(parts), None))
+        if len(loose) < len(parts):
+            raise self._fault(
+                "a bracket must hold words or brackets, not both; got the "
+                f"word {_short(loose[-1])} beside a bracket. In words, write "
+                "-LRB- and -RRB- for brackets.",
+                self._loose,
+            )
+        if len(loose) == 1:
+            return _new((label, (), loose[0]))
+        self._untagged = True
+        leaves = (_new((NO_TAG, (), word)) for word in loose)
+        return _new((label, tuple(leaves), None))
+
+    def _finished(self):
+        """Takes the tree that is complete, checked."""
+        tree = self._levels[0].pop()
+        if self._words_needed and not _has_word(tree):
+            raise self._fault(
+                "a tree must have at least one word; got one without. Take it "
+                "out of the file.",
+                self._start,
+            )
+        if self._untagged:
+            tree = fold(tree, _without_tag, _with_parts)
+        self._loose, self._untagged = None, False
+        return tree
+
+    def _unclosed(self, where):
+        return self._fault(
+            "each opening bracket must be closed; the tree that begins here "
+            f"has {len(self._labels)} open {where}. Close them, write -LRB- "
+            "for the sign, or get the file again if it is cut.",
+            self._start,
+        )
+
+    def _fault(self, text, place, closing=None):
+        """The error at a token, or at that one of its closing brackets."""
+        number, line, index = place
+        token = next(itertools.islice(_TOKENS.finditer(line), index, None))
+        column = token.start() + 1
+        if closing is not None:
+            column += [m.start() for m in re.finditer(r"\)", token[0])][closing]
+        return T2TLiteError(
+            f"{self._name}, line {number}, column {column}: {text}"
+        )
+
+
+def _has_word(tree):
+    return any(event is LEAF for event, _ in walk(tree))
+
+
+def _short(word):
+    return repr(word if len(word) <= 40 else f"{word[:40]}...")
+
+
+def _without_tag(leaf):
+    """A bracket over one word is a constituent, as those over several are."""
+    if leaf.label == NO_TAG:
+        return leaf
+    return Tree(leaf.label, (Tree(NO_TAG, (), leaf.word),))
+
+
+def _with_parts(tree, parts):
+    return Tree(tree.label, tuple(parts))

@@ -1,0 +1,332 @@
+"""Bracket F1 is EVALB's: by hand, and on what EVALB itself has printed."""
+
+import pathlib
+import re
+
+import pytest
+
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.evaluation.bracket_f1 import (
+    ERROR,
+    SCORED,
+    SKIPPED,
+    SentenceScore,
+    bracket_f1,
+    report,
+    score_lines,
+    score_trees,
+)
+from t2t_lite.evaluation.evalb_parameters import (
+    COLLINS,
+    Parameters,
+    read_parameters,
+)
+from t2t_lite.tree_reader import parse_line
+
+EVALB = pathlib.Path(__file__).parents[2] / "shared/data/evalb"
+GOLD = "(TOP (S (NP (DT the) (NN cat)) (VP (VBZ sleeps)) (. .)))"
+
+
+def score(gold, test, parameters=COLLINS):
+    (only,) = score_lines([gold], [test], parameters)
+    return only
+
+
+def test_identical_trees_score_100():
+    result = bracket_f1([GOLD, GOLD], [GOLD, GOLD])
+    assert result["metric"] == "bracket_f1"
+    for key in ("score", "recall", "precision", "f1", "complete_match"):
+        assert result[key] == 100
+    assert result["tagging_accuracy"] == result["no_crossing"] == 100
+    assert (result["sentences"], result["errors"]) == (2, 0)
+    assert result["average_crossing"] == 0
+
+
+@pytest.mark.parametrize(
+    ("gold", "test"),
+    [
+        ("(S (NP a) (VP b c))", "(S (NP a b) (VP c))"),
+        (
+            "(S (NP (X a)) (VP (X b) (X c)))",
+            "(S (NP (X a) (X b)) (VP (X c)))",
+        ),
+    ],
+)
+def test_one_bracket_of_three_is_a_third(gold, test):
+    # Gold S 0-3, NP 0-1, VP 1-3; test S 0-3, NP 0-2, VP 2-3, whose NP crosses.
+    result = bracket_f1([gold], [test])
+    for key in ("score", "recall", "precision", "f1"):
+        assert result[key] == pytest.approx(100 / 3)
+    assert result["complete_match"] == 0
+    assert result["average_crossing"] == 1
+    assert (result["no_crossing"], result["two_or_less_crossing"]) == (0, 100)
+
+
+def test_recall_and_precision_are_of_all_brackets_together():
+    # 1 of 1 gold and 3 test brackets; then 3 of 3 and 3.
+    result = bracket_f1(
+        ["(S (X a))", "(S (NP (X a)) (VP (X b)))"],
+        ["(S (NP (NP (X a))))", "(S (NP (X a)) (VP (X b)))"],
+    )
+    assert result["recall"] == 100
+    assert result["precision"] == pytest.approx(100 * 4 / 6)
+    assert result["f1"] == pytest.approx(80)
+    assert result["complete_match"] == 50
+
+
+def test_the_same_bracket_twice_needs_two():
+    once, twice = "(S (NP (X a)) (X b))", "(S (NP (NP (X a))) (X b))"
+    assert score(once, twice)[2:5] == (2, 2, 3)
+    assert score(twice, once)[2:5] == (2, 3, 2)
+    assert score(twice, twice)[2:5] == (3, 3, 3)
+
+
+def test_punctuation_and_top_count_for_length_only():
+    plain = "(S (NP (DT the) (NN cat)) (VP (VBZ sleeps)))"
+    assert score(GOLD, plain) == SentenceScore(SCORED, 4, 3, 3, 3, 0, 3, 3)
+
+
+def test_traces_do_not_count_at_all():
+    trace = "(S (NP (-NONE- *)) (NP (DT the) (NN cat)) (VP (VBZ sleeps)))"
+    assert score(trace, GOLD) == SentenceScore(SCORED, 3, 3, 3, 3, 0, 3, 3)
+
+
+def test_function_tags_do_not_count_in_labels():
+    tagged = GOLD.replace("(NP", "(NP-SBJ=2")
+    assert score(tagged, GOLD).matched == 3
+
+
+def test_advp_and_prt_are_one_label():
+    gold, test = "(S (ADVP (RB up)) (X a))", "(S (PRT (RB up)) (X a))"
+    assert score(gold, test).matched == 2
+    assert score(gold, test, Parameters()).matched == 1
+
+
+def test_crossing_brackets_are_counted_in_the_test_tree():
+    # Gold (a b) (c d). Test b-c crosses both and counts once, as do a-c and
+    # b-d, which cross one; a-b-c-d and a-b cross none.
+    gold = "(S (A (X a) (X b)) (B (X c) (X d)))"
+    assert score(gold, "(S (X a) (A (X b) (X c)) (X d))").crossing == 1
+    assert score(gold, "(S (A (X a) (A (X b) (X c))) (X d))").crossing == 2
+    assert score(gold, "(S (X a) (A (A (X b) (X c)) (X d)))").crossing == 2
+    assert score(gold, "(S (A (B (X a) (X b)) (X c) (X d)))").crossing == 0
+
+
+def test_tags_are_compared_word_by_word():
+    result = bracket_f1([GOLD], [GOLD.replace("VBZ", "NNS")])
+    assert result["tagging_accuracy"] == pytest.approx(100 * 2 / 3)
+    assert result["f1"] == 100
+
+
+def test_other_words_are_an_error_sentence():
+    result = score(GOLD, GOLD.replace("cat", "dog"))
+    assert result[:-1] == (ERROR, 4, 0, 0, 0, 0, 0, 0)
+    assert result.problem == "the gold tree's word is 'cat'; got 'dog'"
+
+
+def test_a_word_more_or_less_is_an_error_sentence():
+    for test in ("(S (DT the) (NN cat))", "(S (A a) (A b) (A c) (A d))"):
+        assert score(GOLD, test).status == ERROR
+    assert (
+        "3 words must be left after deletions"
+        in score(GOLD, "(S (DT the) (NN cat))").problem
+    )
+    # A word that is tagged as punctuation is deleted.
+    assert score(GOLD, GOLD.replace("VBZ", ".")).status == ERROR
+
+
+@pytest.mark.parametrize("empty", ["", "\n", "(())", "(TOP (. .))"])
+def test_a_test_tree_without_words_is_skipped(empty):
+    assert score(GOLD, empty) == SentenceScore(SKIPPED, 4)
+    assert score("", empty) == SentenceScore(SKIPPED, 0)
+    assert score("", GOLD).status == ERROR
+
+
+@pytest.mark.parametrize("damaged", ["(S (NP", "(S (NN a)))", "no tree"])
+def test_a_damaged_test_tree_is_an_error_sentence(damaged):
+    result = score(GOLD, damaged)
+    assert (result.status, result.length) == (ERROR, 4)
+    assert "The test trees, line 1, column" in result.problem
+
+
+def test_a_damaged_gold_tree_is_refused():
+    with pytest.raises(
+        T2TLiteError, match="The gold trees, line 2, column 1: each opening"
+    ):
+        bracket_f1([GOLD, "(S (NP"], [GOLD, GOLD])
+
+
+def test_errors_and_skipped_sentences_are_counted_and_left_out():
+    result = bracket_f1([GOLD] * 4, [GOLD, "", "(NN a)", ")"])
+    assert result["sentences"] == 4
+    assert (result["errors"], result["skipped"], result["valid"]) == (2, 1, 1)
+    assert result["f1"] == result["complete_match"] == 100
+
+
+def test_nothing_valid_scores_0():
+    result = bracket_f1([GOLD], [""])
+    assert result["score"] == result["recall"] == result["complete_match"] == 0
+    assert result["average_crossing"] == result["tagging_accuracy"] == 0
+
+
+def test_long_sentences_are_left_out_of_the_second_block():
+    short = "(S (NP (X a) (. .)))"
+    long = "(S (NP (X a) (X b) (. .)))"
+    parameters = Parameters(deleted_labels=(".",), cutoff_length=2)
+    result = bracket_f1([short, long], [short, "(S (X a) (X b))"], parameters)
+    assert result["cutoff_length"] == 2
+    assert result["recall"] == 75
+    assert result["within_cutoff"]["recall"] == 100
+    assert result["within_cutoff"]["sentences"] == 1
+
+
+def test_brackets_without_labels_may_match():
+    gold, test = "(S (NP (X a)) (X b))", "(S (VP (X a)) (X b))"
+    assert score(gold, test, Parameters(labeled=False)).matched == 2
+
+
+def test_equal_words_match():
+    gold, test = "(S (X This))", "(S (X this))"
+    assert score(gold, test).status == ERROR
+    equal = Parameters(equal_words=(("this", "This"),))
+    assert score(gold, test, equal).status == SCORED
+
+
+def test_deleted_words_are_left_out():
+    parameters = Parameters(deleted_words=("uh",))
+    assert score("(S (X a) (UH uh))", "(S (X a))", parameters).words == 1
+
+
+def test_a_quote_that_one_side_calls_a_word_is_kept():
+    gold = "(S (NP (NN dog) (POS ')) (NN tail))"
+    test = "(S (NP (NN dog) ('' ')) (NN tail))"
+    assert score(gold, test).status == ERROR
+    parameters = Parameters(deleted_labels=("''",), quote_labels=("''", "POS"))
+    for pair in ((gold, test), (test, gold)):
+        result = score(*pair, parameters)
+        assert result == SentenceScore(SCORED, 3, 2, 2, 2, 0, 3, 2)
+
+
+def test_several_trees_on_a_line_are_one_sentence():
+    gold = parse_line("(NP (X a)) (VP (X b))")
+    test = parse_line("(S (NP (X a)) (VP (X b)))")
+    assert score_trees(gold, test) == SentenceScore(SCORED, 2, 2, 2, 3, 0, 2, 2)
+
+
+def test_unequal_and_empty_lists_are_refused():
+    with pytest.raises(
+        T2TLiteError, match="got 1 lines in The gold trees and 2 in The test"
+    ):
+        bracket_f1([GOLD], [GOLD, GOLD])
+    with pytest.raises(T2TLiteError, match="The gold trees: there must be a"):
+        bracket_f1([], [])
+
+
+PARAMETER_FILE = """\
+# A comment
+DEBUG 0
+MAX_ERROR 10
+
+CUTOFF_LEN 40
+LABELED 1
+DELETE_LABEL TOP
+DELETE_LABEL -NONE-
+DELETE_LABEL ,
+DELETE_LABEL :
+DELETE_LABEL ``
+DELETE_LABEL ''
+DELETE_LABEL .
+DELETE_LABEL_FOR_LENGTH -NONE-
+EQ_LABEL ADVP  PRT
+"""
+
+
+@pytest.fixture
+def parameter_file(tmp_path):
+    def write(text):
+        path = tmp_path / "a.prm"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_the_default_is_what_the_file_of_collins_says(parameter_file):
+    assert read_parameters(parameter_file(PARAMETER_FILE)) == COLLINS
+
+
+def test_every_key_of_a_parameter_file_is_known(parameter_file):
+    text = (
+        "DEBUG 2\nMAX_ERROR 5\nCUTOFF_LEN 70\nLABELED 0\nDELETE_LABEL S1\n"
+        "DELETE_LABEL_FOR_LENGTH .\nQUOTE_LABEL POS\nQUOTE_LABEL ''\n"
+        "DELETE_WORD uh\nEQ_LABEL T TT\nEQ_LABEL A B\nEQ_WORD This this\n"
+    )
+    assert read_parameters(parameter_file(text)) == Parameters(
+        deleted_labels=("S1",),
+        deleted_words=("uh",),
+        uncounted_labels=(".",),
+        quote_labels=("POS", "''"),
+        equal_labels=(("T", "TT"), ("A", "B")),
+        equal_words=(("This", "this"),),
+        labeled=False,
+        cutoff_length=70,
+        max_errors=5,
+    )
+    assert read_parameters(parameter_file("")) == Parameters()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("DELETE_LABELS X", "unknown key DELETE_LABELS. Did you mean DELETE_L"),
+        ("HELLO", "unknown key HELLO. Known are DEBUG, MAX_ERROR, CUTOFF_LEN"),
+        ("EQ_LABEL ADVP", "EQ_LABEL needs 2 values; got 1. Write EQ_LABEL VAL"),
+        ("DELETE_LABEL A B", "DELETE_LABEL needs 1 value; got 2."),
+        ("LABELED", "LABELED needs 1 value; got 0."),
+        ("CUTOFF_LEN forty", "CUTOFF_LEN must be a whole number, at least 0;"),
+    ],
+)
+def test_a_wrong_line_of_a_parameter_file_is_named(
+    parameter_file, line, message
+):
+    path = parameter_file(f"# Mine\n\n{line}\n")
+    with pytest.raises(T2TLiteError) as error:
+        read_parameters(path)
+    assert str(error.value).startswith(f"{path}, line 3: {message}")
+
+
+@pytest.fixture(scope="module")
+def sample():
+    """The gold and test lines, and what EVALB has printed."""
+    if not EVALB.exists():
+        pytest.skip("EVALB's verdict is not in ../shared/data/evalb")
+    return [
+        (EVALB / f"sample.{name}").read_text(encoding="utf-8").splitlines()
+        for name in ("gold", "test", "evalb")
+    ]
+
+
+def test_every_sentence_of_the_sample_has_evalbs_counts(sample):
+    gold, test, printed = sample
+    scores = score_lines(gold, test)
+    rows = [line.split() for line in printed if re.match(r" *\d+ +\d", line)]
+    rows = [row for row in rows if len(row) == 12]
+    assert len(rows) == len(scores) == 233
+    for row, ours in zip(rows, scores, strict=True):
+        length, status = map(int, row[1:3])
+        counts = tuple(map(int, row[5:11]))
+        assert ours[:8] == (status, length, *counts)
+
+
+def test_every_total_of_the_sample_is_evalbs(sample):
+    gold, test, printed = sample
+    ours = report(score_lines(gold, test))
+    values = [float(x.split("=")[1]) for x in printed if " = " in x]
+    keys = (
+        "sentences errors skipped valid recall precision f1 complete_match "
+        "average_crossing no_crossing two_or_less_crossing tagging_accuracy"
+    ).split()
+    assert len(values) == 2 * len(keys)
+    assert [round(ours[key], 2) for key in keys] == values[:12]
+    short = ours["within_cutoff"]
+    assert [round(short[key], 2) for key in keys] == values[12:]

@@ -1,0 +1,303 @@
+"""Trees to tokens and back; any tokens to a tree over the words."""
+
+import pathlib
+import random
+import tarfile
+import time
+
+import pytest
+
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.linearization import (
+    PUNCTUATION,
+    Repairs,
+    linearize,
+    punctuation_tag,
+    rebuild,
+    sum_repairs,
+)
+from t2t_lite.tree_reader import parse_line, parse_trees
+from t2t_lite.trees import (
+    OPEN,
+    Tree,
+    fold,
+    format_tree,
+    leaves_of,
+    strip_annotation,
+    walk,
+    words,
+)
+
+TREEBANK = (
+    pathlib.Path(__file__).parents[2]
+    / "shared/data/treebank/wsj_0001-0159.tar.gz"
+)
+TREE = (
+    "(S (`` ``) (NP (DT The) (NN cat)) (, ,) (VP (VBZ sleeps)) ('' '') (. .))"
+)
+
+
+def tree(text):
+    (only,) = parse_line(text)
+    return only
+
+
+def without_tags(whole):
+    """The tree with the tag XX where `linearize` drops one."""
+    return fold(
+        whole,
+        lambda leaf: (
+            leaf if leaf.label in PUNCTUATION else leaf._replace(label="XX")
+        ),
+        lambda part, parts: Tree(part.label, tuple(parts)),
+    )
+
+
+def repaired(tokens, sentence="a b c", **options):
+    """The rebuilt tree as text, and the repairs that were needed."""
+    rebuilt, repairs = rebuild(tokens.split(), sentence.split(), **options)
+    return format_tree(rebuilt), {
+        k: v for k, v in repairs._asdict().items() if v
+    }
+
+
+def test_words_are_xx_and_punctuation_keeps_its_tags():
+    assert linearize(tree(TREE)) == (
+        "(S `` (NP XX XX )NP , (VP XX )VP '' . )S".split()
+    )
+
+
+def test_tags_are_kept_on_demand():
+    assert linearize(tree(TREE), keep_tags=True) == (
+        "(S `` (NP DT NN )NP , (VP VBZ )VP '' . )S".split()
+    )
+
+
+def test_rebuilding_a_linearized_tree_gives_it_back():
+    whole = tree(TREE)
+    assert rebuild(linearize(whole, True), words(whole)) == (whole, Repairs())
+    rebuilt, repairs = rebuild(linearize(whole), words(whole))
+    assert repairs == Repairs()
+    assert format_tree(rebuilt) == (
+        "(S (`` ``) (NP (XX The) (XX cat)) (, ,) (VP (XX sleeps)) ('' '') "
+        "(. .))"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["(XX a)", "( (NP (XX a)))", "(NP (NP (NP (XX a))))", "(S (XX a) (. .))"],
+)
+def test_odd_but_whole_trees_come_back(text):
+    whole = tree(text)
+    assert rebuild(linearize(whole), words(whole)) == (whole, Repairs())
+
+
+def test_a_surplus_closing_bracket_is_left_out():
+    # )S is still to come, so the second )NP is not needed to close (S.
+    assert repaired("(S (NP XX )NP )NP (VP XX XX )VP )S") == (
+        "(S (NP (XX a)) (VP (XX b) (XX c)))",
+        {"surplus_closings": 1},
+    )
+    assert repaired("(S XX XX XX )S )S") == (
+        "(S (XX a) (XX b) (XX c))",
+        {"surplus_closings": 1},
+    )
+
+
+def test_a_mislabeled_closing_bracket_closes_the_innermost():
+    assert repaired("(S (NP XX )VP (VP XX XX )VP )S") == (
+        "(S (NP (XX a)) (VP (XX b) (XX c)))",
+        {"mislabeled_closings": 1},
+    )
+
+
+def test_crossing_brackets_are_nested_by_their_opening_ones():
+    assert repaired("(S (NP XX (VP XX )NP XX )VP )S") == (
+        "(S (NP (XX a) (VP (XX b)) (XX c)))",
+        {"mislabeled_closings": 2},
+    )
+
+
+def test_a_missing_closing_bracket_is_closed_with_the_one_around_it():
+    assert repaired("(S (VP XX (NP XX )VP XX )S") == (
+        "(S (VP (XX a) (NP (XX b))) (XX c))",
+        {"missing_closings": 1},
+    )
+
+
+def test_what_is_open_at_the_end_is_closed():
+    assert repaired("(S (NP XX )NP (VP XX XX") == (
+        "(S (NP (XX a)) (VP (XX b) (XX c)))",
+        {"missing_closings": 2},
+    )
+
+
+def test_a_missing_leaf_is_found_by_punctuation():
+    # Both commas are there: the word that is missing is between them.
+    assert repaired(
+        "(S (NP XX )NP , XX , (VP XX )VP . )S", "a , b c , d ."
+    ) == (
+        "(S (NP (XX a)) (, ,) (XX b) (XX c) (, ,) (VP (XX d)) (. .))",
+        {"missing_leaves": 1},
+    )
+
+
+def test_missing_leaves_join_the_constituent_before_them():
+    assert repaired("(S (NP XX )NP )S", "a b .") == (
+        "(S (NP (XX a) (XX b) (. .)))",
+        {"missing_leaves": 2},
+    )
+    assert repaired("(S (NP XX )NP . )S", "a b .") == (
+        "(S (NP (XX a) (XX b)) (. .))",
+        {"missing_leaves": 1},
+    )
+    # In front of the first leaf, they come into its constituent.
+    assert repaired("(S (NP . )NP )S", "a .") == (
+        "(S (NP (XX a) (. .)))",
+        {"missing_leaves": 1},
+    )
+    # Without any leaf, they come into the first one.
+    assert repaired("(S (NP )NP )S") == (
+        "(S (XX a) (XX b) (XX c))",
+        {"missing_leaves": 3, "empty_constituents": 1},
+    )
+
+
+def test_surplus_leaves_and_what_they_leave_empty_are_left_out():
+    assert repaired(
+        "(S (NP XX XX )NP (VP XX (NP XX XX )NP )VP . )S", "a b c ."
+    ) == (
+        "(S (NP (XX a) (XX b)) (VP (XX c)) (. .))",
+        {"surplus_leaves": 2, "empty_constituents": 1},
+    )
+
+
+def test_empty_constituents_are_left_out():
+    assert repaired("(S (NP )NP (VP XX (PP (NP )NP )PP XX XX )VP )S") == (
+        "(S (VP (XX a) (XX b) (XX c)))",
+        {"empty_constituents": 3},
+    )
+
+
+def test_unknown_tokens_are_left_out():
+    tokens = ["(S", "", "a b", "(N(P", "XX)", "XX", "XX", "XX", "\n", ")S"]
+    rebuilt, repairs = rebuild(tokens, ["a", "b", "c"])
+    assert format_tree(rebuilt) == "(S (XX a) (XX b) (XX c))"
+    assert repairs == Repairs(unknown_tokens=5)
+
+
+def test_a_vocabulary_says_which_tokens_are_known():
+    known = ["(S", ")S", "XX", "."]
+    assert repaired("(S XX <unk> (Q XX NN . )Q )S", "a b .", known=known) == (
+        "(S (XX a) (XX b) (. .))",
+        {"unknown_tokens": 4},
+    )
+
+
+@pytest.mark.parametrize("tokens", ["", ")S", ")S )"])
+def test_empty_output_is_a_flat_tree(tokens):
+    text, repairs = repaired(tokens, "a , b")
+    assert text == "(TOP (XX a) (, ,) (XX b))"
+    assert repairs["empty_output"] == 1
+
+
+def test_several_roots_come_under_top():
+    assert repaired("(S XX )S XX (NP XX )NP") == (
+        "(TOP (S (XX a)) (XX b) (NP (XX c)))",
+        {"several_roots": 1},
+    )
+
+
+def test_tags_that_words_contradict_are_corrected_on_demand():
+    tokens = "(S , XX . '' )S"
+    assert repaired(tokens, "dog , ' '") == (
+        "(S (, dog) (XX ,) (. ') ('' '))",
+        {},
+    )
+    assert repaired(tokens, "dog , ' '", correct_tags=True) == (
+        "(S (XX dog) (, ,) (. ') ('' '))",
+        {"corrected_tags": 2},
+    )
+
+
+def test_marks_have_the_tags_of_the_treebank():
+    marks = {",": ",", "--": ":", ";": ":", "?": ".", "``": "``", "''": "''"}
+    assert {mark: punctuation_tag(mark) for mark in marks} == marks
+    assert punctuation_tag("'") is None
+    assert punctuation_tag("dog") is None
+
+
+def test_a_sentence_without_words_is_refused():
+    with pytest.raises(T2TLiteError, match="at least one word; got none"):
+        rebuild(["(S", ")S"], [])
+
+
+def test_repairs_are_added_up_by_name():
+    many = [Repairs(missing_leaves=2), Repairs(several_roots=1), Repairs()]
+    assert sum_repairs(many) == Repairs(missing_leaves=2, several_roots=1)
+    assert sum_repairs([]) == Repairs()
+
+
+def test_any_tokens_become_a_tree_over_exactly_the_words():
+    draw = random.Random(5)
+    vocabulary = "(S )S (NP )NP (VP )VP ( ) XX XX XX XX , . NN".split()
+    vocabulary += ["", "x(y", "a b", "((", "))", "\u2028", "<pad>"]
+    for _ in range(3000):
+        tokens = draw.choices(vocabulary, k=draw.randrange(30))
+        sentence = draw.choices("dog , . ( a)b '".split(), k=draw.randint(1, 9))
+        rebuilt, repairs = rebuild(
+            tokens, sentence, correct_tags=draw.random() < 0.5
+        )
+        assert words(rebuilt) == sentence
+        assert min(repairs) >= 0
+        assert all(
+            part.children for kind, part in walk(rebuilt) if kind is OPEN
+        )
+
+
+def test_a_damaged_sequence_is_repaired_and_its_repair_is_whole():
+    draw = random.Random(6)
+    tokens, sentence = linearize(tree(TREE)), words(tree(TREE))
+    for _ in range(500):
+        damaged = list(tokens)
+        for _ in range(draw.randint(1, 4)):
+            place = draw.randrange(len(damaged))
+            damaged[place : place + draw.randrange(3)] = draw.choices(
+                tokens, k=draw.randrange(3)
+            )
+            damaged = damaged or ["XX"]
+        rebuilt, repairs = rebuild(damaged, sentence)
+        assert words(rebuilt) == sentence
+        assert (repairs == Repairs()) == (linearize(rebuilt) == damaged)
+        assert rebuild(linearize(rebuilt), sentence) == (rebuilt, Repairs())
+
+
+def test_endless_and_deep_outputs_are_rebuilt_in_time():
+    sentence = ["a", "b", ","] * 1000
+    start = time.process_time()
+    for tokens in (["(S"] * 5000, ["XX", ","] * 5000, [")S"] * 5000):
+        rebuilt, _ = rebuild(tokens, sentence)
+        assert [leaf.word for leaf in leaves_of(rebuilt)] == sentence
+    assert time.process_time() - start < 10
+
+
+def test_every_tree_of_the_sample_survives():
+    if not TREEBANK.exists():
+        pytest.skip("the treebank's sample is not in ../shared/data/treebank")
+    count = 0
+    with tarfile.open(TREEBANK) as archive:
+        for member in filter(tarfile.TarInfo.isfile, archive.getmembers()):
+            lines = archive.extractfile(member).read().decode().splitlines()
+            for raw in parse_trees(lines, member.name):
+                check_survives(raw, keep_tags=False)
+                check_survives(strip_annotation(raw), keep_tags=False)
+                check_survives(strip_annotation(raw), keep_tags=True)
+                count += 1
+    assert count == 3396
+
+
+def check_survives(whole, keep_tags):
+    rebuilt = rebuild(linearize(whole, keep_tags), words(whole))
+    expected = whole if keep_tags else without_tags(whole)
+    assert rebuilt == (expected, Repairs())
