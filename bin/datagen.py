@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from t2t_lite.bin import command, flags
+from t2t_lite.bin import command, flags, own_text
 
 
 def make_parser() -> flags.Parser:
@@ -29,22 +29,23 @@ def make_parser() -> flags.Parser:
         help="generate again what is there, also when it fits",
     )
     flags.add_json(parser)
+    flags.add_text_flags(parser)
     return parser
 
 
 def generate_data(args: argparse.Namespace) -> None:
     """Generates `--problem` and prints what came out."""
     flags.require(args, "problem")
-    from t2t_lite import plugins, registry
+    from t2t_lite import plugins
 
     plugins.load_plugins(args.usr_dir)
-    problem = registry.problem(args.problem)
+    problem, data_dir = own_text.problem_and_data(args)
     command.start_tensorflow(args.verbose)
     from t2t_lite.generate import generate
 
     manifest = generate(
         problem,
-        flags.folder(args.data_dir),
+        data_dir,
         raw_dir=flags.folder(args.raw_dir),
         tfds_dir=flags.folder(args.tfds_dir),
         processes=args.processes,

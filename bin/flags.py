@@ -119,6 +119,68 @@ def add_corpus_flags(parser) -> None:
     )
 
 
+_TEXT_FLAGS = {
+    "source": ("FILE", "text to translate from, one sentence a line"),
+    "target": ("FILE", "its translation: line i translates line i"),
+    "pairs": (
+        "FILE",
+        "both in one file: .tsv (one TAB a line), .jsonl or .tmx",
+    ),
+    "dev_source": (
+        "FILE",
+        "as --source, for the dev split (default: dev and "
+        "test are held out of train)",
+    ),
+    "dev_target": ("FILE", "as --target, for the dev split"),
+    "dev_pairs": ("FILE", "as --pairs, for the dev split"),
+    "test_source": ("FILE", "as --source, for the test split"),
+    "test_target": ("FILE", "as --target, for the test split"),
+    "test_pairs": ("FILE", "as --pairs, for the test split"),
+    "source_language": ("CODE", "such as en; for reports, needed for .tmx"),
+    "target_language": ("CODE", "such as de; for reports, needed for .tmx"),
+    "source_key": ("KEY", "of .jsonl (default: source)"),
+    "target_key": ("KEY", "of .jsonl (default: target)"),
+    "holdout": (
+        "N",
+        "different pairs of each split that is held out of train "
+        "(default: one in 100, at most 2000)",
+    ),
+    "name": ("NAME", "what the data files are called (default: text)"),
+    "vocab_size": ("V", "pieces of a vocabulary (default: 8000)"),
+    "vocabulary": (
+        "FILE",
+        "a SentencePiece model (pad_id=0, eos_id=1) to use "
+        "in place of a new one",
+    ),
+}
+
+
+def add_text_flags(parser) -> None:
+    """The options of `--problem=text`, for commands that make data."""
+    group = parser.add_argument_group(
+        "your own text, with --problem=text",
+        "Files may be packed (.gz .bz2 .xz .zst). Later commands need none of "
+        "these: --data_dir or --output_dir knows them.",
+    )
+    for name, (metavar, text) in _TEXT_FLAGS.items():
+        kind = at_least(1) if name in ("holdout", "vocab_size") else str
+        group.add_argument(f"--{name}", metavar=metavar, type=kind, help=text)
+    group.add_argument(
+        "--separate_vocabularies",
+        action="store_true",
+        help="learn one for each side, of --vocab_size each; the set then "
+        "needs shared_embedding=false",
+    )
+
+
+def text_options(args: argparse.Namespace) -> dict[str, str | int | bool]:
+    """The options that the flags of `add_text_flags` give, by name."""
+    options = {name: getattr(args, name) for name in _TEXT_FLAGS}
+    if args.separate_vocabularies:
+        options["shared_vocabulary"] = False
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def add_checkpoint_flag(parser) -> None:
     """`--checkpoint`, for commands that read weights."""
     parser.add_argument(
@@ -223,8 +285,14 @@ def folder(text: str | os.PathLike | None) -> pathlib.Path | None:
     return pathlib.Path(text).expanduser().absolute() if text else None
 
 
-def output_dir(args: argparse.Namespace) -> pathlib.Path:
+def output_dir(
+    args: argparse.Namespace, problem_name: str | None = None
+) -> pathlib.Path:
     """The run that the flags name.
+
+    Args:
+      args: the flags.
+      problem_name: what the default folder is called; None: `--problem`.
 
     Raises:
       UsageError: neither `--output_dir` nor `--problem` and `--hparams`.
@@ -236,4 +304,4 @@ def output_dir(args: argparse.Namespace) -> pathlib.Path:
             "--output_dir is needed, or --problem and --hparams, which name "
             "the default one."
         )
-    return folder(f"{RUNS_DIR}/{args.problem}/{args.hparams}")
+    return folder(f"{RUNS_DIR}/{problem_name or args.problem}/{args.hparams}")

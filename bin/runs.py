@@ -20,7 +20,8 @@ def open_run(args: argparse.Namespace):
     from t2t_lite.run import Run
 
     run = Run.open(output_dir, args.usr_dir)
-    if args.problem and args.problem != run.problem.name:
+    names = (run.problem.name, run.problem.registered_name)
+    if args.problem and args.problem not in names:
         raise UsageError(
             f"--problem={args.problem} is not what {output_dir} was trained "
             f"on, which is {run.problem.name}."

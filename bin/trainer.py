@@ -5,7 +5,7 @@ The same command again goes on where it stopped.
 
 import argparse
 
-from t2t_lite.bin import command, flags
+from t2t_lite.bin import command, flags, own_text
 
 
 def make_parser() -> flags.Parser:
@@ -23,6 +23,7 @@ def make_parser() -> flags.Parser:
         metavar="DIR",
         help=f"the run (default: {flags.RUNS_DIR}/PROBLEM/SET)",
     )
+    flags.add_text_flags(parser)
     _add_loop_flags(parser.add_argument_group("the training"))
     return parser
 
@@ -105,6 +106,7 @@ def _add_loop_flags(group):
 def train(args: argparse.Namespace) -> None:
     """Trains as the flags say, or says what it would train."""
     from t2t_lite import plugins, registry
+    from t2t_lite.run_config import require_fitting_vocabularies
 
     if args.print_hparams:
         flags.require(args, "hparams")
@@ -115,10 +117,12 @@ def train(args: argparse.Namespace) -> None:
     if args.print_hparams:
         print(hparams)
         return
-    _work(args, registry.problem(args.problem), hparams)
+    problem, data_dir = own_text.problem_and_data(args)
+    require_fitting_vocabularies(problem, hparams)
+    _work(args, problem, hparams, data_dir)
 
 
-def _work(args, problem, hparams):
+def _work(args, problem, hparams, data_dir):
     """Data, then the run, then training."""
     command.start_tensorflow(args.verbose)
     from t2t_lite import trainer, updates
@@ -129,10 +133,10 @@ def _work(args, problem, hparams):
     if args.replicas:
         # Logical devices are made before TensorFlow does anything else.
         updates.choose_strategy(args.replicas)
-    data_dir = flags.folder(args.data_dir)
     if args.dry_run and not Manifest.path(data_dir, problem).exists():
         _print_missing(args, problem, data_dir)
-        _dry_run(args, hparams, problem.vocab_size, problem.vocab_size)
+        size = problem.expected_vocab_size()
+        _dry_run(args, hparams, size, size)
         return
     manifest = ensure_data(
         problem,
@@ -141,7 +145,7 @@ def _work(args, problem, hparams):
         tfds_dir=flags.folder(args.tfds_dir),
     )
     run = Run.create(
-        flags.output_dir(args),
+        flags.output_dir(args, problem.name),
         problem=problem,
         hparams=hparams,
         seed=args.seed,

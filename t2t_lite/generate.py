@@ -34,6 +34,7 @@ from t2t_lite.raw_files import RawFiles
 # Half a window of the input pipeline, so that a window meets other shards in
 # every epoch.
 SHARD_EXAMPLES = 32_768
+_SHARD = "[0-9]" * 5 + "-of-" + "[0-9]" * 5  # ends a shard's name
 _SHUFFLED_SPLITS = ("train",)  # the others keep the order of the corpus
 _DROPPED_SAMPLES = 3
 _SAMPLE_CHARACTERS = 100
@@ -243,7 +244,8 @@ def _move_into_place(aside, data_dir, problem, manifest):
     """Renames what is complete into the data folder, the manifest last."""
     Manifest.path(data_dir, problem).unlink(missing_ok=True)
     for split in problem.splits:
-        for old in data_dir.glob(f"{problem.base_name}-{split}-*-of-*"):
+        # No wider: the next problem may be called NAME-train.
+        for old in data_dir.glob(f"{problem.base_name}-{split}-{_SHARD}"):
             old.unlink()
     for file in sorted(aside.iterdir()):
         with open(file, "rb") as opened:

@@ -106,7 +106,7 @@ class Manifest:
         except FileNotFoundError as error:
             raise T2TLiteError(
                 f"{data_dir} holds no data of {problem.base_name}: make it "
-                f"with t2t-lite-datagen --problem={problem.base_name}."
+                f"with t2t-lite-datagen {_flags_of(problem)}."
             ) from error
         except (OSError, ValueError) as error:
             raise T2TLiteError(
@@ -150,6 +150,11 @@ class Manifest:
         return path
 
     @property
+    def options(self) -> dict[str, Any]:
+        """The options of the problem; most problems have none."""
+        return self.definition.get("options", {})
+
+    @property
     def digest(self) -> str:
         """The sha256 of all but the versions: what a run was trained on."""
         record = dataclasses.asdict(self)
@@ -169,6 +174,25 @@ class Manifest:
                 f"{name!r}."
             )
         return self.splits[name]
+
+
+def find_data(data_dir: str | os.PathLike, problem: Problem) -> list[str]:
+    """The names that data of a problem with options has in a folder, sorted.
+
+    A file that cannot be read is somebody else's.
+    """
+    names = []
+    for path in sorted(pathlib.Path(data_dir).glob("*.manifest.json")):
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            definition = record["definition"]
+            if not definition.get("options"):
+                continue
+            if _registered_name(definition) == type(problem).name:
+                names.append(record["problem"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return names
 
 
 def check_data(
@@ -193,7 +217,7 @@ def check_data(
             f"{data_dir} holds data of another definition of "
             f"{problem.base_name}: {shown}"
             + (f" and {more} more" if more > 0 else "")
-            + f". {remake}"
+            + f". {_remake(problem, bool(problem.options))}"
         )
     for name, record in manifest.vocabulary.items():
         path = data_dir / name
@@ -261,13 +285,33 @@ def _check_sizes(data_dir, manifest, splits, remake):
                 )
 
 
-def _remake(problem_or_manifest):
-    name = getattr(problem_or_manifest, "base_name", None)
-    name = name or problem_or_manifest.problem
+def _remake(problem_or_manifest, with_options=False):
+    """What to do about data that does not fit."""
+    place, options = "another --data_dir", ""
+    if with_options:
+        place, options = f"{place} or --name", " and the flags given here"
     return (
-        "Use another --data_dir, or make the data anew with t2t-lite-datagen "
-        f"--problem={name} --overwrite."
+        f"Use {place}, or make the data anew with t2t-lite-datagen "
+        f"{_flags_of(problem_or_manifest)} --overwrite{options}."
     )
+
+
+def _flags_of(problem_or_manifest):
+    """What names the problem of some data on a command line."""
+    thing = problem_or_manifest
+    if isinstance(thing, Manifest):
+        name = thing.problem
+        registered = _registered_name(thing.definition) or name
+    else:
+        name = thing.base_name
+        registered = type(thing).name or name
+    flags = f"--problem={registered}"
+    return flags if name == registered else f"{flags} --name={name}"
+
+
+def _registered_name(definition):
+    """The class attribute `base_name` is the name that was registered."""
+    return definition.get("attributes", {}).get("base_name")
 
 
 def _through_json(definition):
@@ -288,7 +332,9 @@ def _changes(old, new, prefix=""):
         elif key not in new:
             changes.append(f"{name} is gone (was {_short(before)})")
         elif before != after:
-            changes.append(f"{name} was {_short(before)}, is {_short(after)}")
+            # The paths of two files may differ only where they end.
+            show = json.dumps if prefix == "options." else _short
+            changes.append(f"{name} was {show(before)}, is {show(after)}")
     return changes
 
 

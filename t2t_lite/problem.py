@@ -9,18 +9,21 @@ import os
 import pathlib
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import T2TLiteError, UsageError, nearest
 from t2t_lite.raw_files import RawFiles, RemoteFile
 
 if TYPE_CHECKING:
     from t2t_lite.text_encoder import SentencePieceEncoder
 
 # Members that score or describe; a change of them leaves the data as it is.
+# The options count where there are some, see `Problem.definition`.
 _DO_NOT_SHAPE_DATA = (
     "name",
+    "options",
+    "option_names",
     "metric",
     "reversed",
     "evaluate",
@@ -40,6 +43,8 @@ class Problem:
       name: set by `register_problem`; a reversed copy has `NAME_rev`.
       base_name: what its files are called, the same in both directions.
       reversed: the pipeline swaps `inputs` and `targets`.
+      option_names: what `with_options` takes; most problems take nothing.
+      options: what it was given, fit for JSON.
       version: raise it when `samples` changes meaning in a way that its source
         does not show, for example in a function it imports.
       vocab_size: pieces of a vocabulary, special pieces and bytes included.
@@ -54,6 +59,8 @@ class Problem:
     name: str = ""
     base_name: str = ""
     reversed: bool = False
+    option_names: tuple[str, ...] = ()
+    options: Mapping[str, Any] = {}
     version: int = 1
     vocab_size: int = 8000
     metric: str = "bleu"
@@ -97,6 +104,10 @@ class Problem:
         """
         raise NotImplementedError
 
+    def expected_vocab_size(self) -> int:
+        """Pieces of a vocabulary that is not made yet, for a dry run."""
+        return self.vocab_size
+
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
     ) -> None:
@@ -137,6 +148,34 @@ class Problem:
         """A report with at least `metric`, `score` (0-100) and `sentences`."""
         raise NotImplementedError
 
+    def with_options(self, options: Mapping[str, Any]) -> "Problem":
+        """A copy that is configured; a subclass says what its options do.
+
+        Args:
+          options: fit for JSON, by name; they are kept in the manifest of the
+            data and in the config of a run.
+
+        Raises:
+          UsageError: the problem has no such option; names the nearest ones.
+        """
+        for option in options:
+            if option not in self.option_names:
+                known = ", ".join(self.option_names) or "none"
+                raise UsageError(
+                    f"{self.registered_name} has no option {option!r}."
+                    f"{nearest(option, self.option_names)} Its options: "
+                    f"{known}."
+                )
+        other = copy.copy(self)
+        other.options = dict(options)
+        return other
+
+    @property
+    def registered_name(self) -> str:
+        """The name it is looked up by; an option may choose another `name`."""
+        name = type(self).name or self.base_name
+        return f"{name}_rev" if self.reversed else name
+
     def reverse(self) -> "Problem":
         """A copy in the other direction, with the same data and vocabulary."""
         other = copy.copy(self)
@@ -149,16 +188,19 @@ class Problem:
     def definition(self) -> dict[str, Any]:
         """All that shapes the data, fit for JSON; equal for both directions.
 
-        That is: the class attributes, and a hash of the source of the class,
-        of its bases outside this module and of what they name in their own
-        modules. Comments, formatting and docstrings do not count, nor does
-        what only scores. Functions of other modules are not followed: that is
-        what `version` is for.
+        That is: the class attributes, the options if there are some, and a
+        hash of the source of the class, of its bases outside this module and of
+        what they name in their own modules. Comments, formatting and docstrings
+        do not count, nor does what only scores. Functions of other modules are
+        not followed: that is what `version` is for.
         """
-        return {
+        definition = {
             "attributes": _attributes_of(type(self)),
             "source": _hash_of_sources(type(self)),
         }
+        if self.options:
+            definition["options"] = dict(self.options)
+        return definition
 
     def fingerprint(self) -> str:
         """The sha256 of the definition, in hex."""

@@ -12,6 +12,8 @@ def transformer_big(): ...
 """
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from t2t_lite.errors import T2TLiteError, UsageError, nearest
 from t2t_lite.hparam import HParams
@@ -105,14 +107,20 @@ def register_hparams(name_or_function):
     return register(name_or_function, _snake_case(name_or_function))
 
 
-def problem(name: str) -> Problem:
+def problem(name: str, options: Mapping[str, Any] | None = None) -> Problem:
     """The problem of that name; `NAME_rev` is NAME with its sides swapped.
 
+    Args:
+      name: as registered, with or without `_rev`.
+      options: as of `Problem.with_options`.
+
     Raises:
-      UsageError: no such problem; names the nearest known ones.
+      UsageError: no such problem or option; names the nearest known ones.
     """
     base = name.removesuffix(REVERSED_SUFFIX)
     instance = _PROBLEMS.get(base, alias=name)()
+    if options:
+        instance = instance.with_options(options)
     return instance if base == name else instance.reverse()
 
 

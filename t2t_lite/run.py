@@ -24,7 +24,9 @@ from t2t_lite.problem import Problem
 from t2t_lite.run_config import (
     CONFIG,
     make_config,
+    problem_options,
     read_config,
+    require_fitting_vocabularies,
     require_same,
     vocabulary_hashes,
 )
@@ -87,9 +89,11 @@ class Run:
           dry_run: check everything, write nothing.
 
         Raises:
+          UsageError: one embedding is to be shared by two vocabularies.
           T2TLiteError: the folder holds a run of another problem, other sizes,
             other data or another vocabulary, or cannot be written.
         """
+        require_fitting_vocabularies(problem, hparams)
         output_dir = pathlib.Path(output_dir).absolute()
         data_dir = pathlib.Path(data_dir).absolute()
         encoders = problem.load_encoders(data_dir)
@@ -132,7 +136,7 @@ class Run:
         output_dir = pathlib.Path(output_dir).absolute()
         config = read_config(output_dir)
         plugins.load_plugins(usr_dir or config["usr_dir"])
-        problem = registry.problem(config["problem"])
+        problem = registry.problem(config["problem"], problem_options(config))
         encoders = problem.load_encoders(output_dir)
         if vocabulary_hashes(problem, encoders) != config["vocabulary"]:
             raise T2TLiteError(

@@ -7,7 +7,7 @@ import platform
 from importlib import metadata
 from typing import Any
 
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
 
@@ -45,9 +45,11 @@ def make_config(
     hparams_set: str | None = None,
 ) -> dict[str, Any]:
     """The content of `config.json`; arguments as of `Run.create`."""
+    options = problem.options
     return {
         "format": _FORMAT,
-        "problem": problem.name,
+        "problem": problem.registered_name,
+        **({"problem_options": dict(options)} if options else {}),
         "problem_fingerprint": problem.fingerprint(),
         "hparams_set": hparams_set,
         "hparams": hparams.to_dict(),
@@ -95,6 +97,7 @@ def read_config(output_dir: pathlib.Path) -> dict[str, Any]:
         config = json.loads(path.read_text("utf-8"))
         config["hparams"], config["data"]["dir"], config["seed"]
         config["problem"], config["vocabulary"], config["usr_dir"]
+        dict(problem_options(config))
     except FileNotFoundError as error:
         raise T2TLiteError(
             f"There is no run in {output_dir}: it has no {CONFIG}. "
@@ -114,10 +117,32 @@ def read_config(output_dir: pathlib.Path) -> dict[str, Any]:
     return config
 
 
+def problem_options(config: dict[str, Any]) -> dict[str, Any]:
+    """The options of a run's problem; most problems have none."""
+    return config.get("problem_options", {})
+
+
+def require_fitting_vocabularies(problem: Problem, hparams: HParams) -> None:
+    """Refuses one embedding for two vocabularies, before anything is made.
+
+    Raises:
+      UsageError: `shared_embedding` with a problem that has two.
+    """
+    names = sorted(set(problem.vocabulary_files().values()))
+    if hparams.shared_embedding and len(names) > 1:
+        raise UsageError(
+            "shared_embedding needs one vocabulary for both sides; got "
+            f"{' and '.join(names)}. Add "
+            "--hparams_override=shared_embedding=false, or let the problem "
+            "have one vocabulary."
+        )
+
+
 def _identity(config):
     """What must not change when a run goes on, as flat keys."""
     flat = {
         "problem": config["problem"],
+        **{f"option {k}": v for k, v in problem_options(config).items()},
         "problem definition": config["problem_fingerprint"],
         "seed": config["seed"],
         "data": config["data"]["fingerprint"],

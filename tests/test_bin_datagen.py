@@ -125,3 +125,113 @@ def test_unknown_problem_is_answered_with_the_nearest(run_command):
     code, _, err = run_command("datagen", "--problem=multi30k_edne")
     assert code == 2
     assert "Did you mean multi30k_ende" in err
+
+
+def digits_tsv(path, count=60):
+    words = "zero one two three four five six seven eight nine".split()
+    with open(path, "w") as file:
+        for number in range(count):
+            digits = str(number * 37 + 1)
+            named = " ".join(words[int(digit)] for digit in digits)
+            file.write(f"{' '.join(digits)}\t{named}\n")
+    return path
+
+
+@pytest.fixture
+def text_flags(tmp_path):
+    return [
+        "--problem=text",
+        f"--pairs={digits_tsv(tmp_path / 'all.tsv')}",
+        "--vocab_size=290",
+        "--holdout=3",
+        f"--data_dir={tmp_path / 'data'}",
+    ]
+
+
+def test_own_text_needs_its_flags_once(run_command, text_flags, tmp_path):
+    code, out, _ = run_command("datagen", *text_flags)
+    assert code == 0
+    assert out.splitlines() == [
+        "train: 54 examples",
+        "dev: 3 examples",
+        "test: 3 examples",
+    ]
+    manifest = tmp_path / "data" / "text.manifest.json"
+    before = manifest.read_bytes()
+    assert json.loads(before)["definition"]["options"] == {
+        "pairs": str(tmp_path / "all.tsv"),
+        "holdout": 3,
+        "vocab_size": 290,
+    }
+    again = text_flags[0], text_flags[-1], "--overwrite"
+    assert run_command("datagen", *again)[:2] == (0, out)
+    assert manifest.read_bytes() == before
+    reverse = "--problem=text_rev", text_flags[-1]
+    assert run_command("datagen", *reverse)[:2] == (0, out)
+
+
+def test_own_text_of_other_flags_is_refused(run_command, text_flags, tmp_path):
+    run_command("datagen", *text_flags)
+    code, out, err = run_command("datagen", *text_flags, "--vocab_size=300")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert (
+        "options.vocab_size was 290, is 300. Use another --data_dir or" in err
+    )
+    assert "--problem=text --overwrite and the flags given here" in err
+    overwrite = "--vocab_size=300", "--overwrite"
+    assert run_command("datagen", *text_flags, *overwrite)[0] == 0
+    named = *text_flags, "--name=mine"
+    assert run_command("datagen", *named)[0] == 0
+    files = {path.name for path in (tmp_path / "data").iterdir()}
+    assert {"text.vocab.300.model", "mine.vocab.290.model"} <= files
+
+
+def test_a_name_chooses_among_data(run_command, text_flags, tmp_path):
+    data_dir = text_flags[-1]
+    run_command("datagen", *text_flags, "--name=one")
+    assert run_command("datagen", "--problem=text", data_dir)[0] == 0
+    run_command("datagen", *text_flags, "--name=two", "--holdout=4")
+    code, _, err = run_command("datagen", "--problem=text", data_dir)
+    assert code == 2
+    assert f"{tmp_path / 'data'} holds the data of one, two: name one" in err
+    two = run_command("datagen", "--problem=text", data_dir, "--name=two")
+    assert "dev: 4 examples" in two[1]
+    code, _, err = run_command(
+        "datagen", "--problem=text", data_dir, "--name=tow"
+    )
+    assert code == 2
+    assert "holds no data of tow: give its files" in err
+    assert "Did you mean two?" in err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            [],
+            "holds no data of text: give its files with --source and --target",
+        ),
+        (["--source=a"], "got --source without --target"),
+        (["--pairs=none.tsv"], "--pairs must name a file; there is none at /"),
+        (["--pairs=a.tsv", "--raw_dir=x"], "leave --raw_dir out; got x."),
+        (["--pairs=a.tsv", "--tfds_dir=x"], "reads no TensorFlow Datasets"),
+        (["--pairs=a.tsv", "--name=wmt_ende"], "that of another problem; got "),
+        (["--holdout=0"], "must be a whole number, at least 1; got '0'"),
+        (
+            ["--problem=wmt_ende", "--source=a"],
+            "--source goes with --problem=text; got --problem=wmt_ende.",
+        ),
+        (
+            ["--problem=wmt_ende", "--separate_vocabularies"],
+            "--separate_vocabularies goes with --problem=text; got",
+        ),
+    ],
+)
+def test_wrong_flags_of_own_text_are_one_line(
+    run_command, tmp_path, flags, message
+):
+    flags = ["--problem=text", f"--data_dir={tmp_path / 'data'}", *flags]
+    code, out, err = run_command("datagen", *flags)
+    assert (code, out) == (1 if "there is none" in message else 2, "")
+    assert message in err.splitlines()[-1]
+    assert not list(tmp_path.glob("data/*manifest*"))

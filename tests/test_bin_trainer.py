@@ -260,6 +260,96 @@ def test_second_trainer_in_the_same_folder_is_refused(
     assert "Another trainer" in err.splitlines()[-1]
 
 
+@pytest.fixture
+def own_text(tiny_usr_dir, tmp_path, monkeypatch):
+    """A TSV file, and default folders below the test's own."""
+    from t2t_lite.bin import flags
+
+    monkeypatch.setattr(flags, "RUNS_DIR", str(tmp_path / "runs"))
+    pairs = (f"{'a ' * (i % 9)}{i}\t{'b ' * (i % 9)}{i}\n" for i in range(60))
+    (tmp_path / "all.tsv").write_text("".join(pairs))
+    return [
+        "--problem=text",
+        f"--pairs={tmp_path / 'all.tsv'}",
+        "--name=mine",
+        "--vocab_size=275",
+        "--holdout=4",
+        "--target_language=en",
+        f"--data_dir={tmp_path / 'data'}",
+    ]
+
+
+def test_own_text_from_a_table_to_a_score(
+    run_command, own_text, tiny_usr_dir, tmp_path
+):
+    assert run_command("datagen", *own_text)[0] == 0
+    (tmp_path / "all.tsv").unlink()
+    small = [
+        "--hparams=tiny_digits_set",
+        f"--usr_dir={tiny_usr_dir}",
+        "--train_steps=2",
+    ]
+    text, data = own_text[0], own_text[-1]
+    code, out, err = run_command("trainer", text, data, *small)
+    assert code == 0, err
+    run = tmp_path / "runs" / "mine" / "tiny_digits_set"
+    assert f"output_dir: {run}\n" in out
+    config = json.loads((run / "config.json").read_text())
+    assert config["problem"] == "text"
+    assert config["problem_options"]["name"] == "mine"
+
+    code, out, err = run_command("evaluator", f"--output_dir={run}", "--json")
+    assert code == 0, err
+    report = json.loads(out)
+    assert (report["problem"], report["split"]) == ("mine", "dev")
+    assert (report["metric"], report["sentences"]) == ("bleu", 4)
+    assert "language en" in report["tokenized_bleu_procedure"]
+
+    named = "--problem=mine", "--hparams=tiny_digits_set", "--split=test"
+    assert run_command("evaluator", *named)[0] == 0
+    # The run knows its data and its options.
+    where = f"--output_dir={run}"
+    code, out, err = run_command("trainer", text, where, *small)
+    assert code == 0, err
+    assert "step: 2\n" in out
+    other = "--problem=text_rev", where
+    code, _, err = run_command("trainer", *other, *small)
+    assert code == 1
+    assert "problem is 'text' there and 'text_rev' here" in err
+
+
+def test_two_vocabularies_need_two_embeddings_before_data_is_made(
+    run_command, own_text, tmp_path
+):
+    flags = [*own_text, "--hparams=transformer_tiny", "--separate_vocabularies"]
+    code, out, err = run_command("trainer", *flags)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert (
+        "got mine.vocab.275.source.model and mine.vocab.275.target.model. Add "
+        "--hparams_override=shared_embedding=false" in err
+    )
+    assert not (tmp_path / "data").exists()
+
+
+def test_dry_run_of_own_text_says_which_files_are_missing(
+    run_command, own_text, tmp_path
+):
+    code, out, _ = run_command(
+        "trainer",
+        *own_text,
+        "--hparams=transformer_tiny",
+        "--hparams_override=batch_tokens=64",
+        f"--dev_pairs={tmp_path / 'dev.tsv'}",
+        "--dry_run",
+    )
+    assert code == 0
+    assert f"missing: {tmp_path / 'data'} has no data of mine yet" in out
+    assert f"found: {tmp_path / 'all.tsv'}\n" in out
+    assert f"missing: {tmp_path / 'dev.tsv'}\n" in out
+    assert "to be held out of train: test\n" in out
+    assert "vocabulary: 275 and 275\n" in out
+
+
 def train_process(*flags):
     return subprocess.Popen(
         [sys.executable, "-m", "t2t_lite.bin.trainer", *flags],

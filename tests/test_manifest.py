@@ -10,6 +10,7 @@ from t2t_lite.manifest import (
     ShardRecord,
     SplitRecord,
     check_data,
+    find_data,
     sha256_of,
     verify_shards,
 )
@@ -132,6 +133,76 @@ def test_another_definition_is_told_key_by_key(data):
     assert 'source was "another", is "' in message
     assert "attributes.vocab_size" not in message
     assert "Use another --data_dir" in message
+
+
+class Folded(Words):
+    name = base_name = "folded"
+    option_names = ("folds", "file")
+
+
+def manifest_of(problem, folder):
+    manifest = Manifest(
+        problem=problem.base_name,
+        fingerprint=problem.fingerprint(),
+        definition=problem.definition(),
+        vocabulary={},
+        splits={},
+        seed=0,
+        versions={},
+    )
+    manifest.save(folder)
+    return manifest
+
+
+def test_options_are_kept(tmp_path):
+    problem = Folded().with_options({"folds": 3, "file": "/x"})
+    manifest_of(problem, tmp_path)
+    assert Manifest.load(tmp_path, Folded()).options == problem.options
+    assert manifest_of(Words(), tmp_path).options == {}
+
+
+def test_other_options_are_told_in_full(tmp_path):
+    there = Folded().with_options({"folds": 3, "file": "/x" * 40 + "/a"})
+    here = Folded().with_options({"folds": 4, "file": "/x" * 40 + "/b"})
+    manifest_of(there, tmp_path)
+    with pytest.raises(T2TLiteError) as error:
+        check_data(tmp_path, here, Manifest.load(tmp_path, there))
+    assert str(error.value) == (
+        f"{tmp_path} holds data of another definition of folded: options.file "
+        f'was "{"/x" * 40}/a", is "{"/x" * 40}/b"; options.folds was 3, is 4. '
+        "Use another --data_dir or --name, or make the data anew with "
+        "t2t-lite-datagen --problem=folded --overwrite and the flags given "
+        "here."
+    )
+
+
+def test_data_of_a_problem_is_found_under_any_name(tmp_path):
+    for name in ("two", "one"):
+        problem = Folded().with_options({"folds": 1})
+        problem.base_name = name
+        manifest_of(problem, tmp_path)
+    manifest_of(Words(), tmp_path)
+    manifest_of(Folded(), tmp_path)  # as an older version may have left it
+    (tmp_path / "bad.manifest.json").write_text("{")
+    (tmp_path / "odd.manifest.json").write_text('{"definition": [1]}')
+    assert find_data(tmp_path, Folded()) == ["one", "two"]
+    assert find_data(tmp_path / "none", Folded()) == []
+    with pytest.raises(T2TLiteError, match="--problem=folded --name=three.$"):
+        problem.base_name = "three"
+        Manifest.load(tmp_path, problem)
+
+
+def test_damage_is_mended_under_the_name_of_the_data(tmp_path):
+    problem = Folded().with_options({"folds": 1})
+    problem.base_name = "mine"
+    manifest = dataclasses.replace(
+        manifest_of(problem, tmp_path),
+        splits={"dev": split_record(ShardRecord("mine-dev", 1, 3, ABC))},
+    )
+    with pytest.raises(
+        T2TLiteError, match="--problem=folded --name=mine --overwrite.$"
+    ):
+        verify_shards(tmp_path, manifest)
 
 
 def test_another_vocabulary_is_refused(data):

@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.problem import Problem, Text2TextProblem
 from t2t_lite.raw_files import RawFiles
 
@@ -156,6 +156,29 @@ def test_reversed_copy_shares_data_and_vocabulary():
     )
     assert problem.languages == ("en", "de")
     assert other.languages == ("de", "en")
+
+
+class Folded(Words):
+    name = base_name = "folded"
+    option_names = ("folds",)
+
+
+def test_only_options_that_are_given_are_part_of_the_definition():
+    for problem in (Words(), Folded(), Folded().with_options({})):
+        definition = problem.definition()
+        assert definition.keys() == {"attributes", "source"}
+        assert not {"options", "option_names"} & definition["attributes"].keys()
+    plain, one = Folded(), Folded().with_options({"folds": 1})
+    assert one.definition() == plain.definition() | {"options": {"folds": 1}}
+    assert len({p.fingerprint() for p in (plain, one)}) == 2
+    assert one.reverse().options == {"folds": 1}
+    assert one.reverse().fingerprint() == one.fingerprint()
+    assert plain.options == {}  # the copy alone is configured
+
+
+def test_a_problem_without_options_takes_none():
+    with pytest.raises(UsageError, match="no option 'folds'. Its options: non"):
+        Words().with_options({"folds": 1})
 
 
 def test_shared_vocabulary_is_one_file_and_one_object(tmp_path):

@@ -36,6 +36,32 @@ def test_rev_swaps_the_directions_of_the_same_files():
     assert problem.base_name == "some_digits"
 
 
+class Folded(Problem):
+    """A problem that takes an option."""
+
+    option_names = ("folds",)
+
+
+def test_options_reach_the_problem_in_both_directions():
+    registry.register_problem("folded")(Folded)
+    for name in ("folded", "folded_rev"):
+        problem = registry.problem(name, {"folds": 3})
+        assert (problem.name, problem.options) == (name, {"folds": 3})
+    assert registry.problem("folded").options == {}
+
+
+def test_unknown_option_lists_the_near_ones():
+    registry.register_problem("folded")(Folded)
+    registry.register_problem("some_digits")(Digits)
+    with pytest.raises(UsageError) as error:
+        registry.problem("folded", {"fold": 3})
+    assert str(error.value) == (
+        "folded has no option 'fold'. Did you mean folds? Its options: folds."
+    )
+    with pytest.raises(UsageError, match="no option 'x'. Its options: none."):
+        registry.problem("some_digits_rev", {"x": 1})
+
+
 def test_name_defaults_to_the_snake_cased_declaration():
     @registry.register_hparams
     def transformer_mine():

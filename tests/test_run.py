@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from t2t_lite import checkpoint, generate
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Text2TextProblem
 from t2t_lite.registry import register_problem
@@ -177,6 +177,97 @@ def test_a_vocabulary_of_another_run_is_noticed(create, problem, tmp_path):
     (tmp_path / "run" / ours).write_bytes(other)
     with pytest.raises(T2TLiteError, match="vocabulary in .* is not the one"):
         Run.open(tmp_path / "run")
+
+
+class WithOptions(Text2TextProblem):
+    """As many letters as the option says."""
+
+    option_names = ("letters", "separate")
+    vocab_size = 280
+
+    def samples(self, split, raw):
+        del raw
+        for number in range(1, 40):
+            yield "ab" * number, "c" * self.options["letters"] + "d" * number
+
+    def vocabulary_files(self):
+        names = "st" if self.options.get("separate") else "ss"
+        return dict(zip(("inputs", "targets"), names, strict=True))
+
+    def train_encoders(self, raw, data_dir, seed):
+        from t2t_lite.text_encoder import SentencePieceEncoder
+
+        for name in set(self.vocabulary_files().values()):
+            lines = [f"{name} abcd" * 9]
+            SentencePieceEncoder.train(lines, 270, data_dir / name, seed)
+
+
+@pytest.fixture
+def create_with(forget_plugins, tmp_path):
+    """Makes a run of a problem with options."""
+    from t2t_lite import registry
+
+    register_problem("run_options")(WithOptions)
+
+    def make(name="run_options", hparams=HPARAMS, **options):
+        problem = registry.problem(name, options)
+        data_dir = tmp_path / f"data {options}"
+        manifest = generate.generate(problem, data_dir, progress=False)
+        return Run.create(
+            tmp_path / "run",
+            problem=problem,
+            hparams=hparams,
+            seed=3,
+            data_dir=data_dir,
+            manifest=manifest,
+        )
+
+    return make
+
+
+def test_a_run_keeps_the_options_of_its_problem(create_with, tmp_path):
+    create_with("run_options_rev", letters=3)
+    run = Run.open(tmp_path / "run")
+    assert run.problem.name == "run_options_rev"
+    assert run.problem.options == {"letters": 3}
+    assert run.manifest.options == {"letters": 3}
+    assert run.texts("dev", 1) == (["cccd"], ["ab"])
+
+
+def test_other_options_are_another_run(create_with):
+    create_with(letters=3)
+    create_with(letters=3)
+    with pytest.raises(T2TLiteError, match="option letters is 3 there and 4 h"):
+        create_with(letters=4)
+
+
+def test_a_config_without_options_opens_and_has_none(create, tmp_path):
+    create()
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert "problem_options" not in config
+    assert Run.open(tmp_path / "run").problem.options == {}
+
+
+def test_options_that_are_no_mapping_are_one_clear_error(create, tmp_path):
+    create()
+    path = tmp_path / "run" / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {"problem_options": 7}))
+    with pytest.raises(T2TLiteError, match="config.json is damaged"):
+        Run.open(tmp_path / "run")
+
+
+def test_one_embedding_is_not_for_two_vocabularies(create_with):
+    with pytest.raises(UsageError) as error:
+        create_with(letters=3, separate=True)
+    assert str(error.value) == (
+        "shared_embedding needs one vocabulary for both sides; got s and t. "
+        "Add --hparams_override=shared_embedding=false, or let the problem "
+        "have one vocabulary."
+    )
+    hparams = HPARAMS.replace(shared_embedding=False)
+    run = create_with(letters=3, separate=True, hparams=hparams)
+    assert run.encoders["inputs"] is not run.encoders["targets"]
 
 
 def test_the_end_of_a_cooldown_may_not_move(create, tmp_path):

@@ -1,0 +1,9 @@
+"""Anyone's own text files, without a line of Python."""
+
+from t2t_lite.registry import register_problem
+from t2t_lite.text_files import TextFiles
+
+
+@register_problem("text")
+class Text(TextFiles):
+    """Your own files: lines, TSV, JSON lines or TMX; see --source, --pairs."""

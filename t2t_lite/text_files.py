@@ -1,0 +1,329 @@
+"""`TextFiles`: a problem whose files and choices are options, not code."""
+
+import os
+import pathlib
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.held_out import choose_held_out, hash_of
+from t2t_lite.pair_files import format_of, read_json_lines, read_tsv
+from t2t_lite.problem import Text2TextProblem
+from t2t_lite.raw_files import RawFiles, read_parallel
+from t2t_lite.tmx import read_tmx
+
+# What comes before `source`, `target` and `pairs` in the options of a split.
+_PREFIXES = {"train": "", "dev": "dev_", "test": "test_"}
+_FILE_OPTIONS = tuple(
+    f"{prefix}{part}"
+    for prefix in _PREFIXES.values()
+    for part in ("source", "target", "pairs")
+)
+_WORDS = (
+    "name",
+    "source_language",
+    "target_language",
+    "source_key",
+    "target_key",
+)
+_COUNTS = ("holdout", "vocab_size")
+_DEFAULTS = {
+    "source_key": "source",
+    "target_key": "target",
+    "shared_vocabulary": True,
+}
+
+
+class TextFiles(Text2TextProblem):
+    """The text pairs of files that the options name.
+
+    An option that has its default is left out of `options`; the path of a file
+    is made absolute. Every file may be packed (.gz .bz2 .xz .zst).
+
+    Options:
+      source, target: train, one text a line; line i translates line i.
+      pairs: train in one file instead: .tsv, .jsonl or .tmx.
+      dev_source ... test_pairs: the same for the other splits. A split without
+        files is held out of train, see `held_out`.
+      holdout: different pairs of a split that is held out; by default one in a
+        hundred, at least 1 and at most 2000.
+      name: what the data files are called.
+      source_language, target_language: for reports; TMX needs them.
+      source_key, target_key: of JSON lines.
+      vocab_size: pieces of a vocabulary, special pieces and bytes included.
+      shared_vocabulary: one for both sides; False learns one a side.
+      vocabulary: a SentencePiece model to use instead of a new one.
+
+    Raise `version` when the readers or `held_out` change what they give.
+    """
+
+    option_names = (
+        *_FILE_OPTIONS,
+        *_WORDS,
+        *_COUNTS,
+        "shared_vocabulary",
+        "vocabulary",
+    )
+
+    def with_options(self, options: Mapping[str, Any]) -> "TextFiles":
+        other = super().with_options(options)
+        name, vocab_size = type(self).base_name, type(self).vocab_size
+        defaults = {**_DEFAULTS, "name": name, "vocab_size": vocab_size}
+        typed = {
+            option: _typed(option, options[option])
+            for option in self.option_names
+            if options.get(option) is not None
+        }
+        _require_size_or_vocabulary(typed)
+        other.options = chosen = {
+            option: value
+            for option, value in typed.items()
+            if value != defaults.get(option)
+        }
+        _require_consistent(chosen)
+        other.base_name = chosen.get("name", name)
+        other.name = other.base_name + ("_rev" if self.reversed else "")
+        other.vocab_size = chosen.get("vocab_size", vocab_size)
+        other.source_language = chosen.get("source_language", "")
+        other.target_language = chosen.get("target_language", "")
+        return other
+
+    def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
+        del raw  # the options name the files
+        self._require_files()
+        if split != "train" and self._files(split):
+            return self._read(split)
+        pairs = self._read("train")
+        held_out = self._held_out()
+        if split != "train":
+            return (pair for pair in pairs if hash_of(*pair) in held_out[split])
+        if not held_out:
+            return pairs
+        taken = frozenset().union(*held_out.values())
+        return (pair for pair in pairs if hash_of(*pair) not in taken)
+
+    def tell_sources(self, raw: RawFiles) -> list[str]:
+        del raw
+        told = [
+            f"{'found' if os.path.isfile(path) else 'missing'}: {path}"
+            for path in self._paths().values()
+        ]
+        cut = self._cut_splits()
+        return [*told, *(f"to be held out of train: {split}" for split in cut)]
+
+    def vocabulary_files(self) -> dict[str, str]:
+        if "vocabulary" in self.options:
+            file = f"{self.base_name}.vocab.model"
+            return {"inputs": file, "targets": file}
+        if self.options.get("shared_vocabulary", True):
+            return super().vocabulary_files()
+        stem = f"{self.base_name}.vocab.{self.vocab_size}"
+        return {
+            "inputs": f"{stem}.source.model",
+            "targets": f"{stem}.target.model",
+        }
+
+    def expected_vocab_size(self) -> int:
+        """Pieces of a vocabulary: of the given one, or as asked for."""
+        if "vocabulary" in self.options:
+            return _usable(self.options["vocabulary"]).vocab_size
+        return self.vocab_size
+
+    def train_encoders(
+        self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
+    ) -> None:
+        """Learns the vocabularies, or copies the one that is given.
+
+        Raises:
+          T2TLiteError: a file is missing; the corpus is empty or does not fit
+            `vocab_size`; the given vocabulary cannot be used.
+        """
+        from t2t_lite.text_encoder import SentencePieceEncoder
+
+        self._require_files()
+        files = self.vocabulary_files()
+        data_dir = pathlib.Path(data_dir)
+        if "vocabulary" in self.options:
+            path = self.options["vocabulary"]
+            _usable(path)
+            shutil.copyfile(path, data_dir / files["inputs"])
+        elif files["inputs"] == files["targets"]:
+            super().train_encoders(raw, data_dir, seed)
+        else:
+            for side, file in enumerate(files.values()):
+                lines = (pair[side] for pair in self.samples("train", raw))
+                path = data_dir / file
+                SentencePieceEncoder.train(lines, self.vocab_size, path, seed)
+
+    def _paths(self):
+        """The files that are given, by option."""
+        names = (*_FILE_OPTIONS, "vocabulary")
+        return {n: self.options[n] for n in names if n in self.options}
+
+    def _files(self, split):
+        """The files of a split: two, one or none."""
+        prefix = _PREFIXES[split]
+        names = (f"{prefix}{part}" for part in ("source", "target", "pairs"))
+        return [self.options[name] for name in names if name in self.options]
+
+    def _require_files(self):
+        if not self._files("train"):
+            raise UsageError(
+                f"{self.registered_name} needs files to train on: --source and "
+                "--target, or --pairs."
+            )
+        for option, path in self._paths().items():
+            if not os.path.isfile(path):
+                raise T2TLiteError(
+                    f"--{option} must name a file; there is none at {path}."
+                )
+
+    def _read(self, split):
+        """The pairs of the files of a split, at least one."""
+        files = self._files(split)
+        pairs = self._pairs(files)
+        first = next(pairs, None)
+        if first is None:
+            raise T2TLiteError(
+                "A split must have at least one pair; got nothing in "
+                f"{' and '.join(files)}."
+            )
+        yield first
+        yield from pairs
+
+    def _pairs(self, files):
+        options = self.options
+        if len(files) == 2:
+            return read_parallel(*files)
+        form = format_of(*files)
+        if form == ".tmx":
+            return read_tmx(
+                *files, options["source_language"], options["target_language"]
+            )
+        if form == ".tsv":
+            return read_tsv(*files)
+        keys = (
+            options.get(name, _DEFAULTS[name])
+            for name in ("source_key", "target_key")
+        )
+        return read_json_lines(*files, *keys)
+
+    def _cut_splits(self):
+        """The splits that are held out of train."""
+        return [s for s in self.splits if s != "train" and not self._files(s)]
+
+    def _held_out(self):
+        """By split, the hashes of its pairs; found once for the same files."""
+        files = [(path, os.stat(path)) for path in self._files("train")]
+        state = [(path, stat.st_size, stat.st_mtime_ns) for path, stat in files]
+        known, held_out = getattr(self, "_chosen", (None, None))
+        if known != state:
+            cut = self._cut_splits()
+            count = self.options.get("holdout")
+            held_out = (
+                choose_held_out(self._read("train"), cut, count) if cut else {}
+            )
+            self._chosen = state, held_out
+        return held_out
+
+
+def _typed(name, value):
+    """The value of an option as it is kept, checked."""
+    if name in _COUNTS:
+        good, rule = _is_count(value), "a whole number, at least 1"
+    elif name == "shared_vocabulary":
+        good, rule = isinstance(value, bool), "true or false"
+    else:
+        text = os.fspath(value) if isinstance(value, os.PathLike) else value
+        good, rule = isinstance(text, str) and bool(text), "text"
+    if name == "name" and good:
+        good, rule = (
+            _is_name(value),
+            ("letters, digits, _ and -, without _rev at the end"),
+        )
+    if not good:
+        raise UsageError(f"{name} must be {rule}; got {value!r}.")
+    if name in (*_FILE_OPTIONS, "vocabulary"):
+        return os.path.abspath(os.path.expanduser(text))
+    return value
+
+
+def _is_count(value):
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_name(value):
+    whole = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", value)
+    return bool(whole) and not value.endswith("_rev")
+
+
+def _require_size_or_vocabulary(options):
+    if "vocabulary" not in options:
+        return
+    if "vocab_size" in options:
+        raise UsageError(
+            "A --vocabulary has its own size: leave --vocab_size out; got "
+            f"{options['vocab_size']}."
+        )
+    if not options.get("shared_vocabulary", True):
+        raise UsageError(
+            "One --vocabulary is shared by both sides: leave "
+            "--separate_vocabularies out."
+        )
+
+
+def _require_consistent(options):
+    """Refuses options that contradict each other or do nothing."""
+    forms = set()
+    for prefix in _PREFIXES.values():
+        forms.add(_form_of(options, prefix))
+    languages = [options.get(f"{s}_language") for s in ("source", "target")]
+    if ".tmx" in forms and not all(languages):
+        raise UsageError(
+            "A .tmx file may have many languages: name two of them with "
+            "--source_language and --target_language."
+        )
+    for key in ("source_key", "target_key"):
+        if key in options and ".jsonl" not in forms:
+            raise UsageError(f"--{key} goes with a .jsonl file.")
+    if "holdout" in options and None not in forms:
+        raise UsageError(
+            "--holdout goes with splits that have no files; got files for all."
+        )
+
+
+def _form_of(options, prefix):
+    """How a split is given: "lines", an ending of `pairs`, or None."""
+    source, target, pairs = (
+        f"{prefix}{part}" for part in ("source", "target", "pairs")
+    )
+    given = [name for name in (source, target) if name in options]
+    if pairs in options:
+        if given:
+            raise UsageError(
+                f"Give --{source} and --{target}, or --{pairs}; got --{pairs} "
+                f"and {' and '.join(f'--{name}' for name in given)}."
+            )
+        return format_of(options[pairs])
+    if len(given) == 1:
+        missing = target if source in options else source
+        raise UsageError(
+            f"--{source} and --{target} go together; got --{given[0]} without "
+            f"--{missing}."
+        )
+    return "lines" if given else None
+
+
+def _usable(path):
+    """The encoder of a vocabulary that the user names."""
+    from t2t_lite.text_encoder import SentencePieceEncoder
+
+    try:
+        return SentencePieceEncoder(path)
+    except T2TLiteError as error:
+        raise T2TLiteError(
+            "--vocabulary must name a SentencePiece model trained with "
+            f"pad_id=0 and eos_id=1, or be left out: {error}"
+        ) from error

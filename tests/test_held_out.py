@@ -1,0 +1,65 @@
+"""What is held out: by the text alone, whatever the order."""
+
+import random
+
+import pytest
+
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.held_out import choose_held_out, hash_of
+
+PAIRS = [(f"source {i}", f"target {i}") for i in range(1000)]
+CUT = ("dev", "test")
+
+
+def test_hash_is_the_same_in_every_process_and_knows_the_sides():
+    # blake2b with 8 bytes of "1 ab", by b2sum --length=64.
+    assert f"{hash_of('a', 'b'):016x}" == "e84297e14f30cdc8"
+    assert hash_of("ab", "") != hash_of("a", "b") != hash_of("b", "a")
+    assert hash_of("\ud800", "x") != hash_of("\ud801", "x")
+
+
+def test_the_pairs_with_the_smallest_hashes_are_chosen():
+    chosen = choose_held_out(PAIRS, CUT, 7)
+    hashes = sorted(hash_of(*pair) for pair in PAIRS)
+    assert chosen == {
+        "dev": frozenset(hashes[:7]),
+        "test": frozenset(hashes[7:14]),
+    }
+
+
+def test_order_and_copies_do_not_change_the_choice():
+    shuffled = PAIRS + PAIRS[::3] + PAIRS[:100]
+    random.shuffle(shuffled)
+    assert choose_held_out(shuffled, CUT, 9) == choose_held_out(PAIRS, CUT, 9)
+
+
+def test_pairs_with_an_empty_side_are_not_chosen():
+    empty = [(f"s {i}", " ") for i in range(50)]
+    empty += [("", f"t {i}") for i in range(50)]
+    assert choose_held_out(PAIRS + empty, CUT, 9) == (
+        choose_held_out(PAIRS, CUT, 9)
+    )
+
+
+@pytest.mark.parametrize(
+    ("pairs", "each"), [(3, 1), (100, 1), (299, 2), (199_999, 1999)]
+)
+def test_without_a_count_it_is_one_in_a_hundred(pairs, each):
+    chosen = choose_held_out(((str(i), "x") for i in range(pairs)), CUT)
+    assert [len(hashes) for hashes in chosen.values()] == [each, each]
+
+
+def test_without_a_count_it_is_2000_at_most():
+    pairs = ((str(i), "x") for i in range(210_000))
+    assert len(choose_held_out(pairs, ["test"])["test"]) == 2000
+
+
+@pytest.mark.parametrize("count", [500, 1000])
+def test_something_must_be_left_for_train(count):
+    with pytest.raises(T2TLiteError) as error:
+        choose_held_out(PAIRS + PAIRS, CUT, count)
+    assert (
+        f"Holding out {count} for dev and test needs more than {2 * count} "
+        "different pairs with text on both sides; got 1000" in str(error.value)
+    )
+    assert "smaller --holdout, or files for dev and test." in str(error.value)

@@ -1,0 +1,120 @@
+"""Files that hold both sides: what they give, and what is refused."""
+
+import gzip
+import json
+
+import pytest
+
+from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.pair_files import format_of, read_json_lines, read_tsv
+
+
+def write(path, data):
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("a.tsv", ".tsv"),
+        ("a.b.jsonl.gz", ".jsonl"),
+        ("a.tmx.zst", ".tmx"),
+        ("x.y/a.tsv.xz", ".tsv"),
+    ],
+)
+def test_the_name_tells_the_format(name, form):
+    assert format_of(name) == form
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.gz", "tsv", "a.tsv.zip", "a"])
+def test_another_ending_is_refused(name):
+    with pytest.raises(UsageError, match=f"end in .tsv, .*; got {name}."):
+        format_of(name)
+
+
+def test_a_tsv_line_is_a_pair(tmp_path):
+    data = 'a b\tA "B"\r\n\t\n\ufeffx\0\u2028y\t\udcff\n'
+    path = write(
+        tmp_path / "a.tsv", data.encode("utf-8", "surrogateescape") + b"a\tb"
+    )
+    pairs = [
+        ("a b", 'A "B"'),
+        ("", ""),
+        ("\ufeffx\0\u2028y", "\ufffd"),
+        ("a", "b"),
+    ]
+    assert list(read_tsv(path)) == pairs
+    packed = write(tmp_path / "a.tsv.gz", gzip.compress(path.read_bytes()))
+    assert list(read_tsv(packed)) == pairs
+
+
+@pytest.mark.parametrize(("line", "tabs"), [("a", 0), ("a\tb\tc", 2), ("", 0)])
+def test_a_tsv_line_without_one_tab_is_named(tmp_path, line, tabs):
+    path = write(tmp_path / "a.tsv", f"a\tb\n{line}\na\tb\n")
+    with pytest.raises(T2TLiteError) as error:
+        list(read_tsv(path))
+    assert str(error.value) == (
+        "A line must have one TAB, between source and target; got "
+        f"{tabs} in {path}, line 2."
+    )
+
+
+def test_a_json_line_is_a_pair(tmp_path):
+    lines = [
+        {"source": "a\tb", "target": "A\u2028B", "id": 7},
+        {"target": "x", "source": ""},
+    ]
+    data = "".join(json.dumps(line) + "\r\n" for line in lines)
+    path = write(tmp_path / "a.jsonl", "\ufeff" + data)
+    assert list(read_json_lines(path)) == [("a\tb", "A\u2028B"), ("", "x")]
+
+
+def test_the_keys_may_have_other_names(tmp_path):
+    path = write(tmp_path / "a.jsonl", '{"en": "a", "de": "A"}\n')
+    assert list(read_json_lines(path, "en", "de")) == [("a", "A")]
+    assert list(read_json_lines(path, "de", "en")) == [("A", "a")]
+
+
+def test_what_is_no_character_becomes_a_replacement(tmp_path):
+    data = b'{"source": "\xff\xc3\xa9", "target": "\\ud800 \\ud83d\\ude00"}\n'
+    ((source, target),) = read_json_lines(write(tmp_path / "a.jsonl", data))
+    assert source == "\ufffd\u00e9"
+    assert target == "\ufffd\ufffd\ufffd \U0001f600"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("[1]", "must be a JSON object; got a list in "),
+        ('"text"', "must be a JSON object; got a string in "),
+        ("null", "must be a JSON object; got null in "),
+        ("7", "must be a JSON object; got a number in "),
+        ("", "must be a JSON object; got no JSON in "),
+        ('{"source": "a"', "must be a JSON object; got no JSON in "),
+        ("[" * 100_000, "must be a JSON object; got no JSON in "),
+        ('{"source": "a"}', "have the key 'target'; got 'source' in "),
+        ("{}", "have the key 'source'; got no key in "),
+        (
+            '{"source": 1, "target": ""}',
+            "of 'source' must be a string; got a n",
+        ),
+        ('{"source": "", "target": null}', "of 'target' must be a string; got"),
+        ('{"source": "", "target": [""]}', "must be a string; got a list in "),
+        ('{"source": true, "target": ""}', "string; got true or false in "),
+    ],
+)
+def test_a_bad_json_line_is_named(tmp_path, line, message):
+    good = '{"source": "a", "target": "A"}\n'
+    path = write(tmp_path / "a.jsonl", f"{good}{good}{line}\n{good}")
+    with pytest.raises(T2TLiteError) as error:
+        list(read_json_lines(path))
+    assert message in str(error.value)
+    assert f"{path}, line 3" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_key_says_which_flags_name_the_keys(tmp_path):
+    path = write(tmp_path / "a.jsonl", '{"en": "a", "de": "A"}\n')
+    with pytest.raises(T2TLiteError, match="'en', 'de' in .*--source_key and"):
+        list(read_json_lines(path))

@@ -1,0 +1,435 @@
+"""Own text files: what the options do, and what they refuse."""
+
+import bz2
+import gzip
+import itertools
+import json
+import random
+
+import pytest
+
+from t2t_lite import generate, registry
+from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.manifest import Manifest
+from t2t_lite.plugins import load_plugins
+from t2t_lite.raw_files import RawFiles
+from t2t_lite.text_encoder import SentencePieceEncoder
+
+PAIRS = [(f"word {i}", f"Wort {i}") for i in range(300)]
+# Splits that have nothing to do with each other.
+EVERY = {
+    "source": "a.xx",
+    "target": "a.yy",
+    "dev_pairs": "b.tsv",
+    "test_pairs": "c.jsonl",
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _registered():
+    load_plugins()
+
+
+def text(**options):
+    return registry.problem("text", options)
+
+
+def samples(problem, split):
+    return list(problem.samples(split, RawFiles()))
+
+
+def splits_of(problem):
+    return {split: samples(problem, split) for split in problem.splits}
+
+
+def lines_of(texts):
+    return "".join(f"{text}\n" for text in texts)
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a file; gives its path."""
+
+    def write(name, data):
+        path = tmp_path / name
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        return path
+
+    return write
+
+
+@pytest.fixture
+def sides(write):
+    """Writes pairs as two files of lines; gives the options of train."""
+
+    def sides(pairs=PAIRS):
+        sources, targets = map(lines_of, zip(*pairs, strict=True))
+        return {
+            "source": write("train.xx", sources),
+            "target": write("train.yy", targets),
+        }
+
+    return sides
+
+
+def test_each_split_may_be_given_in_its_own_way(write):
+    tuv = '<tuv xml:lang="%s"><seg>%s</seg></tuv>'
+    unit = tuv % ("xx-AA", "e") + tuv % ("yy", "E")
+    tmx = f"<tmx><body><tu>{unit}</tu></body></tmx>"
+    problem = text(
+        source=write("a.xx.gz", gzip.compress(b"a\nb\n")),
+        target=write("a.yy", b"A\r\nB"),
+        dev_pairs=write("b.jsonl.bz2", bz2.compress(b'{"s": "c", "t": "C"}')),
+        test_pairs=write("c.tmx", tmx),
+        source_language="xx",
+        target_language="yy",
+        source_key="s",
+        target_key="t",
+    )
+    assert splits_of(problem) == {
+        "train": [("a", "A"), ("b", "B")],
+        "dev": [("c", "C")],
+        "test": [("e", "E")],
+    }
+    assert problem.reverse().languages == ("yy", "xx")
+    assert splits_of(problem.reverse()) == splits_of(problem)
+
+
+def test_odd_lines_shift_no_pair(write):
+    problem = text(
+        source=write("a.xx", b"\xef\xbb\xbfa\0\r\n\nb\xe2\x80\xa8c\n\xff\n"),
+        target=write("a.yy", b"1\n2\n3\r\n4\n"),
+        dev_pairs=write("b.tsv", "a\tA\n"),
+        test_pairs=write("c.tsv", "a\tA\n"),
+    )
+    assert samples(problem, "train") == [
+        ("\ufeffa\0", "1"),
+        ("", "2"),
+        ("b\u2028c", "3"),
+        ("\ufffd", "4"),
+    ]
+
+
+def test_no_pair_is_lost_or_in_two_splits(sides):
+    splits = splits_of(text(**sides(), holdout=20))
+    assert {split: len(pairs) for split, pairs in splits.items()} == {
+        "train": 260,
+        "dev": 20,
+        "test": 20,
+    }
+    assert sorted(itertools.chain(*splits.values())) == sorted(PAIRS)
+    for split, pairs in splits.items():
+        assert pairs == [pair for pair in PAIRS if pair in pairs], split
+
+
+def test_the_choice_depends_neither_on_the_order_nor_on_the_format(
+    sides, write
+):
+    expected = splits_of(text(**sides(), holdout=5))
+    shuffled = PAIRS + PAIRS[::2]
+    random.shuffle(shuffled)
+    tsv = lines_of("\t".join(pair) for pair in shuffled)
+    found = splits_of(text(pairs=write("all.tsv", tsv), holdout=5))
+    for split in expected:
+        assert set(found[split]) == set(expected[split])
+    assert sum(map(len, found.values())) == len(shuffled)
+
+
+def test_only_splits_without_files_are_held_out(sides, write):
+    dev = write("dev.tsv", "x\ty\n")
+    problem = text(**sides(), dev_pairs=dev, holdout=7)
+    splits = splits_of(problem)
+    assert splits["dev"] == [("x", "y")]
+    assert (len(splits["train"]), len(splits["test"])) == (293, 7)
+    told = problem.tell_sources(RawFiles())
+    assert told[-2:] == [f"found: {dev}", "to be held out of train: test"]
+    both = text(**sides(), dev_pairs=dev, test_pairs=dev)
+    assert samples(both, "train") == PAIRS
+
+
+def test_without_a_holdout_it_is_one_in_a_hundred(sides):
+    splits = splits_of(text(**sides()))
+    assert [len(pairs) for pairs in splits.values()] == [294, 3, 3]
+
+
+def test_a_changed_file_is_cut_anew(sides):
+    problem = text(**sides(), holdout=2)
+    assert len(samples(problem, "train")) == 296
+    sides(PAIRS[:10])
+    assert len(samples(problem, "train")) == 6
+
+
+def test_too_few_pairs_to_hold_out_is_one_clear_error(sides):
+    with pytest.raises(T2TLiteError, match="needs more than 300 different"):
+        samples(text(**sides(), holdout=150), "train")
+
+
+def test_options_are_kept_whole_and_without_defaults(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    problem = text(
+        source="sub/../a.xx",
+        target=tmp_path / "a.yy",
+        name="text",
+        vocab_size=8000,
+        shared_vocabulary=True,
+        source_key="source",
+        holdout=None,
+        source_language="xx",
+    )
+    assert problem.options == {
+        "source": str(tmp_path / "a.xx"),
+        "target": str(tmp_path / "a.yy"),
+        "source_language": "xx",
+    }
+    assert json.loads(json.dumps(problem.options)) == problem.options
+    again = registry.problem("text", problem.options)
+    assert again.fingerprint() == problem.fingerprint()
+
+
+def test_the_name_is_that_of_the_data_and_of_the_report():
+    problem = registry.problem("text_rev", {"name": "my-text_2"})
+    assert (problem.name, problem.base_name) == ("my-text_2_rev", "my-text_2")
+    assert problem.registered_name == "text_rev"
+    assert problem.reverse().name == "my-text_2"
+    assert problem.vocabulary_files()["inputs"] == "my-text_2.vocab.8000.model"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sorce": "a"}, "no option 'sorce'. Did you mean source"),
+        ({"source": "a"}, "got --source without --target."),
+        ({"dev_target": "a"}, "got --dev_target without --dev_source."),
+        (
+            {"source": "a", "target": "b", "pairs": "c.tsv"},
+            "Give --source and --target, or --pairs; got --pairs and --source "
+            "and --target.",
+        ),
+        ({"test_pairs": "c.tsv", "test_source": "c"}, "or --test_pairs; got"),
+        ({"pairs": "c.txt"}, "must end in .tsv, .jsonl, .tmx"),
+        ({"pairs": "c.tmx"}, "with --source_language and --target_language."),
+        (
+            {"dev_pairs": "c.tmx", "target_language": "xx"},
+            "with --source_language and --target_language.",
+        ),
+        (
+            {"pairs": "c.tsv", "target_key": "x"},
+            "target_key goes with a .jsonl",
+        ),
+        (EVERY | {"holdout": 5}, "--holdout goes with splits that have no"),
+        ({"holdout": 0}, "holdout must be a whole number, at least 1; got 0."),
+        ({"vocab_size": "9"}, "vocab_size must be a whole number, at least 1"),
+        ({"vocab_size": True}, "vocab_size must be a whole number, at least 1"),
+        ({"shared_vocabulary": 1}, "shared_vocabulary must be true or false"),
+        ({"source": ""}, "source must be text; got ''."),
+        ({"source_language": 5}, "source_language must be text; got 5."),
+        (
+            {"name": "a b"},
+            "name must be letters, digits, _ and -, without _rev",
+        ),
+        ({"name": "../a"}, "name must be letters, digits, _ and -"),
+        ({"name": "a_rev"}, "without _rev at the end; got 'a_rev'."),
+        (
+            {"vocabulary": "a", "vocab_size": 8000},
+            "leave --vocab_size out; got",
+        ),
+        (
+            {"vocabulary": "a", "shared_vocabulary": False},
+            "leave --separate_vocabularies out.",
+        ),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_is_read(options, message):
+    with pytest.raises(UsageError) as error:
+        text(**options)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_files_to_train_on_are_needed(write):
+    problem = text(dev_pairs=write("a.tsv", "a\tA\n"))
+    with pytest.raises(UsageError, match="text needs files to train on: --so"):
+        samples(problem, "dev")
+
+
+@pytest.mark.parametrize("split", ["train", "dev", "test"])
+def test_a_missing_file_of_any_split_is_named_at_once(tmp_path, write, split):
+    files = {name: write(path, "a\tA\n") for name, path in EVERY.items()}
+    option = next(o for o in EVERY if o.startswith(split) or split == "train")
+    files[option].unlink()
+    problem = text(**files)
+    with pytest.raises(T2TLiteError) as error:
+        samples(problem, "train")
+    assert str(error.value) == (
+        f"--{option} must name a file; there is none at {files[option]}."
+    )
+    assert f"missing: {files[option]}" in problem.tell_sources(RawFiles())
+
+
+def test_unequal_files_are_named_with_their_counts(write):
+    source, target = write("a.xx", "a\nb\nc\n"), write("a.yy", "A\n")
+    with pytest.raises(
+        T2TLiteError, match="got 3 lines in .*a.xx and 1 in .*y"
+    ):
+        samples(text(source=source, target=target), "train")
+
+
+@pytest.mark.parametrize("split", ["train", "dev", "test"])
+def test_an_empty_file_is_named(write, split):
+    files = {name: write(path, "a\tA\n") for name, path in EVERY.items()}
+    for name in EVERY:
+        if name.startswith(split) or (split == "train" and "pairs" not in name):
+            files[name].write_text("")
+    with pytest.raises(T2TLiteError) as error:
+        samples(text(**files), split)
+    given = [files[n] for n in files if not files[n].read_text()]
+    assert str(error.value) == (
+        "A split must have at least one pair; got nothing in "
+        f"{' and '.join(map(str, given))}."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("a.tsv", "a\tA\nb\n", "got 0 in .*a.tsv, line 2"),
+        ("a.jsonl", '{"source": "a"}\n', "key 'target'; got .*a.jsonl, line 1"),
+        ("a.tmx", "<tmx>\n<body>\n", "a.tmx is damaged: line 3"),
+        ("a.tmx", "<tmx><body/></tmx>", "got nothing in .*a.tmx"),
+        (
+            "a.tmx",
+            '<tmx><tu><tuv xml:lang="zz"><seg>a</seg></tuv></tu></tmx>',
+            "a.tmx has no text in 'xx'; it has 'zz'.",
+        ),
+    ],
+)
+def test_a_damaged_file_of_pairs_is_named(write, name, data, message):
+    languages = {"source_language": "xx", "target_language": "yy"}
+    problem = text(pairs=write(name, data), **languages)
+    with pytest.raises(T2TLiteError, match=message):
+        samples(problem, "train")
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Generates data into a folder of its own."""
+
+    def make(problem, folder="data", **arguments):
+        return generate.generate(
+            problem, tmp_path / folder, progress=False, **arguments
+        )
+
+    return make
+
+
+def test_empty_sides_are_dropped_and_counted_where_they_are(sides, make):
+    pairs = [*PAIRS, ("", "x"), ("x", " "), ("", "")]
+    manifest = make(text(**sides(pairs), vocab_size=280, holdout=10))
+    assert manifest.splits["train"].dropped == {
+        "empty source": 1,
+        "empty target": 1,
+        "both sides empty": 1,
+    }
+    counts = {name: split.examples for name, split in manifest.splits.items()}
+    assert counts == {"train": 280, "dev": 10, "test": 10}
+
+
+def test_one_vocabulary_is_learned_or_two(sides, make, tmp_path):
+    shared = text(**sides(), vocab_size=280)
+    assert make(shared).vocabulary.keys() == {"text.vocab.280.model"}
+    encoders = shared.load_encoders(tmp_path / "data")
+    assert encoders["inputs"] is encoders["targets"]
+    two = text(**sides(), vocab_size=280, name="two", shared_vocabulary=False)
+    assert make(two).vocabulary.keys() == {
+        "two.vocab.280.source.model",
+        "two.vocab.280.target.model",
+    }
+    encoders = two.load_encoders(tmp_path / "data")
+    letters = {
+        side: set("".join(encoder.pieces(range(259, 280))))
+        for side, encoder in encoders.items()
+    }
+    assert letters["inputs"] >= {*"word"} and letters["targets"] >= {*"Wort"}
+    assert "W" not in letters["inputs"] and "w" not in letters["targets"]
+    backward = two.reverse().load_encoders(tmp_path / "data")
+    assert backward["inputs"].sha256 == encoders["targets"].sha256
+
+
+def test_a_given_vocabulary_is_copied(sides, make, tmp_path):
+    given = tmp_path / "mine.model"
+    SentencePieceEncoder.train(["a b c"] * 9, 263, given)
+    problem = text(**sides(), vocabulary=given)
+    assert problem.expected_vocab_size() == 263
+    manifest = make(problem)
+    assert manifest.vocabulary.keys() == {"text.vocab.model"}
+    copy = tmp_path / "data" / "text.vocab.model"
+    assert copy.read_bytes() == given.read_bytes()
+    given.unlink()  # the data needs it no more
+    assert make(problem) == manifest
+
+
+def sentence_piece_model(path, **special):
+    import sentencepiece
+
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["a b c d"] * 9),
+        model_prefix=str(path.with_suffix("")),
+        vocab_size=12,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        **special,
+    )
+
+
+@pytest.mark.parametrize(
+    ("special", "message"),
+    [
+        ({}, "must be <pad> and </s>; got ['<unk>', '<s>'] in "),
+        (None, "is not a SentencePiece model or is damaged"),
+    ],
+)
+def test_a_vocabulary_with_other_ids_is_refused(
+    sides, make, tmp_path, special, message
+):
+    given = tmp_path / "mine.model"
+    if special is None:
+        given.write_text("no model")
+    else:
+        sentence_piece_model(given, **special)
+    with pytest.raises(T2TLiteError) as error:
+        make(text(**sides(), vocabulary=given))
+    assert (
+        "--vocabulary must name a SentencePiece model trained with pad_id"
+        in (str(error.value))
+    )
+    assert message in str(error.value)
+    assert not list((tmp_path / "data").glob("*.m*"))
+
+
+def test_a_vocabulary_of_another_trainer_is_used(sides, make, tmp_path):
+    given = tmp_path / "mine.model"
+    sentence_piece_model(given, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    manifest = make(text(**sides(), vocabulary=given))
+    assert manifest.splits["train"].examples == 294
+
+
+def test_names_that_begin_alike_do_not_remove_each_other(sides, make):
+    options = {**sides(), "vocab_size": 280}
+    long = make(text(**options, name="my-train"))
+    make(text(**options, name="my"))
+    make(text(**options, name="my"), overwrite=True)
+    assert make(text(**options, name="my-train")) == long
+
+
+def test_data_of_other_options_is_refused(sides, make, tmp_path):
+    make(text(**sides(), vocab_size=280))
+    with pytest.raises(T2TLiteError) as error:
+        make(text(**sides(), vocab_size=281, holdout=4))
+    assert (
+        "another definition of text: options.holdout is new (4); "
+        "options.vocab_size was 280, is 281. Use another --data_dir or --name"
+        in str(error.value)
+    )
+    loaded = Manifest.load(tmp_path / "data", text())
+    again = registry.problem("text_rev", loaded.options)
+    assert make(again) == loaded

@@ -1,0 +1,171 @@
+"""Translation memories: the texts of two languages, streamed."""
+
+import gzip
+import tracemalloc
+
+import pytest
+
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.tmx import read_tmx
+
+HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
+
+
+def unit(**texts):
+    """A `<tu>`; the names are languages, `_` for `-`."""
+    variants = "".join(
+        f'<tuv xml:lang="{language.replace("_", "-")}"><seg>{text}</seg></tuv>'
+        for language, text in texts.items()
+    )
+    return f'<tu tuid="1"><prop type="x">p</prop>{variants}</tu>\n'
+
+
+def memory(folder, *units, head=HEAD, tmx="tmx"):
+    body = "".join(units)
+    path = folder / "memory.tmx"
+    path.write_text(
+        f'{head}<{tmx} version="1.4">\n<header srclang="xx"/>\n'
+        f"<body>\n{body}</body>\n</{tmx.split()[0]}>\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+def pairs(path, source="xx", target="yy"):
+    return list(read_tmx(path, source, target))
+
+
+def test_a_unit_is_a_pair_whatever_the_order_of_its_languages(tmp_path):
+    path = memory(
+        tmp_path,
+        unit(xx="a &amp; &lt;b&gt; &#233;", yy="A"),
+        unit(zz="?", yy="B", xx="b"),
+    )
+    assert pairs(path) == [("a & <b> \u00e9", "A"), ("b", "B")]
+    assert pairs(path, "yy", "xx") == [("A", "a & <b> \u00e9"), ("B", "b")]
+    packed = tmp_path / "memory.tmx.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert pairs(packed) == pairs(path)
+
+
+def test_formatting_is_no_text_and_highlighted_text_is(tmp_path):
+    path = memory(
+        tmp_path,
+        unit(
+            xx='a <bpt i="1">&lt;b></bpt>b<ept i="1">&lt;/b></ept> '
+            "<ph>{0}</ph><hi>c <it>x</it>d</hi><!-- e --> f",
+            yy="\n  A\n  B ",
+        ),
+    )
+    assert pairs(path) == [("a b c d f", "A   B")]
+
+
+def test_an_old_attribute_and_a_name_space_are_understood(tmp_path):
+    old = '<tu><tuv lang="XX"><seg>a</seg></tuv>' + (
+        '<tuv lang="yy_AA"><seg>A</seg></tuv></tu>'
+    )
+    path = memory(tmp_path, old, tmx='tmx xmlns="http://www.lisa.org/tmx14"')
+    assert pairs(path) == [("a", "A")]
+
+
+def test_a_region_does_not_matter_where_there_is_one(tmp_path):
+    path = memory(
+        tmp_path,
+        unit(xx_AA="a", yy="A"),
+        unit(xx="b", xx_BB="c", yy_CC="B"),
+    )
+    assert pairs(path) == [("a", "A"), ("b", "B")]
+    assert pairs(path, "xx-BB", "yy") == [("", "A"), ("c", "B")]
+    assert pairs(path, "xx", "yy-DD") == [("a", "A"), ("b", "")]
+
+
+def test_two_regions_must_be_told_apart(tmp_path):
+    path = memory(
+        tmp_path, unit(xx="a", yy="A"), unit(xx_BB="b", xx_AA="c", yy="B")
+    )
+    with pytest.raises(T2TLiteError) as error:
+        pairs(path)
+    assert (
+        f"'xx' must be one language of a unit; got xx-aa, xx-bb in {path}, "
+        "line 6. Name one of them." in str(error.value)
+    )
+    assert pairs(path, "xx-AA") == [("a", "A"), ("c", "B")]
+
+
+def test_a_missing_side_is_empty_and_a_variant_is_another_pair(tmp_path):
+    two = '<tu><tuv xml:lang="xx"><seg>a</seg></tuv>' + "".join(
+        f'<tuv xml:lang="yy"><seg>{text}</seg></tuv>' for text in ("A", "B")
+    )
+    path = memory(tmp_path, unit(xx="x"), unit(yy="Y"), f"{two}</tu>", unit())
+    assert pairs(path) == [
+        ("x", ""),
+        ("", "Y"),
+        ("a", "A"),
+        ("a", "B"),
+        ("", ""),
+    ]
+
+
+def test_a_language_that_is_not_there_is_answered_with_those_that_are(tmp_path):
+    path = memory(tmp_path, unit(xx_AA="a", zz="A"), unit(xx_AA="b"))
+    with pytest.raises(T2TLiteError) as error:
+        pairs(path)
+    assert str(error.value) == (
+        f"{path} has no text in 'yy'; it has 'xx-AA', 'zz'."
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("</tu>\n</body>", "\n</body>", "line 6: .*mismatch"),
+        ("<seg>A</seg>", "<seg>A & B</seg>", "line 5: "),
+        ("<seg>A</seg>", "<seg>&nothing;</seg>", "line 5: .*nothing"),
+        ("</body>", "", "line 7: "),
+    ],
+)
+def test_broken_xml_is_named_with_its_line(tmp_path, old, new, message):
+    path = memory(tmp_path, unit(xx="a", yy="A"))
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    with pytest.raises(T2TLiteError, match=f"memory.tmx is damaged: {message}"):
+        pairs(path)
+
+
+@pytest.mark.parametrize("data", [b"", b"a\tb\n", b"\x1f\x8b"])
+def test_what_is_no_xml_is_damaged(tmp_path, data):
+    path = tmp_path / "memory.tmx"
+    path.write_bytes(data)
+    with pytest.raises(T2TLiteError, match="memory.tmx is damaged: "):
+        pairs(path)
+
+
+def test_entities_and_other_files_are_not_read(tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    head = (
+        f'{HEAD}<!DOCTYPE tmx SYSTEM "tmx14.dtd" ['
+        '<!ENTITY inner "inside"> '
+        f'<!ENTITY outer SYSTEM "{(tmp_path / "secret").as_uri()}">]>\n'
+    )
+    path = memory(tmp_path, unit(xx="a", yy="A"), head=head)
+    assert pairs(path) == [("a", "A")]
+    for name in ("inner", "outer"):
+        path = memory(tmp_path, unit(xx=f"a &{name};", yy="A"), head=head)
+        with pytest.raises(T2TLiteError, match=f"got &{name}; in .*, line 6"):
+            pairs(path)
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    def peak(units):
+        path = memory(tmp_path, *units)
+        tracemalloc.start()
+        count = sum(1 for _ in read_tmx(path, "xx", "yy"))
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return count, most
+
+    long = unit(xx="a" * 500, yy="A" * 500)
+    few, many = peak([long] * 50), peak([long] * 5000)
+    assert (few[0], many[0]) == (50, 5000)
+    assert many[1] < few[1] + 1_000_000
