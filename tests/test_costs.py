@@ -141,6 +141,17 @@ def test_training_counts_the_tokens_it_saw():
     )
 
 
+def test_memory_depends_on_the_pass_and_not_on_the_update():
+    whole = SMALL.replace(batch_tokens=512, micro_batches=1)
+    cut = SMALL.replace(batch_tokens=1024, micro_batches=2)
+    larger = SMALL.replace(batch_tokens=1024, micro_batches=1)
+    memory = costs.estimate_memory(whole, 17, 17)
+    assert costs.estimate_memory(cut, 17, 17) == memory
+    grown = costs.estimate_memory(larger, 17, 17)
+    changed = {part for part in memory if memory[part] != grown[part]}
+    assert changed == {"activations"}
+
+
 def test_sustained_flops_are_the_papers_for_its_gpus():
     assert costs.sustained_flops("Tesla P100-PCIE-16GB") == 9.5e12
     assert costs.sustained_flops("NVIDIA H100 PCIe") is None
