@@ -198,12 +198,14 @@ def draw(results, lengths, widths, path):
         axes[1].plot(lengths, sizes, "o-", label=label)
         axes[2].plot(widths, by_width, "o-", label=label)
     titles = (
-        ("length n", f"ms, d = {widths[-1]}"),
-        ("length n", f"MiB above the start, d = {widths[-1]}"),
-        ("width d", f"ms, n = {lengths[-1]}"),
+        ("length n", f"ms, d = {widths[-1]}", lengths),
+        ("length n", f"MiB above the start, d = {widths[-1]}", lengths),
+        ("width d", f"ms, n = {lengths[-1]}", widths),
     )
-    for axis, (x, y) in zip(axes, titles, strict=True):
+    for axis, (x, y, ticks) in zip(axes, titles, strict=True):
         axis.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
+        axis.minorticks_off()
+        axis.set_xticks(ticks, map(str, ticks))
         axis.grid(alpha=0.3)
     axes[0].legend(fontsize=8)
     figure.tight_layout()
