@@ -79,8 +79,14 @@ setup(
         # Its tokenizer reads our vocabularies; the engine needs none of it,
         # and it has left Python 3.10.
         "keras-hub": ['keras-hub>=0.32,<1; python_version >= "3.11"'],
-        # selenium drives a Chromium, where there is one.
-        "dev": ["pytest>=8", "ruff>=0.14", "selenium>=4.30,<5"],
+        # selenium drives a Chromium, where there is one; on JAX, which has left
+        # Python 3.10, the model core runs, too.
+        "dev": [
+            "pytest>=8",
+            "ruff>=0.14",
+            "selenium>=4.30,<5",
+            'jax>=0.6,<1; python_version >= "3.11"',
+        ],
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
     },
     entry_points={
