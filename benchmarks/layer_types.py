@@ -136,25 +136,27 @@ def report(results, lengths, widths):
     """Prints fitted exponents beside table 1's, and the crossings."""
     far, wide = lengths[len(lengths) // 2 :], widths[len(widths) // 2 :]
     print(
-        f"\nExponents of time, fitted over n = {far} at d = {wide[-1]} and "
-        f"over d = {wide} at n = {lengths[-1]}; of memory, over the same n"
+        f"\nExponents of time and of memory, fitted over n = {far} at d = "
+        f"{wide[-1]} and over d = {wide} at n = {lengths[-1]}"
     )
     print(
-        f"{'':16} {'table 1':16} {'time n':>14} {'time d':>14} {'memory n':>9}"
+        f"{'':16} {'table 1':16} {'time n':>14} {'time d':>14} "
+        f"{'memory n':>9} {'memory d':>9}"
     )
     for name, (formula, of_n, of_d) in LAYERS.items():
-        in_n = exponent(
-            [(n, results[name, wide[-1], n]["seconds"]) for n in far]
+        along_n = [(n, results[name, wide[-1], n]) for n in far]
+        along_d = [(d, results[name, d, lengths[-1]]) for d in wide]
+        time_n, time_d = (
+            exponent([(x, point["seconds"]) for x, point in points])
+            for points in (along_n, along_d)
         )
-        in_d = exponent(
-            [(d, results[name, d, lengths[-1]]["seconds"]) for d in wide]
-        )
-        memory = exponent(
-            [(n, results[name, wide[-1], n]["bytes"] + 1) for n in far]
+        memory_n, memory_d = (
+            exponent([(x, point["bytes"] + 1) for x, point in points])
+            for points in (along_n, along_d)
         )
         print(
-            f"{name:16} {formula:16} {in_n:8.2f} ({of_n:>3}) "
-            f"{in_d:8.2f} ({of_d:>3}) {memory:9.2f}"
+            f"{name:16} {formula:16} {time_n:8.2f} ({of_n:>3}) "
+            f"{time_d:8.2f} ({of_d:>3}) {memory_n:9.2f} {memory_d:9.2f}"
         )
     print("\nThe longest measured n at which self-attention takes less time")
     for other in LAYERS:
@@ -180,27 +182,31 @@ def report(results, lengths, widths):
 
 
 def draw(results, lengths, widths, path):
-    """Time and memory against n, at the widest d."""
+    """Time and memory, against n at the widest d and d at the longest n."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, 3, figsize=(15, 4.5))
+    figure, axes = pyplot.subplots(2, 2, figsize=(11, 9))
+    axes = axes.flatten()
     for name, (formula, *_) in LAYERS.items():
         label = f"{name}, O({formula})"
-        times = [results[name, widths[-1], n]["seconds"] * 1e3 for n in lengths]
-        sizes = [results[name, widths[-1], n]["bytes"] / 2**20 for n in lengths]
-        by_width = [
-            results[name, d, lengths[-1]]["seconds"] * 1e3 for d in widths
-        ]
-        axes[0].plot(lengths, times, "o-", label=label)
-        axes[1].plot(lengths, sizes, "o-", label=label)
-        axes[2].plot(widths, by_width, "o-", label=label)
+        along_n = [results[name, widths[-1], n] for n in lengths]
+        along_d = [results[name, d, lengths[-1]] for d in widths]
+        for axis, points, xs in (
+            (0, along_n, lengths),
+            (2, along_d, widths),
+        ):
+            times = [point["seconds"] * 1e3 for point in points]
+            sizes = [point["bytes"] / 2**20 for point in points]
+            axes[axis].plot(xs, times, "o-", label=label)
+            axes[axis + 1].plot(xs, sizes, "o-", label=label)
     titles = (
         ("length n", f"ms, d = {widths[-1]}", lengths),
         ("length n", f"MiB above the start, d = {widths[-1]}", lengths),
         ("width d", f"ms, n = {lengths[-1]}", widths),
+        ("width d", f"MiB above the start, n = {lengths[-1]}", widths),
     )
     for axis, (x, y, ticks) in zip(axes, titles, strict=True):
         axis.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
