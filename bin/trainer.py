@@ -126,13 +126,14 @@ def _work(args, problem, hparams, data_dir):
     """Data, then the run, then training."""
     command.start_tensorflow(args.verbose)
     from t2t_lite import trainer, updates
-    from t2t_lite.generate import ensure_data
+    from t2t_lite.generate import check_places, ensure_data
     from t2t_lite.manifest import Manifest
     from t2t_lite.run import Run
 
     if args.replicas:
         # Logical devices are made before TensorFlow does anything else.
         updates.choose_strategy(args.replicas)
+    check_places(problem, args.raw_dir, args.tfds_dir)
     if args.dry_run and not Manifest.path(data_dir, problem).exists():
         _print_missing(args, problem, data_dir)
         size = problem.expected_vocab_size()

@@ -34,7 +34,8 @@ def find_sides(
 
     Raises:
       T2TLiteError: no files, or one side without the other.
-      UsageError: the same file twice, packed in two ways.
+      UsageError: the same file twice, packed in two ways; or a whole file and
+        parts, which may be the same text in another form.
     """
     folder = pathlib.Path(folder)
     try:
@@ -47,6 +48,7 @@ def find_sides(
     for stem in stems:
         plain = _by_part(folder, names, stem, languages, _PLAIN)
         if any(plain):
+            _require_whole_or_parts(folder, plain, stem)
             return _paired(folder, plain, stem, languages)
         segments = _by_part(folder, names, stem, languages, _SGML)
         whole = segments[0].keys() & segments[1].keys()
@@ -92,6 +94,17 @@ def _by_part(folder, names, stem, languages, pattern):
                 found[part] = folder / name
         sides.append(found)
     return sides
+
+
+def _require_whole_or_parts(folder, sides, stem):
+    for found in sides:
+        if "" in found and len(found) > 1:
+            part = next(file for part, file in found.items() if part)
+            raise UsageError(
+                f"A split is one file a side or its parts; got "
+                f"{found[''].name} and {part.name} in {folder}. Take out what "
+                f"does not belong to {stem}."
+            )
 
 
 def _paired(folder, sides, stem, languages):

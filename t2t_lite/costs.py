@@ -10,7 +10,9 @@ f = d_ff, h heads of d_k and d_v, and w = h (d_k + d_v):
 - a normalization has 2 d.
 """
 
-from typing import NamedTuple
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from t2t_lite.hparam import HParams
 
@@ -156,10 +158,49 @@ def count_training_flops(
     return TRAINING_PER_FORWARD * forward
 
 
+def training_cost(
+    hparams: HParams,
+    target_vocab_size: int,
+    lengths: tuple[float, float],
+    work: Mapping[str, Any],
+    sustained: float | None = None,
+) -> dict[str, Any]:
+    """What a training took, counted and as the paper's table 2 estimates it.
+
+    Args:
+      hparams: the model part is used.
+      target_vocab_size: V.
+      lengths: tokens of a mean source and target sentence.
+      work: what `trainer.train` says.
+      sustained: FLOP/s of one device; None takes what the paper gives for that
+        device, if it does.
+
+    Returns:
+      `work`, `flops_counted` from the model, and, where
+      `sustained_flops_a_second` is known, `flops_as_table_2`: seconds of
+      updates x devices x that.
+    """
+    counted = count_training_flops(
+        hparams,
+        target_vocab_size,
+        work["source_tokens"],
+        work["target_tokens"],
+        *lengths,
+    )
+    sustained = sustained or sustained_flops(work["device"])
+    return {
+        **work,
+        "flops_counted": counted,
+        "sustained_flops_a_second": sustained,
+        "flops_as_table_2": sustained
+        and work["seconds"] * work["devices"] * sustained,
+    }
+
+
 def sustained_flops(device_name: str) -> float | None:
     """FLOP/s that a GPU sustains, by the paper; None of those not in it."""
     for part, value in _PAPER_SUSTAINED_FLOPS.items():
-        if part in device_name:
+        if re.search(rf"\b{part}(?![0-9])", device_name):  # no K4000
             return value
     return None
 

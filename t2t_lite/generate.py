@@ -94,7 +94,7 @@ def generate(
       T2TLiteError: there is data that does not fit; the corpus is missing,
         empty or bad; the folder cannot be written.
     """
-    _check_places(problem, raw_dir, tfds_dir)
+    check_places(problem, raw_dir, tfds_dir)
     data_dir = pathlib.Path(data_dir).expanduser()
     if problem.reversed:
         problem = problem.reverse()
@@ -113,7 +113,12 @@ def generate(
             return _generate(problem, data_dir, raw, processes, seed, progress)
 
 
-def _check_places(problem, raw_dir, tfds_dir):
+def check_places(
+    problem: Problem,
+    raw_dir: str | os.PathLike | None,
+    tfds_dir: str | os.PathLike | None,
+) -> None:
+    """Raises UsageError for a folder that the problem would not read."""
     if tfds_dir is None:
         return
     if not problem.tfds_name:

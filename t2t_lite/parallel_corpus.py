@@ -100,6 +100,8 @@ class ParallelCorpus(Text2TextProblem):
                 "or to be named: a folder that has it, with --tfds_dir; or "
                 f"{self._file_names()}, with --raw_dir",
             ]
+        if raw.raw_dir is None:
+            return [f"to be named: {self._file_names()}, with --raw_dir"]
         told = []
         languages = self.source_language, self.target_language
         for stems in self.stems.values():

@@ -242,36 +242,19 @@ class Run:
     def record_cost(
         self, work: Mapping[str, Any], sustained_flops: float | None = None
     ) -> dict[str, Any]:
-        """Counts what the training took; `training_cost` of `config.json`.
+        """`costs.training_cost`, which `config.json` keeps from now on.
 
         Args:
           work: what `trainer.train` says.
-          sustained_flops: FLOP/s of one device; None takes what the paper
-            gives for that device, if it does.
-
-        Returns:
-          `work`, `flops_counted` from the model, and, where
-          `sustained_flops_a_second` is known, `flops_as_table_2`: seconds of
-          updates x devices x that.
+          sustained_flops: FLOP/s of one device; None: the paper's for it.
 
         Raises:
           T2TLiteError: `config.json` cannot be written.
         """
-        counted = costs.count_training_flops(
-            self.hparams,
-            self.encoders["targets"].vocab_size,
-            work["source_tokens"],
-            work["target_tokens"],
-            *self.mean_lengths(),
+        size = self.encoders["targets"].vocab_size
+        cost = costs.training_cost(
+            self.hparams, size, self.mean_lengths(), work, sustained_flops
         )
-        sustained = sustained_flops or costs.sustained_flops(work["device"])
-        as_table_2 = sustained and work["seconds"] * work["devices"] * sustained
-        cost = {
-            **work,
-            "flops_counted": counted,
-            "sustained_flops_a_second": sustained,
-            "flops_as_table_2": as_table_2,
-        }
         self.record(training_cost=cost)
         return cost
 

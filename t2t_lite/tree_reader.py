@@ -1,15 +1,13 @@
 """Reads bracketed trees from text, exactly, or says what is wrong where."""
 
 import functools
-import gzip
 import itertools
 import os
-import pathlib
 import re
-import zlib
 from collections.abc import Iterable, Iterator
 
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.raw_files import open_packed
 from t2t_lite.trees import LEAF, NO_TAG, Tree, fold, walk
 
 # A tree that does not end is not read on to the end of a long file.
@@ -28,7 +26,7 @@ _new = functools.partial(tuple.__new__, Tree)
 
 
 def read_trees(path: str | os.PathLike) -> Iterator[Tree]:
-    """The trees of a UTF-8 file or `.gz` file, one after the other.
+    """The trees of a UTF-8 file, packed or not, one after the other.
 
     Trees may take several lines or share one. Memory holds one tree at a time.
 
@@ -75,7 +73,7 @@ def parse_line(line: str, name: str = "The text", number: int = 1) -> list:
 
 
 def tree_lines(path: str | os.PathLike) -> Iterator[str]:
-    """The lines of a UTF-8 file or `.gz` file, with their ends.
+    """The lines of a UTF-8 file, packed or not, with their ends.
 
     Other than with `raw_files.read_lines`, a byte that is not UTF-8 is an
     error: in another encoding, all words of a treebank would be damaged.
@@ -83,21 +81,10 @@ def tree_lines(path: str | os.PathLike) -> Iterator[str]:
     Raises:
       T2TLiteError: the file is missing, unreadable, damaged or not UTF-8.
     """
-    path = pathlib.Path(path)
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                text = _decoded(line, path, number)
-                yield text if number > 1 else text.removeprefix(_BOM)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise T2TLiteError(
-            f"{path} is damaged: {error}. Get the file again."
-        ) from error
-    except OSError as error:
-        raise T2TLiteError(
-            f"Cannot read {path}: {error.strerror or error}."
-        ) from error
+    with open_packed(path) as file:
+        for number, line in enumerate(file, 1):
+            text = _decoded(line, path, number)
+            yield text if number > 1 else text.removeprefix(_BOM)
 
 
 def _decoded(line, path, number):

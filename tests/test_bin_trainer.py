@@ -190,6 +190,19 @@ def test_dry_run_of_wmt_says_what_would_be_downloaded(run_command, tmp_path):
     assert "vocabulary: 37,000 and 37,000\n" in out
 
 
+def test_dry_run_refuses_a_folder_that_is_not_read(run_command, tmp_path):
+    code, out, err = run_command(
+        "trainer",
+        "--problem=multi30k_ende",
+        "--hparams=transformer_tiny",
+        f"--data_dir={tmp_path / 'data'}",
+        f"--tfds_dir={tmp_path}",
+        "--dry_run",
+    )
+    assert (code, out) == (2, "")
+    assert "reads no TensorFlow Datasets: leave --tfds_dir out" in err
+
+
 def test_the_training_cost_ends_the_output_and_stands_in_the_config(
     run_command, tiny_flags, run_copy
 ):

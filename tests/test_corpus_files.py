@@ -147,6 +147,12 @@ def test_the_same_side_packed_and_not_is_ambiguous(tmp_path):
         find_sides(tmp_path, ["train"], XY)
 
 
+def test_a_whole_file_beside_another_form_of_it_is_ambiguous(tmp_path):
+    fill(tmp_path, train__xx="a", train__yy="A", train__tok__xx="a")
+    with pytest.raises(UsageError, match="got train.xx and train.tok.xx in"):
+        find_sides(tmp_path, ["train"], XY)
+
+
 def test_parts_with_unequal_lines_are_named(tmp_path):
     fill(tmp_path, train__1__xx="a\nb\n", train__1__yy="A\n")
     with pytest.raises(T2TLiteError, match="2 lines in .*1.xx and 1 in .*1.yy"):

@@ -154,6 +154,8 @@ def test_memory_depends_on_the_pass_and_not_on_the_update():
 
 def test_sustained_flops_are_the_papers_for_its_gpus():
     assert costs.sustained_flops("Tesla P100-PCIE-16GB") == 9.5e12
+    assert costs.sustained_flops("Tesla K40m") == 3.7e12
+    assert costs.sustained_flops("Quadro K4000") is None
     assert costs.sustained_flops("NVIDIA H100 PCIe") is None
 
 
@@ -162,3 +164,10 @@ def test_table_2_is_time_by_devices_by_sustained_flops():
     rate = costs.sustained_flops("P100")
     assert 12 * 3600 * 8 * rate == pytest.approx(3.3e18, rel=0.01)
     assert 3.5 * 86400 * 8 * rate == pytest.approx(2.3e19, rel=0.01)
+    work = {"seconds": 12 * 3600, "devices": 8, "device": "Tesla P100-SXM2"}
+    tokens = {"source_tokens": 10, "target_tokens": 20}
+    cost = costs.training_cost(SMALL, 17, (6, 7), work | tokens)
+    assert cost["flops_as_table_2"] == pytest.approx(3.3e18, rel=0.01)
+    assert cost["flops_counted"] == costs.count_training_flops(
+        SMALL, 17, 10, 20, 6, 7
+    )

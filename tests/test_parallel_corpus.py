@@ -110,3 +110,11 @@ def test_what_is_there_and_what_is_not_is_told(problem, tfds_dir, raw_dir):
     told = problem.tell_sources(RawFiles(raw_dir=raw_dir))
     assert f"found: {raw_dir / 'train.en'}" in told
     assert told[-1].startswith(f"missing: {raw_dir} holds test.en")
+
+
+def test_a_corpus_of_files_alone_asks_for_them(problem, monkeypatch):
+    monkeypatch.setattr(type(problem), "tfds_name", "")
+    (line,) = problem.tell_sources(RawFiles())
+    assert line.startswith("to be named: train.en, train.de, ")
+    with pytest.raises(T2TLiteError, match="no address to download it from"):
+        problem.samples("train", RawFiles())
