@@ -45,7 +45,7 @@ def evaluate(args: argparse.Namespace) -> None:
             note=lambda number, text: command.note(f"line {number}: {text}"),
         )
     ]
-    report = run.problem.evaluate(references, hypotheses)
+    report = run.problem.evaluate(sources, references, hypotheses)
     report |= {
         "problem": run.problem.name,
         "split": args.split,

@@ -1,5 +1,5 @@
 """The problems that come with t2t-lite; importing registers them."""
 
-from t2t_lite.problems import multi30k, spellout, text, wmt
+from t2t_lite.problems import multi30k, spellout, text, wmt, wsj_parsing
 
-__all__ = ["multi30k", "spellout", "text", "wmt"]
+__all__ = ["multi30k", "spellout", "text", "wmt", "wsj_parsing"]

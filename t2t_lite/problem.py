@@ -104,9 +104,12 @@ class Problem:
         """
         raise NotImplementedError
 
-    def expected_vocab_size(self) -> int:
-        """Pieces of a vocabulary that is not made yet, for a dry run."""
-        return self.vocab_size
+    def expected_vocab_sizes(self) -> tuple[int, int]:
+        """Pieces of the vocabularies of `samples`' sides, before they exist.
+
+        For a dry run; also of a reversed copy in the order of `samples`.
+        """
+        return self.vocab_size, self.vocab_size
 
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
@@ -143,10 +146,41 @@ class Problem:
         )
 
     def evaluate(
-        self, references: Sequence[str], hypotheses: Sequence[str]
+        self,
+        sources: Sequence[str],
+        references: Sequence[str],
+        outputs: Sequence[str],
     ) -> dict[str, Any]:
-        """A report with at least `metric`, `score` (0-100) and `sentences`."""
+        """A report with at least `metric`, `score` (0-100) and `sentences`.
+
+        Args:
+          sources: the source texts, as they are in the shards.
+          references: the target texts, likewise.
+          outputs: what the model wrote, without `complete`.
+        """
         raise NotImplementedError
+
+    def prepare(self, source: str) -> str:
+        """The source text in the form of those that the model learned from.
+
+        Both the decoder and the served model prepare each line; this is for
+        people's input, what comes from shards is in that form already. By
+        default a text is left as it is.
+        """
+        return source
+
+    def complete(self, source: str, output: str) -> tuple[str, dict[str, Any]]:
+        """The answer that the output of the model stands for, and facts on it.
+
+        Args:
+          source: the text that was translated.
+          output: one hypothesis.
+
+        Returns: by default the output as it is and no facts. The facts, fit
+          for JSON, are reported beside the answer.
+        """
+        del source
+        return output, {}
 
     def with_options(self, options: Mapping[str, Any]) -> "Problem":
         """A copy that is configured; a subclass says what its options do.
@@ -247,7 +281,10 @@ class Text2TextProblem(Problem):
         )
 
     def evaluate(
-        self, references: Sequence[str], hypotheses: Sequence[str]
+        self,
+        sources: Sequence[str],
+        references: Sequence[str],
+        outputs: Sequence[str],
     ) -> dict[str, Any]:
         """Corpus BLEU, cased, lower-cased, tokenized, and exact matches.
 
@@ -262,16 +299,17 @@ class Text2TextProblem(Problem):
         """
         from t2t_lite.evaluation.bleu import bleu
 
-        cased = bleu(hypotheses, references)
-        lower = bleu(hypotheses, references, lowercase=True)
-        exact = sum(map(str.__eq__, hypotheses, references))
+        del sources  # BLEU does not look at them
+        cased = bleu(outputs, references)
+        lower = bleu(outputs, references, lowercase=True)
+        exact = sum(map(str.__eq__, outputs, references))
         return {
             "metric": self.metric,
             **cased,
             "score_lowercase": lower["score"],
             "signature_lowercase": lower["signature"],
             "exact_match": 100.0 * exact / len(references),
-            **_tokenized_bleu(hypotheses, references, self.languages[1]),
+            **_tokenized_bleu(outputs, references, self.languages[1]),
         }
 
 

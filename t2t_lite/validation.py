@@ -83,6 +83,7 @@ class TextEvaluation:
             note=_keep_quiet,
         )
         return self._run.problem.evaluate(
+            sources,
             references,
             [translation.hypotheses[0].text for translation in translations],
         )

@@ -1,0 +1,51 @@
+"""Constituency parsing of the Wall Street Journal (section 6.3 of the paper).
+
+The Penn Treebank is licensed by the Linguistic Data Consortium (LDC99T42):
+https://catalog.ldc.upenn.edu/LDC99T42. A sample of its first files comes with
+NLTK, for non-commercial use; it is divided by number here.
+"""
+
+from t2t_lite.parsing import Layout, ParsingProblem
+from t2t_lite.registry import register_problem
+
+# Sections 2-21, 22 and 23: file wsj_0201 is the first one of section 2.
+_SECTIONS = ("200-2199", "2200-2299", "2300-2399")
+_SAMPLE = ("1-139", "140-149", "150-159")
+
+# Of the bracketing guidelines for Treebank II style (Bies et al., 1995).
+_LABELS = (
+    *("S", "SBAR", "SBARQ", "SINV", "SQ"),
+    *("ADJP", "ADVP", "CONJP", "FRAG", "INTJ", "LST", "NAC", "NP", "NX"),
+    *("PP", "PRN", "PRT", "QP", "RRC", "UCP", "VP"),
+    *("WHADJP", "WHADVP", "WHNP", "WHPP", "X"),
+)
+_TAGS = (
+    *("CC", "CD", "DT", "EX", "FW", "IN", "JJ", "JJR", "JJS", "LS", "MD"),
+    *("NN", "NNS", "NNP", "NNPS", "PDT", "POS", "PRP", "PRP$", "RB", "RBR"),
+    *("RBS", "RP", "SYM", "TO", "UH", "VB", "VBD", "VBG", "VBN", "VBP", "VBZ"),
+    *("WDT", "WP", "WP$", "WRB", "#", "$", "-LRB-", "-RRB-"),
+)
+
+
+@register_problem("wsj_parsing")
+class WsjParsing(ParsingProblem):
+    """Parsing, learned from the treebank's 40,000 sentences alone."""
+
+    file_stem = "wsj_"
+    layouts = (Layout(*_SECTIONS, 16_000), Layout(*_SAMPLE, 3_000))
+    labels = _LABELS
+    tags = _TAGS
+
+
+@register_problem("wsj_parsing_semisupervised")
+class WsjParsingSemisupervised(ParsingProblem):
+    """Parsing, with automatic trees of high confidence (17 million there).
+
+    They are files that the option `trees` names, one tree a line.
+    """
+
+    file_stem = "wsj_"
+    layouts = (Layout(*_SECTIONS, 32_000), Layout(*_SAMPLE, 3_000))
+    labels = _LABELS
+    tags = _TAGS
+    treebank_share = 0.1

@@ -1,0 +1,384 @@
+"""`ParsingProblem`: sentences to their constituency trees.
+
+arXiv:1706.03762, section 6.3, after arXiv:1412.7449: the source is the words,
+the target the linearized tree; whatever a model writes becomes a tree over the
+words.
+"""
+
+import collections
+import os
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from t2t_lite import trees
+from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.linearization import (
+    PUNCTUATION,
+    Repairs,
+    linearize,
+    rebuild,
+    sum_repairs,
+)
+from t2t_lite.problem import Problem
+from t2t_lite.raw_files import RawFiles
+from t2t_lite.treebank import (
+    Numbers,
+    choose_files,
+    numbered_files,
+    stripped_trees,
+)
+from t2t_lite.trees import NO_TAG, TOP, format_tree
+
+
+class Layout(NamedTuple):
+    """How a treebank of a certain extent is divided by the numbers of files.
+
+    Attributes:
+      train, dev, test: such as "200-2199".
+      vocab_size: pieces of a source vocabulary that fits it.
+    """
+
+    train: str
+    dev: str
+    test: str
+    vocab_size: int
+
+
+class ParsingProblem(Problem):
+    """Sentences and their trees, from the numbered files of a treebank.
+
+    Traces and function tags are left out. In the target, a word is `XX` and
+    punctuation its tag, or with `keep_tags` each word its tag. Scores are
+    bracket F1 by EVALB's rules.
+
+    Attributes:
+      file_stem: how the names of the treebank's files begin.
+      layouts: the first one fits of whose three parts `raw_dir` has files.
+      labels: of constituents that targets may have; those of train are added.
+      tags: of words, likewise.
+      treebank_share: of the sentences of train, if there are additional trees.
+
+    Options:
+      train, dev, test: numbers of files, such as "200-2199" or "1-9+12", in
+        place of the layout's; all three or none.
+      vocab_size: pieces of the source vocabulary, in place of the layout's.
+      keep_tags: part-of-speech tags in the target.
+      trees: files with additional trees for train, one or more a line, joined
+        by ":".
+      treebank_share: in place of the attribute, above 0 and below 1.
+    """
+
+    option_names = (
+        "train",
+        "dev",
+        "test",
+        "vocab_size",
+        "keep_tags",
+        "trees",
+        "treebank_share",
+    )
+    metric = "f1"
+    file_stem: str = ""
+    layouts: tuple[Layout, ...] = ()
+    labels: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    treebank_share: float = 0.5
+
+    def with_options(self, options: Mapping[str, Any]) -> "ParsingProblem":
+        other = super().with_options(options)
+        other.options = {
+            name: _typed_option(name, value) for name, value in options.items()
+        }
+        given = [name for name in self.splits if name in options]
+        if given and len(given) < len(self.splits):
+            raise UsageError(
+                "The numbers of files must be given for train, dev and test; "
+                f"got {' and '.join(given)} only."
+            )
+        if "treebank_share" in options and "trees" not in options:
+            raise UsageError(
+                "treebank_share says how additional trees are mixed with the "
+                "treebank; give them with trees=FILE."
+            )
+        return other
+
+    @property
+    def keeps_tags(self) -> bool:
+        """Whether part-of-speech tags are part of the target."""
+        return self.options.get("keep_tags", False)
+
+    def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
+        """Yields (words, tokens of the tree), both joined by spaces.
+
+        Example: `("It works .", "(S (NP XX )NP (VP XX )VP . )S")`. A tree
+        without words gives two empty texts, which are counted and left out.
+        """
+        pairs = map(self._pair, self._trees(split, raw))
+        files = self._additional_files()
+        if split != "train" or not files:
+            return pairs
+        share = self.options.get("treebank_share", self.treebank_share)
+        additional = map(self._pair, stripped_trees(files))
+        return mix(list(pairs), additional, share)
+
+    def vocabulary_files(self) -> dict[str, str]:
+        return {
+            "inputs": f"{self.base_name}.vocab.words.model",
+            "targets": f"{self.base_name}.vocab.brackets.txt",
+        }
+
+    def expected_vocab_sizes(self) -> tuple[int, int]:
+        """Pieces of the source vocabulary, tokens of the targets'."""
+        size = self.options.get("vocab_size", self.layouts[0].vocab_size)
+        return size, 3 + len(self._declared_tokens())
+
+    def train_encoders(
+        self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
+    ) -> None:
+        """Learns the vocabulary of the words and lists that of the targets.
+
+        Raises:
+          T2TLiteError: files are missing or bad; too few words for so many
+            pieces.
+        """
+        from t2t_lite.text_encoder import SentencePieceEncoder
+        from t2t_lite.token_encoder import TokenEncoder
+
+        files = self.vocabulary_files()
+        found = collections.Counter()
+
+        def sources():
+            for source, target in self.samples("train", raw):
+                found.update(target.split())
+                yield source
+
+        size = self.options.get("vocab_size", self._layout(raw).vocab_size)
+        SentencePieceEncoder.train(
+            sources(), size, pathlib.Path(data_dir) / files["inputs"], seed
+        )
+        declared = self._declared_tokens()
+        more = sorted(_both_brackets(found) - set(declared))
+        TokenEncoder.write(
+            [*declared, *more], pathlib.Path(data_dir) / files["targets"]
+        )
+
+    def load_encoders(self, directory: str | os.PathLike) -> dict[str, Any]:
+        """A SentencePiece encoder of words, and one of tokens of trees.
+
+        A reversed copy gives the latter as `inputs`.
+        """
+        from t2t_lite.text_encoder import SentencePieceEncoder
+        from t2t_lite.token_encoder import TokenEncoder
+
+        files, folder = self.vocabulary_files(), pathlib.Path(directory)
+        encoders = [
+            SentencePieceEncoder(folder / files["inputs"]),
+            TokenEncoder(folder / files["targets"]),
+        ]
+        if self.reversed:
+            encoders.reverse()
+        return dict(zip(("inputs", "targets"), encoders, strict=True))
+
+    def tell_sources(self, raw: RawFiles) -> list[str]:
+        if raw.raw_dir is None:
+            return [f"missing: {self._where_to_get()}"]
+        files = numbered_files(raw.raw_dir, self.file_stem)
+        layout = self._layout(raw)
+        told = []
+        for split in self.splits:
+            numbers = Numbers.parse(getattr(layout, split), split)
+            number = len(choose_files(files, numbers, split))
+            told.append(f"found: {number} files of {split}, {numbers}")
+        for path in self._additional_files():
+            is_there = os.path.isfile(path)
+            told.append(f"{'found' if is_there else 'missing'}: {path}")
+        return told
+
+    def complete(self, source: str, output: str) -> tuple[str, dict[str, Any]]:
+        """The tree over the words of the source, and its repairs by name.
+
+        Example: `("It works .", "(S (NP XX )NP (VP XX )VP . )S")` gives
+        `"(S (NP (XX It)) (VP (XX works)) (. .))"`. A source without words has
+        no tree: an empty line answers it.
+        """
+        words = _words(source)
+        if not words:
+            return "", {"repairs": {}}
+        tree, repairs = self._rebuilt(words, output)
+        return format_tree(tree), {"repairs": _counted(repairs)}
+
+    def evaluate(
+        self,
+        sources: Sequence[str],
+        references: Sequence[str],
+        outputs: Sequence[str],
+    ) -> dict[str, Any]:
+        """Bracket F1 by EVALB's rules, and how many outputs needed repairs.
+
+        Returns: what `evaluation.bracket_f1.report` does, and `repaired`, the
+          outputs that needed a repair, in percent, and `repairs`, by name.
+        """
+        from t2t_lite.evaluation.bracket_f1 import report, score_trees
+
+        scores, repairs = [], []
+        for source, reference, output in zip(
+            sources, references, outputs, strict=True
+        ):
+            words = _words(source)
+            gold, _ = rebuild(reference.split(), words)
+            test, needed = self._rebuilt(words, output)
+            scores.append(score_trees(gold, test))
+            repairs.append(needed)
+        repaired = sum(map(any, repairs))
+        return {
+            **report(scores),
+            "repaired": 100.0 * repaired / len(repairs) if repairs else 0.0,
+            "repairs": _counted(sum_repairs(repairs)),
+        }
+
+    def _rebuilt(self, words, output):
+        return rebuild(output.split(), words, correct_tags=True)
+
+    def _pair(self, tree):
+        if tree is None:
+            return "", ""
+        return (
+            " ".join(trees.words(tree)),
+            " ".join(linearize(tree, self.keeps_tags)),
+        )
+
+    def _trees(self, split, raw):
+        """The trees of a split of the treebank, stripped."""
+        if raw.raw_dir is None:
+            raise T2TLiteError(self._where_to_get())
+        files = numbered_files(raw.raw_dir, self.file_stem)
+        numbers = Numbers.parse(getattr(self._layout(raw), split), split)
+        return stripped_trees(choose_files(files, numbers, split))
+
+    def _layout(self, raw):
+        """The layout that the options say or the files fit."""
+        if raw.raw_dir is None:
+            raise T2TLiteError(self._where_to_get())
+        files = numbered_files(raw.raw_dir, self.file_stem)
+        fitting = [each for each in self.layouts if _fits(each, files)]
+        if "train" in self.options:
+            # The size of the vocabulary that a treebank of this extent has.
+            size = (fitting or self.layouts)[0].vocab_size
+            return Layout(*(self.options[s] for s in self.splits), size)
+        if fitting:
+            return fitting[0]
+        known = "; or ".join(
+            f"train {each.train}, dev {each.dev}, test {each.test}"
+            for each in self.layouts
+        )
+        raise T2TLiteError(
+            f"{raw.raw_dir} must have files of each split ({known}); it has "
+            f"the numbers {min(files)} to {max(files)}. Add what is missing, "
+            "or say which are which: --problem_options=train=1-80,dev=81-90,"
+            "test=91-99."
+        )
+
+    def _additional_files(self):
+        return [
+            path for path in self.options.get("trees", "").split(":") if path
+        ]
+
+    def _declared_tokens(self):
+        """The tokens that a target may have, in the order of their ids."""
+        leaves = (NO_TAG, *PUNCTUATION, *(self.tags if self.keeps_tags else ()))
+        labels = (TOP, *self.labels)
+        tokens = [
+            *leaves,
+            *(f"({x}" for x in labels),
+            *(f"){x}" for x in labels),
+        ]
+        return list(dict.fromkeys(tokens))
+
+    def _where_to_get(self):
+        """One sentence for people who have no treebank."""
+        return (
+            f"{self.base_name} reads the files of a treebank, which are "
+            f"licensed and cannot be downloaded: name the folder that holds "
+            f"{self.file_stem}NNNN.mrg with --raw_dir."
+        )
+
+
+def mix(
+    treebank: Sequence[Any], additional: Iterable[Any], share: float
+) -> Iterator[Any]:
+    """Both, such that the treebank has its share all along.
+
+    Example: [a, b], [1, 2, 3, 4, 5, 6], a share of a third:
+    1, 2, a, 3, 4, b, 5, 6, a.
+
+    The additional ones are streamed, each once; the treebank comes again and
+    again, each of it at least once.
+
+    Args:
+      treebank: at least one item.
+      additional: any number.
+      share: of the treebank, above 0 and below 1.
+    """
+    due, given = 0.0, 0
+    for item in additional:
+        yield item
+        due += share / (1 - share)
+        # Sums of shares are inexact: a third and two make one.
+        while due > 1 - 1e-9:
+            yield treebank[given % len(treebank)]
+            due, given = due - 1, given + 1
+    yield from treebank[given:]
+
+
+def _words(source):
+    """The words of a sentence, as trees can hold them."""
+    return [trees.escape_brackets(word) for word in source.split()]
+
+
+def _counted(repairs: Repairs) -> dict[str, int]:
+    return {name: count for name, count in repairs._asdict().items() if count}
+
+
+def _fits(layout, files):
+    return all(
+        any(number in Numbers.parse(numbers) for number in files)
+        for numbers in (layout.train, layout.dev, layout.test)
+    )
+
+
+def _both_brackets(tokens):
+    """The tokens, and for each bracket the one that it goes with."""
+    other = {"(": ")", ")": "("}
+    pairs = {other[t[0]] + t[1:] for t in tokens if t[0] in other}
+    return pairs | set(tokens)
+
+
+def _typed_option(name, value):
+    """The value of an option, checked."""
+    if name in ("train", "dev", "test"):
+        return str(Numbers.parse(str(value), name))
+    if name == "keep_tags":
+        if value not in (True, False, "true", "false"):
+            raise UsageError(f"keep_tags must be true or false; got {value!r}.")
+        return value in (True, "true")
+    if name == "trees":
+        paths = [path for path in str(value).split(":") if path]
+        return ":".join(
+            os.path.abspath(os.path.expanduser(path)) for path in paths
+        )
+    rule, kind, holds = {
+        "vocab_size": ("at least 1", int, lambda size: size >= 1),
+        "treebank_share": (
+            "above 0 and below 1",
+            float,
+            lambda share: 0 < share < 1,
+        ),
+    }[name]
+    try:
+        number = kind(value)
+    except ValueError:
+        number = None
+    if number is None or not holds(number):
+        raise UsageError(f"{name} must be a number {rule}; got {value!r}.")
+    return number
