@@ -111,11 +111,24 @@ def test_unreadable_manifest_is_one_clear_error(tmp_path, content, message):
     assert "\n" not in str(error.value)
 
 
-def test_data_that_fits_passes(data):
+def complaint(check, *arguments):
+    """What a check says about data; None where it has nothing to say."""
+    try:
+        check(*arguments)
+    except T2TLiteError as error:
+        return str(error)
+    return None
+
+
+def test_data_that_fits_passes_until_a_byte_of_it_changes(data):
     folder, manifest = data
-    check_data(folder, Words(), manifest)
-    check_data(folder, Words().reverse(), manifest)
-    verify_shards(folder, manifest)
+    assert complaint(check_data, folder, Words(), manifest) is None
+    assert complaint(check_data, folder, Words().reverse(), manifest) is None
+    assert complaint(verify_shards, folder, manifest) is None
+    shard = folder / "words-train-00001-of-00002"
+    shard.write_bytes(b"abd")
+    assert complaint(check_data, folder, Words(), manifest) is None
+    assert f"{shard} is damaged" in complaint(verify_shards, folder, manifest)
 
 
 def test_another_definition_is_told_key_by_key(data):
