@@ -100,8 +100,14 @@ def print_report(report: dict, as_json: bool) -> None:
     print(f"{report['metric']} {report['score']:.2f}")
     for key, value in report.items():
         if key not in ("metric", "score"):
-            shown = f"{value:.2f}" if isinstance(value, float) else value
-            print(f"  {key}: {shown}")
+            print(f"  {key}: {_shown(value)}")
+
+
+def _shown(value):
+    if isinstance(value, dict):
+        parts = (f"{key} {_shown(part)}" for key, part in value.items())
+        return ", ".join(parts) or "none"
+    return f"{value:.2f}" if isinstance(value, float) else value
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -8,6 +8,7 @@ each pair's score.
 import argparse
 import contextlib
 import dataclasses
+import functools
 import io
 import json
 import os
@@ -72,12 +73,13 @@ def decode(args: argparse.Namespace) -> None:
             f"nbest={args.nbest}, beam_size={beam_size}."
         )
     translator = runs.make_translator(run, args)
+    answers = _scores if args.score else _translations
+    answers = functools.partial(answers, run.problem, translator, args)
     if args.interactive:
-        _converse(translator, args)
+        _converse(answers)
         return
     with _lines_in(args.decode_from_file) as lines, _text_out(args) as out:
-        answers = _scores if args.score else _translations
-        for answer in answers(translator, lines, args):
+        for answer in answers(lines):
             print(answer, file=out, flush=True)
 
 
@@ -136,7 +138,7 @@ def _text_out(args):
         aside.unlink(missing_ok=True)
 
 
-def _translations(translator, lines, args) -> Iterator[str]:
+def _translations(problem, translator, args, lines) -> Iterator[str]:
     from t2t_lite.decoding import translate_lines
 
     for translation in translate_lines(
@@ -144,10 +146,11 @@ def _translations(translator, lines, args) -> Iterator[str]:
         lines,
         batch_size=args.batch_size,
         num_hypotheses=args.nbest,
+        complete=problem.complete,
         note=_note_line,
     ):
         if args.format == "json":
-            yield _as_json(translation)
+            yield _as_json(_with_facts(dataclasses.asdict(translation)))
         elif args.nbest == 1:
             yield translation.hypotheses[0].text
         else:  # a tab inside a text must not look like a border
@@ -156,8 +159,10 @@ def _translations(translator, lines, args) -> Iterator[str]:
             )
 
 
-def _scores(translator, lines, args) -> Iterator[str]:
+def _scores(problem, translator, args, lines) -> Iterator[str]:
     from t2t_lite.decoding import score_pairs
+
+    del problem
 
     for pair in score_pairs(
         translator,
@@ -165,11 +170,21 @@ def _scores(translator, lines, args) -> Iterator[str]:
         batch_size=args.batch_size,
         note=_note_line,
     ):
-        yield _as_json(pair) if args.format == "json" else f"{pair.score:.6f}"
+        if args.format == "json":
+            yield _as_json(dataclasses.asdict(pair))
+        else:
+            yield f"{pair.score:.6f}"
+
+
+def _with_facts(translation):
+    """The record of a translation, what is said of a hypothesis put into it."""
+    for hypothesis in translation["hypotheses"]:
+        hypothesis |= hypothesis.pop("facts")
+    return translation
 
 
 def _as_json(record):
-    return json.dumps(dataclasses.asdict(record), ensure_ascii=False)
+    return json.dumps(record, ensure_ascii=False)
 
 
 def _note_line(number, text):
@@ -192,7 +207,7 @@ def split_pairs(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
         yield sides[0], sides[1]
 
 
-def _converse(translator, args):
+def _converse(answers):
     """Answers each line that is typed, until the end of input."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
@@ -204,7 +219,7 @@ def _converse(translator, args):
             line = input(prompt)
         except EOFError:
             break
-        for answer in _translations(translator, [line], args):
+        for answer in answers([line]):
             print(answer, flush=True)
 
 

@@ -52,6 +52,8 @@ def evaluate(args: argparse.Namespace) -> None:
         "beam_size": translator.beam_size,
         "alpha": translator.alpha,
     }
+    if translator.form is not None:
+        report["constrained"] = translator.constrained
     print_report(report, args.json)
 
 

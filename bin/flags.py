@@ -117,6 +117,13 @@ def add_corpus_flags(parser) -> None:
     parser.add_argument(
         "--tfds_dir", metavar="DIR", help="a TensorFlow Datasets data folder"
     )
+    parser.add_argument(
+        "--problem_options",
+        metavar="KEY=VALUE,...",
+        default="",
+        help="of a problem that has some, see t2t-lite-registry NAME; later "
+        "commands know them from the data or the run",
+    )
 
 
 _TEXT_FLAGS = {
@@ -181,6 +188,24 @@ def text_options(args: argparse.Namespace) -> dict[str, str | int | bool]:
     return {name: value for name, value in options.items() if value is not None}
 
 
+def problem_options(args: argparse.Namespace) -> dict[str, str]:
+    """The options of `--problem_options`, by name.
+
+    Raises:
+      UsageError: not of the form key=value,key=value, or a key comes twice.
+    """
+    options = {}
+    for part in filter(None, args.problem_options.split(",")):
+        name, equals, value = (text.strip() for text in part.partition("="))
+        if not equals or not name or name in options:
+            raise UsageError(
+                "--problem_options must be key=value,key=value, each key once; "
+                f"got {args.problem_options!r}."
+            )
+        options[name] = value
+    return options
+
+
 def add_checkpoint_flag(parser) -> None:
     """`--checkpoint`, for commands that read weights."""
     parser.add_argument(
@@ -208,6 +233,14 @@ def add_search_flags(parser, batch_size: bool = True) -> None:
         metavar="A",
         help="length penalty: score = log-probability / ((5 + length) / 6) "
         "** A (default: the run's hparam)",
+    )
+    group.add_argument(
+        "--constrained",
+        choices=[True, False],
+        type=true_or_false,
+        metavar="true|false",
+        help="search only for answers of the right form, such as trees over "
+        "the words (default: the run's hparam)",
     )
     if batch_size:
         group.add_argument(
@@ -237,6 +270,11 @@ def add_json(parser) -> None:
         action="store_true",
         help="report as one JSON object on one line of stdout",
     )
+
+
+def true_or_false(text: str) -> bool | str:
+    """The type of a flag whose choices are True and False."""
+    return {"true": True, "false": False}.get(text.lower(), text)
 
 
 def at_least(smallest: int):

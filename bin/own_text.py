@@ -1,4 +1,4 @@
-"""The problem that the flags name, with the options of their text flags."""
+"""The problem that the flags name, with the options that they give."""
 
 import argparse
 import pathlib
@@ -16,35 +16,38 @@ def problem_and_data(
 ) -> tuple["Problem", pathlib.Path]:
     """The problem of `--problem`, and where its data is.
 
-    Own text without the flags that name files is that of the data or of the run
-    that is there, see `choose_text`.
+    Options that are not given are those of the data or of the run that is
+    there, see `option_choice`.
 
     Raises:
       UsageError: no such problem, flags that it does not take, or no files and
         no data.
     """
     from t2t_lite import registry
-    from t2t_lite.text_choice import choose_text
+    from t2t_lite.option_choice import choose_options, choose_text
     from t2t_lite.text_files import TextFiles
 
     problem = registry.problem(args.problem)
-    data_dir = flags.folder(args.data_dir)
     options = flags.text_options(args)
+    places = {
+        "data_dir": flags.folder(args.data_dir),
+        "output_dir": flags.folder(getattr(args, "output_dir", None)),
+        "data_dir_given": args.data_dir != flags.DATA_DIR,
+    }
     if not isinstance(problem, TextFiles):
         _refuse_options(args, options)
-        return problem, data_dir
+        return choose_options(problem, flags.problem_options(args), **places)
+    if args.problem_options:
+        raise UsageError(
+            f"{args.problem} has flags for its options, such as --source; "
+            f"leave --problem_options out; got {args.problem_options}."
+        )
     if args.raw_dir:
         raise UsageError(
             f"{args.problem} reads the files that --source, --target or "
             f"--pairs name: leave --raw_dir out; got {args.raw_dir}."
         )
-    return choose_text(
-        problem,
-        options,
-        data_dir,
-        flags.folder(getattr(args, "output_dir", None)),
-        data_dir_given=args.data_dir != flags.DATA_DIR,
-    )
+    return choose_text(problem, options, **places)
 
 
 def _refuse_options(args, options):

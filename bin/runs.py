@@ -40,4 +40,9 @@ def make_translator(run, args: argparse.Namespace):
     if found.averaged is not None:
         what = f"the average of {found.averaged} up to step {found.step}"
     command.note(f"Weights: {what} ({found.path}).")
-    return run.translator(model, beam_size=args.beam_size, alpha=args.alpha)
+    return run.translator(
+        model,
+        beam_size=args.beam_size,
+        alpha=args.alpha,
+        constrained=args.constrained,
+    )

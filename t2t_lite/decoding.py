@@ -6,14 +6,16 @@ with the same graph, `Translator.translate`.
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import tensorflow as tf
 
 from t2t_lite.beam_search import beam_search, is_possible, length_penalty
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.streaming import map_sorted
 from t2t_lite.text_encoder import EOS_ID, PAD_ID
+from t2t_lite.text_form import TextForm
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,11 +26,13 @@ class Hypothesis:
       text: one line, without its end.
       score: log-probability / ((5 + length) / 6) ** alpha.
       tokens: the ids, with the EOS unless it was cut at the limit.
+      facts: what the problem says of it, see `Problem.complete`.
     """
 
     text: str
     score: float
     tokens: list[int]
+    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +83,11 @@ class Translator(tf.Module):
       extra_decode_length: a translation has at most so many tokens more than
         its own source, EOS included on both sides.
       max_length: source tokens, EOS included; what is beyond is cut.
+      form: of the problem's texts; None: any text is as good as another.
+      constrained: search for answers of the right form only; needs a `form`.
+
+    Raises:
+      UsageError: the problem has no form to constrain the search to.
     """
 
     def __init__(
@@ -91,8 +100,17 @@ class Translator(tf.Module):
         alpha: float = 0.6,
         extra_decode_length: int = 50,
         max_length: int = 256,
+        form: TextForm | None = None,
+        constrained: bool = False,
     ):
         super().__init__(name="translator")
+        if constrained and form is None:
+            raise UsageError(
+                "A constrained search needs a problem whose answers have a "
+                "form, such as trees; leave it unconstrained for this one."
+            )
+        self.form = form
+        self.constrained = constrained
         self.model = model
         self.source_encoder = source_encoder
         self.target_encoder = target_encoder
@@ -147,11 +165,17 @@ class Translator(tf.Module):
         return self._score_graph(sources, targets)
 
     def _translate(self, texts, num_hypotheses):
+        texts = self._prepared(texts)
         ids, lengths, cut = _with_eos(
             self.source_encoder.tokenize(texts), self.max_length
         )
         empty = lengths <= 1
         limits = tf.where(empty, 0, lengths + self.extra_decode_length)
+        step_fn, follow_fn = self.model.decode_step, self.model.follow_beams
+        if self.constrained:
+            step_fn, follow_fn, state, limits = self.form.constrain(
+                texts, limits, self.beam_size, step_fn, follow_fn
+            )
         memory, mask = self.model.encode(ids)
         cache = self.model.start_decoding(
             memory,
@@ -160,9 +184,9 @@ class Translator(tf.Module):
             tf.reduce_max(tf.concat([limits, [0]], axis=0)),
         )
         tokens, scores = beam_search(
-            self.model.decode_step,
-            self.model.follow_beams,
-            cache,
+            step_fn,
+            follow_fn,
+            (cache, state) if self.constrained else cache,
             batch_size=tf.shape(ids)[0],
             beam_size=self.beam_size,
             vocab_size=self.target_encoder.vocab_size,
@@ -184,9 +208,13 @@ class Translator(tf.Module):
             "cut": cut,
         }
 
+    def _prepared(self, texts):
+        return texts if self.form is None else self.form.prepare(texts)
+
     def _score(self, sources, targets):
         inputs, _, inputs_cut = _with_eos(
-            self.source_encoder.tokenize(sources), self.max_length
+            self.source_encoder.tokenize(self._prepared(sources)),
+            self.max_length,
         )
         targets, lengths, targets_cut = _with_eos(
             self.target_encoder.tokenize(targets), self.max_length
@@ -229,6 +257,7 @@ def translate_lines(
     *,
     batch_size: int = 32,
     num_hypotheses: int = 1,
+    complete: Callable[[str, str], tuple[str, Mapping[str, Any]]] | None = None,
     note: Callable[[int, str], None] | None = None,
 ) -> Iterator[Translation]:
     r"""Translates a stream of lines, one answer a line, in their order.
@@ -243,6 +272,7 @@ def translate_lines(
         such as NUL or U+2028, belongs to the line. An open binary file does.
       batch_size: lines translated together.
       num_hypotheses: hypotheses a line, at most the translator's beam size.
+      complete: `Problem.complete`; None gives what the model wrote.
       note: called with a line number and what the user should know about
         that line; by default it is logged as a warning.
 
@@ -259,11 +289,14 @@ def translate_lines(
         for row, (number, text) in enumerate(batch):
             if answers["cut"][row]:
                 note(number, _cut_note(translator, "translated"))
-            yield Translation(
-                line=number,
-                source=text.decode("utf-8", "replace"),
-                hypotheses=_hypotheses(answers, row, number),
-            )
+            source = text.decode("utf-8", "replace")
+            hypotheses = _hypotheses(answers, row, number)
+            if complete:
+                hypotheses = [
+                    _completed(each, *complete(source, each.text))
+                    for each in hypotheses
+                ]
+            yield Translation(number, source, hypotheses)
 
     return map_sorted(
         ((number, _strip_line_end(line)) for number, line in _numbered(lines)),
@@ -352,6 +385,10 @@ def _hypotheses(answers, row, number):
         for k in range(len(scores))
         if is_possible(scores[k])
     ]
+
+
+def _completed(hypothesis, text, facts):
+    return dataclasses.replace(hypothesis, text=text, facts=facts)
 
 
 def _trim(tokens):

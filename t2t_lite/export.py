@@ -9,7 +9,7 @@ import shutil
 import tensorflow as tf
 
 from t2t_lite.decoding import Translator
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import T2TLiteError, UsageError
 
 # Ops of TensorFlow that the stock server cannot run: they call Python, or a
 # compiler that is not linked, or belong to this machine's processor.
@@ -33,12 +33,24 @@ class ServedTranslator(tf.Module):
     inputs, and every score is a number, as batching servers and strict JSON
     readers need.
 
+    Where the answers have a form, they are written in it: trees in brackets.
+
     Args:
       translator: what to serve.
+
+    Raises:
+      UsageError: the answers have a form that an unconstrained search may miss.
     """
 
     def __init__(self, translator: Translator):
         super().__init__(name="served_translator")
+        self.form = translator.form
+        if self.form is not None and not translator.constrained:
+            raise UsageError(
+                "The answers of a served model cannot be repaired: its search "
+                "must be constrained to their form. Export with "
+                "--constrained=true."
+            )
         # Only the weights of the model are tracked: its other variables serve
         # training, and its objects are unknown where the export is loaded.
         self.weights = [weight.value for weight in translator.model.weights]
@@ -50,17 +62,25 @@ class ServedTranslator(tf.Module):
         def serving_default(inputs):
             answers = best(inputs)
             return {
-                "outputs": answers["outputs"][:, 0],
+                "outputs": self._written(inputs, answers)[:, 0],
                 "scores": answers["scores"][:, 0],
             }
 
         @tf.function(input_signature=[texts])
         def nbest(inputs):
             answers = beam(inputs)
-            return {name: answers[name] for name in ("outputs", "scores")}
+            return {
+                "outputs": self._written(inputs, answers),
+                "scores": answers["scores"],
+            }
 
         self.serving_default = serving_default
         self.nbest = nbest
+
+    def _written(self, inputs, answers):
+        if self.form is None:
+            return answers["outputs"]
+        return self.form.write(self.form.prepare(inputs), answers["tokens"])
 
 
 def export_saved_model(

@@ -65,6 +65,7 @@ class HParams:
     beam_size: int = 4
     length_penalty_alpha: float = 0.6  # score = log p / ((5 + n) / 6) ** alpha
     extra_decode_length: int = 50  # most tokens beyond the source's length
+    constrained_search: bool = False  # of a problem whose answers have a form
 
     def __post_init__(self):
         for field in dataclasses.fields(self):

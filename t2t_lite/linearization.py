@@ -20,7 +20,7 @@ from t2t_lite.trees import CLOSE, NO_TAG, OPEN, TOP, Tree, walk
 PUNCTUATION = (",", ":", "``", "''", ".")
 
 # Words with one of these tags wherever they occur, and their tag.
-_MARKS = {
+MARKS = {
     **dict.fromkeys((",",), ","),
     **dict.fromkeys((":", ";", "-", "--", "...", "–", "—", "…"), ":"),
     **dict.fromkeys(("`", "``", "‘", "“"), "``"),
@@ -28,7 +28,7 @@ _MARKS = {
     **dict.fromkeys((".", "?", "!"), "."),
 }
 # Quotes or something else, as the sentence will have it.
-_MARKS_OR_WORDS = ("'", '"', "’")
+MARKS_OR_WORDS = ("'", '"', "’")
 # Aligning more pairs of leaf and word would take too long. A sentence of 250
 # words with 300 leaves too many has a seventh of them.
 _MOST_PAIRS = 1_000_000
@@ -143,7 +143,7 @@ def punctuation_tag(word: str) -> str | None:
 
     `'` gives None, because it may be an apostrophe.
     """
-    return _MARKS.get(word)
+    return MARKS.get(word)
 
 
 def _known_tokens(tokens, known, counts):
@@ -281,7 +281,7 @@ def _tree(tokens, words, correct_tags, counts):
 def _corrected(tag, word, counts):
     """The tag of rule 7."""
     right = punctuation_tag(word)
-    if right is None and (tag not in PUNCTUATION or word in _MARKS_OR_WORDS):
+    if right is None and (tag not in PUNCTUATION or word in MARKS_OR_WORDS):
         right = tag
     right = right or NO_TAG
     counts["corrected_tags"] += right != tag

@@ -8,6 +8,7 @@ words.
 import collections
 import os
 import pathlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -29,6 +30,8 @@ from t2t_lite.treebank import (
     stripped_trees,
 )
 from t2t_lite.trees import NO_TAG, TOP, format_tree
+
+_WORD = re.compile(r"\S+", re.ASCII)
 
 
 class Layout(NamedTuple):
@@ -195,6 +198,14 @@ class ParsingProblem(Problem):
             told.append(f"{'found' if is_there else 'missing'}: {path}")
         return told
 
+    def text_form(self, encoders: Mapping[str, Any]) -> Any:
+        """A `tree_form.TreeForm`; None for trees to sentences."""
+        if self.reversed:
+            return None
+        from t2t_lite.tree_form import TreeForm
+
+        return TreeForm(encoders["targets"].tokens)
+
     def complete(self, source: str, output: str) -> tuple[str, dict[str, Any]]:
         """The tree over the words of the source, and its repairs by name.
 
@@ -216,8 +227,9 @@ class ParsingProblem(Problem):
     ) -> dict[str, Any]:
         """Bracket F1 by EVALB's rules, and how many outputs needed repairs.
 
-        Returns: what `evaluation.bracket_f1.report` does, and `repaired`, the
-          outputs that needed a repair, in percent, and `repairs`, by name.
+        Returns: what `evaluation.bracket_f1.report` does, without tagging where
+          tags are no part of the target; `repaired`, the outputs that needed a
+          repair, in percent; and `repairs`, by name.
         """
         from t2t_lite.evaluation.bracket_f1 import report, score_trees
 
@@ -228,11 +240,15 @@ class ParsingProblem(Problem):
             words = _words(source)
             gold, _ = rebuild(reference.split(), words)
             test, needed = self._rebuilt(words, output)
-            scores.append(score_trees(gold, test))
+            scores.append(score_trees([gold], [test]))
             repairs.append(needed)
         repaired = sum(map(any, repairs))
+        counts = report(scores)
+        if not self.keeps_tags:
+            for part in (counts, counts["within_cutoff"]):
+                del part["tagging_accuracy"], part["correct_tags"]
         return {
-            **report(scores),
+            **counts,
             "repaired": 100.0 * repaired / len(repairs) if repairs else 0.0,
             "repairs": _counted(sum_repairs(repairs)),
         }
@@ -333,7 +349,7 @@ def mix(
 
 def _words(source):
     """The words of a sentence, as trees can hold them."""
-    return [trees.escape_brackets(word) for word in source.split()]
+    return [trees.escape_brackets(word) for word in _WORD.findall(source)]
 
 
 def _counted(repairs: Repairs) -> dict[str, int]:

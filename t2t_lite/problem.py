@@ -17,6 +17,7 @@ from t2t_lite.raw_files import RawFiles, RemoteFile
 
 if TYPE_CHECKING:
     from t2t_lite.text_encoder import SentencePieceEncoder
+    from t2t_lite.text_form import TextForm
 
 # Members that score or describe; a change of them leaves the data as it is.
 # The options count where there are some, see `Problem.definition`.
@@ -27,6 +28,9 @@ _DO_NOT_SHAPE_DATA = (
     "metric",
     "reversed",
     "evaluate",
+    "complete",
+    "text_form",
+    "expected_vocab_sizes",
     "tell_sources",
     "tfds_bytes",
 )
@@ -160,15 +164,6 @@ class Problem:
         """
         raise NotImplementedError
 
-    def prepare(self, source: str) -> str:
-        """The source text in the form of those that the model learned from.
-
-        Both the decoder and the served model prepare each line; this is for
-        people's input, what comes from shards is in that form already. By
-        default a text is left as it is.
-        """
-        return source
-
     def complete(self, source: str, output: str) -> tuple[str, dict[str, Any]]:
         """The answer that the output of the model stands for, and facts on it.
 
@@ -181,6 +176,17 @@ class Problem:
         """
         del source
         return output, {}
+
+    def text_form(self, encoders: Mapping[str, Any]) -> "TextForm | None":
+        """What graphs must know about the form of the texts, see `TextForm`.
+
+        Args:
+          encoders: of `load_encoders`.
+
+        Returns: None, the default, where any text is as good as another.
+        """
+        del encoders
+        return None
 
     def with_options(self, options: Mapping[str, Any]) -> "Problem":
         """A copy that is configured; a subclass says what its options do.

@@ -198,13 +198,17 @@ class Run:
         checkpoint.restore(found.path, model_tensors(model))
         return found
 
-    def translator(self, model, beam_size=None, alpha=None):
+    def translator(self, model, beam_size=None, alpha=None, constrained=None):
         """A `Translator` with the run's vocabulary.
 
         Args:
           model: from `model()`.
           beam_size: None takes the run's hparam.
           alpha: of the length penalty; None takes the run's hparam.
+          constrained: None takes the run's hparam `constrained_search`.
+
+        Raises:
+          UsageError: `constrained` is not for this problem.
         """
         from t2t_lite.decoding import Translator
 
@@ -217,6 +221,10 @@ class Run:
             alpha=hparams.length_penalty_alpha if alpha is None else alpha,
             extra_decode_length=hparams.extra_decode_length,
             max_length=hparams.max_length,
+            form=self.problem.text_form(self.encoders),
+            constrained=hparams.constrained_search
+            if constrained is None
+            else constrained,
         )
 
     @property

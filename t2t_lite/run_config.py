@@ -30,6 +30,7 @@ _MAY_CHANGE = frozenset(
         "beam_size",
         "length_penalty_alpha",
         "extra_decode_length",
+        "constrained_search",
     )
 )
 

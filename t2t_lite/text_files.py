@@ -125,11 +125,12 @@ class TextFiles(Text2TextProblem):
             "targets": f"{stem}.target.model",
         }
 
-    def expected_vocab_size(self) -> int:
+    def expected_vocab_sizes(self) -> tuple[int, int]:
         """Pieces of a vocabulary: of the given one, or as asked for."""
         if "vocabulary" in self.options:
-            return _usable(self.options["vocabulary"]).vocab_size
-        return self.vocab_size
+            size = _usable(self.options["vocabulary"]).vocab_size
+            return size, size
+        return super().expected_vocab_sizes()
 
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int

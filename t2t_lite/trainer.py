@@ -53,7 +53,7 @@ def train(
       log_steps: updates between lines of `metrics.jsonl`.
       replicas: logical CPU devices; None takes all GPUs, else one device.
       deterministic: bitwise the same each time; slower.
-      evaluate_text: gives `{"metric", "score", ...}` of a model; None
+      evaluate_text: gives `{"score", ...}` of a model; None
         translates the dev split greedily and scores that.
 
     Returns:
@@ -308,7 +308,7 @@ class _Loop:
         self._meter.read()
         with self._stop.interruptible():
             loss = self._evaluate_loss(self._run.batches("dev"))
-            score = _score(self._evaluate_text(self._state.model))
+            score = self._score(self._evaluate_text(self._state.model))
         record = {
             "step": step,
             "dev_loss": loss["loss"],
@@ -322,6 +322,12 @@ class _Loop:
             score = score or {"negative_dev_loss": -loss["loss"]}
             self._mark_if_best(*next(iter(score.items())))
         telemetry.evaluation(record)
+
+    def _score(self, report: Mapping[str, Any]) -> dict[str, float]:
+        """`{"dev_bleu": 30.0}` of a problem's report, or nothing without."""
+        if not report:
+            return {}
+        return {f"dev_{self._run.problem.metric}": float(report["score"])}
 
     def _mark_if_best(self, metric, value):
         best = checkpoint.read_best(self._directory) or {}
@@ -374,10 +380,3 @@ class _Loop:
             f"Stopped by {self._stop.requested}: {done} in "
             f"{self._run.output_dir}, and the same command goes on."
         )
-
-
-def _score(report: Mapping[str, Any]) -> dict[str, float]:
-    """`{"dev_bleu": 30.0}` of a problem's report, or nothing without one."""
-    if not report:
-        return {}
-    return {f"dev_{report['metric']}": float(report["score"])}

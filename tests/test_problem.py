@@ -38,7 +38,7 @@ class Letters(Text2TextProblem):
         for letter in LETTERS:  # in order
             yield letter, double(letter)
 
-    def evaluate(self, references, hypotheses):
+    def evaluate(self, sources, references, outputs):
         return {"score": 1}
 '''
 _MODULES = itertools.count()
@@ -212,7 +212,9 @@ def test_missing_vocabulary_is_named(tmp_path):
 
 def test_report_has_both_ways_of_counting_and_exact_matches():
     report = Words().evaluate(
-        ["A dog runs here.", "Two cats sit."], ["A dog runs here.", "two cats"]
+        ["a", "b"],
+        ["A dog runs here.", "Two cats sit."],
+        ["A dog runs here.", "two cats"],
     )
     assert report["metric"] == "bleu"
     assert report["sentences"] == 2
@@ -224,7 +226,7 @@ def test_report_has_both_ways_of_counting_and_exact_matches():
 
 def test_report_of_nothing_is_refused():
     with pytest.raises(T2TLiteError, match="at least one sentence"):
-        Words().evaluate([], [])
+        Words().evaluate([], [], [])
 
 
 def test_samples_must_be_written():

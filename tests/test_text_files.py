@@ -359,7 +359,7 @@ def test_a_given_vocabulary_is_copied(sides, make, tmp_path):
     given = tmp_path / "mine.model"
     SentencePieceEncoder.train(["a b c"] * 9, 263, given)
     problem = text(**sides(), vocabulary=given)
-    assert problem.expected_vocab_size() == 263
+    assert problem.expected_vocab_sizes() == (263, 263)
     manifest = make(problem)
     assert manifest.vocabulary.keys() == {"text.vocab.model"}
     copy = tmp_path / "data" / "text.vocab.model"

@@ -186,7 +186,7 @@ class Captions(Text2TextProblem):
 )
 def test_a_report_has_both_scores_in_the_target_language(problem, language):
     lines = ["l'eau, a b-c d"]
-    report = problem.evaluate(["l'eau, a b-c e"], lines)
+    report = problem.evaluate([""], ["l'eau, a b-c e"], lines)
     wanted = tokenized_bleu(lines, ["l'eau, a b-c e"], language)
     assert report["tokenized_bleu"] == wanted["score"] != report["score"]
     assert report["tokenized_bleu_procedure"] == wanted["procedure"]
@@ -198,7 +198,7 @@ def test_a_report_says_that_a_language_has_no_rules():
     class Other(Text2TextProblem):
         target_language = "xx"
 
-    report = Other().evaluate(["a b c d"], ["a b c d"])
+    report = Other().evaluate([""], ["a b c d"], ["a b c d"])
     assert report["score"] == pytest.approx(100)
     assert report["tokenized_bleu"] is None
     assert report["tokenized_bleu_procedure"] == (
@@ -207,5 +207,5 @@ def test_a_report_says_that_a_language_has_no_rules():
 
 
 def test_a_report_without_a_language_has_no_tokenized_bleu():
-    report = Text2TextProblem().evaluate(["a"], ["a"])
+    report = Text2TextProblem().evaluate([""], ["a"], ["a"])
     assert not [key for key in report if key.startswith("tokenized")]

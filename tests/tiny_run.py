@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_lite.hparam import HParams
+from t2t_lite.problem import Text2TextProblem
 
 VOCAB_SIZE = 16
 BATCHES_IN_EPOCH = 40
@@ -103,6 +104,7 @@ class TinyRun:
         )
         self.seed = seed
         self._make_model = make_model
+        self.problem = Text2TextProblem()
         self.before_batch = lambda epoch, number: None
 
     def model(self):

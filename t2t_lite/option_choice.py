@@ -1,6 +1,6 @@
-"""Which files and choices `TextFiles` goes by: those given, or those kept.
+"""Which options a problem goes by: those given, or those kept.
 
-The data of own text keeps its choices in its manifest and a run keeps them in
+Data keeps the options of its problem in its manifest and a run keeps them in
 its config, so that a later command need not be given them again.
 """
 
@@ -12,8 +12,42 @@ from typing import Any
 from t2t_lite import registry
 from t2t_lite.errors import UsageError, nearest
 from t2t_lite.manifest import Manifest, find_data
+from t2t_lite.problem import Problem
 from t2t_lite.run_config import CONFIG, problem_options, read_config
 from t2t_lite.text_files import TextFiles
+
+
+def choose_options(
+    problem: Problem,
+    given: Mapping[str, Any],
+    data_dir: str | os.PathLike,
+    output_dir: str | os.PathLike | None = None,
+    *,
+    data_dir_given: bool = True,
+) -> tuple[Problem, pathlib.Path]:
+    """The problem with its options, and where its data is.
+
+    Options that are given stand for themselves. Otherwise they are those of a
+    run in `output_dir` where `data_dir` was not given, then those of the data
+    in `data_dir`, if there is any.
+
+    Args: as of `choose_text`, for a problem whose data has one name.
+
+    Raises:
+      UsageError: an option is unknown or bad.
+      T2TLiteError: the manifest or the config that is meant cannot be read.
+    """
+    data_dir = pathlib.Path(data_dir)
+    if given:
+        return problem.with_options(given), data_dir
+    if not problem.option_names:
+        return problem, data_dir
+    options, run_data_dir = _options_of_run(problem, None, output_dir)
+    if options is not None and not data_dir_given:
+        return problem.with_options(options), run_data_dir
+    if Manifest.path(data_dir, problem).exists():
+        options = Manifest.load(data_dir, problem).options
+    return problem.with_options(options or {}), data_dir
 
 
 def choose_text(

@@ -1,0 +1,24 @@
+"""`TextForm`: what graphs must know of the texts of a problem."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import tensorflow as tf
+
+
+class TextForm(Protocol):
+    """What graphs must know of the texts of a problem; all ops are graph ops.
+
+    `tree_form.TreeForm` is one.
+    """
+
+    def prepare(self, texts: tf.Tensor) -> tf.Tensor:
+        """Source texts of people, as the model learned from: tf.string [B]."""
+
+    def constrain(
+        self, texts, limits, beam_size, step_fn, follow_fn
+    ) -> tuple[Callable, Callable, Any, tf.Tensor]:
+        """A search for answers of the right form; see `TreeForm.constrain`."""
+
+    def write(self, texts: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
+        """Answers for people, of tokens [B, N, L] of a constrained search."""

@@ -1,0 +1,165 @@
+"""A search that finds nothing but trees over the words of its sentences.
+
+Only `keras.ops`. The search itself stays as it is: what may follow is masked in
+its `step_fn`.
+
+Shapes: B batch, K beam, V vocabulary, n words of the longest sentence, D the
+deepest brackets.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from keras import ops
+
+from t2t_lite.beam_search import IMPOSSIBLE, gather_rows
+from t2t_lite.linearization import PUNCTUATION
+
+MOST_OPEN_BRACKETS = 100
+
+# What a word may be in a target: one of the marks, by its number from 1; a
+# word, which is none of them; or, of some quotes, anything.
+WORD = 0
+WORD_OR_MARK = len(PUNCTUATION) + 1
+
+_OTHER, _OPENING, _CLOSING, _LEAF = range(4)
+_SHORTEST = 3  # tokens beside the leaves: two brackets and EOS
+
+
+class TreeGrammar:
+    """Which tokens of a linearized tree may follow others.
+
+    Brackets match, none is empty, there is one root, and leaf i is one that
+    word i can be; with the last word, all that is open closes.
+
+    Args:
+      tokens: the vocabulary in the order of its ids, special tokens first.
+      special: how many of them are special; `eos_id` is one of these.
+      eos_id: of the token that ends a tree.
+    """
+
+    def __init__(self, tokens: Sequence[str], special: int = 3, eos_id=1):
+        self._eos_id = eos_id
+        kinds = [_OTHER] * special + [_kind_of(t) for t in tokens[special:]]
+        marks = {mark: number for number, mark in enumerate(PUNCTUATION, 1)}
+        labels = {token[1:]: number for number, token in enumerate(tokens)}
+        self._kinds = np.array(kinds, np.int32)
+        # One number for both brackets of a label; no matter for other tokens.
+        self._labels = np.array([labels[t[1:]] for t in tokens], np.int32)
+        # [WORD_OR_MARK + 1, V]: the leaves that a word of some class can be.
+        classes = np.array([marks.get(token, WORD) for token in tokens])
+        wanted = np.arange(WORD_OR_MARK + 1)[:, None]
+        self._leaves = (self._kinds == _LEAF) & (
+            (wanted == classes) | (wanted == WORD_OR_MARK)
+        )
+
+    def start(self, word_classes, counts, limits, beam_size):
+        """The state of a search that has not begun.
+
+        Args:
+          word_classes: int32 [B, n], from WORD to WORD_OR_MARK.
+          counts: int32 [B], words of each sentence.
+          limits: int32 [B], the most tokens, EOS included.
+          beam_size: K.
+
+        Returns: a dict of tensors, and limits int32 [B] that leave room for
+          some tree; 0 where there are no words.
+        """
+        least = counts + _SHORTEST
+        limits = ops.where(counts > 0, ops.maximum(limits, least), 0)
+        batch_size = ops.shape(counts)[0]
+        shape = (batch_size, beam_size)
+        return {
+            "word_classes": word_classes,
+            "counts": counts,
+            "limits": limits,
+            "stack": ops.zeros((*shape, MOST_OPEN_BRACKETS), "int32"),
+            "depth": ops.zeros(shape, "int32"),
+            "leaves": ops.zeros(shape, "int32"),
+            "is_empty": ops.zeros(shape, "bool"),
+        }, limits
+
+    def constrain(self, step_fn, follow_fn):
+        """A step_fn and a follow_fn whose cache is (theirs, the state)."""
+
+        def step(ids, index, cache):
+            inner, state = cache
+            logits, inner = step_fn(ids, index, inner)
+            state = self._advance(state, ids)
+            allowed = self._allowed(state, index)
+            return ops.where(allowed, logits, IMPOSSIBLE), (inner, state)
+
+        def follow(cache, parents, index):
+            inner, state = cache
+            followed = {
+                name: gather_rows(state[name], parents) for name in _OF_BEAMS
+            }
+            return follow_fn(inner, parents, index), {**state, **followed}
+
+        return step, follow
+
+    def _advance(self, state, ids):
+        """The state after the tokens `ids` [B, K]; padding changes nothing."""
+        kinds = ops.take(self._kinds, ids, axis=0)
+        labels = ops.take(self._labels, ids, axis=0)
+        opens, closes, is_leaf = (
+            ops.equal(kinds, kind) for kind in (_OPENING, _CLOSING, _LEAF)
+        )
+        depth = state["depth"]
+        here = ops.equal(ops.arange(MOST_OPEN_BRACKETS), depth[..., None])
+        pushed = ops.logical_and(here, opens[..., None])
+        return {
+            **state,
+            "stack": ops.where(pushed, labels[..., None], state["stack"]),
+            "depth": depth
+            + ops.cast(opens, "int32")
+            - ops.cast(closes, "int32"),
+            "leaves": state["leaves"] + ops.cast(is_leaf, "int32"),
+            "is_empty": opens,
+        }
+
+    def _allowed(self, state, index):
+        """Bool [B, K, V]: what may follow at this index."""
+        depth, leaves = state["depth"], state["leaves"]
+        left = state["counts"][:, None] - leaves
+        is_open = depth > 0
+        # One bracket more has to leave room for the words, for the closing
+        # brackets and for EOS.
+        room = state["limits"][:, None] - index - left - depth
+        may_open = ops.logical_and(
+            ops.logical_and(left > 0, ops.logical_or(is_open, leaves < 1)),
+            ops.logical_and(depth < MOST_OPEN_BRACKETS, room >= _SHORTEST),
+        )
+        may_close = ops.logical_and(
+            ops.logical_and(is_open, ops.logical_not(state["is_empty"])),
+            ops.logical_or(depth > 1, left < 1),
+        )
+        top = ops.equal(ops.arange(MOST_OPEN_BRACKETS), depth[..., None] - 1)
+        top = ops.sum(ops.where(top, state["stack"], 0), axis=-1)
+        closing = ops.logical_and(
+            ops.equal(self._kinds, _CLOSING),
+            ops.equal(self._labels, top[..., None]),
+        )
+        last = ops.shape(state["word_classes"])[1] - 1
+        classes = gather_rows(
+            state["word_classes"], ops.clip(leaves, 0, ops.maximum(last, 0))
+        )
+        leaf = ops.take(self._leaves, classes, axis=0)  # [B, K, V]
+        may_take = ops.logical_and(is_open, left > 0)
+        may_end = ops.logical_and(depth < 1, left < 1)
+        ending = ops.equal(ops.arange(len(self._kinds)), self._eos_id)
+        choices = (
+            (may_open, ops.equal(self._kinds, _OPENING)),
+            (may_close, closing),
+            (may_take, leaf),
+            (may_end, ending),
+        )
+        allowed = [ops.logical_and(m[..., None], t) for m, t in choices]
+        return ops.any(ops.stack(allowed), axis=0)
+
+
+_OF_BEAMS = ("stack", "depth", "leaves", "is_empty")
+
+
+def _kind_of(token):
+    return {"(": _OPENING, ")": _CLOSING}.get(token[0], _LEAF)

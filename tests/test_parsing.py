@@ -1,0 +1,241 @@
+"""Sentences and trees: from the files of a treebank to pairs and scores."""
+
+import itertools
+import pathlib
+import re
+import tarfile
+
+import pytest
+import tiny_treebank
+
+from t2t_lite import registry, trees
+from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.linearization import Repairs, linearize, rebuild
+from t2t_lite.parsing import mix
+from t2t_lite.plugins import load_plugins
+from t2t_lite.raw_files import RawFiles
+from t2t_lite.treebank import Numbers, numbered_files, stripped_trees
+
+SAMPLE = (
+    pathlib.Path(__file__).parents[2]
+    / "shared/data/treebank/wsj_0001-0159.tar.gz"
+)
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory):
+    if not SAMPLE.exists():
+        pytest.skip(f"needs {SAMPLE.name} of the treebank's sample")
+    folder = tmp_path_factory.mktemp("sample")
+    with tarfile.open(SAMPLE) as packed:
+        packed.extractall(folder, filter="data")
+    return folder
+
+
+def problem(name="wsj_parsing", **options):
+    load_plugins()
+    return registry.problem(name, options)
+
+
+def pairs(folder, split="train", **options):
+    return list(problem(**options).samples(split, RawFiles((), folder)))
+
+
+NINE_FILES = {"train": "1-7", "dev": "8", "test": "9"}
+
+
+def test_words_and_tokens_without_traces_and_function_tags(tmp_path):
+    folder = tiny_treebank.write(tmp_path)
+    assert pairs(folder, "dev", **NINE_FILES) == [
+        (
+            "the bird sees a cat .",
+            "(S (NP XX XX )NP (VP XX (NP XX XX )NP )VP . )S",
+        ),
+        ("bird , sees", "(S (NP XX )NP , (VP XX )VP )S"),
+    ]
+
+
+def test_tags_are_kept_if_asked_for(tmp_path):
+    folder = tiny_treebank.write(tmp_path)
+    _, (_, target) = pairs(folder, "dev", keep_tags="true", **NINE_FILES)
+    assert target == "(S (NP NN )NP , (VP VBZ )VP )S"
+
+
+def test_sections_divide_the_treebank_as_it_is_shipped(tmp_path):
+    folder = tiny_treebank.write(tmp_path, ("01", "02", "21", "22", "23"), 1)
+    counts = [len(pairs(folder, split)) for split in ("train", "dev", "test")]
+    assert counts == [4, 2, 2]  # two trees a file; section 1 is left out
+    told = problem().tell_sources(RawFiles((), folder))
+    assert told == [
+        "found: 2 files of train, 200-2199",
+        "found: 1 files of dev, 2200-2299",
+        "found: 1 files of test, 2300-2399",
+    ]
+
+
+def test_files_may_be_packed_flat_and_lie_beside_others(tmp_path):
+    import gzip
+
+    (tmp_path / "README").write_text("no tree")
+    (tmp_path / "wsj_0009.pos").write_text("no tree")
+    for number in range(1, 10):
+        with gzip.open(tmp_path / f"WSJ_{number:04d}.MRG.gz", "wt") as file:
+            file.write(tiny_treebank.trees(number))
+    with pytest.raises(T2TLiteError, match="files wsj_NNNN.mrg"):
+        numbered_files(tmp_path, "wsj_")
+    for path in tmp_path.glob("WSJ*"):
+        path.rename(tmp_path / path.name.lower())
+    assert list(numbered_files(tmp_path, "wsj_")) == list(range(1, 10))
+
+
+def test_a_number_with_two_files_is_refused(tmp_path):
+    folder = tiny_treebank.write(tmp_path)
+    (folder / "wsj_0003").write_text(tiny_treebank.trees(3))
+    with pytest.raises(T2TLiteError, match="one file of each number; got"):
+        pairs(folder, **NINE_FILES)
+
+
+def test_missing_parts_are_named(tmp_path):
+    folder = tiny_treebank.write(tmp_path)
+    with pytest.raises(T2TLiteError, match="has the numbers 1 to 9") as error:
+        pairs(folder)
+    assert "train 200-2199" in str(error.value)
+    with pytest.raises(T2TLiteError, match="dev split must have files"):
+        pairs(folder, "dev", train="1", dev="20-30", test="2")
+    with pytest.raises(T2TLiteError, match="name the folder"):
+        list(problem().samples("train", RawFiles(())))
+
+
+def test_a_damaged_file_is_named_with_line_and_column(tmp_path):
+    folder = tiny_treebank.write(tmp_path)
+    path = folder / "wsj/00/wsj_0003.mrg"
+    path.write_text(path.read_text()[:-5])
+    with pytest.raises(T2TLiteError, match=r"wsj_0003.mrg, line 7, column 1:"):
+        pairs(folder, **NINE_FILES)
+    path.write_bytes("( (NP (NN Köln)) )".encode("latin-1"))
+    with pytest.raises(T2TLiteError, match="line 1, column 12: trees must be"):
+        pairs(folder, **NINE_FILES)
+
+
+def test_a_tree_of_traces_only_is_left_to_be_counted(tmp_path):
+    folder = tiny_treebank.write(tmp_path)
+    path = folder / "wsj/00/wsj_0008.mrg"
+    path.write_text("( (S (NP (-NONE- *)) ) )")
+    assert pairs(folder, "dev", **NINE_FILES) == [("", "")]
+
+
+def test_additional_trees_are_mixed_at_the_stated_rate(tmp_path):
+    folder = tiny_treebank.write(tmp_path)
+    more = tmp_path / "more.txt"
+    more.write_text("(S (NP (XX x)))\n" * 40)
+    found = pairs(
+        folder,
+        name="wsj_parsing_semisupervised",
+        trees=more,
+        treebank_share="0.2",
+        **NINE_FILES,
+    )
+    from_treebank = [source for source, _ in found if source != "x"]
+    assert len(found) - len(from_treebank) == 40
+    # A fifth would be 10, but each of the 14 comes at least once.
+    assert len(from_treebank) == 14
+    shares = [source != "x" for source, _ in found[:50]]
+    assert sum(shares) == 10 and sum(shares[:25]) == 5
+
+
+def test_mix_gives_the_treebank_again_and_again():
+    assert list(mix("ab", range(1, 7), 1 / 3)) == [
+        *(1, 2, "a", 3, 4, "b", 5, 6, "a")
+    ]
+    assert list(mix("abc", [1], 0.5)) == [1, "a", "b", "c"]
+    assert list(mix("abc", [], 0.5)) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"train": "1-5"}, "train, dev and test; got train only"),
+        ({"train": "5-1", "dev": "1", "test": "2"}, "such as 200-2199"),
+        ({"keep_tags": "perhaps"}, "must be true or false; got 'perhaps'"),
+        ({"vocab_size": "0"}, "number at least 1; got '0'"),
+        ({"treebank_share": "0.5"}, "give them with trees=FILE"),
+        ({"trees": "x", "treebank_share": "1"}, "above 0 and below 1"),
+        ({"keep_tag": "true"}, "no option 'keep_tag'.*keep_tags"),
+    ],
+)
+def test_bad_options_are_refused(options, message):
+    with pytest.raises(UsageError, match=message):
+        problem(**options)
+
+
+def test_numbers_are_ranges_and_single_ones():
+    numbers = Numbers.parse("1-3+12")
+    assert [n for n in range(20) if n in numbers] == [1, 2, 3, 12]
+    assert str(numbers) == "1-3+12"
+
+
+def test_an_answer_is_a_tree_over_the_words_and_tells_its_repairs():
+    text, facts = problem().complete(
+        " It  works . ", "(S (NP XX )NP (VP XX . )S"
+    )
+    assert text == "(S (NP (XX It)) (VP (XX works) (. .)))"
+    assert facts == {"repairs": {"missing_closings": 1}}
+    assert problem().complete("", "(S XX )S") == ("", {"repairs": {}})
+
+
+def test_words_with_brackets_are_escaped():
+    text, _ = problem().complete("a (b)", "(NP XX XX )NP")
+    assert text == "(NP (XX a) (XX -LRB-b-RRB-))"
+
+
+def test_report_scores_trees_and_counts_repairs():
+    report = problem().evaluate(
+        ["a b c .", "a b"],
+        ["(S (NP XX XX )NP (VP XX )VP . )S", "(S XX XX )S"],
+        ["(S (NP XX )NP (VP XX XX )VP . )S", "(S XX )S"],
+    )
+    # S is right, NP and VP are not; and S of the second, after a repair.
+    assert report["metric"] == "bracket_f1"
+    assert report["matched_brackets"] == 2 and report["gold_brackets"] == 4
+    assert report["score"] == report["f1"] == 50
+    assert report["repaired"] == 50
+    assert report["repairs"] == {"missing_leaves": 1}
+    assert "tagging_accuracy" not in report
+    assert problem().metric == "f1"  # dev_f1, as the metrics call it
+
+
+def test_tags_are_scored_where_they_are_kept():
+    report = problem(keep_tags=True).evaluate(
+        ["a b"], ["(S DT NN )S"], ["(S DT VB )S"]
+    )
+    assert report["tagging_accuracy"] == 50
+
+
+def test_every_tree_of_the_sample_comes_back(sample):
+    files = numbered_files(sample, "wsj_").values()
+    count = 0
+    for tree, keep in itertools.product(stripped_trees(files), (False, True)):
+        words = trees.words(tree)
+        rebuilt, repairs = rebuild(linearize(tree, keep), words)
+        assert repairs == Repairs()
+        if keep:
+            assert rebuilt == tree
+        else:
+            text = trees.format_tree(rebuilt)
+            assert _tags_hidden(trees.format_tree(tree)) == text
+        count += 1
+    assert count == 2 * 3396
+
+
+def _tags_hidden(text):
+    """A tree with XX for each tag but those of punctuation."""
+    return re.sub(r"\((?![,:.`'])\S+ (?=[^\s()]+\))", "(XX ", text)
+
+
+def test_sample_is_divided_by_number(sample):
+    train, dev, test = (pairs(sample, s) for s in ("train", "dev", "test"))
+    assert len(train) + len(dev) + len(test) == 3396
+    assert train == pairs(sample, train="1-139", dev="140-149", test="150-159")
+    files = numbered_files(sample, "wsj_")
+    (first, *_) = stripped_trees([files[150]])
+    assert test[0][0].split() == trees.words(first)

@@ -1,0 +1,74 @@
+"""A closed vocabulary reads back what it wrote, in Python and in graphs."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.token_encoder import TokenEncoder
+
+
+@pytest.fixture
+def encoder(tmp_path):
+    return TokenEncoder.write(["(S", "XX", ")S", "XX"], tmp_path / "v.txt")
+
+
+def test_ids_follow_the_special_tokens_in_the_order_given(encoder):
+    assert encoder.vocab_size == 6
+    (ids,) = encoder.encode(["(S XX XX )S"])
+    assert ids.tolist() == [3, 4, 4, 5]
+    assert encoder.pieces(ids) == ["(S", "XX", "XX", ")S"]
+    assert encoder.decode([ids]) == ["(S XX XX )S"]
+
+
+def test_nothing_encodes_to_nothing(encoder):
+    assert encoder.encode([]) == [] and encoder.decode([]) == []
+    assert [ids.tolist() for ids in encoder.encode(["", "XX"])] == [[], [4]]
+
+
+def test_text_ends_at_eos_and_padding_is_none(encoder):
+    rows = tf.constant([[3, 0, 5, 1, 4], [99, -1, 2, 0, 0]])
+    assert encoder.detokenize(rows).numpy().tolist() == [
+        b"(S )S",
+        b"<unk> <unk> <unk>",
+    ]
+
+
+def test_graphs_give_unknown_tokens_an_id_of_their_own(encoder):
+    graph = tf.function(encoder.tokenize)
+    ids = graph(tf.constant(["(S (NP  </s> <pad> )S", ""]))
+    assert ids.to_list() == [[3, 2, 2, 2, 5], []]
+
+
+def test_an_unknown_token_cannot_be_learned_from(encoder):
+    with pytest.raises(T2TLiteError, match=r"got '\(NP' in '\(S \(NP"):
+        encoder.encode(["(S XX )S", "(S (NP XX )NP )S"])
+
+
+def test_the_file_is_checked(tmp_path):
+    path = tmp_path / "v.txt"
+    with pytest.raises(T2TLiteError, match="Cannot read the vocabulary"):
+        TokenEncoder(path)
+    for content in (b"XX\n", b"<pad>\n</s>\n<unk>\nXX\nXX\n"):
+        path.write_bytes(content)
+        with pytest.raises(T2TLiteError, match="must begin with <pad>"):
+            TokenEncoder(path)
+    path.write_bytes(b"\xff")
+    with pytest.raises(T2TLiteError, match="damaged"):
+        TokenEncoder(path)
+    with pytest.raises(T2TLiteError, match="white space; got 'a b'"):
+        TokenEncoder.write(["a b"], path)
+
+
+def test_it_is_saved_with_a_module(encoder, tmp_path):
+    module = tf.Module()
+    module.encoder = encoder
+    module.serve = tf.function(
+        lambda text: encoder.detokenize(encoder.tokenize(text)),
+        input_signature=[tf.TensorSpec([None], tf.string)],
+    )
+    tf.saved_model.save(module, str(tmp_path / "saved"))
+    encoder.path.unlink()
+    served = tf.saved_model.load(str(tmp_path / "saved"))
+    answer = served.serve(np.array(["(S XX )S"]))
+    assert answer.numpy().tolist() == [b"(S XX )S"]

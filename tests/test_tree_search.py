@@ -1,0 +1,144 @@
+"""A constrained search gives trees over the words, whatever the model says."""
+
+import collections
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_lite import trees
+from t2t_lite.beam_search import beam_search
+from t2t_lite.linearization import Repairs, rebuild
+from t2t_lite.tree_form import TreeForm
+
+TOKENS = ("<pad>", "</s>", "<unk>", "XX", ",", ".", "(S", "(NP", ")S", ")NP")
+IDS = {token: number for number, token in enumerate(TOKENS)}
+
+
+def search(texts, log_probs, beam_size=4, limits=None, alpha=0.0):
+    """The best answers as lists of tokens, and the form.
+
+    Args:
+      texts: sentences.
+      log_probs: [B, L, V], the model's opinion at each index, whatever came
+        before.
+    """
+    form = TreeForm(TOKENS)
+    texts = form.prepare(tf.constant(texts))
+    if limits is None:
+        limits = tf.fill([len(texts)], log_probs.shape[1])
+    table = tf.constant(log_probs, tf.float32)
+
+    def step(ids, index, cache):
+        at = tf.minimum(index, table.shape[1] - 1)
+        logits = tf.repeat(table[:, at][:, None], ids.shape[1], axis=1)
+        return logits, cache
+
+    step, follow, state, limits = form.constrain(
+        texts, limits, beam_size, step, lambda cache, parents, index: cache
+    )
+    ids, scores = beam_search(
+        step,
+        follow,
+        ({"none": tf.zeros([len(texts)])}, state),
+        batch_size=len(texts),
+        beam_size=beam_size,
+        vocab_size=len(TOKENS),
+        limits=limits,
+        alpha=alpha,
+        num_hypotheses=1,
+    )
+    written = form.write(texts, ids)[:, 0].numpy()
+    answers = [
+        [TOKENS[i] for i in row if TOKENS[i] != "<pad>"]
+        for row in ids[:, 0].numpy()
+    ]
+    return answers, scores[:, 0].numpy(), [text.decode() for text in written]
+
+
+def test_any_opinion_gives_a_tree_over_the_words():
+    random = np.random.default_rng(3)
+    texts = ["a b , c .", "a", ", .", "a ' b " + "c " * 20, "( a ) \t b", ""]
+    opinions = 4 * random.normal(size=(6, 60, len(TOKENS)))
+    answers, _, written = search(texts, opinions)
+    for text, tokens, tree in zip(texts, answers, written, strict=True):
+        words = list(map(trees.escape_brackets, text.split()))
+        if not words:
+            assert (tokens, tree) == ([], "")
+            continue
+        assert tokens.pop() == "</s>"
+        rebuilt, repairs = rebuild(tokens, words, correct_tags=True)
+        assert repairs == Repairs()
+        assert trees.format_tree(rebuilt) == tree
+
+
+def test_search_of_full_width_finds_the_best_tree_there_is():
+    opinions = np.random.default_rng(5).normal(size=(1, 7, len(TOKENS)))
+    some = ("</s>", "XX", ",", "(S", "(NP", ")S", ")NP")
+    all_trees = [
+        tree
+        for length in range(5, 8)
+        for tree in itertools.product(some, repeat=length)
+        if _is_tree(tree)
+    ]
+    # What may follow is what some tree goes on with.
+    follows = collections.defaultdict(set)
+    for tree in all_trees:
+        for index, token in enumerate(tree):
+            follows[tree[:index]].add(IDS[token])
+
+    def log_prob(tree):
+        total = 0.0
+        for index, token in enumerate(tree):
+            logits = opinions[0, index]
+            may = logits[list(follows[tree[:index]])]
+            total += logits[IDS[token]] - np.log(np.exp(may).sum())
+        return total
+
+    best = max(all_trees, key=log_prob)
+    answers, scores, _ = search(["a ,"], opinions, beam_size=200)
+    assert answers[0] == list(best)
+    assert scores[0] == pytest.approx(log_prob(best), abs=1e-4)
+
+
+def _is_tree(tokens):
+    """Whether they are a tree over `a ,`, and EOS."""
+    *tokens, end = tokens
+    leaves = [token for token in tokens if token[0] not in "()"]
+    if end != "</s>" or leaves != ["XX", ","] or tokens[0][0] != "(":
+        return False
+    return rebuild(tokens, ["a", ","])[1] == Repairs()
+
+
+def test_leaves_are_of_the_kind_of_their_word():
+    # The model wants commas only, then periods only.
+    for wanted in (",", "."):
+        opinion = np.zeros([1, 20, len(TOKENS)])
+        opinion[..., IDS[wanted]] = 9.0
+        (tokens,), _, _ = search(["a , ' ."], opinion, beam_size=1)
+        leaves = [token for token in tokens[:-1] if token[0] not in "()"]
+        assert leaves == ["XX", ",", wanted, "."]
+
+
+def test_brackets_leave_room_for_what_has_to_come():
+    opinion = np.zeros([1, 20, len(TOKENS)])
+    opinion[..., IDS["(S"]] = 9.0  # for ever
+    (tokens,), _, _ = search(["a b"], opinion, limits=[8])
+    assert tokens == ["(S", "(S", "XX", "XX", ")S", ")S", "</s>"]
+
+
+def test_a_limit_too_small_for_any_tree_is_raised():
+    opinion = np.zeros([1, 20, len(TOKENS)])
+    (tokens,), _, _ = search(["a b c"], opinion, limits=[2])
+    assert len(tokens) == 6  # three leaves, two brackets and EOS
+
+
+def test_prepared_sentences_have_single_spaces_and_escaped_brackets():
+    texts = ["  a\t(b)  c ", "", "\u00a0x"]
+    prepared = TreeForm(TOKENS).prepare(tf.constant(texts)).numpy()
+    assert [text.decode() for text in prepared] == [
+        "a -LRB-b-RRB- c",
+        "",
+        "\u00a0x",
+    ]
