@@ -159,6 +159,12 @@ _TEXT_FLAGS = {
         "a SentencePiece model (pad_id=0, eos_id=1) to use "
         "in place of a new one",
     ),
+    "filters": (
+        "LIST",
+        "leave pairs out of train, counted in the manifest: length=WORDS, "
+        "length_ratio=R, characters=N, identical, broken_encoding, "
+        "control_characters (default: none)",
+    ),
 }
 
 

@@ -17,6 +17,7 @@ from importlib import metadata
 
 import numpy as np
 
+from t2t_lite import filters
 from t2t_lite.encoding_pool import encode_pairs
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.external_shuffle import ExternalShuffle
@@ -36,6 +37,8 @@ from t2t_lite.raw_files import RawFiles
 SHARD_EXAMPLES = 32_768
 _SHARD = "[0-9]" * 5 + "-of-" + "[0-9]" * 5  # ends a shard's name
 _SHUFFLED_SPLITS = ("train",)  # the others keep the order of the corpus
+# A score is one of the whole set.
+_FILTERED_SPLITS = ("train",)
 _DROPPED_SAMPLES = 3
 _SAMPLE_CHARACTERS = 100
 _PACKAGES = ("t2t-lite", "tensorflow", "tensorflow-text", "sentencepiece")
@@ -75,8 +78,9 @@ def generate(
 ) -> Manifest:
     """Makes the data of a problem, unless it is there already and fits.
 
-    The corpus is streamed. Pairs with an empty side are left out and counted.
-    Train is shuffled; dev and test keep the order of the corpus. The same
+    The corpus is streamed. Pairs with an empty side are left out and counted,
+    and of train also those that the problem's filters name. Train is shuffled;
+    dev and test keep the order of the corpus. The same
     corpus, definition and seed give the same files, whatever `processes` is.
 
     Args:
@@ -176,7 +180,8 @@ def _generate(problem, data_dir, raw, processes, seed, progress):
 
 def _write_split(problem, split, raw, folder, processes, seed, progress):
     """Writes the shards of a split into `folder`; returns its record."""
-    tally = _Tally(problem.base_name, split)
+    chosen = problem.filters if split in _FILTERED_SPLITS else {}
+    tally = _Tally(problem.base_name, split, chosen)
     pairs = tally.usable(problem.samples(split, raw))
     label = f"{problem.base_name} {split}"
     spill = folder / "shuffle"
@@ -262,8 +267,9 @@ def _move_into_place(aside, data_dir, problem, manifest):
 class _Tally:
     """Counts what goes into a split and what is left out."""
 
-    def __init__(self, problem_name, split):
+    def __init__(self, problem_name, split, chosen):
         self.place = f"{problem_name} {split}"
+        self._filtered = filters.find_reason(filters.checked(chosen))
         self.lengths = collections.Counter()
         self.examples = self.source_tokens = self.target_tokens = 0
         self.dropped = {}
@@ -281,10 +287,11 @@ class _Tally:
                     f"{self.place}."
                 )
             source, target = pair
-            if source.strip() and target.strip():
-                yield source, target
+            reason = _empty(source, target) or self._filtered(source, target)
+            if reason:
+                self._drop(reason, number, source, target)
             else:
-                self._drop(_reason(source, target), number, source, target)
+                yield source, target
 
     def _drop(self, reason, number, source, target):
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
@@ -334,10 +341,11 @@ def _is_text_pair(pair):
     )
 
 
-def _reason(source, target):
-    if not source.strip() and not target.strip():
-        return "both sides empty"
-    return "empty target" if source.strip() else "empty source"
+def _empty(source, target):
+    """Which side has no text, or None."""
+    if source.strip():
+        return None if target.strip() else "empty target"
+    return "empty source" if target.strip() else "both sides empty"
 
 
 @contextlib.contextmanager

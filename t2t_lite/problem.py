@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from t2t_lite import filters
 from t2t_lite.errors import T2TLiteError, UsageError, nearest
 from t2t_lite.raw_files import RawFiles, RemoteFile
 
@@ -52,6 +53,7 @@ class Problem:
       version: raise it when `samples` changes meaning in a way that its source
         does not show, for example in a function it imports.
       vocab_size: pieces of a vocabulary, special pieces and bytes included.
+      filters: which pairs of train are left out, see the module `filters`.
       metric: the key of reports, as in `dev_bleu`.
       files: what can be downloaded when there is no `--raw_dir`.
       splits: the splits that `samples` knows.
@@ -67,6 +69,7 @@ class Problem:
     options: Mapping[str, Any] = {}
     version: int = 1
     vocab_size: int = 8000
+    filters: Mapping[str, Any] = {}
     metric: str = "bleu"
     files: tuple[RemoteFile, ...] = ()
     splits: tuple[str, ...] = ("train", "dev", "test")
@@ -95,8 +98,12 @@ class Problem:
         return [raw.tell(file) for file in self.files]
 
     def vocabulary_lines(self, raw: RawFiles) -> Iterator[str]:
-        """The texts a vocabulary is learned from: both sides of train."""
-        for source, target in self.samples("train", raw):
+        """The texts a vocabulary is learned from: both sides of train.
+
+        Without the pairs that `filters` leave out.
+        """
+        pairs = self.samples("train", raw)
+        for source, target in filters.passing(pairs, self.filters):
             yield source
             yield target
 
@@ -339,6 +346,8 @@ def _attributes_of(cls):
         if name.startswith("_") or name in _DO_NOT_SHAPE_DATA:
             continue
         value = inspect.getattr_static(cls, name)
+        if name == "filters" and not value:
+            continue  # as if there were no such attribute
         if name == "files":  # an address may move, the content may not
             attributes[name] = [[file.name, file.sha256] for file in value]
         elif _is_plain(value):

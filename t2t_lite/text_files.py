@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from t2t_lite import filters
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.held_out import choose_held_out, hash_of
 from t2t_lite.pair_files import format_of, read_json_lines, read_tsv
@@ -33,6 +34,7 @@ _DEFAULTS = {
     "source_key": "source",
     "target_key": "target",
     "shared_vocabulary": True,
+    "filters": {},
 }
 
 
@@ -55,6 +57,7 @@ class TextFiles(Text2TextProblem):
       vocab_size: pieces of a vocabulary, special pieces and bytes included.
       shared_vocabulary: one for both sides; False learns one a side.
       vocabulary: a SentencePiece model to use instead of a new one.
+      filters: which pairs of train are left out, see the module `filters`.
 
     Raise `version` when the readers or `held_out` change what they give.
     """
@@ -65,6 +68,7 @@ class TextFiles(Text2TextProblem):
         *_COUNTS,
         "shared_vocabulary",
         "vocabulary",
+        "filters",
     )
 
     def with_options(self, options: Mapping[str, Any]) -> "TextFiles":
@@ -86,6 +90,7 @@ class TextFiles(Text2TextProblem):
         other.base_name = chosen.get("name", name)
         other.name = other.base_name + ("_rev" if self.reversed else "")
         other.vocab_size = chosen.get("vocab_size", vocab_size)
+        other.filters = chosen.get("filters", {})
         other.source_language = chosen.get("source_language", "")
         other.target_language = chosen.get("target_language", "")
         return other
@@ -154,7 +159,10 @@ class TextFiles(Text2TextProblem):
             super().train_encoders(raw, data_dir, seed)
         else:
             for side, file in enumerate(files.values()):
-                lines = (pair[side] for pair in self.samples("train", raw))
+                pairs = filters.passing(
+                    self.samples("train", raw), self.filters
+                )
+                lines = (pair[side] for pair in pairs)
                 path = data_dir / file
                 SentencePieceEncoder.train(lines, self.vocab_size, path, seed)
 
@@ -232,6 +240,10 @@ class TextFiles(Text2TextProblem):
 
 def _typed(name, value):
     """The value of an option as it is kept, checked."""
+    if name == "filters":
+        if isinstance(value, str):
+            return filters.parse(value)
+        return filters.checked(value)
     if name in _COUNTS:
         good, rule = _is_count(value), "a whole number, at least 1"
     elif name == "shared_vocabulary":

@@ -159,6 +159,29 @@ def test_pairs_with_an_empty_side_are_dropped_counted_and_shown(tmp_path):
     assert len(record.dropped_samples["empty source"]) == 3
 
 
+class Filtered(WithPairs):
+    filters = {"identical": True, "characters": 9}
+
+    def samples(self, split, raw):
+        yield from self.train
+
+
+def test_filters_leave_pairs_out_of_train_and_of_nothing_else(tmp_path):
+    pairs = [("a", "b"), ("c", "c"), ("d" * 10, "D"), *[("e", "e")] * 4]
+    manifest = make(Filtered(pairs), tmp_path)
+    record = manifest.splits["train"]
+    assert record.examples == 1
+    assert record.dropped == {"characters": 1, "identical": 5}
+    samples = record.dropped_samples
+    assert samples["characters"] == [
+        {"pair": 3, "source": "d" * 10, "target": "D"}
+    ]
+    assert [sample["pair"] for sample in samples["identical"]] == [2, 4, 5]
+    for split in ("dev", "test"):
+        assert texts(tmp_path, Filtered(()), manifest, split) == pairs
+        assert manifest.splits[split].dropped == {}
+
+
 @pytest.mark.parametrize("pairs", [[], [("", "a"), ("b", "")]])
 def test_corpus_without_a_pair_is_an_error(tmp_path, pairs):
     with pytest.raises(T2TLiteError, match="train split of toy has no pair"):

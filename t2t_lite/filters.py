@@ -1,0 +1,178 @@
+"""Filters: which pairs of train are left out because a problem says so.
+
+A problem names them with what they allow, `filters = {"length": 80,
+"identical": True}`; a command line says `length=80,identical`:
+
+  length=N            a side has more than N words.
+  characters=N        a side has more than N characters.
+  length_ratio=R      a side has more than R times the words of the other.
+  identical           both sides are the same text.
+  broken_encoding     U+FFFD, which our readers also put where bytes are not
+                      UTF-8.
+  control_characters  NUL and its like; TAB and line ends are white space.
+
+Lengths are counted in words because that is what the tools did that cleaned the
+corpora of the paper's time, and because it can be done before there is a
+vocabulary; pieces are bounded where batches are made, by `max_length`. A word
+is a run of anything but white space and punctuation; every punctuation mark is
+one more. Scripts without spaces are bounded by `characters`.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from t2t_lite.errors import UsageError, nearest
+
+REPLACEMENT = "\ufffd"
+
+# ASCII's, then Latin-1's quotes and inverted marks, then general and CJK ones.
+_PUNCTUATION = r"!-/:-@\[-`{-~\xa1\xab\xbb\xbf\u2010-\u205e\u3001-\u301f"
+_WORD = re.compile(rf"[^\s{_PUNCTUATION}]+|[{_PUNCTUATION}]")
+_CONTROL = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+def words_of(text: str) -> int:
+    """How many words: "Don't go, Ann." has 7."""
+    return len(_WORD.findall(text))
+
+
+def _length(most):
+    def says(source, target):
+        # No text has more words than characters.
+        return any(
+            len(text) > most and words_of(text) > most
+            for text in (source, target)
+        )
+
+    return says
+
+
+def _characters(most):
+    return lambda source, target: max(len(source), len(target)) > most
+
+
+def _length_ratio(most):
+    def says(source, target):
+        shorter, longer = sorted((words_of(source), words_of(target)))
+        return longer > most * shorter
+
+    return says
+
+
+def _identical(_):
+    return lambda source, target: source.strip() == target.strip()
+
+
+def _broken_encoding(_):
+    return lambda source, target: REPLACEMENT in source or REPLACEMENT in target
+
+
+def _control_characters(_):
+    return lambda source, target: bool(
+        _CONTROL.search(source) or _CONTROL.search(target)
+    )
+
+
+# Asked in this order: a pair counts under the first that leaves it out.
+_FILTERS = {
+    "broken_encoding": _broken_encoding,
+    "control_characters": _control_characters,
+    "identical": _identical,
+    "characters": _characters,
+    "length": _length,
+    "length_ratio": _length_ratio,
+}
+_COUNTS = ("characters", "length")  # take a whole number
+_NUMBERS = ("length_ratio",)  # take any number
+
+
+def find_reason(
+    filters: Mapping[str, Any],
+) -> Callable[[str, str], str | None]:
+    """A function that names the first filter that leaves a pair out, or None.
+
+    Args:
+      filters: as `checked` gives them.
+    """
+    asked = [
+        (name, make(filters[name]))
+        for name, make in _FILTERS.items()
+        if name in filters
+    ]
+
+    def reason(source, target):
+        for name, says in asked:
+            if says(source, target):
+                return name
+        return None
+
+    return reason
+
+
+def passing(
+    pairs: Iterable[tuple[str, str]], filters: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yields the pairs that no filter leaves out."""
+    reason = find_reason(filters)
+    return (pair for pair in pairs if not reason(*pair))
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Reads filters as a command line gives them.
+
+    Example: "length=80,identical" gives {"length": 80, "identical": True}.
+
+    Raises:
+      UsageError: `checked` says so; or a filter is there twice.
+    """
+    filters = {}
+    for word in filter(None, (word.strip() for word in text.split(","))):
+        name, equals, value = word.partition("=")
+        if name in filters:
+            raise UsageError(f"A filter must be given once; got {text!r}.")
+        filters[name] = _number(value) if equals else True
+    return checked(filters)
+
+
+def checked(filters: Mapping[str, Any]) -> dict[str, Any]:
+    """The filters by name, in a fixed order.
+
+    Raises:
+      UsageError: there is no such filter; names the nearest ones. Or its value
+        is none that it takes.
+    """
+    for name in filters:
+        if name not in _FILTERS:
+            raise UsageError(
+                f"There is no filter {name!r}.{nearest(name, _FILTERS)} The "
+                f"filters: {', '.join(_FILTERS)}."
+            )
+        _require_value(name, filters[name])
+    return {name: filters[name] for name in _FILTERS if name in filters}
+
+
+def _require_value(name, value):
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if name in _COUNTS:
+        good = isinstance(value, int) and is_number and value >= 1
+        rule = f"takes a whole number, at least 1, as in {name}=80"
+    elif name in _NUMBERS:
+        good = is_number and math.isfinite(value) and value >= 1
+        rule = f"takes a number, at least 1, as in {name}=9"
+    else:
+        good, rule = value is True, "takes no value"
+    if not good:
+        got = "none" if value is True else repr(value)
+        raise UsageError(f"The filter {name} {rule}; got {got}.")
+
+
+def _number(text):
+    """The number that a text is, else the text itself."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,137 @@
+"""Filters: which pairs of train are left out, and under which name."""
+
+import pytest
+
+from t2t_lite import filters, registry
+from t2t_lite.errors import UsageError
+from t2t_lite.plugins import load_plugins
+from t2t_lite.problem import Problem
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", 0),
+        ("  \t", 0),
+        ("one", 1),
+        ("Don't go, Ann.", 7),
+        ("«Où ?» — là…", 7),
+        ("a-b 3.5%", 7),
+        ("größer größer", 2),
+        ("हिन्दी में", 2),  # vowel signs are part of a word
+    ],
+)
+def test_words_and_punctuation_marks_are_counted(text, words):
+    assert filters.words_of(text) == words
+
+
+@pytest.mark.parametrize(
+    ("given", "kept", "left_out"),
+    [
+        ({"length": 3}, ("a b c", "a"), ("a", "a b c d")),
+        ({"length": 3}, ("abcdefgh", "a"), ("a b c.", "a")),
+        ({"characters": 3}, ("abc", "a"), ("a", "abcd")),
+        ({"length_ratio": 2}, ("a b c d", "a b"), ("a b", "a b c d e")),
+        ({"length_ratio": 1.5}, ("a b c", "a b"), ("a b c d", "a b")),
+        ({"identical": True}, ("a", "A"), ("a b", " a b ")),
+        ({"broken_encoding": True}, ("a?", "b"), ("a", "b\ufffd")),
+        ({"control_characters": True}, ("a\tb\n", "\u2028"), ("a", "b\0")),
+        ({"control_characters": True}, ("a\u0308", "\xa0"), ("a\x85", "b")),
+    ],
+)
+def test_a_filter_leaves_out_what_it_names_and_nothing_else(
+    given, kept, left_out
+):
+    reason = filters.find_reason(given)
+    (name,) = given
+    assert reason(*kept) is None
+    assert reason(*kept[::-1]) is None
+    assert reason(*left_out) == reason(*left_out[::-1]) == name
+
+
+def test_without_filters_nothing_is_left_out():
+    pairs = [("\0", "\0"), ("a " * 1000, "\ufffd"), ("", "x")]
+    assert list(filters.passing(pairs, {})) == pairs
+
+
+def test_a_pair_counts_under_one_filter_whatever_their_order():
+    given = {"length": 1, "identical": True, "broken_encoding": True}
+    backwards = dict(reversed(given.items()))
+    for chosen in (given, backwards):
+        chosen = filters.checked(chosen)
+        assert filters.find_reason(chosen)("\ufffd b", "\ufffd b") == (
+            "broken_encoding"
+        )
+    assert list(filters.checked(given)) == list(filters.checked(backwards))
+
+
+def test_a_command_line_says_the_same_as_a_declaration():
+    assert filters.parse(" length=80, length_ratio=1.5,identical,") == {
+        "length": 80,
+        "length_ratio": 1.5,
+        "identical": True,
+    }
+    assert filters.parse("") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("lenght=80", "no filter 'lenght'. Did you mean length"),
+        ("zzz", "The filters: broken_encoding, control_characters,"),
+        ("length", "length takes a whole number, at least 1, as in length=80"),
+        ("length=1.5", "takes a whole number, at least 1, as in length=80; go"),
+        ("length=0", "got 0."),
+        ("length=many", "got 'many'."),
+        ("length_ratio=0.5", "takes a number, at least 1, as in length_ratio"),
+        ("length_ratio=inf", "got inf."),
+        ("length_ratio=nan", "got nan."),
+        ("identical=1", "identical takes no value; got 1."),
+        ("length=1,length=2", "must be given once; got 'length=1,length=2'."),
+    ],
+)
+def test_wrong_filters_are_refused(text, message):
+    with pytest.raises(UsageError) as error:
+        filters.parse(text)
+    assert message in str(error.value)
+
+
+class Plain(Problem):
+    name = base_name = "plain"
+
+    def samples(self, split, raw):
+        yield "a", "a"
+        yield "b b b", "c"
+        yield "d", "e"
+
+
+class Filtered(Plain):
+    filters = {"identical": True, "length_ratio": 2}
+
+
+def test_filters_enter_the_definition_where_there_are_some():
+    assert "filters" not in Plain().definition()["attributes"]
+    assert Filtered().definition()["attributes"]["filters"] == {
+        "identical": True,
+        "length_ratio": 2,
+    }
+
+
+def test_a_vocabulary_is_learned_from_what_the_filters_leave():
+    assert list(Plain().vocabulary_lines(None)) == list("aa") + [
+        "b b b",
+        *"cde",
+    ]
+    assert list(Filtered().vocabulary_lines(None)) == ["d", "e"]
+
+
+def test_own_text_keeps_its_filters_among_the_options():
+    load_plugins()
+    options = {"filters": "length=5,identical"}
+    problem = registry.problem("text", options)
+    assert problem.options == {"filters": {"length": 5, "identical": True}}
+    assert problem.filters == problem.options["filters"]
+    again = registry.problem("text_rev", problem.options)
+    assert again.filters == problem.filters
+    assert again.fingerprint() == problem.fingerprint()
+    assert registry.problem("text", {"filters": ""}).options == {}
