@@ -193,6 +193,8 @@ def _show_problem(problem, as_json):
         "files": [file.name for file in problem.files],
         "fingerprint": problem.fingerprint(),
     }
+    if problem.option_names:
+        report["options"] = list(problem.option_names)
     if as_json:
         print(json.dumps(report, ensure_ascii=False))
         return
