@@ -162,8 +162,8 @@ _TEXT_FLAGS = {
     "filters": (
         "LIST",
         "leave pairs out of train, counted in the manifest: length=WORDS, "
-        "length_ratio=R, characters=N, identical, broken_encoding, "
-        "control_characters (default: none)",
+        "length_ratio=R, characters=N, duplicates, identical, "
+        "broken_encoding, control_characters (default: none)",
     ),
 }
 

@@ -10,7 +10,7 @@ import os
 import pathlib
 import shutil
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 
 def write_json(path: pathlib.Path, value: Any) -> None:
@@ -20,10 +20,17 @@ def write_json(path: pathlib.Path, value: Any) -> None:
 
 def write_text(path: pathlib.Path, text: str) -> None:
     """Writes a UTF-8 file in one go."""
+    with write_file(path) as file:
+        file.write(text.encode("utf-8"))
+
+
+@contextlib.contextmanager
+def write_file(path: pathlib.Path) -> Iterator[BinaryIO]:
+    """A new file to write bytes into; it becomes `path` when all went well."""
     aside = _aside(path, "new")
     try:
-        with open(aside, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(aside, "wb") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, path)

@@ -1,7 +1,7 @@
-"""Text pairs to serialized examples, in this process or in several.
+"""Segments of text pairs to serialized examples, in this process or in several.
 
-The result does not depend on the number of processes: chunks come back in the
-order they went in, and at most a few wait, however long the corpus is.
+The result does not depend on the number of processes, and however long the
+corpus is, at most a few segments wait.
 """
 
 import collections
@@ -16,20 +16,20 @@ import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures.process import BrokenProcessPool
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from t2t_lite.errors import T2TLiteError
-from t2t_lite.problem import Problem
+from t2t_lite.serialization import serialize_pairs
 
-CHUNK_PAIRS = 4096
+if TYPE_CHECKING:
+    from t2t_lite.segments import Segment, SegmentJob
+
 # Two processes start and encode so many pairs in the time that one needs.
 PAIRS_WORTH_A_POOL = 131_072
-_WAITING_CHUNKS = 2  # for each process
+_WAITING_SEGMENTS = 2  # for each process
 
-_worker = {}  # in a worker process: how to make the encoders, then the encoders
+_worker = {}  # in a worker process: the job pickled, then unpickled
 
 
 class EncodedChunk(NamedTuple):
@@ -45,63 +45,62 @@ class EncodedChunk(NamedTuple):
     target_lengths: np.ndarray
 
 
-def encode_pairs(
-    pairs: Iterable[tuple[str, str]],
-    problem: Problem,
-    vocabulary_dir: str | os.PathLike,
-    processes: int | None = None,
-) -> Iterator[EncodedChunk]:
-    """Encodes text pairs with the problem's encoders, in order.
-
-    Args:
-      pairs: (source, target) texts, streamed.
-      problem: its `load_encoders` is called in each process.
-      vocabulary_dir: where the vocabulary files are.
-      processes: None means one for each core. A corpus that is too small to be
-        worth it is encoded in this process.
-
-    Yields:
-      one `EncodedChunk` for every CHUNK_PAIRS pairs.
-
-    Raises:
-      T2TLiteError: a worker process died.
-    """
-    processes = processes or _cores()
-    pairs = iter(pairs)
-    chunks = iter(lambda: list(itertools.islice(pairs, CHUNK_PAIRS)), [])
-    head = list(itertools.islice(chunks, PAIRS_WORTH_A_POOL // CHUNK_PAIRS))
-    is_small = sum(map(len, head)) < PAIRS_WORTH_A_POOL
-    chunks = itertools.chain(head, chunks)
-    del head  # the chain lets go of it as it goes on
-    if processes == 1 or is_small:
-        encoders = problem.load_encoders(vocabulary_dir)
-        for chunk in chunks:
-            yield encode_chunk(encoders, chunk)
-    else:
-        yield from _in_processes(chunks, problem, vocabulary_dir, processes)
-
-
 def encode_chunk(encoders, chunk: list[tuple[str, str]]) -> EncodedChunk:
-    """Encodes one chunk: ids of both sides, EOS last, as examples."""
-    import tensorflow as tf
-
+    """Encodes some pairs: ids of both sides, EOS last, as examples."""
     from t2t_lite.text_encoder import EOS_ID
 
     sources = encoders["inputs"].encode([source for source, _ in chunk])
     targets = encoders["targets"].encode([target for _, target in chunk])
-
-    def example(source, target):
-        record = tf.train.Example()
-        for side, ids in (("inputs", source), ("targets", target)):
-            values = record.features.feature[side].int64_list.value
-            values.extend([*ids.tolist(), EOS_ID])
-        return record.SerializeToString(deterministic=True)
-
     return EncodedChunk(
-        list(map(example, sources, targets)),
+        serialize_pairs(sources, targets, last=EOS_ID),
         np.array([len(ids) + 1 for ids in sources], np.int64),
         np.array([len(ids) + 1 for ids in targets], np.int64),
     )
+
+
+def run_segments(
+    job: "SegmentJob",
+    segments: Iterable["Segment"],
+    processes: int | None = None,
+) -> Iterator[int]:
+    """Does the job on all segments.
+
+    Args:
+      job: is sent to each process, which loads the encoders of its problem.
+      segments: streamed.
+      processes: None means one for each core. A corpus that is too small to be
+        worth it is encoded in this process.
+
+    Yields:
+      how many pairs a segment has, when it is done.
+
+    Raises:
+      BrokenProcessPool: a worker process died.
+    """
+    processes = processes or _cores()
+    segments = iter(segments)
+    head, pairs = [], 0
+    while pairs < PAIRS_WORTH_A_POOL and (segment := next(segments, None)):
+        head.append(segment)
+        pairs += len(segment.pairs)
+    if not head:
+        return
+    is_small = pairs < PAIRS_WORTH_A_POOL
+    segments = itertools.chain(_handed_over(head), segments)
+    if processes == 1 or is_small:
+        encoders = job.problem.load_encoders(job.vocabulary_dir)
+        for segment in segments:
+            job.run(encoders, segment)
+            yield len(segment.pairs)
+    else:
+        yield from _in_processes(job, segments, processes)
+
+
+def _handed_over(items):
+    """Yields what is in a list and lets go of it."""
+    items.reverse()
+    while items:
+        yield items.pop()
 
 
 def _cores():
@@ -111,53 +110,56 @@ def _cores():
     return os.cpu_count() or 1
 
 
-def _in_processes(chunks, problem, vocabulary_dir, processes):
+def _in_processes(job, segments, processes):
     # TensorFlow does not survive a fork: workers start afresh.
     executor = concurrent.futures.ProcessPoolExecutor(
         processes,
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_set_up_worker,
-        initargs=(*_portable(problem), str(vocabulary_dir)),
+        initargs=_portable(job),
     )
     try:
         with _ctrl_c_ignored():  # inherited: it is for this process to handle
             for _ in range(processes):
                 executor.submit(os.getpid)
         waiting = collections.deque()
-        for chunk in chunks:
-            waiting.append(executor.submit(_encode_in_worker, chunk))
-            if len(waiting) > processes * _WAITING_CHUNKS:
-                yield waiting.popleft().result()
+        for segment in segments:
+            future = executor.submit(_run_in_worker, segment)
+            waiting.append((future, len(segment.pairs)))
+            del segment  # the executor lets go of it when it is done
+            if len(waiting) >= processes * _WAITING_SEGMENTS:
+                yield _finished(waiting.popleft())
         while waiting:
-            yield waiting.popleft().result()
-    except BrokenProcessPool as error:
-        raise T2TLiteError(
-            f"One of the {processes} encoding processes died, most likely for "
-            "lack of memory. Use fewer with --processes."
-        ) from error
+            yield _finished(waiting.popleft())
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
 
 
-def _portable(problem):
-    """The problem pickled, and the folder its top-level module comes from.
+def _finished(waiting):
+    future, pairs = waiting
+    future.result()
+    return pairs
+
+
+def _portable(job):
+    """The job pickled, and the folder its problem's top-level module is from.
 
     A package that a user names by its folder is not on the path of a process
     that starts afresh.
     """
-    top = sys.modules[type(problem).__module__.partition(".")[0]]
+    top = sys.modules[type(job.problem).__module__.partition(".")[0]]
     file = pathlib.Path(getattr(top, "__file__", None) or __file__)
     folder = file.parent.parent if file.stem == "__init__" else file.parent
-    return pickle.dumps(problem), str(folder)
+    return pickle.dumps(job), str(folder)
 
 
-def _set_up_worker(pickled, module_folder, vocabulary_dir):
-    """Runs in a worker first; what can fail is left to the first chunk."""
+def _set_up_worker(pickled, module_folder):
+    """Runs in a worker first; what can fail is left to the first segment."""
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # leave the memory of GPUs alone
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if module_folder not in sys.path:
         sys.path.append(module_folder)
-    _worker["problem"] = pickled, vocabulary_dir
+    _worker["pickled"] = pickled
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -167,13 +169,14 @@ def _end_with_parent():
     os._exit(1)
 
 
-def _encode_in_worker(chunk):
-    if "encoders" not in _worker:
-        pickled, vocabulary_dir = _worker["problem"]
+def _run_in_worker(segment):
+    if "job" not in _worker:
         _start_tensorflow()
-        problem = pickle.loads(pickled)
-        _worker["encoders"] = problem.load_encoders(vocabulary_dir)
-    return encode_chunk(_worker["encoders"], chunk)
+        job = pickle.loads(_worker["pickled"])
+        encoders = job.problem.load_encoders(job.vocabulary_dir)
+        _worker["job"] = job, encoders
+    job, encoders = _worker["job"]
+    job.run(encoders, segment)
 
 
 def _start_tensorflow():

@@ -1,87 +1,220 @@
-"""A random order for more records than memory holds."""
+"""One order for more records than memory holds.
+
+Records come in segments. Each segment is written to a file of its own, sorted
+by the keys of its records. Then all files are read together, one range of keys
+after the other, as much as fits into memory. So the order is that of the keys:
+random ones shuffle, numbers keep an order, and with hashes equal records meet.
+It depends neither on the memory nor on who wrote the segments when.
+"""
 
 import os
 import pathlib
-import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-_LENGTH = struct.Struct("<I")  # before each record in a part
+from t2t_lite import atomic
+from t2t_lite.errors import T2TLiteError
+
+# What a segment's file begins with, one for each record.
+INDEX = np.dtype(
+    [
+        ("key", "<u8"),  # of the order
+        ("check", "<u8"),  # more of the hash that the key is the start of
+        ("pair", "<u8"),  # its number in the corpus
+        ("source_tokens", "<u4"),
+        ("target_tokens", "<u4"),
+        ("bytes", "<u4"),
+    ]
+)
+_SLOTS = 1 << 10  # ranges of equal size that random keys are cut into
 
 
-class ExternalShuffle:
-    """Takes records one by one, gives them back once in a random order.
-
-    Up to `memory_bytes` they stay in memory. Beyond that each goes to a random
-    one of many files, and every file is shuffled in memory later: all orders
-    are equally likely, and memory holds about total / `parts` at a time.
+def write_segment(
+    path: str | os.PathLike, index: np.ndarray, records: Sequence[bytes]
+) -> None:
+    """Writes the file of a segment, whole or not at all.
 
     Args:
-      folder: for the files; made when needed, to be removed by the caller.
-      seed: of the order, which also depends on the two sizes below.
-      memory_bytes: what may be held while records come in.
-      parts: files.
+      path: the file.
+      index: INDEX [records], in any order.
+      records: in the same order.
+    """
+    order = np.argsort(index["key"], kind="stable")
+    with atomic.write_file(pathlib.Path(path)) as file:
+        file.write(index[order].tobytes())
+        file.write(b"".join([records[i] for i in order.tolist()]))
+
+
+class Segments:
+    """The records of segment files as one sequence.
+
+    Args:
+      paths: the files, in the order of the corpus.
+      counts: how many records each has.
+      in_order: the keys are in order over all files; else they are random.
+      distinct: of records with equal keys and checks only the one with the
+        lowest number counts.
+      memory_bytes: what may be read at a time, about.
+
+    Attributes:
+      examples: records, without the copies that `distinct` leaves out.
+      lengths: int64 [longest + 1], how many by the tokens of the longer side.
+      source_tokens, target_tokens: of all of them.
+      copies: how many were left out.
+      first_copies: the lowest numbers of these, three at most.
+
+    Raises:
+      T2TLiteError: a file is damaged.
     """
 
     def __init__(
         self,
-        folder: str | os.PathLike,
-        seed: int,
-        memory_bytes: int = 256 << 20,
-        parts: int = 64,
+        paths: Sequence[str | os.PathLike],
+        counts: Sequence[int],
+        in_order: bool = False,
+        distinct: bool = False,
+        memory_bytes: int = 96 << 20,
     ):
-        self._folder = pathlib.Path(folder)
-        self._generator = np.random.default_rng(seed)
-        self._memory_bytes = memory_bytes
-        self._parts = parts
-        self._held = []
-        self._held_bytes = 0
-        self._spilled = False
+        self._files = list(zip(map(pathlib.Path, paths), counts, strict=True))
+        self._distinct = distinct
+        borders = self._firsts() if in_order else _even_borders()
+        # [segments, slots + 1]: where slots begin, in records and in bytes
+        self._starts = np.zeros((len(self._files), len(borders) + 1), np.int64)
+        self._offsets = np.zeros_like(self._starts)
+        for segment in range(len(self._files)):
+            self._find_slots(segment, borders)
+        self._groups = self._group(memory_bytes)
+        self._count()
 
-    def add(self, record: bytes) -> None:
-        """Takes a record in."""
-        self._held.append(record)
-        self._held_bytes += len(record)
-        if self._held_bytes > self._memory_bytes:
-            self._spill()
+    def records(self, start: int = 0) -> Iterator[bytes]:
+        """Yields the records in the order of their keys.
 
-    def __iter__(self) -> Iterator[bytes]:
-        """Yields all records, once; nothing may be added after that."""
-        if self._spilled:
-            self._spill()
-        yield from self._shuffled(self._held)
-        self._held = []
-        if self._spilled:
-            for part in range(self._parts):
-                yield from self._shuffled(self._read(part))
-                self._path(part).unlink(missing_ok=True)
+        Args:
+          start: how many to pass over; groups before it are not read.
+        """
+        for group, kept in zip(self._groups, self._kept, strict=True):
+            if start >= kept:
+                start -= kept
+                continue
+            index = self._index(group)
+            data = memoryview(self._data(group))
+            ends = np.cumsum(index["bytes"], dtype=np.int64)
+            starts = ends - index["bytes"]
+            order, _ = self._order(index)
+            order = order[start:]
+            start = 0
+            for begin, end in zip(
+                starts[order].tolist(), ends[order].tolist(), strict=True
+            ):
+                yield bytes(data[begin:end])
 
-    def _shuffled(self, records):
-        for index in self._generator.permutation(len(records)):
-            yield records[index]
+    def _firsts(self):
+        return np.array(
+            [
+                np.fromfile(path, INDEX, 1)["key"][0]
+                for path, count in self._files
+                if count
+            ],
+            np.uint64,
+        )
 
-    def _spill(self):
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._spilled = True
-        part_of = self._generator.integers(self._parts, size=len(self._held))
-        for part in range(self._parts):
-            with open(self._path(part), "ab") as file:
-                for index in np.flatnonzero(part_of == part):
-                    record = self._held[index]
-                    file.write(_LENGTH.pack(len(record)))
-                    file.write(record)
-        self._held, self._held_bytes = [], 0
+    def _find_slots(self, segment, borders):
+        path, count = self._files[segment]
+        index = np.fromfile(path, INDEX, count)
+        size = index.nbytes + int(index["bytes"].sum(dtype=np.int64))
+        if len(index) != count or path.stat().st_size != size:
+            raise T2TLiteError(
+                f"{path} is damaged: it must have {count} records and {size} "
+                f"bytes; got {len(index)} and {path.stat().st_size}. The same "
+                "command starts afresh."
+            )
+        ends = np.zeros(count + 1, np.int64)
+        np.cumsum(index["bytes"], out=ends[1:])
+        starts = np.append(np.searchsorted(index["key"], borders), count)
+        self._starts[segment] = starts
+        self._offsets[segment] = index.nbytes + ends[starts]
 
-    def _read(self, part):
-        data = self._path(part).read_bytes()
-        records, start = [], 0
-        while start < len(data):
-            (length,) = _LENGTH.unpack_from(data, start)
-            start += _LENGTH.size
-            records.append(data[start : start + length])
-            start += length
-        return records
+    def _group(self, memory_bytes):
+        """Runs of slots that fit into memory: [(first, end), ...]."""
+        size = np.diff(self._offsets).sum(axis=0)
+        size += np.diff(self._starts).sum(axis=0) * INDEX.itemsize
+        groups, first, held = [], 0, 0
+        for slot, more in enumerate(size.tolist()):
+            if held and held + more > memory_bytes:
+                groups.append((first, slot))
+                first, held = slot, 0
+            held += more
+        return [*groups, (first, len(size))]
 
-    def _path(self, part):
-        return self._folder / f"part-{part:03d}"
+    def _count(self):
+        """Goes over all indices once: what there is, and what is a copy."""
+        self._kept = []
+        self.copies = self.source_tokens = self.target_tokens = 0
+        self.first_copies = []
+        self.lengths = np.zeros(1, np.int64)
+        for group in self._groups:
+            index = self._index(group)
+            order, copies = self._order(index)
+            self._kept.append(len(order))
+            self.copies += len(copies)
+            numbers = np.sort(index["pair"][copies])[:3].tolist()
+            self.first_copies = sorted([*self.first_copies, *numbers])[:3]
+            source = index["source_tokens"][order].astype(np.int64)
+            target = index["target_tokens"][order].astype(np.int64)
+            self.source_tokens += int(source.sum())
+            self.target_tokens += int(target.sum())
+            lengths = np.bincount(
+                np.maximum(source, target), minlength=len(self.lengths)
+            )
+            lengths[: len(self.lengths)] += self.lengths
+            self.lengths = lengths
+        self.examples = sum(self._kept)
+
+    def _order(self, index):
+        """Positions in the order of the keys, and positions of copies."""
+        if not self._distinct:
+            return np.argsort(index["key"], kind="stable"), np.array([], int)
+        order = np.lexsort((index["pair"], index["check"], index["key"]))
+        found = index[order]
+        is_copy = np.zeros(len(found), bool)
+        is_copy[1:] = (found["key"][1:] == found["key"][:-1]) & (
+            found["check"][1:] == found["check"][:-1]
+        )
+        return order[~is_copy], order[is_copy]
+
+    def _index(self, group):
+        first, end = group
+        return np.concatenate(
+            [
+                np.fromfile(
+                    path,
+                    INDEX,
+                    self._starts[segment, end] - self._starts[segment, first],
+                    offset=self._starts[segment, first] * INDEX.itemsize,
+                )
+                for segment, (path, _) in enumerate(self._files)
+            ]
+            or [np.empty(0, INDEX)]
+        )
+
+    def _data(self, group):
+        first, end = group
+        begins, ends = self._offsets[:, first], self._offsets[:, end]
+        data = bytearray(int((ends - begins).sum()))
+        view, filled = memoryview(data), 0
+        for (path, _), begin, end in zip(
+            self._files, begins.tolist(), ends.tolist(), strict=True
+        ):
+            if begin == end:
+                continue
+            with open(path, "rb") as file:
+                file.seek(begin)
+                filled += file.readinto(view[filled : filled + end - begin])
+        return data
+
+
+def _even_borders():
+    return np.arange(_SLOTS, dtype=np.uint64) << np.uint64(
+        64 - (_SLOTS - 1).bit_length()
+    )

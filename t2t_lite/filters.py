@@ -6,6 +6,7 @@ A problem names them with what they allow, `filters = {"length": 80,
   length=N            a side has more than N words.
   characters=N        a side has more than N characters.
   length_ratio=R      a side has more than R times the words of the other.
+  duplicates          the same two texts were there before; the first is kept.
   identical           both sides are the same text.
   broken_encoding     U+FFFD, which our readers also put where bytes are not
                       UTF-8.
@@ -26,6 +27,7 @@ from typing import Any
 from t2t_lite.errors import UsageError, nearest
 
 REPLACEMENT = "\ufffd"
+DUPLICATES = "duplicates"  # a matter of the whole corpus: `segments` sees to it
 
 # ASCII's, then Latin-1's quotes and inverted marks, then general and CJK ones.
 _PUNCTUATION = r"!-/:-@\[-`{-~\xa1\xab\xbb\xbf\u2010-\u205e\u3001-\u301f"
@@ -83,6 +85,7 @@ _FILTERS = {
     "characters": _characters,
     "length": _length,
     "length_ratio": _length_ratio,
+    DUPLICATES: None,
 }
 _COUNTS = ("characters", "length")  # take a whole number
 _NUMBERS = ("length_ratio",)  # take any number
@@ -93,13 +96,15 @@ def find_reason(
 ) -> Callable[[str, str], str | None]:
     """A function that names the first filter that leaves a pair out, or None.
 
+    It looks at one pair at a time, so it finds no duplicates.
+
     Args:
       filters: as `checked` gives them.
     """
     asked = [
         (name, make(filters[name]))
         for name, make in _FILTERS.items()
-        if name in filters
+        if name in filters and make
     ]
 
     def reason(source, target):
@@ -114,7 +119,7 @@ def find_reason(
 def passing(
     pairs: Iterable[tuple[str, str]], filters: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """Yields the pairs that no filter leaves out."""
+    """Yields the pairs that no filter leaves out, duplicates included."""
     reason = find_reason(filters)
     return (pair for pair in pairs if not reason(*pair))
 

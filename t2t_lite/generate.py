@@ -2,45 +2,37 @@
 
 Everything is written into a hidden folder, then renamed into the data folder,
 the manifest last: data with a manifest is whole, and what a killed process left
-behind is never taken for data.
+behind is never taken for data. The same command goes on with it: a vocabulary,
+an encoded segment of the corpus, a shard, a split that is finished is not made
+again, and what comes out is the same to the byte.
 """
 
-import collections
 import contextlib
+import dataclasses
 import fcntl
-import itertools
 import os
 import pathlib
 import shutil
-from collections.abc import Iterable, Iterator
+from concurrent.futures.process import BrokenProcessPool
 from importlib import metadata
 
-import numpy as np
-
-from t2t_lite import filters
-from t2t_lite.encoding_pool import encode_pairs
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.external_shuffle import ExternalShuffle
 from t2t_lite.manifest import (
     Manifest,
-    ShardRecord,
     SplitRecord,
     check_data,
+    check_sources,
+    describe_sources,
     sha256_of,
 )
 from t2t_lite.problem import Problem
-from t2t_lite.progress import Counter, say
+from t2t_lite.progress import say
 from t2t_lite.raw_files import RawFiles
+from t2t_lite.segments import SegmentJob
+from t2t_lite.split_writer import write_split
+from t2t_lite.unfinished import Work, absolute, code_version
 
-# Half a window of the input pipeline, so that a window meets other shards in
-# every epoch.
-SHARD_EXAMPLES = 32_768
 _SHARD = "[0-9]" * 5 + "-of-" + "[0-9]" * 5  # ends a shard's name
-_SHUFFLED_SPLITS = ("train",)  # the others keep the order of the corpus
-# A score is one of the whole set.
-_FILTERED_SPLITS = ("train",)
-_DROPPED_SAMPLES = 3
-_SAMPLE_CHARACTERS = 100
 _PACKAGES = ("t2t-lite", "tensorflow", "tensorflow-text", "sentencepiece")
 
 
@@ -140,212 +132,132 @@ def check_places(
 def _checked(data_dir, problem):
     manifest = Manifest.load(data_dir, problem)
     check_data(data_dir, problem, manifest)
+    check_sources(problem, manifest)
     return manifest
 
 
 def _generate(problem, data_dir, raw, processes, seed, progress):
     aside = data_dir / f".{problem.base_name}.incomplete"
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir()
+    identity = {
+        "the definition": problem.definition(),
+        "the seed": seed,
+        "--raw_dir": absolute(raw.raw_dir),
+        "--tfds_dir": absolute(raw.tfds_dir),
+        "the version of a package": _versions(),
+        "the code": code_version(),
+    }
+    work = Work(aside, identity, raw)
+    if progress:
+        _tell_work(problem, work)
     try:
+        if not Manifest.path(aside, problem).exists():
+            _make(problem, work, raw, processes, seed, progress).save(aside)
+        manifest = _move_into_place(aside, data_dir, problem)
+    except T2TLiteError:
+        work.remove()  # with that corpus the same command cannot go on
+        raise
+    work.remove()
+    return manifest
+
+
+def _tell_work(problem, work):
+    """Says what becomes of what a killed process has left."""
+    if work.resumed:
+        say(f"{problem.base_name}: going on with what was finished before")
+    if work.difference:
+        say(
+            f"{problem.base_name}: unfinished data was there, but "
+            f"{work.difference}: starting afresh"
+        )
+
+
+def _versions():
+    return {name: metadata.version(name) for name in _PACKAGES}
+
+
+def _make(problem, work, raw, processes, seed, progress):
+    """Everything but the manifest goes into the folder of the work."""
+    learned = work.finished("vocabulary")
+    if learned is None:
         if progress:
             say(f"{problem.base_name}: learning the vocabulary")
-        problem.train_encoders(raw, aside, seed)
-        splits = {
-            split: _write_split(
-                problem, split, raw, aside, processes, seed, progress
-            )
-            for split in problem.splits
-        }
-        manifest = Manifest(
-            problem=problem.base_name,
-            fingerprint=problem.fingerprint(),
-            definition=problem.definition(),
-            vocabulary={
-                name: {
-                    "sha256": sha256_of(aside / name),
-                    "bytes": (aside / name).stat().st_size,
-                }
-                for name in sorted(set(problem.vocabulary_files().values()))
-            },
-            splits=splits,
-            seed=seed,
-            versions={name: metadata.version(name) for name in _PACKAGES},
-        )
-        _move_into_place(aside, data_dir, problem, manifest)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    return Manifest.load(data_dir, problem)
-
-
-def _write_split(problem, split, raw, folder, processes, seed, progress):
-    """Writes the shards of a split into `folder`; returns its record."""
-    chosen = problem.filters if split in _FILTERED_SPLITS else {}
-    tally = _Tally(problem.base_name, split, chosen)
-    pairs = tally.usable(problem.samples(split, raw))
-    label = f"{problem.base_name} {split}"
-    spill = folder / "shuffle"
-    with Counter(label, "pairs", progress) as counter:
-        records = _records(
-            encode_pairs(pairs, problem, folder, processes), tally, counter
-        )
-        if split in _SHUFFLED_SPLITS:
-            shuffle = ExternalShuffle(spill, seed)
-            for record in records:
-                shuffle.add(record)
-            records = iter(shuffle)
-        prefix = f"{problem.base_name}-{split}"
-        shards = _write_shards(records, folder, prefix)
-    shutil.rmtree(spill, ignore_errors=True)
-    if not shards:
-        raise T2TLiteError(
-            f"The {split} split of {problem.base_name} has no pair to use: "
-            f"{tally.summary()}. Check the corpus."
-        )
+        learned = problem.train_encoders(raw, work.folder, seed) or {}
+        work.finish("vocabulary", learned)
     if progress:
-        say(f"{label}: {tally.summary()}")
-    return tally.split_record(shards)
-
-
-def _records(chunks, tally, counter):
-    """Yields the serialized examples of encoded chunks, counted."""
-    for chunk in chunks:
-        tally.count(chunk)
-        counter.advance(len(chunk.examples))
-        yield from chunk.examples
-
-
-def _write_shards(records, folder, prefix):
-    """Writes TFRecord files of SHARD_EXAMPLES each, named when all are there.
-
-    Returns: a `ShardRecord` for each.
-    """
-    import tensorflow as tf
-
-    written = []
-    records = iter(records)
-    while first := list(itertools.islice(records, 1)):
-        shard = itertools.chain(
-            first, itertools.islice(records, SHARD_EXAMPLES - 1)
-        )
-        path = folder / f"{prefix}-{len(written):05d}"
-        examples = expected = 0
-        with tf.io.TFRecordWriter(str(path)) as writer:
-            for record in shard:
-                writer.write(record)
-                examples += 1
-                expected += len(record) + 16  # length and checksums
-        if path.stat().st_size != expected:
-            raise T2TLiteError(
-                f"{path} must have {expected} bytes; got "
-                f"{path.stat().st_size}. Is the disk full?"
-            )
-        written.append((path, examples))
-    shards = []
-    for path, examples in written:
-        named = path.with_name(f"{path.name}-of-{len(written):05d}")
-        path.rename(named)
-        size = named.stat().st_size
-        shards.append(ShardRecord(named.name, examples, size, sha256_of(named)))
-    return tuple(shards)
-
-
-def _move_into_place(aside, data_dir, problem, manifest):
-    """Renames what is complete into the data folder, the manifest last."""
-    Manifest.path(data_dir, problem).unlink(missing_ok=True)
+        _tell_samples(problem, learned)
+    splits = {}
     for split in problem.splits:
-        # No wider: the next problem may be called NAME-train.
-        for old in data_dir.glob(f"{problem.base_name}-{split}-{_SHARD}"):
-            old.unlink()
-    for file in sorted(aside.iterdir()):
-        with open(file, "rb") as opened:
-            os.fsync(opened.fileno())
-        os.replace(file, data_dir / file.name)
-    manifest.save(data_dir)
-
-
-class _Tally:
-    """Counts what goes into a split and what is left out."""
-
-    def __init__(self, problem_name, split, chosen):
-        self.place = f"{problem_name} {split}"
-        self._filtered = filters.find_reason(filters.checked(chosen))
-        self.lengths = collections.Counter()
-        self.examples = self.source_tokens = self.target_tokens = 0
-        self.dropped = {}
-        self.samples = {}
-
-    def usable(
-        self, pairs: Iterable[tuple[str, str]]
-    ) -> Iterator[tuple[str, str]]:
-        """Yields the pairs with text on both sides; counts the others."""
-        for number, pair in enumerate(pairs, start=1):
-            if not _is_text_pair(pair):
-                raise T2TLiteError(
-                    "samples must yield (source, target) texts; got "
-                    f"{str(pair)[:_SAMPLE_CHARACTERS]!r} as pair {number} of "
-                    f"{self.place}."
-                )
-            source, target = pair
-            reason = _empty(source, target) or self._filtered(source, target)
-            if reason:
-                self._drop(reason, number, source, target)
-            else:
-                yield source, target
-
-    def _drop(self, reason, number, source, target):
-        self.dropped[reason] = self.dropped.get(reason, 0) + 1
-        samples = self.samples.setdefault(reason, [])
-        if len(samples) < _DROPPED_SAMPLES:
-            samples.append(
-                {
-                    "pair": number,
-                    "source": source[:_SAMPLE_CHARACTERS],
-                    "target": target[:_SAMPLE_CHARACTERS],
-                }
+        record = work.finished(split)
+        if record is None:
+            job = SegmentJob(
+                problem, split, work.folder, work.folder / split, seed
             )
-
-    def count(self, chunk):
-        """Adds an `EncodedChunk`."""
-        longest = np.maximum(chunk.source_lengths, chunk.target_lengths)
-        self.lengths.update(longest.tolist())
-        self.examples += len(chunk.examples)
-        self.source_tokens += int(chunk.source_lengths.sum())
-        self.target_tokens += int(chunk.target_lengths.sum())
-
-    def summary(self):
-        """One line: "29,000 pairs, 2 dropped (empty source)"."""
-        dropped = ", ".join(
-            f"{count:,} dropped ({reason})"
-            for reason, count in sorted(self.dropped.items())
-        )
-        return f"{self.examples:,} pairs, {dropped or 'none dropped'}"
-
-    def split_record(self, shards):
-        return SplitRecord(
-            examples=self.examples,
-            source_tokens=self.source_tokens,
-            target_tokens=self.target_tokens,
-            lengths=dict(sorted(self.lengths.items())),
-            dropped=dict(sorted(self.dropped.items())),
-            dropped_samples=dict(sorted(self.samples.items())),
-            shards=shards,
-        )
-
-
-def _is_text_pair(pair):
-    return (
-        isinstance(pair, (tuple, list))
-        and len(pair) == 2
-        and all(isinstance(text, str) for text in pair)
+            record = write_split(job, work, raw, processes, progress)
+            work.finish(split, dataclasses.asdict(record))
+            shutil.rmtree(job.folder)
+        else:
+            record = SplitRecord.from_json(record)
+        if progress:
+            label = f"{problem.base_name} {split}"
+            say(f"{label}: {record.examples:,} pairs, {record.drops}")
+        splits[split] = record
+    vocabulary = {
+        name: {
+            "sha256": sha256_of(work.folder / name),
+            "bytes": (work.folder / name).stat().st_size,
+            **learned.get(name, {}),
+        }
+        for name in sorted(set(problem.vocabulary_files().values()))
+    }
+    return Manifest(
+        problem=problem.base_name,
+        fingerprint=problem.fingerprint(),
+        definition=problem.definition(),
+        vocabulary=vocabulary,
+        splits=splits,
+        seed=seed,
+        versions=_versions(),
+        sources=describe_sources(raw.noted),
     )
 
 
-def _empty(source, target):
-    """Which side has no text, or None."""
-    if source.strip():
-        return None if target.strip() else "empty target"
-    return "empty source" if target.strip() else "both sides empty"
+def _tell_samples(problem, learned):
+    for name, of in sorted(learned.items()):
+        lines = f"{of['lines']:,} lines"
+        if of["sampled_lines"] < of["lines"]:
+            lines = (
+                f"{of['sampled_lines']:,} of {lines}, drawn with seed "
+                f"{of['seed']}"
+            )
+        say(f"{problem.base_name}: {name} learned from {lines}")
+
+
+def _move_into_place(aside, data_dir, problem):
+    """Renames what is complete into the data folder, the manifest last.
+
+    If it is killed meanwhile, the rest is renamed later.
+    """
+    complete = Manifest.path(aside, problem)
+    manifest = Manifest.load(aside, problem)
+    Manifest.path(data_dir, problem).unlink(missing_ok=True)
+    shards = {
+        shard.file
+        for record in manifest.splits.values()
+        for shard in record.shards
+    }
+    for split in problem.splits:
+        # No wider: the next problem may be called NAME-train.
+        for old in data_dir.glob(f"{problem.base_name}-{split}-{_SHARD}"):
+            if old.name not in shards or (aside / old.name).exists():
+                old.unlink()
+    for name in sorted([*shards, *manifest.vocabulary]):
+        if (aside / name).exists():
+            with open(aside / name, "rb") as opened:
+                os.fsync(opened.fileno())
+            os.replace(aside / name, data_dir / name)
+    check_data(data_dir, problem, manifest)
+    os.replace(complete, data_dir / complete.name)
+    return Manifest.load(data_dir, problem)
 
 
 @contextlib.contextmanager
@@ -387,11 +299,16 @@ def _file_errors_named(data_dir):
         if str(data_dir) not in error.message:
             raise  # no file of ours is concerned
         raise _cannot_write(data_dir, error.message) from error
+    except BrokenProcessPool as error:
+        raise T2TLiteError(
+            "An encoding process died, most likely for lack of memory. The "
+            "same command goes on where it stopped; use fewer with "
+            "--processes."
+        ) from error
 
 
 def _cannot_write(place, reason):
     return T2TLiteError(
-        f"Cannot write data to {place}: {reason}. Make room or choose another "
-        "--data_dir; nothing half-written is kept, the same command starts "
-        "again."
+        f"Cannot write data to {place}: {reason}. Make room, and the same "
+        "command goes on where it stopped; or choose another --data_dir."
     )

@@ -9,12 +9,13 @@ import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from t2t_lite import atomic
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Problem
+from t2t_lite.raw_files import state_of
 
 FORMAT_VERSION = 1
 _CHUNK_BYTES = 1 << 20
@@ -52,6 +53,22 @@ class SplitRecord:
     dropped_samples: dict[str, list[dict[str, Any]]]
     shards: tuple[ShardRecord, ...]
 
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> "SplitRecord":
+        """The inverse of `dataclasses.asdict`, after a file."""
+        lengths = {int(k): count for k, count in record["lengths"].items()}
+        shards = tuple(ShardRecord(**shard) for shard in record["shards"])
+        return cls(**record | {"lengths": lengths, "shards": shards})
+
+    @property
+    def drops(self) -> str:
+        """What was left out in words: "2 dropped (empty source)"."""
+        dropped = ", ".join(
+            f"{count:,} dropped ({reason})"
+            for reason, count in self.dropped.items()
+        )
+        return dropped or "none dropped"
+
     @property
     def longest(self) -> int:
         """Tokens of the longest side of any pair."""
@@ -77,6 +94,8 @@ class Manifest:
       splits: a `SplitRecord` by split.
       seed: of the order of examples and of the vocabulary's sample.
       versions: of the packages that took part; for the record only.
+      sources: size, time of the last change and sha256 of each file that the
+        corpus was read from, by path.
     """
 
     problem: str
@@ -86,6 +105,7 @@ class Manifest:
     splits: dict[str, SplitRecord]
     seed: int
     versions: dict[str, str]
+    sources: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
     @staticmethod
     def path(data_dir: str | os.PathLike, problem: Problem) -> pathlib.Path:
@@ -128,15 +148,7 @@ class Manifest:
     @classmethod
     def _from_json(cls, record):
         splits = {
-            name: SplitRecord(
-                **split
-                | {
-                    "lengths": {int(k): v for k, v in split["lengths"].items()},
-                    "shards": tuple(
-                        ShardRecord(**shard) for shard in split["shards"]
-                    ),
-                }
-            )
+            name: SplitRecord.from_json(split)
             for name, split in record["splits"].items()
         }
         return cls(**record | {"splits": splits})
@@ -156,9 +168,12 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """The sha256 of all but the versions: what a run was trained on."""
+        """The sha256 of what a run was trained on.
+
+        Of all but the versions, and where the corpus lay.
+        """
         record = dataclasses.asdict(self)
-        del record["versions"]
+        del record["versions"], record["sources"]
         text = json.dumps(record, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -229,6 +244,58 @@ def check_data(
                 f"with: its checksum differs from the manifest's. {remake}"
             )
     _check_sizes(data_dir, manifest, manifest.splits, remake)
+
+
+def describe_sources(
+    noted: Mapping[str, Mapping[str, int]],
+) -> dict[str, dict[str, Any]]:
+    """What a manifest keeps of the files of a corpus, by path.
+
+    Reads them, about a second per gigabyte.
+
+    Args:
+      noted: `RawFiles.noted`.
+
+    Raises:
+      T2TLiteError: a file has changed since it was noted.
+    """
+    sources = {}
+    for path, state in sorted(noted.items()):
+        if state_of(path) != state:
+            raise T2TLiteError(
+                f"{path} must not change while data is made of it; it did. "
+                "The same command starts afresh."
+            )
+        sources[path] = {**state, "sha256": sha256_of(path)}
+    return sources
+
+
+def check_sources(problem: Problem, manifest: Manifest) -> None:
+    """Refuses data that was made of files that are others now.
+
+    A file is read only where its size is the same and its time is not. One
+    that is not there any more is not needed.
+
+    Raises:
+      T2TLiteError: names the file, what has changed and what to do.
+    """
+    for path, then in manifest.sources.items():
+        now = state_of(path)
+        if (
+            now is None
+            or now["mtime_ns"] == then["mtime_ns"]
+            and (now["bytes"] == then["bytes"])
+        ):
+            continue
+        change = f"it had {then['bytes']:,} bytes, it has {now['bytes']:,}"
+        if now["bytes"] == then["bytes"]:
+            if sha256_of(path) == then["sha256"]:
+                continue
+            change = "it has other text of the same size"
+        raise T2TLiteError(
+            f"{path} has changed since data of {manifest.problem} was made of "
+            f"it: {change}. {_remake(problem, bool(problem.options))}"
+        )
 
 
 def verify_shards(

@@ -1,6 +1,7 @@
 """A translation corpus in files of known names, or in TensorFlow Datasets."""
 
 import contextlib
+import itertools
 import os
 import pathlib
 import sys
@@ -43,13 +44,18 @@ class ParallelCorpus(Text2TextProblem):
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
         sides = self.source_language, self.target_language
         if raw.raw_dir is not None:
-            return read_sides(find_sides(raw.raw_dir, self.stems[split], sides))
+            found = find_sides(raw.raw_dir, self.stems[split], sides)
+            for path in itertools.chain.from_iterable(found):
+                raw.note(path)
+            return read_sides(found)
         if not self.tfds_name:
             raise T2TLiteError(
                 f"{self.base_name} has no address to download it from: name "
                 "the folder that holds it with --raw_dir."
             )
-        return _read_dataset(self._builder(raw), self.tfds_splits[split], sides)
+        builder = self._builder(raw)
+        raw.note(os.path.join(builder.data_path, "dataset_info.json"))
+        return _read_dataset(builder, self.tfds_splits[split], sides)
 
     def _builder(self, raw):
         """The dataset, prepared."""

@@ -105,8 +105,12 @@ class Problem:
 
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
-    ) -> None:
-        """Makes the vocabulary files in `data_dir`."""
+    ) -> dict[str, Any] | None:
+        """Makes the vocabulary files in `data_dir`.
+
+        Returns: what those that were learned are from, by file; it is told and
+          kept in the manifest. See `SentencePieceEncoder.train`.
+        """
         raise NotImplementedError
 
     def load_encoders(
@@ -259,7 +263,7 @@ class Text2TextProblem(Problem):
 
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
-    ) -> None:
+    ) -> dict[str, Any]:
         """Learns the shared vocabulary and writes it into `data_dir`.
 
         Raises:
@@ -267,12 +271,14 @@ class Text2TextProblem(Problem):
         """
         from t2t_lite.text_encoder import SentencePieceEncoder
 
-        SentencePieceEncoder.train(
+        file = self.vocabulary_files()["inputs"]
+        encoder = SentencePieceEncoder.train(
             self.vocabulary_lines(raw),
             self.vocab_size,
-            pathlib.Path(data_dir) / self.vocabulary_files()["inputs"],
+            pathlib.Path(data_dir) / file,
             seed,
         )
+        return {file: encoder.learned_from}
 
     def evaluate(
         self,

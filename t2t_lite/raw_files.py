@@ -67,6 +67,18 @@ class RawFiles:
         self.download_dir = _expanded(download_dir)
         self.progress = progress
         self.tfds_dir = _expanded(tfds_dir)
+        self.noted: dict[str, dict[str, int]] = {}
+
+    def note(self, path: str | os.PathLike) -> None:
+        """Says that the corpus is read from this file.
+
+        A later change of it is noticed, because its size and the time of its
+        last change are kept. `path` does so for the files it gives.
+        """
+        path = os.path.abspath(path)
+        state = state_of(path)
+        if state:
+            self.noted.setdefault(path, state)
 
     def path(self, name: str) -> pathlib.Path:
         """Where the file of that name lies, after a download if need be.
@@ -75,6 +87,11 @@ class RawFiles:
           T2TLiteError: the file is not in the folder, cannot be downloaded or
             is not the expected one.
         """
+        path = self._find(name)
+        self.note(path)
+        return path
+
+    def _find(self, name):
         if self.raw_dir is not None:
             return self._in_raw_dir(name)
         if name not in self.files or self.download_dir is None:
@@ -140,6 +157,15 @@ class RawFiles:
                 chunks = _with_progress(chunks, file.name, size)
             for chunk in chunks:
                 out.write(chunk)
+
+
+def state_of(path: str | os.PathLike) -> dict[str, int] | None:
+    """The size and the time of the last change of a file, if it is there."""
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None
+    return {"bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns}
 
 
 def read_lines(path: str | os.PathLike) -> Iterator[str]:

@@ -22,6 +22,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.word_pieces import WordPieces
 
 PAD_ID = 0
 EOS_ID = 1
@@ -92,6 +93,7 @@ class SentencePieceEncoder(tf.Module):
                 "t2t-lite-datagen makes it."
             ) from error
         self.sha256 = hashlib.sha256(model).hexdigest()
+        self._words = None  # made when it is needed
         try:
             self._pieces = tf_text.SentencepieceTokenizer(model)
             self.vocab_size = int(self._pieces.vocab_size())
@@ -141,10 +143,10 @@ class SentencePieceEncoder(tf.Module):
         return self._pieces.detokenize(kept)
 
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
-        """The ids of each text, int32, without EOS: `tokenize` from Python."""
-        ids = self.tokenize(_string_tensor(texts))
-        ends = ids.row_splits.numpy()[1:]
-        return np.split(ids.flat_values.numpy(), ends)[: len(ends)]
+        """The ids of each text, int32, without EOS: as `tokenize`, but fast."""
+        if self._words is None:
+            self._words = WordPieces(self.path.read_bytes(), _NORMALIZE)
+        return self._words.encode([_clean(text) for text in texts])
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """The text of each row of ids: `detokenize` from Python."""
@@ -180,12 +182,16 @@ class SentencePieceEncoder(tf.Module):
           path: the model file, written aside and renamed.
           seed: of the sample.
 
+        Returns:
+          the encoder; its `learned_from` says of how many `lines` it was
+          learned, of how many in the sample, and with what `seed`.
+
         Raises:
           T2TLiteError: there is no text, too little for so many pieces, or too
             many different characters for so few.
         """
         path = pathlib.Path(path)
-        kept = _training_lines(lines, seed)
+        kept, count = _training_lines(lines, seed)
         if not kept:
             raise T2TLiteError(
                 "A vocabulary needs text; got a corpus without any. Check the "
@@ -206,30 +212,36 @@ class SentencePieceEncoder(tf.Module):
             ) from error
         finally:
             aside.unlink(missing_ok=True)
-        return cls(path)
+        encoder = cls(path)
+        encoder.learned_from = {
+            "lines": count,
+            "sampled_lines": len(kept),
+            "seed": seed,
+        }
+        return encoder
 
 
-def _string_tensor(texts):
-    """tf.string [B]; lone surrogates become broken bytes, cleaned later."""
-    encoded = [
-        text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-        for text in texts
-    ]
-    return tf.constant(encoded, tf.string, shape=[len(encoded)])
+def _clean(text):
+    """What `clean_utf8` makes of it; lone surrogates are broken bytes, too."""
+    if isinstance(text, str):
+        if text.isascii():
+            return text
+        text = text.encode("utf-8", "surrogatepass")
+    return text.decode("utf-8", "replace")
 
 
 def _training_lines(lines, seed):
-    """What the trainer is given: all the text, or a sample of its lines."""
+    """What the trainer is given, all lines or a sample; how many there are."""
     choose = random.Random(seed)
-    kept = []
-    for count, line in enumerate(_in_pieces(lines)):
-        if count < MOST_VOCABULARY_LINES:
+    kept, count = [], 0
+    for count, line in enumerate(_in_pieces(lines), start=1):
+        if count <= MOST_VOCABULARY_LINES:
             kept.append(line)
             continue
-        place = choose.randrange(count + 1)  # reservoir sampling
+        place = choose.randrange(count)  # reservoir sampling
         if place < MOST_VOCABULARY_LINES:
             kept[place] = line
-    return kept
+    return kept, count
 
 
 def _in_pieces(lines):

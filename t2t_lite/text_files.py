@@ -96,8 +96,9 @@ class TextFiles(Text2TextProblem):
         return other
 
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
-        del raw  # the options name the files
         self._require_files()
+        for path in self._paths().values():
+            raw.note(path)
         if split != "train" and self._files(split):
             return self._read(split)
         pairs = self._read("train")
@@ -139,7 +140,7 @@ class TextFiles(Text2TextProblem):
 
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
-    ) -> None:
+    ) -> dict[str, Any]:
         """Learns the vocabularies, or copies the one that is given.
 
         Raises:
@@ -149,22 +150,27 @@ class TextFiles(Text2TextProblem):
         from t2t_lite.text_encoder import SentencePieceEncoder
 
         self._require_files()
+        for path in self._paths().values():
+            raw.note(path)
         files = self.vocabulary_files()
         data_dir = pathlib.Path(data_dir)
         if "vocabulary" in self.options:
             path = self.options["vocabulary"]
             _usable(path)
             shutil.copyfile(path, data_dir / files["inputs"])
-        elif files["inputs"] == files["targets"]:
-            super().train_encoders(raw, data_dir, seed)
-        else:
-            for side, file in enumerate(files.values()):
-                pairs = filters.passing(
-                    self.samples("train", raw), self.filters
-                )
-                lines = (pair[side] for pair in pairs)
-                path = data_dir / file
-                SentencePieceEncoder.train(lines, self.vocab_size, path, seed)
+            return {}
+        if files["inputs"] == files["targets"]:
+            return super().train_encoders(raw, data_dir, seed)
+        learned = {}
+        for side, file in enumerate(files.values()):
+            pairs = filters.passing(self.samples("train", raw), self.filters)
+            lines = (pair[side] for pair in pairs)
+            path = data_dir / file
+            encoder = SentencePieceEncoder.train(
+                lines, self.vocab_size, path, seed
+            )
+            learned[file] = encoder.learned_from
+        return learned
 
     def _paths(self):
         """The files that are given, by option."""

@@ -1,3 +1,4 @@
+import functools
 import pathlib
 import resource
 import signal
@@ -11,7 +12,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from t2t_lite import encoding_pool, external_shuffle
+from t2t_lite import encoding_pool, external_shuffle, segments, split_writer
 from t2t_lite import generate as generate_module
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.generate import ensure_data, generate
@@ -131,7 +132,7 @@ def test_same_seed_same_files_other_seed_other_order(tmp_path):
 
 
 def test_shards_are_bounded_and_numbered(tmp_path, monkeypatch):
-    monkeypatch.setattr(generate_module, "SHARD_EXAMPLES", 15)
+    monkeypatch.setattr(split_writer, "SHARD_EXAMPLES", 15)
     manifest = make(Toy(), tmp_path)
     shards = manifest.splits["train"].shards
     assert [(shard.file, shard.examples) for shard in shards] == [
@@ -279,9 +280,9 @@ def test_data_of_another_definition_is_refused_and_overwritten(tmp_path):
 
 
 def test_overwriting_leaves_no_shard_of_before(tmp_path, monkeypatch):
-    monkeypatch.setattr(generate_module, "SHARD_EXAMPLES", 15)
+    monkeypatch.setattr(split_writer, "SHARD_EXAMPLES", 15)
     make(Toy(), tmp_path)
-    monkeypatch.setattr(generate_module, "SHARD_EXAMPLES", 100)
+    monkeypatch.setattr(split_writer, "SHARD_EXAMPLES", 100)
     make(Toy(), tmp_path, overwrite=True)
     assert files_in(tmp_path) == COMPLETE
 
@@ -295,10 +296,10 @@ class Interrupting(Toy):
             raise KeyboardInterrupt
 
 
-def test_interrupted_generation_leaves_nothing_behind(tmp_path):
+def test_interrupted_generation_leaves_no_data(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         make(Interrupting(), tmp_path)
-    assert files_in(tmp_path) == {".toy.lock"}
+    assert files_in(tmp_path) == {".toy.lock", ".toy.incomplete"}
     make(Toy(), tmp_path)
     assert files_in(tmp_path) == COMPLETE
 
@@ -307,7 +308,7 @@ def test_interrupted_overwriting_keeps_the_data_of_before(tmp_path):
     before = make(Toy(), tmp_path)
     with pytest.raises(KeyboardInterrupt):
         make(Interrupting(), tmp_path, overwrite=True)
-    assert files_in(tmp_path) == COMPLETE
+    assert files_in(tmp_path) == COMPLETE | {".toy.incomplete"}
     assert ensure_data(Toy(), tmp_path, progress=False) == before
 
 
@@ -372,8 +373,11 @@ def test_full_disk_is_one_clear_error_and_keeps_the_old_data(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "\n" not in str(error.value)
-    assert files_in(tmp_path) == COMPLETE
+    assert "Make room, and the same command goes on where" in str(error.value)
+    assert files_in(tmp_path) == COMPLETE | {".toy.incomplete"}
     assert Manifest.load(tmp_path, Toy()) == before
+    assert make(big, tmp_path, overwrite=True).splits["train"].examples == 500
+    assert files_in(tmp_path) == COMPLETE
 
 
 def test_tfds_dir_is_refused_by_problems_that_read_none(tmp_path):
@@ -389,15 +393,14 @@ class Endless(Toy):
 
 
 def test_memory_does_not_grow_with_the_corpus(tmp_path, monkeypatch):
-    monkeypatch.setattr(encoding_pool, "CHUNK_PAIRS", 200)
+    monkeypatch.setattr(segments, "SEGMENT_PAIRS", 200)
     monkeypatch.setattr(encoding_pool, "PAIRS_WORTH_A_POOL", 400)
     monkeypatch.setattr(
-        generate_module,
-        "ExternalShuffle",
-        lambda folder, seed: external_shuffle.ExternalShuffle(
-            folder, seed, memory_bytes=100_000
-        ),
+        split_writer,
+        "Segments",
+        functools.partial(external_shuffle.Segments, memory_bytes=100_000),
     )
+    monkeypatch.setattr(external_shuffle, "_SLOTS", 64)
     make(Toy(), tmp_path / "warm_up", processes=1)
     peaks = []
     for pairs in (2_000, 10_000):
@@ -408,22 +411,8 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path, monkeypatch):
     assert peaks[1] < 1.5 * peaks[0]
 
 
-@pytest.mark.parametrize("memory_bytes", [1, 100, 10**9])
-def test_external_shuffle_gives_everything_once(tmp_path, memory_bytes):
-    orders = []
-    for seed in (0, 0, 1):
-        shuffle = external_shuffle.ExternalShuffle(
-            tmp_path / f"{len(orders)}", seed, memory_bytes, parts=5
-        )
-        for i in range(300):
-            shuffle.add(b"%d" % i)
-        orders.append([int(record) for record in shuffle])
-    assert orders[0] == orders[1] != orders[2]
-    assert sorted(orders[0]) == list(range(300)) != orders[0]
-
-
 def test_number_of_processes_does_not_change_the_data(tmp_path, monkeypatch):
-    monkeypatch.setattr(encoding_pool, "CHUNK_PAIRS", 4)
+    monkeypatch.setattr(segments, "SEGMENT_PAIRS", 4)
     monkeypatch.setattr(encoding_pool, "PAIRS_WORTH_A_POOL", 8)
     manifests = [
         make(Toy(), tmp_path / str(processes), processes=processes)
@@ -437,11 +426,11 @@ def run_endless_pool(folder):
     code = f"""
         import itertools, sys
         sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})
-        from t2t_lite import encoding_pool
+        from t2t_lite import encoding_pool, segments
         from t2t_lite.generate import generate
         from test_generate import Endless
         if __name__ == "__main__":
-            encoding_pool.CHUNK_PAIRS = 4
+            segments.SEGMENT_PAIRS = 4
             encoding_pool.PAIRS_WORTH_A_POOL = 8
             generate(Endless(10**9), sys.argv[1], processes=2, progress=False)
     """
@@ -478,7 +467,8 @@ def test_a_stopped_generation_leaves_no_process(tmp_path, stop):
     if stop == signal.SIGINT:
         # One traceback, of the process itself; workers say nothing.
         assert err.decode().count("Traceback") == 1
-        assert files_in(tmp_path / "data") == {".toy.lock"}
+        left = {".toy.lock", ".toy.incomplete"}
+        assert files_in(tmp_path / "data") == left
     else:
         assert not (tmp_path / "data" / "toy.manifest.json").exists()
 

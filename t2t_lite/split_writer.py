@@ -1,0 +1,153 @@
+"""A split to its shards: encoded in segments, put in order, written."""
+
+import dataclasses
+import errno
+import itertools
+import os
+
+from t2t_lite import filters
+from t2t_lite.encoding_pool import run_segments
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.external_shuffle import Segments
+from t2t_lite.manifest import ShardRecord, SplitRecord, sha256_of
+from t2t_lite.progress import Counter
+from t2t_lite.raw_files import RawFiles
+from t2t_lite.segments import Drops, SegmentJob, cut, sample
+from t2t_lite.unfinished import Work
+
+# Half a window of the input pipeline, so that a window meets other shards in
+# every epoch.
+SHARD_EXAMPLES = 32_768
+
+
+def write_split(
+    job: SegmentJob,
+    work: Work,
+    raw: RawFiles,
+    processes: int | None,
+    progress: bool,
+) -> SplitRecord:
+    """Writes the shards of a split into the folder of the work.
+
+    Raises:
+      T2TLiteError: there is no pair to use.
+    """
+    segments = _encode(job, work, raw, processes, progress)
+    reports = [job.report(number) for number in range(segments)]
+    drops = Drops()
+    for report in reports:
+        drops.merge(report["dropped"], report["dropped_samples"])
+    sequence = Segments(
+        [job.path(number) for number in range(segments)],
+        [report["examples"] for report in reports],
+        in_order=not job.is_shuffled,
+        distinct=filters.DUPLICATES in job.filters,
+    )
+    if sequence.copies:
+        _add_copies(drops, sequence, job, raw)
+    if not sequence.examples:
+        raise T2TLiteError(
+            f"The {job.split} split of {job.problem.base_name} has no pair to "
+            f"use: 0 pairs, {drops.summary()}. Check the corpus."
+        )
+    lengths = sequence.lengths.tolist()
+    return SplitRecord(
+        examples=sequence.examples,
+        source_tokens=sequence.source_tokens,
+        target_tokens=sequence.target_tokens,
+        lengths={n: count for n, count in enumerate(lengths) if count},
+        dropped=dict(sorted(drops.counts.items())),
+        dropped_samples=dict(sorted(drops.samples.items())),
+        shards=_write_shards(sequence, job, work),
+    )
+
+
+def _encode(job, work, raw, processes, progress):
+    """Writes the segments that are not there yet; returns how many there are.
+
+    To find where the corpus goes on it is read from its start.
+    """
+    step = f"{job.split}-encoded"
+    encoded = work.finished(step)
+    if encoded is not None:
+        return encoded["segments"]
+    job.folder.mkdir(exist_ok=True)
+    label = f"{job.problem.base_name} {job.split}"
+    total = 0
+    with Counter(label, "pairs", progress) as counter:
+
+        def to_do():
+            nonlocal total
+            for segment in cut(job.problem.samples(job.split, raw), label):
+                total += 1
+                if job.is_done(segment.number):
+                    counter.advance(len(segment.pairs))
+                    continue
+                work.note_sources()
+                yield segment
+
+        for pairs in run_segments(job, to_do(), processes):
+            counter.advance(pairs)
+    return work.finish(step, {"segments": total})["segments"]
+
+
+def _add_copies(drops, sequence, job, raw):
+    """Counts the pairs that are in an earlier segment, too.
+
+    Their texts are read again: what was encoded may not give them back.
+    """
+    samples = []
+    wanted = set(sequence.first_copies)
+    pairs = job.problem.samples(job.split, raw)
+    for number, pair in zip(range(1, max(wanted) + 1), pairs, strict=False):
+        if number in wanted:
+            samples.append(sample(number, *pair))
+    drops.merge(
+        {filters.DUPLICATES: sequence.copies}, {filters.DUPLICATES: samples}
+    )
+
+
+def _write_shards(sequence, job, work):
+    """Writes TFRecord files of SHARD_EXAMPLES each; some may be there already.
+
+    Returns: a `ShardRecord` for each.
+    """
+    count = -(-sequence.examples // SHARD_EXAMPLES)
+    prefix = f"{job.problem.base_name}-{job.split}"
+    names = [f"{prefix}-{k:05d}-of-{count:05d}" for k in range(count)]
+    shards = []
+    for name in names:
+        shard = work.finished(name)
+        if shard is None:
+            break
+        shards.append(ShardRecord(**shard))
+    records = sequence.records(len(shards) * SHARD_EXAMPLES)
+    for name in names[len(shards) :]:
+        shard = _write_shard(
+            work.folder / name, itertools.islice(records, SHARD_EXAMPLES)
+        )
+        work.finish(name, dataclasses.asdict(shard))
+        shards.append(shard)
+    return tuple(shards)
+
+
+def _write_shard(path, records):
+    import tensorflow as tf
+
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    examples = expected = 0
+    with tf.io.TFRecordWriter(str(aside)) as writer:
+        for record in records:
+            writer.write(record)
+            examples += 1
+            expected += len(record) + 16  # length and checksums
+    if aside.stat().st_size != expected:
+        raise OSError(
+            errno.ENOSPC,
+            f"must have {expected} bytes, got {aside.stat().st_size}",
+            str(aside),
+        )
+    with open(aside, "rb") as file:
+        os.fsync(file.fileno())
+    os.replace(aside, path)
+    return ShardRecord(path.name, examples, expected, sha256_of(path))

@@ -1,0 +1,117 @@
+"""Work that survives being killed: what is finished is not done again.
+
+A folder holds the files of the work, a note of what the work is, and a record
+of each step that is finished, written after the files of the step.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+from typing import Any
+
+from t2t_lite import atomic
+from t2t_lite.raw_files import RawFiles, state_of
+
+_NOTE = "work.json"
+
+
+class Work:
+    """The folder of unfinished work.
+
+    What lies there goes on if it is the same work: the same identity, and
+    corpus files with the size and the time of change that they had. Otherwise
+    it is removed.
+
+    Args:
+      folder: made if it is not there.
+      identity: what the work is, fit for JSON, by what it is called in words.
+      raw: notes the files of the corpus as they are read.
+
+    Attributes:
+      folder: where the files of the work go.
+      difference: why older work was removed; "" if it was not.
+      resumed: whether there was something to go on with.
+    """
+
+    def __init__(
+        self, folder: pathlib.Path, identity: dict[str, Any], raw: RawFiles
+    ):
+        self.folder = folder
+        self._identity = json.loads(json.dumps(identity))
+        self._raw = raw
+        self._noted = None
+        self.difference, self.resumed = "", False
+        if folder.exists():
+            self.difference = self._compare()
+            self.resumed = not self.difference
+        if self.difference:
+            self.remove()
+        folder.mkdir(exist_ok=True)
+        if self.resumed:
+            for place in (
+                folder,
+                *filter(pathlib.Path.is_dir, folder.iterdir()),
+            ):
+                atomic.remove_unfinished(place)
+        self.note_sources()
+
+    def _compare(self):
+        """What differs from the work that lies there, or ""."""
+        try:
+            note = json.loads((self.folder / _NOTE).read_text("utf-8"))
+            then, sources = note["identity"], note["sources"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return "what it is of cannot be read"
+        for name, value in self._identity.items():
+            if then.get(name) != value:
+                return f"{name} differs"
+        for path, state in sources.items():
+            if state_of(path) != state:
+                return f"{path} has changed"
+        self._raw.noted.update(sources)
+        self._noted = sources
+        return ""
+
+    def note_sources(self) -> None:
+        """Keeps which corpus files were read so far; before a step's record."""
+        if self._noted == self._raw.noted:
+            return
+        self._noted = dict(self._raw.noted)
+        note = {"identity": self._identity, "sources": self._noted}
+        atomic.write_json(self.folder / _NOTE, note)
+
+    def finish(self, step: str, record: Any) -> Any:
+        """Keeps the record of a step whose files are all written."""
+        self.note_sources()
+        atomic.write_json(self._path(step), record)
+        return record
+
+    def finished(self, step: str) -> Any:
+        """The record of a step, or None if it is not finished."""
+        path = self._path(step)
+        if not path.exists():
+            return None
+        return json.loads(path.read_text("utf-8"))
+
+    def _path(self, step):
+        return self.folder / f"finished-{step}.json"
+
+    def remove(self) -> None:
+        """Removes the folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def code_version() -> str:
+    """The sha256 of this package's modules: other code, other work."""
+    digest = hashlib.sha256()
+    folder = pathlib.Path(__file__).parent
+    for path in sorted(folder.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def absolute(folder: str | os.PathLike | None) -> str | None:
+    """A folder that a flag names, wherever the command is typed."""
+    return None if folder is None else os.path.abspath(folder)

@@ -1,0 +1,143 @@
+"""The pieces of a text from those of its words, each looked up once.
+
+Where no piece of a SentencePiece BPE model goes on after a space, the pieces of
+a text are those of its words, each with the space before it. A corpus has few
+words that are frequent, so a table of them encodes several times faster.
+"""
+
+import pathlib
+import tempfile
+from collections.abc import Sequence
+
+import numpy as np
+
+_SPACE = "\u2581"
+_BPE = 2  # TrainerSpec.ModelType
+# The table is emptied when it has so many characters, 64 more for each word.
+_MOST_CHARACTERS = 1 << 23
+_WORD_COST = 64
+
+
+class WordPieces:
+    """Encodes texts with a SentencePiece model.
+
+    Args:
+      model: the bytes of the model file.
+      rules: of normalization, as TSV, that are known to look at no space; a
+        model with other ones is used on whole texts.
+    """
+
+    def __init__(self, model: bytes, rules: str):
+        import sentencepiece
+
+        self._processor = sentencepiece.SentencePieceProcessor(
+            model_proto=model
+        )
+        self.is_wordwise = _is_wordwise(model, rules)
+        self._empty()
+
+    def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """The ids of each text, int32.
+
+        Args:
+          texts: without surrogates.
+        """
+        if not self.is_wordwise:
+            return [
+                np.array(ids, np.int32)
+                for ids in self._processor.encode(list(texts))
+            ]
+        found, ends = [], []
+        look_up = self._table.__getitem__
+        for text in texts:
+            words = text.split(" ")
+            words[0] = (words[0],)  # it has no space before it
+            found += map(look_up, words)
+            ends.append(len(found))
+        self._encode_new()
+        rows = self._rows(np.array(found, np.int64), np.array(ends, np.int64))
+        if self._characters > _MOST_CHARACTERS:
+            self._empty()
+        return rows
+
+    def _empty(self):
+        self._table = _Table()
+        self._characters = 0
+        self._ids = np.array([], np.int32)
+        self._starts = np.array([0], np.int64)  # and where the last word ends
+
+    def _encode_new(self):
+        """Brings `_ids` and `_starts` up to what the table has."""
+        words = [
+            word[0] if isinstance(word, tuple) else f" {word}"
+            for word in self._table.new
+        ]
+        self._table.new.clear()
+        if not words:
+            return
+        pieces = self._processor.encode(words)
+        lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
+        self._starts = np.append(
+            self._starts, self._starts[-1] + np.cumsum(lengths)
+        )
+        new = np.array([i for ids in pieces for i in ids], np.int32)
+        self._ids = np.append(self._ids, new)
+        self._characters += sum(map(len, words)) + _WORD_COST * len(words)
+
+    def _rows(self, found, ends):
+        """The ids of the words at `found`, cut where texts end."""
+        starts = self._starts[found]
+        lengths = self._starts[found + 1] - starts
+        word_ends = np.cumsum(lengths)
+        shifts = np.repeat(starts - word_ends + lengths, lengths)
+        ids = self._ids[shifts + np.arange(len(shifts))]
+        rows, start = [], 0
+        for end in word_ends[ends - 1].tolist():
+            rows.append(ids[start:end])
+            start = end
+        return rows
+
+
+class _Table(dict):
+    """Numbers words as they are asked for; lists the new ones."""
+
+    def __init__(self):
+        super().__init__()
+        self.new = []
+
+    def __missing__(self, word):
+        number = self[word] = len(self)
+        self.new.append(word)
+        return number
+
+
+def _is_wordwise(model, rules):
+    """Whether the pieces of a text are those of its words, for sure."""
+    from sentencepiece import sentencepiece_model_pb2
+
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+    normalizer = proto.normalizer_spec
+    return (
+        proto.trainer_spec.model_type == _BPE
+        and proto.trainer_spec.byte_fallback
+        and not proto.trainer_spec.treat_whitespace_as_suffix
+        and normalizer.escape_whitespaces
+        and not normalizer.add_dummy_prefix
+        and not normalizer.remove_extra_whitespaces
+        and not any(_SPACE in piece.piece[1:] for piece in proto.pieces)
+        and normalizer.precompiled_charsmap in (b"", _compiled(rules))
+    )
+
+
+def _compiled(rules):
+    import sentencepiece
+    from sentencepiece import sentencepiece_model_pb2
+
+    sentencepiece.set_min_log_level(2)  # errors only, as in training
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "normalize.tsv"
+        path.write_text(rules)
+        normalizer = sentencepiece.SentencePieceNormalizer(rule_tsv=str(path))
+    model = normalizer.serialized_model_proto()
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+    return proto.normalizer_spec.precompiled_charsmap
