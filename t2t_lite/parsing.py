@@ -6,6 +6,7 @@ words.
 """
 
 import collections
+import itertools
 import os
 import pathlib
 import re
@@ -29,7 +30,7 @@ from t2t_lite.treebank import (
     numbered_files,
     stripped_trees,
 )
-from t2t_lite.trees import NO_TAG, TOP, format_tree
+from t2t_lite.trees import NO_TAG, TOP, Tree, format_tree
 
 _WORD = re.compile(r"\S+", re.ASCII)
 
@@ -67,6 +68,8 @@ class ParsingProblem(Problem):
         place of the layout's; all three or none.
       vocab_size: pieces of the source vocabulary, in place of the layout's.
       keep_tags: part-of-speech tags in the target.
+      subtrees: constituents of 2 to so many words are sentences of train, too;
+        by default none are.
       trees: files with additional trees for train, one or more a line, joined
         by ":".
       treebank_share: in place of the attribute, above 0 and below 1.
@@ -78,6 +81,7 @@ class ParsingProblem(Problem):
         "test",
         "vocab_size",
         "keep_tags",
+        "subtrees",
         "trees",
         "treebank_share",
     )
@@ -117,13 +121,21 @@ class ParsingProblem(Problem):
         Example: `("It works .", "(S (NP XX )NP (VP XX )VP . )S")`. A tree
         without words gives two empty texts, which are counted and left out.
         """
-        pairs = map(self._pair, self._trees(split, raw))
+        found = self._trees(split, raw)
+        if split != "train":
+            return map(self._pair, found)
+        most = self.options.get("subtrees")
+        if most:
+            found = with_subtrees(found, most)
+        treebank = map(self._pair, found)
         files = self._additional_files()
-        if split != "train" or not files:
-            return pairs
+        if not files:
+            return treebank
+        for path in files:
+            raw.note(path)
         share = self.options.get("treebank_share", self.treebank_share)
         additional = map(self._pair, stripped_trees(files))
-        return mix(list(pairs), additional, share)
+        return mix(list(treebank), additional, share)
 
     def vocabulary_files(self) -> dict[str, str]:
         return {
@@ -138,7 +150,7 @@ class ParsingProblem(Problem):
 
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
-    ) -> None:
+    ) -> dict[str, Any]:
         """Learns the vocabulary of the words and lists that of the targets.
 
         Raises:
@@ -157,7 +169,7 @@ class ParsingProblem(Problem):
                 yield source
 
         size = self.options.get("vocab_size", self._layout(raw).vocab_size)
-        SentencePieceEncoder.train(
+        encoder = SentencePieceEncoder.train(
             sources(), size, pathlib.Path(data_dir) / files["inputs"], seed
         )
         declared = self._declared_tokens()
@@ -165,6 +177,7 @@ class ParsingProblem(Problem):
         TokenEncoder.write(
             [*declared, *more], pathlib.Path(data_dir) / files["targets"]
         )
+        return {files["inputs"]: encoder.learned_from}
 
     def load_encoders(self, directory: str | os.PathLike) -> dict[str, Any]:
         """A SentencePiece encoder of words, and one of tokens of trees.
@@ -270,7 +283,10 @@ class ParsingProblem(Problem):
             raise T2TLiteError(self._where_to_get())
         files = numbered_files(raw.raw_dir, self.file_stem)
         numbers = Numbers.parse(getattr(self._layout(raw), split), split)
-        return stripped_trees(choose_files(files, numbers, split))
+        chosen = choose_files(files, numbers, split)
+        for path in chosen:
+            raw.note(path)
+        return stripped_trees(chosen)
 
     def _layout(self, raw):
         """The layout that the options say or the files fit."""
@@ -318,6 +334,22 @@ class ParsingProblem(Problem):
             f"licensed and cannot be downloaded: name the folder that holds "
             f"{self.file_stem}NNNN.mrg with --raw_dir."
         )
+
+
+def with_subtrees(
+    found: Iterable[Tree | None], most: int
+) -> Iterator[Tree | None]:
+    """Each tree, and after it its constituents of 2 to `most` words.
+
+    Example, with a `most` of 2: after `(S (NP (X a) (X b)) (VP (X c)))` comes
+    `(NP (X a) (X b))`.
+    """
+    for tree in found:
+        yield tree
+        inside = itertools.islice(trees.walk(tree), 1, None) if tree else ()
+        for event, part in inside:
+            if event is trees.OPEN and 2 <= len(trees.words(part)) <= most:
+                yield part
 
 
 def mix(
@@ -385,6 +417,7 @@ def _typed_option(name, value):
         )
     rule, kind, holds = {
         "vocab_size": ("at least 1", int, lambda size: size >= 1),
+        "subtrees": ("at least 2", int, lambda words: words >= 2),
         "treebank_share": (
             "above 0 and below 1",
             float,

@@ -143,6 +143,21 @@ def test_additional_trees_are_mixed_at_the_stated_rate(tmp_path):
     assert sum(shares) == 10 and sum(shares[:25]) == 5
 
 
+def test_constituents_can_be_sentences_of_train_too(tmp_path):
+    folder = tiny_treebank.write(tmp_path)
+    whole = pairs(folder, **NINE_FILES)
+    more = pairs(folder, subtrees="3", **NINE_FILES)
+    assert more[:4] == [
+        whole[0],
+        ("the dog", "(NP XX XX )NP"),
+        ("hears a bird", "(VP XX (NP XX XX )NP )VP"),
+        ("a bird", "(NP XX XX )NP"),
+    ]
+    assert [pair for pair in more if pair in whole] == whole
+    for split in ("dev", "test"):
+        assert len(pairs(folder, split, subtrees="3", **NINE_FILES)) == 2
+
+
 def test_mix_gives_the_treebank_again_and_again():
     assert list(mix("ab", range(1, 7), 1 / 3)) == [
         *(1, 2, "a", 3, 4, "b", 5, 6, "a")
