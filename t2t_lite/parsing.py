@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from t2t_lite import trees
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.linearization import (
+    NUMBERED,
     PUNCTUATION,
     Repairs,
     linearize,
@@ -32,6 +33,7 @@ from t2t_lite.treebank import (
 )
 from t2t_lite.trees import NO_TAG, TOP, Tree, format_tree
 
+LEAVES = ("XX", "tags", "numbers")
 _WORD = re.compile(r"\S+", re.ASCII)
 
 
@@ -53,7 +55,7 @@ class ParsingProblem(Problem):
     """Sentences and their trees, from the numbered files of a treebank.
 
     Traces and function tags are left out. In the target, a word is `XX` and
-    punctuation its tag, or with `keep_tags` each word its tag. Scores are
+    punctuation its tag; the option `leaves` has others. Scores are
     bracket F1 by EVALB's rules.
 
     Attributes:
@@ -67,7 +69,8 @@ class ParsingProblem(Problem):
       train, dev, test: numbers of files, such as "200-2199" or "1-9+12", in
         place of the layout's; all three or none.
       vocab_size: pieces of the source vocabulary, in place of the layout's.
-      keep_tags: part-of-speech tags in the target.
+      leaves: what a word is in the target: `XX`; its part-of-speech tag,
+        `tags`; or `XX` and which word of the sentence it is, `numbers`.
       subtrees: constituents of 2 to so many words are sentences of train, too;
         by default none are.
       trees: files with additional trees for train, one or more a line, joined
@@ -80,7 +83,7 @@ class ParsingProblem(Problem):
         "dev",
         "test",
         "vocab_size",
-        "keep_tags",
+        "leaves",
         "subtrees",
         "trees",
         "treebank_share",
@@ -113,7 +116,7 @@ class ParsingProblem(Problem):
     @property
     def keeps_tags(self) -> bool:
         """Whether part-of-speech tags are part of the target."""
-        return self.options.get("keep_tags", False)
+        return self.options.get("leaves") == "tags"
 
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
         """Yields (words, tokens of the tree), both joined by spaces.
@@ -274,7 +277,13 @@ class ParsingProblem(Problem):
             return "", ""
         return (
             " ".join(trees.words(tree)),
-            " ".join(linearize(tree, self.keeps_tags)),
+            " ".join(
+                linearize(
+                    tree,
+                    keep_tags=self.keeps_tags,
+                    number_words=self.options.get("leaves") == "numbers",
+                )
+            ),
         )
 
     def _trees(self, split, raw):
@@ -318,7 +327,9 @@ class ParsingProblem(Problem):
 
     def _declared_tokens(self):
         """The tokens that a target may have, in the order of their ids."""
-        leaves = (NO_TAG, *PUNCTUATION, *(self.tags if self.keeps_tags else ()))
+        more = {"tags": self.tags, "numbers": NUMBERED}
+        leaves = more.get(self.options.get("leaves"), ())
+        leaves = (NO_TAG, *PUNCTUATION, *leaves)
         labels = (TOP, *self.labels)
         tokens = [
             *leaves,
@@ -406,10 +417,12 @@ def _typed_option(name, value):
     """The value of an option, checked."""
     if name in ("train", "dev", "test"):
         return str(Numbers.parse(str(value), name))
-    if name == "keep_tags":
-        if value not in (True, False, "true", "false"):
-            raise UsageError(f"keep_tags must be true or false; got {value!r}.")
-        return value in (True, "true")
+    if name == "leaves":
+        if value not in LEAVES:
+            raise UsageError(
+                f"leaves must be one of {', '.join(LEAVES)}; got {value!r}."
+            )
+        return value
     if name == "trees":
         paths = [path for path in str(value).split(":") if path]
         return ":".join(

@@ -1,6 +1,5 @@
 """Sentences and trees: from the files of a treebank to pairs and scores."""
 
-import itertools
 import pathlib
 import re
 import tarfile
@@ -55,10 +54,12 @@ def test_words_and_tokens_without_traces_and_function_tags(tmp_path):
     ]
 
 
-def test_tags_are_kept_if_asked_for(tmp_path):
+def test_leaves_are_tags_or_numbers_if_asked_for(tmp_path):
     folder = tiny_treebank.write(tmp_path)
-    _, (_, target) = pairs(folder, "dev", keep_tags="true", **NINE_FILES)
+    _, (_, target) = pairs(folder, "dev", leaves="tags", **NINE_FILES)
     assert target == "(S (NP NN )NP , (VP VBZ )VP )S"
+    _, (_, target) = pairs(folder, "dev", leaves="numbers", **NINE_FILES)
+    assert target == "(S (NP XX1 )NP , (VP XX3 )VP )S"
 
 
 def test_sections_divide_the_treebank_as_it_is_shipped(tmp_path):
@@ -171,11 +172,11 @@ def test_mix_gives_the_treebank_again_and_again():
     [
         ({"train": "1-5"}, "train, dev and test; got train only"),
         ({"train": "5-1", "dev": "1", "test": "2"}, "such as 200-2199"),
-        ({"keep_tags": "perhaps"}, "must be true or false; got 'perhaps'"),
+        ({"leaves": "tag"}, "one of XX, tags, numbers; got 'tag'"),
         ({"vocab_size": "0"}, "number at least 1; got '0'"),
         ({"treebank_share": "0.5"}, "give them with trees=FILE"),
         ({"trees": "x", "treebank_share": "1"}, "above 0 and below 1"),
-        ({"keep_tag": "true"}, "no option 'keep_tag'.*keep_tags"),
+        ({"leafs": "tags"}, "no option 'leafs'.*leaves"),
     ],
 )
 def test_bad_options_are_refused(options, message):
@@ -220,7 +221,7 @@ def test_report_scores_trees_and_counts_repairs():
 
 
 def test_tags_are_scored_where_they_are_kept():
-    report = problem(keep_tags=True).evaluate(
+    report = problem(leaves="tags").evaluate(
         ["a b"], ["(S DT NN )S"], ["(S DT VB )S"]
     )
     assert report["tagging_accuracy"] == 50
@@ -228,18 +229,16 @@ def test_tags_are_scored_where_they_are_kept():
 
 def test_every_tree_of_the_sample_comes_back(sample):
     files = numbered_files(sample, "wsj_").values()
-    count = 0
-    for tree, keep in itertools.product(stripped_trees(files), (False, True)):
-        words = trees.words(tree)
-        rebuilt, repairs = rebuild(linearize(tree, keep), words)
-        assert repairs == Repairs()
-        if keep:
-            assert rebuilt == tree
-        else:
-            text = trees.format_tree(rebuilt)
-            assert _tags_hidden(trees.format_tree(tree)) == text
+    count, none = 0, Repairs()
+    for tree in stripped_trees(files):
+        words, hidden = trees.words(tree), _tags_hidden(trees.format_tree(tree))
+        assert rebuild(linearize(tree, keep_tags=True), words) == (tree, none)
+        for numbered in (False, True):
+            tokens = linearize(tree, number_words=numbered)
+            rebuilt, repairs = rebuild(tokens, words)
+            assert (trees.format_tree(rebuilt), repairs) == (hidden, none)
         count += 1
-    assert count == 2 * 3396
+    assert count == 3396
 
 
 def _tags_hidden(text):
