@@ -79,9 +79,12 @@ setup(
         # Its tokenizer reads our vocabularies; the engine needs none of it,
         # and it has left Python 3.10.
         "keras-hub": ['keras-hub>=0.32,<1; python_version >= "3.11"'],
+        # The picture of `t2t-lite-datagen --inspect`.
+        "plot": ["matplotlib>=3.10,<4"],
         # selenium drives a Chromium, where there is one; on JAX, which has left
         # Python 3.10, the model core runs, too.
         "dev": [
+            "matplotlib>=3.10,<4",
             "pytest>=8",
             "ruff>=0.14",
             "selenium>=4.30,<5",

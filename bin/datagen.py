@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from t2t_lite.bin import command, flags, own_text
+from t2t_lite.bin import command, flags, inspection, own_text
 
 
 def make_parser() -> flags.Parser:
@@ -28,19 +28,31 @@ def make_parser() -> flags.Parser:
         action="store_true",
         help="generate again what is there, also when it fits",
     )
+    parser.add_argument(
+        "--inspect",
+        action="store_true",
+        help="make nothing, but report on the data that is there: counts, "
+        "lengths (also as a picture beside it), the longest pairs, ten at "
+        "random",
+    )
     flags.add_json(parser)
     flags.add_text_flags(parser)
     return parser
 
 
 def generate_data(args: argparse.Namespace) -> None:
-    """Generates `--problem` and prints what came out."""
+    """Generates `--problem`, or inspects it, and prints what came out."""
     flags.require(args, "problem")
+    if args.inspect:
+        inspection.require_no_making(args)
     from t2t_lite import plugins
 
     plugins.load_plugins(args.usr_dir)
     problem, data_dir = own_text.problem_and_data(args)
     command.start_tensorflow(args.verbose)
+    if args.inspect:
+        inspection.inspect(args, problem, data_dir)
+        return
     from t2t_lite.generate import generate
 
     manifest = generate(

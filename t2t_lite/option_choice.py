@@ -112,7 +112,8 @@ def _options_of_data(problem, name, data_dir, needed):
         )
     raise UsageError(
         f"{data_dir} holds no data of {default}: give its files with --source "
-        "and --target, or --pairs, or name another --data_dir."
+        "and --target, or --pairs, to t2t-lite-datagen or t2t-lite-trainer, or "
+        "name another --data_dir."
         f"{nearest(default, names)}"
     )
 

@@ -1,4 +1,5 @@
 import json
+import sys
 
 import pytest
 
@@ -235,3 +236,84 @@ def test_wrong_flags_of_own_text_are_one_line(
     assert (code, out) == (1 if "there is none" in message else 2, "")
     assert message in err.splitlines()[-1]
     assert not list(tmp_path.glob("data/*manifest*"))
+
+
+def test_inspection_makes_no_data(run_command, flags, tmp_path):
+    code, out, err = run_command("datagen", *flags, "--inspect")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "make it with t2t-lite-datagen --problem=tiny_digits" in err
+    code, _, err = run_command(
+        "datagen", "--problem=text", flags[2], "--inspect"
+    )
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--source and --target, or --pairs, to t2t-lite-datagen" in err
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("flag", ["overwrite", "raw_dir=x", "processes=1"])
+def test_inspection_takes_no_flag_that_makes_data(run_command, flags, flag):
+    code, _, err = run_command("datagen", *flags, "--inspect", f"--{flag}")
+    assert code == 2
+    assert f"leave --{flag.partition('=')[0]} out." in err
+
+
+def test_inspection_shows_what_is_there(run_command, flags, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    run_command("datagen", *flags)
+    code, out, _ = run_command("datagen", *flags, "--inspect")
+    assert code == 0
+    lines = out.splitlines()
+    assert ["pairs", "40", "4", "4"] in map(str.split, lines)
+    assert "tiny_digits.vocab.290.model, 290 pieces" in out
+    # All of it, without a picture, and how to get one.
+    assert lines[-1].endswith("pip install 't2t-lite[plot]'.")
+    drawn = lines[
+        lines.index("Pairs of train drawn at random (--seed=1)") + 1 :
+    ]
+    sources, targets = drawn[1:30:3], drawn[2:30:3]
+    names = "zero one two three four five six seven eight nine".split()
+    for source, target in zip(sources, targets, strict=True):
+        assert [names[int(digit)] for digit in source.split()] == target.split()
+    assert len(set(sources)) == 10
+    again = run_command("datagen", *flags, "--inspect", "--seed=2")[1]
+    assert again.splitlines()[:3] == lines[:3]
+    assert again != out
+
+
+def test_inspection_of_own_text_in_either_direction(
+    run_command, text_flags, tmp_path
+):
+    two = "--separate_vocabularies", "--vocab_size=280", "--name=mine"
+    assert run_command("datagen", *text_flags, *two)[0] == 0
+    reports = []
+    for name in ("text", "text_rev"):
+        code, out, _ = run_command(
+            "datagen",
+            f"--problem={name}",
+            text_flags[-1],
+            "--inspect",
+            "--json",
+        )
+        assert (code, out.count("\n")) == (0, 1)
+        reports.append(json.loads(out))
+    one, other = reports
+    assert (one["problem"], other["problem"]) == ("mine", "mine_rev")
+    file = "mine.vocab.280.source.model"
+    assert one["vocabulary"]["source"] == {"file": file, "pieces": 280}
+    assert other["vocabulary"]["target"]["file"] == file
+    train, back = one["splits"]["train"], other["splits"]["train"]
+    assert train["examples"] == back["examples"] == 54
+    assert train["source"] == back["target"]
+    assert train["drawn"][0]["source"] == back["drawn"][0]["target"]
+    assert train["target"]["byte_share"] == 0
+    assert 1 < train["target"]["tokens_per_word"] < 6
+
+
+def test_inspection_names_an_edited_shard(run_command, flags, tmp_path):
+    run_command("datagen", *flags)
+    shard = tmp_path / "data" / "tiny_digits-dev-00000-of-00001"
+    data = shard.read_bytes()
+    shard.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    code, out, err = run_command("datagen", *flags, "--inspect")
+    assert (code, out) == (1, "")
+    assert f"{shard} is damaged" in err
