@@ -16,10 +16,12 @@ from t2t_lite.layers import (
 )
 from t2t_lite.layers.cache import DecoderCache
 from t2t_lite.layers.dropout import no_dropout
-from t2t_lite.layers.masks import (
-    attention_scores_bias,
-    causal_mask,
-    padding_mask,
+from t2t_lite.layers.masks import padding_mask
+from t2t_lite.layers.segments import (
+    Segments,
+    causal_bias,
+    previous_targets,
+    source_bias,
 )
 from t2t_lite.losses import fused_cross_entropy_sum, smoothed_cross_entropy
 
@@ -58,7 +60,10 @@ class Transformer(keras.Model):
       seed: of the dropout of plain `fit`; `loss_sum` is given its own.
 
     Call arguments:
-      features: a dict of `inputs`, int [B, S], and `targets`, int [B, T].
+      features: a dict of `inputs`, int [B, S], and `targets`, int [B, T]. With
+        several pairs in a row, also `inputs_segmentation`, `inputs_position`,
+        `targets_segmentation` and `targets_position`; see `Segments`. Pairs of
+        a row have nothing to do with each other, as if each had its own.
       training: whether to drop.
 
     Returns: float32 [B, T, V]; row t scores `targets[:, t]` given the targets
@@ -169,10 +174,9 @@ class Transformer(keras.Model):
         return self
 
     def call(self, features, training=False):
-        inputs, targets = features["inputs"], features["targets"]
         seed = self.dropout_seed.next() if training else None
         return self.softmax_embedding.logits(
-            self._decoder_output(inputs, targets, seed)
+            self._decoder_output(features, seed)
         )
 
     def loss_sum(self, features, label_smoothing=0.0, seed=None):
@@ -188,7 +192,7 @@ class Transformer(keras.Model):
           summed over the real target tokens, and how many these are.
         """
         targets = ops.cast(features["targets"], "int32")
-        output = self._decoder_output(features["inputs"], targets, seed)
+        output = self._decoder_output({**features, "targets": targets}, seed)
         count = ops.sum(ops.cast(padding_mask(targets), "float32"))
         loss = fused_cross_entropy_sum(
             ops.reshape(output, (-1, self.hidden_size)),
@@ -199,7 +203,7 @@ class Transformer(keras.Model):
         return loss, count
 
     def target_log_probs(self, features):
-        """The log-probability of each target: float32 [B], and its tokens [B].
+        """The log-probability of each row: float32 [B], and its targets [B].
 
         Args:
           features: as of a call.
@@ -209,24 +213,37 @@ class Transformer(keras.Model):
         losses = smoothed_cross_entropy(self(features), targets)
         return -ops.sum(losses * real, axis=-1), ops.sum(real, axis=-1)
 
-    def encode(self, inputs, dropout=no_dropout):
+    def encode(self, inputs, dropout=no_dropout, segments=None):
         """The encoder's output.
 
         Args:
           inputs: int [B, S].
           dropout: `DropoutMasks` of this pass, or `no_dropout`.
+          segments: `Segments` of `inputs`; None: a row is one sentence.
 
         Returns: float [B, S, D], and the bool padding mask [B, S] of `inputs`.
         """
         mask = padding_mask(inputs)
-        bias = attention_scores_bias(mask)[:, None, None, :]
-        x = self._embedded_source(inputs)
+        # A window keeps sentences apart by their numbers alone.
+        windowed = self._config["attention_window"] is not None
+        apart = None if windowed else segments
+        bias = source_bias(mask, apart, apart)
+        numbers = segments and segments.numbers
+        x = self._embedded_source(inputs, segments)
         x = dropout(x, self.residual_dropout)
         for layer in self.encoder_layers:
-            x = layer(x, bias, dropout=dropout)
+            x = layer(x, bias, dropout=dropout, segments=numbers)
         return self.encoder_norm(x) if self.encoder_norm else x, mask
 
-    def decode(self, targets, memory, memory_mask, dropout=no_dropout):
+    def decode(
+        self,
+        targets,
+        memory,
+        memory_mask,
+        dropout=no_dropout,
+        segments=None,
+        memory_segments=None,
+    ):
         """The decoder's output for whole targets, shifted right inside.
 
         Args:
@@ -234,22 +251,32 @@ class Transformer(keras.Model):
           memory: float [B, S, D], from `encode`.
           memory_mask: bool [B, S], from `encode`.
           dropout: `DropoutMasks` of this pass, or `no_dropout`.
+          segments: `Segments` of `targets`; None: a row is one sentence.
+          memory_segments: those of the source.
 
         Returns: float [B, T, D], of which `logits` makes the scores.
         """
-        self_bias = self._causal_bias(ops.shape(targets)[1])
-        cross_bias = attention_scores_bias(memory_mask)[:, None, None, :]
-        x = self._embedded_target(targets)
+        self_bias = self._causal_bias(ops.shape(targets)[1], segments)
+        cross_bias = source_bias(memory_mask, segments, memory_segments)
+        numbers = segments and segments.numbers
+        x = self._embedded_target(targets, segments)
         x = dropout(x, self.residual_dropout)
         for layer in self.decoder_layers:
-            x = layer(x, memory, self_bias, cross_bias, dropout=dropout)
+            x = layer(
+                x,
+                memory,
+                self_bias,
+                cross_bias,
+                dropout=dropout,
+                segments=numbers,
+            )
         return self.decoder_norm(x) if self.decoder_norm else x
 
     def attention_weights(self, features):
         """The attention weights of every layer and head, without dropout.
 
         Args:
-          features: as of a call.
+          features: `inputs` and `targets` of a call, one pair a row.
 
         Returns: a dict of float32: `encoder` [N, B, H, S, S], `decoder` [N, B,
           H, T, T] and `cross` [N, B, H, T, S]; a row is what one position
@@ -268,10 +295,10 @@ class Transformer(keras.Model):
 
         inputs, targets = features["inputs"], features["targets"]
         x, mask = self._embedded_source(inputs), padding_mask(inputs)
-        source_bias = attention_scores_bias(mask)[:, None, None, :]
+        bias = source_bias(mask)
         for layer in self.encoder_layers:
             x = layer.with_attention(
-                x, keep("encoder", layer.self_attention, source_bias)
+                x, keep("encoder", layer.self_attention, bias)
             )
         memory = self.encoder_norm(x) if self.encoder_norm else x
         self_bias = self._causal_bias(ops.shape(targets)[1])
@@ -280,7 +307,7 @@ class Transformer(keras.Model):
             x = layer.with_attentions(
                 x,
                 keep("decoder", layer.self_attention, self_bias),
-                keep("cross", layer.cross_attention, source_bias, memory),
+                keep("cross", layer.cross_attention, bias, memory),
             )
         return {name: ops.stack(weights) for name, weights in kept.items()}
 
@@ -343,24 +370,34 @@ class Transformer(keras.Model):
         del index
         return DecoderCache.follow(cache, parents)
 
-    def _decoder_output(self, inputs, targets, seed):
+    def _decoder_output(self, features, seed):
         dropout = no_dropout if seed is None else DropoutMasks(seed)
-        memory, mask = self.encode(inputs, dropout)
-        return self.decode(targets, memory, mask, dropout)
+        source = Segments.of(features, "inputs")
+        target = Segments.of(features, "targets")
+        memory, mask = self.encode(features["inputs"], dropout, source)
+        return self.decode(
+            features["targets"], memory, mask, dropout, target, source
+        )
 
-    def _embedded_source(self, inputs):
-        return self.encoder_positions(self.source_embedding(inputs))
+    def _embedded_source(self, inputs, segments=None):
+        positions = segments and segments.positions
+        return self.encoder_positions(
+            self.source_embedding(inputs), positions=positions
+        )
 
-    def _embedded_target(self, targets):
-        # Padding stands before the first token, and is embedded as zero.
-        previous = ops.pad(targets, ((0, 0), (1, 0)))[:, :-1]
-        return self.decoder_positions(self.target_embedding(previous))
+    def _embedded_target(self, targets, segments=None):
+        # Padding is embedded as zero.
+        previous = previous_targets(targets, segments)
+        positions = segments and segments.positions
+        return self.decoder_positions(
+            self.target_embedding(previous), positions=positions
+        )
 
-    def _causal_bias(self, length):
-        """Float32 [1, 1, T, T]; None if a window does without."""
+    def _causal_bias(self, length, segments=None):
+        """Float32 [1 or B, 1, T, T]; None if a window does without."""
         if self._config["attention_window"] is not None:
             return None
-        return attention_scores_bias(causal_mask(length))
+        return causal_bias(length, segments)
 
     def _make_embeddings(self, source_vocab_size, target_vocab_size):
         def embedding(vocab_size, name):

@@ -66,6 +66,15 @@ logits = jax.jit(lambda inputs, targets: restricted(
 assert logits.shape == (2, 5, 17)
 weights = restricted.attention_weights(batch)
 np.testing.assert_allclose(np.sum(weights["decoder"], -1), 1, rtol=1e-5)
+# The second half of each row is a sentence of its own.
+numbers, positions = np.array([[1, 1, 2, 2, 2]] * 2), [[0, 1, 0, 1, 2]] * 2
+packed = {f"{side}_segmentation": numbers for side in batch}
+packed |= {f"{side}_position": np.array(positions) for side in batch}
+for made in (model, restricted):
+    both = jax.jit(lambda features: made(features))(batch | packed)
+    for part in (slice(2), slice(2, 5)):
+        alone = made({side: ids[:, part] for side, ids in batch.items()})
+        np.testing.assert_allclose(both[:, part], alone, atol=1e-5)
 print("the core runs on JAX")
 """
 

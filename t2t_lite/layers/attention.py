@@ -63,7 +63,7 @@ class MultiHeadAttention(keras.layers.Layer):
         """How many positions away a window ends; None without a window."""
         return None if self.window is None else self.window // 2
 
-    def call(self, x, bias, memory=None, dropout=no_dropout):
+    def call(self, x, bias, memory=None, dropout=no_dropout, segments=None):
         """Attends from every position of `x`.
 
         Args:
@@ -73,6 +73,8 @@ class MultiHeadAttention(keras.layers.Layer):
             window: [B, 1, 1, S], or None.
           memory: float [B, S, D], what is attended; None: `x` itself.
           dropout: `DropoutMasks` of this pass, or `no_dropout`.
+          segments: int [B, T], or None; a window hides the positions of
+            another number. Without a window the bias has to.
 
         Returns: float [B, T, D].
         """
@@ -88,6 +90,7 @@ class MultiHeadAttention(keras.layers.Layer):
                 self.reach,
                 self.causal,
                 lambda weights: dropout(weights, self.attention_dropout),
+                segments,
             )
         return self.merge_heads(context)
 

@@ -118,16 +118,21 @@ class EncoderLayer(_Block):
             self.feed_forward_norm,
         )
 
-    def call(self, x, bias, dropout=no_dropout):
+    def call(self, x, bias, dropout=no_dropout, segments=None):
         """Float [B, S, D] to float [B, S, D].
 
         Args:
           x: float [B, S, D].
-          bias: float32 [B, 1, 1, S], which source positions are real.
+          bias: float32 [B, 1, 1 or S, S], which source positions are seen.
           dropout: `DropoutMasks` of this pass, or `no_dropout`.
+          segments: int [B, S], or None; for a window, see `MultiHeadAttention`.
         """
         return self.with_attention(
-            x, lambda y: self.self_attention(y, bias, dropout=dropout), dropout
+            x,
+            lambda y: self.self_attention(
+                y, bias, dropout=dropout, segments=segments
+            ),
+            dropout,
         )
 
     def with_attention(self, x, attend_self, dropout=no_dropout):
@@ -166,19 +171,31 @@ class DecoderLayer(_Block):
             self.feed_forward_norm,
         )
 
-    def call(self, x, memory, self_bias, cross_bias, dropout=no_dropout):
+    def call(
+        self,
+        x,
+        memory,
+        self_bias,
+        cross_bias,
+        dropout=no_dropout,
+        segments=None,
+    ):
         """Float [B, T, D] to float [B, T, D].
 
         Args:
           x: float [B, T, D].
           memory: float [B, S, D], the encoder's output.
-          self_bias: float32 [1, 1, T, T], causal; None with a window.
-          cross_bias: float32 [B, 1, 1, S], which source positions are real.
+          self_bias: float32 [1 or B, 1, T, T], causal; None with a window.
+          cross_bias: float32 [B, 1, 1 or T, S], which source positions are
+            seen.
           dropout: `DropoutMasks` of this pass, or `no_dropout`.
+          segments: int [B, T], or None; for a window, see `MultiHeadAttention`.
         """
         return self.with_attentions(
             x,
-            lambda y: self.self_attention(y, self_bias, dropout=dropout),
+            lambda y: self.self_attention(
+                y, self_bias, dropout=dropout, segments=segments
+            ),
             lambda y: self.cross_attention(
                 y, cross_bias, memory=memory, dropout=dropout
             ),

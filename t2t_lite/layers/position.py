@@ -38,10 +38,19 @@ class SinusoidalPositions(keras.layers.Layer):
         super().__init__(**kwargs)
         self.layout = layout
 
-    def call(self, x, start=0):
-        """Float [B, T, D] plus the signal of positions start...start+T-1."""
-        positions = start + ops.arange(ops.shape(x)[1])
-        signal = position_signal(positions, x.shape[-1], self.layout)
+    def call(self, x, start=0, positions=None):
+        """Float [B, T, D] plus the signal of positions start...start+T-1.
+
+        Args:
+          x: float [B, T, D].
+          start: an int, or an int32 scalar.
+          positions: int [B, T], which of these each one is instead; below T.
+        """
+        signal = position_signal(
+            start + ops.arange(ops.shape(x)[1]), x.shape[-1], self.layout
+        )
+        if positions is not None:
+            signal = ops.take(signal, positions, axis=0)  # -> [B, T, D]
         return ops.cast(ops.cast(x, "float32") + signal, x.dtype)
 
     def get_config(self):
@@ -69,9 +78,13 @@ class LearnedPositions(keras.layers.Layer):
         )
         self.built = True
 
-    def call(self, x, start=0):
-        """Float [B, T, D] plus the vectors of positions start...start+T-1."""
-        positions = start + ops.arange(ops.shape(x)[1])
+    def call(self, x, start=0, positions=None):
+        """Float [B, T, D] plus the vectors of positions start...start+T-1.
+
+        Args: as of `SinusoidalPositions`.
+        """
+        if positions is None:
+            positions = start + ops.arange(ops.shape(x)[1])
         positions = ops.minimum(positions, self.max_length - 1)
         return x + ops.take(self.table, positions, axis=0)
 

@@ -14,7 +14,14 @@ _SHORTEST_BLOCK = 32
 
 
 def attend_window(
-    query, keys, values, bias, reach, causal, drop=lambda weights: weights
+    query,
+    keys,
+    values,
+    bias,
+    reach,
+    causal,
+    drop=lambda weights: weights,
+    segments=None,
 ):
     """The weighted values of the positions at most `reach` away.
 
@@ -26,6 +33,8 @@ def attend_window(
       reach: positions seen on either side; an int, at least 0.
       causal: whether positions behind the query's are hidden.
       drop: applied to the attention weights.
+      segments: int [B, T]; a position sees those of the same number. None:
+        all are of one.
 
     Returns: float [B, H, T, d_v].
     """
@@ -35,7 +44,7 @@ def attend_window(
     before, behind = (1, 0) if causal else (1, 1)
     padding = count * block - length
 
-    def neighbors(x, fill=0.0):
+    def neighbors(x, fill=0):
         """[B, h, T, d] to [B, h, N, (1 + before + behind) L, d]."""
         room = (before * block, padding + behind * block)
         x = ops.pad(x, ((0, 0), (0, 0), room, (0, 0)), constant_values=fill)
@@ -45,9 +54,13 @@ def attend_window(
         ]
         return ops.concatenate([_blocks(part, block) for part in parts], axis=3)
 
-    query = ops.pad(query, ((0, 0), (0, 0), (0, padding), (0, 0)))
+    def own(x):
+        """[B, h, T, d] to [B, h, N, L, d]."""
+        x = ops.pad(x, ((0, 0), (0, 0), (0, padding), (0, 0)))
+        return _blocks(x, block)
+
     scores = ops.matmul(
-        _blocks(query, block), ops.swapaxes(neighbors(keys), -1, -2)
+        own(query), ops.swapaxes(neighbors(keys), -1, -2)
     )  # [B, H, N, L, 3L]
     if bias is None:
         bias = ops.zeros((1, 1, 1, length), "float32")
@@ -60,6 +73,11 @@ def attend_window(
         + attention_scores_bias(band)[:, :, None]
         + ops.swapaxes(bias, -1, -2)  # [B, 1, N, 1, 3L]
     )
+    if segments is not None:
+        segments = segments[:, None, :, None]
+        others = ops.swapaxes(neighbors(segments), -1, -2)  # [B, 1, N, 1, 3L]
+        same = ops.equal(own(segments), others)
+        scores = scores + attention_scores_bias(same)  # [B, 1, N, L, 3L]
     weights = drop(ops.softmax(scores, axis=-1))
     context = ops.matmul(ops.cast(weights, values.dtype), neighbors(values))
     context = ops.reshape(

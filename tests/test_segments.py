@@ -1,0 +1,145 @@
+"""Pairs that share a row are as pairs that have one each."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_lite.layers.segments import (
+    Segments,
+    causal_bias,
+    previous_targets,
+    segment_mask,
+)
+from t2t_lite.transformer import Transformer
+
+VOCAB = 17
+# Of the pairs: (source, target) lengths, and which ones share a row.
+LENGTHS = [(9, 7), (4, 12), (3, 1), (20, 22), (1, 5), (30, 28)]
+ROWS = [[0, 1, 2], [4, 3], [5]]
+WIDTH = 50  # a window needs more than one block of 32
+
+
+def make_pairs(seed=0):
+    generator = np.random.default_rng(seed)
+    return [
+        tuple(np.append(generator.integers(2, VOCAB, n - 1), 1) for n in pair)
+        for pair in LENGTHS
+    ]
+
+
+def padded(pairs):
+    """One pair a row."""
+    features = {}
+    for side, name in enumerate(("inputs", "targets")):
+        features[name] = np.zeros((len(pairs), 31), "int32")
+        for row, pair in zip(features[name], pairs, strict=True):
+            row[: len(pair[side])] = pair[side]
+    return features
+
+
+def packed(pairs):
+    """The pairs in rows of several, and an empty row."""
+    features = {}
+    for side, name in enumerate(("inputs", "targets")):
+        arrays = np.zeros((3, len(ROWS) + 1, WIDTH), "int32")
+        for row, numbers in enumerate(ROWS):
+            start = 0
+            for number, index in enumerate(numbers, start=1):
+                ids = pairs[index][side]
+                place = slice(start, start + len(ids))
+                arrays[0, row, place] = ids
+                arrays[1, row, place] = number
+                arrays[2, row, place] = np.arange(len(ids))
+                start = place.stop
+        features[name] = arrays[0]
+        features[f"{name}_segmentation"] = arrays[1]
+        features[f"{name}_position"] = arrays[2]
+    return features
+
+
+def of_pairs(values):
+    """What packed targets' positions have, [B, T, ...], pair by pair."""
+    found = {}
+    for row, numbers in enumerate(ROWS):
+        start = 0
+        for index in numbers:
+            end = start + LENGTHS[index][1]
+            found[index] = np.array(values)[row, start:end]
+            start = end
+    return [found[index] for index in range(len(LENGTHS))]
+
+
+def make_model(**changes):
+    values = {
+        "num_hidden_layers": 2,
+        "residual_dropout": 0.0,
+        "max_length": 40,
+    } | changes
+    return Transformer(VOCAB, VOCAB, 8, 16, 2, **values).build_weights()
+
+
+VARIANTS = [
+    {},
+    {"norm_placement": "pre", "position_encoding": "learned"},
+    {"attention_window": 6, "position_encoding": "concatenated"},
+]
+
+
+@pytest.mark.parametrize("changes", VARIANTS)
+def test_packed_loss_gradients_and_logits_equal_those_of_single_pairs(changes):
+    model, pairs = make_model(**changes), make_pairs()
+    results = []
+    for features in (padded(pairs), packed(pairs)):
+        with tf.GradientTape() as tape:
+            loss, count = model.loss_sum(features, label_smoothing=0.1)
+            loss = loss / count
+        weights = [v.value for v in model.trainable_variables]
+        gradients = map(tf.convert_to_tensor, tape.gradient(loss, weights))
+        results.append([loss, count, *gradients])
+    for ours, expected in zip(*reversed(results), strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
+    logits = [np.array(model(f)) for f in (padded(pairs), packed(pairs))]
+    for row, ours in zip(logits[0], of_pairs(logits[1]), strict=True):
+        np.testing.assert_allclose(ours, row[: len(ours)], atol=1e-5)
+
+
+@pytest.mark.parametrize("changes", VARIANTS)
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_pair_does_not_see_the_others_of_its_row(changes, side):
+    model, pairs = make_model(**changes), make_pairs()
+    before = of_pairs(model(packed(pairs)))
+    for index in (1, 3):  # in the middle of a row, and at its end
+        moved = list(pairs)
+        other = [ids.copy() for ids in pairs[index]]
+        other[side][:-1] = 2 + other[side][:-1] % (VOCAB - 2)
+        moved[index] = tuple(other)
+        after = of_pairs(model(packed(moved)))
+        same = [
+            np.array_equal(a, b) for a, b in zip(before, after, strict=True)
+        ]
+        assert same == [number != index for number in range(len(pairs))]
+
+
+def test_masks_of_packed_rows_are_the_literal_matrices():
+    source = Segments(np.array([[1, 1, 2, 0]]), None)
+    target = Segments(np.array([[1, 2, 2]]), None)
+    np.testing.assert_array_equal(
+        segment_mask(target, source)[0, 0],
+        np.array([[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0]], bool),
+    )
+    np.testing.assert_array_equal(
+        np.array(causal_bias(3, target))[0, 0] == 0,
+        np.array([[1, 0, 0], [0, 1, 0], [0, 1, 1]], bool),
+    )
+
+
+def test_targets_are_shifted_within_their_sentence():
+    targets = np.array([[5, 1, 7, 8, 1, 0]])
+    np.testing.assert_array_equal(
+        previous_targets(targets), [[0, 5, 1, 7, 8, 1]]
+    )
+    positions = np.array([[0, 1, 0, 1, 2, 0]])
+    np.testing.assert_array_equal(
+        previous_targets(targets, Segments(None, positions)),
+        [[0, 5, 0, 7, 8, 0]],
+    )
