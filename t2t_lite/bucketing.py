@@ -36,6 +36,11 @@ class Plan(NamedTuple):
     target_widths: np.ndarray
     dropped: dict[str, int]
 
+    def shapes(self) -> np.ndarray:
+        """Rows, source and target width of each batch: int64 [batches, 3]."""
+        widths = self.source_widths, self.target_widths
+        return np.stack([np.diff(self.splits), *widths], axis=1)
+
 
 def length_boundaries(max_length: int, growth: float = GROWTH) -> np.ndarray:
     """The padded lengths that batches may have, the last one `max_length`.
@@ -108,10 +113,8 @@ def plan_window(
     Returns:
       A `Plan`, a pure function of the arguments.
     """
+    kept, dropped = usable(source_lengths, target_lengths, max_length)
     longest = np.maximum(source_lengths, target_lengths)
-    empty = np.minimum(source_lengths, target_lengths) == 0
-    too_long = (longest > max_length) & ~empty
-    kept = np.flatnonzero(~empty & ~too_long)
     boundaries = length_boundaries(min(max_length, max_positions))
     batches = _cut(
         kept,
@@ -129,8 +132,25 @@ def plan_window(
         source_lengths,
         target_lengths,
         boundaries,
-        {"empty": int(empty.sum()), "too_long": int(too_long.sum())},
+        dropped,
     )
+
+
+def usable(
+    source_lengths: np.ndarray, target_lengths: np.ndarray, max_length: int
+) -> tuple[np.ndarray, dict[str, int]]:
+    """Which examples are trained on, and how many are not, by reason.
+
+    Args: as of `plan_window`.
+
+    Returns:
+      int64 [kept examples], indices into the window; the `Plan.dropped`.
+    """
+    longest = np.maximum(source_lengths, target_lengths)
+    empty = np.minimum(source_lengths, target_lengths) == 0
+    too_long = (longest > max_length) & ~empty
+    dropped = {"empty": int(empty.sum()), "too_long": int(too_long.sum())}
+    return np.flatnonzero(~empty & ~too_long), dropped
 
 
 def _sorting_keys(differences, generator):

@@ -170,7 +170,7 @@ def training_cost(
     Args:
       hparams: the model part is used.
       target_vocab_size: V.
-      lengths: tokens of a mean source and target sentence.
+      lengths: tokens of a mean source and target sentence, or of packed rows.
       work: what `trainer.train` says.
       sustained: FLOP/s of one device; None takes what the paper gives for that
         device, if it does.

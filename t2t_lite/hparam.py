@@ -49,6 +49,7 @@ class HParams:
     # One update.
     batch_tokens: int = 25000  # positions of one update, each side, in all
     micro_batches: int = 8  # passes an update is cut into
+    packing: bool = False  # several pairs in a row of max_length; else buckets
     learning_rate: float = 1.0  # factor on the schedule of equation 3
     warmup_steps: int = 4000  # optimizer updates until the peak rate
     adam_beta1: float = 0.9

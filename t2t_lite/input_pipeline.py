@@ -1,12 +1,14 @@
 """TFRecords to padded batches: bounded positions, resumable, in a fixed order.
 
 Records are read in windows; `bucketing` decides from the lengths which pairs of
-a window share a batch. Order is a pure function of seed, epoch and window, so a
-stream starts anywhere without a replay of what comes before.
+a window share a batch, or `packing` which ones share a row. Order is a pure
+function of seed, epoch and window, so a stream starts anywhere without a replay
+of what comes before.
 """
 
 import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 from collections.abc import Iterator
@@ -18,8 +20,11 @@ import tensorflow as tf
 from t2t_lite import bucketing
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.manifest import Manifest, SplitRecord, verify_shards
+from t2t_lite.packing import pack_window, packed_shape
 from t2t_lite.problem import Problem
 from t2t_lite.windows import (
+    packed_batch,
+    packing_planner,
     padded_batch,
     parsed_sides,
     plan_generator,
@@ -54,9 +59,10 @@ def training_batches(
     max_length: int,
     seed: int,
     start: Position = START,
+    packing: bool = False,
     window_size: int = WINDOW_SIZE,
 ) -> tf.data.Dataset:
-    """An endless stream of padded batches of the train split.
+    """An endless stream of padded or packed batches of the train split.
 
     Every epoch holds each pair that is not too long exactly once, in an order
     of its own. A stream that starts at an element's `position` goes on exactly
@@ -71,12 +77,14 @@ def training_batches(
       max_length: longer pairs are left out; tokens a side, EOS counted.
       seed: of the order; at least 0.
       start: where to start.
+      packing: several pairs in a row instead of rows of about equal length.
       window_size: examples that are shuffled and bucketed together.
 
     Returns:
       a dataset of {"inputs": int32 [B, S], "targets": int32 [B, T],
       "position": int64 [3]}: rows end in EOS, then pads; `position` is where
-      the next batch starts.
+      the next batch starts. Packed ones have all `packing.feature_names`, and
+      the shape `packing.packed_shape`.
 
     Raises:
       T2TLiteError: no pair, or a pair that is too long for one pass.
@@ -90,13 +98,18 @@ def training_batches(
             f"A position in this data has a window below {windows_per_epoch}; "
             f"got {start}. It belongs to other data."
         )
-
+    lengths = (max_positions, max_length)
+    if packing:
+        planned = packing_planner(problem, *lengths, seed)
+        cut = functools.partial(packed_batch, shape=packed_shape(*lengths))
+    else:
+        planned, cut = planner(problem, *lengths, seed), padded_batch
     return (
         tf.data.Dataset.range(start.epoch, _ENDLESS)
         .flat_map(_epoch_reader(data_dir, record, seed, start, window_size))
-        .map(planner(problem, max_positions, max_length, seed))
+        .map(planned)
         .prefetch(1)
-        .flat_map(_batch_cutter(start, windows_per_epoch))
+        .flat_map(_batch_cutter(cut, start, windows_per_epoch))
         .prefetch(_PREFETCHED_BATCHES)
         .with_options(_in_order())
     )
@@ -209,6 +222,7 @@ def padding_report(
     max_length: int,
     seed: int = 0,
     split: str = "train",
+    packing: bool = False,
     window_size: int = WINDOW_SIZE,
     most_windows: int = 4,
 ) -> PaddingReport:
@@ -219,27 +233,25 @@ def padding_report(
     """
     record = manifest.split(split)
     _check_lengths(record, max_positions, max_length)
-    seen, real, positions, shapes = 0, np.zeros(2), np.zeros(2), []
+    plan_window = pack_window if packing else bucketing.plan_window
+    seen, real, shapes = 0, np.zeros(2), []
     for window, sides in enumerate(
         _ragged_windows(data_dir, problem, record, window_size)
     ):
         if window == most_windows:
             break
         lengths = [side.row_lengths().numpy() for side in sides]
-        plan = bucketing.plan_window(
+        plan = plan_window(
             *lengths,
             max_positions=max_positions,
             max_length=max_length,
             generator=plan_generator(seed, 0, window),
         )
-        rows = np.diff(plan.splits)
-        widths = plan.source_widths, plan.target_widths
         seen += len(lengths[0])
         real += [side[plan.rows].sum() for side in lengths]
-        positions += [(rows * width).sum() for width in widths]
-        shapes.append(np.stack([rows, *widths], axis=1))
+        shapes.append(plan.shapes())
     shapes = np.concatenate(shapes)
-    positions = np.maximum(positions, 1)
+    positions = np.maximum((shapes[:, :1] * shapes[:, 1:]).sum(axis=0), 1)
     shares = real / positions
     return PaddingReport(
         examples=record.examples,
@@ -338,7 +350,7 @@ def _epoch_reader(data_dir, record, seed, start, window_size):
     return windows_of_epoch
 
 
-def _batch_cutter(start, windows_per_epoch):
+def _batch_cutter(cut, start, windows_per_epoch):
     """A map from a planned window to its batches, from `start` on."""
 
     def batches_of_window(epoch, window, planned):
@@ -350,7 +362,7 @@ def _batch_cutter(start, windows_per_epoch):
             position = _next_position(
                 epoch, window, index, windows_per_epoch, count
             )
-            return padded_batch(planned, index) | {"position": position}
+            return cut(planned, index) | {"position": position}
 
         return tf.data.Dataset.range(first, count).map(batch)
 

@@ -261,13 +261,19 @@ class Run:
         """
         size = self.encoders["targets"].vocab_size
         cost = costs.training_cost(
-            self.hparams, size, self.mean_lengths(), work, sustained_flops
+            self.hparams, size, self.row_lengths(), work, sustained_flops
         )
         self.record(training_cost=cost)
         return cost
 
-    def mean_lengths(self) -> tuple[float, float]:
-        """Tokens of a mean source and target sentence of the train split."""
+    def row_lengths(self) -> tuple[float, float]:
+        """Positions that attention is computed over, of source and target.
+
+        Those of the train split's mean sentences, or of a packed row.
+        """
+        if self.hparams.packing:
+            width = min(self.hparams.max_length, self.max_positions)
+            return width, width
         train = self.manifest.splits["train"]
         lengths = (
             train.source_tokens / train.examples,
@@ -295,6 +301,7 @@ class Run:
             max_positions=self.max_positions,
             max_length=self.hparams.max_length,
             seed=self.seed,
+            packing=self.hparams.packing,
         )
 
     def training_batches(self, position=(0, 0, 0)) -> Iterator[dict[str, Any]]:
@@ -309,6 +316,7 @@ class Run:
             max_length=self.hparams.max_length,
             seed=self.seed,
             start=input_pipeline.Position(*position),
+            packing=self.hparams.packing,
         )
         return self._guarded(dataset, "train")
 

@@ -13,6 +13,7 @@ import tensorflow as tf
 from t2t_lite import atomic, checkpoint
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
+from t2t_lite.packing import feature_names, packed_shape
 from t2t_lite.run import Run, model_tensors
 from t2t_lite.signals import StopRequested, StopSignals
 from t2t_lite.telemetry import Meter, Telemetry
@@ -129,22 +130,30 @@ def dry_run(
         model = make_model()
     updater = Updater(model, hparams, strategy, seed)
     positions = hparams.batch_tokens // hparams.micro_batches
-    width = min(hparams.max_length, positions)
-    shape = [max(positions // width, 1), width]
+    shape = packed_shape(positions, hparams.max_length)
     # The first update, on next to nothing, makes the graphs.
     for number, size in enumerate(([1, 1], shape), start=1):
-        ids = tf.ones(size, tf.int32)
-        batches = [{"inputs": ids, "targets": ids}] * hparams.micro_batches
+        batch = _full_batch(size, hparams.packing)
+        batches = [batch] * hparams.micro_batches
         start = time.monotonic()
         rate = training_rate(hparams, number)
         stats = UpdateStats(*updater.update(batches, number, rate).numpy())
     return {
         "parameters": model.count_params(),
         "replicas": strategy.num_replicas_in_sync,
-        "micro_batch": shape,
+        "micro_batch": list(shape),
         "seconds_per_update": time.monotonic() - start,
         "peak_memory_bytes": _peak_memory_bytes(),
         "loss": float(stats.loss_sum / stats.target_tokens),
+    }
+
+
+def _full_batch(shape, packing):
+    """Rows without padding; packed: of one pair each."""
+    places = tf.broadcast_to(tf.range(shape[1]), shape)
+    return {
+        name: places if name.endswith("_position") else tf.ones_like(places)
+        for name in feature_names(packing)
     }
 
 

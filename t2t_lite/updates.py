@@ -15,18 +15,10 @@ import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
+from t2t_lite.packing import feature_names
 
-_SIDE = tf.TensorSpec([None, None], tf.int32)
-_MICRO_BATCH = {
-    "inputs": _SIDE,
-    "targets": _SIDE,
-    "seed": tf.TensorSpec([2], tf.int32),
-}
 # What a replica works on when there are fewer micro-batches than replicas.
-_NOTHING = {
-    "inputs": np.zeros((1, 1), np.int32),
-    "targets": np.zeros((1, 1), np.int32),
-}
+_NOTHING = np.zeros((1, 1), np.int32)
 
 
 class UpdateStats(NamedTuple):
@@ -174,6 +166,7 @@ class Updater:
         self._strategy = strategy
         self._replicas = strategy.num_replicas_in_sync
         self._seed = seed
+        self._names = feature_names(hparams.packing)
         self._variables = [v.value for v in model.trainable_variables]
         with strategy.scope():
             self._gradients = [_sum_over_replicas(v) for v in self._variables]
@@ -186,9 +179,12 @@ class Updater:
                 hparams.adam_epsilon,
             )
         # One trace each, whatever the shapes of the micro-batches.
+        rows = tf.TensorSpec([None, None], tf.int32)
+        micro_batch = dict.fromkeys(self._names, rows)
+        micro_batch["seed"] = tf.TensorSpec([2], tf.int32)
         self._accumulate = tf.function(
             self._accumulate_on_replicas,
-            input_signature=[[_MICRO_BATCH] * self._replicas],
+            input_signature=[[micro_batch] * self._replicas],
             autograph=False,  # nothing to convert; looking costs seconds
         )
         self._apply = tf.function(
@@ -220,7 +216,8 @@ class Updater:
         """Makes one update.
 
         Args:
-          micro_batches: dicts of int32 `inputs` [b, S] and `targets` [b, T].
+          micro_batches: dicts of int32 `inputs` [b, S] and `targets` [b, T],
+            and with the hparam `packing` the other `packing.feature_names`.
           step: the update's number, for dropout.
           learning_rate: the rate of this update.
           between_passes: called before each pass. If it raises, the weights
@@ -244,10 +241,9 @@ class Updater:
         if number < len(micro_batches):
             batch = micro_batches[number]
         else:
-            batch = _NOTHING
+            batch = dict.fromkeys(self._names, _NOTHING)
         return {
-            "inputs": batch["inputs"],
-            "targets": batch["targets"],
+            **{name: batch[name] for name in self._names},
             "seed": dropout_seed(self._seed, step, number),
         }
 
@@ -262,7 +258,7 @@ class Updater:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self._variables)
             loss, tokens = self._model.loss_sum(
-                {name: features[name] for name in ("inputs", "targets")},
+                {name: features[name] for name in self._names},
                 label_smoothing=self._hparams.label_smoothing,
                 seed=features["seed"],
             )

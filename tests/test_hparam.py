@@ -51,6 +51,7 @@ def test_override_of_nothing_changes_nothing():
         ("learning_rate=fast", "learning_rate must be a number; got 'fast'"),
         ("learning_rate=nan", "learning_rate must be finite; got nan"),
         ("shared_embedding=maybe", "shared_embedding must be true or false"),
+        ("packing=rows", "packing must be true or false; got 'rows'"),
         ("hidden_size=8,hidden_size=16", "'hidden_size' is overridden twice"),
         ("beam_size=0", "beam_size must be at least 1; got 0"),
         ("residual_dropout=1.0", "residual_dropout must be in [0, 1); got 1.0"),

@@ -159,8 +159,9 @@ def test_same_seed_same_order_other_seed_or_epoch_other_order(data):
         assert len(sets[0] & sets[1]) < len(sets[0]) / 4
 
 
-def test_stream_from_any_position_is_the_tail_of_the_whole(data):
-    whole = taken(training_batches(data), 200)
+@pytest.mark.parametrize("packing", [False, True])
+def test_stream_from_any_position_is_the_tail_of_the_whole(data, packing):
+    whole = taken(training_batches(data, packing=packing), 200)
     positions = [Position(*element["position"]) for element in whole]
     ends_of_windows = [
         k for k, position in enumerate(positions) if position[1:] == (2, 0)
@@ -171,8 +172,73 @@ def test_stream_from_any_position_is_the_tail_of_the_whole(data):
     assert len(ends_of_epochs) >= 2
     for k in (0, 7, *ends_of_windows, *ends_of_epochs, 140, 199):
         start = Position(*whole[k]["position"])
-        tail = taken(training_batches(data, start=start), 200 - 1 - k)
-        assert same(whole[k + 1 :], tail), (k, start)
+        tail = training_batches(data, start=start, packing=packing)
+        assert same(whole[k + 1 :], taken(tail, 200 - 1 - k)), (k, start)
+
+
+def packed_pairs(elements):
+    """The (source, target) ids of packed rows, as the segments say."""
+    for element in elements:
+        numbers = element["targets_segmentation"]
+        for row in range(len(numbers)):
+            for number in range(1, numbers[row].max() + 1):
+                yield tuple(
+                    element[side][row][
+                        element[f"{side}_segmentation"][row] == number
+                    ]
+                    for side in ("inputs", "targets")
+                )
+
+
+def test_packed_epochs_hold_every_pair_once_both_sides_in_one_segment(data):
+    lengths = random_pairs(500)
+    for epoch in range(2):
+        elements = epoch_of(training_batches(data, packing=True), epoch)
+        pairs = list(packed_pairs(elements))
+        numbers = [(int(source[0]) - FIRST_ID) // 2 for source, _ in pairs]
+        assert sorted(numbers) == list(range(500))
+        for number, (source, target) in zip(numbers, pairs, strict=True):
+            assert (len(source), len(target)) == lengths[number]
+            assert (source[:-1] == FIRST_ID + 2 * number).all()
+            assert (target[:-1] == FIRST_ID + 2 * number + 1).all()
+            assert source[-1] == target[-1] == 1
+
+
+def test_packed_batches_have_one_shape_and_positions_from_0(data):
+    for element in epoch_of(training_batches(data, packing=True)):
+        for side in ("inputs", "targets"):
+            ids = element[side]
+            numbers = element[f"{side}_segmentation"]
+            positions = element[f"{side}_position"]
+            for values in (ids, numbers, positions):
+                assert values.dtype == np.int32
+                assert values.shape == (6, 20)  # of 128 positions
+            np.testing.assert_array_equal(numbers > 0, ids > 0)
+            is_first = np.diff(numbers, axis=1, prepend=0) > 0
+            np.testing.assert_array_equal(
+                (positions == 0) & (ids > 0), is_first
+            )
+            goes_on = ~is_first & (ids > 0)
+            steps = np.diff(positions, axis=1, prepend=0)
+            assert (steps[goes_on] == 1).all()
+            assert not positions[ids == 0].any()
+
+
+def test_packed_report_counts_the_batches_of_the_stream(data):
+    elements = epoch_of(training_batches(data, packing=True))
+    report = input_pipeline.padding_report(
+        *(data[0], Numbered(), data[1]),
+        max_positions=128,
+        max_length=20,
+        seed=3,
+        packing=True,
+        window_size=90,
+        most_windows=9,
+    )
+    assert abs(report.batches - len(elements)) <= 3
+    assert report.shapes == 1
+    real = np.mean([np.mean(element["inputs"] > 0) for element in elements])
+    assert report.source_share == pytest.approx(real, abs=0.03)
 
 
 def test_start_reads_only_the_shards_it_needs(data, tmp_path):
@@ -211,15 +277,19 @@ def test_over_long_pairs_are_left_out_and_counted(data):
     assert (report.examples, report.too_long) == (500, 500 - len(kept))
 
 
-def test_windows_without_a_usable_pair_are_passed_over(tmp_path):
+@pytest.mark.parametrize("packing", [False, True])
+def test_windows_without_a_usable_pair_are_passed_over(tmp_path, packing):
     shards = [[(30, 30)] * 10, [(5, 5)] * 10]
     data = tmp_path, write_data(tmp_path, shards)
-    stream = training_batches(data, max_length=20, window_size=5)
-    whole = taken(stream, 8)
-    assert sorted(numbers_in(whole[:2])) == list(range(10, 20))
+    changes = {"max_length": 20, "window_size": 5, "packing": packing}
+    whole = taken(training_batches(data, **changes), 8)
+    if not packing:
+        assert sorted(numbers_in(whole[:2])) == list(range(10, 20))
+    else:
+        assert len(list(packed_pairs(whole[:2]))) == 10
     for k in range(7):
         start = Position(*whole[k]["position"])
-        tail = training_batches(data, max_length=20, window_size=5, start=start)
+        tail = training_batches(data, start=start, **changes)
         assert same(whole[k + 1 :], taken(tail, 7 - k))
 
 

@@ -71,6 +71,27 @@ def test_updates_on_replicas_equal_updates_on_one(tmp_path, replicas, dropout):
     np.testing.assert_allclose(stats_of_many, stats_of_one, rtol=1e-4)
 
 
+def test_packed_updates_on_replicas_equal_those_of_rows_of_one_pair(tmp_path):
+    one, stats_of_one = _updated(tmp_path, 1, 10)
+    packed, stats = _updated(tmp_path, 2, 10, packing=True)
+    for name in one:
+        np.testing.assert_allclose(packed[name], one[name], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(stats, stats_of_one, rtol=1e-4)
+
+
+def test_packed_training_goes_on_as_if_it_had_not_stopped(tmp_path):
+    changes = {"packing": True, "residual_dropout": 0.3}
+    changes["make_model"] = Transformer
+    whole = TinyRun(tmp_path / "whole", **changes)
+    _train(whole, train_steps=6)
+    halves = TinyRun(tmp_path / "halves", **changes)
+    _train(halves, train_steps=3)
+    _train(halves, train_steps=6)
+    ours, theirs = _weights(halves, 6), _weights(whole, 6)
+    for name in theirs:
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=0, atol=1e-6)
+
+
 def test_how_an_update_is_cut_does_not_change_it(tmp_path):
     source = np.random.default_rng(0).integers(2, 16, (4, 5))
     whole = {"inputs": tf.constant(source, tf.int32)}
@@ -511,6 +532,14 @@ def test_a_dry_run_makes_an_update_and_writes_nothing(tmp_path):
     assert report["replicas"] == 1
     assert np.isfinite(report["loss"])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_of_packed_rows_has_the_shape_of_all_of_them(tmp_path):
+    changes = {"max_length": 16, "packing": True}
+    run = TinyRun(tmp_path, make_model=Transformer, **changes)
+    report = trainer.dry_run(run.model, run.hparams)
+    assert report["micro_batch"] == [2, 16]
+    assert np.isfinite(report["loss"])
 
 
 def test_replicas_need_a_process_that_did_not_start_with_fewer():

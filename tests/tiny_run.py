@@ -48,6 +48,22 @@ def batch(seed, epoch, number):
     return {"inputs": tf.constant(ids), "targets": tf.constant(ids)}
 
 
+def packed(features):
+    """The rows of a batch side by side in one, as `packing` names it all."""
+    one_row = {}
+    for side, ids in features.items():
+        real = np.flatnonzero(ids)
+        rows, columns = np.indices(ids.shape)
+        for name, values in [
+            (side, ids.numpy()),
+            (f"{side}_segmentation", rows + 1),
+            (f"{side}_position", columns),
+        ]:
+            values = values.reshape(1, -1)[:, real]
+            one_row[name] = tf.constant(values, tf.int32)
+    return one_row
+
+
 class ToyModel(keras.Model):
     """Scores a target by the tokens before it and the mean of the source."""
 
@@ -120,6 +136,8 @@ class TinyRun:
         while True:
             self.before_batch(epoch, number)
             features = batch(self.seed, epoch, number)
+            if self.hparams.packing:
+                features = packed(features)
             number += 1
             if number == BATCHES_IN_EPOCH:
                 epoch, number = epoch + 1, 0

@@ -1,0 +1,123 @@
+import numpy as np
+import pytest
+
+from t2t_lite.packing import feature_names, pack_window, packed_shape
+
+
+def random_lengths(examples, longest=40, seed=0):
+    generator = np.random.default_rng(seed)
+    sources = generator.integers(2, longest + 1, examples)
+    targets = np.clip(sources + generator.integers(-3, 4, examples), 2, longest)
+    return sources, targets
+
+
+def plan(sources, targets, max_positions=256, max_length=64, seed=0):
+    return pack_window(
+        np.array(sources),
+        np.array(targets),
+        max_positions=max_positions,
+        max_length=max_length,
+        generator=None if seed is None else np.random.default_rng(seed),
+    )
+
+
+def bins_of(plan):
+    return np.split(plan.rows, plan.splits[1:-1])
+
+
+@pytest.mark.parametrize(
+    ("max_positions", "max_length", "shape"),
+    [
+        (4096, 256, (16, 256)),
+        (3125, 256, (12, 256)),
+        (256, 256, (1, 256)),
+        (100, 256, (1, 100)),
+    ],
+)
+def test_every_batch_has_one_shape(max_positions, max_length, shape):
+    assert packed_shape(max_positions, max_length) == shape
+    sources, targets = random_lengths(300)
+    shapes = plan(sources, targets, max_positions, max_length).shapes()
+    assert len(shapes) > 1
+    np.testing.assert_array_equal(shapes, [(*shape, shape[1])] * len(shapes))
+
+
+@pytest.mark.parametrize("examples", [1, 2, 100, 3000])
+@pytest.mark.parametrize("seed", [None, 0])
+def test_no_example_lost_or_duplicated_and_rows_within_width(examples, seed):
+    sides = random_lengths(examples)
+    found = plan(*sides, seed=seed)
+    assert sorted(found.rows) == list(range(examples))
+    for row in bins_of(found):
+        assert all(side[row].sum() <= 64 for side in sides)
+
+
+def test_pairs_that_fill_a_row_exactly_share_it():
+    """Of sums of three and five pairs, one way fills rows of ten."""
+    found = plan([8, 7, 3, 2], [6, 7, 3, 4], 10, 10, seed=None)
+    assert sorted(sorted(row) for row in bins_of(found)) == [[0, 3], [1, 2]]
+
+
+def test_the_fuller_side_bounds_a_row():
+    found = plan([9, 9, 2, 2], [1, 1, 1, 1], 12, 12, seed=None)
+    assert sorted(sorted(row) for row in bins_of(found)) == [[0, 2], [1, 3]]
+    found = plan([1, 1, 1, 1], [9, 9, 2, 2], 12, 12, seed=None)
+    assert sorted(sorted(row) for row in bins_of(found)) == [[0, 2], [1, 3]]
+
+
+@pytest.mark.parametrize("length", [64, 40, 33, 1])
+def test_no_batch_is_of_empty_rows_alone(length):
+    """Its loss would be divided by no token."""
+    for examples in (1, 397, 400):
+        found = plan([length] * examples, [length] * examples)
+        sizes = np.diff(found.splits).reshape(-1, 4)  # 4 rows of 64 a batch
+        assert sizes.any(axis=1).all()
+        assert len(sizes) == -(-examples // (64 // length) // 4)
+
+
+def test_too_long_and_empty_pairs_are_dropped_and_counted():
+    found = plan([5, 65, 0, 9, 70, 3], [4, 5, 7, 80, 0, 0])
+    assert found.dropped == {"empty": 3, "too_long": 2}
+    assert list(found.rows) == [0]
+    nothing = plan([65, 0], [5, 5])
+    assert len(nothing.rows) == len(nothing.shapes()) == 0
+
+
+def test_same_generator_same_plan_other_generator_other_neighbors():
+    sides = random_lengths(1000)
+    first, again, other = (plan(*sides, seed=seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first.rows, again.rows)
+    np.testing.assert_array_equal(first.splits, again.splits)
+    rows = [{tuple(sorted(row)) for row in bins_of(p)} for p in (first, other)]
+    assert len(rows[0] & rows[1]) < len(rows[0]) / 4
+
+
+def test_long_and_short_pairs_come_in_every_part_of_a_window():
+    """Batches follow one another in no order of length."""
+    sources, targets = random_lengths(4000)
+    found = plan(sources, targets)
+    lengths = sources[found.rows]
+    parts = [part.mean() for part in np.array_split(lengths, 10)]
+    assert max(parts) - min(parts) < 0.1 * lengths.mean()
+
+
+def test_97_percent_of_the_positions_are_real_at_lengths_of_news():
+    generator = np.random.default_rng(0)
+    means = generator.lognormal(np.log(28) - 0.18, 0.6, 20_000)
+    sides = generator.normal(1, 0.2, (2, 20_000)) * means
+    sources, targets = np.clip(sides, 2, 256).astype(int)
+    shapes = plan(sources, targets, 4096, 256).shapes()
+    for side in (sources, targets):
+        assert side.sum() >= 0.97 * len(shapes) * 4096
+
+
+def test_features_have_the_names_of_tensor2tensor():
+    assert feature_names(False) == ["inputs", "targets"]
+    assert set(feature_names(True)) == {
+        "inputs",
+        "inputs_segmentation",
+        "inputs_position",
+        "targets",
+        "targets_segmentation",
+        "targets_position",
+    }
