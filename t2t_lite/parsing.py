@@ -6,11 +6,10 @@ words.
 """
 
 import collections
-import itertools
 import os
 import pathlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from t2t_lite import trees
@@ -28,10 +27,12 @@ from t2t_lite.raw_files import RawFiles
 from t2t_lite.treebank import (
     Numbers,
     choose_files,
+    mix,
     numbered_files,
     stripped_trees,
+    with_subtrees,
 )
-from t2t_lite.trees import NO_TAG, TOP, Tree, format_tree
+from t2t_lite.trees import NO_TAG, TOP, format_tree
 
 LEAVES = ("XX", "tags", "numbers")
 _WORD = re.compile(r"\S+", re.ASCII)
@@ -345,49 +346,6 @@ class ParsingProblem(Problem):
             f"licensed and cannot be downloaded: name the folder that holds "
             f"{self.file_stem}NNNN.mrg with --raw_dir."
         )
-
-
-def with_subtrees(
-    found: Iterable[Tree | None], most: int
-) -> Iterator[Tree | None]:
-    """Each tree, and after it its constituents of 2 to `most` words.
-
-    Example, with a `most` of 2: after `(S (NP (X a) (X b)) (VP (X c)))` comes
-    `(NP (X a) (X b))`.
-    """
-    for tree in found:
-        yield tree
-        inside = itertools.islice(trees.walk(tree), 1, None) if tree else ()
-        for event, part in inside:
-            if event is trees.OPEN and 2 <= len(trees.words(part)) <= most:
-                yield part
-
-
-def mix(
-    treebank: Sequence[Any], additional: Iterable[Any], share: float
-) -> Iterator[Any]:
-    """Both, such that the treebank has its share all along.
-
-    Example: [a, b], [1, 2, 3, 4, 5, 6], a share of a third:
-    1, 2, a, 3, 4, b, 5, 6, a.
-
-    The additional ones are streamed, each once; the treebank comes again and
-    again, each of it at least once.
-
-    Args:
-      treebank: at least one item.
-      additional: any number.
-      share: of the treebank, above 0 and below 1.
-    """
-    due, given = 0.0, 0
-    for item in additional:
-        yield item
-        due += share / (1 - share)
-        # Sums of shares are inexact: a third and two make one.
-        while due > 1 - 1e-9:
-            yield treebank[given % len(treebank)]
-            due, given = due - 1, given + 1
-    yield from treebank[given:]
 
 
 def _words(source):

@@ -1,15 +1,16 @@
-"""The files of a treebank that are told apart by their numbers."""
+"""Treebanks: files that are told apart by their numbers, and mixed trees."""
 
+import itertools
 import os
 import pathlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.raw_files import PACKED
 from t2t_lite.tree_reader import read_trees
-from t2t_lite.trees import Tree, strip_annotation
+from t2t_lite.trees import OPEN, Tree, strip_annotation, walk, words
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 
@@ -126,3 +127,46 @@ def stripped_trees(
     """
     for path in paths:
         yield from map(strip_annotation, read_trees(path))
+
+
+def with_subtrees(
+    found: Iterable[Tree | None], most: int
+) -> Iterator[Tree | None]:
+    """Each tree, and after it its constituents of 2 to `most` words.
+
+    Example, with a `most` of 2: after `(S (NP (X a) (X b)) (VP (X c)))` comes
+    `(NP (X a) (X b))`.
+    """
+    for tree in found:
+        yield tree
+        inside = itertools.islice(walk(tree), 1, None) if tree else ()
+        for event, part in inside:
+            if event is OPEN and 2 <= len(words(part)) <= most:
+                yield part
+
+
+def mix(
+    treebank: Sequence[Any], additional: Iterable[Any], share: float
+) -> Iterator[Any]:
+    """Both, such that the treebank has its share all along.
+
+    Example: [a, b], [1, 2, 3, 4, 5, 6], a share of a third:
+    1, 2, a, 3, 4, b, 5, 6, a.
+
+    The additional ones are streamed, each once; the treebank comes again and
+    again, each of it at least once.
+
+    Args:
+      treebank: at least one item.
+      additional: any number.
+      share: of the treebank, above 0 and below 1.
+    """
+    due, given = 0.0, 0
+    for item in additional:
+        yield item
+        due += share / (1 - share)
+        # Sums of shares are inexact: a third and two make one.
+        while due > 1 - 1e-9:
+            yield treebank[given % len(treebank)]
+            due, given = due - 1, given + 1
+    yield from treebank[given:]

@@ -10,10 +10,9 @@ import tiny_treebank
 from t2t_lite import registry, trees
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.linearization import Repairs, linearize, rebuild
-from t2t_lite.parsing import mix
 from t2t_lite.plugins import load_plugins
 from t2t_lite.raw_files import RawFiles
-from t2t_lite.treebank import Numbers, numbered_files, stripped_trees
+from t2t_lite.treebank import Numbers, mix, numbered_files, stripped_trees
 
 SAMPLE = (
     pathlib.Path(__file__).parents[2]
