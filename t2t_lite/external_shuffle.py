@@ -97,17 +97,19 @@ class Segments:
             if start >= kept:
                 start -= kept
                 continue
-            index = self._index(group)
-            data = memoryview(self._data(group))
-            ends = np.cumsum(index["bytes"], dtype=np.int64)
-            starts = ends - index["bytes"]
-            order, _ = self._order(index)
-            order = order[start:]
+            yield from self._records_of(group, start)
             start = 0
-            for begin, end in zip(
-                starts[order].tolist(), ends[order].tolist(), strict=True
-            ):
-                yield bytes(data[begin:end])
+
+    def _records_of(self, group, start):
+        index = self._index(group)
+        data = memoryview(self._data(group))
+        ends = np.cumsum(index["bytes"], dtype=np.int64)
+        starts = ends - index["bytes"]
+        order = self._order(index)[0][start:]
+        for begin, end in zip(
+            starts[order].tolist(), ends[order].tolist(), strict=True
+        ):
+            yield bytes(data[begin:end])
 
     def _firsts(self):
         return np.array(

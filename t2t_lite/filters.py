@@ -57,6 +57,12 @@ def _characters(most):
 
 def _length_ratio(most):
     def says(source, target):
+        # A text has no more words than characters, and no fewer than there are
+        # runs between spaces: most pairs need no counting.
+        if len(source) <= most * len(target.split()) and (
+            len(target) <= most * len(source.split())
+        ):
+            return False
         shorter, longer = sorted((words_of(source), words_of(target)))
         return longer > most * shorter
 

@@ -237,7 +237,6 @@ def _move_into_place(aside, data_dir, problem):
 
     If it is killed meanwhile, the rest is renamed later.
     """
-    complete = Manifest.path(aside, problem)
     manifest = Manifest.load(aside, problem)
     Manifest.path(data_dir, problem).unlink(missing_ok=True)
     shards = {
@@ -256,8 +255,8 @@ def _move_into_place(aside, data_dir, problem):
                 os.fsync(opened.fileno())
             os.replace(aside / name, data_dir / name)
     check_data(data_dir, problem, manifest)
-    os.replace(complete, data_dir / complete.name)
-    return Manifest.load(data_dir, problem)
+    manifest.save(data_dir)
+    return manifest
 
 
 @contextlib.contextmanager

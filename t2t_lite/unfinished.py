@@ -99,7 +99,8 @@ class Work:
         return self.folder / f"finished-{step}.json"
 
     def remove(self) -> None:
-        """Removes the folder."""
+        """Removes the folder, first what makes it work to go on with."""
+        (self.folder / _NOTE).unlink(missing_ok=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

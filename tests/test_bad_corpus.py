@@ -1,0 +1,148 @@
+"""Corpora with all that is wrong in the wild, from files to shards."""
+
+import gzip
+import os
+
+import pytest
+
+from t2t_lite import registry
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.generate import ensure_data
+from t2t_lite.input_pipeline import read_pairs
+from t2t_lite.plugins import load_plugins
+from t2t_lite.text_encoder import SentencePieceEncoder
+
+LONG = "word " * 2_000_000 + "end"  # 10 MB
+ODD = [  # bytes of a line, and the text that it is
+    (b"\xef\xbb\xbfbyte order mark", "\ufeffbyte order mark"),
+    (b"nul \0 here", "nul \0 here"),
+    (b"carriage return\r", "carriage return"),
+    (b"and \r within", "and \r within"),
+    (b"", ""),
+    (b"line\xe2\x80\xa8separator\xe2\x80\xa9s", "line\u2028separator\u2029s"),
+    (b"next\xc2\x85line\x0b\x0c\x1c", "next\x85line\x0b\x0c\x1c"),
+    (b"latin \xe9t\xe9", "latin \ufffdt\ufffd"),
+    (b"cut \xe2\x82", "cut \ufffd"),
+    (LONG.encode(), LONG),
+    (b" \t ", " \t "),
+    (b"last", "last"),
+]
+NUMBERS = [f"number {i}" for i in range(len(ODD))]
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocabulary") / "a.model"
+    SentencePieceEncoder.train(["word end number"] * 9, 273, path)
+    return path
+
+
+@pytest.fixture
+def make(tmp_path, vocabulary):
+    """Makes data of own text: the problem and the manifest."""
+    load_plugins()
+    for split in ("train", "dev", "test"):
+        for side in ("xx", "yy"):
+            path = tmp_path / f"{split}.{side}"
+            path.write_text("".join(f"{line}\n" for line in NUMBERS))
+
+    def make(**options):
+        files = {"vocabulary": vocabulary}
+        for split, prefix in (
+            ("train", ""),
+            ("dev", "dev_"),
+            ("test", "test_"),
+        ):
+            files[f"{prefix}source"] = tmp_path / f"{split}.xx"
+            files[f"{prefix}target"] = tmp_path / f"{split}.yy"
+        problem = registry.problem("text", files | options)
+        data_dir = tmp_path / "data"
+        return problem, ensure_data(problem, data_dir, progress=False)
+
+    return make
+
+
+def test_odd_lines_come_back_beside_their_translations(make, tmp_path):
+    lines = b"".join(line + b"\n" for line, _ in ODD)
+    (tmp_path / "dev.xx").write_bytes(lines)
+    problem, manifest = make()
+    record = manifest.splits["dev"]
+    assert record.dropped == {"empty source": 2}
+    assert [
+        sample["pair"] for sample in record.dropped_samples["empty source"]
+    ] == [5, 11]
+    assert record.longest > 2_000_000
+    encoder = problem.load_encoders(tmp_path / "data")["inputs"]
+    pairs = read_pairs(tmp_path / "data", problem, manifest, "dev")
+    found = [tuple(encoder.decode(pair)) for pair in pairs]
+    expected = [
+        (text, number)
+        for (_, text), number in zip(ODD, NUMBERS, strict=True)
+        if text.strip()
+    ]
+    assert found == expected
+
+
+def test_what_is_left_out_is_named_with_its_line(make, tmp_path):
+    lines = b"".join(line + b"\n" for line, _ in ODD)
+    (tmp_path / "train.xx").write_bytes(lines)
+    chosen = "characters=1000,broken_encoding,control_characters"
+    _, manifest = make(filters=chosen)
+    record = manifest.splits["train"]
+    left_out = {
+        reason: [sample["pair"] for sample in samples]
+        for reason, samples in record.dropped_samples.items()
+    }
+    assert left_out == {
+        "broken_encoding": [8, 9],
+        "characters": [10],
+        "control_characters": [2, 7],
+        "empty source": [5, 11],
+    }
+    (sample,) = record.dropped_samples["characters"]
+    assert sample == {"pair": 10, "source": LONG[:100], "target": "number 9"}
+
+
+def test_a_truncated_archive_is_named_and_leaves_no_data(make, tmp_path):
+    packed = gzip.compress(os.urandom(100_000).hex().encode())
+    path = tmp_path / "train.xx.gz"
+    path.write_bytes(packed[:-5000])
+    with pytest.raises(T2TLiteError, match="train.xx.gz is damaged: ") as error:
+        make(source=path)
+    assert "Get the file again." in str(error.value)
+    assert {p.name for p in (tmp_path / "data").iterdir()} == {".text.lock"}
+
+
+def test_data_of_a_file_that_has_changed_is_refused(make, tmp_path):
+    _, manifest = make()
+    path = tmp_path / "train.xx"
+    assert manifest.sources[str(path)]["bytes"] == path.stat().st_size
+    os.utime(path, (1, 1))  # the same text, copied here
+    assert make()[1] == manifest
+    path.write_text(path.read_text().replace("number 3", "number 8"))
+    with pytest.raises(T2TLiteError) as error:
+        make()
+    message = str(error.value)
+    assert f"{path} has changed since data of text was made of it" in message
+    assert "it has other text of the same size. Use another" in message
+    assert "--problem=text --overwrite and the flags given here" in message
+    path.write_text("one\n")
+    with pytest.raises(T2TLiteError, match="it had 110 bytes, it has 4. Use"):
+        make()
+    path.unlink()
+    assert manifest.digest
+    # Data needs its files no more: another machine may not have them.
+    assert ensure_data(
+        registry.problem("text", manifest.options),
+        tmp_path / "data",
+        progress=False,
+    )
+
+
+def test_a_file_in_another_place_is_the_same_data(make, tmp_path):
+    _, here = make()
+    (tmp_path / "dev.xx").touch()
+    (tmp_path / "data" / "text.manifest.json").unlink()
+    _, again = make()
+    assert again.sources != here.sources
+    assert again.digest == here.digest
