@@ -38,11 +38,13 @@ class EncodedChunk(NamedTuple):
     Attributes:
       examples: list of bytes.
       source_lengths, target_lengths: int64 [examples].
+      unknown: tokens that stand for what a vocabulary cannot write.
     """
 
     examples: list[bytes]
     source_lengths: np.ndarray
     target_lengths: np.ndarray
+    unknown: int = 0
 
 
 def encode_chunk(encoders, chunk: list[tuple[str, str]]) -> EncodedChunk:
@@ -55,7 +57,17 @@ def encode_chunk(encoders, chunk: list[tuple[str, str]]) -> EncodedChunk:
         serialize_pairs(sources, targets, last=EOS_ID),
         np.array([len(ids) + 1 for ids in sources], np.int64),
         np.array([len(ids) + 1 for ids in targets], np.int64),
+        _unknown(encoders["inputs"], sources)
+        + _unknown(encoders["targets"], targets),
     )
+
+
+def _unknown(encoder, rows):
+    """How many ids are `unknown_id`; an encoder without one knows all."""
+    unknown_id = getattr(encoder, "unknown_id", None)
+    if unknown_id is None:
+        return 0
+    return sum(int(np.count_nonzero(ids == unknown_id)) for ids in rows)
 
 
 def run_segments(

@@ -43,6 +43,8 @@ class SplitRecord:
       dropped: number of pairs left out, by reason.
       dropped_samples: the first of them, by reason.
       shards: the files, in order.
+      unknown_words: of both sides, that the vocabulary cannot write; only a
+        WordPiece vocabulary has any.
     """
 
     examples: int
@@ -52,6 +54,7 @@ class SplitRecord:
     dropped: dict[str, int]
     dropped_samples: dict[str, list[dict[str, Any]]]
     shards: tuple[ShardRecord, ...]
+    unknown_words: int = 0
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "SplitRecord":
@@ -67,7 +70,10 @@ class SplitRecord:
             f"{count:,} dropped ({reason})"
             for reason, count in self.dropped.items()
         )
-        return dropped or "none dropped"
+        unknown = ""
+        if self.unknown_words:
+            unknown = f", {self.unknown_words:,} words not in the vocabulary"
+        return f"{dropped or 'none dropped'}{unknown}"
 
     @property
     def longest(self) -> int:
@@ -174,6 +180,9 @@ class Manifest:
         """
         record = dataclasses.asdict(self)
         del record["versions"], record["sources"]
+        for split in record["splits"].values():
+            if not split["unknown_words"]:  # as before there was the field
+                del split["unknown_words"]
         text = json.dumps(record, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 

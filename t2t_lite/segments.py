@@ -166,7 +166,7 @@ class SegmentJob:
         return self._report_path(number).exists()
 
     def report(self, number: int) -> dict[str, Any]:
-        """Of a segment that is done: examples, dropped, dropped_samples."""
+        """Of a segment that is done: examples, unknown_words and drops."""
         return json.loads(self._report_path(number).read_text("utf-8"))
 
     def _report_path(self, number):
@@ -197,6 +197,7 @@ class SegmentJob:
             "examples": len(pairs),
             "dropped": drops.counts,
             "dropped_samples": drops.samples,
+            "unknown_words": chunk.unknown,
         }
         atomic.write_json(self._report_path(segment.number), report)
 

@@ -59,6 +59,7 @@ def write_split(
         dropped=dict(sorted(drops.counts.items())),
         dropped_samples=dict(sorted(drops.samples.items())),
         shards=_write_shards(sequence, job, work),
+        unknown_words=sum(report["unknown_words"] for report in reports),
     )
 
 

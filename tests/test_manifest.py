@@ -1,4 +1,5 @@
 import dataclasses
+import hashlib
 import json
 import os
 
@@ -74,6 +75,25 @@ def test_digest_knows_the_data_not_the_versions(data):
     newer = dataclasses.replace(manifest, versions={"tensorflow": "2"})
     assert newer.digest == manifest.digest
     other = dataclasses.replace(manifest, seed=1)
+    assert other.digest != manifest.digest
+
+
+def test_runs_on_data_older_than_unknown_words_know_it_again(data):
+    folder, manifest = data
+    path = Manifest.path(folder, Words())
+    record = json.loads(path.read_text())
+    assert record["splits"]["train"].pop("unknown_words") == 0
+    path.write_text(json.dumps(record))
+    older = Manifest.load(folder, Words())
+    assert older.digest == manifest.digest
+    for name in ("format_version", "versions"):
+        del record[name]
+    split = record["splits"]["train"]
+    split["lengths"] = {int(k): n for k, n in split["lengths"].items()}
+    text = json.dumps(record, sort_keys=True)  # the digest of that time
+    assert hashlib.sha256(text.encode()).hexdigest() == older.digest
+    some = dataclasses.replace(manifest.splits["train"], unknown_words=2)
+    other = dataclasses.replace(manifest, splits={"train": some})
     assert other.digest != manifest.digest
 
 

@@ -1,0 +1,132 @@
+"""BERT's WordPiece vocabularies: TF Text's tokenizer behind our two ids."""
+
+import os
+import re
+import unicodedata
+from collections.abc import Sequence
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.text_encoder import (
+    EOS_ID,
+    TextEncoder,
+    clean_utf8,
+    ids_of_text,
+)
+
+UNKNOWN_PIECE = "[UNK]"
+_SUFFIX = "##"
+_FIRST_ID = EOS_ID + 1  # of the first line of the file
+_SPECIAL = re.compile(r"\[\S+\]")
+
+
+class WordPieceEncoder(TextEncoder):
+    """A `vocab.txt` as BERT and TF Text have it; what is written is not all.
+
+    Such files have no agreed place for padding and most have no EOS. So ids 0
+    and 1 are PAD and EOS here whatever the file says, and line n of the file,
+    counted from 0, has the id n + 2: the vocabulary has two ids more than the
+    file has lines, and its own [PAD], [CLS] and the like are never used.
+
+    What is lost, for WordPiece cannot tell it afterwards:
+      - a word with a part that no piece covers becomes [UNK] as a whole;
+        generated data counts these in its manifest (`unknown_id`);
+      - white space: words come back with one space between them, and
+        punctuation and CJK characters are words: "Don't!" -> "Don ' t !";
+      - control characters;
+      - case, where no piece has a capital letter; accents, where moreover no
+        piece has one. The file does not say it in any other way.
+
+    Example, without capitals: "Two  men." -> "two", "men", "." -> "two men .".
+
+    Args:
+      path: one piece a line, UTF-8, [UNK] among them, suffixes with ##. Of two
+        equal lines the last counts.
+
+    Raises:
+      T2TLiteError: the file is missing or no such file.
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        super().__init__(name="wordpiece_encoder")
+        pieces = wordpieces_of(self._read(path))
+        if not pieces:
+            raise T2TLiteError(
+                f"{path} is not a WordPiece vocabulary: it must be UTF-8 and "
+                f"have {UNKNOWN_PIECE} as a line."
+            )
+        self.vocab_size = _FIRST_ID + len(pieces)
+        last = {piece: index for index, piece in enumerate(pieces)}
+        self.unknown_id = _FIRST_ID + last[UNKNOWN_PIECE]
+        self._pieces = ["<pad>", "</s>", *pieces]
+        self._texts = tf.constant(["", "", *map(_text_of, pieces)])
+        known = [p for p in pieces if not _SPECIAL.fullmatch(p)]
+        self.lower_case = all(p == p.lower() for p in known)
+        strips = self.lower_case and all(p == _bare(p) for p in known)
+        self.strips_accents = strips
+        self._matcher = tf_text.FastBertTokenizer(
+            # What never matches stands for lines that are empty or repeated.
+            [
+                piece if piece and last[piece] == index else f"\n{index}"
+                for index, piece in enumerate(pieces)
+            ],
+            suffix_indicator=_SUFFIX,
+            max_bytes_per_word=2**31 - 1,
+            token_out_type=tf.int32,
+            unknown_token=UNKNOWN_PIECE,
+            lower_case_nfd_strip_accents=strips,
+        )
+
+    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        text = clean_utf8(text)
+        if self.lower_case and not self.strips_accents:
+            text = tf.strings.lower(text, "utf-8")
+        return self._matcher.tokenize(text) + _FIRST_ID
+
+    def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """The text of each row: its words, a space between them.
+
+        A piece in brackets, such as [CLS], is no text, except for [UNK]. Nor
+        are ids outside the vocabulary.
+        """
+        kept = ids_of_text(ids)
+        known = (kept >= 0) & (kept < self.vocab_size)
+        texts = tf.gather(self._texts, tf.ragged.boolean_mask(kept, known))
+        joined = tf.strings.reduce_join(texts, axis=-1)
+        return tf.strings.regex_replace(joined, "^ ", "")
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The vocabulary's entry of each id, ## where no word begins."""
+        return [self._pieces[index] for index in ids]
+
+
+def wordpieces_of(content: bytes) -> list[str]:
+    """The pieces of a WordPiece vocabulary; none if it is not one.
+
+    Args:
+      content: of the file.
+    """
+    try:
+        lines = content.decode().split("\n")
+    except UnicodeDecodeError:
+        return []
+    if not lines[-1]:
+        lines.pop()
+    pieces = [line.strip("\r") for line in lines]
+    return pieces if UNKNOWN_PIECE in pieces else []
+
+
+def _text_of(piece):
+    """What a piece adds to a text."""
+    if _SPECIAL.fullmatch(piece) and piece != UNKNOWN_PIECE:
+        return ""
+    is_suffix = piece.startswith(_SUFFIX) and piece != _SUFFIX
+    return piece.removeprefix(_SUFFIX) if is_suffix else f" {piece}"
+
+
+def _bare(piece):
+    """The piece without accents, as BERT's lower-casing leaves it."""
+    parts = unicodedata.normalize("NFD", piece)
+    return "".join(c for c in parts if unicodedata.category(c) != "Mn")

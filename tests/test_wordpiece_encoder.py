@@ -1,0 +1,128 @@
+"""WordPiece vocabularies: TF Text's pieces, with PAD 0 and EOS 1."""
+
+import random
+
+import pytest
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.text_encoder import EOS_ID, PAD_ID
+from t2t_lite.wordpiece_encoder import WordPieceEncoder
+
+SPECIAL = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]"]
+PIECES = [*SPECIAL, "two", "men", "walk", "##ing", "##s", ".", "'", "t", "don"]
+PIECES += ["cafe", "a", "##a", "b", "##b"]
+UNKNOWN = 2 + PIECES.index("[UNK]")
+
+
+def write(path, pieces):
+    path.write_text("".join(f"{piece}\n" for piece in pieces), "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("vocabulary")
+    return WordPieceEncoder(write(folder / "vocab.txt", PIECES))
+
+
+def pieces_of(encoder, text):
+    return encoder.pieces(encoder.encode([text])[0])
+
+
+def test_line_n_has_the_id_n_plus_2_for_0_is_pad_and_1_is_eos(encoder):
+    assert encoder.vocab_size == len(PIECES) + 2
+    assert encoder.encode(["two men"])[0].tolist() == [7, 8]
+    assert encoder.pieces(range(4)) == ["<pad>", "</s>", "[PAD]", "[unused0]"]
+    assert encoder.decode([[7, PAD_ID, 8, EOS_ID, 7]]) == ["two men"]
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces", "back"),
+    [
+        ("", [], ""),
+        ("Two  walkings.", ["two", "walk", "##ing", "##s", "."], None),
+        ("\tdon't", ["don", "'", "t"], "don ' t"),
+        ("café CAFE\u0301", ["cafe", "cafe"], "cafe cafe"),
+        ("two blue men", ["two", "[UNK]", "men"], "two [UNK] men"),
+        ("walkings\u732b", ["walk", "##ing", "##s", "[UNK]"], "walkings [UNK]"),
+        ("[CLS]", ["[UNK]"] * 3, "[UNK] [UNK] [UNK]"),  # text is never special
+        ("ab" * 200, ["a", *["##b", "##a"] * 199, "##b"], "ab" * 200),
+    ],
+)
+def test_what_comes_back_is_what_wordpiece_keeps(encoder, text, pieces, back):
+    assert pieces_of(encoder, text) == pieces
+    assert encoder.decode(encoder.encode([text])) == [
+        "two walkings ." if back is None else back
+    ]
+
+
+def test_unknown_words_are_told_by_their_id(encoder):
+    (ids,) = encoder.encode(["two blue men \ud800 [PAD]"])
+    assert encoder.unknown_id == UNKNOWN
+    assert (ids == UNKNOWN).sum() == 1 + 1 + 3  # U+FFFDs, "[", "pad", "]"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "text", "expected"),
+    [
+        (["two", "cafe"], "Two Café", ["two", "cafe"]),
+        (
+            ["two", "café", "\ub098"],
+            "Two CAFÉ \ub098",
+            ["two", "café", "\ub098"],
+        ),
+        (["Two", "two", "cafe"], "Two two café", ["Two", "two", "[UNK]"]),
+    ],
+    ids=["no capitals, no accents", "accents", "capitals"],
+)
+def test_case_and_accents_go_where_no_piece_has_them(
+    pieces, text, expected, tmp_path
+):
+    encoder = WordPieceEncoder(write(tmp_path / "v", [*SPECIAL, *pieces]))
+    assert pieces_of(encoder, text) == expected
+
+
+def test_ids_agree_with_tf_texts_bert_tokenizer(encoder):
+    table = tf.lookup.StaticHashTable(
+        tf.lookup.KeyValueTensorInitializer(
+            PIECES, tf.range(len(PIECES), dtype=tf.int64)
+        ),
+        PIECES.index("[UNK]"),
+    )
+    theirs = tf_text.BertTokenizer(table, lower_case=True)
+    choose = random.Random(0)
+    parts = ["two", "Men", " ", "walking", "s", ".", "'", "é", "x", "\t", "a"]
+    texts = ["".join(choose.choices(parts, k=12)) for _ in range(2000)]
+    expected = theirs.tokenize(texts).merge_dims(1, 2).to_list()
+    ids = [row.tolist() for row in encoder.encode(texts)]
+    assert ids == [[index + 2 for index in row] for row in expected]
+
+
+@pytest.mark.parametrize(
+    ("ids", "text"),
+    [
+        ([2, 3, 5, 6, 7], "two"),  # [PAD], [unused0], [CLS], [SEP] are no text
+        ([2 + PIECES.index("##s"), 7], "s two"),
+        ([len(PIECES) + 2, -1, 7], "two"),
+        ([], ""),
+    ],
+)
+def test_any_ids_give_valid_text(encoder, ids, text):
+    assert encoder.decode([ids]) == [text]
+
+
+def test_empty_and_repeated_lines_keep_the_numbers_of_the_others(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_bytes(b"[UNK]\r\ntwo\r\n\r\ntwo\r\nmen")
+    encoder = WordPieceEncoder(path)
+    assert encoder.encode(["men two"])[0].tolist() == [6, 5]
+
+
+@pytest.mark.parametrize("content", [b"", b"two\nmen\n", b"[UNK]\n\xff\n"])
+def test_another_file_is_refused(content, tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_bytes(content)
+    with pytest.raises(T2TLiteError, match="is not a WordPiece vocabulary"):
+        WordPieceEncoder(path)
