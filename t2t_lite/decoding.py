@@ -76,7 +76,7 @@ class Translator(tf.Module):
 
     Args:
       model: a `Transformer` whose weights exist.
-      source_encoder: a `SentencePieceEncoder`.
+      source_encoder: a `TextEncoder`.
       target_encoder: likewise, of the other side; may be the same.
       beam_size: K; 1 is greedy.
       alpha: weight of the length penalty, at least 0.

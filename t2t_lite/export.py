@@ -19,8 +19,11 @@ _TEXT_OPS = {
     "SentencepieceOp",
     "SentencepieceTokenizeOp",
     "SentencepieceDetokenizeOp",
+    "FastBertNormalize",
+    "FastWordpieceTokenizeWithOffsets",
 }
-# A weight of the model is bigger than any constant that belongs in a graph.
+# A weight of the model is bigger than any constant that belongs in a graph,
+# vocabularies apart: those are no numbers.
 _LARGEST_CONSTANT = 1 << 20  # bytes
 
 
@@ -157,11 +160,12 @@ def check_servable(saved_model: str | os.PathLike) -> None:
                 "An export may use only ops that TensorFlow Serving links; "
                 f"got {node.op} ({node.name}). Report this as a bug."
             )
-        size = node.attr["value"].tensor.ByteSize() if node.op == "Const" else 0
-        if size > _LARGEST_CONSTANT:
+        value = node.attr["value"].tensor
+        is_real = node.op == "Const" and tf.as_dtype(value.dtype).is_floating
+        if is_real and value.ByteSize() > _LARGEST_CONSTANT:
             raise T2TLiteError(
                 "An export keeps weights as variables; got a constant of "
-                f"{size} bytes ({node.name}). Report this as a bug."
+                f"{value.ByteSize()} bytes ({node.name}). Report this as a bug."
             )
 
 

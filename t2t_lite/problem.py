@@ -14,7 +14,7 @@ from t2t_lite.errors import UsageError, nearest
 from t2t_lite.raw_files import RawFiles, RemoteFile
 
 if TYPE_CHECKING:
-    from t2t_lite.text_encoder import SentencePieceEncoder
+    from t2t_lite.text_encoder import TextEncoder
     from t2t_lite.text_form import TextForm
 
 
@@ -115,19 +115,20 @@ class Problem:
 
     def load_encoders(
         self, directory: str | os.PathLike
-    ) -> dict[str, "SentencePieceEncoder"]:
+    ) -> dict[str, "TextEncoder"]:
         """The encoders of `inputs` and `targets`, one object if shared.
 
-        A reversed copy gives the vocabulary of `samples`' targets as `inputs`.
+        The files may be of any kind that `open_vocabulary` knows. A reversed
+        copy gives the vocabulary of `samples`' targets as `inputs`.
 
         Raises:
           T2TLiteError: a file is missing or damaged.
         """
-        from t2t_lite.text_encoder import SentencePieceEncoder
+        from t2t_lite.vocabulary import open_vocabulary
 
         files = self.vocabulary_files()
         encoders = {
-            name: SentencePieceEncoder(pathlib.Path(directory) / name)
+            name: open_vocabulary(pathlib.Path(directory) / name)
             for name in set(files.values())
         }
         sides = (

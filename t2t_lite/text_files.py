@@ -36,6 +36,8 @@ _DEFAULTS = {
     "shared_vocabulary": True,
     "filters": {},
 }
+# That a copy of a given vocabulary keeps; others become .model.
+_VOCABULARY_ENDINGS = (".txt", ".subwords")
 
 
 class TextFiles(Text2TextProblem):
@@ -56,7 +58,8 @@ class TextFiles(Text2TextProblem):
       source_key, target_key: of JSON lines.
       vocab_size: pieces of a vocabulary, special pieces and bytes included.
       shared_vocabulary: one for both sides; False learns one a side.
-      vocabulary: a SentencePiece model to use instead of a new one.
+      vocabulary: a file to use instead of a new vocabulary: a SentencePiece
+        model, a WordPiece vocabulary or a tensor2tensor subword file.
       filters: which pairs of train are left out, see the module `filters`.
 
     Raise `version` when the readers or `held_out` change what they give.
@@ -121,7 +124,10 @@ class TextFiles(Text2TextProblem):
 
     def vocabulary_files(self) -> dict[str, str]:
         if "vocabulary" in self.options:
-            file = f"{self.base_name}.vocab.model"
+            ending = os.path.splitext(self.options["vocabulary"])[1]
+            if ending not in _VOCABULARY_ENDINGS:
+                ending = ".model"
+            file = f"{self.base_name}.vocab{ending}"
             return {"inputs": file, "targets": file}
         if self.options.get("shared_vocabulary", True):
             return super().vocabulary_files()
@@ -337,12 +343,13 @@ def _form_of(options, prefix):
 
 def _usable(path):
     """The encoder of a vocabulary that the user names."""
-    from t2t_lite.text_encoder import SentencePieceEncoder
+    from t2t_lite.vocabulary import open_vocabulary
 
     try:
-        return SentencePieceEncoder(path)
+        return open_vocabulary(path)
     except T2TLiteError as error:
         raise T2TLiteError(
             "--vocabulary must name a SentencePiece model trained with "
-            f"pad_id=0 and eos_id=1, or be left out: {error}"
+            "pad_id=0 and eos_id=1, a WordPiece vocabulary or a tensor2tensor "
+            f"subword file, or be left out: {error}"
         ) from error

@@ -385,7 +385,7 @@ def sentence_piece_model(path, **special):
     ("special", "message"),
     [
         ({}, "must be <pad> and </s>; got ['<unk>', '<s>'] in "),
-        (None, "is not a SentencePiece model or is damaged"),
+        (None, "is not a SentencePiece model, not a WordPiece vocabulary"),
     ],
 )
 def test_a_vocabulary_with_other_ids_is_refused(

@@ -1,0 +1,45 @@
+"""A vocabulary file of whatever kind, opened by what is in it."""
+
+import os
+
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.subword_encoder import SubwordEncoder, subwords_of
+from t2t_lite.text_encoder import (
+    SentencePieceEncoder,
+    TextEncoder,
+    read_vocabulary,
+)
+from t2t_lite.wordpiece_encoder import WordPieceEncoder, wordpieces_of
+
+
+def open_vocabulary(path: str | os.PathLike) -> TextEncoder:
+    """The encoder of a vocabulary file; its name plays no part.
+
+    Args:
+      path: a SentencePiece model, a WordPiece vocabulary or a subword file of
+        tensor2tensor.
+
+    Raises:
+      T2TLiteError: the file is missing, damaged or of another kind.
+    """
+    content = read_vocabulary(path)
+    if subwords_of(content):
+        return SubwordEncoder(path)
+    if wordpieces_of(content):
+        return WordPieceEncoder(path)
+    if _is_binary(content):
+        return SentencePieceEncoder(path)
+    raise T2TLiteError(
+        f"{path} is no vocabulary, or is damaged: it is not a SentencePiece "
+        "model, not a WordPiece vocabulary (one piece a line, [UNK] among "
+        "them) and not a tensor2tensor subword file ('<pad>_' and '<EOS>_' "
+        "first). t2t-lite-datagen makes a vocabulary anew."
+    )
+
+
+def _is_binary(content):
+    """Whether it is no text; a SentencePiece model is not."""
+    try:
+        return "\0" in content.decode()
+    except UnicodeDecodeError:
+        return True
