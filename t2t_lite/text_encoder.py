@@ -1,4 +1,4 @@
-"""The subword encoder: text to ids and back, with graph ops only.
+"""Encoders: text to ids and back, with graph ops only; SentencePiece's first.
 
 The same ops serve data generation, decoding and the exported model. They are
 TF Text's, which stock TensorFlow Serving links. keras-hub's tokenizer wraps the
@@ -64,14 +64,119 @@ def clean_utf8(text: tf.Tensor) -> tf.Tensor:
     )
 
 
-class SentencePieceEncoder(tf.Module):
+class TextEncoder(tf.Module):
+    """What every kind of vocabulary can do; `open_vocabulary` opens a file.
+
+    A kind defines `tokenize`, `detokenize` and `pieces`. An encoder held by a
+    `tf.Module` is saved with it, no file beside it is needed.
+
+    Attributes:
+      path: the vocabulary file.
+      sha256: of that file, in hex.
+      vocab_size: ids in all; PAD_ID and EOS_ID are two of them.
+      unknown_id: stands for what the vocabulary cannot write; None where it can
+        write everything.
+    """
+
+    path: pathlib.Path
+    sha256: str
+    vocab_size: int
+    unknown_id: int | None = None
+
+    def _read(self, path):
+        """Takes note of the file and gives its bytes."""
+        self.path = pathlib.Path(path)
+        content = read_vocabulary(path)
+        self.sha256 = hashlib.sha256(content).hexdigest()
+        return content
+
+    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """The ids of each text, without EOS.
+
+        Args:
+          text: tf.string [B]; broken UTF-8 is cleaned first.
+
+        Returns:
+          ragged int32 [B, None], never PAD_ID or EOS_ID.
+        """
+        raise NotImplementedError
+
+    def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """The text of each row, up to its first EOS; padding is no text.
+
+        Every row gives valid UTF-8, whatever the ids are.
+
+        Args:
+          ids: int32 [N, T], dense or ragged.
+
+        Returns:
+          tf.string [N].
+        """
+        raise NotImplementedError
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The vocabulary's entry of each id."""
+        raise NotImplementedError
+
+    def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
+        """The ids of each text, int32, without EOS: `tokenize` from Python."""
+        texts = [_clean(text) for text in texts]
+        ids = self.tokenize(tf.constant(texts, tf.string, shape=[len(texts)]))
+        ends = ids.row_splits.numpy()[1:]
+        return np.split(ids.flat_values.numpy(), ends)[: len(ends)]
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each row of ids: `detokenize` from Python."""
+        rows = [np.asarray(row, np.int32) for row in ids]
+        if not rows:
+            return []
+        ragged = tf.RaggedTensor.from_row_lengths(
+            np.concatenate(rows), [len(row) for row in rows]
+        )
+        return [text.decode() for text in self.detokenize(ragged).numpy()]
+
+
+def read_vocabulary(path: str | os.PathLike) -> bytes:
+    """The bytes of a vocabulary file.
+
+    Raises:
+      T2TLiteError: it cannot be read.
+    """
+    try:
+        return pathlib.Path(path).read_bytes()
+    except OSError as error:
+        raise T2TLiteError(
+            f"Cannot read the vocabulary {path}: {error.strerror}. "
+            "t2t-lite-datagen makes it."
+        ) from error
+
+
+def ids_of_text(ids: tf.Tensor | tf.RaggedTensor) -> tf.RaggedTensor:
+    """The ids of each row before its first EOS, without padding.
+
+    Example: [[5, 0, 6, 1, 7]] -> [[5, 6]].
+
+    Args:
+      ids: int [N, T], dense or ragged.
+
+    Returns:
+      ragged int32 [N, None].
+    """
+    if isinstance(ids, tf.RaggedTensor):
+        ids = ids.to_tensor(PAD_ID)
+    ids = tf.cast(ids, tf.int32)
+    is_eos = tf.equal(ids, EOS_ID)
+    ended = tf.cumsum(tf.cast(is_eos, tf.int32), axis=1) > 0  # [N, T]
+    return tf.ragged.boolean_mask(ids, ~ended & (ids != PAD_ID))
+
+
+class SentencePieceEncoder(TextEncoder):
     """A SentencePiece BPE vocabulary with byte fallback.
 
     `detokenize(tokenize(text)) == text` for every valid Unicode string, without
     exception: runs of spaces, tabs, line ends, NUL, unknown scripts,
     U+2581 and texts such as `"</s>"` or `"<0x41>"`. Text that is not valid
-    UTF-8 comes back with U+FFFD in it (`clean_utf8`). An encoder held by a
-    `tf.Module` is saved with it.
+    UTF-8 comes back with U+FFFD in it (`clean_utf8`).
 
     Example: "Two  men." -> [437, 3, 512, 290] -> "Two  men."
 
@@ -84,16 +189,7 @@ class SentencePieceEncoder(tf.Module):
 
     def __init__(self, path: str | os.PathLike):
         super().__init__(name="sentence_piece_encoder")
-        self.path = pathlib.Path(path)
-        try:
-            model = self.path.read_bytes()
-        except OSError as error:
-            raise T2TLiteError(
-                f"Cannot read the vocabulary {path}: {error.strerror}. "
-                "t2t-lite-datagen makes it."
-            ) from error
-        self.sha256 = hashlib.sha256(model).hexdigest()
-        self._words = None  # made when it is needed
+        model = self._read(path)
         try:
             self._pieces = tf_text.SentencepieceTokenizer(model)
             self.vocab_size = int(self._pieces.vocab_size())
@@ -108,39 +204,11 @@ class SentencePieceEncoder(tf.Module):
                 f"Pieces 0 and 1 of a vocabulary must be <pad> and </s>; got "
                 f"{[piece.decode() for piece in special]} in {path}."
             )
+        self._words = None  # made when it is needed
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """The ids of each text, without EOS.
-
-        Args:
-          text: tf.string [B]; broken UTF-8 is cleaned first.
-
-        Returns:
-          ragged int32 [B, None], ids from UNK_ID + 1 to vocab_size - 1.
-        """
+        """The ids of each text, from UNK_ID + 1 to vocab_size - 1."""
         return self._pieces.tokenize(clean_utf8(text))
-
-    def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        """The text of each row, up to its first EOS; padding is no text.
-
-        Every row gives valid UTF-8: bytes that form no character, UNK_ID and
-        ids outside the vocabulary become U+FFFD.
-
-        Args:
-          ids: int32 [N, T], dense or ragged.
-
-        Returns:
-          tf.string [N].
-        """
-        if isinstance(ids, tf.RaggedTensor):
-            ids = ids.to_tensor(PAD_ID)
-        ids = tf.cast(ids, tf.int32)
-        is_eos = tf.equal(ids, EOS_ID)
-        ended = tf.cumsum(tf.cast(is_eos, tf.int32), axis=1) > 0  # [N, T]
-        known = (ids >= 0) & (ids < self.vocab_size)
-        ids = tf.where(known, ids, UNK_ID)
-        kept = tf.ragged.boolean_mask(ids, ~ended & (ids != PAD_ID))
-        return self._pieces.detokenize(kept)
 
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
         """The ids of each text, int32, without EOS: as `tokenize`, but fast."""
@@ -148,15 +216,17 @@ class SentencePieceEncoder(tf.Module):
             self._words = WordPieces(self.path.read_bytes(), _NORMALIZE)
         return self._words.encode([_clean(text) for text in texts])
 
-    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each row of ids: `detokenize` from Python."""
-        rows = [np.asarray(row, np.int32) for row in ids]
-        if not rows:
-            return []
-        ragged = tf.RaggedTensor.from_row_lengths(
-            np.concatenate(rows), [len(row) for row in rows]
-        )
-        return [text.decode() for text in self.detokenize(ragged).numpy()]
+    def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """The text of each row.
+
+        Bytes that form no character, UNK_ID and ids outside the vocabulary
+        become U+FFFD.
+        """
+        kept = ids_of_text(ids)
+        ids = kept.flat_values
+        known = (ids >= 0) & (ids < self.vocab_size)
+        ids = tf.where(known, ids, UNK_ID)
+        return self._pieces.detokenize(kept.with_flat_values(ids))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The vocabulary's entry of each id, U+2581 where a space is."""

@@ -1,0 +1,299 @@
+r"""tensor2tensor's subword vocabularies: the same ids, with graph ops only.
+
+tensor2tensor cuts a text where letters and digits meet anything else, leaves
+out a single space between two words, escapes each word and covers it greedily
+with the longest pieces of its vocabulary. TF Text's WordPiece does the last
+step: without a mark for suffixes, longest match first is what it is.
+"""
+
+import functools
+import os
+import sys
+import unicodedata
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.text_encoder import (
+    EOS_ID,
+    PAD_ID,
+    TextEncoder,
+    clean_utf8,
+    ids_of_text,
+)
+
+_RESERVED = {PAD_ID: ("<pad>_", "<pad>"), EOS_ID: ("<EOS>_", "<EOS>")}
+_ESCAPE_CHARACTERS = "\\_u;0123456789"
+_BACKSLASH, _UNDERSCORE, _SPACE = map(ord, "\\_ ")
+_POWERS = [10**n for n in range(7)]  # a character has at most seven digits
+_ESCAPES = r"\\u|\\\\|\\[0-9]+;"
+_NO_CHARACTER = 0x3013  # what an escaped number beyond Unicode stands for
+_ALPHANUMERIC, _PLAIN = 1, 2  # bits of a character's kind
+
+
+class SubwordEncoder(TextEncoder):
+    r"""A vocabulary file of tensor2tensor's `SubwordTextEncoder`.
+
+    Ids are the lines of the file, counted from 0; every text gets the ids that
+    tensor2tensor gives it. `detokenize(tokenize(text)) == text` for every valid
+    Unicode string. Where a file without quotes lost pieces that end in a space,
+    tensor2tensor fails on some texts; here the space is escaped.
+
+    What counts as a letter or digit is what the Unicode version of this Python
+    says, as in tensor2tensor; an export keeps it.
+
+    Example, where "men_" and "Two_" are pieces but "." is not: "Two  men." ->
+    the pieces "Two_", " ", " ", "_", "men_", "\", "4", "6", ";", "_".
+
+    Args:
+      path: one piece a line, in quotes or not, `<pad>_` and `<EOS>_` first.
+
+    Raises:
+      T2TLiteError: the file is missing or no such file, or a character that
+        escapes are made of is no piece.
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        super().__init__(name="subword_encoder")
+        pieces = subwords_of(self._read(path))
+        if not pieces:
+            raise T2TLiteError(
+                f"{path} is not a tensor2tensor subword file: its first lines "
+                "must be '<pad>_' and '<EOS>_', and all of it UTF-8."
+            )
+        self.vocab_size = len(pieces)
+        self._texts = tf.constant(pieces)
+        self._pieces = pieces
+        alphabet = {*_ESCAPE_CHARACTERS}.union(*pieces)
+        if lacking := sorted({*_ESCAPE_CHARACTERS} - set(pieces)):
+            raise T2TLiteError(
+                "A subword file must have each of the characters "
+                f"{_ESCAPE_CHARACTERS} as a piece; {path} lacks "
+                f"{' '.join(lacking)}. Is it cut off?"
+            )
+        # A character of the alphabet that is no piece is matched as an id
+        # beyond the vocabulary, and written as the ids of its escape.
+        alone = sorted(alphabet - set(pieces))
+        self._matcher = _matcher([*pieces, *alone])
+        self._kinds = _kinds(alphabet)
+        self._alone = None
+        if alone:
+            escapes = self._matcher.tokenize([f"\\{ord(c)};" for c in alone])
+            own = tf.RaggedTensor.from_row_lengths(
+                tf.range(len(pieces)), [1] * len(pieces)
+            )
+            self._alone = tf.concat([own, escapes], axis=0)
+
+    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        words = self._words(clean_utf8(text))
+        different, places = tf.unique(words.flat_values)
+        ids = self._matcher.tokenize(self._escaped(different))
+        if self._alone is not None:
+            ids = tf.gather(self._alone, ids).merge_dims(1, 2)
+        return words.with_flat_values(tf.gather(ids, places)).merge_dims(1, 2)
+
+    def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """The text of each row; ids outside the vocabulary are no text.
+
+        As in tensor2tensor, an escaped number beyond Unicode becomes U+3013.
+        Half a surrogate pair becomes U+FFFD.
+        """
+        kept = ids_of_text(ids)
+        known = (kept >= 0) & (kept < self.vocab_size)
+        texts = tf.gather(self._texts, tf.ragged.boolean_mask(kept, known))
+        words = tf.strings.split(tf.strings.reduce_join(texts, axis=-1), "_")
+        words = tf.ragged.boolean_mask(words, words != "")
+        flat = _unescaped(words.flat_values)  # [W]
+        first = tf.strings.unicode_decode(
+            tf.strings.substr(flat, 0, 1, "UTF8_CHAR"), "UTF-8"
+        )
+        alphanumeric = self._has(_ALPHANUMERIC, first.flat_values)
+        rows = words.value_rowids()
+        follows = (rows[1:] == rows[:-1]) & alphanumeric[:-1]
+        gaps = tf.concat([[False], follows & alphanumeric[1:]], axis=0)
+        gaps = tf.where(gaps[: tf.size(flat)], " ", "")
+        words = words.with_flat_values(tf.strings.join([gaps, flat]))
+        return tf.strings.reduce_join(words, axis=-1)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The vocabulary's entry of each id, _ where a word ends."""
+        return [self._pieces[index] for index in ids]
+
+    def _has(self, bit, codes):
+        """Whether each character, an int32 code point, has a bit set."""
+        bounds, kinds = self._kinds
+        places = tf.searchsorted(bounds, codes, side="right")
+        return tf.gather(kinds, places) & bit != 0
+
+    def _words(self, text):
+        """The words of each text: ragged tf.string [B, None].
+
+        Example: "a_b  c d" -> ["a", "_", "b", "  ", "c", "d"].
+        """
+        characters = tf.strings.unicode_decode(text, "UTF-8")
+        codes, rows = characters.flat_values, characters.value_rowids()
+        alphanumeric = self._has(_ALPHANUMERIC, codes)  # [C]
+        follows = rows[1:] == rows[:-1]  # [C - 1], in the same text
+        changes = ~follows | (alphanumeric[1:] != alphanumeric[:-1])
+        starts = tf.concat([[True], changes], axis=0)[: tf.size(codes)]
+        # A single space between two words goes without saying.
+        is_between = (
+            (codes[1:-1] == _SPACE)
+            & (follows[:-1] & alphanumeric[:-2])
+            & (follows[1:] & alphanumeric[2:])
+        )
+        kept = tf.concat([[True], ~is_between, [True]], axis=0)
+        kept = kept[: tf.size(codes)]
+        codes, rows, starts = (
+            tf.boolean_mask(values, kept) for values in (codes, rows, starts)
+        )
+        starts = tf.where(starts)[:, 0]  # [W]
+        words = tf.RaggedTensor.from_row_starts(codes, starts)
+        return tf.RaggedTensor.from_value_rowids(
+            tf.strings.unicode_encode(words, "UTF-8"),
+            tf.gather(rows, starts),
+            nrows=characters.nrows(),
+        )
+
+    def _escaped(self, words):
+        r"""Words as they are matched, for example "a" and "_" -> "a_", "\u_".
+
+        Args:
+          words: tf.string [W].
+
+        Returns: the same.
+        """
+        characters = tf.strings.unicode_decode(words, "UTF-8")
+        codes = characters.flat_values
+        escaped, widths = _escaped_codes(codes, self._has(_PLAIN, codes))
+        lengths = tf.reduce_sum(characters.with_flat_values(widths), axis=1)
+        escaped = tf.RaggedTensor.from_row_lengths(escaped, lengths)
+        return tf.strings.join(
+            [tf.strings.unicode_encode(escaped, "UTF-8"), "_"]
+        )
+
+
+def subwords_of(content: bytes) -> list[str]:
+    """The pieces of a subword file; none if it is not one.
+
+    Args:
+      content: of the file.
+    """
+    try:
+        lines = content.decode().split("\n")
+    except UnicodeDecodeError:
+        return []
+    if not lines[-1]:
+        lines.pop()
+    pieces = [_unquoted(line.rstrip()) for line in lines]
+    is_subwords = len(pieces) > len(_RESERVED) and all(
+        pieces[index] in names for index, names in _RESERVED.items()
+    )
+    return pieces if is_subwords else []
+
+
+def _unquoted(line):
+    for quote in "'\"":
+        if line.startswith(quote) and line.endswith(quote):
+            return line[1:-1]
+    return line
+
+
+def _matcher(pieces):
+    """Covers words with the longest pieces, from their beginning."""
+    last = {piece: index for index, piece in enumerate(pieces)}
+    # What never matches stands for reserved and repeated pieces: no escaped
+    # word has a line end.
+    never = [
+        piece
+        if piece and index not in _RESERVED and last[piece] == index
+        else f"\n{index}"
+        for index, piece in enumerate(pieces)
+    ]
+    return tf_text.FastWordpieceTokenizer(
+        never,
+        suffix_indicator="",
+        max_bytes_per_word=2**31 - 1,
+        token_out_type=tf.int32,
+        unknown_token=never[PAD_ID],  # every character is a piece: unused
+        no_pretokenization=True,
+    )
+
+
+@functools.cache
+def _alphanumeric_bounds():
+    """Code points where letters and numbers begin or cease, alternately."""
+    bounds, inside = [], False
+    for code in range(sys.maxunicode + 1):
+        if (unicodedata.category(chr(code))[0] in "LN") != inside:
+            bounds.append(code)
+            inside = not inside
+    return np.array(bounds)
+
+
+def _kinds(alphabet):
+    """Where the kind of characters changes, and the kinds between.
+
+    Returns: int32 [N], int32 [N + 1], bits of _ALPHANUMERIC and _PLAIN.
+    """
+    plain = np.array(sorted(map(ord, alphabet - {"\\", "_", "\n"})))
+    alphanumeric = _alphanumeric_bounds()
+    bounds = np.unique(np.concatenate([alphanumeric, plain, plain + 1]))
+    begins = np.concatenate([[0], bounds])
+    kinds = np.searchsorted(alphanumeric, begins, side="right") % 2
+    kinds = kinds * _ALPHANUMERIC + np.isin(begins, plain) * _PLAIN
+    return tf.constant(bounds, tf.int32), tf.constant(kinds, tf.int32)
+
+
+def _escaped_codes(codes, plain):
+    r"""The characters as they stand in a word.
+
+    Example: "a", "_", "\" and U+00E9 that is not plain -> "a", "\u", "\\",
+    "\233;".
+
+    Args:
+      codes: int32 [C], code points.
+      plain: bool [C], stands for itself.
+
+    Returns: int32 code points of all, and int32 [C], how many each makes.
+    """
+    digits = 1 + tf.searchsorted(_POWERS[1:], codes, side="right")
+    is_named = (codes == _BACKSLASH) | (codes == _UNDERSCORE)
+    widths = tf.where(plain, 1, tf.where(is_named, 2, digits + 2))
+    place = tf.ragged.range(widths).flat_values
+    codes, plain, is_named, digits = (
+        tf.repeat(values, widths) for values in (codes, plain, is_named, digits)
+    )
+    power = tf.gather(_POWERS, tf.clip_by_value(digits - place, 0, 6))
+    numbers = tf.where(place > digits, ord(";"), codes // power % 10 + ord("0"))
+    names = tf.where(codes == _UNDERSCORE, ord("u"), _BACKSLASH)
+    escaped = tf.where(is_named, names, numbers)
+    escaped = tf.where(place == 0, _BACKSLASH, escaped)
+    return tf.where(plain, codes, escaped), widths
+
+
+def _unescaped(words):
+    r"""The words without escapes: tf.string [W] of the same.
+
+    Example: "a\u\\\233;\9" -> "a_\é\9".
+    """
+    # No word has an underscore, so it may set the escapes apart.
+    marked = tf.strings.regex_replace(words, f"({_ESCAPES})", r"_\1_")
+    parts = tf.strings.split(marked, "_")
+    flat = parts.flat_values
+    is_number = tf.strings.regex_full_match(flat, r"\\[0-9]+;")
+    numbers = tf.strings.regex_replace(
+        tf.where(is_number, flat, r"\0;"), r"^\\0*([0-9]+);$", r"\1"
+    )
+    is_long = tf.strings.length(numbers) > len(_POWERS)
+    numbers = tf.where(is_long, str(_NO_CHARACTER), numbers)
+    codes = tf.strings.to_number(numbers, tf.int32)
+    codes = tf.where(codes > sys.maxunicode, _NO_CHARACTER, codes)
+    characters = tf.strings.unicode_encode(codes[:, None], "UTF-8")
+    flat = tf.where(is_number, characters, flat)
+    flat = tf.where(parts.flat_values == r"\u", "_", flat)
+    flat = tf.where(parts.flat_values == r"\\", "\\", flat)
+    return tf.strings.reduce_join(parts.with_flat_values(flat), axis=-1)
