@@ -1,6 +1,5 @@
 """The encoder of a closed vocabulary: tokens to ids and back, in graphs."""
 
-import hashlib
 import os
 import pathlib
 from collections.abc import Iterable, Sequence
@@ -10,17 +9,16 @@ import tensorflow as tf
 
 from t2t_lite import atomic
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text_encoder import EOS_ID, PAD_ID, UNK_ID
+from t2t_lite.text_encoder import UNK_ID, TextEncoder, ids_of_text
 
 SPECIAL_TOKENS = ("<pad>", "</s>", "<unk>")  # of PAD_ID, EOS_ID and UNK_ID
 
 
-class TokenEncoder(tf.Module):
+class TokenEncoder(TextEncoder):
     """A vocabulary of whole tokens that are separated by spaces.
 
     For languages that are written down, such as linearized trees; text of
-    people needs a subword vocabulary. The interface is that of
-    `text_encoder.SentencePieceEncoder`.
+    people needs a subword vocabulary.
 
     Example: "(S XX )S" -> [3, 9, 4] -> "(S XX )S"
 
@@ -34,15 +32,8 @@ class TokenEncoder(tf.Module):
 
     def __init__(self, path: str | os.PathLike):
         super().__init__(name="token_encoder")
-        self.path = pathlib.Path(path)
         try:
-            content = self.path.read_bytes()
-            lines = content.decode().splitlines()
-        except OSError as error:
-            raise T2TLiteError(
-                f"Cannot read the vocabulary {path}: {error.strerror}. "
-                "t2t-lite-datagen makes it."
-            ) from error
+            lines = self._read(path).decode().splitlines()
         except UnicodeDecodeError as error:
             raise T2TLiteError(
                 f"{path} is not a list of tokens or is damaged; "
@@ -55,7 +46,6 @@ class TokenEncoder(tf.Module):
                 "makes it anew."
             )
         self.tokens = tuple(lines)
-        self.sha256 = hashlib.sha256(content).hexdigest()
         self.vocab_size = len(lines)
         self._ids = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(
@@ -66,37 +56,20 @@ class TokenEncoder(tf.Module):
         self._known = frozenset(lines[UNK_ID + 1 :])
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """The ids of each text, without EOS; UNK_ID for an unknown token.
-
-        Args:
-          text: tf.string [B].
-
-        Returns:
-          ragged int32 [B, None].
-        """
+        """The ids of each text; UNK_ID for an unknown token."""
         tokens = tf.strings.split(text)
         ids = self._ids.lookup(tokens.flat_values)
         return tokens.with_flat_values(tf.maximum(ids, UNK_ID))
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        """The text of each row, up to its first EOS; padding is no text.
-
-        Args:
-          ids: int32 [N, T], dense or ragged; an id outside the vocabulary is
-            `<unk>`.
-
-        Returns:
-          tf.string [N].
-        """
-        if isinstance(ids, tf.RaggedTensor):
-            ids = ids.to_tensor(PAD_ID)
-        ids = tf.cast(ids, tf.int32)
-        is_eos = tf.equal(ids, EOS_ID)
-        ended = tf.cumsum(tf.cast(is_eos, tf.int32), axis=1) > 0  # [N, T]
+        """The text of each row; an id outside the vocabulary is `<unk>`."""
+        kept = ids_of_text(ids)
+        ids = kept.flat_values
         known = (ids >= 0) & (ids < self.vocab_size)
         tokens = tf.gather(tf.constant(self.tokens), tf.where(known, ids, 2))
-        kept = tf.ragged.boolean_mask(tokens, ~ended & (ids != PAD_ID))
-        return tf.strings.reduce_join(kept, axis=1, separator=" ")
+        return tf.strings.reduce_join(
+            kept.with_flat_values(tokens), axis=1, separator=" "
+        )
 
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
         """The ids of each text, int32, without EOS.
@@ -114,21 +87,7 @@ class TokenEncoder(tf.Module):
                         f"{token!r} in {text[:100]!r}. If it is no mistake, "
                         "let the train split have it, too."
                     )
-        if not texts:
-            return []
-        ids = self.tokenize(tf.constant(texts))
-        ends = ids.row_splits.numpy()[1:]
-        return np.split(ids.flat_values.numpy(), ends)[: len(ends)]
-
-    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each row of ids: `detokenize` from Python."""
-        rows = [np.asarray(row, np.int32) for row in ids]
-        if not rows:
-            return []
-        ragged = tf.RaggedTensor.from_row_lengths(
-            np.concatenate(rows), [len(row) for row in rows]
-        )
-        return [text.decode() for text in self.detokenize(ragged).numpy()]
+        return super().encode(texts)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The token of each id."""

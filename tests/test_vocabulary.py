@@ -103,7 +103,7 @@ def test_data_is_made_with_a_given_file(name, copy, files, tmp_path):
     manifest = generate.generate(problem, tmp_path / "data", progress=False)
     assert manifest.vocabulary.keys() == {copy}
     encoder = problem.reverse().load_encoders(tmp_path / "data")["inputs"]
-    assert problem.expected_vocab_size() == encoder.vocab_size
+    assert problem.expected_vocab_sizes() == (encoder.vocab_size,) * 2
     train = manifest.splits["train"]
     (shard,) = train.shards
     ids = []
