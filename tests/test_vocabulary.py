@@ -1,6 +1,8 @@
 """Vocabulary files of three kinds: told apart, used, and exported."""
 
 import json
+import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -185,10 +187,9 @@ def test_a_moved_export_needs_no_vocabulary_file(tmp_path):
 def test_every_command_works_with_a_given_file(
     name, files, run_command, tmp_path
 ):
-    flags = [
-        f"--{key}={value}"
-        for key, value in options_of(tmp_path, files[name]).items()
-    ]
+    given = pathlib.Path(shutil.copy(files[name], tmp_path))
+    options = options_of(tmp_path, given)
+    flags = [f"--{key}={value}" for key, value in options.items()]
     sizes = "hidden_size=8,filter_size=16,num_heads=2,num_hidden_layers=1,"
     sizes += "batch_tokens=512,micro_batches=2,max_length=64,beam_size=2"
     data, run = tmp_path / "data", tmp_path / "run"
@@ -207,8 +208,8 @@ def test_every_command_works_with_a_given_file(
         f"--output_dir={run}",
     )
     assert code == 0, err
-    for folder in (data, files[name].parent):  # a run describes itself
-        folder.rename(folder.with_name(f"{folder.name}-away"))
+    given.unlink()
+    away = data.rename(tmp_path / "away")  # a run describes itself
     source = tmp_path / "in"
     source.write_text("one two\nfive  ones!\n")
     decode = ("decoder", f"--output_dir={run}")
@@ -219,15 +220,12 @@ def test_every_command_works_with_a_given_file(
         "exporter", f"--output_dir={run}", f"--export_dir={folder}"
     )
     assert code == 0, err
-    files[name].parent.with_name(f"{files[name].parent.name}-away").rename(
-        files[name].parent
-    )
     model = tf.saved_model.load(str(folder.rename(tmp_path / "moved") / "1"))
     answers = model.signatures["serving_default"](
         inputs=tf.constant(["one two", "five  ones!"])
     )["outputs"].numpy()
     assert [a.decode() for a in answers] == expected.split("\n")[:-1]
-    (tmp_path / "data-away").rename(data)
+    away.rename(data)
     code, out, err = run_command("evaluator", f"--output_dir={run}", "--json")
     assert code == 0, err
     assert json.loads(out)["sentences"] == 2
