@@ -14,6 +14,8 @@ import numpy as np
 from t2t_lite.bucketing import usable
 
 SIDES = ("inputs", "targets")
+# What a packed batch has of each side: its ids, and where the pairs lie.
+PARTS = ("", "_segmentation", "_position")
 # Bins at the beginning, over what the tokens fill if nothing is lost. With none
 # to spare the last pairs fit nowhere, and each needs a bin of its own.
 _SPARE = 1.01
@@ -58,8 +60,7 @@ def feature_names(packing: bool) -> list[str]:
     """
     if not packing:
         return list(SIDES)
-    parts = ("", "_segmentation", "_position")
-    return [side + part for side in SIDES for part in parts]
+    return [side + part for side in SIDES for part in PARTS]
 
 
 def packed_shape(max_positions: int, max_length: int) -> tuple[int, int]:

@@ -10,7 +10,13 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_lite import bucketing
-from t2t_lite.packing import SIDES, pack_window
+from t2t_lite.packing import (
+    PARTS,
+    SIDES,
+    feature_names,
+    pack_window,
+    packed_shape,
+)
 from t2t_lite.problem import Problem
 
 # The generator of plans is another than that of the order of shards.
@@ -121,51 +127,65 @@ def packing_planner(
 ) -> Callable:
     """As `planner`, for windows that `packed_batch` cuts.
 
+    Rows are laid out here, the whole window at once: a batch is a slice.
+
     Args: as of `planner`.
     """
+    height, width = packed_shape(max_positions, max_length)
 
-    def plan(epoch, window, source_lengths, target_lengths):
+    def plan(epoch, window, *lengths):
         plan = pack_window(
-            source_lengths,
-            target_lengths,
+            *lengths,
             max_positions=max_positions,
             max_length=max_length,
             generator=plan_generator(seed, epoch, window),
         )
-        numbers = np.arange(1, len(plan.rows) + 1)
-        numbers -= np.repeat(plan.splits[:-1], np.diff(plan.splits))
-        return (
-            plan.rows,
-            plan.splits,
-            numbers.astype(np.int32),
-            np.int64(len(plan.shapes())),
-        )
+        places = [_places(plan, side[plan.rows]) for side in lengths]
+        return (plan.rows, *places[0], *places[1])
 
     def planned(epoch, window, serialized):
-        source, target = parsed_sides(serialized, problem)
-        rows, splits, numbers, count = tf.numpy_function(
+        sides = parsed_sides(serialized, problem)
+        rows, *places = tf.numpy_function(
             plan,
-            [epoch, window, source.row_lengths(), target.row_lengths()],
-            [tf.int64, tf.int64, tf.int32, tf.int64],
+            [epoch, window, *(side.row_lengths() for side in sides)],
+            [tf.int64] + [tf.int64, tf.int32, tf.int32] * 2,
             stateful=False,
         )
         rows = tf.ensure_shape(rows, [None])
-        source, target = tf.gather(source, rows), tf.gather(target, rows)
-        return (
-            epoch,
-            window,
-            {
-                "count": tf.ensure_shape(count, []),
-                "splits": tf.ensure_shape(splits, [None]),
-                "numbers": tf.ensure_shape(numbers, [None]),
-                "inputs": tf.cast(source.values, tf.int32),
-                "targets": tf.cast(target.values, tf.int32),
-                "inputs_splits": source.row_splits,
-                "targets_splits": target.row_splits,
-            },
-        )
+        ready = {}
+        for name, side, (splits, *parts) in zip(
+            SIDES, sides, (places[:3], places[3:]), strict=True
+        ):
+            ids = tf.cast(tf.gather(side, rows).values, tf.int32)
+            splits = tf.ensure_shape(splits, [None])
+            for part, values in zip(PARTS, (ids, *parts), strict=True):
+                packed = tf.RaggedTensor.from_row_splits(
+                    tf.ensure_shape(values, [None]), splits, validate=False
+                )
+                ready[name + part] = packed.to_tensor(0, shape=[None, width])
+        bins = tf.shape(ready[SIDES[0]], tf.int64)[0]
+        return epoch, window, {"count": bins // height, **ready}
 
     return planned
+
+
+def _places(plan, lengths):
+    """Where the tokens of one side lie, side by side in the plan's order.
+
+    Args:
+      plan: a `PackedPlan`.
+      lengths: int64 [kept examples], in its order.
+
+    Returns:
+      int64 [bins + 1], the splits of its bins; int32 [tokens] each, the number
+      of a token's pair in its bin, from 1, and its place in the sentence.
+    """
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    numbers = np.arange(1, len(lengths) + 1, dtype=np.int32)
+    numbers -= np.repeat(plan.splits[:-1], np.diff(plan.splits)).astype("int32")
+    places = np.arange(starts[-1], dtype=np.int32)
+    places -= np.repeat(starts[:-1].astype(np.int32), lengths)
+    return starts[plan.splits], np.repeat(numbers, lengths), places
 
 
 def packed_batch(
@@ -181,23 +201,7 @@ def packed_batch(
       shape: from `packing.packed_shape`.
     """
     first = index * shape[0]
-    bins = planned["splits"][first : first + shape[0] + 1]
-    numbers = planned["numbers"][bins[0] : bins[-1]]
-    features = {}
-    for side in SIDES:
-        splits = planned[f"{side}_splits"]
-        ends = tf.gather(splits, bins)  # of the bins, in the window's tokens
-        of_pairs = splits[bins[0] : bins[-1] + 1]
-        lengths = of_pairs[1:] - of_pairs[:-1]
-
-        def dense(values, ends=ends):
-            rows = tf.RaggedTensor.from_row_splits(
-                values, ends - ends[0], validate=False
-            )
-            return tf.ensure_shape(rows.to_tensor(0, shape=shape), shape)
-
-        places = tf.ragged.range(tf.cast(lengths, tf.int32))
-        features[side] = dense(planned[side][ends[0] : ends[-1]])
-        features[f"{side}_segmentation"] = dense(tf.repeat(numbers, lengths))
-        features[f"{side}_position"] = dense(places.values)
-    return features
+    return {
+        name: tf.ensure_shape(planned[name][first : first + shape[0]], shape)
+        for name in feature_names(packing=True)
+    }
