@@ -5,7 +5,9 @@
 Makes shards of random ids once, in sentences about as long as news (a mean of
 28 tokens a side, the target near the source), then reads them in turns: every
 record parsed by itself and bucketed by tf.data, which is the plain way; records
-parsed in batches and nothing else, a bound; and training_batches.
+parsed in batches and nothing else, a bound; and training_batches, in buckets
+and packed. With --epochs=N, also the memory after each of N epochs more; read
+them in a process that did nothing before by --rounds=0.
 """
 
 import argparse
@@ -135,11 +137,32 @@ def peak_mib():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+def resident_mib():
+    """Of this process now; Linux only."""
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+def print_memory(batches, epochs):
+    """Reads so many epochs; after each, prints what is resident."""
+    for batch in batches:
+        epoch, *rest = batch["position"].numpy()
+        if not any(rest):
+            print(
+                f"epoch {epoch}: {resident_mib():,.0f} MiB resident, "
+                f"{peak_mib():,.0f} MiB at the peak so far",
+                flush=True,
+            )
+            if epoch == epochs:
+                break
+
+
 def main():
     """Makes the data, reads it in turns and prints medians."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--pairs", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--data_dir", help="kept; default: a temporary one")
     flags = parser.parse_args()
     from t2t_lite import input_pipeline
@@ -155,14 +178,18 @@ def main():
         tokens = train.source_tokens + train.target_tokens
         shape = {"max_positions": MAX_POSITIONS, "max_length": MAX_LENGTH}
 
-        def ours():
+        def ours(packing=False):
             return input_pipeline.training_batches(
-                folder, problem, manifest, seed=1, **shape
+                *(folder, problem, manifest),
+                seed=1,
+                packing=packing,
+                **shape,
             )
 
         ways = {
             "one by one": lambda: one_by_one(files),
             "training_batches": ours,
+            "the same, packed": lambda: ours(packing=True),
             "parsing alone": lambda: parsing_alone(files),
         }
         speeds = {name: [] for name in ways}
@@ -170,18 +197,19 @@ def main():
             for name, make in ways.items():
                 speeds[name].append(tokens_per_second(make(), tokens // 2))
         print(f"{flags.pairs:,} pairs, {tokens:,} tokens")
-        plain = statistics.median(speeds["one by one"])
-        for name, values in speeds.items():
+        for name, values in speeds.items() if flags.rounds else ():
             median = statistics.median(values)
-            print(f"{name:18} {median:>12,.0f} tokens/s {median / plain:6.2f}x")
-        report = input_pipeline.padding_report(
-            folder, problem, manifest, seed=1, **shape
-        )
-        print(f"padding: {report}")
-        before = peak_mib()
-        tokens_per_second(ours(), tokens * 2)
-        print(f"peak memory: {before:,.0f} MiB, after two epochs more ")
-        print(f"             {peak_mib():,.0f} MiB")
+            ratio = median / statistics.median(speeds["one by one"])
+            print(f"{name:18} {median:>12,.0f} tokens/s {ratio:6.2f}x")
+        for packing in (False, True):
+            report = input_pipeline.padding_report(
+                *(folder, problem, manifest),
+                seed=1,
+                packing=packing,
+                **shape,
+            )
+            print(f"{'packed' if packing else 'buckets'}: {report}")
+        print_memory(ours(), flags.epochs)
 
 
 if __name__ == "__main__":
