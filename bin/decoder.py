@@ -59,6 +59,17 @@ def make_parser() -> flags.Parser:
         help='json: one object a line, {"line", "source", "hypotheses": '
         '[{"text", "score", "tokens"}]}',
     )
+    group.add_argument(
+        "--tokenize",
+        action="store_true",
+        help="the lines are raw text: split it into words as the corpus of the "
+        "problem has them, for example a treebank",
+    )
+    group.add_argument(
+        "--draw",
+        action="store_true",
+        help="draw trees, with an empty line behind each",
+    )
     return parser
 
 
@@ -86,6 +97,14 @@ def decode(args: argparse.Namespace) -> None:
 def _check(args):
     """Refuses what cannot work before the model is loaded."""
     source, target = args.decode_from_file, args.decode_to_file
+    for flag in ("draw", "tokenize"):
+        if getattr(args, flag) and args.score:
+            raise UsageError(f"--{flag} does not go with --score.")
+    if args.draw and (args.format == "json" or args.nbest > 1):
+        raise UsageError(
+            "--draw is for people, who look at one tree a line: leave "
+            "--format=json and --nbest out."
+        )
     if args.interactive and (source or target or args.score):
         raise UsageError(
             "--interactive asks for lines; it goes with none of "
@@ -141,6 +160,8 @@ def _text_out(args):
 def _translations(problem, translator, args, lines) -> Iterator[str]:
     from t2t_lite.decoding import translate_lines
 
+    if args.tokenize:
+        lines = (problem.tokenize(_text_of(line)) for line in lines)
     for translation in translate_lines(
         translator,
         lines,
@@ -149,7 +170,9 @@ def _translations(problem, translator, args, lines) -> Iterator[str]:
         complete=problem.complete,
         note=_note_line,
     ):
-        if args.format == "json":
+        if args.draw:
+            yield _drawn(translation.hypotheses[0].text)
+        elif args.format == "json":
             yield _as_json(_with_facts(dataclasses.asdict(translation)))
         elif args.nbest == 1:
             yield translation.hypotheses[0].text
@@ -174,6 +197,20 @@ def _scores(problem, translator, args, lines) -> Iterator[str]:
             yield _as_json(dataclasses.asdict(pair))
         else:
             yield f"{pair.score:.6f}"
+
+
+def _text_of(line):
+    text = line if isinstance(line, str) else line.decode("utf-8", "replace")
+    return text.rstrip("\r\n")
+
+
+def _drawn(tree):
+    """The drawing of an answer and a line end; an empty one has none."""
+    if not tree:
+        return ""
+    from t2t_lite.tree_drawing import draw_tree
+
+    return f"{draw_tree(tree)}\n"
 
 
 def _with_facts(translation):

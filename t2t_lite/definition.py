@@ -22,6 +22,7 @@ _DO_NOT_SHAPE_DATA = (
     "metric",
     "reversed",
     "evaluate",
+    "tokenize",
     "complete",
     "text_form",
     "expected_vocab_sizes",

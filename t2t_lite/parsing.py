@@ -223,6 +223,15 @@ class ParsingProblem(Problem):
 
         return TreeForm(encoders["targets"].tokens)
 
+    def tokenize(self, text: str) -> str:
+        """A sentence as the Penn Treebank writes it; see `treebank_tokens`.
+
+        Example: `"It isn't (yet)."` gives `"It is n't -LRB- yet -RRB- ."`.
+        """
+        from t2t_lite.treebank_tokens import tokenize
+
+        return " ".join(tokenize(text))
+
     def complete(self, source: str, output: str) -> tuple[str, dict[str, Any]]:
         """The tree over the words of the source, and its repairs by name.
 

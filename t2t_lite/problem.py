@@ -157,6 +157,16 @@ class Problem:
         """
         raise NotImplementedError
 
+    def tokenize(self, text: str) -> str:
+        """A raw source text as the corpus has it, for `--tokenize`.
+
+        Raises:
+          UsageError: the corpus has raw text; that is the default.
+        """
+        raise UsageError(
+            f"{self.registered_name} reads text as it is: leave --tokenize out."
+        )
+
     def complete(self, source: str, output: str) -> tuple[str, dict[str, Any]]:
         """The answer that the output of the model stands for, and facts on it.
 

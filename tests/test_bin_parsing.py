@@ -169,3 +169,44 @@ def test_dry_run_of_the_whole_treebank_needs_only_the_files(
     assert "found: 20 files of train, 200-2199" in out
     assert "vocabulary: 16,000 and 63" in out
     assert "peak memory" in out and "FLOPs per update" in out
+
+
+def test_raw_text_is_split_into_the_words_of_a_treebank(
+    run_command, run, tmp_path
+):
+    (tmp_path / "in.txt").write_text("It isn't (yet) a dog.\n\n")
+    flags = [f"--output_dir={run}", f"--decode_from_file={tmp_path / 'in.txt'}"]
+    code, out, err = run_command(
+        "decoder", *flags, "--tokenize", "--format=json"
+    )
+    assert code == 0, err
+    first, second = map(json.loads, out.splitlines())
+    assert first["source"] == "It is n't -LRB- yet -RRB- a dog ."
+    (tree,) = parse_line(first["hypotheses"][0]["text"])
+    assert trees.words(tree) == first["source"].split()
+    assert second["source"] == second["hypotheses"][0]["text"] == ""
+
+
+def test_trees_are_drawn_for_people(run_command, run, tmp_path):
+    (tmp_path / "in.txt").write_text("dog sees\n\n")
+    flags = [f"--output_dir={run}", f"--decode_from_file={tmp_path / 'in.txt'}"]
+    code, out, err = run_command("decoder", *flags, "--draw")
+    assert code == 0, err
+    assert "dog" in out and "sees" in out and "(" not in out.split("dog")[1]
+    assert out.endswith("\n\n\n")  # behind the drawing, and for no words
+    for flag in ("--nbest=2", "--format=json", "--score"):
+        code, _, err = run_command("decoder", *flags, "--draw", flag)
+        assert code == 2 and "--draw" in err
+
+
+def test_only_a_problem_of_words_takes_raw_text(
+    run_command, tiny_run, tmp_path
+):
+    (tmp_path / "in.txt").write_text("1 2\n")
+    code, _, err = run_command(
+        "decoder",
+        f"--output_dir={tiny_run}",
+        f"--decode_from_file={tmp_path / 'in.txt'}",
+        "--tokenize",
+    )
+    assert code == 2 and "leave --tokenize out" in err
