@@ -72,6 +72,7 @@ setup(
         "sacremoses>=0.2,<0.3",
         "lxml>=5,<7",
         "backports.zstd>=1,<2",
+        "nltk>=3.10,<4",
         "num2words>=0.5.14,<0.6",
         "rich>=13,<16",
     ],

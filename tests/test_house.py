@@ -55,6 +55,7 @@ HEAVY = (
     "sentencepiece",
     "sacrebleu",
     "sacremoses",
+    "nltk",
     "num2words",
     "rich",
 )

@@ -1,0 +1,123 @@
+"""Drawings of trees, as one would draw them by hand."""
+
+import io
+
+import pytest
+
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.tree_drawing import draw_tree
+from t2t_lite.tree_reader import parse_line
+
+WORKS = "(S (NP (PRP It)) (VP (VBZ works) (ADVP (RB well))) (. .))"
+
+
+def drawn(text):
+    """A drawing in a test: without its first and last line, unindented."""
+    lines = text.splitlines()[1:-1]
+    return "\n".join(line.removeprefix("    |") for line in lines)
+
+
+def test_branches_stand_above_their_words():
+    expected = drawn("""
+    |      S
+    | ┌────┴────┬────────┐
+    | │         VP       │
+    | │    ┌────┴───┐    │
+    | NP   │       ADVP  │
+    | │    │        │    │
+    |PRP  VBZ       RB   .
+    | │    │        │    │
+    | It works     well  .
+    """)
+    assert draw_tree(WORKS, 80, unicode_lines=True) == expected
+    (tree,) = parse_line(WORKS)
+    assert draw_tree(tree, 80, unicode_lines=True) == expected
+
+
+def test_ascii_where_nothing_else_can_be_shown():
+    expected = drawn("""
+    |     S
+    |  ___|____
+    | NP       VP
+    | |        |
+    |PRP      VBZ
+    | |        |
+    | It     works
+    """)
+    text = "(S (NP (PRP It)) (VP (VBZ works)))"
+    assert draw_tree(text, 80, unicode_lines=False) == expected
+    plain = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    assert draw_tree(text, 80, stream=plain) == expected
+    fine = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    assert draw_tree(text, 80, stream=fine) != expected
+
+
+@pytest.mark.parametrize(
+    ("unicode_lines", "expected"),
+    [
+        (
+            True,
+            """
+    |(indented: 20 columns are too few to draw it)
+    |S
+    |├─ NP
+    |│  └─ PRP It
+    |├─ VP
+    |│  ├─ VBZ works
+    |│  └─ ADVP
+    |│     └─ RB well
+    |└─ . .
+    """,
+        ),
+        (
+            False,
+            """
+    |(indented: 20 columns are too few to draw it)
+    |S
+    ||- NP
+    ||  `- PRP It
+    ||- VP
+    ||  |- VBZ works
+    ||  `- ADVP
+    ||     `- RB well
+    |`- . .
+    """,
+        ),
+    ],
+)
+def test_a_wide_tree_is_indented_and_says_so(unicode_lines, expected):
+    assert draw_tree(WORKS, 20, unicode_lines) == drawn(expected)
+    # It needs one column more.
+    assert "indented" not in draw_tree(WORKS, 21, unicode_lines)
+
+
+def test_width_is_that_of_the_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    assert draw_tree(WORKS, unicode_lines=True).startswith("(indented: 20 col")
+    monkeypatch.setenv("COLUMNS", "21")
+    assert draw_tree(WORKS, unicode_lines=True).startswith("      S\n")
+
+
+def test_every_word_is_in_a_drawing_whole_and_in_order():
+    words = ["-LRB-", "x" * 40, "%", "a", "`", "y"]
+    text = f"(S {' '.join(f'(XX {word})' for word in words)})"
+    last = draw_tree(text, 200, unicode_lines=True).splitlines()[-1]
+    assert last.split() == words
+    wide = f"(S {' '.join(['(XX w)'] * 100)})"
+    assert draw_tree(wide, 80, unicode_lines=True).count("─ XX w") == 100
+
+
+def test_a_tree_of_any_depth_is_shown():
+    deep = draw_tree("(S " * 3000 + "(X a)" + ")" * 3000, 80, True)
+    first, *lines = deep.splitlines()
+    assert first == "(indented: 3001 levels are too many to draw)"
+    assert len(lines) == 3001
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("", "got 0"), ("(S (X a)) (S (X b))", "got 2"), ("(S (X a)", "clos")],
+)
+def test_only_one_whole_tree_is_drawn(text, message):
+    with pytest.raises(T2TLiteError, match=message):
+        draw_tree(text, 80)
