@@ -1,0 +1,101 @@
+"""Treebank tokenisation, on lines worked by hand and on real sentences."""
+
+import pathlib
+import re
+import tarfile
+
+import pytest
+
+from t2t_lite.tree_reader import parse_trees
+from t2t_lite.treebank_tokens import tokenize
+from t2t_lite.trees import strip_annotation, words
+
+SAMPLE = pathlib.Path(__file__).parent.parent.parent / (
+    "shared/data/treebank/wsj_0001-0159.tar.gz"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('"They\'ll go," he said.', "`` They 'll go , '' he said ."),
+        ('She said "no".', "She said `` no '' ."),
+        ("I didn't, can't and won't.", "I did n't , ca n't and wo n't ."),
+        ("Ann's dogs' tails", "Ann 's dogs ' tails"),
+        ("It cost $5.50 (or 3,36).", "It cost $ 5.50 -LRB- or 3,36 -RRB- ."),
+        ("a [b] {c}", "a -LSB- b -RSB- -LCB- c -RCB-"),
+        ("1/4 of a*b", r"1\/4 of a\*b"),
+        ("Mr. Vinken is 61; right?", "Mr. Vinken is 61 ; right ?"),
+        ("up--or down...", "up -- or down ..."),
+        ("“Don’t,” she said.", "`` Do n't , '' she said ."),
+        ("''Yes'' (''no'')", "`` Yes '' -LRB- `` no '' -RRB-"),
+        (" two\twords ", "two words"),
+        ("", ""),
+    ],
+)
+def test_lines_become_the_words_of_a_treebank(text, expected):
+    assert tokenize(text) == expected.split()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "`` It did n't cost -LRB- much -RRB- , '' he said .",
+        r"1\/4 of the \* -- $ 5 a share",
+        "He said '' and '' again '' .",
+        "The dogs ' tails : Ann 's , too ...",
+    ],
+)
+def test_what_is_tokenized_stays(line):
+    assert tokenize(line) == tokenize(line, tokenized=True) == line.split()
+
+
+def test_white_space_alone_separates_what_is_said_to_be_tokenized():
+    assert tokenize("AT&T n't (a) 1/2", tokenized=True) == [
+        "AT&T",
+        "n't",
+        "-LRB-a-RRB-",
+        r"1\/2",
+    ]
+    assert tokenize("AT&T") == ["AT", "&", "T"]
+
+
+@pytest.fixture(scope="module")
+def sentences():
+    if not SAMPLE.exists():
+        pytest.skip(f"the treebank sample is not at {SAMPLE}")
+    with tarfile.open(SAMPLE) as archive:
+        texts = [
+            archive.extractfile(member).read().decode("ascii")
+            for member in archive
+            if member.isfile()
+        ]
+    return [
+        words(strip_annotation(tree))
+        for text in texts
+        for tree in parse_trees(text.splitlines())
+    ]
+
+
+def test_real_sentences_stay_but_for_words_that_the_rules_split(sentences):
+    changed = [
+        line
+        for line in map(" ".join, sentences)
+        if tokenize(line) != line.split()
+    ]
+    assert len(changed) < 0.02 * len(sentences)
+    # The rules know no words with & or $ inside them, nor these.
+    known = r"\S[&$]|Dunkin'|Gotta|%-owned|CREATOR'S|D\.C\. *$"
+    for line in changed:
+        assert re.search(known, line)
+
+
+def test_real_sentences_stay_where_they_are_said_to_be_tokenized(sentences):
+    for sentence in sentences:
+        assert tokenize(" ".join(sentence), tokenized=True) == sentence
+
+
+def test_to_tokenize_twice_changes_no_more_than_once(sentences):
+    for sentence in sentences:
+        once = tokenize(" ".join(sentence))
+        assert tokenize(" ".join(once)) == once
