@@ -22,7 +22,7 @@ import time
 import numpy as np
 
 WORD_TYPES = 200_000
-MEAN_WORDS, SPREAD, SIDE_SPREAD, MOST_WORDS = 22, 0.6, 0.2, 200
+MEAN_WORDS, SPREAD, SIDE_SPREAD, MOST_WORDS = 18, 0.6, 0.2, 200
 LETTERS = "eeeeeeeetttttaaaaooooiiinnnsssshhhrrrdddlllcumwfgypbvkjxqz"
 VOCABULARY_LINES = 50_000
 BLOCK = 50_000  # pairs written at a time

@@ -14,7 +14,7 @@ import numpy as np
 _SPACE = "\u2581"
 _BPE = 2  # TrainerSpec.ModelType
 # The table is emptied when it has so many characters, 64 more for each word.
-_MOST_CHARACTERS = 1 << 23
+_MOST_CHARACTERS = 1 << 25
 _WORD_COST = 64
 
 
