@@ -131,11 +131,13 @@ def read_sides(sides: Sequence[Sides]) -> Iterator[tuple[str, str]]:
         yield from read_parallel(source, target, _texts)
 
 
+def is_segments(path: pathlib.Path) -> bool:
+    """Whether a file is SGML, packed or not, by its name."""
+    return bool({"sgm", "sgml"} & {*path.name.split(".")})
+
+
 def _texts(path):
-    names = path.name.split(".")
-    return (
-        read_segments(path) if {"sgm", "sgml"} & {*names} else read_lines(path)
-    )
+    return read_segments(path) if is_segments(path) else read_lines(path)
 
 
 def read_segments(path: str | os.PathLike) -> Iterator[str]:

@@ -27,6 +27,8 @@ _DO_NOT_SHAPE_DATA = (
     "text_form",
     "expected_vocab_sizes",
     "tell_sources",
+    "parts",
+    "part_samples",
     "tfds_bytes",
 )
 

@@ -5,9 +5,11 @@ import itertools
 import os
 import pathlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from t2t_lite.corpus_files import find_sides, read_sides
+from t2t_lite.corpus_files import find_sides, is_segments, read_sides
+from t2t_lite.corpus_parts import PART_LINES, LinePart, cut_lines, read_part
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Text2TextProblem
 from t2t_lite.progress import say
@@ -56,6 +58,36 @@ class ParallelCorpus(Text2TextProblem):
         builder = self._builder(raw)
         raw.note(os.path.join(builder.data_path, "dataset_info.json"))
         return _read_dataset(builder, self.tfds_splits[split], sides)
+
+    def parts(self, split: str, raw: RawFiles) -> Sequence[Any]:
+        if raw.raw_dir is not None:
+            sides = self.source_language, self.target_language
+            files = find_sides(raw.raw_dir, self.stems[split], sides)
+            for path in itertools.chain.from_iterable(files):
+                raw.note(path)
+            return [p for pair in files for p in _file_parts(*pair)]
+        if not self.tfds_name:
+            return super().parts(split, raw)
+        builder = self._builder(raw)
+        raw.note(os.path.join(builder.data_path, "dataset_info.json"))
+        pairs = builder.info.splits[self.tfds_splits[split]].num_examples
+        return [
+            range(start, min(start + PART_LINES, pairs))
+            for start in range(0, pairs, PART_LINES)
+        ]
+
+    def part_samples(
+        self, split: str, raw: RawFiles, part: Any
+    ) -> Iterator[tuple[str, str]]:
+        if isinstance(part, LinePart):
+            return read_part(part)
+        if isinstance(part, range):
+            rows = f"{self.tfds_splits[split]}[{part.start}:{part.stop}]"
+            sides = self.source_language, self.target_language
+            return _read_dataset(self._builder(raw), rows, sides)
+        if part is None:
+            return self.samples(split, raw)
+        return read_sides([part])
 
     def _builder(self, raw):
         """The dataset, prepared."""
@@ -118,6 +150,12 @@ class ParallelCorpus(Text2TextProblem):
             else:
                 told += [f"found: {path}" for pair in sides for path in pair]
         return told
+
+
+def _file_parts(source, target):
+    """The parts of two files; the two themselves where they stay whole."""
+    whole = is_segments(source) or is_segments(target)
+    return (not whole and cut_lines(source, target)) or [(source, target)]
 
 
 def _default_folder():

@@ -70,6 +70,26 @@ class Problem:
             f"{type(self).__name__} must define samples(self, split, raw)."
         )
 
+    def parts(self, split: str, raw: RawFiles) -> Sequence[Any]:
+        """What to give `part_samples`, for a corpus read on several machines.
+
+        One after the other the parts give what `samples` gives. By default
+        there is one part, so one machine reads and the others do the rest.
+
+        Args:
+          split: as of `samples`.
+          raw: as of `samples`.
+        """
+        del split, raw
+        return (None,)
+
+    def part_samples(
+        self, split: str, raw: RawFiles, part: Any
+    ) -> Iterator[tuple[str, str]]:
+        """Yields the pairs of one of `parts`, in another process or machine."""
+        del part
+        return self.samples(split, raw)
+
     def tell_sources(self, raw: RawFiles) -> list[str]:
         """What is found, missing or to be downloaded: a line for each.
 

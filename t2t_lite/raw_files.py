@@ -168,17 +168,22 @@ def state_of(path: str | os.PathLike) -> dict[str, int] | None:
     return {"bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns}
 
 
-def read_lines(path: str | os.PathLike) -> Iterator[str]:
+def read_lines(path: str | os.PathLike, start: int = 0) -> Iterator[str]:
     r"""The lines of a text file, packed or not, without their ends.
 
     Only `\n` and `\r\n` end a line: U+2028, U+0085, a form feed or a `\r`
     elsewhere are part of it. Bytes that are not UTF-8 become U+FFFD here, as
     they enter, by the rule of `text_encoder.clean_utf8`.
 
+    Args:
+      path: the file.
+      start: bytes to pass over, up to where a line begins.
+
     Raises:
       T2TLiteError: the file is missing, unreadable or damaged.
     """
     with open_packed(path) as file:
+        file.seek(start)
         for line in file:
             line = line.removesuffix(b"\n").removesuffix(b"\r")
             yield line.decode("utf-8", errors="replace")

@@ -4,10 +4,11 @@ import os
 import pathlib
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from t2t_lite import filters
+from t2t_lite.corpus_parts import cut_lines, read_part
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.held_out import choose_held_out, hash_of
 from t2t_lite.pair_files import format_of, read_json_lines, read_tsv
@@ -102,16 +103,24 @@ class TextFiles(Text2TextProblem):
         self._require_files()
         for path in self._paths().values():
             raw.note(path)
-        if split != "train" and self._files(split):
-            return self._read(split)
-        pairs = self._read("train")
-        held_out = self._held_out()
-        if split != "train":
-            return (pair for pair in pairs if hash_of(*pair) in held_out[split])
-        if not held_out:
-            return pairs
-        taken = frozenset().union(*held_out.values())
-        return (pair for pair in pairs if hash_of(*pair) not in taken)
+        return self._chosen_for(split, self._read(self._origin(split)))
+
+    def parts(self, split: str, raw: RawFiles) -> Sequence[Any]:
+        self._require_files()
+        for path in self._paths().values():
+            raw.note(path)
+        self._held_out()  # once, here: copies of this object know it then
+        files = self._files(self._origin(split))
+        lines = cut_lines(*files) if len(files) == 2 else []
+        return lines or super().parts(split, raw)
+
+    def part_samples(
+        self, split: str, raw: RawFiles, part: Any
+    ) -> Iterator[tuple[str, str]]:
+        if part is None:
+            return self.samples(split, raw)
+        self._require_files()
+        return self._chosen_for(split, read_part(part))
 
     def tell_sources(self, raw: RawFiles) -> list[str]:
         del raw
@@ -182,6 +191,22 @@ class TextFiles(Text2TextProblem):
         """The files that are given, by option."""
         names = (*_FILE_OPTIONS, "vocabulary")
         return {n: self.options[n] for n in names if n in self.options}
+
+    def _origin(self, split):
+        """The split whose files have the pairs of a split."""
+        return split if self._files(split) else "train"
+
+    def _chosen_for(self, split, pairs):
+        """Those of the pairs of `_origin` that are in a split."""
+        if split != "train" and self._files(split):
+            return pairs
+        held_out = self._held_out()
+        if split != "train":
+            return (pair for pair in pairs if hash_of(*pair) in held_out[split])
+        if not held_out:
+            return pairs
+        taken = frozenset().union(*held_out.values())
+        return (pair for pair in pairs if hash_of(*pair) not in taken)
 
     def _files(self, split):
         """The files of a split: two, one or none."""

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from t2t_lite import plugins, registry
+from t2t_lite import parallel_corpus, plugins, registry
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.generate import generate
 from t2t_lite.raw_files import RawFiles
@@ -66,6 +66,19 @@ def test_files_and_tensorflow_datasets_give_the_same(
     of_files = problem.samples(split, RawFiles(raw_dir=raw_dir))
     of_tfds = problem.samples(split, RawFiles(tfds_dir=tfds_dir))
     assert list(of_files) == list(of_tfds) == PAIRS[split]
+
+
+def test_tensorflow_datasets_are_read_in_parts(problem, tfds_dir, monkeypatch):
+    monkeypatch.setattr(parallel_corpus, "PART_LINES", 20)
+    raw = RawFiles(tfds_dir=tfds_dir)
+    parts = problem.parts("train", raw)
+    assert [len(part) for part in parts] == [20, 20, 10]
+    found = [
+        pair
+        for part in parts
+        for pair in problem.part_samples("train", raw, part)
+    ]
+    assert found == PAIRS["train"]
 
 
 def test_data_is_made_of_tensorflow_datasets(problem, tfds_dir, tmp_path):
