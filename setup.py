@@ -82,6 +82,14 @@ setup(
         "keras-hub": ['keras-hub>=0.32,<1; python_version >= "3.11"'],
         # The picture of `t2t-lite-datagen --inspect`.
         "plot": ["matplotlib>=3.10,<4"],
+        # For t2t-lite-datagen --runner. It takes no protobuf 7, which later
+        # versions of sentencepiece need without saying so, and which
+        # constraints.txt pins for Python 3.11 and later.
+        "beam": [
+            "apache-beam>=2.77,<3",
+            "cloudpickle>=3,<4",
+            "sentencepiece<0.2.3",
+        ],
         # selenium drives a Chromium, where there is one; on JAX, which has left
         # Python 3.10, the model core runs, too.
         "dev": [

@@ -2,8 +2,10 @@
 
 import argparse
 import json
+import logging
 
 from t2t_lite.bin import command, flags, inspection, own_text
+from t2t_lite.errors import UsageError
 
 
 def make_parser() -> flags.Parser:
@@ -37,6 +39,25 @@ def make_parser() -> flags.Parser:
     )
     flags.add_json(parser)
     flags.add_text_flags(parser)
+    group = parser.add_argument_group(
+        "more than one machine",
+        "Apache Beam does the work: pip install "
+        "'t2t-lite[beam]'. All machines must see the corpus and --data_dir "
+        "under the same names, and have t2t-lite[beam].",
+    )
+    group.add_argument(
+        "--runner",
+        metavar="RUNNER",
+        help="DirectRunner, DataflowRunner, FlinkRunner, SparkRunner or "
+        "another of Beam's (default: this machine alone, without Beam)",
+    )
+    group.add_argument(
+        "beam_options",
+        metavar="BEAM_OPTION",
+        nargs="*",
+        help="after --, what Beam itself is told, as in -- "
+        "--flink_master=localhost:8081 --parallelism=8",
+    )
     return parser
 
 
@@ -45,6 +66,7 @@ def generate_data(args: argparse.Namespace) -> None:
     flags.require(args, "problem")
     if args.inspect:
         inspection.require_no_making(args)
+    _refuse_what_beam_does_not_do(args)
     from t2t_lite import plugins
 
     plugins.load_plugins(args.usr_dir)
@@ -55,6 +77,7 @@ def generate_data(args: argparse.Namespace) -> None:
         return
     from t2t_lite.generate import generate
 
+    writer = _beam_writer(args) if args.runner else None
     manifest = generate(
         problem,
         data_dir,
@@ -63,6 +86,7 @@ def generate_data(args: argparse.Namespace) -> None:
         processes=args.processes,
         seed=args.seed,
         overwrite=args.overwrite,
+        writer=writer,
     )
     report = {
         split: {"examples": record.examples, "dropped": record.dropped}
@@ -77,6 +101,39 @@ def generate_data(args: argparse.Namespace) -> None:
             for reason, count in counts["dropped"].items()
         )
         print(f"{split}: {counts['examples']} examples{dropped}")
+
+
+def _refuse_what_beam_does_not_do(args):
+    if not args.runner:
+        if args.beam_options:
+            raise UsageError(
+                f"Unexpected argument {args.beam_options[0]!r}; flags look "
+                "like --flag=value, and Beam's own come after --runner=RUNNER "
+                "and --."
+            )
+        return
+    if args.processes:
+        raise UsageError(
+            "--processes is for this machine alone; Beam's own options, after "
+            "--, say how many workers --runner has."
+        )
+    for flag in ("data_dir", "raw_dir", "tfds_dir"):
+        place = getattr(args, flag) or ""
+        if "://" in place:
+            raise UsageError(
+                f"--{flag} must be a folder that all machines see, for example "
+                f"on a network file system; got {place}."
+            )
+
+
+def _beam_writer(args):
+    # Its messages are for developers; errors are told in one line.
+    level = logging.INFO if args.verbose else logging.CRITICAL
+    logging.basicConfig(level=level)
+    logging.getLogger().setLevel(level)
+    from t2t_lite.generate_on_beam import BeamWriter
+
+    return BeamWriter(args.runner, args.beam_options)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -105,7 +105,7 @@ class Segments:
         data = memoryview(self._data(group))
         ends = np.cumsum(index["bytes"], dtype=np.int64)
         starts = ends - index["bytes"]
-        order = self._order(index)[0][start:]
+        order = order_of(index, self._distinct)[0][start:]
         for begin, end in zip(
             starts[order].tolist(), ends[order].tolist(), strict=True
         ):
@@ -157,7 +157,7 @@ class Segments:
         self.lengths = np.zeros(1, np.int64)
         for group in self._groups:
             index = self._index(group)
-            order, copies = self._order(index)
+            order, copies = order_of(index, self._distinct)
             self._kept.append(len(order))
             self.copies += len(copies)
             numbers = np.sort(index["pair"][copies])[:3].tolist()
@@ -172,18 +172,6 @@ class Segments:
             lengths[: len(self.lengths)] += self.lengths
             self.lengths = lengths
         self.examples = sum(self._kept)
-
-    def _order(self, index):
-        """Positions in the order of the keys, and positions of copies."""
-        if not self._distinct:
-            return np.argsort(index["key"], kind="stable"), np.array([], int)
-        order = np.lexsort((index["pair"], index["check"], index["key"]))
-        found = index[order]
-        is_copy = np.zeros(len(found), bool)
-        is_copy[1:] = (found["key"][1:] == found["key"][:-1]) & (
-            found["check"][1:] == found["check"][:-1]
-        )
-        return order[~is_copy], order[is_copy]
 
     def _index(self, group):
         first, end = group
@@ -214,6 +202,27 @@ class Segments:
                 file.seek(begin)
                 filled += file.readinto(view[filled : filled + end - begin])
         return data
+
+
+def order_of(
+    index: np.ndarray, distinct: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions in the order of the keys, and positions of copies.
+
+    Args:
+      index: INDEX [records], by number where keys are equal.
+      distinct: of records with equal keys and checks only the one with the
+        lowest number is put in order, the others are copies.
+    """
+    if not distinct:
+        return np.argsort(index["key"], kind="stable"), np.array([], int)
+    order = np.lexsort((index["pair"], index["check"], index["key"]))
+    found = index[order]
+    is_copy = np.zeros(len(found), bool)
+    is_copy[1:] = (found["key"][1:] == found["key"][:-1]) & (
+        found["check"][1:] == found["check"][:-1]
+    )
+    return order[~is_copy], order[is_copy]
 
 
 def _even_borders():

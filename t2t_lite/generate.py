@@ -13,6 +13,7 @@ import fcntl
 import os
 import pathlib
 import shutil
+from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from importlib import metadata
 
@@ -67,6 +68,7 @@ def generate(
     seed: int = 0,
     overwrite: bool = False,
     progress: bool = True,
+    writer: Callable[[SegmentJob, RawFiles], SplitRecord] | None = None,
 ) -> Manifest:
     """Makes the data of a problem, unless it is there already and fits.
 
@@ -85,6 +87,8 @@ def generate(
       seed: of the order of train and of the vocabulary's sample.
       overwrite: make it anew even if there is data, fitting or not.
       progress: tell on stderr how it goes.
+      writer: writes the shards of a split in place of this machine, the same to
+        the byte, see `generate_on_beam`.
 
     Raises:
       T2TLiteError: there is data that does not fit; the corpus is missing,
@@ -106,7 +110,9 @@ def generate(
             raw = RawFiles(
                 problem.files, raw_dir, downloads, progress, tfds_dir
             )
-            return _generate(problem, data_dir, raw, processes, seed, progress)
+            return _generate(
+                problem, data_dir, raw, processes, seed, progress, writer
+            )
 
 
 def check_places(
@@ -136,7 +142,7 @@ def _checked(data_dir, problem):
     return manifest
 
 
-def _generate(problem, data_dir, raw, processes, seed, progress):
+def _generate(problem, data_dir, raw, processes, seed, progress, writer):
     aside = data_dir / f".{problem.base_name}.incomplete"
     identity = {
         "the definition": problem.definition(),
@@ -151,7 +157,9 @@ def _generate(problem, data_dir, raw, processes, seed, progress):
         _tell_work(problem, work)
     try:
         if not Manifest.path(aside, problem).exists():
-            _make(problem, work, raw, processes, seed, progress).save(aside)
+            _make(problem, work, raw, processes, seed, progress, writer).save(
+                aside
+            )
         manifest = _move_into_place(aside, data_dir, problem)
     except T2TLiteError:
         work.remove()  # with that corpus the same command cannot go on
@@ -175,7 +183,7 @@ def _versions():
     return {name: metadata.version(name) for name in _PACKAGES}
 
 
-def _make(problem, work, raw, processes, seed, progress):
+def _make(problem, work, raw, processes, seed, progress, writer):
     """Everything but the manifest goes into the folder of the work."""
     learned = work.finished("vocabulary")
     if learned is None:
@@ -192,7 +200,10 @@ def _make(problem, work, raw, processes, seed, progress):
             job = SegmentJob(
                 problem, split, work.folder, work.folder / split, seed
             )
-            record = write_split(job, work, raw, processes, progress)
+            if writer:
+                record = writer(job, raw)
+            else:
+                record = write_split(job, work, raw, processes, progress)
             work.finish(split, dataclasses.asdict(record))
             shutil.rmtree(job.folder)
         else:

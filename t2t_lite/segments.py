@@ -84,9 +84,13 @@ def _is_text_pair(pair):
 
 
 class Drops:
-    """What is left out of a split: how often, by reason, and three samples."""
+    """What is left out of a split: how often, by reason, and three samples.
+
+    Also words of what is kept that the vocabulary cannot write.
+    """
 
     def __init__(self):
+        self.unknown_words = 0
         self.counts: dict[str, int] = {}
         self.samples: dict[str, list[dict[str, Any]]] = {}
 
@@ -101,8 +105,10 @@ class Drops:
         self,
         counts: dict[str, int],
         samples: dict[str, list[dict[str, Any]]],
+        unknown_words: int = 0,
     ) -> None:
         """Adds those of another part of the split."""
+        self.unknown_words += unknown_words
         for reason, count in counts.items():
             self.counts[reason] = self.counts.get(reason, 0) + count
             both = [*self.samples.get(reason, []), *samples.get(reason, [])]
@@ -153,6 +159,11 @@ class SegmentJob:
         return filters.checked(self.problem.filters)
 
     @property
+    def is_distinct(self) -> bool:
+        """Whether each pair counts once."""
+        return filters.DUPLICATES in self.filters
+
+    @property
     def is_shuffled(self) -> bool:
         """Whether the split is in a random order."""
         return self.split in _SHUFFLED_SPLITS
@@ -174,9 +185,28 @@ class SegmentJob:
 
     def run(self, encoders, segment: Segment) -> None:
         """Filters, encodes and writes a segment, the report last."""
+        index, examples, drops = self.encode(encoders, segment)
+        write_segment(self.path(segment.number), index, examples)
+        report = {
+            "examples": len(examples),
+            "dropped": drops.counts,
+            "dropped_samples": drops.samples,
+            "unknown_words": drops.unknown_words,
+        }
+        atomic.write_json(self._report_path(segment.number), report)
+
+    def encode(
+        self, encoders, segment: Segment
+    ) -> tuple[np.ndarray, list[bytes], Drops]:
+        """Filters and encodes a segment.
+
+        Returns: INDEX [records], the records, and what is left out. They do not
+          depend on where the split was cut.
+        """
         drops = Drops()
         numbers, pairs, hashes = self._choose(segment, drops)
         chunk = encode_chunk(encoders, pairs)
+        drops.unknown_words = chunk.unknown
         index = np.zeros(len(pairs), INDEX)
         index["pair"] = numbers
         index["source_tokens"] = chunk.source_lengths
@@ -186,25 +216,16 @@ class SegmentJob:
             both = np.frombuffer(b"".join(hashes), "<u8").reshape(-1, 2)
             index["key"], index["check"] = both.T
         elif self.is_shuffled:
-            random = np.random.default_rng([self.seed, segment.number])
-            index["key"] = random.integers(
-                1 << 64, size=len(pairs), dtype=np.uint64
-            )
+            places = index["pair"].astype(np.int64) - segment.first
+            index["key"] = _random_keys(self.seed, segment)[places]
         else:
             index["key"] = numbers
-        write_segment(self.path(segment.number), index, chunk.examples)
-        report = {
-            "examples": len(pairs),
-            "dropped": drops.counts,
-            "dropped_samples": drops.samples,
-            "unknown_words": chunk.unknown,
-        }
-        atomic.write_json(self._report_path(segment.number), report)
+        return index, chunk.examples, drops
 
     def _choose(self, segment, drops):
         """Numbers, texts and hashes of what is used; none without need."""
         reason = filters.find_reason(self.filters)
-        is_distinct = filters.DUPLICATES in self.filters
+        is_distinct = self.is_distinct
         numbers, pairs, hashes = [], [], {}
         for number, pair in enumerate(segment.pairs, start=segment.first):
             why = _empty(*pair) or reason(*pair)
@@ -226,6 +247,14 @@ def _empty(source, target):
     if source.strip():
         return None if target.strip() else "empty target"
     return "empty source" if target.strip() else "both sides empty"
+
+
+def _random_keys(seed, segment):
+    """A random number for each pair of a segment: the n-th of the seed."""
+    generator = np.random.Philox(seed)
+    step, place = divmod(segment.first, 4)  # it makes four in one step
+    generator.advance(step)
+    return generator.random_raw(place + len(segment.pairs))[place:]
 
 
 def _hash(source, target, seed):

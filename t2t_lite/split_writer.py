@@ -4,6 +4,8 @@ import dataclasses
 import errno
 import itertools
 import os
+import pathlib
+from collections.abc import Iterable, Mapping
 
 from t2t_lite import filters
 from t2t_lite.encoding_pool import run_segments
@@ -36,30 +38,65 @@ def write_split(
     reports = [job.report(number) for number in range(segments)]
     drops = Drops()
     for report in reports:
-        drops.merge(report["dropped"], report["dropped_samples"])
+        drops.merge(
+            report["dropped"],
+            report["dropped_samples"],
+            report["unknown_words"],
+        )
     sequence = Segments(
         [job.path(number) for number in range(segments)],
         [report["examples"] for report in reports],
         in_order=not job.is_shuffled,
-        distinct=filters.DUPLICATES in job.filters,
+        distinct=job.is_distinct,
     )
     if sequence.copies:
         _add_copies(drops, sequence, job, raw)
-    if not sequence.examples:
+    return split_record(
+        job,
+        drops,
+        lengths=dict(enumerate(sequence.lengths.tolist())),
+        source_tokens=sequence.source_tokens,
+        target_tokens=sequence.target_tokens,
+        shards=_write_shards(sequence, job, work),
+    )
+
+
+def split_record(
+    job: SegmentJob,
+    drops: Drops,
+    lengths: Mapping[int, int],
+    source_tokens: int,
+    target_tokens: int,
+    shards: Iterable[ShardRecord],
+) -> SplitRecord:
+    """The record of a split that is written.
+
+    Args:
+      job: whose split it is.
+      drops: what is left out of it.
+      lengths: number of pairs by the tokens of their longer side; maybe none.
+      source_tokens: of all pairs.
+      target_tokens: of all pairs.
+      shards: in order.
+
+    Raises:
+      T2TLiteError: there is no pair.
+    """
+    examples = sum(lengths.values())
+    if not examples:
         raise T2TLiteError(
             f"The {job.split} split of {job.problem.base_name} has no pair to "
             f"use: 0 pairs, {drops.summary()}. Check the corpus."
         )
-    lengths = sequence.lengths.tolist()
     return SplitRecord(
-        examples=sequence.examples,
-        source_tokens=sequence.source_tokens,
-        target_tokens=sequence.target_tokens,
-        lengths={n: count for n, count in enumerate(lengths) if count},
+        examples=examples,
+        source_tokens=source_tokens,
+        target_tokens=target_tokens,
+        lengths={n: count for n, count in sorted(lengths.items()) if count},
         dropped=dict(sorted(drops.counts.items())),
         dropped_samples=dict(sorted(drops.samples.items())),
-        shards=_write_shards(sequence, job, work),
-        unknown_words=sum(report["unknown_words"] for report in reports),
+        shards=tuple(shards),
+        unknown_words=drops.unknown_words,
     )
 
 
@@ -113,9 +150,7 @@ def _write_shards(sequence, job, work):
 
     Returns: a `ShardRecord` for each.
     """
-    count = -(-sequence.examples // SHARD_EXAMPLES)
-    prefix = f"{job.problem.base_name}-{job.split}"
-    names = [f"{prefix}-{k:05d}-of-{count:05d}" for k in range(count)]
+    names = shard_names(job, sequence.examples)
     shards = []
     for name in names:
         shard = work.finished(name)
@@ -124,15 +159,23 @@ def _write_shards(sequence, job, work):
         shards.append(ShardRecord(**shard))
     records = sequence.records(len(shards) * SHARD_EXAMPLES)
     for name in names[len(shards) :]:
-        shard = _write_shard(
+        shard = write_shard(
             work.folder / name, itertools.islice(records, SHARD_EXAMPLES)
         )
         work.finish(name, dataclasses.asdict(shard))
         shards.append(shard)
-    return tuple(shards)
+    return shards
 
 
-def _write_shard(path, records):
+def shard_names(job: SegmentJob, examples: int) -> list[str]:
+    """What the shards of a split are called."""
+    count = -(-examples // SHARD_EXAMPLES)
+    prefix = f"{job.problem.base_name}-{job.split}"
+    return [f"{prefix}-{k:05d}-of-{count:05d}" for k in range(count)]
+
+
+def write_shard(path: pathlib.Path, records: Iterable[bytes]) -> ShardRecord:
+    """Writes a TFRecord file, whole or not at all."""
     import tensorflow as tf
 
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")

@@ -122,6 +122,33 @@ def test_missing_unequal_and_empty_files_are_named(
     assert not list((tmp_path / "data").glob("*manifest*"))
 
 
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--direct_num_workers=2"], "Unknown flag --direct_num_workers"),
+        (["--", "--direct_num_workers=2"], "after --runner=RUNNER and --"),
+        (["--runner=DirectRunner", "--processes=2"], "--processes is for this"),
+        (["--runner=DirectRunner", "--data_dir=gs://b"], "got gs://b."),
+    ],
+)
+def test_flags_that_do_not_go_with_a_runner_or_without(
+    run_command, flags, more, message
+):
+    code, out, err = run_command("datagen", *flags, *more)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_a_runner_without_beam_says_what_to_install(
+    run_command, flags, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    monkeypatch.delitem(sys.modules, "t2t_lite.generate_on_beam", raising=False)
+    code, out, err = run_command("datagen", *flags, "--runner=DirectRunner")
+    assert (code, out) == (1, "")
+    assert "pip install 't2t-lite[beam]'" in err
+
+
 def test_unknown_problem_is_answered_with_the_nearest(run_command):
     code, _, err = run_command("datagen", "--problem=multi30k_edne")
     assert code == 2

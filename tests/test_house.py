@@ -58,6 +58,7 @@ HEAVY = (
     "nltk",
     "num2words",
     "rich",
+    "apache_beam",
 )
 
 
