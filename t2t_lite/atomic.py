@@ -25,14 +25,21 @@ def write_text(path: pathlib.Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def write_file(path: pathlib.Path) -> Iterator[BinaryIO]:
-    """A new file to write bytes into; it becomes `path` when all went well."""
+def write_file(path: pathlib.Path, to_disk: bool = True) -> Iterator[BinaryIO]:
+    """A new file to write bytes into; it becomes `path` when all went well.
+
+    Args:
+      path: the file.
+      to_disk: wait until it is there. Without, a machine that loses power may
+        leave a part of the file; a process that is killed does not.
+    """
     aside = _aside(path, "new")
     try:
         with open(aside, "wb") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
+            if to_disk:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)

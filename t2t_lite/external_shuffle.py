@@ -35,13 +35,15 @@ def write_segment(
 ) -> None:
     """Writes the file of a segment, whole or not at all.
 
+    It is read soon and its size is checked then: nothing waits for the disk.
+
     Args:
       path: the file.
       index: INDEX [records], in any order.
       records: in the same order.
     """
     order = np.argsort(index["key"], kind="stable")
-    with atomic.write_file(pathlib.Path(path)) as file:
+    with atomic.write_file(pathlib.Path(path), to_disk=False) as file:
         file.write(index[order].tobytes())
         file.write(b"".join([records[i] for i in order.tolist()]))
 
