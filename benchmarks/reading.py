@@ -6,8 +6,9 @@ Makes shards of random ids once, in sentences about as long as news (a mean of
 28 tokens a side, the target near the source), then reads them in turns: every
 record parsed by itself and bucketed by tf.data, which is the plain way; records
 parsed in batches and nothing else, a bound; and training_batches, in buckets
-and packed. With --epochs=N, also the memory after each of N epochs more; read
-them in a process that did nothing before by --rounds=0.
+and packed. With --t2t_python, tensor2tensor's own reader takes turns, too (see
+its side's file). With --epochs=N, also the memory after each of N epochs more;
+read them in a process that did nothing before by --rounds=0.
 """
 
 import argparse
@@ -19,7 +20,9 @@ import tempfile
 import time
 
 import numpy as np
+from side import Side
 
+T2T_SCRIPT = "read_tensor2tensor.py"
 MEAN_LENGTH, LENGTH_SPREAD, SIDE_SPREAD = 28, 0.6, 0.2
 MAX_POSITIONS, MAX_LENGTH, VOCAB_SIZE = 4096, 256, 32_000
 
@@ -164,6 +167,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--data_dir", help="kept; default: a temporary one")
+    parser.add_argument(
+        "--t2t_python", help="an interpreter that has tensor2tensor 1.15.7"
+    )
     flags = parser.parse_args()
     from t2t_lite import input_pipeline
     from t2t_lite.generate import generate
@@ -193,9 +199,20 @@ def main():
             "parsing alone": lambda: parsing_alone(files),
         }
         speeds = {name: [] for name in ways}
+        theirs = None
+        if flags.t2t_python:
+            script = str(pathlib.Path(__file__).with_name(T2T_SCRIPT))
+            arguments = str(folder), tokens // 2, MAX_POSITIONS, MAX_LENGTH
+            theirs = Side(flags.t2t_python, script, *arguments)
+            speeds["tensor2tensor"] = []
         for _ in range(flags.rounds):
             for name, make in ways.items():
                 speeds[name].append(tokens_per_second(make(), tokens // 2))
+            if theirs:
+                seconds = theirs.seconds(1)
+                speeds["tensor2tensor"].append(tokens // 2 / seconds)
+        if theirs:
+            theirs.close()
         print(f"{flags.pairs:,} pairs, {tokens:,} tokens")
         for name, values in speeds.items() if flags.rounds else ():
             median = statistics.median(values)

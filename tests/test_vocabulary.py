@@ -226,6 +226,10 @@ def test_every_command_works_with_a_given_file(
     )["outputs"].numpy()
     assert [a.decode() for a in answers] == expected.split("\n")[:-1]
     away.rename(data)
-    code, out, err = run_command("evaluator", f"--output_dir={run}", "--json")
+    code, out, err = run_command(
+        "evaluator", f"--output_dir={run}", "--split=test", "--json"
+    )
     assert code == 0, err
-    assert json.loads(out)["sentences"] == 2
+    manifest = json.loads((data / "text.manifest.json").read_text())
+    examples = manifest["splits"]["test"]["examples"]
+    assert json.loads(out)["sentences"] == examples > 0
