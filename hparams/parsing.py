@@ -46,12 +46,11 @@ def transformer_parsing_small():
         hidden_size=128,
         filter_size=512,
         num_heads=4,
-        num_hidden_layers=4,
+        num_hidden_layers=3,
         shared_embedding=False,
         norm_placement="pre",
         max_length=512,
-        residual_dropout=0.3,
-        attention_dropout=0.1,
+        residual_dropout=0.2,
         batch_tokens=2048,
         micro_batches=1,
         learning_rate=1.0,  # a peak rate of 0.0028
@@ -62,5 +61,4 @@ def transformer_parsing_small():
         beam_size=21,
         length_penalty_alpha=0.3,
         extra_decode_length=300,
-        constrained_search=True,
     )

@@ -32,7 +32,7 @@ class WsjParsing(ParsingProblem):
     """Parsing, learned from the treebank's 40,000 sentences alone."""
 
     file_stem = "wsj_"
-    layouts = (Layout(*_SECTIONS, 16_000), Layout(*_SAMPLE, 3_000))
+    layouts = (Layout(*_SECTIONS, 16_000), Layout(*_SAMPLE, 8_000))
     labels = _LABELS
     tags = _TAGS
 
@@ -45,7 +45,7 @@ class WsjParsingSemisupervised(ParsingProblem):
     """
 
     file_stem = "wsj_"
-    layouts = (Layout(*_SECTIONS, 32_000), Layout(*_SAMPLE, 3_000))
+    layouts = (Layout(*_SECTIONS, 32_000), Layout(*_SAMPLE, 8_000))
     labels = _LABELS
     tags = _TAGS
     treebank_share = 0.1

@@ -113,7 +113,10 @@ def test_served_trees_are_those_of_the_decoder(
     run_command, run_process, run, tmp_path
 ):
     code, out, err = run_command(
-        "exporter", f"--output_dir={run}", f"--export_dir={tmp_path / 'export'}"
+        "exporter",
+        f"--output_dir={run}",
+        f"--export_dir={tmp_path / 'export'}",
+        "--constrained=true",
     )
     assert code == 0, err
     shutil.move(out.strip(), tmp_path / "moved")
@@ -127,6 +130,7 @@ def test_served_trees_are_those_of_the_decoder(
         "decoder",
         f"--output_dir={run}",
         f"--decode_from_file={tmp_path / 'in.txt'}",
+        "--constrained=true",
     )
     decoded = out.split("\n")[:-1]
     assert [text.decode() for text in answers["outputs"].numpy()] == decoded
