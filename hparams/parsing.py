@@ -25,7 +25,6 @@ def transformer_parsing_base():
         beam_size=21,
         length_penalty_alpha=0.3,
         extra_decode_length=300,
-        constrained_search=True,
     )
 
 
