@@ -53,7 +53,7 @@ class Data:
 
     def __init__(self, raw_dir):
         load_plugins()
-        self.problem = registry.problem("wsj_parsing", {"keep_tags": True})
+        self.problem = registry.problem("wsj_parsing", {"leaves": "tags"})
         self.words, self.targets = {}, {}
         for split in self.problem.splits:
             pairs = [
@@ -273,7 +273,7 @@ def main():
     parser.add_argument("--raw_dir", help="the folder of the treebank")
     parser.add_argument(
         "--settings",
-        default="inf/1/1,2/2/1,inf/2/1,2/2/3",
+        default="inf/1/1,inf/2/1,1/2/1,2/2/1,2/3/1,2/2/3",
         help="of the PCFG, each HORIZONTAL/VERTICAL/RARE: how many parts name "
         "an added node (inf is the treebank's grammar), labels above that "
         "count (1: none), and up to how many occurrences a word is rare; the "

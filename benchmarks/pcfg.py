@@ -1,7 +1,7 @@
-"""A PCFG that nltk induces from trees, and an exact parser for it.
+"""A PCFG of trees, made with nltk, and an exact parser for it.
 
-nltk.ViterbiParser takes hours for a treebank's grammar and long sentences;
-this one, with numpy over rules and split points, takes about a second.
+nltk.ViterbiParser is far too slow for the grammar of a treebank; this one, with
+numpy over rules and split points, takes a tenth of a second for 25 words.
 """
 
 import collections
@@ -96,7 +96,7 @@ class Lexicon:
 
 
 def induce(trees, lexicon, horizontal, vertical):
-    """The grammar of some trees, by nltk.
+    """The grammar of some trees: relative frequencies of nltk productions.
 
     Unary chains above a tag are collapsed; nodes are binarized from the right.
 
@@ -120,7 +120,7 @@ def induce(trees, lexicon, horizontal, vertical):
 
 
 def relative_frequencies(productions):
-    """The grammar that nltk.induce_pcfg gives, without left corners.
+    """The grammar that nltk.induce_pcfg would give, without left corners.
 
     These take it minutes, and only some of nltk's own parsers use them.
     """
