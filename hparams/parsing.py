@@ -60,4 +60,5 @@ def transformer_parsing_small():
         beam_size=21,
         length_penalty_alpha=0.3,
         extra_decode_length=300,
+        constrained_search=True,
     )

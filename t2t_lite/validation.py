@@ -91,8 +91,10 @@ class TextEvaluation:
     def _translator(self, model):
         """Made once a model, because its graph takes a while to trace."""
         if id(model) not in self._translators:
+            # Greedily, a constrained search strays: where what the model wants
+            # is forbidden, it takes the best of what it does not want at all.
             self._translators[id(model)] = self._run.translator(
-                model, beam_size=self._beam_size
+                model, beam_size=self._beam_size, constrained=False
             )
         return self._translators[id(model)]
 
