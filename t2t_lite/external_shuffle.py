@@ -89,7 +89,7 @@ class Segments:
         self._groups = self._group(memory_bytes)
         self._count()
 
-    def records(self, start: int = 0) -> Iterator[bytes]:
+    def records(self, start: int = 0) -> Iterator[memoryview]:
         """Yields the records in the order of their keys.
 
         Args:
@@ -111,7 +111,7 @@ class Segments:
         for begin, end in zip(
             starts[order].tolist(), ends[order].tolist(), strict=True
         ):
-            yield bytes(data[begin:end])
+            yield data[begin:end]
 
     def _firsts(self):
         return np.array(

@@ -33,9 +33,9 @@ from t2t_lite.segments import DROPPED_SAMPLES, Drops, Segment, SegmentJob, cut
 from t2t_lite.segments import sample as sample_of
 from t2t_lite.split_writer import (
     SHARD_EXAMPLES,
+    Shard,
     shard_names,
     split_record,
-    write_shard,
 )
 
 try:
@@ -322,14 +322,14 @@ class _Encode(_Worker):
         key, pairs = element
         starts, end = numbering
         segment = Segment(key[1], starts[key], pairs)
-        index, examples, drops = self._job.encode(self._encoders, segment)
+        index, records, drops = self._job.encode(self._encoders, segment)
         yield beam.pvalue.TaggedOutput("drops", drops)
         ranges = _ranges(index["key"], end, self._job.is_shuffled)
         order = np.argsort(ranges, kind="stable")
         borders = np.flatnonzero(np.diff(ranges[order])) + 1
         for chosen in np.split(order, borders):
             if len(chosen):
-                batch = index[chosen], [examples[i] for i in chosen.tolist()]
+                batch = index[chosen], [records[i] for i in chosen.tolist()]
                 yield int(ranges[chosen[0]]), batch
 
 
@@ -390,14 +390,14 @@ class _Run:
 
 def _order(element, distinct):
     key, batches = element
-    indices, examples = zip(*batches, strict=True)
+    indices, records = zip(*batches, strict=True)
     index = np.concatenate(indices)
-    examples = list(itertools.chain.from_iterable(examples))
+    records = list(itertools.chain.from_iterable(records))
     by_number = np.argsort(index["pair"])  # as on one machine, for equal keys
     order, copies = order_of(index[by_number], distinct)
     copies = index["pair"][by_number[copies]].tolist()
     order = by_number[order]
-    records = [examples[i] for i in order.tolist()]
+    records = [records[i] for i in order.tolist()]
     return key, _Run(records, index[order], copies)
 
 
@@ -425,7 +425,9 @@ class _Write(_Worker):
         pieces = sorted(pieces, key=lambda piece: piece[0])
         records = itertools.chain.from_iterable(part for _, part in pieces)
         name = shard_names(self._job, total)[shard]
-        yield write_shard(folder / name, records)
+        shard = Shard(folder / name)
+        shard.write(records)
+        yield shard.finish()
 
 
 def _find(element, numbering, numbers):

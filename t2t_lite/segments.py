@@ -18,6 +18,7 @@ from t2t_lite.encoding_pool import encode_chunk
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.external_shuffle import INDEX, write_segment
 from t2t_lite.problem import Problem
+from t2t_lite.serialization import frame
 
 SEGMENT_PAIRS = 32_768
 SEGMENT_CHARACTERS = 1 << 25  # a segment ends earlier for longer lines
@@ -185,10 +186,10 @@ class SegmentJob:
 
     def run(self, encoders, segment: Segment) -> None:
         """Filters, encodes and writes a segment, the report last."""
-        index, examples, drops = self.encode(encoders, segment)
-        write_segment(self.path(segment.number), index, examples)
+        index, records, drops = self.encode(encoders, segment)
+        write_segment(self.path(segment.number), index, records)
         report = {
-            "examples": len(examples),
+            "examples": len(records),
             "dropped": drops.counts,
             "dropped_samples": drops.samples,
             "unknown_words": drops.unknown_words,
@@ -200,8 +201,8 @@ class SegmentJob:
     ) -> tuple[np.ndarray, list[bytes], Drops]:
         """Filters and encodes a segment.
 
-        Returns: INDEX [records], the records, and what is left out. They do not
-          depend on where the split was cut.
+        Returns: INDEX [records], the records, in the frames of a TFRecord file,
+          and what is left out. They do not depend on where the split was cut.
         """
         drops = Drops()
         numbers, pairs, hashes = self._choose(segment, drops)
@@ -211,7 +212,8 @@ class SegmentJob:
         index["pair"] = numbers
         index["source_tokens"] = chunk.source_lengths
         index["target_tokens"] = chunk.target_lengths
-        index["bytes"] = [len(example) for example in chunk.examples]
+        records = frame(chunk.examples)
+        index["bytes"] = [len(record) for record in records]
         if hashes:
             both = np.frombuffer(b"".join(hashes), "<u8").reshape(-1, 2)
             index["key"], index["check"] = both.T
@@ -220,7 +222,7 @@ class SegmentJob:
             index["key"] = _random_keys(self.seed, segment)[places]
         else:
             index["key"] = numbers
-        return index, chunk.examples, drops
+        return index, records, drops
 
     def _choose(self, segment, drops):
         """Numbers, texts and hashes of what is used; none without need."""

@@ -1,7 +1,7 @@
 """A split to its shards: encoded in segments, put in order, written."""
 
+import concurrent.futures
 import dataclasses
-import errno
 import itertools
 import os
 import pathlib
@@ -148,6 +148,8 @@ def _add_copies(drops, sequence, job, raw):
 def _write_shards(sequence, job, work):
     """Writes TFRecord files of SHARD_EXAMPLES each; some may be there already.
 
+    While the next one is written another thread waits for the disk.
+
     Returns: a `ShardRecord` for each.
     """
     names = shard_names(job, sequence.examples)
@@ -158,12 +160,22 @@ def _write_shards(sequence, job, work):
             break
         shards.append(ShardRecord(**shard))
     records = sequence.records(len(shards) * SHARD_EXAMPLES)
-    for name in names[len(shards) :]:
-        shard = write_shard(
-            work.folder / name, itertools.islice(records, SHARD_EXAMPLES)
-        )
-        work.finish(name, dataclasses.asdict(shard))
-        shards.append(shard)
+
+    def finish(file):
+        shard = file.finish()
+        work.finish(shard.file, dataclasses.asdict(shard))
+        return shard
+
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        last = None
+        for name in names[len(shards) :]:
+            file = Shard(work.folder / name)
+            file.write(itertools.islice(records, SHARD_EXAMPLES))
+            if last:
+                shards.append(last.result())
+            last = thread.submit(finish, file)
+        if last:
+            shards.append(last.result())
     return shards
 
 
@@ -174,24 +186,32 @@ def shard_names(job: SegmentJob, examples: int) -> list[str]:
     return [f"{prefix}-{k:05d}-of-{count:05d}" for k in range(count)]
 
 
-def write_shard(path: pathlib.Path, records: Iterable[bytes]) -> ShardRecord:
-    """Writes a TFRecord file, whole or not at all."""
-    import tensorflow as tf
+class Shard:
+    """A TFRecord file that is there whole or not at all.
 
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    examples = expected = 0
-    with tf.io.TFRecordWriter(str(aside)) as writer:
+    Args:
+      path: where it is when it is finished.
+    """
+
+    def __init__(self, path: pathlib.Path):
+        self._path = path
+        self._aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        self._examples = 0
+
+    def write(self, records: Iterable[bytes | memoryview]) -> None:
+        """Writes all records, which come in their frames."""
+        with open(self._aside, "wb") as file:
+            file.writelines(self._counted(records))
+
+    def _counted(self, records):
         for record in records:
-            writer.write(record)
-            examples += 1
-            expected += len(record) + 16  # length and checksums
-    if aside.stat().st_size != expected:
-        raise OSError(
-            errno.ENOSPC,
-            f"must have {expected} bytes, got {aside.stat().st_size}",
-            str(aside),
-        )
-    with open(aside, "rb") as file:
-        os.fsync(file.fileno())
-    os.replace(aside, path)
-    return ShardRecord(path.name, examples, expected, sha256_of(path))
+            self._examples += 1
+            yield record
+
+    def finish(self) -> ShardRecord:
+        """Brings it to the disk and to its place."""
+        with open(self._aside, "rb") as file:
+            os.fsync(file.fileno())
+        size, sha256 = self._aside.stat().st_size, sha256_of(self._aside)
+        os.replace(self._aside, self._path)
+        return ShardRecord(self._path.name, self._examples, size, sha256)

@@ -33,7 +33,7 @@ def spill(folder, keys, cuts=(), checks=None):
 
 
 def order(segments, start=0):
-    return [int(record) for record in segments.records(start)]
+    return [int(bytes(record)) for record in segments.records(start)]
 
 
 @pytest.mark.parametrize("memory_bytes", [1, 3000, 10**9])

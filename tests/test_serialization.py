@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from t2t_lite.serialization import serialize_pairs
+from t2t_lite.serialization import FRAME_BYTES, frame, serialize_pairs
 
 
 def by_protobuf(source, target, last):
@@ -40,3 +40,20 @@ def test_no_pairs_are_no_examples():
 def test_an_id_that_no_vocabulary_has_is_refused():
     with pytest.raises(ValueError, match="must not be negative; got -1"):
         serialize_pairs([np.array([3])], [np.array([5, -1])], 1)
+
+
+def test_frames_in_any_order_are_a_file_of_records(tmp_path):
+    import tensorflow as tf
+
+    records = [b"one", b"", b"\0" * 70_000, b"four"]
+    frames = frame(records)
+    sizes = [len(record) + FRAME_BYTES for record in records]
+    assert [len(framed) for framed in frames] == sizes
+    path = tmp_path / "records"
+    path.write_bytes(b"".join(reversed(frames)))
+    dataset = tf.data.TFRecordDataset(str(path))
+    assert [r.numpy() for r in dataset] == records[::-1]
+
+
+def test_no_records_have_no_frames():
+    assert frame([]) == []
