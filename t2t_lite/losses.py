@@ -13,6 +13,7 @@ import keras
 from keras import ops
 
 from t2t_lite.layers.masks import PAD_ID
+from t2t_lite.layers.product import spread_rows
 
 # Rows of logits computed at a time: few enough to bound memory, and enough of
 # them that adding up the table's gradient, once a block, is not what costs.
@@ -147,7 +148,9 @@ def _partition_part(hidden, table, weights):
         ops.pad(hidden, ((0, padding), (0, 0))), (blocks, block, size)
     )
     weights = ops.reshape(ops.pad(weights, ((0, padding),)), (blocks, block))
-    table_columns = ops.transpose(table)
+    # The table in the layouts of both products with it, and its gradient as
+    # [D, V]: so every product is the faster one of two ways to write it.
+    table_columns, table_rows = ops.transpose(table), spread_rows(table)
 
     def step(index, loss, hidden_gradient, table_gradient):
         x = hidden[index]  # [R, D]
@@ -160,11 +163,11 @@ def _partition_part(hidden, table, weights):
         share = weight / partition
         exponentials = ops.cast(exponentials, x.dtype)
         x_gradient = share * ops.cast(
-            ops.matmul(exponentials, table), "float32"
+            ops.matmul(exponentials, table_rows)[:, :size], "float32"
         )
         scaled = ops.cast(share * ops.cast(x, "float32"), x.dtype)
         table_gradient = table_gradient + ops.cast(
-            ops.matmul(ops.transpose(exponentials), scaled), "float32"
+            ops.matmul(ops.transpose(scaled), exponentials), "float32"
         )
         hidden_gradient = ops.scatter_update(
             hidden_gradient,
@@ -180,11 +183,11 @@ def _partition_part(hidden, table, weights):
             ops.zeros((), "int32"),
             ops.zeros((), "float32"),
             ops.zeros_like(hidden, dtype="float32"),
-            ops.zeros_like(table, dtype="float32"),
+            ops.zeros_like(table_columns, dtype="float32"),
         ),
     )
     hidden_gradient = ops.reshape(hidden_gradient, (blocks * block, size))
-    return loss, hidden_gradient[:rows], table_gradient
+    return loss, hidden_gradient[:rows], ops.transpose(table_gradient)
 
 
 def _target_weights(label_smoothing, vocab_size):

@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from t2t_lite.layers.dropout import no_dropout
-from t2t_lite.layers.feed_forward import project
 from t2t_lite.layers.masks import attention_scores_bias, band_mask
+from t2t_lite.layers.product import project
 from t2t_lite.layers.window import attend_window
 
 

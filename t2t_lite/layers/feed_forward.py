@@ -5,20 +5,7 @@ from keras import ops
 
 from t2t_lite.backend import has_accelerator
 from t2t_lite.layers.dropout import no_dropout
-
-
-def project(x, kernel, bias=None):
-    """`x` [..., A] times `kernel` [A, C], plus `bias` [C]: [..., C].
-
-    One matrix product over all positions at once: a batched one with a
-    broadcast kernel is several times slower. Weights that are read outside of
-    a layer's call come in their own dtype, and are cast to that of `x`.
-    """
-    kernel = ops.cast(kernel, x.dtype)
-    rows = ops.matmul(ops.reshape(x, (-1, kernel.shape[0])), kernel)
-    if bias is not None:
-        rows = rows + ops.cast(bias, x.dtype)
-    return ops.reshape(rows, (*ops.shape(x)[:-1], kernel.shape[1]))
+from t2t_lite.layers.product import LINE, project
 
 
 class FeedForward(keras.layers.Layer):
@@ -72,7 +59,7 @@ class FeedForward(keras.layers.Layer):
         weights = (self.hidden_kernel, self.hidden_bias, self.output_kernel)
         if not training or self.filter_size % 1024 or has_accelerator():
             return weights
-        spread = (0, 16)
+        spread = (0, LINE)
         paddings = (((0, 0), spread), (spread,), (spread, (0, 0)))
         return [
             ops.pad(weight, padding)

@@ -1,0 +1,39 @@
+"""Matrix products over positions, in layouts that a processor likes.
+
+Rows of whole KiB begin at few places of a processor's cache and push each
+other out of it while a product sums over them, as the gradient of a kernel
+does: x [N, A] transposed times [N, C]. With rows one cache line longer such
+float32 products are up to a quarter faster.
+"""
+
+from keras import ops
+
+from t2t_lite.backend import has_accelerator
+
+# Numbers of a cache line in float32.
+LINE = 16
+
+
+def project(x, kernel, bias=None):
+    """`x` [..., A] times `kernel` [A, C], plus `bias` [C]: [..., C].
+
+    One matrix product over all positions at once: a batched one with a
+    broadcast kernel is several times slower. Weights that are read outside of
+    a layer's call come in their own dtype, and are cast to that of `x`.
+    """
+    kernel = ops.cast(kernel, x.dtype)
+    rows = ops.matmul(ops.reshape(x, (-1, kernel.shape[0])), kernel)
+    if bias is not None:
+        rows = rows + ops.cast(bias, x.dtype)
+    return ops.reshape(rows, (*ops.shape(x)[:-1], kernel.shape[1]))
+
+
+def spread_rows(x):
+    """`x` [N, C], rows of whole KiB with a cache line of zeros behind them.
+
+    Float32 on a processor only; elsewhere it is `x` itself.
+    """
+    whole_kib = x.dtype == "float32" and x.shape[1] % 256 == 0
+    if not whole_kib or has_accelerator():
+        return x
+    return ops.pad(x, ((0, 0), (0, LINE)))
