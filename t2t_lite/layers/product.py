@@ -22,9 +22,9 @@ def project(x, kernel, bias=None):
     a layer's call come in their own dtype, and are cast to that of `x`.
     """
     kernel = ops.cast(kernel, x.dtype)
-    rows = ops.matmul(ops.reshape(x, (-1, kernel.shape[0])), kernel)
-    if bias is not None:
-        rows = rows + ops.cast(bias, x.dtype)
+    biases = [] if bias is None else [ops.cast(bias, x.dtype)]
+    rows = ops.reshape(x, (-1, kernel.shape[0]))
+    rows = ops.custom_gradient(_affine)(rows, kernel, *biases)
     return ops.reshape(rows, (*ops.shape(x)[:-1], kernel.shape[1]))
 
 
@@ -37,3 +37,19 @@ def spread_rows(x):
     if not whole_kib or has_accelerator():
         return x
     return ops.pad(x, ((0, 0), (0, LINE)))
+
+
+def _affine(x, kernel, *biases):
+    rows = ops.matmul(x, kernel)
+    for bias in biases:
+        rows = rows + bias
+
+    def gradient(upstream):
+        kernel_gradient = ops.matmul(ops.transpose(x), spread_rows(upstream))
+        return (
+            ops.matmul(upstream, ops.transpose(kernel)),
+            kernel_gradient[:, : kernel.shape[1]],
+            *(ops.sum(upstream, axis=0) for _ in biases),
+        )
+
+    return rows, gradient
