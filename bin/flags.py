@@ -156,8 +156,8 @@ _TEXT_FLAGS = {
     "vocab_size": ("V", "pieces of a vocabulary (default: 8000)"),
     "vocabulary": (
         "FILE",
-        "to use in place of a new one: a SentencePiece model (pad_id=0, "
-        "eos_id=1), a WordPiece vocab.txt or a tensor2tensor subword file",
+        "to use in place of a new one: a SentencePiece model, a WordPiece "
+        "vocab.txt or a tensor2tensor subword file",
     ),
     "filters": (
         "LIST",

@@ -15,7 +15,6 @@ import dataclasses
 import itertools
 import pathlib
 import pickle
-import re
 import sys
 import tempfile
 from collections import Counter
@@ -25,7 +24,8 @@ from importlib import metadata
 import numpy as np
 
 from t2t_lite import atomic, filters
-from t2t_lite.errors import T2TLiteError, UsageError, nearest
+from t2t_lite.beam_runner import BeamRunner, beam, cloudpickle
+from t2t_lite.errors import T2TLiteError
 from t2t_lite.external_shuffle import order_of
 from t2t_lite.manifest import SplitRecord
 from t2t_lite.raw_files import RawFiles
@@ -37,19 +37,6 @@ from t2t_lite.split_writer import (
     shard_names,
     split_record,
 )
-
-try:
-    import apache_beam as beam
-    import cloudpickle
-    from apache_beam.options.pipeline_options import (
-        PipelineOptions,
-        StandardOptions,
-    )
-except ModuleNotFoundError as error:
-    raise T2TLiteError(
-        f"--runner needs Apache Beam, and there is no {error.name} here: "
-        "pip install 't2t-lite[beam]'."
-    ) from error
 
 
 class BeamWriter:
@@ -65,9 +52,7 @@ class BeamWriter:
     """
 
     def __init__(self, runner: str, options: Sequence[str] = ()):
-        self._runner = _known_runner(runner)
-        self._options = list(options)
-        self._pipeline()  # what is wrong with it is said before work begins
+        self._runner = BeamRunner(runner, options)
 
     def __call__(self, job: SegmentJob, raw: RawFiles) -> SplitRecord:
         """Writes the shards of a split beside the folder of the job.
@@ -83,81 +68,12 @@ class BeamWriter:
         job.folder.mkdir(exist_ok=True)
         report = job.folder / "report"
         report.unlink(missing_ok=True)
-        pipeline = self._pipeline()
+        pipeline = self._runner.pipeline()
         _build(pipeline, job, raw, parts, report)
-        self._run(pipeline)
+        self._runner.run(pipeline)
         if not report.exists():
             raise _not_shared(job.folder)
         return _split_record(job, **pickle.loads(report.read_bytes()))
-
-    def _pipeline(self):
-        options = PipelineOptions([f"--runner={self._runner}", *self._options])
-        if self._runner in StandardOptions.LOCAL_RUNNERS:
-            # The others may have options that only their servers know.
-            _refuse_unknown(options)
-        try:
-            return beam.Pipeline(options=options)
-        except (ImportError, AttributeError) as error:
-            raise T2TLiteError(
-                f"--runner={self._runner} cannot be loaded: {error}."
-            ) from error
-        except ValueError as error:
-            reason = "; ".join(str(error).split("\n"))
-            raise UsageError(
-                f"--runner={self._runner} cannot be had with the options "
-                f"after --: {reason}"
-            ) from error
-
-    def _run(self, pipeline):
-        try:
-            state = pipeline.run().wait_until_finish()
-        except Exception as error:
-            raise _in_one_line(error, self._runner) from error
-        if state not in (None, beam.runners.runner.PipelineState.DONE):
-            raise RuntimeError(f"{self._runner} ended with the state {state}")
-
-
-def _known_runner(name):
-    """Beam's spelling of a runner; a class by its full name is taken as is."""
-    if "." in name:
-        return name
-    known = {r.lower(): r for r in StandardOptions.KNOWN_RUNNER_NAMES}
-    lower = name.lower()
-    for spelling in (lower, f"{lower}runner"):
-        if spelling in known:
-            return known[spelling]
-    hint = nearest(lower, known) or nearest(f"{lower}runner", known)
-    for spelling, runner in known.items():
-        hint = re.sub(rf"\b{spelling}\b", runner, hint)
-    raise UsageError(
-        f"Apache Beam has no runner {name!r}.{hint} Its runners: "
-        f"{', '.join(known.values())}; or the full name of a class."
-    )
-
-
-def _refuse_unknown(options):
-    known = options.get_all_options()
-    for name in options.get_all_options(retain_unknown_options=True):
-        if name not in known:
-            raise UsageError(
-                f"Apache Beam has no option --{name}.{nearest(name, known)}"
-            )
-
-
-def _in_one_line(error, runner):
-    """The error to raise for one that comes from a worker with a traceback."""
-    text = str(error)
-    ours = re.findall(
-        r"(?:T2TLiteError|UsageError): (.*?)(?: \[while running .*)?$",
-        text,
-        re.MULTILINE,
-    )
-    if isinstance(error, T2TLiteError) or ours:
-        return T2TLiteError(
-            ours[-1] if ours else text.partition(" [while running")[0]
-        )
-    last = (text.strip().splitlines() or [type(error).__name__])[-1]
-    return RuntimeError(f"{runner} failed: {last}")
 
 
 def _not_shared(folder):

@@ -13,13 +13,11 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.trees import CLOSE, LEAF, NO_TAG, OPEN, TOP, Tree, walk
+from t2t_lite.trees import CLOSE, NO_TAG, OPEN, TOP, Tree, walk
 
 # The tags that EVALB deletes. They are kept in place of XX: a tree that calls
 # a comma a word, or a word a comma, is one that EVALB cannot score.
 PUNCTUATION = (",", ":", "``", "''", ".")
-# Words that say which of the sentence they are.
-NUMBERED = tuple(f"{NO_TAG}{number}" for number in range(1, 101))
 
 # Words with one of these tags wherever they occur, and their tag.
 MARKS = {
@@ -34,7 +32,6 @@ MARKS_OR_WORDS = ("'", '"', "’")
 # Aligning more pairs of leaf and word would take too long. A sentence of 250
 # words with 300 leaves too many has a seventh of them.
 _MOST_PAIRS = 1_000_000
-_NUMBERED = frozenset(NUMBERED)
 _SIGNS = {"(": -1, ")": 1}
 _TOKEN = re.compile(r"[()]?[^\s()]*", re.ASCII)
 
@@ -54,35 +51,27 @@ class Repairs(NamedTuple):
     corrected_tags: int = 0
 
 
-def linearize(
-    tree: Tree, keep_tags: bool = False, number_words: bool = False
-) -> list[str]:
+def linearize(tree: Tree, keep_tags: bool = False) -> list[str]:
     """The tokens of a tree (arXiv:1412.7449, section 2.2).
 
     Example: `(S (NP (PRP It)) (VP (VBZ works)) (. .))` gives
-    `(S (NP XX )NP (VP XX )VP . )S`, with `keep_tags`
-    `(S (NP PRP )NP (VP VBZ )VP . )S`, or with `number_words`
-    `(S (NP XX1 )NP (VP XX2 )VP . )S`.
+    `(S (NP XX )NP (VP XX )VP . )S`, or with `keep_tags`
+    `(S (NP PRP )NP (VP VBZ )VP . )S`.
 
     Args:
       tree: one that `strip_annotation` gave, or any other without empty
         constituents.
       keep_tags: each word is its part-of-speech tag; else it is `XX`, unless
         its tag is one of PUNCTUATION.
-      number_words: each `XX` says which word of the sentence it is, from 1; all
-        words behind the last of NUMBERED say that one.
     """
-    tokens, count = [], 0
+    tokens = []
     for event, part in walk(tree):
-        count += event is LEAF
         if event is OPEN:
             tokens.append(f"({part.label}")
         elif event is CLOSE:
             tokens.append(f"){part.label}")
         elif keep_tags or part.label in PUNCTUATION:
             tokens.append(part.label)
-        elif number_words:
-            tokens.append(NUMBERED[min(count, len(NUMBERED)) - 1])
         else:
             tokens.append(NO_TAG)
     return tokens
@@ -97,8 +86,7 @@ def rebuild(
     """The tree over the words that the tokens describe, whatever they are.
 
     `rebuild(linearize(tree), words(tree))` is the tree, with the tag XX where
-    one was dropped. Numbers of words are not looked at: order says as much. All
-    else is repaired, in this order:
+    one was dropped. All else is repaired, in this order:
 
     1. Tokens that are not `known` are left out (`unknown_tokens`).
     2. A closing bracket of another label than the innermost open bracket's is
@@ -135,7 +123,6 @@ def rebuild(
     if not words:
         raise T2TLiteError("A tree needs at least one word; got none.")
     counts = Counter()
-    tokens = [NO_TAG if token in _NUMBERED else token for token in tokens]
     tokens = _balanced(_known_tokens(tokens, known, counts), counts)
     if tokens:
         tokens = _with_leaves(tokens, words, counts)

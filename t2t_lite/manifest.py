@@ -43,8 +43,8 @@ class SplitRecord:
       dropped: number of pairs left out, by reason.
       dropped_samples: the first of them, by reason.
       shards: the files, in order.
-      unknown_words: of both sides, that the vocabulary cannot write; only a
-        WordPiece vocabulary has any.
+      unknown_words: of both sides, that the vocabulary cannot write; none
+        if it can write bytes.
     """
 
     examples: int

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 from t2t_lite import trees
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.linearization import (
-    NUMBERED,
     PUNCTUATION,
     Repairs,
     linearize,
     rebuild,
     sum_repairs,
 )
+from t2t_lite.parsing_options import typed_options
 from t2t_lite.problem import Problem
 from t2t_lite.raw_files import RawFiles
 from t2t_lite.treebank import (
@@ -34,7 +34,6 @@ from t2t_lite.treebank import (
 )
 from t2t_lite.trees import NO_TAG, TOP, format_tree
 
-LEAVES = ("XX", "tags", "numbers")
 _WORD = re.compile(r"\S+", re.ASCII)
 
 
@@ -56,7 +55,7 @@ class ParsingProblem(Problem):
     """Sentences and their trees, from the numbered files of a treebank.
 
     Traces and function tags are left out. In the target, a word is `XX` and
-    punctuation its tag; the option `leaves` has others. Scores are
+    punctuation its tag; the option `leaves` has tags of words. Scores are
     bracket F1 by EVALB's rules.
 
     Attributes:
@@ -70,8 +69,8 @@ class ParsingProblem(Problem):
       train, dev, test: numbers of files, such as "200-2199" or "1-9+12", in
         place of the layout's; all three or none.
       vocab_size: pieces of the source vocabulary, in place of the layout's.
-      leaves: what a word is in the target: `XX`; its part-of-speech tag,
-        `tags`; or `XX` and which word of the sentence it is, `numbers`.
+      leaves: what a word is in the target: `XX`, the default; or its
+        part-of-speech tag, `tags`.
       subtrees: constituents of 2 to so many words are sentences of train, too;
         by default none are.
       trees: files with additional trees for train, one or more a line, joined
@@ -98,9 +97,7 @@ class ParsingProblem(Problem):
 
     def with_options(self, options: Mapping[str, Any]) -> "ParsingProblem":
         other = super().with_options(options)
-        other.options = {
-            name: _typed_option(name, value) for name, value in options.items()
-        }
+        other.options = typed_options(options)
         given = [name for name in self.splits if name in options]
         if given and len(given) < len(self.splits):
             raise UsageError(
@@ -285,16 +282,8 @@ class ParsingProblem(Problem):
     def _pair(self, tree):
         if tree is None:
             return "", ""
-        return (
-            " ".join(trees.words(tree)),
-            " ".join(
-                linearize(
-                    tree,
-                    keep_tags=self.keeps_tags,
-                    number_words=self.options.get("leaves") == "numbers",
-                )
-            ),
-        )
+        tokens = linearize(tree, self.keeps_tags)
+        return " ".join(trees.words(tree)), " ".join(tokens)
 
     def _trees(self, split, raw):
         """The trees of a split of the treebank, stripped."""
@@ -337,9 +326,8 @@ class ParsingProblem(Problem):
 
     def _declared_tokens(self):
         """The tokens that a target may have, in the order of their ids."""
-        more = {"tags": self.tags, "numbers": NUMBERED}
-        leaves = more.get(self.options.get("leaves"), ())
-        leaves = (NO_TAG, *PUNCTUATION, *leaves)
+        tags = self.tags if self.keeps_tags else ()
+        leaves = (NO_TAG, *PUNCTUATION, *tags)
         labels = (TOP, *self.labels)
         tokens = [
             *leaves,
@@ -378,36 +366,3 @@ def _both_brackets(tokens):
     other = {"(": ")", ")": "("}
     pairs = {other[t[0]] + t[1:] for t in tokens if t[0] in other}
     return pairs | set(tokens)
-
-
-def _typed_option(name, value):
-    """The value of an option, checked."""
-    if name in ("train", "dev", "test"):
-        return str(Numbers.parse(str(value), name))
-    if name == "leaves":
-        if value not in LEAVES:
-            raise UsageError(
-                f"leaves must be one of {', '.join(LEAVES)}; got {value!r}."
-            )
-        return value
-    if name == "trees":
-        paths = [path for path in str(value).split(":") if path]
-        return ":".join(
-            os.path.abspath(os.path.expanduser(path)) for path in paths
-        )
-    rule, kind, holds = {
-        "vocab_size": ("at least 1", int, lambda size: size >= 1),
-        "subtrees": ("at least 2", int, lambda words: words >= 2),
-        "treebank_share": (
-            "above 0 and below 1",
-            float,
-            lambda share: 0 < share < 1,
-        ),
-    }[name]
-    try:
-        number = kind(value)
-    except ValueError:
-        number = None
-    if number is None or not holds(number):
-        raise UsageError(f"{name} must be a number {rule}; got {value!r}.")
-    return number

@@ -210,7 +210,7 @@ class Run:
         Raises:
           UsageError: `constrained` is not for this problem.
         """
-        from t2t_lite.decoding import Translator
+        from t2t_lite.translator import Translator
 
         hparams = self.hparams
         return Translator(

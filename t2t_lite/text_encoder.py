@@ -7,12 +7,8 @@ and nothing to the graph.
 """
 
 import hashlib
-import io
 import os
 import pathlib
-import random
-import re
-import tempfile
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -22,28 +18,16 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.sentencepiece_model import (
+    EOS_ID,
+    NORMALIZATION,
+    PAD_ID,
+    UNK_ID,
+    sample_lines,
+    train_model,
+    with_our_ids,
+)
 from t2t_lite.word_pieces import WordPieces
-
-PAD_ID = 0
-EOS_ID = 1
-UNK_ID = 2  # never produced: bytes stand for what the vocabulary lacks
-
-_SPECIAL_PIECES = [b"<pad>", b"</s>"]  # of PAD_ID and EOS_ID
-_BYTE_PIECES = 256
-
-# A corpus with more lines is sampled for its vocabulary, which bounds memory.
-MOST_VOCABULARY_LINES = 1_000_000
-_CHUNK = 10_000  # characters; the trainer takes no endless lines
-
-# SentencePiece writes a space as U+2581. So that a real U+2581 is not read back
-# as a space it is escaped inside the model file: U+2581 as ESCAPE B, and ESCAPE
-# itself, a private character that no text should contain, as ESCAPE A.
-_ESCAPE = "F8F0"
-_NORMALIZE = f"2581\t{_ESCAPE} 42\n{_ESCAPE}\t{_ESCAPE} 41\n"
-_DENORMALIZE = f"{_ESCAPE} 42\t2581\n{_ESCAPE} 41\t{_ESCAPE}\n"
-
-# The trainer drops a line that contains one of these, so it sees a space.
-_RESERVED_IN_TRAINING = str.maketrans(dict.fromkeys("\0\t\r\n\u2585", " "))
 
 
 def clean_utf8(text: tf.Tensor) -> tf.Tensor:
@@ -171,56 +155,56 @@ def ids_of_text(ids: tf.Tensor | tf.RaggedTensor) -> tf.RaggedTensor:
 
 
 class SentencePieceEncoder(TextEncoder):
-    """A SentencePiece BPE vocabulary with byte fallback.
+    """A SentencePiece vocabulary, BPE with byte fallback if `train` made it.
 
-    `detokenize(tokenize(text)) == text` for every valid Unicode string, without
-    exception: runs of spaces, tabs, line ends, NUL, unknown scripts,
+    Then `detokenize(tokenize(text)) == text` for every valid Unicode string,
+    without exception: runs of spaces, tabs, line ends, NUL, unknown scripts,
     U+2581 and texts such as `"</s>"` or `"<0x41>"`. Text that is not valid
     UTF-8 comes back with U+FFFD in it (`clean_utf8`).
+
+    Models of other trainers keep what they do to text, spaces and unknown
+    characters. Where PAD_ID, EOS_ID and UNK_ID are something else in them, or
+    nothing, the ids of all pieces are moved (`with_our_ids`).
 
     Example: "Two  men." -> [437, 3, 512, 290] -> "Two  men."
 
     Args:
-      path: a model file as `train` writes it: ids 0 and 1 are `<pad>`, `</s>`.
+      path: a model file.
 
     Raises:
-      T2TLiteError: the file is missing, damaged or has other special ids.
+      T2TLiteError: the file is missing or damaged.
     """
 
     def __init__(self, path: str | os.PathLike):
         super().__init__(name="sentence_piece_encoder")
         model = self._read(path)
         try:
-            self._pieces = tf_text.SentencepieceTokenizer(model)
+            self._model, writes_all = with_our_ids(model)
+            self._pieces = tf_text.SentencepieceTokenizer(self._model)
             self.vocab_size = int(self._pieces.vocab_size())
-            special = self._pieces.id_to_string([PAD_ID, EOS_ID]).numpy()
         except (tf.errors.OpError, ValueError) as error:
             raise T2TLiteError(
                 f"{path} is not a SentencePiece model or is damaged; "
                 "t2t-lite-datagen makes it anew."
             ) from error
-        if special.tolist() != _SPECIAL_PIECES:
-            raise T2TLiteError(
-                f"Pieces 0 and 1 of a vocabulary must be <pad> and </s>; got "
-                f"{[piece.decode() for piece in special]} in {path}."
-            )
+        self.unknown_id = None if writes_all else UNK_ID
         self._words = None  # made when it is needed
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """The ids of each text, from UNK_ID + 1 to vocab_size - 1."""
+        """The ids of each text, from UNK_ID to vocab_size - 1."""
         return self._pieces.tokenize(clean_utf8(text))
 
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
         """The ids of each text, int32, without EOS: as `tokenize`, but fast."""
         if self._words is None:
-            self._words = WordPieces(self.path.read_bytes(), _NORMALIZE)
+            self._words = WordPieces(self._model, NORMALIZATION)
         return self._words.encode([_clean(text) for text in texts])
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """The text of each row.
 
         Bytes that form no character, UNK_ID and ids outside the vocabulary
-        become U+FFFD.
+        become U+FFFD, or what another trainer's model has for unknown text.
         """
         kept = ids_of_text(ids)
         ids = kept.flat_values
@@ -261,13 +245,13 @@ class SentencePieceEncoder(TextEncoder):
             many different characters for so few.
         """
         path = pathlib.Path(path)
-        kept, count = _training_lines(lines, seed)
+        kept, count = sample_lines(lines, seed)
         if not kept:
             raise T2TLiteError(
                 "A vocabulary needs text; got a corpus without any. Check the "
                 "files of the train split."
             )
-        model = _trained(kept, vocab_size)
+        model = train_model(kept, vocab_size)
         aside = path.with_name(f".{path.name}.{os.getpid()}.aside")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -298,90 +282,3 @@ def _clean(text):
             return text
         text = text.encode("utf-8", "surrogatepass")
     return text.decode("utf-8", "replace")
-
-
-def _training_lines(lines, seed):
-    """What the trainer is given, all lines or a sample; how many there are."""
-    choose = random.Random(seed)
-    kept, count = [], 0
-    for count, line in enumerate(_in_pieces(lines), start=1):
-        if count <= MOST_VOCABULARY_LINES:
-            kept.append(line)
-            continue
-        place = choose.randrange(count)  # reservoir sampling
-        if place < MOST_VOCABULARY_LINES:
-            kept[place] = line
-    return kept, count
-
-
-def _in_pieces(lines):
-    """The lines as the trainer can take them; empty ones say nothing."""
-    for line in lines:
-        line = line.translate(_RESERVED_IN_TRAINING)
-        for start in range(0, len(line), _CHUNK):
-            yield line[start : start + _CHUNK]
-
-
-def _trained(lines, vocab_size):
-    """The bytes of a freshly trained model."""
-    import sentencepiece
-
-    model = io.BytesIO()
-    with tempfile.TemporaryDirectory() as folder:
-        rules = pathlib.Path(folder)
-        (rules / "normalize.tsv").write_text(_NORMALIZE)
-        (rules / "denormalize.tsv").write_text(_DENORMALIZE)
-        try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(lines),
-                model_writer=model,
-                model_type="bpe",
-                vocab_size=vocab_size,
-                pad_id=PAD_ID,
-                eos_id=EOS_ID,
-                unk_id=UNK_ID,
-                bos_id=-1,  # none
-                unk_surface="\ufffd",
-                byte_fallback=True,
-                character_coverage=0.9999,  # the rarest are left to the bytes
-                # Nothing is normalized but the escape of U+2581.
-                normalization_rule_tsv=str(rules / "normalize.tsv"),
-                denormalization_rule_tsv=str(rules / "denormalize.tsv"),
-                remove_extra_whitespaces=False,
-                add_dummy_prefix=False,
-                max_sentence_length=8 * _CHUNK,  # bytes: no line is dropped
-                num_threads=1,  # the order of merges must not depend on it
-                minloglevel=2,  # errors only
-            )
-        except RuntimeError as error:
-            raise _explained(error, vocab_size) from error
-    return _without_paths(model.getvalue())
-
-
-def _explained(error, vocab_size):
-    """A T2TLiteError that says what the trainer's error means."""
-    message = str(error)
-    if most := re.search(r"too high .*<= (\d+)", message):
-        return T2TLiteError(
-            f"vocab_size must be at most {most[1]} for so small a corpus; got "
-            f"vocab_size={vocab_size}."
-        )
-    if least := re.search(r"required_chars\. \d+ vs (\d+)", message):
-        return T2TLiteError(
-            f"vocab_size must be at least {least[1]}, for the {_BYTE_PIECES} "
-            "bytes and the characters of the corpus; got "
-            f"vocab_size={vocab_size}."
-        )
-    return T2TLiteError(
-        f"SentencePiece cannot train a vocabulary of {vocab_size}: {message}"
-    )
-
-
-def _without_paths(model):
-    """The model without the names of the temporary rule files."""
-    from sentencepiece import sentencepiece_model_pb2
-
-    proto = sentencepiece_model_pb2.ModelProto.FromString(model)
-    proto.normalizer_spec.ClearField("normalization_rule_tsv")
-    proto.denormalizer_spec.ClearField("normalization_rule_tsv")
-    return proto.SerializeToString(deterministic=True)

@@ -374,7 +374,7 @@ def _usable(path):
         return open_vocabulary(path)
     except T2TLiteError as error:
         raise T2TLiteError(
-            "--vocabulary must name a SentencePiece model trained with "
-            "pad_id=0 and eos_id=1, a WordPiece vocabulary or a tensor2tensor "
-            f"subword file, or be left out: {error}"
+            "--vocabulary must name a SentencePiece model, a WordPiece "
+            "vocabulary or a tensor2tensor subword file, or be left out: "
+            f"{error}"
         ) from error

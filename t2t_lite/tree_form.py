@@ -10,14 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite.linearization import (
-    MARKS,
-    MARKS_OR_WORDS,
-    NUMBERED,
-    PUNCTUATION,
-)
+from t2t_lite.linearization import MARKS, MARKS_OR_WORDS, PUNCTUATION
 from t2t_lite.tree_search import WORD, WORD_OR_MARK, TreeGrammar
-from t2t_lite.trees import NO_TAG
 
 _SPECIAL = 3  # tokens that are no part of trees
 _SPACE = r"[ \t\n\v\f\r]+"  # as tf.strings.split and the tree reader have it
@@ -124,5 +118,4 @@ def _written(token):
     """How a token is written: before and behind the word of a leaf."""
     if token.startswith("("):
         return f" {token}", ""
-    tag = NO_TAG if token in NUMBERED else token
-    return (")", "") if token.startswith(")") else (f" ({tag} ", ")")
+    return (")", "") if token.startswith(")") else (f" ({token} ", ")")

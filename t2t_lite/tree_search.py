@@ -13,7 +13,7 @@ import numpy as np
 from keras import ops
 
 from t2t_lite.beam_search import IMPOSSIBLE, gather_rows
-from t2t_lite.linearization import NUMBERED, PUNCTUATION
+from t2t_lite.linearization import PUNCTUATION
 
 MOST_OPEN_BRACKETS = 100
 
@@ -46,9 +46,6 @@ class TreeGrammar:
         self._kinds = np.array(kinds, np.int32)
         # One number for both brackets of a label; no matter for other tokens.
         self._labels = np.array([labels[t[1:]] for t in tokens], np.int32)
-        # Which word a leaf says it is; 0 says nothing.
-        numbers = {token: number for number, token in enumerate(NUMBERED, 1)}
-        self._numbers = np.array([numbers.get(t, 0) for t in tokens], np.int32)
         # [WORD_OR_MARK + 1, V]: the leaves that a word of some class can be.
         classes = np.array([marks.get(token, WORD) for token in tokens])
         wanted = np.arange(WORD_OR_MARK + 1)[:, None]
@@ -148,13 +145,6 @@ class TreeGrammar:
             state["word_classes"], ops.clip(leaves, 0, ops.maximum(last, 0))
         )
         leaf = ops.take(self._leaves, classes, axis=0)  # [B, K, V]
-        number = ops.minimum(leaves + 1, len(NUMBERED))[..., None]
-        leaf = ops.logical_and(
-            leaf,
-            ops.logical_or(
-                ops.equal(self._numbers, 0), ops.equal(self._numbers, number)
-            ),
-        )
         may_take = ops.logical_and(is_open, left > 0)
         may_end = ops.logical_and(depth < 1, left < 1)
         ending = ops.equal(ops.arange(len(self._kinds)), self._eos_id)

@@ -246,9 +246,9 @@ def test_real_vocabulary_gives_the_text_back(tmp_path):
 def test_what_a_vocabulary_was_learned_from_is_told_and_kept(
     tmp_path, monkeypatch, capsys
 ):
-    from t2t_lite import text_encoder
+    from t2t_lite import sentencepiece_model
 
-    monkeypatch.setattr(text_encoder, "MOST_VOCABULARY_LINES", 60)
+    monkeypatch.setattr(sentencepiece_model, "MOST_VOCABULARY_LINES", 60)
     for name in ("a.txt", "b.txt"):
         lines = (f"line {i} of {name}, größer\n" for i in range(50))
         (tmp_path / name).write_text("".join(lines), encoding="utf-8")

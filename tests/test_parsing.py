@@ -53,12 +53,10 @@ def test_words_and_tokens_without_traces_and_function_tags(tmp_path):
     ]
 
 
-def test_leaves_are_tags_or_numbers_if_asked_for(tmp_path):
+def test_leaves_are_tags_if_asked_for(tmp_path):
     folder = tiny_treebank.write(tmp_path)
     _, (_, target) = pairs(folder, "dev", leaves="tags", **NINE_FILES)
     assert target == "(S (NP NN )NP , (VP VBZ )VP )S"
-    _, (_, target) = pairs(folder, "dev", leaves="numbers", **NINE_FILES)
-    assert target == "(S (NP XX1 )NP , (VP XX3 )VP )S"
 
 
 def test_sections_divide_the_treebank_as_it_is_shipped(tmp_path):
@@ -171,7 +169,7 @@ def test_mix_gives_the_treebank_again_and_again():
     [
         ({"train": "1-5"}, "train, dev and test; got train only"),
         ({"train": "5-1", "dev": "1", "test": "2"}, "such as 200-2199"),
-        ({"leaves": "tag"}, "one of XX, tags, numbers; got 'tag'"),
+        ({"leaves": "tag"}, "be XX or tags; got 'tag'"),
         ({"vocab_size": "0"}, "number at least 1; got '0'"),
         ({"treebank_share": "0.5"}, "give them with trees=FILE"),
         ({"trees": "x", "treebank_share": "1"}, "above 0 and below 1"),
@@ -232,10 +230,8 @@ def test_every_tree_of_the_sample_comes_back(sample):
     for tree in stripped_trees(files):
         words, hidden = trees.words(tree), _tags_hidden(trees.format_tree(tree))
         assert rebuild(linearize(tree, keep_tags=True), words) == (tree, none)
-        for numbered in (False, True):
-            tokens = linearize(tree, number_words=numbered)
-            rebuilt, repairs = rebuild(tokens, words)
-            assert (trees.format_tree(rebuilt), repairs) == (hidden, none)
+        rebuilt, repairs = rebuild(linearize(tree), words)
+        assert (trees.format_tree(rebuilt), repairs) == (hidden, none)
         count += 1
     assert count == 3396
 

@@ -10,7 +10,7 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 
-from t2t_lite import text_encoder
+from t2t_lite import sentencepiece_model
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.text_encoder import (
     EOS_ID,
@@ -22,7 +22,7 @@ from t2t_lite.text_encoder import (
 
 WORDS = "the cat sat on a mat while two small dogs ran over green hills".split()
 VOCAB_SIZE = 340
-ESCAPE = chr(int(text_encoder._ESCAPE, 16))
+ESCAPE = chr(int(sentencepiece_model.ESCAPE, 16))
 
 
 def corpus(lines=400):
@@ -264,7 +264,7 @@ def test_same_lines_and_seed_give_the_same_file(encoder, tmp_path):
 
 
 def test_a_sampled_corpus_depends_on_the_seed_only(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_encoder, "MOST_VOCABULARY_LINES", 20)
+    monkeypatch.setattr(sentencepiece_model, "MOST_VOCABULARY_LINES", 20)
     digests = [
         SentencePieceEncoder.train(corpus(), 300, tmp_path / "m", seed).sha256
         for seed in (1, 1, 2)
@@ -363,18 +363,49 @@ def test_a_damaged_vocabulary_is_named(encoder, tmp_path, cut):
         SentencePieceEncoder(path)
 
 
-def test_a_vocabulary_with_other_special_ids_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},  # <unk>, <s>, </s>
+        {"model_type": "unigram", "vocab_size": 34},
+        {"pad_id": 3, "bos_id": -1, "unk_id": 1, "eos_id": 0},
+        {"eos_id": -1, "control_symbols": ["<to>"]},
+        {"byte_fallback": True, "vocab_size": 320},
+        {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1},
+    ],
+)
+def test_models_of_other_trainers_give_the_same_pieces(tmp_path, options):
     path = tmp_path / "other.model"
     with path.open("wb") as file:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=corpus(),
             model_writer=file,
-            model_type="bpe",
-            vocab_size=60,
             minloglevel=2,
+            **{"model_type": "bpe", "vocab_size": 60, **options},
         )
-    with pytest.raises(T2TLiteError, match="must be <pad> and </s>; got"):
-        SentencePieceEncoder(path)
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    encoder = SentencePieceEncoder(path)
+    texts = ["the cat sat.", "  two  dogs", "", "<s> the </s> <pad>", "猫 ran"]
+    ids = encoder.encode(texts)
+    assert encoder.tokenize(tf.constant(texts)).to_list() == [
+        row.tolist() for row in ids
+    ]
+    assert encoder.decode(ids) == [
+        theirs.decode(theirs.encode(text)) for text in texts
+    ]
+    for text, row in zip(texts, ids, strict=True):
+        unknown = [i for i, id_ in enumerate(row) if id_ == encoder.unknown_id]
+        pieces, expected = encoder.pieces(row), theirs.encode_as_pieces(text)
+        for i in unknown:  # theirs is the text itself
+            assert (
+                pieces[i] == "<unk>" and theirs[expected[i]] == theirs.unk_id()
+            )
+            pieces[i] = expected[i]
+        assert pieces == expected
+        assert row.min(initial=EOS_ID + 1) > EOS_ID
+    assert (encoder.unknown_id is None) == ("byte_fallback" in options)
+    moved = options.get("pad_id") != 0
+    assert (encoder._model != path.read_bytes()) == moved
 
 
 def test_keras_hub_reads_the_same_vocabulary(encoder):

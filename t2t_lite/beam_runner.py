@@ -1,0 +1,113 @@
+"""Apache Beam's runners: found by name, given their options, run to the end."""
+
+import re
+from collections.abc import Sequence
+
+from t2t_lite.errors import T2TLiteError, UsageError, nearest
+
+try:
+    import apache_beam as beam
+    import cloudpickle  # noqa: F401 (Beam brings it)
+    from apache_beam.options.pipeline_options import (
+        PipelineOptions,
+        StandardOptions,
+    )
+except ModuleNotFoundError as error:
+    raise T2TLiteError(
+        f"--runner needs Apache Beam, and there is no {error.name} here: "
+        "pip install 't2t-lite[beam]'."
+    ) from error
+
+
+class BeamRunner:
+    """A runner of Apache Beam, such as DirectRunner or FlinkRunner.
+
+    Args:
+      name: "Runner" and capitals optional; or the full name of a class.
+      options: Beam's own, such as `["--flink_master=localhost:8081"]`.
+
+    Raises:
+      UsageError: Beam has no such runner, or does not take the options.
+      T2TLiteError: the runner needs packages that are not there.
+    """
+
+    def __init__(self, name: str, options: Sequence[str] = ()):
+        self._runner = _known_runner(name)
+        self._options = list(options)
+        self.pipeline()  # what is wrong with it is said before work begins
+
+    def pipeline(self) -> beam.Pipeline:
+        """A pipeline without steps."""
+        options = PipelineOptions([f"--runner={self._runner}", *self._options])
+        if self._runner in StandardOptions.LOCAL_RUNNERS:
+            # The others may have options that only their servers know.
+            _refuse_unknown(options)
+        try:
+            return beam.Pipeline(options=options)
+        except (ImportError, AttributeError) as error:
+            raise T2TLiteError(
+                f"--runner={self._runner} cannot be loaded: {error}."
+            ) from error
+        except ValueError as error:
+            reason = "; ".join(str(error).split("\n"))
+            raise UsageError(
+                f"--runner={self._runner} cannot be had with the options "
+                f"after --: {reason}"
+            ) from error
+
+    def run(self, pipeline: beam.Pipeline) -> None:
+        """Does what a pipeline says, to its end.
+
+        Raises:
+          T2TLiteError: a worker raised it.
+          RuntimeError: the pipeline failed otherwise.
+        """
+        try:
+            state = pipeline.run().wait_until_finish()
+        except Exception as error:
+            raise _in_one_line(error, self._runner) from error
+        if state not in (None, beam.runners.runner.PipelineState.DONE):
+            raise RuntimeError(f"{self._runner} ended with the state {state}")
+
+
+def _known_runner(name):
+    """Beam's spelling of a runner; a class by its full name is taken as is."""
+    if "." in name:
+        return name
+    known = {r.lower(): r for r in StandardOptions.KNOWN_RUNNER_NAMES}
+    lower = name.lower()
+    for spelling in (lower, f"{lower}runner"):
+        if spelling in known:
+            return known[spelling]
+    hint = nearest(lower, known) or nearest(f"{lower}runner", known)
+    for spelling, runner in known.items():
+        hint = re.sub(rf"\b{spelling}\b", runner, hint)
+    raise UsageError(
+        f"Apache Beam has no runner {name!r}.{hint} Its runners: "
+        f"{', '.join(known.values())}; or the full name of a class."
+    )
+
+
+def _refuse_unknown(options):
+    known = options.get_all_options()
+    for name in options.get_all_options(retain_unknown_options=True):
+        if name not in known:
+            raise UsageError(
+                f"Apache Beam has no option --{name}.{nearest(name, known)}"
+            )
+
+
+def _in_one_line(error, runner):
+    """The error to raise for one that comes from a worker with a traceback."""
+    text = str(error)
+    ours = re.findall(
+        r"(?:T2TLiteError|UsageError): (.*?)(?: \[while running .*)?$",
+        text,
+        re.MULTILINE,
+    )
+    if isinstance(error, T2TLiteError) or ours:
+        return T2TLiteError(
+            ours[-1] if ours else text.partition(" [while running")[0]
+        )
+    last = (text.strip().splitlines() or [type(error).__name__])[-1]
+    return RuntimeError(f"{runner} failed: {last}")

@@ -1,0 +1,192 @@
+"""Text to text in one graph: text to ids, beam search, ids to text.
+
+The decoder, the scores of a training run and the exported model all translate
+with it.
+"""
+
+import tensorflow as tf
+
+from t2t_lite.beam_search import beam_search, length_penalty
+from t2t_lite.errors import UsageError
+from t2t_lite.text_encoder import EOS_ID, PAD_ID
+from t2t_lite.text_form import TextForm
+
+
+class Translator(tf.Module):
+    """Translates tensors of text in one graph.
+
+    Args:
+      model: a `Transformer` whose weights exist.
+      source_encoder: a `TextEncoder`.
+      target_encoder: likewise, of the other side; may be the same.
+      beam_size: K; 1 is greedy.
+      alpha: weight of the length penalty, at least 0.
+      extra_decode_length: a translation has at most so many tokens more than
+        its own source, EOS included on both sides.
+      max_length: source tokens, EOS included; what is beyond is cut.
+      form: of the problem's texts; None: any text is as good as another.
+      constrained: search for answers of the right form only; needs a `form`.
+
+    Raises:
+      UsageError: the problem has no form to constrain the search to.
+    """
+
+    def __init__(
+        self,
+        model,
+        source_encoder,
+        target_encoder,
+        *,
+        beam_size: int = 4,
+        alpha: float = 0.6,
+        extra_decode_length: int = 50,
+        max_length: int = 256,
+        form: TextForm | None = None,
+        constrained: bool = False,
+    ):
+        super().__init__(name="translator")
+        if constrained and form is None:
+            raise UsageError(
+                "A constrained search needs a problem whose answers have a "
+                "form, such as trees; leave it unconstrained for this one."
+            )
+        self.form = form
+        self.constrained = constrained
+        self.model = model
+        self.source_encoder = source_encoder
+        self.target_encoder = target_encoder
+        self.beam_size = beam_size
+        self.alpha = alpha
+        self.extra_decode_length = extra_decode_length
+        self.max_length = max_length
+        self._graphs = {}
+        self._score_graph = None
+
+    def translate(self, texts: tf.Tensor, num_hypotheses: int = 1) -> dict:
+        """Translates any number of texts; a row never affects another.
+
+        Args:
+          texts: tf.string [B].
+          num_hypotheses: N, from 1 to the beam size.
+
+        Returns: a dict of
+          outputs: tf.string [B, N], best first, line ends replaced by spaces;
+          scores: float32 [B, N], finite; see `beam_search`;
+          tokens: int32 [B, N, L], EOS, then zeros;
+          cut: bool [B], where the source was longer than `max_length`.
+        An empty text has N empty outputs with score 0.
+        """
+        return self.graph(num_hypotheses)(texts)
+
+    def graph(self, num_hypotheses: int = 1):
+        """`translate` for so many hypotheses: a tf.function, traced once."""
+        if num_hypotheses not in self._graphs:
+            self._graphs[num_hypotheses] = tf.function(
+                lambda texts: self._translate(texts, num_hypotheses),
+                input_signature=[tf.TensorSpec([None], tf.string, "inputs")],
+            )
+        return self._graphs[num_hypotheses]
+
+    def score(self, sources: tf.Tensor, targets: tf.Tensor) -> dict:
+        """Scores given translations.
+
+        Args:
+          sources: tf.string [B].
+          targets: tf.string [B].
+
+        Returns: a dict of `log_probabilities` float32 [B], `lengths` int32
+          [B] and `scores` float32 [B], as in `decoding.PairScore`, and `cut`
+          bool [B], where either side was longer than `max_length`.
+        """
+        if self._score_graph is None:
+            text = tf.TensorSpec([None], tf.string)
+            self._score_graph = tf.function(
+                self._score, input_signature=[text, text]
+            )
+        return self._score_graph(sources, targets)
+
+    def _translate(self, texts, num_hypotheses):
+        texts = self._prepared(texts)
+        ids, lengths, cut = _with_eos(
+            self.source_encoder.tokenize(texts), self.max_length
+        )
+        empty = lengths <= 1
+        limits = tf.where(empty, 0, lengths + self.extra_decode_length)
+        step_fn, follow_fn = self.model.decode_step, self.model.follow_beams
+        if self.constrained:
+            step_fn, follow_fn, state, limits = self.form.constrain(
+                texts, limits, self.beam_size, step_fn, follow_fn
+            )
+        memory, mask = self.model.encode(ids)
+        cache = self.model.start_decoding(
+            memory,
+            mask,
+            self.beam_size,
+            tf.reduce_max(tf.concat([limits, [0]], axis=0)),
+        )
+        tokens, scores = beam_search(
+            step_fn,
+            follow_fn,
+            (cache, state) if self.constrained else cache,
+            batch_size=tf.shape(ids)[0],
+            beam_size=self.beam_size,
+            vocab_size=self.target_encoder.vocab_size,
+            limits=limits,
+            alpha=self.alpha,
+            eos_id=EOS_ID,
+            num_hypotheses=num_hypotheses,
+        )
+        shape = tf.shape(tokens)
+        outputs = self.target_encoder.detokenize(
+            tf.reshape(tokens, [shape[0] * num_hypotheses, shape[2]])
+        )
+        # A text is a line: what it answers to has one, too.
+        outputs = tf.strings.regex_replace(outputs, r"\r\n|\r|\n", " ")
+        return {
+            "outputs": tf.reshape(outputs, [shape[0], num_hypotheses]),
+            "scores": tf.where(empty[:, None], 0.0, scores),
+            "tokens": tokens,
+            "cut": cut,
+        }
+
+    def _prepared(self, texts):
+        return texts if self.form is None else self.form.prepare(texts)
+
+    def _score(self, sources, targets):
+        inputs, _, inputs_cut = _with_eos(
+            self.source_encoder.tokenize(self._prepared(sources)),
+            self.max_length,
+        )
+        targets, lengths, targets_cut = _with_eos(
+            self.target_encoder.tokenize(targets), self.max_length
+        )
+        log_probs, _ = self.model.target_log_probs(
+            {"inputs": inputs, "targets": targets}
+        )
+        return {
+            "log_probabilities": log_probs,
+            "lengths": lengths,
+            "scores": log_probs / length_penalty(lengths, self.alpha),
+            "cut": inputs_cut | targets_cut,
+        }
+
+
+def _with_eos(tokens, max_length):
+    """Cuts and ends rows of tokens.
+
+    Example, with a `max_length` of 3: [[5, 6, 7, 8], [5], []] ->
+    [[5, 6, 1], [5, 1, 0], [1, 0, 0]], [3, 2, 1], [True, False, False].
+
+    Args:
+      tokens: ragged int32 [B, None].
+      max_length: tokens, EOS included.
+
+    Returns: ids int32 [B, S], lengths with EOS int32 [B], bool [B] where
+      tokens were cut off.
+    """
+    cut = tokens.row_lengths() > max_length - 1
+    tokens = tokens[:, : max_length - 1]
+    eos = tf.fill([tokens.nrows(), 1], tf.constant(EOS_ID, tokens.dtype))
+    tokens = tf.concat([tokens, eos], axis=1)
+    lengths = tf.cast(tokens.row_lengths(), tf.int32)
+    return tf.cast(tokens.to_tensor(PAD_ID), tf.int32), lengths, cut
