@@ -108,10 +108,8 @@ class Segments:
         ends = np.cumsum(index["bytes"], dtype=np.int64)
         starts = ends - index["bytes"]
         order = order_of(index, self._distinct)[0][start:]
-        for begin, end in zip(
-            starts[order].tolist(), ends[order].tolist(), strict=True
-        ):
-            yield data[begin:end]
+        places = map(slice, starts[order].tolist(), ends[order].tolist())
+        yield from map(data.__getitem__, places)
 
     def _firsts(self):
         return np.array(

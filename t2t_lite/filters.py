@@ -33,6 +33,16 @@ DUPLICATES = "duplicates"  # a matter of the whole corpus: `segments` sees to it
 _PUNCTUATION = r"!-/:-@\[-`{-~\xa1\xab\xbb\xbf\u2010-\u205e\u3001-\u301f"
 _WORD = re.compile(rf"[^\s{_PUNCTUATION}]+|[{_PUNCTUATION}]")
 _CONTROL = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+# Bytes of UTF-8 that a control character never has, and ASCII that does not
+# end a word.
+_NO_CONTROL = bytes(
+    byte
+    for byte in range(256)
+    if byte != 0xC2 and not _CONTROL.match(chr(byte))
+)
+_INSIDE = re.sub(
+    rf"[\s{_PUNCTUATION}]", "", bytes(range(128)).decode()
+).encode()
 
 
 def words_of(text: str) -> int:
@@ -40,11 +50,16 @@ def words_of(text: str) -> int:
     return len(_WORD.findall(text))
 
 
+def _most_words(text):
+    """No fewer than `words_of`, and much cheaper."""
+    ends = text.encode("utf-8", "surrogatepass").translate(None, _INSIDE)
+    return 2 * len(ends) + 1  # each may be a mark, and end a word before it
+
+
 def _length(most):
     def says(source, target):
-        # No text has more words than characters.
         return any(
-            len(text) > most and words_of(text) > most
+            _most_words(text) > most and words_of(text) > most
             for text in (source, target)
         )
 
@@ -78,9 +93,15 @@ def _broken_encoding(_):
 
 
 def _control_characters(_):
-    return lambda source, target: bool(
-        _CONTROL.search(source) or _CONTROL.search(target)
-    )
+    def says(source, target):
+        text = f"{source} {target}"
+        bytes_ = text.encode("utf-8", "surrogatepass")
+        # Cheaper than the search, and enough for most texts.
+        if not bytes_.translate(None, _NO_CONTROL):
+            return False
+        return bool(_CONTROL.search(text))
+
+    return says
 
 
 # Asked in this order: a pair counts under the first that leaves it out.

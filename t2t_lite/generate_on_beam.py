@@ -339,10 +339,10 @@ class _Write(_Worker):
         if not folder.is_dir():
             raise _not_shared(folder)
         pieces = sorted(pieces, key=lambda piece: piece[0])
-        records = itertools.chain.from_iterable(part for _, part in pieces)
+        records = [record for _, part in pieces for record in part]
         name = shard_names(self._job, total)[shard]
         shard = Shard(folder / name)
-        shard.write(records)
+        shard.write(records, len(records))
         yield shard.finish()
 
 

@@ -168,9 +168,11 @@ def _write_shards(sequence, job, work):
 
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
         last = None
-        for name in names[len(shards) :]:
-            file = Shard(work.folder / name)
-            file.write(itertools.islice(records, SHARD_EXAMPLES))
+        for number in range(len(shards), len(names)):
+            left = sequence.examples - number * SHARD_EXAMPLES
+            file = Shard(work.folder / names[number])
+            examples = min(left, SHARD_EXAMPLES)
+            file.write(itertools.islice(records, examples), examples)
             if last:
                 shards.append(last.result())
             last = thread.submit(finish, file)
@@ -198,15 +200,13 @@ class Shard:
         self._aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         self._examples = 0
 
-    def write(self, records: Iterable[bytes | memoryview]) -> None:
-        """Writes all records, which come in their frames."""
+    def write(
+        self, records: Iterable[bytes | memoryview], examples: int
+    ) -> None:
+        """Writes so many records, which come in their frames."""
+        self._examples = examples
         with open(self._aside, "wb") as file:
-            file.writelines(self._counted(records))
-
-    def _counted(self, records):
-        for record in records:
-            self._examples += 1
-            yield record
+            file.writelines(records)
 
     def finish(self) -> ShardRecord:
         """Brings it to the disk and to its place."""

@@ -1,5 +1,8 @@
 """Filters: which pairs of train are left out, and under which name."""
 
+import random
+import unicodedata
+
 import pytest
 
 from t2t_lite import filters, registry
@@ -47,6 +50,23 @@ def test_a_filter_leaves_out_what_it_names_and_nothing_else(
     assert reason(*kept) is None
     assert reason(*kept[::-1]) is None
     assert reason(*left_out) == reason(*left_out[::-1]) == name
+
+
+def test_shortcuts_decide_as_counting_does():
+    choose = random.Random(0)
+    parts = ["ab", "ü", "猫", " ", "  ", "\xa0", "\t", "\x1f", "\x9f", "\udc80"]
+    parts += [",", "—", "»", "。", "¢", "©"]
+    for _ in range(2000):
+        text = "".join(choose.choices(parts, k=choose.randint(0, 12)))
+        words = filters.words_of(text)
+        for most in range(1, 9):
+            reason = filters.find_reason({"length": most})
+            assert bool(reason("x", text)) == (words > most)
+        reason = filters.find_reason({"control_characters": True})
+        has_some = any(
+            unicodedata.category(c) == "Cc" and not c.isspace() for c in text
+        )
+        assert bool(reason("x", text)) == (has_some or "\x1f" in text)
 
 
 def test_without_filters_nothing_is_left_out():
