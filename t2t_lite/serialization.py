@@ -6,6 +6,7 @@ encoded; this writes their wire format, byte for byte what
 https://protobuf.dev/programming-guides/encoding
 """
 
+import functools
 import uuid
 from collections.abc import Sequence
 
@@ -26,15 +27,20 @@ def serialize_pairs(
       targets: the same of the other side.
       last: an id to put behind each side.
     """
-    sides = zip(
-        _features(b"inputs", sources, last),
-        _features(b"targets", targets, last),
-        strict=True,
+    # Few sizes come again and again: what stands before them is made once.
+    begin, source_heads, target_heads = (
+        _Heads(_before_features),
+        _Heads(functools.partial(_before_values, b"inputs")),
+        _Heads(functools.partial(_before_values, b"targets")),
     )
-    return [
-        b"".join((_FIELD_1, _length(len(source) + len(target)), source, target))
-        for source, target in sides
-    ]
+    examples = []
+    for source, target in zip(
+        _packed(sources, last), _packed(targets, last), strict=True
+    ):
+        head, second = source_heads[len(source)], target_heads[len(target)]
+        size = len(head) + len(source) + len(second) + len(target)
+        examples.append(b"".join((begin[size], head, source, second, target)))
+    return examples
 
 
 def frame(records: Sequence[bytes]) -> list[bytes]:
@@ -61,19 +67,31 @@ def frame(records: Sequence[bytes]) -> list[bytes]:
     return frames
 
 
-def _features(name, rows, last):
-    """For each row, the map entry `name: Feature{int64_list{value: row}}`."""
-    key = _FIELD_1 + _length(len(name)) + name
-    for values in _packed(rows, last):
-        # The lengths of what lies inside, from the innermost outwards.
-        inner = _FIELD_1 + _length(len(values))
-        int64_list = len(inner) + len(values)
-        inner = _FIELD_3 + _length(int64_list) + inner
-        feature = len(inner) + len(values)
-        inner = key + _FIELD_2 + _length(feature) + inner
-        yield b"".join(
-            (_FIELD_1, _length(len(inner) + len(values)), inner, values)
-        )
+class _Heads(dict):
+    """What stands before so many bytes, made when it is asked for."""
+
+    def __init__(self, make):
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, size):
+        head = self[size] = self._make(size)
+        return head
+
+
+def _before_features(size):
+    """Of `Example{features: ...}`."""
+    return _FIELD_1 + _varint(size)
+
+
+def _before_values(name, size):
+    """Of the map entry `name: Feature{int64_list{value: ...}}`."""
+    # The lengths of what lies inside, from the innermost outwards.
+    head = _FIELD_1 + _varint(size)
+    head = _FIELD_3 + _varint(len(head) + size) + head
+    key = _FIELD_1 + _varint(len(name)) + name
+    head = key + _FIELD_2 + _varint(len(head) + size) + head
+    return _FIELD_1 + _varint(len(head) + size) + head
 
 
 def _packed(rows, last):
@@ -111,10 +129,3 @@ def _varint(number):
         number >>= _BITS
     out.append(number)
     return bytes(out)
-
-
-_SMALL = [_varint(number) for number in range(1 << 12)]
-
-
-def _length(number):
-    return _SMALL[number] if number < len(_SMALL) else _varint(number)

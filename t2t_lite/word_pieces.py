@@ -5,6 +5,7 @@ a text are those of its words, each with the space before it. A corpus has few
 words that are frequent, so a table of them encodes several times faster.
 """
 
+import array
 import pathlib
 import tempfile
 from collections.abc import Sequence
@@ -47,15 +48,17 @@ class WordPieces:
                 np.array(ids, np.int32)
                 for ids in self._processor.encode(list(texts))
             ]
-        found, ends = [], []
+        found, ends = array.array("q"), []
         look_up = self._table.__getitem__
         for text in texts:
             words = text.split(" ")
             words[0] = (words[0],)  # it has no space before it
-            found += map(look_up, words)
+            found.extend(map(look_up, words))
             ends.append(len(found))
         self._encode_new()
-        rows = self._rows(np.array(found, np.int64), np.array(ends, np.int64))
+        rows = self._rows(
+            np.frombuffer(found, np.int64), np.array(ends, np.int64)
+        )
         if self._characters > _MOST_CHARACTERS:
             self._empty()
         return rows
