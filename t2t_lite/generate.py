@@ -17,12 +17,11 @@ from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from importlib import metadata
 
+from t2t_lite.data_checks import check_data, check_sources
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.manifest import (
     Manifest,
     SplitRecord,
-    check_data,
-    check_sources,
     describe_sources,
     sha256_of,
 )

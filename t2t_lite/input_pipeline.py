@@ -18,8 +18,9 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_lite import bucketing
+from t2t_lite.data_checks import verify_shards
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.manifest import Manifest, SplitRecord, verify_shards
+from t2t_lite.manifest import Manifest, SplitRecord
 from t2t_lite.packing import pack_window, packed_shape
 from t2t_lite.problem import Problem
 from t2t_lite.windows import (

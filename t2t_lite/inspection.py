@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
+from t2t_lite.data_checks import check_data, verify_shards
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.input_pipeline import naming_damaged_shards
 from t2t_lite.inspection_records import (
@@ -20,7 +21,7 @@ from t2t_lite.inspection_records import (
     Side,
     SplitInspection,
 )
-from t2t_lite.manifest import Manifest, SplitRecord, check_data, verify_shards
+from t2t_lite.manifest import Manifest, SplitRecord
 from t2t_lite.problem import Problem
 from t2t_lite.progress import Counter
 from t2t_lite.windows import parsed_sides

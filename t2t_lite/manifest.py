@@ -1,7 +1,7 @@
 """The manifest: what the generated data of a problem is made of.
 
 `DATA_DIR/PROBLEM.manifest.json` is written last, so data without one is not
-there, and data that no longer fits it is refused and never reused silently.
+there; `data_checks` refuses what no longer fits it.
 """
 
 import dataclasses
@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from t2t_lite import atomic
@@ -19,7 +19,6 @@ from t2t_lite.raw_files import state_of
 
 FORMAT_VERSION = 1
 _CHUNK_BYTES = 1 << 20
-_MOST_CHANGES_SHOWN = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +125,7 @@ class Manifest:
           T2TLiteError: there is none, or it cannot be read.
         """
         path = cls.path(data_dir, problem)
-        remake = _remake(problem)
+        remake = how_to_remake(problem)
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
@@ -219,42 +218,6 @@ def find_data(data_dir: str | os.PathLike, problem: Problem) -> list[str]:
     return names
 
 
-def check_data(
-    data_dir: str | os.PathLike, problem: Problem, manifest: Manifest
-) -> None:
-    """Refuses data that does not fit the problem or its manifest.
-
-    Compares the fingerprint, the vocabulary by checksum and the shards by size.
-
-    Raises:
-      T2TLiteError: names what differs and what to do.
-    """
-    data_dir = pathlib.Path(data_dir)
-    remake = _remake(problem)
-    if manifest.fingerprint != problem.fingerprint():
-        changes = _changes(
-            manifest.definition, _through_json(problem.definition())
-        )
-        shown = "; ".join(changes[:_MOST_CHANGES_SHOWN]) or "its fingerprint"
-        more = len(changes) - _MOST_CHANGES_SHOWN
-        raise T2TLiteError(
-            f"{data_dir} holds data of another definition of "
-            f"{problem.base_name}: {shown}"
-            + (f" and {more} more" if more > 0 else "")
-            + f". {_remake(problem, bool(problem.options))}"
-        )
-    for name, record in manifest.vocabulary.items():
-        path = data_dir / name
-        if not path.is_file():
-            raise T2TLiteError(f"The vocabulary {path} is missing. {remake}")
-        if sha256_of(path) != record["sha256"]:
-            raise T2TLiteError(
-                f"The vocabulary {path} is not the one that the data was made "
-                f"with: its checksum differs from the manifest's. {remake}"
-            )
-    _check_sizes(data_dir, manifest, manifest.splits, remake)
-
-
 def describe_sources(
     noted: Mapping[str, Mapping[str, int]],
 ) -> dict[str, dict[str, Any]]:
@@ -279,65 +242,6 @@ def describe_sources(
     return sources
 
 
-def check_sources(problem: Problem, manifest: Manifest) -> None:
-    """Refuses data that was made of files that are others now.
-
-    A file is read only where its size is the same and its time is not. One
-    that is not there any more is not needed.
-
-    Raises:
-      T2TLiteError: names the file, what has changed and what to do.
-    """
-    for path, then in manifest.sources.items():
-        now = state_of(path)
-        if (
-            now is None
-            or now["mtime_ns"] == then["mtime_ns"]
-            and (now["bytes"] == then["bytes"])
-        ):
-            continue
-        change = f"it had {then['bytes']:,} bytes, it has {now['bytes']:,}"
-        if now["bytes"] == then["bytes"]:
-            if sha256_of(path) == then["sha256"]:
-                continue
-            change = "it has other text of the same size"
-        raise T2TLiteError(
-            f"{path} has changed since data of {manifest.problem} was made of "
-            f"it: {change}. {_remake(problem, bool(problem.options))}"
-        )
-
-
-def verify_shards(
-    data_dir: str | os.PathLike,
-    manifest: Manifest,
-    splits: Iterable[str] | None = None,
-) -> None:
-    """Compares the size and the checksum of every shard with the manifest.
-
-    Reads whole files, about a second per gigabyte.
-
-    Args:
-      data_dir: where the shards are.
-      manifest: what they should be.
-      splits: only of these; None means all.
-
-    Raises:
-      T2TLiteError: names the first file that is missing or damaged.
-    """
-    data_dir = pathlib.Path(data_dir)
-    splits = list(manifest.splits if splits is None else splits)
-    remake = _remake(manifest)
-    _check_sizes(data_dir, manifest, splits, remake)
-    for split in splits:
-        for shard in manifest.split(split).shards:
-            path = data_dir / shard.file
-            if sha256_of(path) != shard.sha256:
-                raise T2TLiteError(
-                    f"{path} is damaged: its checksum differs from the "
-                    f"manifest's. {remake}"
-                )
-
-
 def sha256_of(path: str | os.PathLike) -> str:
     """The sha256 of a file, in hex."""
     digest = hashlib.sha256()
@@ -347,22 +251,8 @@ def sha256_of(path: str | os.PathLike) -> str:
     return digest.hexdigest()
 
 
-def _check_sizes(data_dir, manifest, splits, remake):
-    for split in splits:
-        for shard in manifest.split(split).shards:
-            path = data_dir / shard.file
-            if not path.is_file():
-                raise T2TLiteError(f"{path} is missing. {remake}")
-            size = path.stat().st_size
-            if size != shard.bytes:
-                raise T2TLiteError(
-                    f"{path} is damaged: it must have {shard.bytes} bytes; got "
-                    f"{size}. {remake}"
-                )
-
-
-def _remake(problem_or_manifest, with_options=False):
-    """What to do about data that does not fit."""
+def how_to_remake(problem_or_manifest, with_options=False):
+    """What to do about data that does not fit, in a sentence."""
     place, options = "another --data_dir", ""
     if with_options:
         place, options = f"{place} or --name", " and the flags given here"
@@ -388,32 +278,3 @@ def _flags_of(problem_or_manifest):
 def _registered_name(definition):
     """The class attribute `base_name` is the name that was registered."""
     return definition.get("attributes", {}).get("base_name")
-
-
-def _through_json(definition):
-    """The definition as it comes back from a file: tuples become lists."""
-    return json.loads(json.dumps(definition))
-
-
-def _changes(old, new, prefix=""):
-    """What differs, key by key: ["vocab_size was 8000, is 16000", ...]."""
-    changes = []
-    for key in sorted(old.keys() | new.keys()):
-        name = f"{prefix}{key}"
-        before, after = old.get(key), new.get(key)
-        if isinstance(before, dict) and isinstance(after, dict):
-            changes += _changes(before, after, prefix=f"{name}.")
-        elif key not in old:
-            changes.append(f"{name} is new ({_short(after)})")
-        elif key not in new:
-            changes.append(f"{name} is gone (was {_short(before)})")
-        elif before != after:
-            # The paths of two files may differ only where they end.
-            show = json.dumps if prefix == "options." else _short
-            changes.append(f"{name} was {show(before)}, is {show(after)}")
-    return changes
-
-
-def _short(value):
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 40 else f"{text[:36]}...{text[-1]}"

@@ -290,8 +290,8 @@ class Run:
         Raises:
           T2TLiteError: a shard is missing or damaged, or no pair is usable.
         """
+        from t2t_lite.data_checks import verify_shards
         from t2t_lite.input_pipeline import padding_report
-        from t2t_lite.manifest import verify_shards
 
         verify_shards(self.data_dir, self.manifest)
         return padding_report(

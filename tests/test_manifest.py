@@ -5,15 +5,14 @@ import os
 
 import pytest
 
+from t2t_lite.data_checks import check_data, verify_shards
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.manifest import (
     Manifest,
     ShardRecord,
     SplitRecord,
-    check_data,
     find_data,
     sha256_of,
-    verify_shards,
 )
 from t2t_lite.problem import Problem
 
