@@ -23,6 +23,7 @@ from t2t_lite.text_encoder import (
     TextEncoder,
     clean_utf8,
     ids_of_text,
+    lines_of,
 )
 
 _RESERVED = {PAD_ID: ("<pad>_", "<pad>"), EOS_ID: ("<EOS>_", "<EOS>")}
@@ -182,13 +183,7 @@ def subwords_of(content: bytes) -> list[str]:
     Args:
       content: of the file.
     """
-    try:
-        lines = content.decode().split("\n")
-    except UnicodeDecodeError:
-        return []
-    if not lines[-1]:
-        lines.pop()
-    pieces = [_unquoted(line.rstrip()) for line in lines]
+    pieces = [_unquoted(line.rstrip()) for line in lines_of(content)]
     is_subwords = len(pieces) > len(_RESERVED) and all(
         pieces[index] in names for index, names in _RESERVED.items()
     )

@@ -135,6 +135,19 @@ def read_vocabulary(path: str | os.PathLike) -> bytes:
         ) from error
 
 
+def lines_of(content: bytes) -> list[str]:
+    r"""The lines of a vocabulary that is text, which end with "\n".
+
+    Args:
+      content: of the file; none that is not UTF-8 has lines.
+    """
+    try:
+        lines = content.decode().split("\n")
+    except UnicodeDecodeError:
+        return []
+    return lines if lines[-1] else lines[:-1]
+
+
 def ids_of_text(ids: tf.Tensor | tf.RaggedTensor) -> tf.RaggedTensor:
     """The ids of each row before its first EOS, without padding.
 

@@ -14,6 +14,7 @@ from t2t_lite.text_encoder import (
     TextEncoder,
     clean_utf8,
     ids_of_text,
+    lines_of,
 )
 
 UNKNOWN_PIECE = "[UNK]"
@@ -108,13 +109,7 @@ def wordpieces_of(content: bytes) -> list[str]:
     Args:
       content: of the file.
     """
-    try:
-        lines = content.decode().split("\n")
-    except UnicodeDecodeError:
-        return []
-    if not lines[-1]:
-        lines.pop()
-    pieces = [line.strip("\r") for line in lines]
+    pieces = [line.strip("\r") for line in lines_of(content)]
     return pieces if UNKNOWN_PIECE in pieces else []
 
 
