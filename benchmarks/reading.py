@@ -135,6 +135,43 @@ def tokens_per_second(dataset, tokens):
     return seen / (time.perf_counter() - start)
 
 
+def speeds_in_turns(ways, folder, tokens, rounds, t2t_python):
+    """Tokens a second of every round, by way: {name: [float]}.
+
+    Args:
+      ways: functions that make datasets, by name.
+      folder: with the shards.
+      tokens: to read in a turn.
+      rounds: how many turns each has.
+      t2t_python: has tensor2tensor's own reader take turns; may be None.
+    """
+    turns = {
+        name: lambda make=make: tokens_per_second(make(), tokens)
+        for name, make in ways.items()
+    }
+    theirs = None
+    if t2t_python:
+        script = str(pathlib.Path(__file__).with_name(T2T_SCRIPT))
+        arguments = str(folder), tokens, MAX_POSITIONS, MAX_LENGTH
+        theirs = Side(t2t_python, script, *arguments)
+        turns["tensor2tensor"] = lambda: tokens / theirs.seconds(1)
+    speeds = {name: [] for name in turns}
+    for _ in range(rounds):
+        for name, turn in turns.items():
+            speeds[name].append(turn())
+    if theirs:
+        theirs.close()
+    return speeds
+
+
+def print_speeds(speeds):
+    """Prints medians, and how many times as fast as the first each way is."""
+    medians = {n: statistics.median(v) for n, v in speeds.items() if v}
+    for name, median in medians.items():
+        ratio = median / next(iter(medians.values()))
+        print(f"{name:18} {median:>12,.0f} tokens/s {ratio:6.2f}x")
+
+
 def peak_mib():
     """Of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -198,26 +235,11 @@ def main():
             "the same, packed": lambda: ours(packing=True),
             "parsing alone": lambda: parsing_alone(files),
         }
-        speeds = {name: [] for name in ways}
-        theirs = None
-        if flags.t2t_python:
-            script = str(pathlib.Path(__file__).with_name(T2T_SCRIPT))
-            arguments = str(folder), tokens // 2, MAX_POSITIONS, MAX_LENGTH
-            theirs = Side(flags.t2t_python, script, *arguments)
-            speeds["tensor2tensor"] = []
-        for _ in range(flags.rounds):
-            for name, make in ways.items():
-                speeds[name].append(tokens_per_second(make(), tokens // 2))
-            if theirs:
-                seconds = theirs.seconds(1)
-                speeds["tensor2tensor"].append(tokens // 2 / seconds)
-        if theirs:
-            theirs.close()
+        speeds = speeds_in_turns(
+            ways, folder, tokens // 2, flags.rounds, flags.t2t_python
+        )
         print(f"{flags.pairs:,} pairs, {tokens:,} tokens")
-        for name, values in speeds.items() if flags.rounds else ():
-            median = statistics.median(values)
-            ratio = median / statistics.median(speeds["one by one"])
-            print(f"{name:18} {median:>12,.0f} tokens/s {ratio:6.2f}x")
+        print_speeds(speeds)
         for packing in (False, True):
             report = input_pipeline.padding_report(
                 *(folder, problem, manifest),
