@@ -79,6 +79,7 @@ print("the core runs on JAX")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     importlib.util.find_spec("jax") is None, reason="JAX is not installed"
 )

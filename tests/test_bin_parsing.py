@@ -30,7 +30,8 @@ def flags(treebank, tmp_path_factory):
 
 SMALL = (
     "--hparams_override=hidden_size=8,filter_size=16,num_heads=2,"
-    "num_hidden_layers=1,train_steps=2,batch_tokens=256,beam_size=3"
+    "num_hidden_layers=1,train_steps=2,batch_tokens=256,beam_size=3,"
+    "extra_decode_length=30"
 )
 
 

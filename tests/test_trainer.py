@@ -190,6 +190,7 @@ def _process(script, *argv, **options):
     )
 
 
+@pytest.mark.slow
 def test_a_restart_in_mid_epoch_changes_no_bit(tmp_path):
     # 3 micro-batches an update, 40 an epoch: update 25 ends within the second.
     for runs in (["whole:50", "halves:25"], ["halves:50"]):
