@@ -230,6 +230,12 @@ class SentencePieceEncoder(TextEncoder):
         ids = tf.constant(np.asarray(ids, np.int32))
         return [p.decode() for p in self._pieces.id_to_string(ids).numpy()]
 
+    @property
+    def learned_from(self) -> dict[str, int]:
+        """`lines`, `sampled_lines` and `seed` of what `train` learned from."""
+        # A tf.Module wraps the dicts that it has; json may not know them.
+        return dict(self._learned_from)
+
     @classmethod
     def train(
         cls,
@@ -250,8 +256,7 @@ class SentencePieceEncoder(TextEncoder):
           seed: of the sample.
 
         Returns:
-          the encoder; its `learned_from` says of how many `lines` it was
-          learned, of how many in the sample, and with what `seed`.
+          the encoder; its `learned_from` says of how many lines.
 
         Raises:
           T2TLiteError: there is no text, too little for so many pieces, or too
@@ -280,7 +285,7 @@ class SentencePieceEncoder(TextEncoder):
         finally:
             aside.unlink(missing_ok=True)
         encoder = cls(path)
-        encoder.learned_from = {
+        encoder._learned_from = {
             "lines": count,
             "sampled_lines": len(kept),
             "seed": seed,
