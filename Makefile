@@ -4,13 +4,16 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := .peers
+BEAM := .beam
+# What Apache Beam takes in no version as new as ours.
+BEAM_OWN := pillow|protobuf|pyarrow|python-dateutil|sentencepiece
 QUICKSTART := .quickstart
 SENTENCES := "forty-two" "twenty-one euros and five cents" \
   "in the year nineteen eighty-four"
 PYTEST_FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test lint format bench clean
+.PHONY: help install quickstart test beamtest lint format bench clean
 
 help: ## show these lines
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -53,6 +56,17 @@ quickstart: $(STAMP) ## train, decode, score, export and ask, in minutes
 
 test: $(STAMP) ## run the whole test suite
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+$(BEAM)/.installed: setup.py pyproject.toml constraints.txt
+	@test -x $(BEAM)/bin/python || $(PYTHON) -m venv $(BEAM)
+	@echo "Installing Apache Beam into $(BEAM) ..."
+	@grep -vE '^($(BEAM_OWN))==' constraints.txt > $(BEAM)/constraints.txt
+	@$(BEAM)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint $(BEAM)/constraints.txt --editable '.[beam]' pytest
+	@touch $@
+
+beamtest: $(BEAM)/.installed ## run the tests of Apache Beam, in an environment of its own
+	$(BEAM)/bin/python -m pytest tests/test_generate_on_beam.py
 
 lint: $(STAMP) ## check style and formatting
 	$(BIN)/ruff check .
