@@ -251,8 +251,15 @@ def sha256_of(path: str | os.PathLike) -> str:
     return digest.hexdigest()
 
 
-def how_to_remake(problem_or_manifest, with_options=False):
-    """What to do about data that does not fit, in a sentence."""
+def how_to_remake(
+    problem_or_manifest: "Problem | Manifest", with_options: bool = False
+) -> str:
+    """What to do about data that does not fit, in a sentence.
+
+    Args:
+      problem_or_manifest: whose data it is.
+      with_options: it does not fit the flags that were given.
+    """
     place, options = "another --data_dir", ""
     if with_options:
         place, options = f"{place} or --name", " and the flags given here"

@@ -27,19 +27,15 @@ def serialize_pairs(
       targets: the same of the other side.
       last: an id to put behind each side.
     """
-    # Few sizes come again and again: what stands before them is made once.
-    begin, source_heads, target_heads = (
-        _Heads(_before_features),
-        _Heads(functools.partial(_before_values, b"inputs")),
-        _Heads(functools.partial(_before_values, b"targets")),
-    )
     examples = []
     for source, target in zip(
         _packed(sources, last), _packed(targets, last), strict=True
     ):
-        head, second = source_heads[len(source)], target_heads[len(target)]
-        size = len(head) + len(source) + len(second) + len(target)
-        examples.append(b"".join((begin[size], head, source, second, target)))
+        first = _before_values(b"inputs", len(source))
+        second = _before_values(b"targets", len(target))
+        size = len(first) + len(source) + len(second) + len(target)
+        begin = _before_features(size)
+        examples.append(b"".join((begin, first, source, second, target)))
     return examples
 
 
@@ -67,25 +63,18 @@ def frame(records: Sequence[bytes]) -> list[bytes]:
     return frames
 
 
-class _Heads(dict):
-    """What stands before so many bytes, made when it is asked for."""
-
-    def __init__(self, make):
-        super().__init__()
-        self._make = make
-
-    def __missing__(self, size):
-        head = self[size] = self._make(size)
-        return head
+# Few sizes come again and again: what stands before them is made once.
 
 
+@functools.cache
 def _before_features(size):
-    """Of `Example{features: ...}`."""
+    """What stands before so many bytes in `Example{features: ...}`."""
     return _FIELD_1 + _varint(size)
 
 
+@functools.cache
 def _before_values(name, size):
-    """Of the map entry `name: Feature{int64_list{value: ...}}`."""
+    """And in the map entry `name: Feature{int64_list{value: ...}}`."""
     # The lengths of what lies inside, from the innermost outwards.
     head = _FIELD_1 + _varint(size)
     head = _FIELD_3 + _varint(len(head) + size) + head
