@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from support.places import SHARED_DATA
 from t2t_lite import beam_search as search_module
 from t2t_lite.beam_search import beam_search, best_log_probs, is_possible
 
-T2T_DECODE = (
-    pathlib.Path(__file__).parents[2] / "shared" / "data" / "t2t" / "decode"
-)
+T2T_DECODE = SHARED_DATA / "t2t" / "decode"
 
 
 def search_tables(tables, first_ids, limits, beam_size, alpha, **options):

@@ -1,10 +1,11 @@
 import gzip
 import json
-import pathlib
 
 import pytest
 
-EVALB = pathlib.Path(__file__).parents[2] / "shared/data/evalb"
+from support.places import SHARED_DATA
+
+EVALB = SHARED_DATA / "evalb"
 GOLD = "(S (NP (X a)) (VP (X b) (X c)))"
 TEST = "(S (NP (X a) (X b)) (VP (X c)))"
 

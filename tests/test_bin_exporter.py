@@ -1,12 +1,13 @@
 import json
-import pathlib
 import shutil
 import subprocess
 import sys
 
 import pytest
 
-ASK = pathlib.Path(__file__).parent.parent / "examples" / "ask_export.py"
+from support.places import ROOT
+
+ASK = ROOT / "examples" / "ask_export.py"
 TEXTS = ["1 2 3", "", "9"]
 
 

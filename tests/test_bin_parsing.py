@@ -4,8 +4,8 @@ import json
 import shutil
 
 import pytest
-import tiny_treebank
 
+from support import tiny_treebank
 from t2t_lite import trees
 from t2t_lite.tree_reader import parse_line
 

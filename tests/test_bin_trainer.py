@@ -1,7 +1,6 @@
 import errno
 import json
 import os
-import pathlib
 import re
 import shutil
 import signal
@@ -10,7 +9,7 @@ import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parent.parent
+from support.places import ROOT
 
 
 @pytest.fixture

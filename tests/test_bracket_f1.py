@@ -1,10 +1,10 @@
 """Bracket F1 is EVALB's: by hand, and on what EVALB itself has printed."""
 
-import pathlib
 import re
 
 import pytest
 
+from support.places import SHARED_DATA
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.evaluation.bracket_f1 import (
     ERROR,
@@ -23,7 +23,7 @@ from t2t_lite.evaluation.evalb_parameters import (
 )
 from t2t_lite.tree_reader import parse_line
 
-EVALB = pathlib.Path(__file__).parents[2] / "shared/data/evalb"
+EVALB = SHARED_DATA / "evalb"
 GOLD = "(TOP (S (NP (DT the) (NN cat)) (VP (VBZ sleeps)) (. .)))"
 
 

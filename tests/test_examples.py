@@ -1,15 +1,15 @@
 """The worked example registers from its folder and holds together."""
 
-import pathlib
 import re
 import sys
 
 import pytest
 
+from support.places import ROOT
 from t2t_lite import plugins, registry
 from t2t_lite.raw_files import RawFiles
 
-EXAMPLE = pathlib.Path(__file__).parents[1] / "examples" / "roman_numerals"
+EXAMPLE = ROOT / "examples" / "roman_numerals"
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from test_generate import WithPairs, make
 
+from support.toy_problem import WithPairs, make
 from t2t_lite import segments, split_writer
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.raw_files import RawFiles

@@ -4,7 +4,6 @@ import ast
 import importlib
 import json
 import os
-import pathlib
 import re
 import subprocess
 import sys
@@ -14,8 +13,8 @@ from importlib import metadata
 import pytest
 
 import t2t_lite
+from support.places import ROOT
 
-ROOT = pathlib.Path(__file__).parent.parent
 ENGINE = ROOT / "t2t_lite"
 COMMANDS = {
     "trainer": "trainer",

@@ -1,11 +1,11 @@
 import itertools
-import pathlib
 
 import numpy as np
 import pytest
 
 tf = pytest.importorskip("tensorflow")
 
+from support.places import SHARED_DATA  # noqa: E402
 from t2t_lite import input_pipeline  # noqa: E402
 from t2t_lite.errors import T2TLiteError  # noqa: E402
 from t2t_lite.generate import generate  # noqa: E402
@@ -18,7 +18,7 @@ from t2t_lite.manifest import (  # noqa: E402
 )
 from t2t_lite.problem import Problem  # noqa: E402
 
-MULTI30K = pathlib.Path(__file__).parents[2] / "shared/data/multi30k"
+MULTI30K = SHARED_DATA / "multi30k"
 FIRST_ID = 3
 
 

@@ -1,12 +1,12 @@
 """Trees to tokens and back; any tokens to a tree over the words."""
 
-import pathlib
 import random
 import tarfile
 import time
 
 import pytest
 
+from support.places import TREEBANK_SAMPLE
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.linearization import (
     PUNCTUATION,
@@ -28,10 +28,7 @@ from t2t_lite.trees import (
     words,
 )
 
-TREEBANK = (
-    pathlib.Path(__file__).parents[2]
-    / "shared/data/treebank/wsj_0001-0159.tar.gz"
-)
+TREEBANK = TREEBANK_SAMPLE
 TREE = (
     "(S (`` ``) (NP (DT The) (NN cat)) (, ,) (VP (VBZ sleeps)) ('' '') (. .))"
 )

@@ -1,12 +1,12 @@
 """Sentences and trees: from the files of a treebank to pairs and scores."""
 
-import pathlib
 import re
 import tarfile
 
 import pytest
-import tiny_treebank
 
+from support import tiny_treebank
+from support.places import TREEBANK_SAMPLE
 from t2t_lite import registry, trees
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.linearization import Repairs, linearize, rebuild
@@ -14,10 +14,7 @@ from t2t_lite.plugins import load_plugins
 from t2t_lite.raw_files import RawFiles
 from t2t_lite.treebank import Numbers, mix, numbered_files, stripped_trees
 
-SAMPLE = (
-    pathlib.Path(__file__).parents[2]
-    / "shared/data/treebank/wsj_0001-0159.tar.gz"
-)
+SAMPLE = TREEBANK_SAMPLE
 
 
 @pytest.fixture(scope="module")

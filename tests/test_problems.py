@@ -2,17 +2,17 @@
 
 import gzip
 import os
-import pathlib
 import subprocess
 import sys
 
 import pytest
 
+from support.places import SHARED_DATA
 from t2t_lite import plugins, registry
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.raw_files import RawFiles, _sha256_of_content
 
-SHARED = pathlib.Path(__file__).parents[2] / "shared" / "data" / "multi30k"
+SHARED = SHARED_DATA / "multi30k"
 SPELLOUT = ("spellout_ende", "spellout_enfr")
 MULTI30K = ("multi30k_ende", "multi30k_enfr")
 

@@ -10,8 +10,8 @@ import sys
 import time
 
 import pytest
-from test_generate import COMPLETE, Toy, files_in, make
 
+from support.toy_problem import COMPLETE, Toy, files_in, make
 from t2t_lite import atomic, filters, segments, split_writer, unfinished
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.generate import generate

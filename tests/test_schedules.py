@@ -1,13 +1,11 @@
 import json
-import pathlib
 
 import pytest
 
+from support.places import SHARED_DATA
 from t2t_lite.schedules import cooldown, learning_rate
 
-ORIGINAL = (
-    pathlib.Path(__file__).parents[2] / "shared/data/t2t/learning_rate.json"
-)
+ORIGINAL = SHARED_DATA / "t2t/learning_rate.json"
 
 
 def test_rate_rises_linearly_to_its_peak_at_the_end_of_warm_up():

@@ -1,17 +1,17 @@
 """tensor2tensor's subword files: its ids, and every text back."""
 
 import json
-import pathlib
 import random
 
 import pytest
 import tensorflow as tf
 
+from support.places import SHARED_DATA
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.subword_encoder import SubwordEncoder
 from t2t_lite.text_encoder import EOS_ID, PAD_ID
 
-RECORDED = pathlib.Path(__file__).parents[2] / "shared" / "data" / "t2t"
+RECORDED = SHARED_DATA / "t2t"
 ESCAPES = list("\\_u;0123456789")
 PIECES = [
     "<pad>_",

@@ -1,18 +1,18 @@
 """Shards as tensor2tensor writes them, byte for byte, in our pipeline."""
 
 import json
-import pathlib
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from support.places import SHARED_DATA
 from t2t_lite import input_pipeline
 from t2t_lite.encoding_pool import encode_chunk
 from t2t_lite.manifest import Manifest, ShardRecord, SplitRecord, sha256_of
 from t2t_lite.problem import Problem
 
-RECORDED = pathlib.Path(__file__).parents[2] / "shared/data/t2t/records"
+RECORDED = SHARED_DATA / "t2t/records"
 
 
 class Recorded(Problem):

@@ -1,6 +1,5 @@
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -9,8 +8,9 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
-from tiny_run import TinyRun, ToyModel
 
+from support.places import TESTS
+from support.tiny_run import TinyRun, ToyModel
 from t2t_lite import checkpoint, trainer
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.run import model_tensors
@@ -157,7 +157,7 @@ def test_dropout_seeds_are_a_function_of_run_update_and_micro_batch():
 # Runs in processes of its own, as a restart does.
 _RESTART = """
 import pathlib, sys
-from tiny_run import TinyRun
+from support.tiny_run import TinyRun
 from t2t_lite import trainer
 from t2t_lite.transformer import Transformer
 
@@ -182,7 +182,7 @@ for name, steps in (run.split(":") for run in runs):
 def _process(script, *argv, **options):
     return subprocess.Popen(
         [sys.executable, "-c", script, *map(str, argv)],
-        cwd=pathlib.Path(__file__).parent,
+        cwd=TESTS,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -430,7 +430,7 @@ def test_a_signal_before_the_first_update_is_clean(tmp_path):
 
 _INSISTED = """
 import os, signal, sys, time
-from tiny_run import TinyRun
+from support.tiny_run import TinyRun
 from t2t_lite import trainer
 
 def wait(epoch, number):

@@ -1,18 +1,16 @@
 """Treebank tokenisation, on lines worked by hand and on real sentences."""
 
-import pathlib
 import re
 import tarfile
 
 import pytest
 
+from support.places import TREEBANK_SAMPLE
 from t2t_lite.tree_reader import parse_trees
 from t2t_lite.treebank_tokens import tokenize
 from t2t_lite.trees import strip_annotation, words
 
-SAMPLE = pathlib.Path(__file__).parent.parent.parent / (
-    "shared/data/treebank/wsj_0001-0159.tar.gz"
-)
+SAMPLE = TREEBANK_SAMPLE
 
 
 @pytest.mark.parametrize(

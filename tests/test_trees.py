@@ -2,11 +2,11 @@
 
 import gzip
 import itertools
-import pathlib
 import tarfile
 
 import pytest
 
+from support.places import TREEBANK_SAMPLE
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.tree_reader import (
     parse_line,
@@ -27,10 +27,7 @@ from t2t_lite.trees import (
     words,
 )
 
-TREEBANK = (
-    pathlib.Path(__file__).parents[2]
-    / "shared/data/treebank/wsj_0001-0159.tar.gz"
-)
+TREEBANK = TREEBANK_SAMPLE
 TREEBANK_TREE = """
 ( (S
     (NP-SBJ-1 (PRP They) )
