@@ -38,12 +38,12 @@ def show(args: argparse.Namespace) -> None:
             raise UsageError(f"--{name} must hold a word; got {text!r}.")
     run = runs.open_run(args)
     translator = runs.make_translator(run, args)
-    from t2t_lite import atomic
+    from t2t_lite import files
     from t2t_lite.attention_page import attention_of, render_page
 
     path = flags.folder(args.html_file) or run.output_dir / "attention.html"
     page = render_page(attention_of(translator, args.text, args.target))
-    atomic.write_text(path, page)
+    files.write_text(path, page)
     print(path)
 
 

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite import atomic
+from t2t_lite import files
 from t2t_lite.errors import T2TLiteError, UsageError
 
 MODEL_PREFIX = "model/"
@@ -89,10 +89,10 @@ def save(
     if averaged is not None:
         name = f"average-{averaged}-{name}"
     path = pathlib.Path(directory) / name
-    with _one_clear_error(path), atomic.write_folder(path) as folder:
+    with _one_clear_error(path), files.write_folder(path) as folder:
         _save_tensors(folder, tensors)
         text = json.dumps(state, sort_keys=True)
-        atomic.write_json(
+        files.write_json(
             folder / _STATE, {"state": state, "sha256": _sha256(text)}
         )
     return Checkpoint(path, state["step"], averaged)
@@ -255,7 +255,7 @@ def remove_old(directory: str | os.PathLike, keep: int) -> None:
     best = read_best(directory) or {}
     for checkpoint in list_checkpoints(directory)[:-keep]:
         if checkpoint.step != best.get("step"):
-            atomic.remove_folder(checkpoint.path)
+            files.remove_folder(checkpoint.path)
 
 
 def mark_best(
@@ -264,9 +264,7 @@ def mark_best(
     """Marks the checkpoint of a step as the best; it is not removed then."""
     path = pathlib.Path(directory) / _BEST
     with _one_clear_error(path):
-        atomic.write_json(
-            path, {"step": step, "metric": metric, "value": value}
-        )
+        files.write_json(path, {"step": step, "metric": metric, "value": value})
 
 
 def read_best(directory: str | os.PathLike) -> dict[str, Any] | None:

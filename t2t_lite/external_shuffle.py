@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from t2t_lite import atomic
+from t2t_lite import files
 from t2t_lite.errors import T2TLiteError
 
 # What a segment's file begins with, one for each record.
@@ -43,7 +43,7 @@ def write_segment(
       records: in the same order.
     """
     order = np.argsort(index["key"], kind="stable")
-    with atomic.write_file(pathlib.Path(path), to_disk=False) as file:
+    with files.write_file(pathlib.Path(path), to_disk=False) as file:
         file.write(index[order].tobytes())
         file.write(b"".join([records[i] for i in order.tolist()]))
 

@@ -23,7 +23,7 @@ from importlib import metadata
 
 import numpy as np
 
-from t2t_lite import atomic, filters
+from t2t_lite import files, filters
 from t2t_lite.beam_runner import BeamRunner, beam, cloudpickle
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.external_shuffle import order_of
@@ -365,7 +365,7 @@ def _write_report(_, drops, totals, samples, shards, report):
         "samples": list(samples),
         "shards": list(shards),
     }
-    with atomic.write_file(report) as file:
+    with files.write_file(report) as file:
         file.write(pickle.dumps(found))
 
 

@@ -4,7 +4,7 @@ import io
 import os
 import pathlib
 
-from t2t_lite import atomic
+from t2t_lite import files
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.inspection_records import Inspection
 
@@ -31,7 +31,7 @@ def draw_lengths(
     figure.savefig(image, format="png", dpi=_DPI)
     path = pathlib.Path(data_dir) / f"{inspection.problem}.lengths.png"
     try:
-        with atomic.write_file(path) as file:
+        with files.write_file(path) as file:
             file.write(image.getvalue())
     except OSError as error:
         raise T2TLiteError(f"Cannot write {path}: {error.strerror}.") from error

@@ -12,7 +12,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from t2t_lite import atomic
+from t2t_lite import files
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Problem
 from t2t_lite.raw_files import state_of
@@ -163,7 +163,7 @@ class Manifest:
         path = pathlib.Path(data_dir) / f"{self.problem}.manifest.json"
         record = {"format_version": FORMAT_VERSION} | dataclasses.asdict(self)
         text = json.dumps(record, indent=1, ensure_ascii=False)
-        atomic.write_text(path, text + "\n")
+        files.write_text(path, text + "\n")
         return path
 
     @property

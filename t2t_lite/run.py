@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from t2t_lite import atomic, checkpoint, costs, plugins, registry
+from t2t_lite import checkpoint, costs, files, plugins, registry
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
@@ -240,7 +240,7 @@ class Run:
         """
         self.config = {**self.config, **facts}
         try:
-            atomic.write_json(self.output_dir / CONFIG, self.config)
+            files.write_json(self.output_dir / CONFIG, self.config)
         except OSError as error:
             raise T2TLiteError(
                 f"{self.output_dir / CONFIG} cannot be written: "
@@ -409,7 +409,7 @@ def _write(output_dir, config, data_dir):
             aside = output_dir / f".{name}.{os.getpid()}.tmp"
             shutil.copyfile(data_dir / name, aside)
             os.replace(aside, output_dir / name)
-        atomic.write_json(output_dir / CONFIG, config)
+        files.write_json(output_dir / CONFIG, config)
     except OSError as error:
         raise T2TLiteError(
             f"{output_dir} cannot be written: {error.strerror}; choose another "

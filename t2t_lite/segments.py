@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from t2t_lite import atomic, filters
+from t2t_lite import files, filters
 from t2t_lite.encoding_pool import encode_chunk
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.external_shuffle import INDEX, write_segment
@@ -194,7 +194,7 @@ class SegmentJob:
             "dropped_samples": drops.samples,
             "unknown_words": drops.unknown_words,
         }
-        atomic.write_json(self._report_path(segment.number), report)
+        files.write_json(self._report_path(segment.number), report)
 
     def encode(
         self, encoders, segment: Segment

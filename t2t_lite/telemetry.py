@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from t2t_lite import atomic
+from t2t_lite import files
 
 METRICS_FILE = "metrics.jsonl"
 EVENTS_FOLDER = "tensorboard"
@@ -149,7 +149,7 @@ class MetricsFile:
         self._evaluated = set()
         lines = path.read_text("utf-8").splitlines() if path.exists() else []
         kept = [line for line in lines if self._keep(line, step)]
-        atomic.write_text(path, "".join(line + "\n" for line in kept))
+        files.write_text(path, "".join(line + "\n" for line in kept))
         self._file = open(path, "a", encoding="utf-8")
 
     def write(self, record: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite import atomic
+from t2t_lite import files
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.text_encoder import UNK_ID, TextEncoder, ids_of_text
 
@@ -112,7 +112,7 @@ class TokenEncoder(TextEncoder):
                 )
         text = "".join(f"{line}\n" for line in (*SPECIAL_TOKENS, *tokens))
         try:
-            atomic.write_text(pathlib.Path(path), text)
+            files.write_text(pathlib.Path(path), text)
         except OSError as error:
             raise T2TLiteError(
                 f"Cannot write the vocabulary {path}: {error.strerror}."

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_lite import atomic, checkpoint
+from t2t_lite import checkpoint, files
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.packing import feature_names, packed_shape
@@ -72,7 +72,7 @@ def train(
         prepare(run.seed, deterministic)
         run.batches("dev")  # fails now rather than at the first evaluation
         for folder in (run.output_dir, run.checkpoints_dir):
-            atomic.remove_unfinished(folder)
+            files.remove_unfinished(folder)
         state = TrainingState(run, choose_strategy(replicas))
         saved = state.restore()
         with Telemetry(run.output_dir, state.step, steps) as telemetry:

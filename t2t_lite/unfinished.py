@@ -11,7 +11,7 @@ import pathlib
 import shutil
 from typing import Any
 
-from t2t_lite import atomic
+from t2t_lite import files
 from t2t_lite.raw_files import RawFiles, state_of
 
 _NOTE = "work.json"
@@ -54,7 +54,7 @@ class Work:
                 folder,
                 *filter(pathlib.Path.is_dir, folder.iterdir()),
             ):
-                atomic.remove_unfinished(place)
+                files.remove_unfinished(place)
         self.note_sources()
 
     def _compare(self):
@@ -80,12 +80,12 @@ class Work:
             return
         self._noted = dict(self._raw.noted)
         note = {"identity": self._identity, "sources": self._noted}
-        atomic.write_json(self.folder / _NOTE, note)
+        files.write_json(self.folder / _NOTE, note)
 
     def finish(self, step: str, record: Any) -> Any:
         """Keeps the record of a step whose files are all written."""
         self.note_sources()
-        atomic.write_json(self._path(step), record)
+        files.write_json(self._path(step), record)
         return record
 
     def finished(self, step: str) -> Any:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_lite import atomic, checkpoint
+from t2t_lite import checkpoint, files
 from t2t_lite.errors import T2TLiteError, UsageError
 
 
@@ -276,7 +276,7 @@ def test_what_an_interrupted_save_left_is_no_checkpoint(tmp_path):
     left = tmp_path / ".step-00000002.new.123.tmp"
     left.mkdir()
     assert _steps(tmp_path) == [1]
-    atomic.remove_unfinished(tmp_path)
+    files.remove_unfinished(tmp_path)
     assert not left.exists()
     assert _steps(tmp_path) == [1]
 

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from support.toy_problem import COMPLETE, Toy, files_in, make
-from t2t_lite import atomic, filters, segments, split_writer, unfinished
+from t2t_lite import files, filters, segments, split_writer, unfinished
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.generate import generate
 from t2t_lite.manifest import Manifest
@@ -59,7 +59,7 @@ def test_killed_at_every_step_it_goes_on_to_the_same_bytes(
 ):
     make(Files(), tmp_path / "whole", raw_dir=raw_dir)
     done = collections.Counter()
-    write, run = atomic.write_json, segments.SegmentJob.run
+    write, run = files.write_json, segments.SegmentJob.run
     allowed = 0
 
     def write_and_die(path, value):
@@ -76,7 +76,7 @@ def test_killed_at_every_step_it_goes_on_to_the_same_bytes(
         done[job.split, segment.number] += 1
         run(job, encoders, segment)
 
-    monkeypatch.setattr(atomic, "write_json", write_and_die)
+    monkeypatch.setattr(files, "write_json", write_and_die)
     monkeypatch.setattr(segments.SegmentJob, "run", count_run)
     folder, attempts = tmp_path / "stopped", 0
     while not (folder / "toy.manifest.json").exists():
