@@ -103,7 +103,7 @@ def _sources_of(cls):
         for inner in ast.walk(node):
             if isinstance(inner, ast.Name) and inner.id in defined:
                 pending.append(defined.pop(inner.id))
-        sources[id(node)] = ast.unparse(_without_docstrings(node))
+        sources[id(node)] = ast.unparse(_what_counts(node))
     return sources.values()
 
 
@@ -126,19 +126,23 @@ def _names_defined(node):
     ]
 
 
-def _without_docstrings(tree):
-    """The tree, its docstrings and bare strings taken out in place."""
+def _what_counts(tree):
+    """The tree, its imports, docstrings and bare strings taken out in place.
+
+    A module that is renamed or moved does what it did before.
+    """
     for node in ast.walk(tree):
-        if isinstance(
-            node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-        ):
-            node.body = [
-                line for line in node.body if not _is_bare_string(line)
-            ] or [ast.Pass()]
+        for name in ("body", "orelse", "finalbody"):
+            lines = getattr(node, name, None)
+            if isinstance(lines, list):
+                kept = [line for line in lines if not _is_without_effect(line)]
+                setattr(node, name, kept or lines and [ast.Pass()])
     return tree
 
 
-def _is_bare_string(node):
+def _is_without_effect(node):
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return True
     return (
         isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Constant)

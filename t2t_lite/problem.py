@@ -253,9 +253,9 @@ class Problem:
 
         That is: the class attributes, the options if there are some, and a
         hash of the source of the class, of its bases outside this module and of
-        what they name in their own modules. Comments, formatting and docstrings
-        do not count, nor does what only scores. Functions of other modules are
-        not followed: that is what `version` is for.
+        what they name in their own modules. Comments, formatting, docstrings
+        and imports do not count, nor does what only scores. Functions of other
+        modules are not followed: that is what `version` is for.
         """
         definition = {
             "attributes": attributes_of(type(self)),

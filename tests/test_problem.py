@@ -67,6 +67,7 @@ def declared(folder, *changes):
         ('"""Letters and their doubles."""', '"""Other words."""'),
         ('    """Twice the letter."""\n', ""),
         ("letter * 2", "(letter  *\n        2)"),
+        ("    return letter * 2", "    import re\n    return letter * 2"),
         ("UNUSED = 1", "UNUSED = 2"),
         ("return UNUSED", "return 0"),
         ('"score": 1', '"score": 2'),
