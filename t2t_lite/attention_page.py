@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from t2t_lite.decoding import translate_lines
 from t2t_lite.errors import UsageError
-from t2t_lite.text_encoder import EOS_ID
+from t2t_lite.text.encoder import EOS_ID
 from t2t_lite.translator import Translator
 
 _TEMPLATE = "attention_page.html"

@@ -49,7 +49,7 @@ class EncodedChunk(NamedTuple):
 
 def encode_chunk(encoders, chunk: list[tuple[str, str]]) -> EncodedChunk:
     """Encodes some pairs: ids of both sides, EOS last, as examples."""
-    from t2t_lite.text_encoder import EOS_ID
+    from t2t_lite.text.encoder import EOS_ID
 
     sources = encoders["inputs"].encode([source for source, _ in chunk])
     targets = encoders["targets"].encode([target for _, target in chunk])

@@ -158,8 +158,8 @@ class ParsingProblem(Problem):
           T2TLiteError: files are missing or bad; too few words for so many
             pieces.
         """
-        from t2t_lite.text_encoder import SentencePieceEncoder
-        from t2t_lite.token_encoder import TokenEncoder
+        from t2t_lite.text.encoder import SentencePieceEncoder
+        from t2t_lite.text.token_encoder import TokenEncoder
 
         files = self.vocabulary_files()
         found = collections.Counter()
@@ -185,8 +185,8 @@ class ParsingProblem(Problem):
 
         A reversed copy gives the latter as `inputs`.
         """
-        from t2t_lite.text_encoder import SentencePieceEncoder
-        from t2t_lite.token_encoder import TokenEncoder
+        from t2t_lite.text.encoder import SentencePieceEncoder
+        from t2t_lite.text.token_encoder import TokenEncoder
 
         files, folder = self.vocabulary_files(), pathlib.Path(directory)
         encoders = [

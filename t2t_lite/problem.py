@@ -14,8 +14,8 @@ from t2t_lite.errors import UsageError, nearest
 from t2t_lite.raw_files import RawFiles, RemoteFile
 
 if TYPE_CHECKING:
-    from t2t_lite.text_encoder import TextEncoder
-    from t2t_lite.text_form import TextForm
+    from t2t_lite.text.encoder import TextEncoder
+    from t2t_lite.text.form import TextForm
 
 
 class Problem:
@@ -144,7 +144,7 @@ class Problem:
         Raises:
           T2TLiteError: a file is missing or damaged.
         """
-        from t2t_lite.vocabulary import open_vocabulary
+        from t2t_lite.text.vocabulary import open_vocabulary
 
         files = self.vocabulary_files()
         encoders = {
@@ -300,7 +300,7 @@ class Text2TextProblem(Problem):
         Raises:
           T2TLiteError: the corpus is empty or does not fit `vocab_size`.
         """
-        from t2t_lite.text_encoder import SentencePieceEncoder
+        from t2t_lite.text.encoder import SentencePieceEncoder
 
         file = self.vocabulary_files()["inputs"]
         encoder = SentencePieceEncoder.train(

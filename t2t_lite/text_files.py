@@ -162,7 +162,7 @@ class TextFiles(Text2TextProblem):
           T2TLiteError: a file is missing; the corpus is empty or does not fit
             `vocab_size`; the given vocabulary cannot be used.
         """
-        from t2t_lite.text_encoder import SentencePieceEncoder
+        from t2t_lite.text.encoder import SentencePieceEncoder
 
         self._require_files()
         for path in self._paths().values():
@@ -368,7 +368,7 @@ def _form_of(options, prefix):
 
 def _usable(path):
     """The encoder of a vocabulary that the user names."""
-    from t2t_lite.vocabulary import open_vocabulary
+    from t2t_lite.text.vocabulary import open_vocabulary
 
     try:
         return open_vocabulary(path)

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from t2t_lite.beam_search import beam_search, length_penalty
 from t2t_lite.errors import UsageError
-from t2t_lite.text_encoder import EOS_ID, PAD_ID
-from t2t_lite.text_form import TextForm
+from t2t_lite.text.encoder import EOS_ID, PAD_ID
+from t2t_lite.text.form import TextForm
 
 
 class Translator(tf.Module):

@@ -189,7 +189,7 @@ def test_real_vocabulary_gives_the_text_back(tmp_path):
 def test_what_a_vocabulary_was_learned_from_is_told_and_kept(
     tmp_path, monkeypatch, capsys
 ):
-    from t2t_lite import sentencepiece_model
+    from t2t_lite.text import sentencepiece_model
 
     monkeypatch.setattr(sentencepiece_model, "MOST_VOCABULARY_LINES", 60)
     for name in ("a.txt", "b.txt"):

@@ -13,7 +13,7 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.manifest import Manifest
 from t2t_lite.plugins import load_plugins
 from t2t_lite.raw_files import RawFiles
-from t2t_lite.text_encoder import SentencePieceEncoder
+from t2t_lite.text.encoder import SentencePieceEncoder
 
 PAIRS = [(f"word {i}", f"Wort {i}") for i in range(300)]
 # Splits that have nothing to do with each other.

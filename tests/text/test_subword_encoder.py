@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from support.places import SHARED_DATA
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.subword_encoder import SubwordEncoder
-from t2t_lite.text_encoder import EOS_ID, PAD_ID
+from t2t_lite.text.encoder import EOS_ID, PAD_ID
+from t2t_lite.text.subword_encoder import SubwordEncoder
 
 RECORDED = SHARED_DATA / "t2t"
 ESCAPES = list("\\_u;0123456789")

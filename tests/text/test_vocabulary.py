@@ -14,10 +14,10 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.export import check_servable
 from t2t_lite.manifest import Manifest
 from t2t_lite.plugins import load_plugins
-from t2t_lite.subword_encoder import SubwordEncoder
-from t2t_lite.text_encoder import SentencePieceEncoder
-from t2t_lite.vocabulary import open_vocabulary
-from t2t_lite.wordpiece_encoder import WordPieceEncoder
+from t2t_lite.text.encoder import SentencePieceEncoder
+from t2t_lite.text.subword_encoder import SubwordEncoder
+from t2t_lite.text.vocabulary import open_vocabulary
+from t2t_lite.text.wordpiece_encoder import WordPieceEncoder
 
 WORDS = "one two three four five".split()
 NUMBERS = [" ".join(WORDS[int(d) % 5] for d in str(n)) for n in range(40)]

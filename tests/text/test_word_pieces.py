@@ -5,9 +5,9 @@ import io
 import numpy as np
 import pytest
 
-from t2t_lite import word_pieces
-from t2t_lite.text_encoder import SentencePieceEncoder
-from t2t_lite.word_pieces import WordPieces
+from t2t_lite.text import word_pieces
+from t2t_lite.text.encoder import SentencePieceEncoder
+from t2t_lite.text.word_pieces import WordPieces
 
 LINES = [
     "the cat sat on the mat, and the dog sat there",

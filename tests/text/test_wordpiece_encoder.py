@@ -7,8 +7,8 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text_encoder import EOS_ID, PAD_ID
-from t2t_lite.wordpiece_encoder import WordPieceEncoder
+from t2t_lite.text.encoder import EOS_ID, PAD_ID
+from t2t_lite.text.wordpiece_encoder import WordPieceEncoder
 
 SPECIAL = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]"]
 PIECES = [*SPECIAL, "two", "men", "walk", "##ing", "##s", ".", "'", "t", "don"]

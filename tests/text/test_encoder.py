@@ -10,9 +10,9 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 
-from t2t_lite import sentencepiece_model
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text_encoder import (
+from t2t_lite.text import sentencepiece_model
+from t2t_lite.text.encoder import (
     EOS_ID,
     PAD_ID,
     UNK_ID,

@@ -18,7 +18,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.sentencepiece_model import (
+from t2t_lite.text.sentencepiece_model import (
     EOS_ID,
     NORMALIZATION,
     PAD_ID,
@@ -27,7 +27,7 @@ from t2t_lite.sentencepiece_model import (
     train_model,
     with_our_ids,
 )
-from t2t_lite.word_pieces import WordPieces
+from t2t_lite.text.word_pieces import WordPieces
 
 
 def clean_utf8(text: tf.Tensor) -> tf.Tensor:

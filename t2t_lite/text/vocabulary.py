@@ -3,13 +3,13 @@
 import os
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.subword_encoder import SubwordEncoder, subwords_of
-from t2t_lite.text_encoder import (
+from t2t_lite.text.encoder import (
     SentencePieceEncoder,
     TextEncoder,
     read_vocabulary,
 )
-from t2t_lite.wordpiece_encoder import WordPieceEncoder, wordpieces_of
+from t2t_lite.text.subword_encoder import SubwordEncoder, subwords_of
+from t2t_lite.text.wordpiece_encoder import WordPieceEncoder, wordpieces_of
 
 
 def open_vocabulary(path: str | os.PathLike) -> TextEncoder:
