@@ -25,6 +25,7 @@ import pcfg
 from nltk import Tree as NltkTree
 
 from t2t_lite import registry, trees
+from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.linearization import (
     PUNCTUATION,
@@ -33,7 +34,6 @@ from t2t_lite.linearization import (
     rebuild,
 )
 from t2t_lite.plugins import load_plugins
-from t2t_lite.raw_files import RawFiles
 from t2t_lite.trees import NO_TAG, Tree
 
 LABELS = 5  # the most frequent ones of train are tried

@@ -4,8 +4,8 @@ import argparse
 import json
 
 from t2t_lite.bin import command, flags
+from t2t_lite.corpus.raw_files import read_lines
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.raw_files import read_lines
 
 
 def make_parser() -> flags.Parser:

@@ -185,7 +185,7 @@ def _work(args, problem, hparams, data_dir):
 
 def _print_missing(args, problem, data_dir):
     """Says that there is no data, and what would be made of which files."""
-    from t2t_lite.raw_files import RawFiles
+    from t2t_lite.corpus.raw_files import RawFiles
 
     print(
         f"missing: {data_dir} has no data of {problem.name} yet; the same "

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from importlib import metadata
 
+from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.data_checks import check_data, check_sources
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.manifest import (
@@ -27,7 +28,6 @@ from t2t_lite.manifest import (
 )
 from t2t_lite.problem import Problem
 from t2t_lite.progress import say
-from t2t_lite.raw_files import RawFiles
 from t2t_lite.segments import SegmentJob
 from t2t_lite.split_writer import write_split
 from t2t_lite.unfinished import Work, absolute, code_version

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from t2t_lite import files
+from t2t_lite.corpus.raw_files import state_of
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Problem
-from t2t_lite.raw_files import state_of
 
 FORMAT_VERSION = 1
 _CHUNK_BYTES = 1 << 20

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from t2t_lite.corpus_files import find_sides, is_segments, read_sides
-from t2t_lite.corpus_parts import PART_LINES, LinePart, cut_lines, read_part
+from t2t_lite.corpus.parts import PART_LINES, LinePart, cut_lines, read_part
+from t2t_lite.corpus.raw_files import RawFiles
+from t2t_lite.corpus.side_files import find_sides, is_segments, read_sides
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Text2TextProblem
 from t2t_lite.progress import say
-from t2t_lite.raw_files import RawFiles
 
 _BATCH = 4096  # pairs taken from TensorFlow at a time
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from t2t_lite import trees
+from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.linearization import (
     PUNCTUATION,
@@ -23,7 +24,6 @@ from t2t_lite.linearization import (
 )
 from t2t_lite.parsing_options import typed_options
 from t2t_lite.problem import Problem
-from t2t_lite.raw_files import RawFiles
 from t2t_lite.treebank import (
     Numbers,
     choose_files,

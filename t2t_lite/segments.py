@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from t2t_lite import files, filters
+from t2t_lite import files
+from t2t_lite.corpus import filters
 from t2t_lite.encoding_pool import encode_chunk
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.external_shuffle import INDEX, write_segment

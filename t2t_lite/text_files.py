@@ -7,14 +7,14 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from t2t_lite import filters
-from t2t_lite.corpus_parts import cut_lines, read_part
+from t2t_lite.corpus import filters
+from t2t_lite.corpus.held_out import choose_held_out, hash_of
+from t2t_lite.corpus.pair_files import format_of, read_json_lines, read_tsv
+from t2t_lite.corpus.parts import cut_lines, read_part
+from t2t_lite.corpus.raw_files import RawFiles, read_parallel
+from t2t_lite.corpus.tmx import read_tmx
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.held_out import choose_held_out, hash_of
-from t2t_lite.pair_files import format_of, read_json_lines, read_tsv
 from t2t_lite.problem import Text2TextProblem
-from t2t_lite.raw_files import RawFiles, read_parallel
-from t2t_lite.tmx import read_tmx
 
 # What comes before `source`, `target` and `pairs` in the options of a split.
 _PREFIXES = {"train": "", "dev": "dev_", "test": "test_"}

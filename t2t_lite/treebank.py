@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from t2t_lite.corpus.raw_files import PACKED
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.raw_files import PACKED
 from t2t_lite.tree_reader import read_trees
 from t2t_lite.trees import OPEN, Tree, strip_annotation, walk, words
 

@@ -12,7 +12,7 @@ import shutil
 from typing import Any
 
 from t2t_lite import files
-from t2t_lite.raw_files import RawFiles, state_of
+from t2t_lite.corpus.raw_files import RawFiles, state_of
 
 _NOTE = "work.json"
 

@@ -8,8 +8,8 @@ import pytest
 
 from support.toy_problem import WithPairs, make
 from t2t_lite import segments, split_writer
+from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.raw_files import RawFiles
 from t2t_lite.segments import SegmentJob
 
 pytest.importorskip(

@@ -35,7 +35,7 @@ LIGHT = (
     "t2t_lite.hparam",
     "t2t_lite.plugins",
     "t2t_lite.problem",
-    "t2t_lite.raw_files",
+    "t2t_lite.corpus.raw_files",
     "t2t_lite.schedules",
     "t2t_lite.evaluation.bleu",
     "t2t_lite.evaluation.tokenized_bleu",

@@ -7,9 +7,9 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from t2t_lite import parallel_corpus, plugins, registry
+from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.generate import generate
-from t2t_lite.raw_files import RawFiles
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 PAIRS = {

@@ -8,14 +8,14 @@ import textwrap
 
 import pytest
 
+from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.problem import Problem, Text2TextProblem
-from t2t_lite.raw_files import RawFiles
 
 _SOURCE = '''
 import string
 from t2t_lite.problem import Text2TextProblem
-from t2t_lite.raw_files import RemoteFile
+from t2t_lite.corpus.raw_files import RemoteFile
 
 LETTERS = string.ascii_lowercase
 UNUSED = 1

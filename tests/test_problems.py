@@ -9,8 +9,8 @@ import pytest
 
 from support.places import SHARED_DATA
 from t2t_lite import plugins, registry
+from t2t_lite.corpus.raw_files import RawFiles, _sha256_of_content
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.raw_files import RawFiles, _sha256_of_content
 
 SHARED = SHARED_DATA / "multi30k"
 SPELLOUT = ("spellout_ende", "spellout_enfr")

@@ -9,10 +9,10 @@ import random
 import pytest
 
 from t2t_lite import generate, registry
+from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.manifest import Manifest
 from t2t_lite.plugins import load_plugins
-from t2t_lite.raw_files import RawFiles
 from t2t_lite.text.encoder import SentencePieceEncoder
 
 PAIRS = [(f"word {i}", f"Wort {i}") for i in range(300)]

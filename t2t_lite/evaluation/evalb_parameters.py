@@ -4,8 +4,8 @@ import dataclasses
 import os
 import re
 
+from t2t_lite.corpus.raw_files import read_lines
 from t2t_lite.errors import T2TLiteError, nearest
-from t2t_lite.raw_files import read_lines
 from t2t_lite.trees import Tree
 
 _QUOTES = ("'", '"', "/")  # the words that QUOTE_LABEL is about

@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from t2t_lite.raw_files import PACKED, read_lines, read_parallel
+from t2t_lite.corpus.raw_files import PACKED, read_lines, read_parallel
 
 PART_LINES = 250_000  # of each side
 _CHUNK_BYTES = 1 << 20

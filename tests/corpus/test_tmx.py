@@ -5,8 +5,8 @@ import tracemalloc
 
 import pytest
 
+from t2t_lite.corpus.tmx import read_tmx
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.tmx import read_tmx
 
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 

@@ -5,7 +5,8 @@ import unicodedata
 
 import pytest
 
-from t2t_lite import filters, registry
+from t2t_lite import registry
+from t2t_lite.corpus import filters
 from t2t_lite.errors import UsageError
 from t2t_lite.plugins import load_plugins
 from t2t_lite.problem import Problem

@@ -5,8 +5,8 @@ import os
 import pathlib
 from collections.abc import Iterator
 
+from t2t_lite.corpus.raw_files import PACKED, read_lines
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.raw_files import PACKED, read_lines
 
 FORMATS = (".tsv", ".jsonl", ".tmx")
 _BYTE_ORDER_MARK = "\ufeff"

@@ -7,7 +7,7 @@ import lzma
 import pytest
 from backports import zstd
 
-from t2t_lite.corpus_files import find_sides, read_segments, read_sides
+from t2t_lite.corpus.side_files import find_sides, read_segments, read_sides
 from t2t_lite.errors import T2TLiteError, UsageError
 
 PACK = {

@@ -2,10 +2,10 @@ import pathlib
 
 import pytest
 
-from t2t_lite import corpus_parts
-from t2t_lite.corpus_parts import cut_lines, read_part
+from t2t_lite.corpus import parts as corpus_parts
+from t2t_lite.corpus.parts import cut_lines, read_part
+from t2t_lite.corpus.raw_files import RawFiles, read_parallel
 from t2t_lite.parallel_corpus import ParallelCorpus
-from t2t_lite.raw_files import RawFiles, read_parallel
 from t2t_lite.text_files import TextFiles
 
 TEXTS = [

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from t2t_lite.corpus.pair_files import format_of, read_json_lines, read_tsv
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.pair_files import format_of, read_json_lines, read_tsv
 
 
 def write(path, data):

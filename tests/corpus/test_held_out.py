@@ -4,8 +4,8 @@ import random
 
 import pytest
 
+from t2t_lite.corpus.held_out import choose_held_out, hash_of
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.held_out import choose_held_out, hash_of
 
 PAIRS = [(f"source {i}", f"target {i}") for i in range(1000)]
 CUT = ("dev", "test")

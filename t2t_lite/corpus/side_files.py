@@ -5,8 +5,13 @@ import pathlib
 import re
 from collections.abc import Iterator, Sequence
 
+from t2t_lite.corpus.raw_files import (
+    PACKED,
+    open_packed,
+    read_lines,
+    read_parallel,
+)
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.raw_files import PACKED, open_packed, read_lines, read_parallel
 
 Sides = tuple[pathlib.Path, pathlib.Path]
 

@@ -3,8 +3,8 @@
 import os
 from collections.abc import Iterator
 
+from t2t_lite.corpus.raw_files import open_packed
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.raw_files import open_packed
 
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 # What these hold is the formatting of another program, not text.

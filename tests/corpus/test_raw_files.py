@@ -5,8 +5,13 @@ import hashlib
 
 import pytest
 
+from t2t_lite.corpus.raw_files import (
+    RawFiles,
+    RemoteFile,
+    read_lines,
+    read_parallel,
+)
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.raw_files import RawFiles, RemoteFile, read_lines, read_parallel
 
 
 def write(path, data):

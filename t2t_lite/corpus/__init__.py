@@ -1,0 +1,1 @@
+"""People's files to pairs of text."""
