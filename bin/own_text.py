@@ -25,7 +25,7 @@ def problem_and_data(
     """
     from t2t_lite import registry
     from t2t_lite.option_choice import choose_options, choose_text
-    from t2t_lite.text_files import TextFiles
+    from t2t_lite.problem.own_text import TextFiles
 
     problem = registry.problem(args.problem)
     options = flags.text_options(args)

@@ -1,7 +1,7 @@
 """Anyone's own text files, without a line of Python."""
 
+from t2t_lite.problem.own_text import TextFiles
 from t2t_lite.registry import register_problem
-from t2t_lite.text_files import TextFiles
 
 
 @register_problem("text")

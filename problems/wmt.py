@@ -15,7 +15,7 @@ drops empty sides and nothing else. Both leave longer sentences than
 `max_length` out of training batches, as `max_length` does here.
 """
 
-from t2t_lite.parallel_corpus import ParallelCorpus
+from t2t_lite.problem.parallel_corpus import ParallelCorpus
 from t2t_lite.registry import register_problem
 
 

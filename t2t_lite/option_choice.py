@@ -13,8 +13,8 @@ from t2t_lite import registry
 from t2t_lite.errors import UsageError, nearest
 from t2t_lite.manifest import Manifest, find_data
 from t2t_lite.problem import Problem
+from t2t_lite.problem.own_text import TextFiles
 from t2t_lite.run_config import CONFIG, problem_options, read_config
-from t2t_lite.text_files import TextFiles
 
 
 def choose_options(

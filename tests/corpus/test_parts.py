@@ -5,8 +5,8 @@ import pytest
 from t2t_lite.corpus import parts as corpus_parts
 from t2t_lite.corpus.parts import cut_lines, read_part
 from t2t_lite.corpus.raw_files import RawFiles, read_parallel
-from t2t_lite.parallel_corpus import ParallelCorpus
-from t2t_lite.text_files import TextFiles
+from t2t_lite.problem.own_text import TextFiles
+from t2t_lite.problem.parallel_corpus import ParallelCorpus
 
 TEXTS = [
     b"",
@@ -22,7 +22,7 @@ TEXTS = [
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(corpus_parts, "PART_LINES", 3)
-    monkeypatch.setattr("t2t_lite.parallel_corpus.PART_LINES", 3)
+    monkeypatch.setattr("t2t_lite.problem.parallel_corpus.PART_LINES", 3)
 
 
 def two_files(folder, source, target):

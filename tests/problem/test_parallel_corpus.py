@@ -6,10 +6,11 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from t2t_lite import parallel_corpus, plugins, registry
+from t2t_lite import plugins, registry
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.generate import generate
+from t2t_lite.problem import parallel_corpus
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 PAIRS = {

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.raw_files import RawFiles, RemoteFile
-from t2t_lite.definition import attributes_of, hash_of_sources
 from t2t_lite.errors import UsageError, nearest
+from t2t_lite.problem.fingerprint import attributes_of, hash_of_sources
 
 if TYPE_CHECKING:
     from t2t_lite.text.encoder import TextEncoder
