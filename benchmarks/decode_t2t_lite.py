@@ -10,7 +10,7 @@ import tensorflow as tf
 from side import serve
 
 from t2t_lite.beam_search import beam_search
-from t2t_lite.transformer import Transformer
+from t2t_lite.model.transformer import Transformer
 
 # No hypothesis may end early: the end of sequence is an id that does not exist.
 NO_EOS = -1

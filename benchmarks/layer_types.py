@@ -38,7 +38,7 @@ def make_layer(name, width):
     import keras
     import tensorflow as tf
 
-    from t2t_lite.layers.window import attend_window
+    from t2t_lite.model.layers.window import attend_window
 
     def heads(x):
         length = tf.shape(x)[1]

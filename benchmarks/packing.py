@@ -38,7 +38,7 @@ class Trained:
 
     def __init__(self, hparams, data):
         from t2t_lite.input_pipeline import training_batches
-        from t2t_lite.transformer import Transformer
+        from t2t_lite.model.transformer import Transformer
         from t2t_lite.updates import Updater, choose_strategy
 
         vocab_size = reading.VOCAB_SIZE

@@ -10,7 +10,7 @@ import tensorflow as tf
 from side import serve
 
 from t2t_lite.hparam import HParams
-from t2t_lite.transformer import Transformer
+from t2t_lite.model.transformer import Transformer
 from t2t_lite.updates import Adam
 
 

@@ -105,7 +105,7 @@ def _show_set(registry, args):
 
 def _numbers(hparams, args):
     """What a set costs with a vocabulary, as the keys of a report."""
-    from t2t_lite import costs
+    from t2t_lite.model import costs
 
     size, length = args.vocab_size, args.length or DEFAULT_LENGTH
     parts = costs.count_parameters(hparams, size, size)
@@ -154,8 +154,8 @@ def _print_numbers(hparams, numbers, args):
 
 def _show_table3(registry, as_json):
     """Our sizes of the models of table 3, and the paper's."""
-    from t2t_lite import costs
     from t2t_lite.hparams import table3
+    from t2t_lite.model import costs
 
     vocab_size = table3.PAPER_VOCAB_SIZE
     rows = []

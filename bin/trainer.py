@@ -202,8 +202,9 @@ def _print_missing(args, problem, data_dir):
 
 def _dry_run(args, hparams, source_vocab_size, target_vocab_size):
     """One real update on the largest batch, and what follows from it."""
-    from t2t_lite import costs, trainer
-    from t2t_lite.transformer import Transformer
+    from t2t_lite import trainer
+    from t2t_lite.model import costs
+    from t2t_lite.model.transformer import Transformer
 
     sizes = (source_vocab_size, target_vocab_size)
     done = trainer.dry_run(

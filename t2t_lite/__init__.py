@@ -12,7 +12,7 @@ _HOME_OF = {
     "HParams": "t2t_lite.hparam",
     "Problem": "t2t_lite.problem",
     "Text2TextProblem": "t2t_lite.problem",
-    "Transformer": "t2t_lite.transformer",
+    "Transformer": "t2t_lite.model.transformer",
 }
 
 __all__ = ["HParams", "Problem", "Text2TextProblem", "Transformer"]

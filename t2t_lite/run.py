@@ -17,9 +17,10 @@ import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from t2t_lite import checkpoint, costs, files, plugins, registry
+from t2t_lite import checkpoint, files, plugins, registry
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
+from t2t_lite.model import costs
 from t2t_lite.problem import Problem
 from t2t_lite.run_config import (
     CONFIG,
@@ -171,7 +172,7 @@ class Run:
 
     def model(self):
         """The run's model, built, with fresh weights."""
-        from t2t_lite.transformer import Transformer
+        from t2t_lite.model.transformer import Transformer
 
         return Transformer.from_hparams(
             self.hparams,

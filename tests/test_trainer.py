@@ -13,9 +13,9 @@ from support.places import TESTS
 from support.tiny_run import TinyRun, ToyModel
 from t2t_lite import checkpoint, trainer
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
+from t2t_lite.model.transformer import Transformer
 from t2t_lite.run import model_tensors
 from t2t_lite.training_state import TrainingState
-from t2t_lite.transformer import Transformer
 from t2t_lite.updates import UpdateStats, choose_strategy, dropout_seed
 
 # Before anything runs on TensorFlow's devices, for the tests of replicas.
@@ -159,7 +159,7 @@ _RESTART = """
 import pathlib, sys
 from support.tiny_run import TinyRun
 from t2t_lite import trainer
-from t2t_lite.transformer import Transformer
+from t2t_lite.model.transformer import Transformer
 
 folder, runs = sys.argv[1], sys.argv[2:]
 for name, steps in (run.split(":") for run in runs):

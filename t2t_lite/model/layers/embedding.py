@@ -3,8 +3,8 @@
 import keras
 from keras import ops
 
-from t2t_lite.layers.masks import padding_mask
-from t2t_lite.layers.product import project
+from t2t_lite.model.layers.masks import padding_mask
+from t2t_lite.model.layers.product import project
 
 # Columns of a kernel of logits: 257 cache lines in float32, an odd number, so
 # that rows do not compete for the same lines.

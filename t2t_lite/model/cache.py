@@ -13,8 +13,8 @@ limit of a search that ends early costs nothing.
 
 from keras import ops
 
-from t2t_lite.backend import can_grow, new_buffer, write_rows
-from t2t_lite.layers.masks import attention_scores_bias
+from t2t_lite.model.layers.backend import can_grow, new_buffer, write_rows
+from t2t_lite.model.layers.masks import attention_scores_bias
 
 # An ancestor at positions that are still to come: no slot.
 _NO_SLOT = -1

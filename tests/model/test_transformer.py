@@ -10,8 +10,8 @@ from keras import ops
 
 from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams
-from t2t_lite.losses import SmoothedCrossEntropy, smoothed_cross_entropy
-from t2t_lite.transformer import Transformer
+from t2t_lite.model.losses import SmoothedCrossEntropy, smoothed_cross_entropy
+from t2t_lite.model.transformer import Transformer
 
 VOCAB = 17
 VARIANTS = list(

@@ -12,8 +12,8 @@ in nats, and always in float32.
 import keras
 from keras import ops
 
-from t2t_lite.layers.masks import PAD_ID
-from t2t_lite.layers.product import spread_rows
+from t2t_lite.model.layers.masks import PAD_ID
+from t2t_lite.model.layers.product import spread_rows
 
 # Rows of logits computed at a time: few enough to bound memory, and enough of
 # them that adding up the table's gradient, once a block, is not what costs.

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from keras import ops
 
-from t2t_lite.layers import MultiHeadAttention
-from t2t_lite.layers.masks import attention_scores_bias, band_mask
-from t2t_lite.layers.window import attend_window
+from t2t_lite.model.layers import MultiHeadAttention
+from t2t_lite.model.layers.masks import attention_scores_bias, band_mask
+from t2t_lite.model.layers.window import attend_window
 
 
 def random(*shape, seed=0):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_lite.layers import product
+from t2t_lite.model.layers import product
 
 
 def random(*shape, seed=0):

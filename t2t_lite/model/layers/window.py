@@ -7,7 +7,11 @@ one behind it, so that time and memory grow with T * 3L instead of T * T.
 
 from keras import ops
 
-from t2t_lite.layers.masks import MASKED_SCORE, attention_scores_bias, band_mask
+from t2t_lite.model.layers.masks import (
+    MASKED_SCORE,
+    attention_scores_bias,
+    band_mask,
+)
 
 # Blocks of a few positions would make more of the overhead than of the work.
 _SHORTEST_BLOCK = 32

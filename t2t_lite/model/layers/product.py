@@ -8,7 +8,7 @@ float32 products are up to a quarter faster.
 
 from keras import ops
 
-from t2t_lite.backend import has_accelerator
+from t2t_lite.model.layers.backend import has_accelerator
 
 # Numbers of a cache line in float32.
 LINE = 16

@@ -2,10 +2,10 @@
 
 import keras
 
-from t2t_lite.layers.attention import MultiHeadAttention
-from t2t_lite.layers.dropout import no_dropout
-from t2t_lite.layers.feed_forward import FeedForward
-from t2t_lite.layers.normalization import LayerNormalization
+from t2t_lite.model.layers.attention import MultiHeadAttention
+from t2t_lite.model.layers.dropout import no_dropout
+from t2t_lite.model.layers.feed_forward import FeedForward
+from t2t_lite.model.layers.normalization import LayerNormalization
 
 
 class _Block(keras.layers.Layer):

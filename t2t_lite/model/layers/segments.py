@@ -7,7 +7,11 @@ from typing import NamedTuple
 
 from keras import ops
 
-from t2t_lite.layers.masks import PAD_ID, attention_scores_bias, causal_mask
+from t2t_lite.model.layers.masks import (
+    PAD_ID,
+    attention_scores_bias,
+    causal_mask,
+)
 
 
 class Segments(NamedTuple):

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_lite.layers.segments import (
+from t2t_lite.model.layers.segments import (
     Segments,
     causal_bias,
     previous_targets,
     segment_mask,
 )
-from t2t_lite.transformer import Transformer
+from t2t_lite.model.transformer import Transformer
 
 VOCAB = 17
 # Of the pairs: (source, target) lengths, and which ones share a row.

@@ -13,7 +13,7 @@ mask again.
 
 from keras import ops
 
-from t2t_lite.backend import random_int16
+from t2t_lite.model.layers.backend import random_int16
 
 # Random numbers have so many values.
 _VALUES = 1 << 16

@@ -2,10 +2,11 @@
 
 import pytest
 
-from t2t_lite import costs, plugins, registry
+from t2t_lite import plugins, registry
 from t2t_lite.hparam import HParams
 from t2t_lite.hparams import table3
-from t2t_lite.transformer import Transformer
+from t2t_lite.model import costs
+from t2t_lite.model.transformer import Transformer
 
 SMALL = HParams(
     hidden_size=8,

@@ -5,7 +5,8 @@ from keras import ops
 
 from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams
-from t2t_lite.layers import (
+from t2t_lite.model.cache import DecoderCache
+from t2t_lite.model.layers import (
     DecoderLayer,
     DropoutMasks,
     EncoderLayer,
@@ -14,16 +15,18 @@ from t2t_lite.layers import (
     SinusoidalPositions,
     TokenEmbedding,
 )
-from t2t_lite.layers.cache import DecoderCache
-from t2t_lite.layers.dropout import no_dropout
-from t2t_lite.layers.masks import padding_mask
-from t2t_lite.layers.segments import (
+from t2t_lite.model.layers.dropout import no_dropout
+from t2t_lite.model.layers.masks import padding_mask
+from t2t_lite.model.layers.segments import (
     Segments,
     causal_bias,
     previous_targets,
     source_bias,
 )
-from t2t_lite.losses import fused_cross_entropy_sum, smoothed_cross_entropy
+from t2t_lite.model.losses import (
+    fused_cross_entropy_sum,
+    smoothed_cross_entropy,
+)
 
 _PRECISION_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 

@@ -3,10 +3,10 @@
 import keras
 from keras import ops
 
-from t2t_lite.layers.dropout import no_dropout
-from t2t_lite.layers.masks import attention_scores_bias, band_mask
-from t2t_lite.layers.product import project
-from t2t_lite.layers.window import attend_window
+from t2t_lite.model.layers.dropout import no_dropout
+from t2t_lite.model.layers.masks import attention_scores_bias, band_mask
+from t2t_lite.model.layers.product import project
+from t2t_lite.model.layers.window import attend_window
 
 
 class MultiHeadAttention(keras.layers.Layer):

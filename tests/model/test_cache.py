@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_lite.backend import new_buffer, write_rows
-from t2t_lite.layers import TokenEmbedding
-from t2t_lite.layers.cache import _block_length
-from t2t_lite.transformer import Transformer
+from t2t_lite.model.cache import _block_length
+from t2t_lite.model.layers import TokenEmbedding
+from t2t_lite.model.layers.backend import new_buffer, write_rows
+from t2t_lite.model.transformer import Transformer
 
 VOCAB = 13
 

@@ -3,9 +3,9 @@
 import keras
 from keras import ops
 
-from t2t_lite.backend import has_accelerator
-from t2t_lite.layers.dropout import no_dropout
-from t2t_lite.layers.product import LINE, project
+from t2t_lite.model.layers.backend import has_accelerator
+from t2t_lite.model.layers.dropout import no_dropout
+from t2t_lite.model.layers.product import LINE, project
 
 
 class FeedForward(keras.layers.Layer):

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from t2t_lite.layers import (
+from t2t_lite.model.layers import (
     DropoutMasks,
     FeedForward,
     LayerNormalization,
@@ -17,13 +17,13 @@ from t2t_lite.layers import (
     SinusoidalPositions,
     TokenEmbedding,
 )
-from t2t_lite.layers.dropout import no_dropout
-from t2t_lite.layers.masks import (
+from t2t_lite.model.layers.dropout import no_dropout
+from t2t_lite.model.layers.masks import (
     attention_scores_bias,
     causal_mask,
     padding_mask,
 )
-from t2t_lite.layers.position import position_signal
+from t2t_lite.model.layers.position import position_signal
 
 
 def softmax(x):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from t2t_lite import losses
+from t2t_lite.model import losses
 
 
 def numpy_loss(logits, targets, smoothing):

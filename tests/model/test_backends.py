@@ -12,7 +12,7 @@ import jax
 import keras
 import numpy as np
 from t2t_lite.beam_search import beam_search
-from t2t_lite.transformer import Transformer
+from t2t_lite.model.transformer import Transformer
 
 assert keras.backend.backend() == "jax"
 keras.utils.set_random_seed(1)

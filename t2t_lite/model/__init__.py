@@ -1,0 +1,1 @@
+"""The paper: the Transformer, its losses and its costs."""
