@@ -191,7 +191,7 @@ def main():
 def report(data_dir, pairs, seconds, used, peak):
     """Prints what came out and what it took."""
     from t2t_lite import registry
-    from t2t_lite.manifest import Manifest
+    from t2t_lite.data.manifest import Manifest
     from t2t_lite.plugins import load_plugins
 
     load_plugins()

@@ -37,7 +37,7 @@ class Trained:
     """
 
     def __init__(self, hparams, data):
-        from t2t_lite.input_pipeline import training_batches
+        from t2t_lite.data.input_pipeline import training_batches
         from t2t_lite.model.transformer import Transformer
         from t2t_lite.updates import Updater, choose_strategy
 
@@ -79,9 +79,9 @@ def main():
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=7)
     flags = parser.parse_args()
+    from t2t_lite.data.input_pipeline import padding_report
     from t2t_lite.generate import generate
     from t2t_lite.hparam import HParams
-    from t2t_lite.input_pipeline import padding_report
 
     hidden, filter_size, heads, layers = SIZES[flags.size]
     hparams = HParams(

@@ -208,7 +208,7 @@ def main():
         "--t2t_python", help="an interpreter that has tensor2tensor 1.15.7"
     )
     flags = parser.parse_args()
-    from t2t_lite import input_pipeline
+    from t2t_lite.data import input_pipeline
     from t2t_lite.generate import generate
 
     problem = make_problem()

@@ -11,7 +11,7 @@ from t2t_lite.bin import command
 from t2t_lite.errors import T2TLiteError, UsageError
 
 if TYPE_CHECKING:
-    from t2t_lite.inspection_records import Inspection
+    from t2t_lite.data.inspection_records import Inspection
     from t2t_lite.problem import Problem
 
 _MAKES_DATA = ("overwrite", "raw_dir", "tfds_dir", "processes")
@@ -33,8 +33,8 @@ def inspect(
     args: argparse.Namespace, problem: "Problem", data_dir: pathlib.Path
 ) -> None:
     """Reads the data and prints what it is like."""
-    from t2t_lite.inspection import inspect_data
-    from t2t_lite.length_plot import draw_lengths
+    from t2t_lite.data.inspection import inspect_data
+    from t2t_lite.data.length_plot import draw_lengths
 
     inspection = inspect_data(data_dir, problem, args.seed)
     png = missing = None

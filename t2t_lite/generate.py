@@ -18,14 +18,14 @@ from concurrent.futures.process import BrokenProcessPool
 from importlib import metadata
 
 from t2t_lite.corpus.raw_files import RawFiles
-from t2t_lite.data_checks import check_data, check_sources
-from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.manifest import (
+from t2t_lite.data.checks import check_data, check_sources
+from t2t_lite.data.manifest import (
     Manifest,
     SplitRecord,
     describe_sources,
     sha256_of,
 )
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.problem import Problem
 from t2t_lite.progress import say
 from t2t_lite.segments import SegmentJob

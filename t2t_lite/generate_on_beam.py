@@ -27,9 +27,9 @@ from t2t_lite import files
 from t2t_lite.beam_runner import BeamRunner, beam, cloudpickle
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.raw_files import RawFiles
+from t2t_lite.data.manifest import SplitRecord
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.external_shuffle import order_of
-from t2t_lite.manifest import SplitRecord
 from t2t_lite.segments import DROPPED_SAMPLES, Drops, Segment, SegmentJob, cut
 from t2t_lite.segments import sample as sample_of
 from t2t_lite.split_writer import (

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from t2t_lite import registry
+from t2t_lite.data.manifest import Manifest, find_data
 from t2t_lite.errors import UsageError, nearest
-from t2t_lite.manifest import Manifest, find_data
 from t2t_lite.problem import Problem
 from t2t_lite.problem.own_text import TextFiles
 from t2t_lite.run_config import CONFIG, problem_options, read_config

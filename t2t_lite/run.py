@@ -159,7 +159,7 @@ class Run:
           T2TLiteError: it is missing, or not that of the run's data any more.
         """
         if self._manifest is None:
-            from t2t_lite.manifest import Manifest
+            from t2t_lite.data.manifest import Manifest
 
             manifest = Manifest.load(self.data_dir, self.problem)
             if manifest.digest != self.config["data"]["fingerprint"]:
@@ -291,8 +291,8 @@ class Run:
         Raises:
           T2TLiteError: a shard is missing or damaged, or no pair is usable.
         """
-        from t2t_lite.data_checks import verify_shards
-        from t2t_lite.input_pipeline import padding_report
+        from t2t_lite.data.checks import verify_shards
+        from t2t_lite.data.input_pipeline import padding_report
 
         verify_shards(self.data_dir, self.manifest)
         return padding_report(
@@ -307,7 +307,7 @@ class Run:
 
     def training_batches(self, position=(0, 0, 0)) -> Iterator[dict[str, Any]]:
         """Micro-batches without end, from a position; see `input_pipeline`."""
-        from t2t_lite import input_pipeline
+        from t2t_lite.data import input_pipeline
 
         dataset = input_pipeline.training_batches(
             self.data_dir,
@@ -323,7 +323,7 @@ class Run:
 
     def batches(self, split: str) -> Iterator[dict[str, Any]]:
         """Each kept example of a split once, in batches."""
-        from t2t_lite import input_pipeline
+        from t2t_lite.data import input_pipeline
 
         dataset = input_pipeline.eval_batches(
             self.data_dir,
@@ -337,7 +337,7 @@ class Run:
 
     def _guarded(self, dataset, split):
         """What a dataset yields; a damaged shard is named."""
-        from t2t_lite.input_pipeline import naming_damaged_shards
+        from t2t_lite.data.input_pipeline import naming_damaged_shards
 
         with naming_damaged_shards(self.data_dir, self.manifest, split):
             yield from dataset
@@ -351,7 +351,7 @@ class Run:
           split: "dev", say.
           lines: at most so many, the first ones; None gives all.
         """
-        from t2t_lite.input_pipeline import read_pairs
+        from t2t_lite.data.input_pipeline import read_pairs
 
         pairs = read_pairs(self.data_dir, self.problem, self.manifest, split)
         pairs = itertools.islice(self._guarded(pairs, split), lines)

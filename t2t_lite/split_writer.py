@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.raw_files import RawFiles
+from t2t_lite.data.manifest import ShardRecord, SplitRecord, sha256_of
 from t2t_lite.encoding_pool import run_segments
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.external_shuffle import Segments
-from t2t_lite.manifest import ShardRecord, SplitRecord, sha256_of
 from t2t_lite.progress import Counter
 from t2t_lite.segments import Drops, SegmentJob, cut, sample
 from t2t_lite.unfinished import Work

@@ -11,9 +11,9 @@ from typing import Any
 import tensorflow as tf
 
 from t2t_lite import checkpoint, files
+from t2t_lite.data.packing import feature_names, packed_shape
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
-from t2t_lite.packing import feature_names, packed_shape
 from t2t_lite.run import Run, model_tensors
 from t2t_lite.signals import StopRequested, StopSignals
 from t2t_lite.telemetry import Meter, Telemetry

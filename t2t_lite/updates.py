@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from t2t_lite.data.packing import feature_names
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
-from t2t_lite.packing import feature_names
 
 # What a replica works on when there are fewer micro-batches than replicas.
 _NOTHING = np.zeros((1, 1), np.int32)

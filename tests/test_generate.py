@@ -24,10 +24,10 @@ from support.toy_problem import (
 from t2t_lite import encoding_pool, external_shuffle, segments, split_writer
 from t2t_lite import generate as generate_module
 from t2t_lite.corpus.raw_files import read_parallel
+from t2t_lite.data.input_pipeline import read_pairs
+from t2t_lite.data.manifest import Manifest, sha256_of
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.generate import ensure_data, generate
-from t2t_lite.input_pipeline import read_pairs
-from t2t_lite.manifest import Manifest, sha256_of
 from t2t_lite.problem import Text2TextProblem
 
 

@@ -126,7 +126,7 @@ def test_engine_names_no_language_or_corpus():
 
 def test_light_modules_load_nothing_heavy():
     # The last one computes, which shows that what is loaded is noticed.
-    modules = [*LIGHT, "t2t_lite.bucketing"]
+    modules = [*LIGHT, "t2t_lite.data.bucketing"]
     code = (
         "import importlib, json, sys\n"
         "import t2t_lite\n"
@@ -139,7 +139,7 @@ def test_light_modules_load_nothing_heavy():
     )
     out = subprocess.check_output([sys.executable, "-c", code], text=True)
     expected = dict.fromkeys(LIGHT, [])
-    assert json.loads(out) == {**expected, "t2t_lite.bucketing": ["numpy"]}
+    assert json.loads(out) == {**expected, "t2t_lite.data.bucketing": ["numpy"]}
 
 
 def test_public_names_are_listed_and_unknown_ones_refused():

@@ -15,9 +15,9 @@ from support.toy_problem import COMPLETE, Toy, files_in, make
 from t2t_lite import files, segments, split_writer, unfinished
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.raw_files import read_parallel
+from t2t_lite.data.manifest import Manifest
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.generate import generate
-from t2t_lite.manifest import Manifest
 
 
 class Files(Toy):

@@ -6,9 +6,9 @@ import os
 import pytest
 
 from t2t_lite import registry
+from t2t_lite.data.input_pipeline import read_pairs
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.generate import ensure_data
-from t2t_lite.input_pipeline import read_pairs
 from t2t_lite.plugins import load_plugins
 from t2t_lite.text.encoder import SentencePieceEncoder
 

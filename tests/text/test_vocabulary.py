@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 from t2t_lite import generate, registry
+from t2t_lite.data.manifest import Manifest
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.export import check_servable
-from t2t_lite.manifest import Manifest
 from t2t_lite.plugins import load_plugins
 from t2t_lite.text.encoder import SentencePieceEncoder
 from t2t_lite.text.subword_encoder import SubwordEncoder

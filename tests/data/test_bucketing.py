@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from t2t_lite import bucketing
+from t2t_lite.data import bucketing
 from t2t_lite.errors import T2TLiteError
 
 

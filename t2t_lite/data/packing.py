@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t2t_lite.bucketing import usable
+from t2t_lite.data.bucketing import usable
 
 SIDES = ("inputs", "targets")
 # What a packed batch has of each side: its ids, and where the pairs lie.

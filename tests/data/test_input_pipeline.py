@@ -6,16 +6,16 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from support.places import SHARED_DATA  # noqa: E402
-from t2t_lite import input_pipeline  # noqa: E402
-from t2t_lite.errors import T2TLiteError  # noqa: E402
-from t2t_lite.generate import generate  # noqa: E402
-from t2t_lite.input_pipeline import Position  # noqa: E402
-from t2t_lite.manifest import (  # noqa: E402
+from t2t_lite.data import input_pipeline  # noqa: E402
+from t2t_lite.data.input_pipeline import Position  # noqa: E402
+from t2t_lite.data.manifest import (  # noqa: E402
     Manifest,
     ShardRecord,
     SplitRecord,
     sha256_of,
 )
+from t2t_lite.errors import T2TLiteError  # noqa: E402
+from t2t_lite.generate import generate  # noqa: E402
 from t2t_lite.problem import Problem  # noqa: E402
 
 MULTI30K = SHARED_DATA / "multi30k"

@@ -8,12 +8,12 @@ import shutil
 import numpy as np
 import pytest
 
-from t2t_lite import inspection
+from t2t_lite.data import inspection
+from t2t_lite.data.inspection import inspect_data
+from t2t_lite.data.inspection_records import Pair, Side, SplitInspection
+from t2t_lite.data.manifest import Manifest
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.generate import generate
-from t2t_lite.inspection import inspect_data
-from t2t_lite.inspection_records import Pair, Side, SplitInspection
-from t2t_lite.manifest import Manifest
 from t2t_lite.problem import Problem
 
 
@@ -146,7 +146,7 @@ def test_the_longest_side_comes_first_and_ties_in_order(folder, monkeypatch):
 
 
 def test_drawn_pairs_are_those_of_the_shards(folder, monkeypatch):
-    from t2t_lite.input_pipeline import read_pairs
+    from t2t_lite.data.input_pipeline import read_pairs
 
     monkeypatch.setattr(inspection, "_WINDOW", 64)
     manifest = Manifest.load(folder, Many())

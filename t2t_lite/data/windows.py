@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite import bucketing
-from t2t_lite.packing import (
+from t2t_lite.data import bucketing
+from t2t_lite.data.packing import (
     PARTS,
     SIDES,
     feature_names,

@@ -9,8 +9,8 @@ import pathlib
 from collections.abc import Iterable
 
 from t2t_lite.corpus.raw_files import state_of
+from t2t_lite.data.manifest import Manifest, how_to_remake, sha256_of
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.manifest import Manifest, how_to_remake, sha256_of
 from t2t_lite.problem import Problem
 
 _MOST_CHANGES_SHOWN = 5

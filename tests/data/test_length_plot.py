@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
+from t2t_lite.data.inspection_records import Inspection, Side, SplitInspection
+from t2t_lite.data.length_plot import draw_lengths, length_figure
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.inspection_records import Inspection, Side, SplitInspection
-from t2t_lite.length_plot import draw_lengths, length_figure
 
 
 def split_of(source, target, longer):

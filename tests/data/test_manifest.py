@@ -5,15 +5,15 @@ import os
 
 import pytest
 
-from t2t_lite.data_checks import check_data, verify_shards
-from t2t_lite.errors import T2TLiteError
-from t2t_lite.manifest import (
+from t2t_lite.data.checks import check_data, verify_shards
+from t2t_lite.data.manifest import (
     Manifest,
     ShardRecord,
     SplitRecord,
     find_data,
     sha256_of,
 )
+from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Problem
 
 # sha256 of "abc", from FIPS 180-2.

@@ -12,19 +12,19 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite.data_checks import check_data, verify_shards
-from t2t_lite.errors import T2TLiteError
-from t2t_lite.input_pipeline import naming_damaged_shards
-from t2t_lite.inspection_records import (
+from t2t_lite.data.checks import check_data, verify_shards
+from t2t_lite.data.input_pipeline import naming_damaged_shards
+from t2t_lite.data.inspection_records import (
     Inspection,
     Pair,
     Side,
     SplitInspection,
 )
-from t2t_lite.manifest import Manifest, SplitRecord
+from t2t_lite.data.manifest import Manifest, SplitRecord
+from t2t_lite.data.windows import parsed_sides
+from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Problem
 from t2t_lite.progress import Counter
-from t2t_lite.windows import parsed_sides
 
 SAMPLED_PAIRS = 20_000  # of a split, for words
 DRAWN_PAIRS = 10

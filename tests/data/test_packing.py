@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from t2t_lite.packing import feature_names, pack_window, packed_shape
+from t2t_lite.data.packing import feature_names, pack_window, packed_shape
 
 
 def random_lengths(examples, longest=40, seed=0):

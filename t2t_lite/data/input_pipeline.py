@@ -17,13 +17,11 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite import bucketing
-from t2t_lite.data_checks import verify_shards
-from t2t_lite.errors import T2TLiteError
-from t2t_lite.manifest import Manifest, SplitRecord
-from t2t_lite.packing import pack_window, packed_shape
-from t2t_lite.problem import Problem
-from t2t_lite.windows import (
+from t2t_lite.data import bucketing
+from t2t_lite.data.checks import verify_shards
+from t2t_lite.data.manifest import Manifest, SplitRecord
+from t2t_lite.data.packing import pack_window, packed_shape
+from t2t_lite.data.windows import (
     packed_batch,
     packing_planner,
     padded_batch,
@@ -31,6 +29,8 @@ from t2t_lite.windows import (
     plan_generator,
     planner,
 )
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.problem import Problem
 
 WINDOW_SIZE = 65_536  # examples planned at once; about 10 MB of text
 _READ_BYTES = 8 << 20

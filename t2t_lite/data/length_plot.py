@@ -5,8 +5,8 @@ import os
 import pathlib
 
 from t2t_lite import files
+from t2t_lite.data.inspection_records import Inspection
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.inspection_records import Inspection
 
 _SHOWN = 0.995  # of the pairs; a few endless lines would squash the others
 _SIZE = (11, 4.5)  # inches
