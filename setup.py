@@ -56,7 +56,7 @@ setup(
     python_requires=">=3.10,<3.14",
     packages=PACKAGES,
     package_dir=PACKAGE_DIR,
-    package_data={"t2t_lite": ["*.html"]},
+    package_data={"t2t_lite.decoding": ["*.html"]},
     install_requires=[
         "tensorflow>=2.21,<2.22",
         "tensorflow-text>=2.21,<2.22",

@@ -158,7 +158,7 @@ def _text_out(args):
 
 
 def _translations(problem, translator, args, lines) -> Iterator[str]:
-    from t2t_lite.decoding import translate_lines
+    from t2t_lite.decoding.lines import translate_lines
 
     if args.tokenize:
         lines = (problem.tokenize(_text_of(line)) for line in lines)
@@ -183,7 +183,7 @@ def _translations(problem, translator, args, lines) -> Iterator[str]:
 
 
 def _scores(problem, translator, args, lines) -> Iterator[str]:
-    from t2t_lite.decoding import score_pairs
+    from t2t_lite.decoding.lines import score_pairs
 
     del problem
 

@@ -34,7 +34,7 @@ def evaluate(args: argparse.Namespace) -> None:
     sources, references = run.texts(args.split)
     translator = runs.make_translator(run, args)
     command.note(f"Translating {len(sources)} sentences of {args.split}.")
-    from t2t_lite.decoding import translate_lines
+    from t2t_lite.decoding.lines import translate_lines
 
     hypotheses = [
         translation.hypotheses[0].text

@@ -8,8 +8,8 @@ import shutil
 
 import tensorflow as tf
 
+from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.translator import Translator
 
 # Ops of TensorFlow that the stock server cannot run: they call Python, or a
 # compiler that is not linked, or belong to this machine's processor.

@@ -211,7 +211,7 @@ class Run:
         Raises:
           UsageError: `constrained` is not for this problem.
         """
-        from t2t_lite.translator import Translator
+        from t2t_lite.decoding.translator import Translator
 
         hparams = self.hparams
         return Translator(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from keras import ops
 
-from t2t_lite.beam_search import IMPOSSIBLE, gather_rows
+from t2t_lite.decoding.beam_search import IMPOSSIBLE, gather_rows
 from t2t_lite.linearization import PUNCTUATION
 
 MOST_OPEN_BRACKETS = 100

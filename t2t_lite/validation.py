@@ -71,7 +71,7 @@ class TextEvaluation:
 
     def __call__(self, model) -> dict[str, Any]:
         """The report of `Problem.evaluate`: `metric`, `score`, ..."""
-        from t2t_lite.decoding import translate_lines
+        from t2t_lite.decoding.lines import translate_lines
 
         if self._texts is None:
             self._texts = self._run.texts("dev", self._lines)

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_lite import trees
-from t2t_lite.beam_search import beam_search
+from t2t_lite.decoding.beam_search import beam_search
 from t2t_lite.linearization import Repairs, rebuild
 from t2t_lite.tree_form import TreeForm
 

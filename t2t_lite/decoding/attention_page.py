@@ -6,10 +6,10 @@ import json
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite.decoding import translate_lines
+from t2t_lite.decoding.lines import translate_lines
+from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import UsageError
 from t2t_lite.text.encoder import EOS_ID
-from t2t_lite.translator import Translator
 
 _TEMPLATE = "attention_page.html"
 _START = "⟨start⟩"
@@ -102,7 +102,7 @@ def render_page(attention: dict) -> str:
     Args:
       attention: from `attention_of`.
     """
-    folder = importlib.resources.files("t2t_lite")
+    folder = importlib.resources.files("t2t_lite.decoding")
     template = (folder / _TEMPLATE).read_text("utf-8")
     # Inside a script element, only "</" could end it early.
     data = json.dumps(attention, ensure_ascii=False).replace("<", "\\u003c")

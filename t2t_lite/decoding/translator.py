@@ -6,7 +6,7 @@ with it.
 
 import tensorflow as tf
 
-from t2t_lite.beam_search import beam_search, length_penalty
+from t2t_lite.decoding.beam_search import beam_search, length_penalty
 from t2t_lite.errors import UsageError
 from t2t_lite.text.encoder import EOS_ID, PAD_ID
 from t2t_lite.text.form import TextForm

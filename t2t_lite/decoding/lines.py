@@ -7,11 +7,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_lite.beam_search import is_possible
+from t2t_lite.decoding.beam_search import is_possible
+from t2t_lite.decoding.streaming import map_sorted
+from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.streaming import map_sorted
 from t2t_lite.text.encoder import EOS_ID, PAD_ID
-from t2t_lite.translator import Translator
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Ids to text: search, translation, lines in their order."""
