@@ -24,17 +24,18 @@ import time
 import pcfg
 from nltk import Tree as NltkTree
 
-from t2t_lite import registry, trees
+from t2t_lite import registry
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.linearization import (
+from t2t_lite.parsing import trees
+from t2t_lite.parsing.linearization import (
     PUNCTUATION,
     linearize,
     punctuation_tag,
     rebuild,
 )
+from t2t_lite.parsing.trees import NO_TAG, Tree
 from t2t_lite.plugins import load_plugins
-from t2t_lite.trees import NO_TAG, Tree
 
 LABELS = 5  # the most frequent ones of train are tried
 HEADER = (

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from t2t_lite.bin import command, flags
 from t2t_lite.evaluation import bracket_f1, evalb_parameters
-from t2t_lite.evaluation.bracket_f1 import SentenceScore, percent
-from t2t_lite.tree_reader import tree_lines
+from t2t_lite.parsing.bracket_f1 import SentenceScore, percent
+from t2t_lite.parsing.tree_reader import tree_lines
 
 _RULE = "=" * 76
 # EVALB's own, so that whoever reads its output reads ours.

@@ -208,7 +208,7 @@ def _drawn(tree):
     """The drawing of an answer and a line end; an empty one has none."""
     if not tree:
         return ""
-    from t2t_lite.tree_drawing import draw_tree
+    from t2t_lite.parsing.tree_drawing import draw_tree
 
     return f"{draw_tree(tree)}\n"
 

@@ -5,7 +5,7 @@ https://catalog.ldc.upenn.edu/LDC99T42. A sample of its first files comes with
 NLTK, for non-commercial use; it is divided by number here.
 """
 
-from t2t_lite.parsing import Layout, ParsingProblem
+from t2t_lite.parsing.problem import Layout, ParsingProblem
 from t2t_lite.registry import register_problem
 
 # Sections 2-21, 22 and 23: file wsj_0201 is the first one of section 2.

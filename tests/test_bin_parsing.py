@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from support import tiny_treebank
-from t2t_lite import trees
-from t2t_lite.tree_reader import parse_line
+from t2t_lite.parsing import trees
+from t2t_lite.parsing.tree_reader import parse_line
 
 SENTENCES = ["the cat sees a dog .", "", "cat ( bird", "dog"]
 

@@ -6,7 +6,7 @@ import re
 
 from t2t_lite.corpus.raw_files import read_lines
 from t2t_lite.errors import T2TLiteError, nearest
-from t2t_lite.trees import Tree
+from t2t_lite.parsing.trees import Tree
 
 _QUOTES = ("'", '"', "/")  # the words that QUOTE_LABEL is about
 _FUNCTION = re.compile("[-=].*", re.DOTALL)

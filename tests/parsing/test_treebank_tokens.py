@@ -6,9 +6,9 @@ import tarfile
 import pytest
 
 from support.places import TREEBANK_SAMPLE
-from t2t_lite.tree_reader import parse_trees
-from t2t_lite.treebank_tokens import tokenize
-from t2t_lite.trees import strip_annotation, words
+from t2t_lite.parsing.tree_reader import parse_trees
+from t2t_lite.parsing.treebank_tokens import tokenize
+from t2t_lite.parsing.trees import strip_annotation, words
 
 SAMPLE = TREEBANK_SAMPLE
 

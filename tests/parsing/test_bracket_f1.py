@@ -6,7 +6,7 @@ import pytest
 
 from support.places import SHARED_DATA
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.evaluation.bracket_f1 import (
+from t2t_lite.parsing.bracket_f1 import (
     ERROR,
     SCORED,
     SKIPPED,
@@ -16,12 +16,12 @@ from t2t_lite.evaluation.bracket_f1 import (
     score_lines,
     score_trees,
 )
-from t2t_lite.evaluation.evalb_parameters import (
+from t2t_lite.parsing.evalb_parameters import (
     COLLINS,
     Parameters,
     read_parameters,
 )
-from t2t_lite.tree_reader import parse_line
+from t2t_lite.parsing.tree_reader import parse_line
 
 EVALB = SHARED_DATA / "evalb"
 GOLD = "(TOP (S (NP (DT the) (NN cat)) (VP (VBZ sleeps)) (. .)))"

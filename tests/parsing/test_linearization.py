@@ -8,7 +8,7 @@ import pytest
 
 from support.places import TREEBANK_SAMPLE
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.linearization import (
+from t2t_lite.parsing.linearization import (
     PUNCTUATION,
     Repairs,
     linearize,
@@ -16,8 +16,8 @@ from t2t_lite.linearization import (
     rebuild,
     sum_repairs,
 )
-from t2t_lite.tree_reader import parse_line, parse_trees
-from t2t_lite.trees import (
+from t2t_lite.parsing.tree_reader import parse_line, parse_trees
+from t2t_lite.parsing.trees import (
     OPEN,
     Tree,
     fold,

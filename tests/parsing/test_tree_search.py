@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_lite import trees
 from t2t_lite.decoding.beam_search import beam_search
-from t2t_lite.linearization import Repairs, rebuild
-from t2t_lite.tree_form import TreeForm
+from t2t_lite.parsing import trees
+from t2t_lite.parsing.linearization import Repairs, rebuild
+from t2t_lite.parsing.tree_form import TreeForm
 
 TOKENS = ("<pad>", "</s>", "<unk>", "XX", ",", ".", "(S", "(NP", ")S", ")NP")
 IDS = {token: number for number, token in enumerate(TOKENS)}

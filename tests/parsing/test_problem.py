@@ -7,12 +7,18 @@ import pytest
 
 from support import tiny_treebank
 from support.places import TREEBANK_SAMPLE
-from t2t_lite import registry, trees
+from t2t_lite import registry
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.linearization import Repairs, linearize, rebuild
+from t2t_lite.parsing import trees
+from t2t_lite.parsing.linearization import Repairs, linearize, rebuild
+from t2t_lite.parsing.treebank import (
+    Numbers,
+    mix,
+    numbered_files,
+    stripped_trees,
+)
 from t2t_lite.plugins import load_plugins
-from t2t_lite.treebank import Numbers, mix, numbered_files, stripped_trees
 
 SAMPLE = TREEBANK_SAMPLE
 

@@ -12,19 +12,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from t2t_lite import trees
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.linearization import (
+from t2t_lite.parsing import trees
+from t2t_lite.parsing.linearization import (
     PUNCTUATION,
     Repairs,
     linearize,
     rebuild,
     sum_repairs,
 )
-from t2t_lite.parsing_options import typed_options
-from t2t_lite.problem import Problem
-from t2t_lite.treebank import (
+from t2t_lite.parsing.options import typed_options
+from t2t_lite.parsing.treebank import (
     Numbers,
     choose_files,
     mix,
@@ -32,7 +31,8 @@ from t2t_lite.treebank import (
     stripped_trees,
     with_subtrees,
 )
-from t2t_lite.trees import NO_TAG, TOP, format_tree
+from t2t_lite.parsing.trees import NO_TAG, TOP, format_tree
+from t2t_lite.problem import Problem
 
 _WORD = re.compile(r"\S+", re.ASCII)
 
@@ -216,7 +216,7 @@ class ParsingProblem(Problem):
         """A `tree_form.TreeForm`; None for trees to sentences."""
         if self.reversed:
             return None
-        from t2t_lite.tree_form import TreeForm
+        from t2t_lite.parsing.tree_form import TreeForm
 
         return TreeForm(encoders["targets"].tokens)
 
@@ -225,7 +225,7 @@ class ParsingProblem(Problem):
 
         Example: `"It isn't (yet)."` gives `"It is n't -LRB- yet -RRB- ."`.
         """
-        from t2t_lite.treebank_tokens import tokenize
+        from t2t_lite.parsing.treebank_tokens import tokenize
 
         return " ".join(tokenize(text))
 
@@ -254,7 +254,7 @@ class ParsingProblem(Problem):
           tags are no part of the target; `repaired`, the outputs that needed a
           repair, in percent; and `repairs`, by name.
         """
-        from t2t_lite.evaluation.bracket_f1 import report, score_trees
+        from t2t_lite.parsing.bracket_f1 import report, score_trees
 
         scores, repairs = [], []
         for source, reference, output in zip(

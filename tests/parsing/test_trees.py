@@ -8,13 +8,13 @@ import pytest
 
 from support.places import TREEBANK_SAMPLE
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.tree_reader import (
+from t2t_lite.parsing.tree_reader import (
     parse_line,
     parse_trees,
     read_trees,
     tree_lines,
 )
-from t2t_lite.trees import (
+from t2t_lite.parsing.trees import (
     Tree,
     escape_brackets,
     fold,

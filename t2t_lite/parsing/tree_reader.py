@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from t2t_lite.corpus.raw_files import open_packed
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.trees import LEAF, NO_TAG, Tree, fold, walk
+from t2t_lite.parsing.trees import LEAF, NO_TAG, Tree, fold, walk
 
 # A tree that does not end is not read on to the end of a long file.
 _MOST_LINES = 10_000

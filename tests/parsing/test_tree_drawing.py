@@ -5,8 +5,8 @@ import io
 import pytest
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.tree_drawing import draw_tree
-from t2t_lite.tree_reader import parse_line
+from t2t_lite.parsing.tree_drawing import draw_tree
+from t2t_lite.parsing.tree_reader import parse_line
 
 WORKS = "(S (NP (PRP It)) (VP (VBZ works) (ADVP (RB well))) (. .))"
 

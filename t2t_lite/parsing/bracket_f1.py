@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.evaluation.evalb_parameters import COLLINS, Parameters
-from t2t_lite.tree_reader import parse_line
-from t2t_lite.trees import LEAF, OPEN, Tree, walk
+from t2t_lite.parsing.evalb_parameters import COLLINS, Parameters
+from t2t_lite.parsing.tree_reader import parse_line
+from t2t_lite.parsing.trees import LEAF, OPEN, Tree, walk
 
 SCORED, ERROR, SKIPPED = 0, 1, 2  # EVALB's status of a sentence
 

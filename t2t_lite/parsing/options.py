@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from t2t_lite.errors import UsageError
-from t2t_lite.treebank import Numbers
+from t2t_lite.parsing.treebank import Numbers
 
 LEAVES = ("XX", "tags")
 

@@ -13,7 +13,7 @@ import numpy as np
 from keras import ops
 
 from t2t_lite.decoding.beam_search import IMPOSSIBLE, gather_rows
-from t2t_lite.linearization import PUNCTUATION
+from t2t_lite.parsing.linearization import PUNCTUATION
 
 MOST_OPEN_BRACKETS = 100
 

@@ -16,8 +16,8 @@ import sys
 from typing import TextIO
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.tree_reader import parse_line
-from t2t_lite.trees import CLOSE, LEAF, Tree, fold, leaves_of, walk
+from t2t_lite.parsing.tree_reader import parse_line
+from t2t_lite.parsing.trees import CLOSE, LEAF, Tree, fold, leaves_of, walk
 
 _LINES = "│┌┐─┬┴┼└├"
 _LEAST_COLUMNS = 4  # of a word in a drawing, its distance to the next counted

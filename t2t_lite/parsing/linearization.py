@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.trees import CLOSE, NO_TAG, OPEN, TOP, Tree, walk
+from t2t_lite.parsing.trees import CLOSE, NO_TAG, OPEN, TOP, Tree, walk
 
 # The tags that EVALB deletes. They are kept in place of XX: a tree that calls
 # a comma a word, or a word a comma, is one that EVALB cannot score.

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from t2t_lite.corpus.raw_files import PACKED
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.tree_reader import read_trees
-from t2t_lite.trees import OPEN, Tree, strip_annotation, walk, words
+from t2t_lite.parsing.tree_reader import read_trees
+from t2t_lite.parsing.trees import OPEN, Tree, strip_annotation, walk, words
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite.linearization import MARKS, MARKS_OR_WORDS, PUNCTUATION
-from t2t_lite.tree_search import WORD, WORD_OR_MARK, TreeGrammar
+from t2t_lite.parsing.linearization import MARKS, MARKS_OR_WORDS, PUNCTUATION
+from t2t_lite.parsing.tree_search import WORD, WORD_OR_MARK, TreeGrammar
 
 _SPECIAL = 3  # tokens that are no part of trees
 _SPACE = r"[ \t\n\v\f\r]+"  # as tf.strings.split and the tree reader have it
