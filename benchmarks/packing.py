@@ -80,7 +80,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     flags = parser.parse_args()
     from t2t_lite.data.input_pipeline import padding_report
-    from t2t_lite.generate import generate
+    from t2t_lite.datagen.generate import generate
     from t2t_lite.hparam import HParams
 
     hidden, filter_size, heads, layers = SIZES[flags.size]

@@ -209,7 +209,7 @@ def main():
     )
     flags = parser.parse_args()
     from t2t_lite.data import input_pipeline
-    from t2t_lite.generate import generate
+    from t2t_lite.datagen.generate import generate
 
     problem = make_problem()
     problem.pairs["train"] = flags.pairs

@@ -75,7 +75,7 @@ def generate_data(args: argparse.Namespace) -> None:
     if args.inspect:
         inspection.inspect(args, problem, data_dir)
         return
-    from t2t_lite.generate import generate
+    from t2t_lite.datagen.generate import generate
 
     writer = _beam_writer(args) if args.runner else None
     manifest = generate(
@@ -131,7 +131,7 @@ def _beam_writer(args):
     level = logging.INFO if args.verbose else logging.CRITICAL
     logging.basicConfig(level=level)
     logging.getLogger().setLevel(level)
-    from t2t_lite.generate_on_beam import BeamWriter
+    from t2t_lite.datagen.beam.splits import BeamWriter
 
     return BeamWriter(args.runner, args.beam_options)
 

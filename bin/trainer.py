@@ -127,7 +127,7 @@ def _work(args, problem, hparams, data_dir):
     command.start_tensorflow(args.verbose)
     from t2t_lite import trainer, updates
     from t2t_lite.data.manifest import Manifest
-    from t2t_lite.generate import check_places, ensure_data
+    from t2t_lite.datagen.generate import check_places, ensure_data
     from t2t_lite.run import Run
 
     if args.replicas:

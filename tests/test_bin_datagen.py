@@ -143,7 +143,9 @@ def test_a_runner_without_beam_says_what_to_install(
     run_command, flags, monkeypatch
 ):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
-    monkeypatch.delitem(sys.modules, "t2t_lite.generate_on_beam", raising=False)
+    monkeypatch.delitem(
+        sys.modules, "t2t_lite.datagen.beam.splits", raising=False
+    )
     code, out, err = run_command("datagen", *flags, "--runner=DirectRunner")
     assert (code, out) == (1, "")
     assert "pip install 't2t-lite[beam]'" in err

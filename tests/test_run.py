@@ -3,7 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from t2t_lite import checkpoint, generate
+from t2t_lite import checkpoint
+from t2t_lite.datagen import generate
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Text2TextProblem

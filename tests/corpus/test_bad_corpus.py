@@ -7,8 +7,8 @@ import pytest
 
 from t2t_lite import registry
 from t2t_lite.data.input_pipeline import read_pairs
+from t2t_lite.datagen.generate import ensure_data
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.generate import ensure_data
 from t2t_lite.plugins import load_plugins
 from t2t_lite.text.encoder import SentencePieceEncoder
 

@@ -14,8 +14,8 @@ from t2t_lite.data.manifest import (  # noqa: E402
     SplitRecord,
     sha256_of,
 )
+from t2t_lite.datagen.generate import generate  # noqa: E402
 from t2t_lite.errors import T2TLiteError  # noqa: E402
-from t2t_lite.generate import generate  # noqa: E402
 from t2t_lite.problem import Problem  # noqa: E402
 
 MULTI30K = SHARED_DATA / "multi30k"

@@ -12,8 +12,8 @@ from t2t_lite.data import inspection
 from t2t_lite.data.inspection import inspect_data
 from t2t_lite.data.inspection_records import Pair, Side, SplitInspection
 from t2t_lite.data.manifest import Manifest
+from t2t_lite.datagen.generate import generate
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.generate import generate
 from t2t_lite.problem import Problem
 
 

@@ -8,9 +8,10 @@ import random
 
 import pytest
 
-from t2t_lite import generate, registry
+from t2t_lite import registry
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.data.manifest import Manifest
+from t2t_lite.datagen import generate
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.plugins import load_plugins
 from t2t_lite.text.encoder import SentencePieceEncoder

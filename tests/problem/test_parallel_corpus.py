@@ -8,8 +8,8 @@ import tensorflow_datasets as tfds
 
 from t2t_lite import plugins, registry
 from t2t_lite.corpus.raw_files import RawFiles
+from t2t_lite.datagen.generate import generate
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.generate import generate
 from t2t_lite.problem import parallel_corpus
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}

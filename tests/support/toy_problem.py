@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 
 from t2t_lite.data.input_pipeline import read_pairs
-from t2t_lite.generate import generate
+from t2t_lite.datagen.generate import generate
 from t2t_lite.problem import Problem
 
 

@@ -9,8 +9,9 @@ import sys
 import pytest
 import tensorflow as tf
 
-from t2t_lite import generate, registry
+from t2t_lite import registry
 from t2t_lite.data.manifest import Manifest
+from t2t_lite.datagen import generate
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.export import check_servable
 from t2t_lite.plugins import load_plugins

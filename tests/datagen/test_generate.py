@@ -21,13 +21,13 @@ from support.toy_problem import (
     make,
     texts,
 )
-from t2t_lite import encoding_pool, external_shuffle, segments, split_writer
-from t2t_lite import generate as generate_module
 from t2t_lite.corpus.raw_files import read_parallel
 from t2t_lite.data.input_pipeline import read_pairs
 from t2t_lite.data.manifest import Manifest, sha256_of
+from t2t_lite.datagen import chunks, external_shuffle, split_writer, worker_pool
+from t2t_lite.datagen import generate as generate_module
+from t2t_lite.datagen.generate import ensure_data, generate
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.generate import ensure_data, generate
 from t2t_lite.problem import Text2TextProblem
 
 
@@ -349,8 +349,8 @@ def test_tfds_dir_is_refused_by_problems_that_read_none(tmp_path):
 
 
 def test_memory_does_not_grow_with_the_corpus(tmp_path, monkeypatch):
-    monkeypatch.setattr(segments, "SEGMENT_PAIRS", 200)
-    monkeypatch.setattr(encoding_pool, "PAIRS_WORTH_A_POOL", 400)
+    monkeypatch.setattr(chunks, "SEGMENT_PAIRS", 200)
+    monkeypatch.setattr(worker_pool, "PAIRS_WORTH_A_POOL", 400)
     monkeypatch.setattr(
         split_writer,
         "Segments",
@@ -368,8 +368,8 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path, monkeypatch):
 
 
 def test_number_of_processes_does_not_change_the_data(tmp_path, monkeypatch):
-    monkeypatch.setattr(segments, "SEGMENT_PAIRS", 4)
-    monkeypatch.setattr(encoding_pool, "PAIRS_WORTH_A_POOL", 8)
+    monkeypatch.setattr(chunks, "SEGMENT_PAIRS", 4)
+    monkeypatch.setattr(worker_pool, "PAIRS_WORTH_A_POOL", 8)
     manifests = [
         make(Toy(), tmp_path / str(processes), processes=processes)
         for processes in (1, 2)
@@ -383,11 +383,11 @@ def run_endless_pool(folder):
         import itertools, sys
         sys.path.insert(0, {str(TESTS)!r})
         from t2t_lite import encoding_pool, segments
-        from t2t_lite.generate import generate
+        from t2t_lite.datagen.generate import generate
         from support.toy_problem import Endless
         if __name__ == "__main__":
-            segments.SEGMENT_PAIRS = 4
-            encoding_pool.PAIRS_WORTH_A_POOL = 8
+            chunks.SEGMENT_PAIRS = 4
+            worker_pool.PAIRS_WORTH_A_POOL = 8
             generate(Endless(10**9), sys.argv[1], processes=2, progress=False)
     """
     script = folder / "script.py"

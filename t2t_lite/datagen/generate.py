@@ -25,12 +25,12 @@ from t2t_lite.data.manifest import (
     describe_sources,
     sha256_of,
 )
+from t2t_lite.datagen.chunks import SegmentJob
+from t2t_lite.datagen.split_writer import write_split
+from t2t_lite.datagen.unfinished import Work, absolute, code_version
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.problem import Problem
 from t2t_lite.progress import say
-from t2t_lite.segments import SegmentJob
-from t2t_lite.split_writer import write_split
-from t2t_lite.unfinished import Work, absolute, code_version
 
 _SHARD = "[0-9]" * 5 + "-of-" + "[0-9]" * 5  # ends a shard's name
 _PACKAGES = ("t2t-lite", "tensorflow", "tensorflow-text", "sentencepiece")

@@ -15,11 +15,11 @@ import numpy as np
 
 from t2t_lite import files
 from t2t_lite.corpus import filters
-from t2t_lite.encoding_pool import encode_chunk
+from t2t_lite.datagen.external_shuffle import INDEX, write_segment
+from t2t_lite.datagen.serialization import frame
+from t2t_lite.datagen.worker_pool import encode_chunk
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.external_shuffle import INDEX, write_segment
 from t2t_lite.problem import Problem
-from t2t_lite.serialization import frame
 
 SEGMENT_PAIRS = 32_768
 SEGMENT_CHARACTERS = 1 << 25  # a segment ends earlier for longer lines

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from t2t_lite import external_shuffle
+from t2t_lite.datagen import external_shuffle
+from t2t_lite.datagen.external_shuffle import INDEX, Segments, write_segment
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.external_shuffle import INDEX, Segments, write_segment
 
 KEYS = np.random.default_rng(0).integers(1 << 64, size=300, dtype=np.uint64)
 

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from t2t_lite.serialization import serialize_pairs
+from t2t_lite.datagen.serialization import serialize_pairs
 
 if TYPE_CHECKING:
-    from t2t_lite.segments import Segment, SegmentJob
+    from t2t_lite.datagen.chunks import Segment, SegmentJob
 
 # Two processes start and encode so many pairs in the time that one needs.
 PAIRS_WORTH_A_POOL = 131_072

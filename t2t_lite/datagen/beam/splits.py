@@ -24,20 +24,26 @@ from importlib import metadata
 import numpy as np
 
 from t2t_lite import files
-from t2t_lite.beam_runner import BeamRunner, beam, cloudpickle
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.data.manifest import SplitRecord
-from t2t_lite.errors import T2TLiteError
-from t2t_lite.external_shuffle import order_of
-from t2t_lite.segments import DROPPED_SAMPLES, Drops, Segment, SegmentJob, cut
-from t2t_lite.segments import sample as sample_of
-from t2t_lite.split_writer import (
+from t2t_lite.datagen.beam.runner import BeamRunner, beam, cloudpickle
+from t2t_lite.datagen.chunks import (
+    DROPPED_SAMPLES,
+    Drops,
+    Segment,
+    SegmentJob,
+    cut,
+)
+from t2t_lite.datagen.chunks import sample as sample_of
+from t2t_lite.datagen.external_shuffle import order_of
+from t2t_lite.datagen.split_writer import (
     SHARD_EXAMPLES,
     Shard,
     shard_names,
     split_record,
 )
+from t2t_lite.errors import T2TLiteError
 
 
 class BeamWriter:

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.data.manifest import ShardRecord, SplitRecord, sha256_of
-from t2t_lite.encoding_pool import run_segments
+from t2t_lite.datagen.chunks import Drops, SegmentJob, cut, sample
+from t2t_lite.datagen.external_shuffle import Segments
+from t2t_lite.datagen.unfinished import Work
+from t2t_lite.datagen.worker_pool import run_segments
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.external_shuffle import Segments
 from t2t_lite.progress import Counter
-from t2t_lite.segments import Drops, SegmentJob, cut, sample
-from t2t_lite.unfinished import Work
 
 # Half a window of the input pipeline, so that a window meets other shards in
 # every epoch.

@@ -7,17 +7,17 @@ import sys
 import pytest
 
 from support.toy_problem import WithPairs, make
-from t2t_lite import segments, split_writer
 from t2t_lite.corpus.raw_files import RawFiles
+from t2t_lite.datagen import chunks, split_writer
+from t2t_lite.datagen.chunks import SegmentJob
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.segments import SegmentJob
 
 pytest.importorskip(
     "apache_beam", reason="needs Apache Beam: pip install 't2t-lite[beam]'"
 )
 
-from t2t_lite import generate_on_beam  # noqa: E402 (not there without Beam)
-from t2t_lite.generate_on_beam import BeamWriter  # noqa: E402
+from t2t_lite.datagen.beam import splits  # noqa: E402 (not there without Beam)
+from t2t_lite.datagen.beam.splits import BeamWriter  # noqa: E402
 
 # Copies in one segment, in one part and in other parts.
 PAIRS = [(f"a {i % 37}", f"b {i % 37}") for i in range(100)]
@@ -44,9 +44,9 @@ class Distinct(InParts):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(segments, "SEGMENT_PAIRS", 32)
+    monkeypatch.setattr(chunks, "SEGMENT_PAIRS", 32)
     monkeypatch.setattr(split_writer, "SHARD_EXAMPLES", 40)
-    monkeypatch.setattr(generate_on_beam, "SHARD_EXAMPLES", 40)
+    monkeypatch.setattr(splits, "SHARD_EXAMPLES", 40)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_worker_needs_no_module_of_the_user(tmp_path, monkeypatch):
     vocabulary = tmp_path / problem.vocabulary_files()["inputs"]
     vocabulary.write_bytes(b"pieces")
     job = SegmentJob(problem, "dev", tmp_path, tmp_path / "dev", 1)
-    shipped = generate_on_beam._ship(job, RawFiles())
+    shipped = splits._ship(job, RawFiles())
     (tmp_path / "shipped").write_bytes(shipped)
     code = (
         "import json, pickle, pathlib\n"

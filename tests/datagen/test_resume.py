@@ -12,12 +12,13 @@ import time
 import pytest
 
 from support.toy_problem import COMPLETE, Toy, files_in, make
-from t2t_lite import files, segments, split_writer, unfinished
+from t2t_lite import files
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.raw_files import read_parallel
 from t2t_lite.data.manifest import Manifest
+from t2t_lite.datagen import chunks, split_writer, unfinished
+from t2t_lite.datagen.generate import generate
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.generate import generate
 
 
 class Files(Toy):
@@ -32,7 +33,7 @@ class Files(Toy):
 @pytest.fixture
 def raw_dir(tmp_path, monkeypatch):
     """A corpus of three segments, three shards, and copies among them."""
-    monkeypatch.setattr(segments, "SEGMENT_PAIRS", 10)
+    monkeypatch.setattr(chunks, "SEGMENT_PAIRS", 10)
     monkeypatch.setattr(split_writer, "SHARD_EXAMPLES", 8)
     folder = tmp_path / "raw"
     folder.mkdir()
@@ -60,7 +61,7 @@ def test_killed_at_every_step_it_goes_on_to_the_same_bytes(
 ):
     make(Files(), tmp_path / "whole", raw_dir=raw_dir)
     done = collections.Counter()
-    write, run = files.write_json, segments.SegmentJob.run
+    write, run = files.write_json, chunks.SegmentJob.run
     allowed = 0
 
     def write_and_die(path, value):
@@ -78,7 +79,7 @@ def test_killed_at_every_step_it_goes_on_to_the_same_bytes(
         run(job, encoders, segment)
 
     monkeypatch.setattr(files, "write_json", write_and_die)
-    monkeypatch.setattr(segments.SegmentJob, "run", count_run)
+    monkeypatch.setattr(chunks.SegmentJob, "run", count_run)
     folder, attempts = tmp_path / "stopped", 0
     while not (folder / "toy.manifest.json").exists():
         allowed, attempts = 1 if when == "before" else 0, attempts + 1
@@ -165,14 +166,16 @@ def test_other_work_is_not_gone_on_with(
     marker = left / "finished-vocabulary.json"
     record = json.loads(marker.read_text())
     marker.write_text(json.dumps(record | {"toy.vocab": {"kept": True}}))
-    monkeypatch.setattr("t2t_lite.generate._tell_samples", lambda *_: None)
+    monkeypatch.setattr(
+        "t2t_lite.datagen.generate._tell_samples", lambda *_: None
+    )
     if "text" in change:
         (raw_dir / "a.txt").write_text(change["text"] * 25)
     if "note" in change:
         (left / "work.json").write_text(change["note"])
     if "code" in change:
         monkeypatch.setattr(
-            "t2t_lite.generate.code_version", lambda: change["code"]
+            "t2t_lite.datagen.generate.code_version", lambda: change["code"]
         )
     problem.vocab_size = change.get("vocab_size", Files.vocab_size)
     seed = change.get("seed", 0)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from t2t_lite.serialization import FRAME_BYTES, frame, serialize_pairs
+from t2t_lite.datagen.serialization import FRAME_BYTES, frame, serialize_pairs
 
 
 def by_protobuf(source, target, last):

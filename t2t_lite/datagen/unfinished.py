@@ -107,8 +107,8 @@ class Work:
 def code_version() -> str:
     """The sha256 of this package's modules: other code, other work."""
     digest = hashlib.sha256()
-    folder = pathlib.Path(__file__).parent
-    for path in sorted(folder.glob("*.py")):
+    folder = pathlib.Path(__file__).parents[1]
+    for path in sorted(folder.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

@@ -1,0 +1,1 @@
+"""Pairs to shards, killable at any time."""

@@ -1,0 +1,1 @@
+"""Shards made by Apache Beam, on as many machines as it has."""
