@@ -24,7 +24,7 @@ def make_parser() -> flags.Parser:
 def average(args: argparse.Namespace) -> None:
     """Makes the average and prints its folder."""
     run = runs.open_run(args)
-    from t2t_lite import checkpoint
+    from t2t_lite.training import checkpoint
 
     count = args.num_checkpoints or run.hparams.average_checkpoints
     made = checkpoint.average(run.checkpoints_dir, count)

@@ -24,8 +24,8 @@ def problem_and_data(
         no data.
     """
     from t2t_lite import registry
-    from t2t_lite.option_choice import choose_options, choose_text
     from t2t_lite.problem.own_text import TextFiles
+    from t2t_lite.training.option_choice import choose_options, choose_text
 
     problem = registry.problem(args.problem)
     options = flags.text_options(args)

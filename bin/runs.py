@@ -17,7 +17,7 @@ def open_run(args: argparse.Namespace):
     """
     output_dir = flags.output_dir(args)
     command.start_tensorflow(args.verbose)
-    from t2t_lite.run import Run
+    from t2t_lite.training.run import Run
 
     run = Run.open(output_dir, args.usr_dir)
     names = (run.problem.name, run.problem.registered_name)

@@ -106,7 +106,7 @@ def _add_loop_flags(group):
 def train(args: argparse.Namespace) -> None:
     """Trains as the flags say, or says what it would train."""
     from t2t_lite import plugins, registry
-    from t2t_lite.run_config import require_fitting_vocabularies
+    from t2t_lite.training.config import require_fitting_vocabularies
 
     if args.print_hparams:
         flags.require(args, "hparams")
@@ -125,10 +125,10 @@ def train(args: argparse.Namespace) -> None:
 def _work(args, problem, hparams, data_dir):
     """Data, then the run, then training."""
     command.start_tensorflow(args.verbose)
-    from t2t_lite import trainer, updates
     from t2t_lite.data.manifest import Manifest
     from t2t_lite.datagen.generate import check_places, ensure_data
-    from t2t_lite.run import Run
+    from t2t_lite.training import trainer, updates
+    from t2t_lite.training.run import Run
 
     if args.replicas:
         # Logical devices are made before TensorFlow does anything else.
@@ -202,9 +202,9 @@ def _print_missing(args, problem, data_dir):
 
 def _dry_run(args, hparams, source_vocab_size, target_vocab_size):
     """One real update on the largest batch, and what follows from it."""
-    from t2t_lite import trainer
     from t2t_lite.model import costs
     from t2t_lite.model.transformer import Transformer
+    from t2t_lite.training import trainer
 
     sizes = (source_vocab_size, target_vocab_size)
     done = trainer.dry_run(

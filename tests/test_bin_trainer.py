@@ -105,7 +105,7 @@ def test_damaged_checkpoint_is_named_and_nothing_is_lost(
 def test_full_disk_while_saving_keeps_what_was_saved(
     run_command, tiny_flags, run_copy, monkeypatch
 ):
-    from t2t_lite import checkpoint
+    from t2t_lite.training import checkpoint
 
     def fail(folder, tensors):
         (folder / "tensors.data-00000-of-00001").write_bytes(b"half")
@@ -262,7 +262,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(run_command, flags, message):
 def test_second_trainer_in_the_same_folder_is_refused(
     run_command, tiny_flags, run_copy
 ):
-    from t2t_lite.run import Run
+    from t2t_lite.training.run import Run
 
     with Run.open(run_copy).lock():
         code, _, err = run_command(

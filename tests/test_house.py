@@ -36,7 +36,7 @@ LIGHT = (
     "t2t_lite.plugins",
     "t2t_lite.problem",
     "t2t_lite.corpus.raw_files",
-    "t2t_lite.schedules",
+    "t2t_lite.training.schedules",
     "t2t_lite.evaluation.bleu",
     "t2t_lite.evaluation.tokenized_bleu",
     "t2t_lite.parsing.bracket_f1",

@@ -1,7 +1,7 @@
 """A run of a toy model on made-up data, for tests of training.
 
-`TinyRun` stands in for `t2t_lite.run.Run`: the same loop, checkpoints and
-updates work on it, without files of data or a vocabulary. Its model takes a
+`TinyRun` stands in for `t2t_lite.training.run.Run`: the same loop, checkpoints
+and updates work on it, without files of data or a vocabulary. Its model takes a
 tenth of the time of a Transformer to trace; tests that are about the latter
 ask for it.
 """

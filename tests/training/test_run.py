@@ -3,14 +3,14 @@ import json
 import numpy as np
 import pytest
 
-from t2t_lite import checkpoint
 from t2t_lite.datagen import generate
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Text2TextProblem
 from t2t_lite.registry import register_problem
-from t2t_lite.run import Run, model_tensors
-from t2t_lite.validation import LossEvaluation, TextEvaluation
+from t2t_lite.training import checkpoint
+from t2t_lite.training.run import Run, model_tensors
+from t2t_lite.training.validation import LossEvaluation, TextEvaluation
 
 HPARAMS = HParams(
     hidden_size=8,

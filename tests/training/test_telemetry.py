@@ -8,7 +8,7 @@ from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
 )
 
-from t2t_lite.telemetry import Meter, MetricsFile, Telemetry
+from t2t_lite.training.telemetry import Meter, MetricsFile, Telemetry
 
 
 class _Stats:

@@ -10,21 +10,26 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_lite import checkpoint, files
+from t2t_lite import files
 from t2t_lite.data.packing import feature_names, packed_shape
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
-from t2t_lite.run import Run, model_tensors
-from t2t_lite.signals import StopRequested, StopSignals
-from t2t_lite.telemetry import Meter, Telemetry
-from t2t_lite.training_state import TrainingState, training_rate
-from t2t_lite.updates import (
+from t2t_lite.training import checkpoint
+from t2t_lite.training.run import Run, model_tensors
+from t2t_lite.training.signals import StopRequested, StopSignals
+from t2t_lite.training.state import TrainingState, training_rate
+from t2t_lite.training.telemetry import Meter, Telemetry
+from t2t_lite.training.updates import (
     Updater,
     UpdateStats,
     choose_strategy,
     device_name,
 )
-from t2t_lite.validation import LossEvaluation, TextEvaluation, TextEvaluator
+from t2t_lite.training.validation import (
+    LossEvaluation,
+    TextEvaluation,
+    TextEvaluator,
+)
 
 MOST_SKIPPED_IN_A_ROW = 10
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_lite import checkpoint, files
+from t2t_lite import files
 from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.training import checkpoint
 
 
 def _save(directory, step, fill=0.0, shape=(3, 2), **state):

@@ -11,12 +11,12 @@ import tensorflow as tf
 
 from support.places import TESTS
 from support.tiny_run import TinyRun, ToyModel
-from t2t_lite import checkpoint, trainer
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.model.transformer import Transformer
-from t2t_lite.run import model_tensors
-from t2t_lite.training_state import TrainingState
-from t2t_lite.updates import UpdateStats, choose_strategy, dropout_seed
+from t2t_lite.training import checkpoint, trainer
+from t2t_lite.training.run import model_tensors
+from t2t_lite.training.state import TrainingState
+from t2t_lite.training.updates import UpdateStats, choose_strategy, dropout_seed
 
 # Before anything runs on TensorFlow's devices, for the tests of replicas.
 choose_strategy(replicas=3)

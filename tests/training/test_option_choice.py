@@ -7,8 +7,8 @@ import pytest
 from t2t_lite import registry
 from t2t_lite.data.manifest import Manifest
 from t2t_lite.errors import UsageError
-from t2t_lite.option_choice import choose_text
 from t2t_lite.plugins import load_plugins
+from t2t_lite.training.option_choice import choose_text
 
 
 @pytest.fixture(autouse=True, scope="module")

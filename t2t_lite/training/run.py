@@ -17,12 +17,13 @@ import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from t2t_lite import checkpoint, files, plugins, registry
+from t2t_lite import files, plugins, registry
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
 from t2t_lite.model import costs
 from t2t_lite.problem import Problem
-from t2t_lite.run_config import (
+from t2t_lite.training import checkpoint
+from t2t_lite.training.config import (
     CONFIG,
     make_config,
     problem_options,

@@ -5,12 +5,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_lite import checkpoint
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
-from t2t_lite.run import Run, model_tensors
-from t2t_lite.schedules import cooldown, learning_rate
-from t2t_lite.updates import Updater
+from t2t_lite.training import checkpoint
+from t2t_lite.training.run import Run, model_tensors
+from t2t_lite.training.schedules import cooldown, learning_rate
+from t2t_lite.training.updates import Updater
 
 
 def training_rate(hparams: HParams, step: int) -> float:

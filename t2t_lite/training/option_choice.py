@@ -14,7 +14,7 @@ from t2t_lite.data.manifest import Manifest, find_data
 from t2t_lite.errors import UsageError, nearest
 from t2t_lite.problem import Problem
 from t2t_lite.problem.own_text import TextFiles
-from t2t_lite.run_config import CONFIG, problem_options, read_config
+from t2t_lite.training.config import CONFIG, problem_options, read_config
 
 
 def choose_options(
