@@ -25,7 +25,7 @@ def export(args: argparse.Namespace) -> None:
     """Writes the export and prints its folder."""
     run = runs.open_run(args)
     translator = runs.make_translator(run, args)
-    from t2t_lite.export import export_saved_model
+    from t2t_lite.serving.export import export_saved_model
 
     export_dir = args.export_dir or run.output_dir / "export"
     print(export_saved_model(translator, flags.folder(export_dir)))

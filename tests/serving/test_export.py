@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_lite import export
 from t2t_lite.decoding.lines import translate_lines
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.export import check_servable, export_saved_model
 from t2t_lite.model.transformer import Transformer
+from t2t_lite.serving import export
+from t2t_lite.serving.export import check_servable, export_saved_model
 from t2t_lite.text.encoder import SentencePieceEncoder
 
 LINES = [
