@@ -66,7 +66,7 @@ $(BEAM)/.installed: setup.py pyproject.toml constraints.txt
 	@touch $@
 
 beamtest: $(BEAM)/.installed ## run the tests of Apache Beam, in an environment of its own
-	$(BEAM)/bin/python -m pytest tests/test_generate_on_beam.py
+	$(BEAM)/bin/python -m pytest tests/datagen/test_beam_splits.py
 
 lint: $(STAMP) ## check style and formatting
 	$(BIN)/ruff check .

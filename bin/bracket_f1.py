@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 
 from t2t_lite.bin import command, flags
-from t2t_lite.evaluation import bracket_f1, evalb_parameters
+from t2t_lite.parsing import bracket_f1, evalb_parameters
 from t2t_lite.parsing.bracket_f1 import SentenceScore, percent
 from t2t_lite.parsing.tree_reader import tree_lines
 

@@ -17,7 +17,7 @@ def problem_and_data(
     """The problem of `--problem`, and where its data is.
 
     Options that are not given are those of the data or of the run that is
-    there, see `option_choice`.
+    there, see `training.option_choice`.
 
     Raises:
       UsageError: no such problem, flags that it does not take, or no files and

@@ -87,6 +87,114 @@ def offenders(files, forbidden):
     ]
 
 
+# The rooms of the engine from the top down: a module imports from its own row
+# and from rows below it. A root file stands where it is named.
+ROWS = (
+    ("serving",),
+    ("training",),
+    ("datagen.beam",),
+    ("datagen",),
+    ("parsing",),
+    ("decoding",),
+    ("data",),
+    ("model",),
+    ("model.layers",),
+    ("plugins",),
+    ("registry",),
+    ("problem",),
+    ("evaluation",),
+    ("corpus",),
+    ("text",),
+    ("hparam", "files", "progress"),
+    ("errors",),
+)
+MOST_MODULES, MOST_LINES = 14, 400
+
+
+def engine_modules():
+    """The engine's modules by dotted name without the package's."""
+    modules = {}
+    for file in ENGINE.rglob("*.py"):
+        name = ".".join(file.relative_to(ENGINE).with_suffix("").parts)
+        modules[name.removesuffix(".__init__")] = file
+    del modules["__init__"]  # the front door, which loads by name
+    return modules
+
+
+def row_of(module):
+    """The row of a module: its room's, or its own if it is a root file."""
+    rows = {name: row for row, names in enumerate(ROWS) for name in names}
+    while module not in rows:
+        module = module.rpartition(".")[0]
+        assert module, "a module of the engine stands in no row"
+    return rows[module]
+
+
+def engine_imports():
+    """Pairs of engine modules: one and what it imports, at any depth."""
+    modules = engine_modules()
+    for module, file in modules.items():
+        imported = {
+            name.removeprefix("t2t_lite.")
+            for name in imports_of(file)
+            if name.startswith("t2t_lite.")
+        }
+        yield from ((module, name) for name in imported & modules.keys())
+
+
+def test_imports_point_down_the_rows():
+    upward = [
+        f"{module} imports {imported}"
+        for module, imported in engine_imports()
+        if row_of(module) > row_of(imported)
+    ]
+    assert not upward
+
+
+@pytest.mark.xfail(strict=True, reason="the house is being put in order")
+def test_no_module_imports_itself_by_way_of_others():
+    below = {}
+    for module, imported in engine_imports():
+        if not imported.startswith(f"{module}."):  # a room's own files
+            below.setdefault(module, set()).add(imported)
+
+    def walk(module, path):
+        assert module not in path, " -> ".join([*path, module])
+        if module not in done:
+            for imported in sorted(below.get(module, ())):
+                walk(imported, [*path, module])
+            done.add(module)
+
+    done = set()
+    for module in sorted(below):
+        walk(module, [])
+
+
+@pytest.mark.xfail(strict=True, reason="the house is being put in order")
+def test_rooms_and_files_have_a_size_that_can_be_read():
+    rooms = {file.parent for file in room_files("t2t_lite", "bin")}
+    crowded = [
+        f"{room.relative_to(ROOT)}: {len(modules)} modules"
+        for room in rooms
+        if len(modules := list(room.glob("[!_]*.py"))) > MOST_MODULES
+    ]
+    long = [
+        f"{file.relative_to(ROOT)}: {lines} lines"
+        for file in room_files("t2t_lite", "problems", "hparams", "bin")
+        if (lines := len(file.read_text("utf-8").splitlines())) > MOST_LINES
+    ]
+    assert not crowded + long
+
+
+def test_every_room_and_every_file_says_what_it_is_for():
+    silent = [
+        str(file.relative_to(ROOT))
+        for file in room_files("t2t_lite", "problems", "hparams", "bin")
+        if not ast.get_docstring(ast.parse(file.read_text("utf-8")))
+    ]
+    assert not silent
+
+
 def test_engine_never_imports_the_rooms_above_it():
     above = ["t2t_lite.problems", "t2t_lite.hparams", "t2t_lite.bin", "tests"]
     assert not offenders(room_files("t2t_lite"), above)
@@ -108,8 +216,9 @@ def test_each_room_is_imported_by_one_name_only():
 
 
 def test_the_model_is_written_in_keras_ops_only():
-    model = [ENGINE / f for f in ("transformer.py", "losses.py")]
-    model += [ENGINE / "beam_search.py", *(ENGINE / "layers").glob("*.py")]
+    model = [ENGINE / "decoding" / "beam_search.py"]
+    model += (ENGINE / "model").rglob("*.py")
+    model.remove(ENGINE / "model" / "layers" / "backend.py")  # what ops lack
     assert not offenders(model, ["tensorflow", "tensorflow_text", "numpy"])
 
 

@@ -87,7 +87,7 @@ def generate(
       overwrite: make it anew even if there is data, fitting or not.
       progress: tell on stderr how it goes.
       writer: writes the shards of a split in place of this machine, the same to
-        the byte, see `generate_on_beam`.
+        the byte, see `datagen.beam`.
 
     Raises:
       T2TLiteError: there is data that does not fit; the corpus is missing,

@@ -18,7 +18,7 @@ class StopSignals:
     """While entered, a signal is noted in `requested` instead of ending us.
 
     A second signal ends the process at once, with 128 + its number: whatever
-    is on disk is whole by then, see `atomic`.
+    is on disk is whole by then, see `files`.
 
     Attributes:
       requested: the name of the signal that came, "SIGINT" say, or None.
