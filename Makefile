@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+TYPES := .types
 PEERS := .peers
 BEAM := .beam
 # What Apache Beam takes in no version as new as ours.
@@ -20,8 +21,8 @@ help: ## show these lines
 
 # Installed again only when what to install has changed.
 $(STAMP): setup.py pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' \
-	  || { echo "t2t-lite needs Python 3.10-3.13: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+	  || { echo "t2t-lite needs Python 3.11-3.13: make PYTHON=python3.12" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) (TensorFlow is a large download) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
@@ -68,9 +69,15 @@ $(BEAM)/.installed: setup.py pyproject.toml constraints.txt
 beamtest: $(BEAM)/.installed ## run the tests of Apache Beam, in an environment of its own
 	$(BEAM)/bin/python -m pytest tests/datagen/test_beam_splits.py
 
-lint: $(STAMP) ## check style and formatting
+lint: $(STAMP) $(TYPES) ## check style, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(TYPES)/t2t_lite
+
+# One package for mypy, which knows of no package_dir: links to the rooms.
+$(TYPES): $(wildcard t2t_lite/*)
+	@rm -rf $@ && mkdir -p $@/t2t_lite
+	@ln -s $(addprefix $(CURDIR)/,$(wildcard t2t_lite/*) problems hparams bin) $@/t2t_lite
 
 format: $(STAMP) ## put style and formatting right
 	$(BIN)/ruff check --fix .
