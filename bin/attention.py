@@ -6,7 +6,7 @@ text and its translation; the file needs no server and no network.
 
 import argparse
 
-from t2t_lite.bin import command, flags, runs
+from t2t_lite.bin.cli import command, flags, runs
 from t2t_lite.errors import UsageError
 
 

@@ -5,7 +5,7 @@ Decoding then uses the average, unless --checkpoint says otherwise.
 
 import argparse
 
-from t2t_lite.bin import command, flags, runs
+from t2t_lite.bin.cli import command, flags, runs
 
 
 def make_parser() -> flags.Parser:

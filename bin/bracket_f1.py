@@ -4,7 +4,7 @@ import argparse
 import json
 from collections.abc import Sequence
 
-from t2t_lite.bin import command, flags
+from t2t_lite.bin.cli import command, flags
 from t2t_lite.parsing import bracket_f1, evalb_parameters
 from t2t_lite.parsing.bracket_f1 import SentenceScore, percent
 from t2t_lite.parsing.tree_reader import tree_lines

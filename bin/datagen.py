@@ -4,7 +4,7 @@ import argparse
 import json
 import logging
 
-from t2t_lite.bin import command, flags, inspection, own_text
+from t2t_lite.bin.cli import command, flags, inspection, own_text
 from t2t_lite.errors import UsageError
 
 

@@ -16,7 +16,7 @@ import pathlib
 import sys
 from collections.abc import Iterable, Iterator
 
-from t2t_lite.bin import command, flags, runs
+from t2t_lite.bin.cli import command, flags, runs
 from t2t_lite.errors import T2TLiteError, UsageError
 
 

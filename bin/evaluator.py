@@ -2,8 +2,8 @@
 
 import argparse
 
-from t2t_lite.bin import command, flags, runs
 from t2t_lite.bin.bleu import print_report
+from t2t_lite.bin.cli import command, flags, runs
 
 
 def make_parser() -> flags.Parser:

@@ -5,7 +5,7 @@ Text goes in and text comes out; the vocabulary is inside.
 
 import argparse
 
-from t2t_lite.bin import command, flags, runs
+from t2t_lite.bin.cli import command, flags, runs
 
 
 def make_parser() -> flags.Parser:

@@ -4,7 +4,7 @@ import argparse
 import inspect
 import json
 
-from t2t_lite.bin import command, flags
+from t2t_lite.bin.cli import command, flags
 from t2t_lite.errors import UsageError, nearest
 
 DEFAULT_LENGTH = 25  # tokens of an ordinary sentence of news

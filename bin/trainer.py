@@ -5,7 +5,7 @@ The same command again goes on where it stopped.
 
 import argparse
 
-from t2t_lite.bin import command, flags, own_text
+from t2t_lite.bin.cli import command, flags, own_text
 
 
 def make_parser() -> flags.Parser:

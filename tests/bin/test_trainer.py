@@ -275,7 +275,7 @@ def test_second_trainer_in_the_same_folder_is_refused(
 @pytest.fixture
 def own_text(tiny_usr_dir, tmp_path, monkeypatch):
     """A TSV file, and default folders below the test's own."""
-    from t2t_lite.bin import flags
+    from t2t_lite.bin.cli import flags
 
     monkeypatch.setattr(flags, "RUNS_DIR", str(tmp_path / "runs"))
     pairs = (f"{'a ' * (i % 9)}{i}\t{'b ' * (i % 9)}{i}\n" for i in range(60))

@@ -4,7 +4,7 @@ import argparse
 import pathlib
 from typing import TYPE_CHECKING
 
-from t2t_lite.bin import flags
+from t2t_lite.bin.cli import flags
 from t2t_lite.errors import UsageError
 
 if TYPE_CHECKING:

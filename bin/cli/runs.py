@@ -2,7 +2,7 @@
 
 import argparse
 
-from t2t_lite.bin import command, flags
+from t2t_lite.bin.cli import command, flags
 from t2t_lite.errors import UsageError
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from t2t_lite.bin import command, flags
+from t2t_lite.bin.cli import command, flags
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 
 

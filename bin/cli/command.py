@@ -17,7 +17,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Sequence
 
-from t2t_lite.bin.flags import Parser
+from t2t_lite.bin.cli.flags import Parser
 from t2t_lite.errors import T2TLiteError
 
 FAILED = 1

@@ -7,7 +7,7 @@ import pathlib
 import sys
 from typing import TYPE_CHECKING
 
-from t2t_lite.bin import command
+from t2t_lite.bin.cli import command
 from t2t_lite.errors import T2TLiteError, UsageError
 
 if TYPE_CHECKING:

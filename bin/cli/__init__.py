@@ -1,0 +1,1 @@
+"""What the commands share: the parser, the flags, how a command ends."""
