@@ -7,8 +7,12 @@ captions carry Flickr30k's terms: non-commercial research and education.
 
 from collections.abc import Iterator
 
-from t2t_lite.corpus.raw_files import RawFiles, RemoteFile, read_parallel
-from t2t_lite.problem import Text2TextProblem
+from t2t_lite.problem import (
+    RawFiles,
+    RemoteFile,
+    Text2TextProblem,
+    read_parallel,
+)
 from t2t_lite.registry import register_problem
 
 _URL = (

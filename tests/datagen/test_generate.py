@@ -382,7 +382,7 @@ def run_endless_pool(folder):
     code = f"""
         import itertools, sys
         sys.path.insert(0, {str(TESTS)!r})
-        from t2t_lite import encoding_pool, segments
+        from t2t_lite.datagen import chunks, worker_pool
         from t2t_lite.datagen.generate import generate
         from support.toy_problem import Endless
         if __name__ == "__main__":

@@ -158,7 +158,7 @@ def test_dropout_seeds_are_a_function_of_run_update_and_micro_batch():
 _RESTART = """
 import pathlib, sys
 from support.tiny_run import TinyRun
-from t2t_lite import trainer
+from t2t_lite.training import trainer
 from t2t_lite.model.transformer import Transformer
 
 folder, runs = sys.argv[1], sys.argv[2:]
@@ -431,7 +431,7 @@ def test_a_signal_before_the_first_update_is_clean(tmp_path):
 _INSISTED = """
 import os, signal, sys, time
 from support.tiny_run import TinyRun
-from t2t_lite import trainer
+from t2t_lite.training import trainer
 
 def wait(epoch, number):
     if number == 7:

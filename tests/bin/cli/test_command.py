@@ -115,7 +115,7 @@ def test_ctrl_c_is_one_line(parser, capsys):
 
 def test_reader_that_leaves_early_is_no_error():
     code = (
-        "from t2t_lite.bin import command, flags\n"
+        "from t2t_lite.bin.cli import command, flags\n"
         "def body(args):\n"
         "    for _ in range(100000): print('line')\n"
         "raise SystemExit(command.run(flags.Parser('p', 'd'), body, []))\n"
