@@ -14,7 +14,7 @@ SENTENCES := "forty-two" "twenty-one euros and five cents" \
 PYTEST_FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test beamtest lint format bench clean
+.PHONY: help install quickstart test beamtest lint docs format bench clean
 
 help: ## show these lines
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -53,7 +53,7 @@ quickstart: $(STAMP) ## train, decode, score, export and ask, in minutes
 	@echo "  tensorboard --logdir=$(QUICKSTART)/run"
 	@echo "  t2t-lite-registry"
 	@echo "  t2t-lite-trainer --problem=multi30k_ende --hparams=transformer_multi30k"
-	@echo "  README.md shows the whole way, with your own corpus too."
+	@echo "  docs/tutorial.md goes on from here, docs/your-data.md with your own corpus."
 
 test: $(STAMP) ## run the whole test suite
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)
@@ -79,6 +79,9 @@ $(TYPES): $(wildcard t2t_lite/*)
 	@rm -rf $@ && mkdir -p $@/t2t_lite
 	@ln -s $(addprefix $(CURDIR)/,$(wildcard t2t_lite/*) problems hparams bin) $@/t2t_lite
 
+docs: $(STAMP) ## build the documents into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 format: $(STAMP) ## put style and formatting right
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -95,5 +98,5 @@ bench: $(STAMP) $(PEERS)/.installed ## measure speed beside other toolkits
 	$(BIN)/python benchmarks/decoding.py --peer_python=$(PEERS)/bin/python
 
 clean: ## remove what was built or trained here, but not .venv
-	rm -rf $(QUICKSTART) build dist *.egg-info .pytest_cache .ruff_cache
+	rm -rf $(QUICKSTART) build dist site *.egg-info .pytest_cache .ruff_cache
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -1,10 +1,8 @@
 """Dependencies point down, light modules stay light, a wheel is complete."""
 
 import ast
-import importlib
 import json
 import os
-import re
 import subprocess
 import sys
 import zipfile
@@ -278,26 +276,6 @@ def test_help_shows_the_flags_and_loads_nothing_heavy(module):
     assert "--verbose" in done.stdout
     assert not done.stderr
     assert max(map(len, done.stdout.splitlines())) <= 80
-
-
-def documented_commands():
-    """Every `t2t-lite-...` command line of the README and the Makefile."""
-    for file in ("README.md", "Makefile"):
-        text = (ROOT / file).read_text(encoding="utf-8").replace("\\\n", " ")
-        for name, flags in re.findall(
-            r"t2t-lite-(\w[\w-]*)([^\n`|>&\"]*)", text
-        ):
-            words = [word for word in flags.split() if word != "..."]
-            if any(word.startswith("--") for word in words):
-                yield name, [w for w in words if w.startswith("--")]
-
-
-def test_documents_show_only_flags_that_exist():
-    commands = list(documented_commands())
-    assert len(commands) > 10
-    for name, flags in commands:
-        module = importlib.import_module(f"t2t_lite.bin.{COMMANDS[name]}")
-        module.make_parser().parse_args(flags)
 
 
 def test_every_command_is_a_console_script():

@@ -1,0 +1,177 @@
+"""What the documents show exists: commands, flags, names, paths, snippets."""
+
+import ast
+import importlib
+import itertools
+import re
+import shlex
+from importlib import metadata
+
+import pytest
+
+from support.places import ROOT
+from t2t_lite import plugins, registry
+from t2t_lite.hparam import HParams
+
+DOCUMENTS = (
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.md")),
+)
+# Flags of programs that are not ours: pip, tensorboard and Beam's runners.
+FLAGS_OF_OTHERS = {
+    "--constraint",
+    "--logdir",
+    "--flink_master",
+    "--parallelism",
+}
+_FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_SPAN = re.compile(r"`([^`\n]+)`")
+_PATH = re.compile(
+    r"\b(?:t2t_lite|bin|problems|hparams|examples|benchmarks|tests|docs)/[\w/.]*"
+)
+
+
+def prose_of(text):
+    """A document without its fenced blocks."""
+    return _FENCE.sub("", text)
+
+
+def shell_lines(document):
+    """Lines that a reader may type: of `sh` blocks, and code in the prose."""
+    text = document.read_text("utf-8").replace("\\\n", " ")
+    if document.name == "Makefile":
+        yield from (
+            line.replace("$(", "").replace(")", "")
+            for line in text.splitlines()
+        )
+        return
+    for language, block in _FENCE.findall(text):
+        if language in ("sh", ""):
+            yield from (line.removeprefix("$ ") for line in block.splitlines())
+    yield from _SPAN.findall(prose_of(text))
+
+
+def commands_in(line):
+    """(name, arguments) of each of our commands with flags on a line."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.wordchars += ":,+$[]{}"
+    for is_operator, words in itertools.groupby(
+        lexer, lambda word: set(word) <= set("|&;<>()")
+    ):
+        words = [word for word in words if word != "..."]
+        starts = [i for i, word in enumerate(words) if "t2t-lite-" in word]
+        arguments = words[starts[0] + 1 :] if starts else []
+        if not is_operator and any(a.startswith("--") for a in arguments):
+            yield words[starts[0]].rpartition("t2t-lite-")[2], arguments
+
+
+def documented_commands():
+    """(document, name, arguments) of every command line with flags."""
+    for document in (*DOCUMENTS, ROOT / "Makefile"):
+        for line in shell_lines(document):
+            if "t2t-lite-" in line:
+                for name, arguments in commands_in(line):
+                    yield document.name, name, arguments
+
+
+def parser_of(command):
+    scripts = metadata.distribution("t2t-lite").entry_points
+    (script,) = scripts.select(name=f"t2t-lite-{command}")
+    return importlib.import_module(script.module).make_parser()
+
+
+def test_documents_show_only_commands_that_parse():
+    commands = list(documented_commands())
+    assert len(commands) > 60
+    for document, name, arguments in commands:
+        try:
+            parser_of(name).parse_args(arguments)
+        except Exception as error:
+            pytest.fail(f"{document}: t2t-lite-{name} {arguments}: {error}")
+
+
+def test_documents_name_only_flags_that_exist():
+    scripts = metadata.distribution("t2t-lite").entry_points
+    known = set(FLAGS_OF_OTHERS)
+    for script in scripts.select(group="console_scripts"):
+        parser = importlib.import_module(script.module).make_parser()
+        known |= parser._option_string_actions.keys()
+    for script in (ROOT / "benchmarks").glob("*.py"):
+        known |= set(re.findall(r'"(--\w+)"', script.read_text("utf-8")))
+    unknown = [
+        f"{document.name}: {flag}"
+        for document in DOCUMENTS
+        for span in _SPAN.findall(prose_of(document.read_text("utf-8")))
+        if not span.startswith(("t2t-", "--t2t", "--hparams_set", "--tmp"))
+        for flag in re.findall(r"(?<![\w-])--\w+", span)
+        if flag not in known
+    ]
+    assert not unknown
+
+
+def test_documents_name_only_problems_sets_and_hparams_that_exist():
+    plugins.load_plugins()
+    problems, sets = registry.problem_names(), registry.hparams_names()
+    for document, _, arguments in documented_commands():
+        given = dict(a.partition("=")[::2] for a in arguments if "=" in a)
+        HParams().override(given.get("--hparams_override", ""))
+        if "--usr_dir" in given:
+            continue
+        if name := given.get("--problem"):
+            assert name.removesuffix("_rev") in problems, document
+        if name := given.get("--hparams"):
+            assert name in sets, document
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
+def test_paths_and_modules_in_code_spans_exist(document):
+    for span in _SPAN.findall(prose_of(document.read_text("utf-8"))):
+        for path in _PATH.findall(span):
+            assert (ROOT / path).exists(), span
+        for module, *names in (
+            found.rpartition(".")[::2] if "." in found else (found,)
+            for found in re.findall(r"^t2t_lite(?:\.\w+)+$", span)
+            if found != plugins.GROUP
+        ):
+            _require_name(module, *names)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
+def test_links_to_files_lead_somewhere(document):
+    text = prose_of(document.read_text("utf-8"))
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
+        if "://" not in target:
+            assert (document.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
+def test_python_snippets_compile_and_import_names_that_exist(document):
+    for language, block in _FENCE.findall(document.read_text("utf-8")):
+        if language != "python":
+            continue
+        tree = ast.parse(block)
+        compile(tree, str(document), "exec")
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    importlib.import_module(alias.name)
+            elif isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    _require_name(node.module, alias.name)
+            elif isinstance(node, ast.Attribute):
+                if ast.unparse(node.value) == "t2t_lite":
+                    _require_name("t2t_lite", node.attr)
+
+
+def test_the_readme_is_short():
+    lines = (ROOT / "README.md").read_text("utf-8").splitlines()
+    assert len(lines) <= 150
+    assert max(map(len, lines)) <= 110
+
+
+def _require_name(module, name):
+    if not hasattr(importlib.import_module(module), name):
+        importlib.import_module(f"{module}.{name}")
