@@ -1,0 +1,145 @@
+"""This checkout beside an older one: training steps, decoding, data generation.
+
+    git worktree add ../before v0.1.0 && make -C ../before install
+    .venv/bin/python benchmarks/versions.py --before=../before
+
+Both checkouts have a .venv of their own; they take turns in one run, so quote
+the ratios: above 1, this checkout is the faster one.
+"""
+
+import argparse
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from side import Side
+from training_step import sizes_of
+
+HERE = Path(__file__).parents[1]
+DECODING = {
+    "vocab_size": 32_000,
+    "hidden_size": 512,
+    "filter_size": 2048,
+    "num_heads": 8,
+    "num_hidden_layers": 6,
+    "rows": 64,
+    "length": 30,
+}
+
+
+def python_of(checkout):
+    """The interpreter of a checkout's own environment."""
+    return str(checkout / ".venv" / "bin" / "python")
+
+
+def sides(before, script, *arguments):
+    """The two checkouts' answers to one benchmark, as running sides."""
+    return [
+        Side(
+            python_of(checkout),
+            str(checkout / "benchmarks" / script),
+            *arguments,
+        )
+        for checkout in (HERE, before)
+    ]
+
+
+def in_turns(name, seconds_of, rounds):
+    """Prints the ratio of the older one's seconds to ours.
+
+    Args:
+      name: of what is measured.
+      seconds_of: two functions: one round of ours, one of the older one's.
+      rounds: how often each is asked.
+    """
+    pairs = [[measure() for measure in seconds_of] for _ in range(rounds)]
+    ours, theirs = map(statistics.median, zip(*pairs, strict=True))
+    ratios = sorted(their / our for our, their in pairs)
+    print(
+        f"{name:28} {ours:8.3f} s   before {theirs:8.3f} s   "
+        f"{statistics.median(ratios):.2f} times as fast "
+        f"({ratios[0]:.2f} to {ratios[-1]:.2f}, {rounds} rounds)",
+        flush=True,
+    )
+
+
+def compare_sides(name, before, script, arguments, rounds, steps=1):
+    """Measures steps of a side's script in both checkouts."""
+    running = sides(before, script, *arguments)
+    in_turns(name, [lambda s=s: s.seconds(steps) for s in running], rounds)
+    for side in running:
+        side.close()
+
+
+def compare_data_generation(before, corpus, rounds):
+    """Measures `t2t-lite-datagen` on the files of benchmarks/datagen.py."""
+
+    def generate(checkout):
+        with tempfile.TemporaryDirectory() as folder:
+            start = time.perf_counter()
+            subprocess.run(
+                [python_of(checkout), "-m", "t2t_lite.bin.datagen"]
+                + ["--problem=text", f"--data_dir={folder}"]
+                + [f"--vocabulary={corpus / 'ready.model'}"]
+                + [
+                    f"--{prefix}{side}={corpus / split}.{side}"
+                    for split, prefix in (
+                        ("train", ""),
+                        ("dev", "dev_"),
+                        ("test", "test_"),
+                    )
+                    for side in ("source", "target")
+                ],
+                check=True,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            return time.perf_counter() - start
+
+    in_turns(
+        "data generation",
+        [lambda c=c: generate(c) for c in (HERE, before)],
+        rounds,
+    )
+
+
+def main():
+    """Compares what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--before", required=True, type=Path)
+    parser.add_argument("--sizes", default="d128,d256,base")
+    parser.add_argument("--beams", default="4,1")
+    parser.add_argument(
+        "--corpus",
+        type=Path,
+        help="a folder that benchmarks/datagen.py --folder has filled",
+    )
+    parser.add_argument("--rounds", type=int, default=7)
+    flags = parser.parse_args()
+    before = flags.before.resolve()
+    for size in filter(None, flags.sizes.split(",")):
+        arguments = [sizes_of(size), "float32"]
+        compare_sides(
+            f"training step, {size}",
+            before,
+            "train_t2t_lite.py",
+            arguments,
+            flags.rounds,
+            steps=1 if size == "base" else 3,
+        )
+    for beam in filter(None, flags.beams.split(",")):
+        compare_sides(
+            f"decoding at base, beam {beam}",
+            before,
+            "decode_t2t_lite.py",
+            [DECODING, int(beam)],
+            flags.rounds,
+        )
+    if flags.corpus:
+        compare_data_generation(before, flags.corpus, flags.rounds)
+
+
+if __name__ == "__main__":
+    main()
