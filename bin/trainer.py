@@ -136,8 +136,8 @@ def _work(args, problem, hparams, data_dir):
     check_places(problem, args.raw_dir, args.tfds_dir)
     if args.dry_run and not Manifest.path(data_dir, problem).exists():
         _print_missing(args, problem, data_dir)
-        sizes = problem.expected_vocab_sizes()
-        _dry_run(args, hparams, *(sizes[::-1] if problem.reversed else sizes))
+        sizes = problem.directed(*problem.expected_vocab_sizes())
+        _dry_run(args, hparams, *sizes)
         return
     manifest = ensure_data(
         problem,

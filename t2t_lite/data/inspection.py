@@ -60,8 +60,8 @@ def inspect_data(
     verify_shards(data_dir, manifest)
     encoders = problem.load_encoders(data_dir)
     files = problem.vocabulary_files()
-    if problem.reversed:
-        files = {"inputs": files["targets"], "targets": files["inputs"]}
+    inputs, targets = problem.directed(files["inputs"], files["targets"])
+    files = {"inputs": inputs, "targets": targets}
     splits = {}
     for index, split in enumerate(manifest.splits):
         reader = _SplitReader(

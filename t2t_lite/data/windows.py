@@ -98,8 +98,7 @@ def parsed_sides(
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     """The (inputs, targets) of records: ragged int64 [N, None]."""
     parsed = tf.io.parse_example(serialized, _FEATURES)
-    source, target = parsed["inputs"], parsed["targets"]
-    return (target, source) if problem.reversed else (source, target)
+    return problem.directed(parsed["inputs"], parsed["targets"])
 
 
 def padded_batch(

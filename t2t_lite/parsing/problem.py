@@ -189,13 +189,11 @@ class ParsingProblem(Problem):
         from t2t_lite.text.token_encoder import TokenEncoder
 
         files, folder = self.vocabulary_files(), pathlib.Path(directory)
-        encoders = [
+        inputs, targets = self.directed(
             SentencePieceEncoder(folder / files["inputs"]),
             TokenEncoder(folder / files["targets"]),
-        ]
-        if self.reversed:
-            encoders.reverse()
-        return dict(zip(("inputs", "targets"), encoders, strict=True))
+        )
+        return {"inputs": inputs, "targets": targets}
 
     def tell_sources(self, raw: RawFiles) -> list[str]:
         if raw.raw_dir is None:

@@ -6,7 +6,7 @@ import json
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.raw_files import RawFiles, RemoteFile
@@ -16,6 +16,8 @@ from t2t_lite.problem.fingerprint import attributes_of, hash_of_sources
 if TYPE_CHECKING:
     from t2t_lite.text.encoder import TextEncoder
     from t2t_lite.text.form import TextForm
+
+T = TypeVar("T")
 
 
 class Problem:
@@ -151,16 +153,8 @@ class Problem:
             name: open_vocabulary(pathlib.Path(directory) / name)
             for name in set(files.values())
         }
-        sides = (
-            ("targets", "inputs") if self.reversed else ("inputs", "targets")
-        )
-        return dict(
-            zip(
-                ("inputs", "targets"),
-                (encoders[files[side]] for side in sides),
-                strict=True,
-            )
-        )
+        inputs, targets = self.directed(files["inputs"], files["targets"])
+        return {"inputs": encoders[inputs], "targets": encoders[targets]}
 
     def evaluate(
         self,
@@ -248,6 +242,19 @@ class Problem:
         )
         return other
 
+    def directed(self, source_side: T, target_side: T) -> tuple[T, T]:
+        """The two, swapped where this is the `_rev` direction.
+
+        Args:
+          source_side: what belongs to the sources of `samples`.
+          target_side: what belongs to its targets.
+
+        Returns: what belongs to `inputs`, what belongs to `targets`.
+        """
+        if self.reversed:
+            return target_side, source_side
+        return source_side, target_side
+
     def definition(self) -> dict[str, Any]:
         """All that shapes the data, fit for JSON; equal for both directions.
 
@@ -285,8 +292,7 @@ class Text2TextProblem(Problem):
     @property
     def languages(self) -> tuple[str, str]:
         """The (source, target) languages of this direction, for reports."""
-        languages = self.source_language, self.target_language
-        return languages[::-1] if self.reversed else languages
+        return self.directed(self.source_language, self.target_language)
 
     def vocabulary_files(self) -> dict[str, str]:
         file = f"{self.base_name}.vocab.{self.vocab_size}.model"

@@ -65,10 +65,10 @@ def make_config(
 def vocabulary_hashes(problem: Problem, encoders) -> dict[str, str]:
     """The sha256 of each vocabulary file, by its name."""
     files = problem.vocabulary_files()
-    sides = ("targets", "inputs") if problem.reversed else ("inputs", "targets")
+    inputs, targets = problem.directed(files["inputs"], files["targets"])
     return {
-        files[side]: encoders[feature].sha256
-        for feature, side in zip(("inputs", "targets"), sides, strict=True)
+        inputs: encoders["inputs"].sha256,
+        targets: encoders["targets"].sha256,
     }
 
 

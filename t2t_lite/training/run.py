@@ -277,11 +277,10 @@ class Run:
             width = min(self.hparams.max_length, self.max_positions)
             return width, width
         train = self.manifest.splits["train"]
-        lengths = (
+        return self.problem.directed(
             train.source_tokens / train.examples,
             train.target_tokens / train.examples,
         )
-        return lengths[::-1] if self.problem.reversed else lengths
 
     def check_data(self):
         """Compares every shard with its checksum, then looks at the lengths.

@@ -155,6 +155,8 @@ def test_reversed_copy_shares_data_and_vocabulary():
     assert list(other.samples("train", None)) == list(
         problem.samples("train", None)
     )
+    assert problem.directed("of source", "of target")[0] == "of source"
+    assert other.directed("of source", "of target")[0] == "of target"
     assert problem.languages == ("en", "de")
     assert other.languages == ("de", "en")
 
