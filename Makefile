@@ -14,7 +14,7 @@ SENTENCES := "forty-two" "twenty-one euros and five cents" \
 PYTEST_FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test beamtest lint docs format bench clean
+.PHONY: help install quickstart test slowtest beamtest lint docs format bench clean
 
 help: ## show these lines
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -55,8 +55,11 @@ quickstart: $(STAMP) ## train, decode, score, export and ask, in minutes
 	@echo "  t2t-lite-trainer --problem=multi30k_ende --hparams=transformer_multi30k"
 	@echo "  docs/tutorial.md goes on from here, docs/your-data.md with your own corpus."
 
-test: $(STAMP) ## run the whole test suite
-	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+test: $(STAMP) ## run the test suite, minutes
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST_FLAGS)
+
+slowtest: $(STAMP) ## run the tests that take long, which `make test` leaves out
+	$(BIN)/python -m pytest -m slow $(PYTEST_FLAGS)
 
 $(BEAM)/.installed: setup.py pyproject.toml constraints.txt
 	@test -x $(BEAM)/bin/python || $(PYTHON) -m venv $(BEAM)
