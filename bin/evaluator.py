@@ -30,8 +30,8 @@ def evaluate(args: argparse.Namespace) -> None:
     """Prints the report of the split."""
     run = runs.open_run(args)
     if args.data_dir:
-        run.data_dir = flags.folder(args.data_dir)
-    sources, references = run.texts(args.split)
+        run.data.folder = flags.folder(args.data_dir)
+    sources, references = run.data.texts(args.split)
     translator = runs.make_translator(run, args)
     command.note(f"Translating {len(sources)} sentences of {args.split}.")
     from t2t_lite.decoding.lines import translate_lines

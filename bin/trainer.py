@@ -127,6 +127,7 @@ def _work(args, problem, hparams, data_dir):
     command.start_tensorflow(args.verbose)
     from t2t_lite.data.manifest import Manifest
     from t2t_lite.datagen.generate import check_places, ensure_data
+    from t2t_lite.model import costs
     from t2t_lite.training import trainer, updates
     from t2t_lite.training.run import Run
 
@@ -157,7 +158,7 @@ def _work(args, problem, hparams, data_dir):
         dry_run=args.dry_run,
     )
     if args.dry_run:
-        print(f"data: {run.check_data()}")
+        print(f"data: {run.data.check()}")
         sizes = (run.encoders[n].vocab_size for n in ("inputs", "targets"))
         _dry_run(args, hparams, *sizes)
         return
@@ -180,7 +181,15 @@ def _work(args, problem, hparams, data_dir):
     work = outcome.pop("work")
     _print_outcome({"output_dir": run.output_dir} | outcome)
     sustained = args.sustained_tflops and args.sustained_tflops * 1e12
-    _print_cost(run.record_cost(work, sustained))
+    cost = costs.training_cost(
+        hparams,
+        run.encoders["targets"].vocab_size,
+        run.data.attended_lengths(),
+        work,
+        sustained,
+    )
+    run.record(training_cost=cost)
+    _print_cost(cost)
 
 
 def _print_missing(args, problem, data_dir):

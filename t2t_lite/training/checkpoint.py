@@ -116,6 +116,11 @@ def read_state(path: str | os.PathLike) -> dict[str, Any]:
     return state
 
 
+def model_tensors(model: Any) -> dict[str, tf.Variable]:
+    """A model's variables by the names that checkpoints give them."""
+    return {f"{MODEL_PREFIX}{v.path}": v.value for v in model.weights}
+
+
 def restore(
     path: str | os.PathLike, variables: Mapping[str, tf.Variable]
 ) -> dict[str, Any]:
@@ -206,6 +211,7 @@ def resolve(directory: str | os.PathLike, which: str | int) -> Checkpoint:
       T2TLiteError: there is no such checkpoint.
       UsageError: `which` is none of these.
     """
+    directory = pathlib.Path(directory)
     steps = list_checkpoints(directory)
     averages = list_checkpoints(directory, averages=True)
     which = str(which)

@@ -8,7 +8,7 @@ import tensorflow as tf
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
 from t2t_lite.training import checkpoint
-from t2t_lite.training.run import Run, model_tensors
+from t2t_lite.training.run import Run
 from t2t_lite.training.schedules import cooldown, learning_rate
 from t2t_lite.training.updates import Updater
 
@@ -69,7 +69,7 @@ class TrainingState:
           As of `Updater.update`.
         """
         if self._batches is None:
-            self._batches = self._run.training_batches(self._position)
+            self._batches = self._run.data.training_batches(self._position)
         count = self._run.hparams.micro_batches
         batches = [next(self._batches) for _ in range(count)]
         stats = self.updater.update(
@@ -81,7 +81,10 @@ class TrainingState:
 
     def tensors(self) -> dict[str, tf.Variable]:
         """Everything that is trained or kept by the optimizer, by name."""
-        return {**model_tensors(self.model), **self.updater.tensors()}
+        return {
+            **checkpoint.model_tensors(self.model),
+            **self.updater.tensors(),
+        }
 
     def save(self, **more: Any) -> None:
         """Saves a checkpoint.

@@ -15,7 +15,8 @@ from t2t_lite.data.packing import feature_names, packed_shape
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.training import checkpoint
-from t2t_lite.training.run import Run, model_tensors
+from t2t_lite.training.lock import only_trainer
+from t2t_lite.training.run import Run
 from t2t_lite.training.signals import StopRequested, StopSignals
 from t2t_lite.training.state import TrainingState, training_rate
 from t2t_lite.training.telemetry import Meter, Telemetry
@@ -73,15 +74,15 @@ def train(
       T2TLiteError: something is wrong; the message says what to do.
     """
     steps = _steps(run.hparams, train_steps)
-    with StopSignals() as stop, run.lock():
+    with StopSignals() as stop, only_trainer(run.output_dir):
         prepare(run.seed, deterministic)
-        run.batches("dev")  # fails now rather than at the first evaluation
+        run.data.batches("dev")  # fails now rather than at the first evaluation
         for folder in (run.output_dir, run.checkpoints_dir):
             files.remove_unfinished(folder)
         state = TrainingState(run, choose_strategy(replicas))
         saved = state.restore()
         with Telemetry(run.output_dir, state.step, steps) as telemetry:
-            telemetry.note(str(run.check_data()))
+            telemetry.note(str(run.data.check()))
             loop = _Loop(
                 run,
                 state,
@@ -321,7 +322,7 @@ class _Loop:
         telemetry.activity("evaluating on dev")
         self._meter.read()
         with self._stop.interruptible():
-            loss = self._evaluate_loss(self._run.batches("dev"))
+            loss = self._evaluate_loss(self._run.data.batches("dev"))
             score = self._score(self._evaluate_text(self._state.model))
         record = {
             "step": step,
@@ -381,7 +382,8 @@ class _Loop:
         name = made.path.name
         if not self._telemetry.metrics.has_evaluation(made.step, name):
             # All is saved: the model may have other weights now.
-            checkpoint.restore(made.path, model_tensors(self._state.model))
+            model = checkpoint.model_tensors(self._state.model)
+            checkpoint.restore(made.path, model)
             self._evaluate(weights=name)
         return made
 

@@ -74,7 +74,7 @@ class TextEvaluation:
         from t2t_lite.decoding.lines import translate_lines
 
         if self._texts is None:
-            self._texts = self._run.texts("dev", self._lines)
+            self._texts = self._run.data.texts("dev", self._lines)
         sources, references = self._texts
         translations = translate_lines(
             self._translator(model),

@@ -262,9 +262,9 @@ def test_wrong_usage_is_one_line_and_exit_code_2(run_command, flags, message):
 def test_second_trainer_in_the_same_folder_is_refused(
     run_command, tiny_flags, run_copy
 ):
-    from t2t_lite.training.run import Run
+    from t2t_lite.training.lock import only_trainer
 
-    with Run.open(run_copy).lock():
+    with only_trainer(run_copy):
         code, _, err = run_command(
             "trainer", *tiny_flags, f"--output_dir={run_copy}"
         )

@@ -6,7 +6,6 @@ tenth of the time of a Transformer to trace; tests that are about the latter
 ask for it.
 """
 
-import contextlib
 import pathlib
 
 import keras
@@ -115,28 +114,34 @@ class TinyRun:
         self.output_dir.mkdir(exist_ok=True)
         self.checkpoints_dir = self.output_dir / "checkpoints"
         self.hparams = tiny_hparams(**changes)
-        self.max_positions = (
-            self.hparams.batch_tokens // self.hparams.micro_batches
-        )
         self.seed = seed
         self._make_model = make_model
         self.problem = Text2TextProblem()
-        self.before_batch = lambda epoch, number: None
+        self.data = TinyData(seed, self.hparams.packing)
 
     def model(self):
         return self._make_model.from_hparams(
             self.hparams, VOCAB_SIZE, VOCAB_SIZE
         ).build_weights()
 
-    def check_data(self):
+
+class TinyData:
+    """Stands in for `RunData`; `before_batch` is called with its place."""
+
+    def __init__(self, seed, packing):
+        self._seed = seed
+        self._packing = packing
+        self.before_batch = lambda epoch, number: None
+
+    def check(self):
         return "made-up data"
 
     def training_batches(self, position=(0, 0, 0)):
         epoch, _, number = (int(part) for part in position)
         while True:
             self.before_batch(epoch, number)
-            features = batch(self.seed, epoch, number)
-            if self.hparams.packing:
+            features = batch(self._seed, epoch, number)
+            if self._packing:
                 features = packed(features)
             number += 1
             if number == BATCHES_IN_EPOCH:
@@ -146,7 +151,3 @@ class TinyRun:
     def batches(self, split):
         assert split == "dev"
         return (batch(1000, 0, number) for number in range(3))
-
-    @contextlib.contextmanager
-    def lock(self):
-        yield

@@ -121,6 +121,7 @@ def test_names_stand_for_checkpoints(tmp_path):
     assert step_of("1") == step_of(1) == 1
     assert step_of(str(tmp_path / "step-00000001")) == 1
     assert step_of("step-00000001") == 1
+    assert checkpoint.resolve(str(tmp_path), "step-00000001").step == 1
     made = checkpoint.average(tmp_path, 2)
     assert checkpoint.resolve(tmp_path, "average") == made
     assert checkpoint.resolve(tmp_path, "default") == made

@@ -9,7 +9,8 @@ from t2t_lite.hparam import HParams
 from t2t_lite.problem import Text2TextProblem
 from t2t_lite.registry import register_problem
 from t2t_lite.training import checkpoint
-from t2t_lite.training.run import Run, model_tensors
+from t2t_lite.training.lock import only_trainer
+from t2t_lite.training.run import Run
 from t2t_lite.training.validation import LossEvaluation, TextEvaluation
 
 HPARAMS = HParams(
@@ -89,7 +90,9 @@ def test_weights_come_back_by_name(create):
     model = run.model()
     for variable in model.weights:
         variable.assign(np.full(variable.shape, 0.25, np.float32))
-    checkpoint.save(run.checkpoints_dir, model_tensors(model), {"step": 9})
+    checkpoint.save(
+        run.checkpoints_dir, checkpoint.model_tensors(model), {"step": 9}
+    )
     other = run.model()
     found = run.load_weights(other, "latest")
     assert found.step == 9
@@ -231,8 +234,8 @@ def test_a_run_keeps_the_options_of_its_problem(create_with, tmp_path):
     run = Run.open(tmp_path / "run")
     assert run.problem.name == "run_options_rev"
     assert run.problem.options == {"letters": 3}
-    assert run.manifest.options == {"letters": 3}
-    assert run.texts("dev", 1) == (["cccd"], ["ab"])
+    assert run.data.manifest.options == {"letters": 3}
+    assert run.data.texts("dev", 1) == (["cccd"], ["ab"])
 
 
 def test_other_options_are_another_run(create_with):
@@ -303,12 +306,12 @@ def test_a_dry_run_writes_nothing_but_still_refuses(create, tmp_path):
 
 
 def test_two_trainers_cannot_share_a_folder(create):
-    first, second = create(), create()
-    with first.lock():
+    folder = create().output_dir
+    with only_trainer(folder):
         with pytest.raises(T2TLiteError, match="Another trainer .process"):
-            with second.lock():
+            with only_trainer(folder):
                 pass
-    with second.lock():
+    with only_trainer(folder):
         pass
 
 
@@ -319,15 +322,15 @@ def test_data_that_was_made_anew_is_not_the_runs_data(
     generate.generate(
         problem, tmp_path / "data", progress=False, seed=9, overwrite=True
     )
-    with pytest.raises(T2TLiteError, match="not the data of the run"):
-        Run.open(tmp_path / "run").manifest  # noqa: B018
+    with pytest.raises(T2TLiteError, match="data in .* has changed since"):
+        Run.open(tmp_path / "run").data.manifest  # noqa: B018
 
 
 def test_training_goes_on_in_the_data_where_it_stopped(create):
     run = create()
-    batches = run.training_batches()
+    batches = run.data.training_batches()
     seen = [next(batches) for _ in range(8)]
-    again = run.training_batches(seen[4]["position"].numpy())
+    again = run.data.training_batches(seen[4]["position"].numpy())
     for expected in seen[5:]:
         found = next(again)
         for name in expected:
@@ -341,23 +344,23 @@ def test_a_damaged_shard_is_named(create, tmp_path):
     content[len(content) // 2] ^= 1
     shard.write_bytes(content)
     with pytest.raises(T2TLiteError, match="dev-00000-of-00001 is damaged"):
-        list(run.batches("dev"))
+        list(run.data.batches("dev"))
 
 
 def test_texts_of_a_split_are_those_of_the_problem(create, problem):
     run = create()
-    sources, references = run.texts("dev")
+    sources, references = run.data.texts("dev")
     expected = list(problem.samples("dev", None))
     assert sorted(zip(sources, references, strict=True)) == sorted(expected)
-    assert run.texts("dev", 3) == (sources[:3], references[:3])
+    assert run.data.texts("dev", 3) == (sources[:3], references[:3])
 
 
 def test_loss_on_dev_is_per_real_target_token(create):
     run = create()
     model = run.model()
-    report = LossEvaluation(model)(run.batches("dev"))
+    report = LossEvaluation(model)(run.data.batches("dev"))
     total = tokens = 0.0
-    for batch in run.batches("dev"):
+    for batch in run.data.batches("dev"):
         log_probs, count = model.target_log_probs(batch)
         total -= float(np.sum(log_probs))
         tokens += float(np.sum(count))

@@ -14,7 +14,6 @@ from support.tiny_run import TinyRun, ToyModel
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.training import checkpoint, trainer
-from t2t_lite.training.run import model_tensors
 from t2t_lite.training.state import TrainingState
 from t2t_lite.training.updates import UpdateStats, choose_strategy, dropout_seed
 
@@ -53,8 +52,9 @@ def _updated(tmp_path, replicas, updates, **changes):
     state = TrainingState(run, choose_strategy(replicas))
     for _ in range(updates):
         stats = state.update(between_passes=lambda: None)
+    tensors = checkpoint.model_tensors(state.model)
     return (
-        {name: v.numpy() for name, v in model_tensors(state.model).items()},
+        {name: v.numpy() for name, v in tensors.items()},
         UpdateStats(*stats.numpy()),
     )
 
@@ -332,7 +332,7 @@ def _stumble_at(run, steps):
             position = tf.constant([0, 0, number])
             yield {"inputs": ids, "targets": ids, "position": position}
 
-    run.training_batches = batches
+    run.data.training_batches = batches
 
 
 def test_an_update_that_is_not_finite_is_skipped_and_counted(tmp_path):
@@ -381,7 +381,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(tmp_path, name):
         if (epoch, number) == (0, 10):  # within update 4
             os.kill(os.getpid(), signal.Signals[name])
 
-    run.before_batch = stop
+    run.data.before_batch = stop
     with pytest.raises(Interrupted) as caught:
         _train(run, train_steps=6)
     assert f"Stopped by {name}: update 3 is saved" in str(caught.value)
@@ -389,7 +389,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(tmp_path, name):
     assert _steps(run) == [3]
     # The handlers are those of before.
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    run.before_batch = lambda epoch, number: None
+    run.data.before_batch = lambda epoch, number: None
     _train(run, train_steps=6)
     ours, theirs = _weights(run, 6), _weights(whole, 6)
     for key in theirs:
@@ -422,7 +422,7 @@ def test_a_signal_before_the_first_update_is_clean(tmp_path):
         if number == 0:
             os.kill(os.getpid(), signal.SIGINT)
 
-    run.before_batch = stop
+    run.data.before_batch = stop
     with pytest.raises(Interrupted, match="nothing trained yet"):
         _train(run)
     assert _steps(run) == []
@@ -441,7 +441,7 @@ def wait(epoch, number):
             time.sleep(0.1)
 
 run = TinyRun(sys.argv[1])
-run.before_batch = wait
+run.data.before_batch = wait
 trainer.train(run, save_steps=1, evaluate_text=lambda model: {})
 """
 

@@ -1,0 +1,33 @@
+"""One trainer at a time in a folder."""
+
+import contextlib
+import fcntl
+import os
+import pathlib
+from collections.abc import Iterator
+
+from t2t_lite.errors import T2TLiteError
+
+
+@contextlib.contextmanager
+def only_trainer(output_dir: pathlib.Path) -> Iterator[None]:
+    """Keeps a second trainer out of a run's folder.
+
+    Raises:
+      T2TLiteError: another process trains there.
+    """
+    with open(output_dir / ".lock", "a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            raise T2TLiteError(
+                f"Another trainer (process {file.read().strip()}) is writing "
+                f"to {output_dir}; wait for it, or choose another "
+                "--output_dir."
+            ) from error
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        # The system releases the lock when the process ends, in any way.
+        yield

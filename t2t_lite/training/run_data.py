@@ -1,0 +1,152 @@
+"""`RunData`: the data that a run learns from and is judged by."""
+
+import functools
+import itertools
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from t2t_lite.data import input_pipeline
+from t2t_lite.data.checks import verify_shards
+from t2t_lite.data.input_pipeline import PaddingReport
+from t2t_lite.data.manifest import Manifest
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.hparam import HParams
+from t2t_lite.problem import Problem
+
+
+class RunData:
+    """Shards as batches and as text, cut as a run's hparams say.
+
+    Args:
+      folder: holds the shards.
+      problem: of the run, in its direction.
+      hparams: of the run.
+      encoders: of `inputs` and `targets`.
+      seed: of the order of training.
+      fingerprint: the digest of the manifest that the run was created with.
+    """
+
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        problem: Problem,
+        hparams: HParams,
+        encoders: Mapping[str, Any],
+        *,
+        seed: int,
+        fingerprint: str,
+    ):
+        self.folder = folder
+        self._problem = problem
+        self._encoders = encoders
+        self._packing = hparams.packing
+        self._seed = seed
+        self._fingerprint = fingerprint
+        self._max_length = hparams.max_length
+        self._max_positions = hparams.batch_tokens // hparams.micro_batches
+
+    @functools.cached_property
+    def manifest(self) -> Manifest:
+        """What the folder says of its data.
+
+        Raises:
+          T2TLiteError: it is missing, or the data was made again since the run
+            was created.
+        """
+        manifest = Manifest.load(self.folder, self._problem)
+        if manifest.digest != self._fingerprint:
+            raise T2TLiteError(
+                f"The data in {self.folder} has changed since the run was "
+                "created: name the folder of the old data with --data_dir, or "
+                "train a new run in another --output_dir."
+            )
+        return manifest
+
+    def check(self) -> PaddingReport:
+        """Compares every shard with its checksum, then looks at the lengths.
+
+        Returns:
+          How much of the train split's batches is padding.
+
+        Raises:
+          T2TLiteError: a shard is missing or damaged, or no pair is usable.
+        """
+        verify_shards(self.folder, self.manifest)
+        return input_pipeline.padding_report(
+            self.folder,
+            self._problem,
+            self.manifest,
+            max_positions=self._max_positions,
+            max_length=self._max_length,
+            seed=self._seed,
+            packing=self._packing,
+        )
+
+    def training_batches(
+        self, position: Sequence[int] = (0, 0, 0)
+    ) -> Iterator[dict[str, Any]]:
+        """Micro-batches without end, from a position; see `input_pipeline`."""
+        dataset = input_pipeline.training_batches(
+            self.folder,
+            self._problem,
+            self.manifest,
+            max_positions=self._max_positions,
+            max_length=self._max_length,
+            seed=self._seed,
+            start=input_pipeline.Position(*position),
+            packing=self._packing,
+        )
+        return self._guarded(dataset, "train")
+
+    def batches(self, split: str) -> Iterator[dict[str, Any]]:
+        """Each example of a split that is not too long, once, in batches."""
+        dataset = input_pipeline.eval_batches(
+            self.folder,
+            self._problem,
+            self.manifest,
+            split,
+            max_positions=self._max_positions,
+            max_length=self._max_length,
+        )
+        return self._guarded(dataset, split)
+
+    def texts(
+        self, split: str, lines: int | None = None
+    ) -> tuple[list[str], list[str]]:
+        """The sources and the references of a split, from its shards.
+
+        Args:
+          split: "dev", say.
+          lines: at most so many, the first ones; None gives all.
+        """
+        pairs = input_pipeline.read_pairs(
+            self.folder, self._problem, self.manifest, split
+        )
+        pairs = itertools.islice(self._guarded(pairs, split), lines)
+        sources, targets = zip(*pairs, strict=True)
+        return (
+            self._encoders["inputs"].decode(sources),
+            self._encoders["targets"].decode(targets),
+        )
+
+    def attended_lengths(self) -> tuple[float, float]:
+        """Positions that attention is computed over, of source and target.
+
+        Those of a packed row, or of the mean sentences of the train split.
+        """
+        if self._packing:
+            width = min(self._max_length, self._max_positions)
+            return width, width
+        train = self.manifest.splits["train"]
+        return self._problem.directed(
+            train.source_tokens / train.examples,
+            train.target_tokens / train.examples,
+        )
+
+    def _guarded(self, dataset: Iterable[Any], split: str) -> Iterator[Any]:
+        """What a dataset yields; an error names the damaged shard."""
+        with input_pipeline.naming_damaged_shards(
+            self.folder, self.manifest, split
+        ):
+            yield from dataset
