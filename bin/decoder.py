@@ -11,11 +11,11 @@ import dataclasses
 import functools
 import io
 import json
-import os
 import pathlib
 import sys
 from collections.abc import Iterable, Iterator
 
+from t2t_lite import files
 from t2t_lite.bin.cli import command, flags, runs
 from t2t_lite.errors import T2TLiteError, UsageError
 
@@ -143,18 +143,17 @@ def _lines_in(path) -> Iterator[Iterable[bytes]]:
 
 @contextlib.contextmanager
 def _text_out(args):
-    """Stdout, or `--decode_to_file` written aside and renamed when done."""
+    """Stdout, or `--decode_to_file`, which is complete or not there."""
     if not args.decode_to_file:
         yield sys.stdout
         return
     path = pathlib.Path(args.decode_to_file)
-    aside = path.with_name(f".{path.name}.incomplete")
-    try:
-        with open(aside, "w", encoding="utf-8", newline="\n") as file:
-            yield file
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    files.remove_unfinished(path.parent, path.name)
+    with (
+        files.write_file(path) as file,
+        io.TextIOWrapper(file, encoding="utf-8", newline="\n") as text,
+    ):
+        yield text
 
 
 def _translations(problem, translator, args, lines) -> Iterator[str]:

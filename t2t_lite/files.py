@@ -1,10 +1,13 @@
-"""Files and folders that are there in full or not at all.
+"""Files and folders that are either complete or not there.
 
-They are written under a hidden name beside their place, brought to the disk,
-and renamed: who reads meanwhile, or after a crash, finds the old or the new.
+Each is written beside its place under a hidden name, `.NAME.PID.tmp`, and
+renamed when it is complete. So readers find the old one or the new one, never
+a part, also after a crash. `remove_unfinished` sweeps up after killed
+processes.
 """
 
 import contextlib
+import glob
 import json
 import os
 import pathlib
@@ -14,81 +17,106 @@ from typing import Any, BinaryIO
 
 
 def write_json(path: pathlib.Path, value: Any) -> None:
-    """Writes a JSON file, indented, in one go."""
+    """Writes a JSON file, indented; complete or not at all."""
     write_text(path, json.dumps(value, indent=2) + "\n")
 
 
 def write_text(path: pathlib.Path, text: str) -> None:
-    """Writes a UTF-8 file in one go."""
+    """Writes a UTF-8 file; complete or not at all."""
     with write_file(path) as file:
         file.write(text.encode("utf-8"))
 
 
 @contextlib.contextmanager
 def write_file(path: pathlib.Path, to_disk: bool = True) -> Iterator[BinaryIO]:
-    """A new file to write bytes into; it becomes `path` when all went well.
+    """Opens a new file for bytes; it becomes `path` if the block succeeds.
 
     Args:
       path: the file.
-      to_disk: wait until it is there. Without, a machine that loses power may
-        leave a part of the file; a process that is killed does not.
+      to_disk: as of `put_in_place`.
     """
-    aside = _aside(path, "new")
+    hidden = aside(path)
     try:
-        with open(aside, "wb") as file:
+        with open(hidden, "wb") as file:
             yield file
-            if to_disk:
-                file.flush()
-                os.fsync(file.fileno())
-        os.replace(aside, path)
+        put_in_place(hidden, path, to_disk)
     finally:
-        aside.unlink(missing_ok=True)
+        hidden.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def write_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A new folder to write files into; it becomes `path` when all went well.
+def write_folder(
+    path: pathlib.Path, replace: bool = True
+) -> Iterator[pathlib.Path]:
+    """Makes a new folder; it becomes `path` if the block succeeds.
 
-    A folder that was there is replaced, at the last moment.
+    Args:
+      path: the folder.
+      replace: a folder that is there makes way at the last moment. If False,
+        it stays, and the new one is an OSError.
     """
-    aside = _aside(path, "new")
+    hidden = aside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside.mkdir()
-        yield aside
-        for file in aside.iterdir():
-            _to_disk(file)
-        _to_disk(aside)
-        if path.exists():
-            path.rename(_aside(path, "old"))
-        aside.rename(path)
-        _to_disk(path.parent)
-        shutil.rmtree(_aside(path, "old"), ignore_errors=True)
+        hidden.mkdir()
+        yield hidden
+        for file in hidden.rglob("*"):
+            _sync(file)
+        old = path.with_name(f"{path.name}.old")
+        if replace and path.exists():
+            path.rename(aside(old))
+        put_in_place(hidden, path)
+        shutil.rmtree(aside(old), ignore_errors=True)
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def aside(path: pathlib.Path) -> pathlib.Path:
+    """The hidden name under which this process writes a file or folder."""
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
+def put_in_place(
+    written: pathlib.Path, path: pathlib.Path, to_disk: bool = True
+) -> None:
+    """Gives a complete file or folder its name.
+
+    Args:
+      written: where it is now, on the same file system.
+      path: its place; a file there is replaced.
+      to_disk: first wait until the disk has it. If False, a power failure may
+        leave a part of it; a killed process cannot.
+    """
+    if to_disk:
+        _sync(written)
+    os.replace(written, path)
+    if path.is_dir():
+        _sync(path.parent)
 
 
 def remove_folder(path: pathlib.Path) -> None:
     """Removes a folder; if that is interrupted, it has lost its name."""
-    aside = _aside(path, "old")
-    path.rename(aside)
-    shutil.rmtree(aside, ignore_errors=True)
+    hidden = aside(path)
+    path.rename(hidden)
+    shutil.rmtree(hidden, ignore_errors=True)
 
 
-def remove_unfinished(directory: pathlib.Path) -> None:
-    """Removes what interrupted writes and removals have left in a folder."""
-    for path in directory.glob(".*.tmp"):
+def remove_unfinished(folder: pathlib.Path, name: str = "") -> None:
+    """Removes what killed processes left when they wrote or removed something.
+
+    Args:
+      folder: where to look. Nobody else may be writing there.
+      name: of the one file or folder whose leftovers are to go; "" means all.
+    """
+    for path in folder.glob(f".{glob.escape(name) or '*'}.*.tmp"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
 
 
-def _aside(path, what):
-    return path.with_name(f".{path.name}.{what}.{os.getpid()}.tmp")
-
-
-def _to_disk(path):
+def _sync(path):
+    """Waits until the disk has a file, or the names in a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

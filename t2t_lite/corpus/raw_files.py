@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
+from t2t_lite import files
 from t2t_lite.errors import T2TLiteError
 
 _CHUNK_BYTES = 1 << 20
@@ -126,9 +127,10 @@ class RawFiles:
         raise T2TLiteError(f"{self.raw_dir} holds no file {name}. {fix}.")
 
     def _download(self, file, path):
-        aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+        aside = files.aside(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            files.remove_unfinished(path.parent, path.name)
             self._fetch(file, aside)
             found = _sha256_of_content(aside)
             if found != file.sha256:
@@ -137,7 +139,7 @@ class RawFiles:
                     f"{file.sha256}; got {found}. Get {file.name} by hand and "
                     "name its folder with --raw_dir."
                 )
-            os.replace(aside, path)
+            files.put_in_place(aside, path)
         except OSError as error:  # URLError and time-outs are among them
             raise T2TLiteError(
                 f"Cannot download {file.url} to {path}: {error}. Get "

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from importlib import metadata
 
+from t2t_lite import files
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.data.checks import check_data, check_sources
 from t2t_lite.data.manifest import (
@@ -261,9 +262,7 @@ def _move_into_place(aside, data_dir, problem):
                 old.unlink()
     for name in sorted([*shards, *manifest.vocabulary]):
         if (aside / name).exists():
-            with open(aside / name, "rb") as opened:
-                os.fsync(opened.fileno())
-            os.replace(aside / name, data_dir / name)
+            files.put_in_place(aside / name, data_dir / name)
     check_data(data_dir, problem, manifest)
     manifest.save(data_dir)
     return manifest

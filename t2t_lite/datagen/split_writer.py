@@ -3,10 +3,10 @@
 import concurrent.futures
 import dataclasses
 import itertools
-import os
 import pathlib
 from collections.abc import Iterable, Mapping
 
+from t2t_lite import files
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.data.manifest import ShardRecord, SplitRecord, sha256_of
@@ -197,7 +197,7 @@ class Shard:
 
     def __init__(self, path: pathlib.Path):
         self._path = path
-        self._aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        self._aside = files.aside(path)
         self._examples = 0
 
     def write(
@@ -210,8 +210,6 @@ class Shard:
 
     def finish(self) -> ShardRecord:
         """Brings it to the disk and to its place."""
-        with open(self._aside, "rb") as file:
-            os.fsync(file.fileno())
-        size, sha256 = self._aside.stat().st_size, sha256_of(self._aside)
-        os.replace(self._aside, self._path)
+        files.put_in_place(self._aside, self._path)
+        size, sha256 = self._path.stat().st_size, sha256_of(self._path)
         return ShardRecord(self._path.name, self._examples, size, sha256)

@@ -3,11 +3,10 @@
 import os
 import pathlib
 import re
-import secrets
-import shutil
 
 import tensorflow as tf
 
+from t2t_lite import files
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError, UsageError
 
@@ -109,28 +108,26 @@ def export_saved_model(
         graph holds what the stock server does not run.
     """
     export_dir = pathlib.Path(export_dir)
-    aside = export_dir / f".incomplete-{secrets.token_hex(4)}"
     try:
         export_dir.mkdir(parents=True, exist_ok=True)
         target = export_dir / str(_version(export_dir, version))
+        files.remove_unfinished(export_dir, target.name)
         served = ServedTranslator(translator)
-        tf.saved_model.save(
-            served,
-            str(aside),
-            signatures={
-                "serving_default": served.serving_default,
-                "nbest": served.nbest,
-            },
-        )
-        check_servable(aside)
-        os.rename(aside, target)
+        with files.write_folder(target, replace=False) as folder:
+            tf.saved_model.save(
+                served,
+                str(folder),
+                signatures={
+                    "serving_default": served.serving_default,
+                    "nbest": served.nbest,
+                },
+            )
+            check_servable(folder)
     except (OSError, tf.errors.OpError) as error:
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise T2TLiteError(
             f"Cannot write the export to {export_dir}: {reason}."
         ) from error
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
     return target
 
 

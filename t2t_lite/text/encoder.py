@@ -17,6 +17,7 @@ import tensorflow as tf
 # Importing TF Text is also what lets a process load an exported model.
 import tensorflow_text as tf_text
 
+from t2t_lite import files
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.text.sentencepiece_model import (
     EOS_ID,
@@ -252,7 +253,7 @@ class SentencePieceEncoder(TextEncoder):
         Args:
           lines: the texts, streamed.
           vocab_size: pieces in all; 3 special ones and 256 bytes included.
-          path: the model file, written aside and renamed.
+          path: the model file; complete or not there.
           seed: of the sample.
 
         Returns:
@@ -270,20 +271,14 @@ class SentencePieceEncoder(TextEncoder):
                 "files of the train split."
             )
         model = train_model(kept, vocab_size)
-        aside = path.with_name(f".{path.name}.{os.getpid()}.aside")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with open(aside, "wb") as file:
+            with files.write_file(path) as file:
                 file.write(model)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(aside, path)
         except OSError as error:
             raise T2TLiteError(
                 f"Cannot write the vocabulary {path}: {error.strerror}."
             ) from error
-        finally:
-            aside.unlink(missing_ok=True)
         encoder = cls(path)
         encoder._learned_from = {
             "lines": count,

@@ -100,7 +100,7 @@ def test_file_to_file_gives_what_the_stream_gives(
     assert (code, out) == (0, "")
     assert target.read_bytes() == expected.encode()
     assert {path.name for path in tmp_path.iterdir()} >= {"in", "out"}
-    assert not list(tmp_path.glob(".*incomplete"))
+    assert not list(tmp_path.glob(".*.tmp"))
 
 
 def test_failure_leaves_an_old_output_file_alone(
@@ -118,7 +118,7 @@ def test_failure_leaves_an_old_output_file_alone(
     assert code == 1
     assert "line 1 has 0 tabs" in err
     assert target.read_text() == "kept\n"
-    assert not list(tmp_path.glob(".*incomplete"))
+    assert not list(tmp_path.glob(".*.tmp"))
 
 
 def test_score_of_a_translation_is_the_searchs_own(

@@ -216,7 +216,6 @@ def test_versions_count_up_and_none_is_overwritten(translator, tmp_path):
 
 def test_failed_export_leaves_nothing(translator, tmp_path, monkeypatch):
     def fail(*args, **options):
-        pathlib.Path(args[1]).mkdir()
         (pathlib.Path(args[1]) / "saved_model.pb").write_text("half")
         raise OSError(28, "No space left on device")
 

@@ -1,0 +1,56 @@
+"""Files and folders are complete or not there, and leftovers are swept."""
+
+import io
+
+import pytest
+
+from t2t_lite import files
+
+
+def names_in(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+def test_a_file_keeps_its_old_content_until_the_new_one_is_complete(tmp_path):
+    path = tmp_path / "file"
+    files.write_text(path, "old")
+    with files.write_file(path) as file, io.TextIOWrapper(file) as text:
+        text.write("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert names_in(tmp_path) == {"file"}
+
+
+@pytest.mark.parametrize("write", [files.write_file, files.write_folder])
+def test_what_fails_leaves_what_was_there(tmp_path, write):
+    with pytest.raises(ZeroDivisionError), write(tmp_path / "new"):
+        1 / 0  # noqa: B018 (it fails)
+    assert not names_in(tmp_path)
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_a_folder_replaces_another_only_where_it_may(tmp_path, replace):
+    path = tmp_path / "folder"
+    for name in ("one", "two"):
+        try:
+            with files.write_folder(path, replace) as folder:
+                (folder / "deeper").mkdir()
+                (folder / "deeper" / name).touch()
+        except OSError:
+            assert (name, replace) == ("two", False)
+    kept = "two" if replace else "one"
+    assert names_in(path / "deeper") == {kept}
+    assert names_in(tmp_path) == {"folder"}
+
+
+def test_leftovers_are_swept_all_or_those_of_one_name(tmp_path):
+    keep = {".a.lock", "b.tmp", ".text.incomplete"}
+    for name in keep:
+        (tmp_path / name).touch()
+    (tmp_path / ".a[1].123.tmp").touch()
+    (tmp_path / ".b.old.123.tmp").mkdir()
+    (tmp_path / ".b.old.123.tmp" / "file").touch()
+    files.remove_unfinished(tmp_path, "a[1]")
+    assert names_in(tmp_path) == keep | {".b.old.123.tmp"}
+    files.remove_unfinished(tmp_path)
+    assert names_in(tmp_path) == keep
