@@ -1,15 +1,102 @@
-"""How far something of unknown length has come, told on stderr."""
+"""How far work has come, told on stderr: live on a terminal, else in lines.
+
+This is the only place that sets up rich, and it does so when work starts.
+"""
 
 import sys
 import time
+from typing import TextIO
 
 _SECONDS_BETWEEN_LINES = 30
+_SECONDS_OF_SPEED = 1800  # the time left follows from the speed of the last
 
 
 def say(text: str) -> None:
     """Writes a line to stderr; stdout is for results."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
+
+
+class Line:
+    """A line about some work. On a terminal it is live, with a bar.
+
+    Enter it to show it. What is printed with `say` appears above it.
+
+    Args:
+      label: what is going on, such as "wmt_ende train".
+      total: where the work ends; None where that is not known.
+      done: where it starts.
+      stream: where people look; None means stderr.
+      shown: False shows nothing.
+      stays: on the terminal, after the end.
+
+    Attributes:
+      is_live: whether the line is shown; if not, `update` only keeps count.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        total: float | None = None,
+        done: float = 0,
+        stream: TextIO | None = None,
+        shown: bool = True,
+        stays: bool = False,
+    ):
+        from rich import progress
+        from rich.console import Console
+
+        self._console = Console(
+            file=stream or sys.stderr, highlight=False, soft_wrap=True
+        )
+        self.is_live = shown and self._console.is_terminal
+        text = progress.TextColumn("{task.description}", markup=False)
+        status = progress.TextColumn("{task.fields[status]}", markup=False)
+        self._time_left = progress.TimeRemainingColumn()
+        columns = [progress.SpinnerColumn(), text, status]
+        if total is not None:
+            bar = progress.BarColumn(bar_width=None)
+            columns = [text, bar, status, "ETA", self._time_left]
+        self._progress = progress.Progress(
+            *columns,
+            console=self._console,
+            disable=not self.is_live,
+            expand=total is not None,
+            get_time=time.monotonic,
+            refresh_per_second=2,  # the cores are for the work
+            speed_estimate_period=_SECONDS_OF_SPEED,
+            transient=not stays,
+        )
+        self._task = self._progress.add_task(
+            label, total=total, completed=done, status=""
+        )
+
+    def __enter__(self) -> "Line":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._progress.stop()
+
+    def update(
+        self,
+        status: str,
+        done: float | None = None,
+        label: str | None = None,
+    ) -> None:
+        """Changes the line; None leaves a part as it is."""
+        self._progress.update(
+            self._task, status=status, completed=done, description=label
+        )
+
+    @property
+    def time_left(self) -> str:
+        """Until `total`, such as "1:23:20"; "-:--:--" if not yet known."""
+        return str(self._time_left.render(self._progress.tasks[0]))
+
+    def say(self, text: str) -> None:
+        """Writes a line of its own."""
+        self._console.print(text, markup=False)
 
 
 class Counter:
@@ -19,48 +106,39 @@ class Counter:
       label: what is going on, such as "wmt_ende train".
       unit: of what is counted, such as "pairs".
       shown: False counts silently.
+      total: what it counts up to; None where that is not known.
     """
 
-    def __init__(self, label: str, unit: str, shown: bool = True):
+    def __init__(
+        self,
+        label: str,
+        unit: str,
+        shown: bool = True,
+        total: float | None = None,
+    ):
         self._label = label
         self._unit = unit
         self._shown = shown
-        self._count = 0
-        self._bar = None
+        self._count = 0.0
+        self._line = Line(label, total, shown=shown)
 
-    def __enter__(self):
+    def __enter__(self) -> "Counter":
         self._started = self._told = time.monotonic()
-        if self._shown and sys.stderr.isatty():
-            self._bar = _bar(self._unit)
-            self._task = self._bar.add_task(self._label, total=None, rate=0)
-            self._bar.start()
+        self._line.__enter__()
         return self
 
-    def __exit__(self, *_):
-        if self._bar is not None:
-            self._bar.stop()
+    def __exit__(self, *exception: object) -> None:
+        self._line.__exit__()
 
-    def advance(self, count: int) -> None:
+    def advance(self, count: float) -> None:
         """Adds to the count."""
         self._count += count
         now = time.monotonic()
-        if self._bar is not None:
+        counted = f"{self._count:,.0f} {self._unit}"
+        if self._line.is_live:
             rate = self._count / max(now - self._started, 1e-3)
-            self._bar.update(self._task, completed=self._count, rate=rate)
+            status = f"{counted}  {rate:,.0f} {self._unit}/s"
+            self._line.update(status, self._count)
         elif self._shown and now - self._told > _SECONDS_BETWEEN_LINES:
             self._told = now
-            say(f"{self._label}: {self._count:,} {self._unit}")
-
-
-def _bar(unit):
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn
-
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        TextColumn(f"{{task.completed:,}} {unit}"),
-        TextColumn(f"{{task.fields[rate]:,.0f}} {unit}/s"),
-        console=Console(stderr=True),
-        transient=True,
-    )
+            say(f"{self._label}: {counted}")

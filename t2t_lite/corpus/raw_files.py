@@ -9,7 +9,6 @@ import itertools
 import lzma
 import os
 import pathlib
-import sys
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from typing import BinaryIO
 
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.progress import Counter
 
 _CHUNK_BYTES = 1 << 20
 _TIMEOUT_SECONDS = 60  # without a byte from the server
@@ -154,11 +154,11 @@ class RawFiles:
             open(aside, "wb") as out,
         ):
             size = page.headers.get("Content-Length")
-            chunks = iter(lambda: page.read(_CHUNK_BYTES), b"")
-            if self.progress and sys.stderr.isatty():
-                chunks = _with_progress(chunks, file.name, size)
-            for chunk in chunks:
-                out.write(chunk)
+            megabytes = int(size) / 1e6 if size else None
+            with Counter(file.name, "MB", self.progress, megabytes) as counter:
+                while chunk := page.read(_CHUNK_BYTES):
+                    out.write(chunk)
+                    counter.advance(len(chunk) / 1e6)
 
 
 def state_of(path: str | os.PathLike) -> dict[str, int] | None:
@@ -282,20 +282,3 @@ def _sha256_of_content(path):
     except (EOFError, zlib.error, gzip.BadGzipFile):
         return None
     return digest.hexdigest()
-
-
-def _with_progress(chunks, name, size):
-    from rich.console import Console
-    from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
-
-    with Progress(
-        *Progress.get_default_columns(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    ) as progress:
-        task = progress.add_task(name, total=int(size) if size else None)
-        for chunk in chunks:
-            yield chunk
-            progress.advance(task, len(chunk))

@@ -4,15 +4,12 @@ import contextlib
 import json
 import math
 import pathlib
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, TextIO
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
-
 from t2t_lite import files
+from t2t_lite.progress import Line
 
 METRICS_FILE = "metrics.jsonl"
 EVENTS_FOLDER = "tensorboard"
@@ -110,11 +107,6 @@ class Meter:
         """Real tokens trained on, source and target together."""
         return _ratio(self._all_tokens, self.seconds - self._seconds_before)
 
-    @property
-    def steps_per_second(self) -> float:
-        """Updates a second."""
-        return _ratio(self._updates, self.seconds - self._seconds_before)
-
     def _read(self):
         for stats in self._unread:
             self._take(*stats.numpy().tolist())
@@ -202,66 +194,47 @@ class Telemetry:
         total_steps: int,
         stream: TextIO | None = None,
     ):
-        stream = stream or sys.stderr
         self._total = total_steps
         self.metrics = MetricsFile(output_dir / METRICS_FILE, step)
         self._events = _Events(output_dir / EVENTS_FOLDER)
-        self._console = Console(file=stream, highlight=False, soft_wrap=True)
-        self._bar = None
         self._shown_at = time.monotonic()
-        if self._console.is_terminal:
-            self._bar = Progress(
-                TextColumn("{task.completed}/{task.total}"),
-                BarColumn(bar_width=None),
-                TextColumn("{task.fields[status]}", markup=False),
-                console=self._console,
-                refresh_per_second=2,  # the cores are for training
-                expand=True,
-            )
-            self._task = self._bar.add_task(
-                "", total=total_steps, completed=step, status="starting"
-            )
+        self._line = Line(
+            f"{step}/{total_steps}", total_steps, step, stream, stays=True
+        )
+        self.activity("starting")
 
     def __enter__(self):
-        if self._bar:
-            self._bar.start()
+        self._line.__enter__()
         return self
 
     def __exit__(self, *exception):
-        if self._bar:
-            self._bar.stop()
+        self._line.__exit__()
         self.metrics.close()
         self._events.close()
 
     def wants_progress(self) -> bool:
         """Whether there is a bar that has not moved for a second."""
-        return bool(self._bar) and time.monotonic() - self._shown_at >= 1
+        return self._line.is_live and time.monotonic() - self._shown_at >= 1
 
-    def progress(
-        self, record: Mapping[str, Any], steps_per_second: float
-    ) -> None:
+    def progress(self, record: Mapping[str, Any]) -> None:
         """Moves the bar; `record` as of `training`."""
-        if self._bar:
-            self._shown_at = time.monotonic()
-            status = self._status(record, steps_per_second)
-            self._bar.update(
-                self._task, completed=record["step"], status=status
-            )
+        self._shown_at = time.monotonic()
+        step = record["step"]
+        self._line.update(_status(record), step, f"{step}/{self._total}")
 
-    def training(
-        self, record: Mapping[str, Any], steps_per_second: float
-    ) -> None:
+    def training(self, record: Mapping[str, Any]) -> None:
         """Records how training went since the last record.
 
         Args:
           record: has `step`, `loss`, `learning_rate`, `tokens_per_second`.
-          steps_per_second: for the time that is left.
         """
         self._write(record)
-        self.progress(record, steps_per_second)
-        if not self._bar:
-            status = self._status(record, steps_per_second)
-            self.note(f"step {record['step']}/{self._total}  {status}")
+        self.progress(record)
+        if not self._line.is_live:
+            self.note(
+                f"step {record['step']}/{self._total}  {_status(record)}  "
+                f"ETA {self._line.time_left}"
+            )
 
     def evaluation(self, record: Mapping[str, Any]) -> None:
         """Records an evaluation; `record` has `step` and `dev_loss`."""
@@ -276,24 +249,11 @@ class Telemetry:
 
     def activity(self, text: str) -> None:
         """Says on the bar what is done now, as evaluations take a while."""
-        if self._bar:
-            self._bar.update(self._task, status=text)
+        self._line.update(text)
 
     def note(self, text: str) -> None:
         """Writes a line for people."""
-        self._console.print(text, markup=False)
-
-    def _status(self, record, steps_per_second):
-        parts = [
-            f"loss {_or_dash(record['loss'], '.3f')}",
-            f"{record['tokens_per_second']:,.0f} tokens/s",
-            f"rate {record['learning_rate']:.2e}",
-            f"epoch {record['epoch']}",
-        ]
-        if steps_per_second > 0:
-            left = (self._total - record["step"]) / steps_per_second
-            parts.append(f"ETA {_duration(left)}")
-        return "  ".join(parts)
+        self._line.say(text)
 
     def _write(self, record):
         self.metrics.write(record)
@@ -327,6 +287,14 @@ class _Events:
             self._writer.close()
 
 
+def _status(record):
+    return (
+        f"loss {_or_dash(record['loss'], '.3f')}  "
+        f"{record['tokens_per_second']:,.0f} tokens/s  "
+        f"rate {record['learning_rate']:.2e}  epoch {record['epoch']}"
+    )
+
+
 def _ratio(total, count):
     return total / count if count else math.nan
 
@@ -340,12 +308,3 @@ def _finite(value):
 def _or_dash(value, form):
     missing = value is None or not math.isfinite(value)
     return "-" if missing else format(value, form)
-
-
-def _duration(seconds):
-    """`7` seconds as "0:07", 5000 as "1:23:20"."""
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}:{minutes:02d}:{seconds:02d}"
-    return f"{minutes}:{seconds:02d}"

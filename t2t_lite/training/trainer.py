@@ -266,7 +266,7 @@ class _Loop:
         if logged:
             self._log(rate)
         elif shown:
-            self._telemetry.progress(self._record(rate), meter.steps_per_second)
+            self._telemetry.progress(self._record(rate))
 
     def _not_finite(self):
         return T2TLiteError(
@@ -298,9 +298,7 @@ class _Loop:
                 f"{meter.skipped_in_window} update(s) were skipped: their "
                 "gradients were not finite."
             )
-        # The first update is slow, as it makes the graphs: no guess from it.
-        speed = meter.steps_per_second if self._state.step > 1 else 0.0
-        self._telemetry.training(self._record(rate), speed)
+        self._telemetry.training(self._record(rate))
         meter.start_window()
 
     def _save(self):

@@ -1,0 +1,63 @@
+"""Progress: a live line on a terminal, a line now and then elsewhere."""
+
+import io
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from t2t_lite.progress import Counter, Line
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that a test sets."""
+    clock = SimpleNamespace(seconds=0.0)
+    monkeypatch.setattr(time, "monotonic", lambda: clock.seconds)
+    return clock
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_elsewhere_a_counter_tells_every_half_minute(capsys, clock):
+    with Counter("toy train", "pairs") as counter:
+        for clock.seconds in range(0, 75, 5):
+            counter.advance(1000)
+    assert capsys.readouterr().err.splitlines() == [
+        "toy train: 8,000 pairs",
+        "toy train: 15,000 pairs",
+    ]
+
+
+def test_on_a_terminal_a_counter_is_live(monkeypatch, clock):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with Counter("file.gz", "MB", total=40) as counter:
+        for clock.seconds in (1, 2):
+            counter.advance(10)
+    shown = sys.stderr.getvalue()
+    for part in ("file.gz", "20 MB  10 MB/s", "ETA", "0:00:02"):
+        assert part in shown
+
+
+def test_a_silent_counter_is_silent(monkeypatch, clock):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with Counter("toy train", "pairs", shown=False) as counter:
+        clock.seconds = 99
+        counter.advance(1)
+    assert not sys.stderr.getvalue()
+
+
+def test_the_time_left_follows_from_the_speed_since_the_start(clock):
+    line = Line("", total=1100, done=90, stream=io.StringIO())
+    assert line.time_left == "-:--:--"
+    for clock.seconds, done in ((50, 91), (55, 96), (59, 100)):
+        line.update("", done)
+    # The first update says nothing of the speed: it may make graphs.
+    assert line.time_left == "0:16:40"
+    line.update("", 1100)
+    assert line.time_left == "0:00:00"
