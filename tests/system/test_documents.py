@@ -166,6 +166,14 @@ def test_python_snippets_compile_and_import_names_that_exist(document):
                     _require_name("t2t_lite", node.attr)
 
 
+def test_every_hyperparameter_is_documented_with_its_default():
+    page = (ROOT / "docs" / "hyperparameters.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (\S+) \|", page, re.MULTILINE)
+    assert [f"{name}={default}" for name, default in rows] == str(
+        HParams()
+    ).splitlines()
+
+
 def test_the_readme_is_short():
     lines = (ROOT / "README.md").read_text("utf-8").splitlines()
     assert len(lines) <= 150
