@@ -1,7 +1,7 @@
 """Shows the attention of a trained model as a page for the browser.
 
-Every layer and head of the encoder, the decoder and between them, for one
-text and its translation; the file needs no server and no network.
+It shows every layer and head of the encoder, of the decoder and between them,
+for one text and its translation. The page needs no server and no network.
 """
 
 import argparse
@@ -22,7 +22,7 @@ def make_parser() -> flags.Parser:
     parser.add_argument(
         "--html_file",
         metavar="FILE",
-        help="gets the page (default: OUTPUT_DIR/attention.html)",
+        help="where to write the page (default: OUTPUT_DIR/attention.html)",
     )
     flags.add_run_flags(parser)
     flags.add_search_flags(parser, batch_size=False)

@@ -31,13 +31,13 @@ def make_parser() -> flags.Parser:
     parser.add_argument(
         "--tokenized",
         action="store_true",
-        help="beside it, the tokenized BLEU with split compounds that the "
-        "Transformer's paper reports",
+        help="also print the tokenized BLEU that the paper reports, with "
+        "compounds split",
     )
     parser.add_argument(
         "--target_language",
         metavar="CODE",
-        help="the language of both files, for --tokenized; de, say",
+        help="language of both files, for --tokenized; for example de",
     )
     flags.add_json(parser)
     return parser
@@ -50,8 +50,8 @@ def score_files(args: argparse.Namespace) -> None:
     references = list(read_lines(args.reference))
     if len(hypotheses) != len(references):
         raise T2TLiteError(
-            "--hypothesis and --reference must have as many lines as each "
-            f"other; {args.hypothesis} has {len(hypotheses)}, "
+            "--hypothesis and --reference must have the same number of lines; "
+            f"{args.hypothesis} has {len(hypotheses)}, "
             f"{args.reference} has {len(references)}."
         )
     if not references:
@@ -77,17 +77,17 @@ def check_flags(args: argparse.Namespace) -> None:
     flags.require(args, "hypothesis", "reference")
     if args.tokenized and not args.target_language:
         raise UsageError(
-            "--tokenized needs the language of both files: add "
-            "--target_language=de, say."
+            "--tokenized needs the language of both files: add for example "
+            "--target_language=de."
         )
     if args.target_language and not args.tokenized:
         raise UsageError(
-            "--target_language is for --tokenized only: add that, or leave "
+            "--target_language goes with --tokenized: add that flag, or leave "
             "both out."
         )
     if args.tokenized and args.lowercase:
         raise UsageError(
-            "--tokenized is cased as the paper's score is: ask for it without "
+            "--tokenized is cased, as the paper's score is: leave out "
             "--lowercase."
         )
 

@@ -28,12 +28,12 @@ def make_parser() -> flags.Parser:
     parser.add_argument(
         "--overwrite",
         action="store_true",
-        help="generate again what is there, also when it fits",
+        help="generate the data again, even if it is there and fits",
     )
     parser.add_argument(
         "--inspect",
         action="store_true",
-        help="make nothing, but report on the data that is there: counts, "
+        help="generate nothing; report on the data that is there: counts, "
         "lengths (also as a picture beside it), the longest pairs, ten at "
         "random",
     )
@@ -49,13 +49,13 @@ def make_parser() -> flags.Parser:
         "--runner",
         metavar="RUNNER",
         help="DirectRunner, DataflowRunner, FlinkRunner, SparkRunner or "
-        "another of Beam's (default: this machine alone, without Beam)",
+        "any other of Beam (default: this machine alone, without Beam)",
     )
     group.add_argument(
         "beam_options",
         metavar="BEAM_OPTION",
         nargs="*",
-        help="after --, what Beam itself is told, as in -- "
+        help="options for Beam itself, after --, as in -- "
         "--flink_master=localhost:8081 --parallelism=8",
     )
     return parser

@@ -1,8 +1,8 @@
 r"""Translates lines of text with a trained model.
 
-Reads stdin and writes stdout, or from a file to a file, or asks; line i out
-answers line i in. With --score it reads lines `source<TAB>target` and gives
-each pair's score.
+Reads stdin and writes stdout, or works on files, or asks you for lines. Line i
+out answers line i in. With --score it reads lines `source<TAB>target` and gives
+the score of each pair.
 """
 
 import argparse
@@ -49,8 +49,8 @@ def make_parser() -> flags.Parser:
         type=flags.at_least(1),
         metavar="N",
         default=1,
-        help="best N hypotheses a line, best first, separated by TABs; at "
-        "most --beam_size",
+        help="write the N best translations of each line, best first, "
+        "separated by TABs; at most --beam_size",
     )
     group.add_argument(
         "--format",
@@ -62,13 +62,13 @@ def make_parser() -> flags.Parser:
     group.add_argument(
         "--tokenize",
         action="store_true",
-        help="the lines are raw text: split it into words as the corpus of the "
-        "problem has them, for example a treebank",
+        help="the lines are raw text: first split them into words as the "
+        "problem's corpus does, for example a treebank",
     )
     group.add_argument(
         "--draw",
         action="store_true",
-        help="draw trees, with an empty line behind each",
+        help="draw each tree, with an empty line after it",
     )
     return parser
 
@@ -102,13 +102,13 @@ def _check(args):
             raise UsageError(f"--{flag} does not go with --score.")
     if args.draw and (args.format == "json" or args.nbest > 1):
         raise UsageError(
-            "--draw is for people, who look at one tree a line: leave "
-            "--format=json and --nbest out."
+            "--draw shows one tree for each line: leave out --format=json and "
+            "--nbest."
         )
     if args.interactive and (source or target or args.score):
         raise UsageError(
-            "--interactive asks for lines; it goes with none of "
-            "--decode_from_file, --decode_to_file and --score."
+            "--interactive asks for lines: leave out --decode_from_file, "
+            "--decode_to_file and --score."
         )
     # A pipe, such as /dev/stdin, is as good as a file.
     path = pathlib.Path(source or __file__)

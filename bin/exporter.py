@@ -15,7 +15,8 @@ def make_parser() -> flags.Parser:
     parser.add_argument(
         "--export_dir",
         metavar="DIR",
-        help="gets a new folder 1, 2, ... (default: OUTPUT_DIR/export)",
+        help="where to write; each export is a new folder 1, 2, ... in it "
+        "(default: OUTPUT_DIR/export)",
     )
     flags.add_search_flags(parser, batch_size=False)
     return parser

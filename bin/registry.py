@@ -22,20 +22,22 @@ def make_parser() -> flags.Parser:
         "--vocab_size",
         type=flags.at_least(2),
         metavar="V",
-        help="tokens of the vocabulary: counts parameters, FLOPs and memory "
-        "of a set, V a side",
+        help="tokens of the vocabulary of each side: also print the "
+        "parameters, FLOPs and memory of a set",
     )
     parser.add_argument(
         "--length",
         type=flags.at_least(1),
         metavar="N",
-        help="with --vocab_size: tokens a sentence, for the FLOPs of attention "
+        help="with --vocab_size: tokens per sentence, for the FLOPs of "
+        "attention "
         f"(default: {DEFAULT_LENGTH})",
     )
     parser.add_argument(
         "--table3",
         action="store_true",
-        help="parameters of every model of the paper's table 3, ours and its",
+        help="parameter counts of the models in the paper's table 3: ours "
+        "beside the paper's",
     )
     flags.add_override(parser)
     flags.add_usr_dir(parser)

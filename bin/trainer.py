@@ -38,7 +38,7 @@ def _add_what_flags(group):
     group.add_argument(
         "--print_hparams",
         action="store_true",
-        help="print every hparam with its value, train nothing",
+        help="print every hparam with its value and train nothing",
     )
 
 
@@ -67,20 +67,21 @@ def _add_loop_flags(group):
         "--save_steps",
         type=flags.at_least(1),
         metavar="N",
-        help="updates between checkpoints, in place of minutes",
+        help="updates between checkpoints, instead of --save_minutes",
     )
     group.add_argument(
         "--keep_checkpoints",
         type=flags.at_least(1),
         metavar="N",
         default=20,
-        help="newest checkpoints kept; the best is kept besides",
+        help="how many of the newest checkpoints to keep; the best one is "
+        "always kept",
     )
     flags.add_seed(group)
     group.add_argument(
         "--deterministic",
         action="store_true",
-        help="bitwise the same result each time; slower",
+        help="the same result to the bit each time; slower",
     )
     group.add_argument(
         "--replicas",
@@ -92,13 +93,13 @@ def _add_loop_flags(group):
         "--sustained_tflops",
         type=flags.number(0.001),
         metavar="X",
-        help="of one device, to state the training cost as the paper's table 2 "
-        "(default: the paper's, on a K80, K40, M40 or P100)",
+        help="sustained TFLOP/s of one device, for a training cost as in the "
+        "paper's table 2 (default: the paper's, on a K80, K40, M40 or P100)",
     )
     group.add_argument(
         "--dry_run",
         action="store_true",
-        help="check flags, data and model, run one update on the largest "
+        help="check flags, data and model, make one update on the largest "
         "batch, save nothing",
     )
 

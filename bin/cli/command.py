@@ -65,12 +65,12 @@ def run(
 def start_tensorflow(verbose: bool) -> None:
     """Imports TensorFlow, without its start-up chatter unless `verbose`.
 
-    To be called before anything that imports it, when work starts.
+    Call it before anything that imports TensorFlow, when work starts.
     """
     # The layers run on any Keras backend, the commands on TensorFlow only.
     os.environ["KERAS_BACKEND"] = "tensorflow"
     # TensorFlow leaves oneDNN off on processors without AVX512-VNNI, where it
-    # makes training faster too; README.md, Speed, has been measured with it.
+    # makes training faster, too; docs/benchmarks.md was measured with it.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     if verbose:
         return

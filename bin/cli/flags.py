@@ -76,7 +76,7 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         help=f"the run (default: {RUNS_DIR}/PROBLEM/SET)",
     )
     group.add_argument(
-        "--problem", metavar="NAME", help="with --hparams, in place of DIR"
+        "--problem", metavar="NAME", help="with --hparams, instead of a DIR"
     )
     group.add_argument("--hparams", metavar="SET", help="see --problem")
     add_usr_dir(group)
@@ -88,7 +88,7 @@ def add_override(parser) -> None:
         "--hparams_override",
         metavar="KEY=VALUE,...",
         default="",
-        help="values put in place of the set's",
+        help="values that replace those of the set",
     )
 
 
@@ -121,8 +121,8 @@ def add_corpus_flags(parser) -> None:
         "--problem_options",
         metavar="KEY=VALUE,...",
         default="",
-        help="of a problem that has some, see t2t-lite-registry NAME; later "
-        "commands know them from the data or the run",
+        help="options of the problem, see t2t-lite-registry NAME; the data and "
+        "the run remember them",
     )
 
 
@@ -265,7 +265,7 @@ def add_seed(parser) -> None:
         type=at_least(0),
         metavar="N",
         default=1,
-        help="of all that is drawn: the same seed gives the same result",
+        help="of everything random; the same seed gives the same result",
     )
 
 
@@ -321,7 +321,7 @@ def require(args: argparse.Namespace, *names: str) -> None:
     """Raises UsageError for the first named flag that was not given."""
     for name in names:
         if getattr(args, name) in (None, ""):
-            raise UsageError(f"--{name} is needed.")
+            raise UsageError(f"--{name} is required.")
 
 
 def folder(text: str | os.PathLike | None) -> pathlib.Path | None:
@@ -345,7 +345,7 @@ def output_dir(
         return folder(args.output_dir)
     if not (args.problem and args.hparams):
         raise UsageError(
-            "--output_dir is needed, or --problem and --hparams, which name "
-            "the default one."
+            "Give --output_dir, or --problem and --hparams, which name the "
+            "default one."
         )
     return folder(f"{RUNS_DIR}/{problem_name or args.problem}/{args.hparams}")

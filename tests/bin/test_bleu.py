@@ -64,7 +64,7 @@ def test_missing_and_empty_files_are_said(run_command, files, tmp_path):
 
 def test_flags_that_are_needed_are_named(run_command):
     code, _, err = run_command("bleu")
-    assert (code, err) == (2, "t2t-lite-bleu: --hypothesis is needed.\n")
+    assert (code, err) == (2, "t2t-lite-bleu: --hypothesis is required.\n")
 
 
 def test_tokenized_bleu_stands_beside_the_other(run_command, files):
@@ -95,7 +95,7 @@ def test_without_tokenized_only_one_score_is_counted(run_command, files):
     ("flags", "message"),
     [
         (["--tokenized"], "--tokenized needs the language of both files"),
-        (["--target_language=de"], "--target_language is for --tokenized only"),
+        (["--target_language=de"], "--target_language goes with --tokenized"),
         (
             ["--tokenized", "--target_language=de", "--lowercase"],
             "--tokenized is cased",

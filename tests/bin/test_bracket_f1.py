@@ -132,7 +132,7 @@ def test_another_encoding_is_refused(run_command, files, tmp_path):
 
 def test_flags_that_are_needed_are_named(run_command):
     code, _, err = run_command("bracket_f1", "--gold=a")
-    assert (code, err) == (2, "t2t-lite-bracket-f1: --test is needed.\n")
+    assert (code, err) == (2, "t2t-lite-bracket-f1: --test is required.\n")
 
 
 def test_the_sample_is_printed_as_evalb_prints_it(run_command):

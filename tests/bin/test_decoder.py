@@ -171,7 +171,7 @@ def test_bad_requests_are_one_line(run_command, tiny_run, stdin, tmp_path):
     missing = f"--decode_from_file={tmp_path}/missing"
     same = [f"--decode_from_file={source}", f"--decode_to_file={source}"]
     cases = [
-        ([], 2, "--output_dir is needed, or --problem and --hparams"),
+        ([], 2, "Give --output_dir, or --problem and --hparams"),
         ([f"--output_dir={tmp_path}"], 1, "There is no run in"),
         ([run, missing], 1, f"there is no file {tmp_path}/missing"),
         ([run, *same], 2, "must not be --decode_from_file"),
@@ -179,7 +179,7 @@ def test_bad_requests_are_one_line(run_command, tiny_run, stdin, tmp_path):
         ([run, "--nbest=9"], 2, "--nbest must be at most the beam size"),
         ([run, "--checkpoint=3"], 1, "There is no checkpoint of step 3"),
         ([run, "--checkpoint=bset"], 2, "A checkpoint is named by one of"),
-        ([run, "--interactive", "--score"], 2, "it goes with none of"),
+        ([run, "--interactive", "--score"], 2, "asks for lines: leave out"),
         ([run, "--problem=other"], 2, "--problem=other is not what"),
     ]
     for flags, code, message in cases:

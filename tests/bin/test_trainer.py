@@ -237,8 +237,8 @@ def test_print_hparams_shows_them_all_with_overrides(run_command):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ([], "--problem is needed"),
-        (["--problem=spellout_ende"], "--hparams is needed"),
+        ([], "--problem is required"),
+        (["--problem=spellout_ende"], "--hparams is required"),
         (["--problem=spellout_edne"], "Did you mean spellout_ende"),
         (["--hparams=transformer_bsae"], "Did you mean transformer_base"),
         (["--hparams_override=train_step=3"], "Did you mean train_steps"),

@@ -139,5 +139,5 @@ def test_output_dir_is_named_by_problem_and_set(monkeypatch, tmp_path):
     assert flags.output_dir(args) == tmp_path / "t2t-lite/runs/wmt_ende/big"
     args = parser.parse_args(["--output_dir=~/mine", "--problem=wmt_ende"])
     assert flags.output_dir(args) == tmp_path / "mine"
-    with pytest.raises(UsageError, match="--output_dir is needed, or"):
+    with pytest.raises(UsageError, match="Give --output_dir, or"):
         flags.output_dir(parser.parse_args(["--problem=wmt_ende"]))
