@@ -195,13 +195,34 @@ def _show_problem(problem, as_json):
         "files": [file.name for file in problem.files],
         "fingerprint": problem.fingerprint(),
     }
-    if problem.option_names:
-        report["options"] = list(problem.option_names)
+    options = [
+        {
+            "option": option.off_flag or option.name,
+            "meaning": option.meaning,
+            "default": option.default_text,
+        }
+        for option in problem.known_options
+    ]
     if as_json:
+        if options:
+            report["options"] = options
         print(json.dumps(report, ensure_ascii=False))
         return
     for key, value in report.items():
         print(f"{key}: {value}")
+    if options:
+        _print_table(options)
+
+
+def _print_table(rows):
+    """A column for each key of the rows."""
+    import rich
+    from rich.table import Table
+
+    table = Table(*rows[0], box=None)
+    for row in rows:
+        table.add_row(*row.values())
+    rich.print("", table)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,9 +1,9 @@
 """Anyone's own text files, without a line of Python."""
 
-from t2t_lite.problem.own_text import TextFiles
+from t2t_lite.problem.own_text import OwnText
 from t2t_lite.registry import register_problem
 
 
 @register_problem("text")
-class Text(TextFiles):
+class Text(OwnText):
     """Your own files: lines, TSV, JSON lines or TMX; see --source, --pairs."""

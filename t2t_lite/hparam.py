@@ -10,6 +10,7 @@ import typing
 from typing import Any
 
 from t2t_lite.errors import UsageError, nearest
+from t2t_lite.key_values import parse_key_values
 
 NORM_PLACEMENTS = ("post", "pre")
 POSITION_ENCODINGS = ("interleaved", "concatenated", "learned")
@@ -133,18 +134,7 @@ class HParams:
           UsageError: not of that form, an unknown or repeated key, a value
             that is not of the key's type.
         """
-        changes = {}
-        for part in filter(None, (part.strip() for part in text.split(","))):
-            name, equals, value = (p.strip() for p in part.partition("="))
-            if not equals or not name:
-                raise UsageError(
-                    "hparams are overridden by key=value,key=value; got "
-                    f"{part!r}."
-                )
-            if name in changes:
-                raise UsageError(f"hparam {name!r} is overridden twice.")
-            changes[name] = value
-        return self.replace(**changes)
+        return self.replace(**parse_key_values(text, "hparams"))
 
     def to_dict(self) -> dict[str, Any]:
         """Every hparam with its value, in the order of the declaration."""

@@ -103,7 +103,7 @@ ROWS = (
     ("evaluation",),
     ("corpus",),
     ("text",),
-    ("hparam", "files", "progress"),
+    ("hparam", "files", "key_values", "progress"),
     ("errors",),
 )
 MOST_MODULES, MOST_LINES = 14, 400

@@ -5,7 +5,8 @@ import pytest
 from t2t_lite import plugins, registry
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
-from t2t_lite.problem import Problem
+from t2t_lite.problem import Option, Problem
+from t2t_lite.problem.option import whole_number
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +40,7 @@ def test_rev_swaps_the_directions_of_the_same_files():
 class Folded(Problem):
     """A problem that takes an option."""
 
-    option_names = ("folds",)
+    known_options = (Option("folds", "N", "how many", whole_number(1)),)
 
 
 def test_options_reach_the_problem_in_both_directions():

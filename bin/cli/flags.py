@@ -126,90 +126,31 @@ def add_corpus_flags(parser) -> None:
     )
 
 
-_TEXT_FLAGS = {
-    "source": ("FILE", "text to translate from, one sentence a line"),
-    "target": ("FILE", "its translation: line i translates line i"),
-    "pairs": (
-        "FILE",
-        "both in one file: .tsv (one TAB a line), .jsonl or .tmx",
-    ),
-    "dev_source": (
-        "FILE",
-        "as --source, for the dev split (default: dev and "
-        "test are held out of train)",
-    ),
-    "dev_target": ("FILE", "as --target, for the dev split"),
-    "dev_pairs": ("FILE", "as --pairs, for the dev split"),
-    "test_source": ("FILE", "as --source, for the test split"),
-    "test_target": ("FILE", "as --target, for the test split"),
-    "test_pairs": ("FILE", "as --pairs, for the test split"),
-    "source_language": ("CODE", "such as en; for reports, needed for .tmx"),
-    "target_language": ("CODE", "such as de; for reports, needed for .tmx"),
-    "source_key": ("KEY", "of .jsonl (default: source)"),
-    "target_key": ("KEY", "of .jsonl (default: target)"),
-    "holdout": (
-        "N",
-        "different pairs of each split that is held out of train "
-        "(default: one in 100, at most 2000)",
-    ),
-    "name": ("NAME", "what the data files are called (default: text)"),
-    "vocab_size": ("V", "pieces of a vocabulary (default: 8000)"),
-    "vocabulary": (
-        "FILE",
-        "to use in place of a new one: a SentencePiece model, a WordPiece "
-        "vocab.txt or a tensor2tensor subword file",
-    ),
-    "filters": (
-        "LIST",
-        "leave pairs out of train, counted in the manifest: length=WORDS, "
-        "length_ratio=R, characters=N, duplicates, identical, "
-        "broken_encoding, control_characters (default: none)",
-    ),
-}
-
-
 def add_text_flags(parser) -> None:
     """The options of `--problem=text`, for commands that make data."""
+    from t2t_lite.problem.own_text_options import OPTIONS
+
     group = parser.add_argument_group(
         "your own text, with --problem=text",
         "Files may be packed (.gz .bz2 .xz .zst). Later commands need none of "
         "these: --data_dir or --output_dir knows them.",
     )
-    for name, (metavar, text) in _TEXT_FLAGS.items():
-        kind = at_least(1) if name in ("holdout", "vocab_size") else str
-        group.add_argument(f"--{name}", metavar=metavar, type=kind, help=text)
-    group.add_argument(
-        "--separate_vocabularies",
-        action="store_true",
-        help="learn one for each side, of --vocab_size each; the set then "
-        "needs shared_embedding=false",
-    )
+    for option in OPTIONS:
+        kind = {"metavar": option.metavar}
+        told = option.meaning
+        if option.off_flag:
+            kind = {"action": "store_const", "const": False}
+        elif option.default_text:
+            told += f" (default: {option.default_text})"
+        group.add_argument(option.flag, dest=option.name, help=told, **kind)
 
 
-def text_options(args: argparse.Namespace) -> dict[str, str | int | bool]:
+def text_options(args: argparse.Namespace) -> dict[str, str | bool]:
     """The options that the flags of `add_text_flags` give, by name."""
-    options = {name: getattr(args, name) for name in _TEXT_FLAGS}
-    if args.separate_vocabularies:
-        options["shared_vocabulary"] = False
+    from t2t_lite.problem.own_text_options import OPTIONS
+
+    options = {option.name: getattr(args, option.name) for option in OPTIONS}
     return {name: value for name, value in options.items() if value is not None}
-
-
-def problem_options(args: argparse.Namespace) -> dict[str, str]:
-    """The options of `--problem_options`, by name.
-
-    Raises:
-      UsageError: not of the form key=value,key=value, or a key comes twice.
-    """
-    options = {}
-    for part in filter(None, args.problem_options.split(",")):
-        name, equals, value = (text.strip() for text in part.partition("="))
-        if not equals or not name or name in options:
-            raise UsageError(
-                "--problem_options must be key=value,key=value, each key once; "
-                f"got {args.problem_options!r}."
-            )
-        options[name] = value
-    return options
 
 
 def add_checkpoint_flag(parser) -> None:

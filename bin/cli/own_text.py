@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 from t2t_lite.bin.cli import flags
 from t2t_lite.errors import UsageError
+from t2t_lite.key_values import parse_key_values
+from t2t_lite.problem.own_text import OwnText
+from t2t_lite.problem.own_text_options import OPTIONS
 
 if TYPE_CHECKING:
     from t2t_lite.problem import Problem
@@ -24,7 +27,6 @@ def problem_and_data(
         no data.
     """
     from t2t_lite import registry
-    from t2t_lite.problem.own_text import TextFiles
     from t2t_lite.training.option_choice import choose_options, choose_text
 
     problem = registry.problem(args.problem)
@@ -34,9 +36,10 @@ def problem_and_data(
         "output_dir": flags.folder(getattr(args, "output_dir", None)),
         "data_dir_given": args.data_dir != flags.DATA_DIR,
     }
-    if not isinstance(problem, TextFiles):
+    if not isinstance(problem, OwnText):
         _refuse_options(args, options)
-        return choose_options(problem, flags.problem_options(args), **places)
+        given = parse_key_values(args.problem_options, "--problem_options")
+        return choose_options(problem, given, **places)
     if args.problem_options:
         raise UsageError(
             f"{args.problem} has flags for its options, such as --source; "
@@ -51,10 +54,9 @@ def problem_and_data(
 
 
 def _refuse_options(args, options):
-    for name, value in options.items():
-        flag = f"--{name}"
-        if value is False:
-            flag = "--separate_vocabularies"
-        raise UsageError(
-            f"{flag} goes with --problem=text; got --problem={args.problem}."
-        )
+    for option in OPTIONS:
+        if option.name in options:
+            raise UsageError(
+                f"{option.flag} goes with --problem=text; got "
+                f"--problem={args.problem}."
+            )

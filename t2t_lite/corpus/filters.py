@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from t2t_lite.errors import UsageError, nearest
+from t2t_lite.key_values import parse_key_values
 
 REPLACEMENT = "\ufffd"
 DUPLICATES = "duplicates"  # a matter of the whole corpus: `segments` sees to it
@@ -159,13 +160,8 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
       UsageError: `checked` says so; or a filter is there twice.
     """
-    filters = {}
-    for word in filter(None, (word.strip() for word in text.split(","))):
-        name, equals, value = word.partition("=")
-        if name in filters:
-            raise UsageError(f"A filter must be given once; got {text!r}.")
-        filters[name] = _number(value) if equals else True
-    return checked(filters)
+    values = parse_key_values(text, "filters", bare_keys=True)
+    return checked({name: _value(word) for name, word in values.items()})
 
 
 def checked(filters: Mapping[str, Any]) -> dict[str, Any]:
@@ -200,8 +196,10 @@ def _require_value(name, value):
         raise UsageError(f"The filter {name} {rule}; got {got}.")
 
 
-def _number(text):
-    """The number that a text is, else the text itself."""
+def _value(text):
+    """The number or `True` that a text spells, else the text itself."""
+    if text == "true":
+        return True
     for kind in (int, float):
         try:
             return kind(text)

@@ -1,51 +1,71 @@
-"""The options of a `ParsingProblem`: their types and ranges."""
+"""The options of every `ParsingProblem`."""
 
-import os
-from collections.abc import Mapping
 from typing import Any
 
-from t2t_lite.errors import UsageError
 from t2t_lite.parsing.treebank import Numbers
-
-LEAVES = ("XX", "tags")
-
-
-def typed_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with values of their types; see `ParsingProblem`.
-
-    Raises:
-      UsageError: a value is none that the option can have.
-    """
-    return {name: _typed(name, value) for name, value in options.items()}
+from t2t_lite.problem.option import (
+    Option,
+    file_path,
+    one_of,
+    share,
+    whole_number,
+)
 
 
-def _typed(name, value):
-    if name in ("train", "dev", "test"):
-        return str(Numbers.parse(str(value), name))
-    if name == "leaves":
-        if value not in LEAVES:
-            raise UsageError(
-                f"leaves must be {' or '.join(LEAVES)}; got {value!r}."
-            )
-        return value
-    if name == "trees":
-        paths = [path for path in str(value).split(":") if path]
-        return ":".join(
-            os.path.abspath(os.path.expanduser(path)) for path in paths
+def _numbers(split):
+    return lambda value: str(Numbers.parse(str(value), split))
+
+
+def _paths(value: Any) -> str:
+    """Paths that are joined by ":", each made absolute."""
+    return ":".join(file_path(name) for name in str(value).split(":") if name)
+
+
+OPTIONS = (
+    *(
+        Option(
+            split,
+            "NUMBERS",
+            f"numbers of the files of {split}, such as 200-2199 or 1-9+12; for "
+            "all three splits or for none",
+            _numbers(split),
+            without="by the files that are there",
         )
-    rule, kind, holds = {
-        "vocab_size": ("at least 1", int, lambda size: size >= 1),
-        "subtrees": ("at least 2", int, lambda words: words >= 2),
-        "treebank_share": (
-            "above 0 and below 1",
-            float,
-            lambda share: 0 < share < 1,
-        ),
-    }[name]
-    try:
-        number = kind(value)
-    except ValueError:
-        number = None
-    if number is None or not holds(number):
-        raise UsageError(f"{name} must be a number {rule}; got {value!r}.")
-    return number
+        for split in ("train", "dev", "test")
+    ),
+    Option(
+        "vocab_size",
+        "V",
+        "pieces of the source vocabulary",
+        whole_number(1),
+        without="by the files that are there",
+    ),
+    Option(
+        "leaves",
+        "XX|tags",
+        "what a word is in the target: XX or its part-of-speech tag",
+        one_of("XX", "tags"),
+        default="XX",
+    ),
+    Option(
+        "subtrees",
+        "N",
+        "constituents of 2 to N words are sentences of train, too",
+        whole_number(2),
+        without="none are",
+    ),
+    Option(
+        "trees",
+        "FILES",
+        "files with additional trees for train, one or more a line, joined by "
+        "a colon",
+        _paths,
+    ),
+    Option(
+        "treebank_share",
+        "SHARE",
+        "of the sentences of train, where there are additional trees",
+        share,
+        without="the problem's own",
+    ),
+)

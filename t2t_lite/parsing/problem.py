@@ -10,7 +10,7 @@ import os
 import pathlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
@@ -22,7 +22,7 @@ from t2t_lite.parsing.linearization import (
     rebuild,
     sum_repairs,
 )
-from t2t_lite.parsing.options import typed_options
+from t2t_lite.parsing.options import OPTIONS
 from t2t_lite.parsing.treebank import (
     Numbers,
     choose_files,
@@ -64,30 +64,9 @@ class ParsingProblem(Problem):
       labels: of constituents that targets may have; those of train are added.
       tags: of words, likewise.
       treebank_share: of the sentences of train, if there are additional trees.
-
-    Options:
-      train, dev, test: numbers of files, such as "200-2199" or "1-9+12", in
-        place of the layout's; all three or none.
-      vocab_size: pieces of the source vocabulary, in place of the layout's.
-      leaves: what a word is in the target: `XX`, the default; or its
-        part-of-speech tag, `tags`.
-      subtrees: constituents of 2 to so many words are sentences of train, too;
-        by default none are.
-      trees: files with additional trees for train, one or more a line, joined
-        by ":".
-      treebank_share: in place of the attribute, above 0 and below 1.
     """
 
-    option_names = (
-        "train",
-        "dev",
-        "test",
-        "vocab_size",
-        "leaves",
-        "subtrees",
-        "trees",
-        "treebank_share",
-    )
+    known_options = OPTIONS
     metric = "f1"
     file_stem: str = ""
     layouts: tuple[Layout, ...] = ()
@@ -95,9 +74,8 @@ class ParsingProblem(Problem):
     tags: tuple[str, ...] = ()
     treebank_share: float = 0.5
 
-    def with_options(self, options: Mapping[str, Any]) -> "ParsingProblem":
+    def with_options(self, options: Mapping[str, Any]) -> Self:
         other = super().with_options(options)
-        other.options = typed_options(options)
         given = [name for name in self.splits if name in options]
         if given and len(given) < len(self.splits):
             raise UsageError(

@@ -2,8 +2,10 @@
 
 from t2t_lite.corpus.raw_files import RawFiles, RemoteFile, read_parallel
 from t2t_lite.problem.base import Problem, Text2TextProblem
+from t2t_lite.problem.option import Option
 
 __all__ = [
+    "Option",
     "Problem",
     "RawFiles",
     "RemoteFile",

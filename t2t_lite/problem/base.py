@@ -6,12 +6,13 @@ import json
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.raw_files import RawFiles, RemoteFile
 from t2t_lite.errors import UsageError, nearest
 from t2t_lite.problem.fingerprint import attributes_of, hash_of_sources
+from t2t_lite.problem.option import Option
 
 if TYPE_CHECKING:
     from t2t_lite.text.encoder import TextEncoder
@@ -31,7 +32,7 @@ class Problem:
       name: set by `register_problem`; a reversed copy has `NAME_rev`.
       base_name: what its files are called, the same in both directions.
       reversed: the pipeline swaps `inputs` and `targets`.
-      option_names: what `with_options` takes; most problems take nothing.
+      known_options: what `with_options` takes; most problems take nothing.
       options: what it was given, fit for JSON.
       version: raise it when `samples` changes meaning in a way that its source
         does not show, for example in a function it imports.
@@ -48,7 +49,7 @@ class Problem:
     name: str = ""
     base_name: str = ""
     reversed: bool = False
-    option_names: tuple[str, ...] = ()
+    known_options: tuple[Option, ...] = ()
     options: Mapping[str, Any] = {}
     version: int = 1
     vocab_size: int = 8000
@@ -205,26 +206,37 @@ class Problem:
         del encoders
         return None
 
-    def with_options(self, options: Mapping[str, Any]) -> "Problem":
+    def with_options(self, options: Mapping[str, Any]) -> Self:
         """A copy that is configured; a subclass says what its options do.
 
         Args:
-          options: fit for JSON, by name; they are kept in the manifest of the
-            data and in the config of a run.
+          options: fit for JSON, by name, or as text; None leaves one out. They
+            are kept in the manifest of the data and in the config of a run,
+            but for those that have their default.
 
         Raises:
-          UsageError: the problem has no such option; names the nearest ones.
+          UsageError: the problem has no such option, which names the nearest
+            ones; or a value is not of the option's kind.
         """
-        for option in options:
-            if option not in self.option_names:
-                known = ", ".join(self.option_names) or "none"
+        known = {option.name: option for option in self.known_options}
+        for name in options:
+            if name not in known:
                 raise UsageError(
-                    f"{self.registered_name} has no option {option!r}."
-                    f"{nearest(option, self.option_names)} Its options: "
-                    f"{known}."
+                    f"{self.registered_name} has no option {name!r}."
+                    f"{nearest(name, known)} Its options: "
+                    f"{', '.join(known) or 'none'}."
                 )
+        values = {
+            name: option.read(options[name])
+            for name, option in known.items()
+            if options.get(name) is not None
+        }
         other = copy.copy(self)
-        other.options = dict(options)
+        other.options = {
+            name: value
+            for name, value in values.items()
+            if value != known[name].default
+        }
         return other
 
     @property
@@ -233,7 +245,7 @@ class Problem:
         name = type(self).name or self.base_name
         return f"{name}_rev" if self.reversed else name
 
-    def reverse(self) -> "Problem":
+    def reverse(self) -> Self:
         """A copy in the other direction, with the same data and vocabulary."""
         other = copy.copy(self)
         other.reversed = not self.reversed

@@ -18,7 +18,7 @@ from t2t_lite.errors import T2TLiteError
 _DO_NOT_SHAPE_DATA = (
     "name",
     "options",
-    "option_names",
+    "known_options",
     "metric",
     "reversed",
     "evaluate",

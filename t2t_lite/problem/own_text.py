@@ -1,11 +1,10 @@
-"""`TextFiles`: a problem whose files and choices are options, not code."""
+"""`OwnText`: a problem whose files and choices are options, not code."""
 
 import os
 import pathlib
-import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.held_out import choose_held_out, hash_of
@@ -14,86 +13,43 @@ from t2t_lite.corpus.parts import cut_lines, read_part
 from t2t_lite.corpus.raw_files import RawFiles, read_parallel
 from t2t_lite.corpus.tmx import read_tmx
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.problem import Text2TextProblem
+from t2t_lite.problem.base import Text2TextProblem
+from t2t_lite.problem.own_text_options import (
+    FILE_OPTIONS,
+    OPTIONS,
+    PREFIXES,
+    require_consistent,
+)
 
-# What comes before `source`, `target` and `pairs` in the options of a split.
-_PREFIXES = {"train": "", "dev": "dev_", "test": "test_"}
-_FILE_OPTIONS = tuple(
-    f"{prefix}{part}"
-    for prefix in _PREFIXES.values()
-    for part in ("source", "target", "pairs")
-)
-_WORDS = (
-    "name",
-    "source_language",
-    "target_language",
-    "source_key",
-    "target_key",
-)
-_COUNTS = ("holdout", "vocab_size")
-_DEFAULTS = {
-    "source_key": "source",
-    "target_key": "target",
-    "shared_vocabulary": True,
-    "filters": {},
-}
 # That a copy of a given vocabulary keeps; others become .model.
 _VOCABULARY_ENDINGS = (".txt", ".subwords")
 
 
-class TextFiles(Text2TextProblem):
-    """The text pairs of files that the options name.
+class OwnText(Text2TextProblem):
+    """The text pairs of files that the options name, packed or not.
 
-    An option that has its default is left out of `options`; the path of a file
-    is made absolute. Every file may be packed (.gz .bz2 .xz .zst).
-
-    Options:
-      source, target: train, one text a line; line i translates line i.
-      pairs: train in one file instead: .tsv, .jsonl or .tmx.
-      dev_source ... test_pairs: the same for the other splits. A split without
-        files is held out of train, see `held_out`.
-      holdout: different pairs of a split that is held out; by default one in a
-        hundred, at least 1 and at most 2000.
-      name: what the data files are called.
-      source_language, target_language: for reports; TMX needs them.
-      source_key, target_key: of JSON lines.
-      vocab_size: pieces of a vocabulary, special pieces and bytes included.
-      shared_vocabulary: one for both sides; False learns one a side.
-      vocabulary: a file to use instead of a new vocabulary: a SentencePiece
-        model, a WordPiece vocabulary or a tensor2tensor subword file.
-      filters: which pairs of train are left out, see the module `filters`.
-
+    Train is `source` and `target`, or `pairs`; dev and test have options of
+    their own, and a split without files is held out of train, see `held_out`.
     Raise `version` when the readers or `held_out` change what they give.
     """
 
-    option_names = (
-        *_FILE_OPTIONS,
-        *_WORDS,
-        *_COUNTS,
-        "shared_vocabulary",
-        "vocabulary",
-        "filters",
-    )
+    known_options = OPTIONS
 
-    def with_options(self, options: Mapping[str, Any]) -> "TextFiles":
+    def with_options(self, options: Mapping[str, Any]) -> Self:
         other = super().with_options(options)
-        name, vocab_size = type(self).base_name, type(self).vocab_size
-        defaults = {**_DEFAULTS, "name": name, "vocab_size": vocab_size}
-        typed = {
-            option: _typed(option, options[option])
-            for option in self.option_names
-            if options.get(option) is not None
+        own = {
+            "name": type(self).base_name,
+            "vocab_size": type(self).vocab_size,
         }
-        _require_size_or_vocabulary(typed)
         other.options = chosen = {
             option: value
-            for option, value in typed.items()
-            if value != defaults.get(option)
+            for option, value in other.options.items()
+            if value != own.get(option)
         }
-        _require_consistent(chosen)
-        other.base_name = chosen.get("name", name)
+        require_consistent(chosen, options)
+        other.base_name = chosen.get("name", own["name"])
         other.name = other.base_name + ("_rev" if self.reversed else "")
-        other.vocab_size = chosen.get("vocab_size", vocab_size)
+        other.vocab_size = chosen.get("vocab_size", own["vocab_size"])
         other.filters = chosen.get("filters", {})
         other.source_language = chosen.get("source_language", "")
         other.target_language = chosen.get("target_language", "")
@@ -189,7 +145,7 @@ class TextFiles(Text2TextProblem):
 
     def _paths(self):
         """The files that are given, by option."""
-        names = (*_FILE_OPTIONS, "vocabulary")
+        names = (*FILE_OPTIONS, "vocabulary")
         return {n: self.options[n] for n in names if n in self.options}
 
     def _origin(self, split):
@@ -210,7 +166,7 @@ class TextFiles(Text2TextProblem):
 
     def _files(self, split):
         """The files of a split: two, one or none."""
-        prefix = _PREFIXES[split]
+        prefix = PREFIXES[split]
         names = (f"{prefix}{part}" for part in ("source", "target", "pairs"))
         return [self.options[name] for name in names if name in self.options]
 
@@ -250,11 +206,11 @@ class TextFiles(Text2TextProblem):
             )
         if form == ".tsv":
             return read_tsv(*files)
-        keys = (
-            options.get(name, _DEFAULTS[name])
-            for name in ("source_key", "target_key")
+        return read_json_lines(
+            *files,
+            options.get("source_key", "source"),
+            options.get("target_key", "target"),
         )
-        return read_json_lines(*files, *keys)
 
     def _cut_splits(self):
         """The splits that are held out of train."""
@@ -273,97 +229,6 @@ class TextFiles(Text2TextProblem):
             )
             self._chosen = state, held_out
         return held_out
-
-
-def _typed(name, value):
-    """The value of an option as it is kept, checked."""
-    if name == "filters":
-        if isinstance(value, str):
-            return filters.parse(value)
-        return filters.checked(value)
-    if name in _COUNTS:
-        good, rule = _is_count(value), "a whole number, at least 1"
-    elif name == "shared_vocabulary":
-        good, rule = isinstance(value, bool), "true or false"
-    else:
-        text = os.fspath(value) if isinstance(value, os.PathLike) else value
-        good, rule = isinstance(text, str) and bool(text), "text"
-    if name == "name" and good:
-        good, rule = (
-            _is_name(value),
-            ("letters, digits, _ and -, without _rev at the end"),
-        )
-    if not good:
-        raise UsageError(f"{name} must be {rule}; got {value!r}.")
-    if name in (*_FILE_OPTIONS, "vocabulary"):
-        return os.path.abspath(os.path.expanduser(text))
-    return value
-
-
-def _is_count(value):
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _is_name(value):
-    whole = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", value)
-    return bool(whole) and not value.endswith("_rev")
-
-
-def _require_size_or_vocabulary(options):
-    if "vocabulary" not in options:
-        return
-    if "vocab_size" in options:
-        raise UsageError(
-            "A --vocabulary has its own size: leave --vocab_size out; got "
-            f"{options['vocab_size']}."
-        )
-    if not options.get("shared_vocabulary", True):
-        raise UsageError(
-            "One --vocabulary is shared by both sides: leave "
-            "--separate_vocabularies out."
-        )
-
-
-def _require_consistent(options):
-    """Refuses options that contradict each other or do nothing."""
-    forms = set()
-    for prefix in _PREFIXES.values():
-        forms.add(_form_of(options, prefix))
-    languages = [options.get(f"{s}_language") for s in ("source", "target")]
-    if ".tmx" in forms and not all(languages):
-        raise UsageError(
-            "A .tmx file may have many languages: name two of them with "
-            "--source_language and --target_language."
-        )
-    for key in ("source_key", "target_key"):
-        if key in options and ".jsonl" not in forms:
-            raise UsageError(f"--{key} goes with a .jsonl file.")
-    if "holdout" in options and None not in forms:
-        raise UsageError(
-            "--holdout goes with splits that have no files; got files for all."
-        )
-
-
-def _form_of(options, prefix):
-    """How a split is given: "lines", an ending of `pairs`, or None."""
-    source, target, pairs = (
-        f"{prefix}{part}" for part in ("source", "target", "pairs")
-    )
-    given = [name for name in (source, target) if name in options]
-    if pairs in options:
-        if given:
-            raise UsageError(
-                f"Give --{source} and --{target}, or --{pairs}; got --{pairs} "
-                f"and {' and '.join(f'--{name}' for name in given)}."
-            )
-        return format_of(options[pairs])
-    if len(given) == 1:
-        missing = target if source in options else source
-        raise UsageError(
-            f"--{source} and --{target} go together; got --{given[0]} without "
-            f"--{missing}."
-        )
-    return "lines" if given else None
 
 
 def _usable(path):

@@ -13,7 +13,7 @@ from t2t_lite import registry
 from t2t_lite.data.manifest import Manifest, find_data
 from t2t_lite.errors import UsageError, nearest
 from t2t_lite.problem import Problem
-from t2t_lite.problem.own_text import TextFiles
+from t2t_lite.problem.own_text import OwnText
 from t2t_lite.training.config import CONFIG, problem_options, read_config
 
 
@@ -40,7 +40,7 @@ def choose_options(
     data_dir = pathlib.Path(data_dir)
     if given:
         return problem.with_options(given), data_dir
-    if not problem.option_names:
+    if not problem.known_options:
         return problem, data_dir
     options, run_data_dir = _options_of_run(problem, None, output_dir)
     if options is not None and not data_dir_given:
@@ -51,13 +51,13 @@ def choose_options(
 
 
 def choose_text(
-    problem: TextFiles,
+    problem: OwnText,
     given: Mapping[str, Any],
     data_dir: str | os.PathLike,
     output_dir: str | os.PathLike | None = None,
     *,
     data_dir_given: bool = True,
-) -> tuple[TextFiles, pathlib.Path]:
+) -> tuple[OwnText, pathlib.Path]:
     """The problem with its options, and where its data is.
 
     Options that are more than a name stand for themselves. Otherwise they are
@@ -66,7 +66,7 @@ def choose_text(
 
     Args:
       problem: in either direction, without options.
-      given: options, see `TextFiles`; `{}` or a `name` asks for kept ones.
+      given: options, see `OwnText`; `{}` or a `name` asks for kept ones.
       data_dir: where data is, or will be.
       output_dir: where a run is, or will be.
       data_dir_given: False where `data_dir` is a default; the data of the run

@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 from t2t_lite import registry
 
 
@@ -96,6 +98,29 @@ def test_a_problem_is_shown_in_both_directions(run_command):
         "spellout_ende",
         "spellout_ende_rev",
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "meaning", "default"),
+    [
+        ("text", "source", "text to translate from", ""),
+        ("text", "vocab_size", "pieces of a vocabulary", "8000"),
+        ("wsj_parsing", "leaves", "what a word is in the target", "XX"),
+    ],
+)
+def test_the_options_of_a_problem_are_a_table(
+    run_command, name, option, meaning, default
+):
+    _, report, _ = run_command("registry", name, "--json")
+    rows = {row["option"]: row for row in json.loads(report)["options"]}
+    assert rows[option]["meaning"].startswith(meaning)
+    assert rows[option]["default"] == default
+    _, out, _ = run_command("registry", name)
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert "option meaning default" in lines
+    assert any(line.startswith(f"{option} {meaning[:20]}") for line in lines)
+    _, out, _ = run_command("registry", "wmt_ende")
+    assert "option" not in out
 
 
 def test_unknown_name_is_answered_with_the_nearest(run_command):

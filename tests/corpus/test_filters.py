@@ -108,7 +108,7 @@ def test_a_command_line_says_the_same_as_a_declaration():
         ("length_ratio=inf", "got inf."),
         ("length_ratio=nan", "got nan."),
         ("identical=1", "identical takes no value; got 1."),
-        ("length=1,length=2", "must be given once; got 'length=1,length=2'."),
+        ("length=1,length=2", "each key once; got 'length=1,length=2'."),
     ],
 )
 def test_wrong_filters_are_refused(text, message):

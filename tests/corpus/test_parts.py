@@ -5,7 +5,7 @@ import pytest
 from t2t_lite.corpus import parts as corpus_parts
 from t2t_lite.corpus.parts import cut_lines, read_part
 from t2t_lite.corpus.raw_files import RawFiles, read_parallel
-from t2t_lite.problem.own_text import TextFiles
+from t2t_lite.problem.own_text import OwnText
 from t2t_lite.problem.parallel_corpus import ParallelCorpus
 
 TEXTS = [
@@ -83,7 +83,7 @@ def test_a_corpus_in_files_has_parts_of_each_of_them(tmp_path):
 def test_own_text_held_out_is_the_same_in_parts(tmp_path):
     lines = b"".join(b"%d\n" % i for i in range(40))
     source, target = two_files(tmp_path, lines, lines)
-    problem = TextFiles().with_options(
+    problem = OwnText().with_options(
         {"source": source, "target": target, "holdout": 5, "vocab_size": 9}
     )
     for split in problem.splits:
@@ -95,6 +95,6 @@ def test_own_text_held_out_is_the_same_in_parts(tmp_path):
 def test_one_file_of_pairs_is_one_part(tmp_path):
     pairs = pathlib.Path(tmp_path / "all.tsv")
     pairs.write_text("".join(f"{i}\t{i}\n" for i in range(40)))
-    problem = TextFiles().with_options({"pairs": pairs, "vocab_size": 9})
+    problem = OwnText().with_options({"pairs": pairs, "vocab_size": 9})
     (part,) = all_parts(problem, "train", RawFiles())
     assert part == list(problem.samples("train", RawFiles()))

@@ -14,7 +14,8 @@ from t2t_lite.data.manifest import (
     sha256_of,
 )
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.problem import Problem
+from t2t_lite.problem import Option, Problem
+from t2t_lite.problem.option import whole_number
 
 # sha256 of "abc", from FIPS 180-2.
 ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
@@ -169,7 +170,10 @@ def test_another_definition_is_told_key_by_key(data):
 
 class Folded(Words):
     name = base_name = "folded"
-    option_names = ("folds", "file")
+    known_options = (
+        Option("folds", "N", "how many", whole_number(1)),
+        Option("file", "FILE", "of folds"),
+    )
 
 
 def manifest_of(problem, folder):

@@ -173,7 +173,7 @@ def test_mix_gives_the_treebank_again_and_again():
         ({"train": "1-5"}, "train, dev and test; got train only"),
         ({"train": "5-1", "dev": "1", "test": "2"}, "such as 200-2199"),
         ({"leaves": "tag"}, "be XX or tags; got 'tag'"),
-        ({"vocab_size": "0"}, "number at least 1; got '0'"),
+        ({"vocab_size": "0"}, "a whole number, at least 1; got '0'"),
         ({"treebank_share": "0.5"}, "give them with trees=FILE"),
         ({"trees": "x", "treebank_share": "1"}, "above 0 and below 1"),
         ({"leafs": "tags"}, "no option 'leafs'.*leaves"),

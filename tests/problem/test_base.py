@@ -10,7 +10,8 @@ import pytest
 
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.problem import Problem, Text2TextProblem
+from t2t_lite.problem import Option, Problem, Text2TextProblem
+from t2t_lite.problem.option import whole_number
 
 _SOURCE = '''
 import string
@@ -163,14 +164,16 @@ def test_reversed_copy_shares_data_and_vocabulary():
 
 class Folded(Words):
     name = base_name = "folded"
-    option_names = ("folds",)
+    known_options = (Option("folds", "N", "how many", whole_number(1)),)
 
 
 def test_only_options_that_are_given_are_part_of_the_definition():
     for problem in (Words(), Folded(), Folded().with_options({})):
         definition = problem.definition()
         assert definition.keys() == {"attributes", "source"}
-        assert not {"options", "option_names"} & definition["attributes"].keys()
+        assert (
+            not {"options", "known_options"} & definition["attributes"].keys()
+        )
     plain, one = Folded(), Folded().with_options({"folds": 1})
     assert one.definition() == plain.definition() | {"options": {"folds": 1}}
     assert len({p.fingerprint() for p in (plain, one)}) == 2

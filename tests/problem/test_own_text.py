@@ -187,6 +187,12 @@ def test_options_are_kept_whole_and_without_defaults(tmp_path, monkeypatch):
     assert again.fingerprint() == problem.fingerprint()
 
 
+def test_a_command_line_gives_the_same_options_as_text():
+    words = {"vocab_size": "300", "shared_vocabulary": "False"}
+    values = {"vocab_size": 300, "shared_vocabulary": False}
+    assert text(**words).options == text(**values).options == values
+
+
 def test_the_name_is_that_of_the_data_and_of_the_report():
     problem = registry.problem("text_rev", {"name": "my-text_2"})
     assert (problem.name, problem.base_name) == ("my-text_2_rev", "my-text_2")
@@ -219,7 +225,10 @@ def test_the_name_is_that_of_the_data_and_of_the_report():
         ),
         (EVERY | {"holdout": 5}, "--holdout goes with splits that have no"),
         ({"holdout": 0}, "holdout must be a whole number, at least 1; got 0."),
-        ({"vocab_size": "9"}, "vocab_size must be a whole number, at least 1"),
+        (
+            {"vocab_size": "many"},
+            "vocab_size must be a whole number, at least 1",
+        ),
         ({"vocab_size": True}, "vocab_size must be a whole number, at least 1"),
         ({"shared_vocabulary": 1}, "shared_vocabulary must be true or false"),
         ({"source": ""}, "source must be text; got ''."),

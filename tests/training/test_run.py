@@ -6,7 +6,8 @@ import pytest
 from t2t_lite.datagen import generate
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
-from t2t_lite.problem import Text2TextProblem
+from t2t_lite.problem import Option, Text2TextProblem
+from t2t_lite.problem.option import true_or_false, whole_number
 from t2t_lite.registry import register_problem
 from t2t_lite.training import checkpoint
 from t2t_lite.training.lock import only_trainer
@@ -186,7 +187,10 @@ def test_a_vocabulary_of_another_run_is_noticed(create, problem, tmp_path):
 class WithOptions(Text2TextProblem):
     """As many letters as the option says."""
 
-    option_names = ("letters", "separate")
+    known_options = (
+        Option("letters", "N", "how many", whole_number(1)),
+        Option("separate", "BOOL", "two vocabularies", true_or_false),
+    )
     vocab_size = 280
 
     def samples(self, split, raw):

@@ -1,0 +1,192 @@
+"""The options of `OwnText`: what each means, and which go together."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from t2t_lite.corpus import filters
+from t2t_lite.corpus.held_out import MOST_BY_DEFAULT, SHARE_BY_DEFAULT
+from t2t_lite.corpus.pair_files import format_of
+from t2t_lite.errors import UsageError
+from t2t_lite.problem.base import Text2TextProblem
+from t2t_lite.problem.option import (
+    Option,
+    file_path,
+    text,
+    true_or_false,
+    whole_number,
+)
+
+# What comes before `source`, `target` and `pairs` in the options of a split.
+PREFIXES = {"train": "", "dev": "dev_", "test": "test_"}
+FILE_OPTIONS = tuple(
+    f"{prefix}{part}"
+    for prefix in PREFIXES.values()
+    for part in ("source", "target", "pairs")
+)
+
+
+def _name(value):
+    """What files can be called, in a way that says which direction is meant."""
+    name = text(value)
+    whole = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name)
+    if not whole or name.endswith("_rev"):
+        raise ValueError("letters, digits, _ and -, without _rev at the end")
+    return name
+
+
+def _filters(value):
+    """As `filters.checked` has them."""
+    if isinstance(value, str):
+        return filters.parse(value)
+    return filters.checked(value)
+
+
+def _files_of(split):
+    """The options that name the files of dev or test."""
+    return (
+        Option(
+            f"{split}_{part}",
+            "FILE",
+            f"as --{part}, for the {split} split",
+            file_path,
+            without="held out of train" if part == "source" else "",
+        )
+        for part in ("source", "target", "pairs")
+    )
+
+
+OPTIONS = (
+    Option(
+        "source",
+        "FILE",
+        "text to translate from, one sentence a line",
+        file_path,
+    ),
+    Option(
+        "target", "FILE", "its translation: line i translates line i", file_path
+    ),
+    Option(
+        "pairs",
+        "FILE",
+        "both in one file: .tsv (one TAB a line), .jsonl or .tmx",
+        file_path,
+    ),
+    *_files_of("dev"),
+    *_files_of("test"),
+    Option(
+        "source_language", "CODE", "such as en; for reports, needed for .tmx"
+    ),
+    Option(
+        "target_language", "CODE", "such as de; for reports, needed for .tmx"
+    ),
+    Option("source_key", "KEY", "of .jsonl", default="source"),
+    Option("target_key", "KEY", "of .jsonl", default="target"),
+    Option(
+        "holdout",
+        "N",
+        "different pairs of each split that is held out of train",
+        whole_number(1),
+        without=f"one in {SHARE_BY_DEFAULT}, at most {MOST_BY_DEFAULT}",
+    ),
+    Option(
+        "name", "NAME", "what the data files are called", _name, without="text"
+    ),
+    Option(
+        "vocab_size",
+        "V",
+        "pieces of a vocabulary, special pieces and bytes included",
+        whole_number(1),
+        without=str(Text2TextProblem.vocab_size),
+    ),
+    Option(
+        "shared_vocabulary",
+        "BOOL",
+        "learn one vocabulary for each side, of --vocab_size each; the set "
+        "then needs shared_embedding=false",
+        true_or_false,
+        default=True,
+        without="one for both",
+        off_flag="separate_vocabularies",
+    ),
+    Option(
+        "vocabulary",
+        "FILE",
+        "to use in place of a new one: a SentencePiece model, a WordPiece "
+        "vocab.txt or a tensor2tensor subword file",
+        file_path,
+    ),
+    Option(
+        "filters",
+        "LIST",
+        "leave pairs out of train, counted in the manifest: length=WORDS, "
+        "length_ratio=R, characters=N, duplicates, identical, "
+        "broken_encoding, control_characters",
+        _filters,
+        default={},
+        without="none",
+    ),
+)
+
+
+def _require_size_or_vocabulary(options):
+    if options.get("vocabulary") is None:
+        return
+    if options.get("vocab_size") is not None:
+        raise UsageError(
+            "A --vocabulary has its own size: leave --vocab_size out; got "
+            f"{options['vocab_size']}."
+        )
+    if options.get("shared_vocabulary") is False:
+        raise UsageError(
+            "One --vocabulary is shared by both sides: leave "
+            "--separate_vocabularies out."
+        )
+
+
+def require_consistent(
+    options: Mapping[str, Any], given: Mapping[str, Any]
+) -> None:
+    """Raises UsageError for options that contradict each other or do nothing.
+
+    Args:
+      options: those that count, as they are kept.
+      given: with those that have their default.
+    """
+    _require_size_or_vocabulary(given)
+    forms = {_form_of(options, prefix) for prefix in PREFIXES.values()}
+    languages = [options.get(f"{s}_language") for s in ("source", "target")]
+    if ".tmx" in forms and not all(languages):
+        raise UsageError(
+            "A .tmx file may have many languages: name two of them with "
+            "--source_language and --target_language."
+        )
+    for key in ("source_key", "target_key"):
+        if key in options and ".jsonl" not in forms:
+            raise UsageError(f"--{key} goes with a .jsonl file.")
+    if "holdout" in options and None not in forms:
+        raise UsageError(
+            "--holdout goes with splits that have no files; got files for all."
+        )
+
+
+def _form_of(options, prefix):
+    """How a split is given: "lines", an ending of `pairs`, or None."""
+    source, target, pairs = (
+        f"{prefix}{part}" for part in ("source", "target", "pairs")
+    )
+    given = [name for name in (source, target) if name in options]
+    if pairs in options:
+        if given:
+            raise UsageError(
+                f"Give --{source} and --{target}, or --{pairs}; got --{pairs} "
+                f"and {' and '.join(f'--{name}' for name in given)}."
+            )
+        return format_of(options[pairs])
+    if len(given) == 1:
+        missing = target if source in options else source
+        raise UsageError(
+            f"--{source} and --{target} go together; got --{given[0]} without "
+            f"--{missing}."
+        )
+    return "lines" if given else None
