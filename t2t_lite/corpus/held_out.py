@@ -1,13 +1,14 @@
 """Which pairs of a corpus are held out: by a hash of their text.
 
 The pairs with the smallest hashes are taken. So the choice depends neither on
-the order of the corpus nor on a seed, equal pairs are on the same side, and
-one pass that remembers no more than the chosen hashes is enough.
+the order of the corpus nor on a seed, equal pairs are in the same split, and
+one pass is enough, which remembers no more than the chosen pairs.
 """
 
 import hashlib
 import heapq
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from t2t_lite.errors import T2TLiteError
 
@@ -22,15 +23,27 @@ def hash_of(source: str, target: str) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
 
 
+class HeldOut(NamedTuple):
+    """A split that was cut from a corpus.
+
+    Attributes:
+      pairs: with all their copies, in the order of the corpus.
+      hashes: of these pairs.
+    """
+
+    pairs: list[tuple[str, str]]
+    hashes: frozenset[int]
+
+
 def choose_held_out(
     pairs: Iterable[tuple[str, str]],
     splits: Sequence[str],
     count: int | None = None,
-) -> dict[str, frozenset[int]]:
-    """The hashes of the pairs that each split gets.
+) -> dict[str, HeldOut]:
+    """The pairs that each split gets.
 
     A pair without text on both sides is never chosen. A pair that is there
-    several times counts once; all its copies have the same hash.
+    several times counts once, and all its copies go to the same split.
 
     Args:
       pairs: (source, target) texts, streamed.
@@ -45,12 +58,12 @@ def choose_held_out(
     most = len(splits) * (count or MOST_BY_DEFAULT) + 1
     smallest = _Smallest(most)
     total = 0
-    for source, target in pairs:
-        if source.strip() and target.strip():
+    for pair in pairs:
+        if all(text.strip() for text in pair):
             total += 1
-            smallest.add(hash_of(source, target))
+            smallest.add(hash_of(*pair), (total, pair))
     each = count or _default_count(total)
-    hashes = smallest.sorted()
+    hashes = sorted(smallest.items)
     needed = each * len(splits)
     if len(hashes) <= needed:
         raise T2TLiteError(
@@ -59,10 +72,14 @@ def choose_held_out(
             f"{len(hashes)}. Give a smaller --holdout, or files for "
             f"{' and '.join(splits)}."
         )
-    return {
-        split: frozenset(hashes[start : start + each])
-        for split, start in zip(splits, range(0, needed, each), strict=True)
-    }
+    held_out = {}
+    for split, start in zip(splits, range(0, needed, each), strict=True):
+        chosen = hashes[start : start + each]
+        copies = sorted(item for key in chosen for item in smallest.items[key])
+        held_out[split] = HeldOut(
+            [pair for _, pair in copies], frozenset(chosen)
+        )
+    return held_out
 
 
 def _default_count(total):
@@ -70,27 +87,29 @@ def _default_count(total):
 
 
 class _Smallest:
-    """Keeps the smallest of many numbers, each once.
+    """Keeps what belongs to the smallest of many keys.
 
     Args:
-      most: how many.
+      most: how many keys.
+
+    Attributes:
+      items: lists, by key.
     """
 
-    def __init__(self, most):
+    def __init__(self, most: int):
         self._most = most
-        self._heap = []  # negated, so that the largest kept one is on top
-        self._kept = set()
+        self._heap: list[int] = []  # negated: the largest key is on top
+        self.items: dict[int, list] = {}
 
-    def add(self, value):
-        if value in self._kept:
+    def add(self, key: int, item: object) -> None:
+        """Keeps the item if its key is among the smallest so far."""
+        if key in self.items:
+            self.items[key].append(item)
             return
         if len(self._heap) < self._most:
-            heapq.heappush(self._heap, -value)
-        elif value < -self._heap[0]:
-            self._kept.discard(-heapq.heapreplace(self._heap, -value))
+            heapq.heappush(self._heap, -key)
+        elif key < -self._heap[0]:
+            del self.items[-heapq.heapreplace(self._heap, -key)]
         else:
             return
-        self._kept.add(value)
-
-    def sorted(self):
-        return sorted(self._kept)
+        self.items[key] = [item]

@@ -56,17 +56,15 @@ class OwnText(Text2TextProblem):
         return other
 
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
-        self._require_files()
-        for path in self._paths().values():
-            raw.note(path)
-        return self._chosen_for(split, self._read(self._origin(split)))
+        self._require_files(raw)
+        if split not in self._cut_splits():
+            return self._left_of(split, self._read(split))
+        return iter(self._held_out()[split].pairs)
 
     def parts(self, split: str, raw: RawFiles) -> Sequence[Any]:
-        self._require_files()
-        for path in self._paths().values():
-            raw.note(path)
+        self._require_files(raw)
         self._held_out()  # once, here: copies of this object know it then
-        files = self._files(self._origin(split))
+        files = self._files(split)
         lines = cut_lines(*files) if len(files) == 2 else []
         return lines or super().parts(split, raw)
 
@@ -75,8 +73,8 @@ class OwnText(Text2TextProblem):
     ) -> Iterator[tuple[str, str]]:
         if part is None:
             return self.samples(split, raw)
-        self._require_files()
-        return self._chosen_for(split, read_part(part))
+        self._require_files(raw)
+        return self._left_of(split, read_part(part))
 
     def tell_sources(self, raw: RawFiles) -> list[str]:
         del raw
@@ -120,9 +118,7 @@ class OwnText(Text2TextProblem):
         """
         from t2t_lite.text.encoder import SentencePieceEncoder
 
-        self._require_files()
-        for path in self._paths().values():
-            raw.note(path)
+        self._require_files(raw)
         files = self.vocabulary_files()
         data_dir = pathlib.Path(data_dir)
         if "vocabulary" in self.options:
@@ -148,20 +144,12 @@ class OwnText(Text2TextProblem):
         names = (*FILE_OPTIONS, "vocabulary")
         return {n: self.options[n] for n in names if n in self.options}
 
-    def _origin(self, split):
-        """The split whose files have the pairs of a split."""
-        return split if self._files(split) else "train"
-
-    def _chosen_for(self, split, pairs):
-        """Those of the pairs of `_origin` that are in a split."""
-        if split != "train" and self._files(split):
+    def _left_of(self, split, pairs):
+        """The pairs of the files of a split that are not held out of it."""
+        if split != "train" or not self._cut_splits():
             return pairs
-        held_out = self._held_out()
-        if split != "train":
-            return (pair for pair in pairs if hash_of(*pair) in held_out[split])
-        if not held_out:
-            return pairs
-        taken = frozenset().union(*held_out.values())
+        held_out = self._held_out().values()
+        taken = frozenset().union(*(each.hashes for each in held_out))
         return (pair for pair in pairs if hash_of(*pair) not in taken)
 
     def _files(self, split):
@@ -170,7 +158,8 @@ class OwnText(Text2TextProblem):
         names = (f"{prefix}{part}" for part in ("source", "target", "pairs"))
         return [self.options[name] for name in names if name in self.options]
 
-    def _require_files(self):
+    def _require_files(self, raw):
+        """Checks that the files are there, and notes them."""
         if not self._files("train"):
             raise UsageError(
                 f"{self.registered_name} needs files to train on: --source and "
@@ -181,6 +170,7 @@ class OwnText(Text2TextProblem):
                 raise T2TLiteError(
                     f"--{option} must name a file; there is none at {path}."
                 )
+            raw.note(path)
 
     def _read(self, split):
         """The pairs of the files of a split, at least one."""
@@ -217,7 +207,7 @@ class OwnText(Text2TextProblem):
         return [s for s in self.splits if s != "train" and not self._files(s)]
 
     def _held_out(self):
-        """By split, the hashes of its pairs; found once for the same files."""
+        """The `HeldOut` of each split; found once for the same files."""
         files = [(path, os.stat(path)) for path in self._files("train")]
         state = [(path, stat.st_size, stat.st_mtime_ns) for path, stat in files]
         known, held_out = getattr(self, "_chosen", (None, None))

@@ -9,11 +9,12 @@ import random
 import pytest
 
 from t2t_lite import registry
-from t2t_lite.corpus.raw_files import RawFiles
+from t2t_lite.corpus.raw_files import RawFiles, read_parallel
 from t2t_lite.data.manifest import Manifest
 from t2t_lite.datagen import generate
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.plugins import load_plugins
+from t2t_lite.problem import own_text
 from t2t_lite.text.encoder import SentencePieceEncoder
 
 PAIRS = [(f"word {i}", f"Wort {i}") for i in range(300)]
@@ -407,6 +408,18 @@ def test_a_vocabulary_of_another_trainer_is_used(sides, make, tmp_path):
     assert manifest.splits["train"].examples == 294
     # The other letters of the corpus are not among its a, b, c and d.
     assert manifest.splits["train"].unknown_words > 294
+
+
+def test_a_corpus_that_is_cut_is_read_three_times(sides, make, monkeypatch):
+    reads = []
+
+    def counted(*files):
+        reads.append(files)
+        return read_parallel(*files)
+
+    monkeypatch.setattr(own_text, "read_parallel", counted)
+    make(text(**sides(), vocab_size=280))
+    assert len(reads) == 3  # to cut it, for the vocabulary, for train
 
 
 def test_names_that_begin_alike_do_not_remove_each_other(sides, make):
