@@ -6,11 +6,11 @@ from t2t_lite.registry import register_hparams
 
 @register_hparams
 def transformer_parsing_base():
-    """The paper's, for the treebank alone: 4 layers, d_model 1024.
+    """The paper's set for the treebank alone: 4 layers, d_model 1024.
 
-    All else is the base translation model's, but for the dropout and the
-    learning rate, which the paper chose and does not tell: the dropout and the
-    warm-up are tensor2tensor's, the rate is equation 3's.
+    The rest is as in the base translation model, except dropout and learning
+    rate. The paper tuned these without giving them: dropout and warm-up are
+    tensor2tensor's, the rate is that of equation 3.
     """
     return HParams(
         hidden_size=1024,
@@ -30,7 +30,7 @@ def transformer_parsing_base():
 
 @register_hparams
 def transformer_parsing_semisupervised():
-    """The paper's, with 17 million automatic trees: less dropout."""
+    """The paper's set with 17 million automatic trees: less dropout."""
     return transformer_parsing_base().replace(
         residual_dropout=0.1,
         attention_dropout=0.0,

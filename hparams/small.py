@@ -6,7 +6,7 @@ from t2t_lite.registry import register_hparams
 
 @register_hparams
 def transformer_tiny():
-    """Trains in seconds on a CPU: for tests and first tries."""
+    """Trains in seconds on a CPU: for tests and first experiments."""
     return HParams(
         hidden_size=64,
         filter_size=128,
@@ -45,8 +45,8 @@ def transformer_multi30k():
     """For Multi30k's 29,000 pairs and an hour of two CPU cores.
 
     The sizes are those of the literature on this corpus (arXiv:2105.14462).
-    Its post-norm and dropout of 0.3 need some 80 epochs; an hour has 36, in
-    which pre-norm, less dropout and a rate that comes to rest get further.
+    The post-norm and the dropout of 0.3 used there need some 80 epochs. An hour
+    has 36, in which pre-norm, less dropout and a cooldown get further.
     """
     return HParams(
         hidden_size=128,

@@ -45,11 +45,10 @@ def transformer_big_enfr():
 def transformer_base_t2t():
     """The base model with tensor2tensor's later defaults, `base_v3`.
 
-    Pre-norm trains without collapse at higher rates, which the longer warm-up
-    then leads to: twice the paper's factor, over 8000 updates. Dropout on the
-    attention weights and inside the feed-forward network makes up for it on
-    the side of regularization, and beta2 = 0.997 averages squared gradients
-    over more updates. Positions are all sines, then all cosines.
+    Pre-norm stands a higher learning rate: twice the paper's factor, reached
+    over 8000 updates. Dropout on the attention weights and inside the
+    feed-forward network adds regularization, and beta2 = 0.997 averages squared
+    gradients over more updates. Positions are all sines, then all cosines.
     """
     return transformer_base().replace(
         norm_placement="pre",

@@ -1,4 +1,4 @@
-"""Anyone's own text files, without a line of Python."""
+"""The user's own text files, without a line of Python."""
 
 from t2t_lite.problem.own_text import OwnText
 from t2t_lite.registry import register_problem

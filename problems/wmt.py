@@ -1,18 +1,18 @@
-"""WMT 2014 translation (arXiv:1706.03762, section 5.1), in both languages.
+"""WMT 2014 translation (arXiv:1706.03762, section 5.1), two language pairs.
 
 Train is all that the workshop of 2014 lists for the pair, as TensorFlow
 Datasets collects it; dev is newstest2013, test newstest2014.
 https://www.statmt.org/wmt14/translation-task.html
 
-What the original left out, and so do we. The paper names no filter. For English
-to German tensor2tensor's problem with the paper's shared vocabulary of 37,000
-(`translate_ende_wmt_bpe32k`) reads `train.tok.clean.bpe.32000`, made by Moses'
-`clean-corpus-n.perl` with 1 and 80: tokenized pairs with a side of more than 80
-tokens, or with more than 9 times the tokens of the other (the script's
-default), are gone. We count words and punctuation marks, which is close to
-Moses' tokens and not the same. For English to French `translate_enfr_wmt32k`
-drops empty sides and nothing else. Both leave longer sentences than
-`max_length` out of training batches, as `max_length` does here.
+Filters: the paper names none. For English to German, tensor2tensor's problem
+with the paper's shared vocabulary of 37,000 (`translate_ende_wmt_bpe32k`) reads
+`train.tok.clean.bpe.32000`. Moses' `clean-corpus-n.perl` made it with 1 and 80,
+so it lacks tokenized pairs with a side of more than 80 tokens, or with more
+than 9 times the tokens of the other side (the script's default). We count words
+and punctuation marks, which is close to Moses' tokens but not the same. For
+English to French, `translate_enfr_wmt32k` drops empty sides and nothing else.
+Both leave sentences longer than `max_length` out of training batches, and so do
+we.
 """
 
 from t2t_lite.problem.parallel_corpus import ParallelCorpus

@@ -29,7 +29,7 @@ _TAGS = (
 
 @register_problem("wsj_parsing")
 class WsjParsing(ParsingProblem):
-    """Parsing, learned from the treebank's 40,000 sentences alone."""
+    """Parsing, trained on the treebank's 40,000 sentences alone."""
 
     file_stem = "wsj_"
     layouts = (Layout(*_SECTIONS, 16_000), Layout(*_SAMPLE, 8_000))
@@ -39,9 +39,9 @@ class WsjParsing(ParsingProblem):
 
 @register_problem("wsj_parsing_semisupervised")
 class WsjParsingSemisupervised(ParsingProblem):
-    """Parsing, with automatic trees of high confidence (17 million there).
+    """Parsing, trained on automatic trees, too (17 million in the paper).
 
-    They are files that the option `trees` names, one tree a line.
+    The option `trees` names their files, one tree or more a line.
     """
 
     file_stem = "wsj_"
