@@ -174,6 +174,17 @@ def test_every_hyperparameter_is_documented_with_its_default():
     ).splitlines()
 
 
+def test_the_maps_show_every_room_and_root_file():
+    engine = ROOT / "t2t_lite"
+    rooms = {file.parent.name for file in engine.glob("*/__init__.py")}
+    roots = {file.stem for file in engine.glob("[!_]*.py")}
+    readme = (ROOT / "README.md").read_text("utf-8")
+    architecture = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    assert not [r for r in rooms if f"`t2t_lite/{r}/`" not in readme]
+    assert not [r for r in rooms if f"`{r}/`" not in architecture]
+    assert not [r for r in roots if f"`{r}`" not in architecture]
+
+
 def test_the_readme_is_short():
     lines = (ROOT / "README.md").read_text("utf-8").splitlines()
     assert len(lines) <= 150
