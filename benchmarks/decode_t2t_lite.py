@@ -21,11 +21,10 @@ def make_step(sizes, beam_size, precision="float32"):
     tf.keras.utils.set_random_seed(1)
     model = Transformer(
         sizes["vocab_size"],
-        sizes["vocab_size"],
-        sizes["hidden_size"],
-        sizes["filter_size"],
-        sizes["num_heads"],
-        sizes["num_hidden_layers"],
+        hidden_size=sizes["hidden_size"],
+        filter_size=sizes["filter_size"],
+        num_heads=sizes["num_heads"],
+        num_hidden_layers=sizes["num_hidden_layers"],
         dtype={"float32": None, "bfloat16": "mixed_bfloat16"}[precision],
     ).build_weights()
     rows, length = sizes["rows"], sizes["length"]

@@ -1,4 +1,4 @@
-"""`HParams`: one frozen, typed and validated record of hyperparameters.
+"""`HParams`: a frozen record of hyperparameters, each with its type and rule.
 
 This module is the type; the values live in the registered sets (`hparams/`).
 """
@@ -7,115 +7,107 @@ import dataclasses
 import json
 import math
 import typing
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, NamedTuple
 
 from t2t_lite.errors import UsageError, nearest
 from t2t_lite.key_values import parse_key_values
 
-NORM_PLACEMENTS = ("post", "pre")
-POSITION_ENCODINGS = ("interleaved", "concatenated", "learned")
-PRECISIONS = ("float32", "bfloat16")
+
+class Rule(NamedTuple):
+    """What a value must be: in words, and as a test."""
+
+    text: str
+    holds: Callable[[Any], bool]
+
+
+_AT_LEAST_0 = Rule("at least 0", lambda value: value >= 0)
+
+Count = Annotated[int, Rule("at least 1", lambda value: value >= 1)]
+EvenCount = Annotated[
+    int, Rule("even and at least 2", lambda value: value > 1 and not value % 2)
+]
+CountOrZero = Annotated[int, _AT_LEAST_0]
+Share = Annotated[float, Rule("in [0, 1)", lambda value: 0 <= value < 1)]
+Positive = Annotated[float, Rule("above 0", lambda value: value > 0)]
+PositiveOrZero = Annotated[float, _AT_LEAST_0]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class HParams:
-    """Hyperparameters of a model, its training and its decoding.
+class ModelHParams:
+    """The hyperparameters of a model.
 
     The defaults are the base model of arXiv:1706.03762, table 3.
 
     Raises:
-      UsageError: a value of the wrong type or outside its range; the message
-        states the rule, then the value.
+      UsageError: a value of the wrong type, or one that breaks a rule; the
+        message states the rule, then the value.
     """
 
-    # The model.
-    hidden_size: int = 512  # d_model
-    filter_size: int = 2048  # d_ff
-    num_heads: int = 8  # h
-    key_depth: int | None = None  # d_k of a head; none: d_model / h
-    value_depth: int | None = None  # d_v of a head; none: d_model / h
-    num_hidden_layers: int = 6  # N, of the encoder and of the decoder
+    hidden_size: EvenCount = 512  # d_model; sines and cosines come in pairs
+    filter_size: Count = 2048  # d_ff
+    num_heads: Count = 8  # h
+    key_depth: Count | None = None  # d_k of a head; none: d_model / h
+    value_depth: Count | None = None  # d_v of a head; none: d_model / h
+    num_hidden_layers: Count = 6  # N, of the encoder and of the decoder
     shared_embedding: bool = True  # one matrix: source, target, softmax
-    norm_placement: str = "post"  # "post" as in the paper, or "pre"
-    position_encoding: str = "interleaved"  # "concatenated", "learned"
-    attention_window: int | None = None  # r, self-attention's; none: all
-    max_length: int = 256  # tokens a side, EOS included, that are trained on
+    norm_placement: Literal["post", "pre"] = "post"  # the paper has "post"
+    # Section 3.5; tensor2tensor's, all sines first; table 3, row E.
+    position_encoding: Literal["interleaved", "concatenated", "learned"] = (
+        "interleaved"
+    )
+    attention_window: Count | None = None  # r, self-attention's; none: all
+    max_length: Count = 256  # tokens a side, EOS included, that are trained on
+    residual_dropout: Share = 0.1  # P_drop; also on embedding + position
+    attention_dropout: Share = 0.0  # on the attention weights
+    relu_dropout: Share = 0.0  # inside the feed-forward layer
 
-    # Regularization, each a share in [0, 1).
-    residual_dropout: float = 0.1  # P_drop; also on embedding + position
-    attention_dropout: float = 0.0  # on the attention weights
-    relu_dropout: float = 0.0  # inside the feed-forward layer
-    label_smoothing: float = 0.1  # eps_ls, spread over the V - 1 others
+    def __post_init__(self) -> None:
+        fields = dataclasses.fields(self)
+        for field in fields:
+            value = getattr(self, field.name)
+            value = _checked(field.name, field.type, value)
+            object.__setattr__(self, field.name, value)
+        for rule, names, holds in _RULES_ACROSS:
+            known = set(names) <= {field.name for field in fields}
+            if known and not holds(self):
+                values = ", ".join(f"{n}={getattr(self, n)}" for n in names)
+                raise UsageError(f"{rule}; got {values}.")
+
+    def model_part(self) -> dict[str, Any]:
+        """The hyperparameters of the model by name, without any others."""
+        names = [field.name for field in dataclasses.fields(ModelHParams)]
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HParams(ModelHParams):
+    """The hyperparameters of a model, its training and its decoding."""
 
     # One update.
-    batch_tokens: int = 25000  # positions of one update, each side, in all
-    micro_batches: int = 8  # passes an update is cut into
+    label_smoothing: Share = 0.1  # eps_ls, spread over the V - 1 others
+    batch_tokens: Count = 25000  # positions of one update, each side, in all
+    micro_batches: Count = 8  # passes an update is cut into
     packing: bool = False  # several pairs in a row of max_length; else buckets
-    learning_rate: float = 1.0  # factor on the schedule of equation 3
-    warmup_steps: int = 4000  # optimizer updates until the peak rate
-    adam_beta1: float = 0.9
-    adam_beta2: float = 0.98
-    adam_epsilon: float = 1e-9
-    precision: str = "float32"  # of activations; "bfloat16" keeps weights f32
+    learning_rate: Positive = 1.0  # factor on the schedule of equation 3
+    warmup_steps: Count = 4000  # optimizer updates until the peak rate
+    adam_beta1: Share = 0.9
+    adam_beta2: Share = 0.98
+    adam_epsilon: Positive = 1e-9
+    # Of the activations; weights are float32 in either case.
+    precision: Literal["float32", "bfloat16"] = "float32"
 
     # The whole run.
-    train_steps: int = 100000  # optimizer updates
-    cooldown: float = 0.0  # last share of them, in which the rate falls to 0
-    average_checkpoints: int = 5  # last checkpoints averaged at the end
+    train_steps: Count = 100000  # optimizer updates
+    cooldown: Share = 0.0  # last share of them, in which the rate falls to 0
+    average_checkpoints: Count = 5  # last checkpoints averaged at the end
 
     # Decoding.
-    beam_size: int = 4
-    length_penalty_alpha: float = 0.6  # score = log p / ((5 + n) / 6) ** alpha
-    extra_decode_length: int = 50  # most tokens beyond the source's length
+    beam_size: Count = 4
+    # score = log p / ((5 + n) / 6) ** alpha
+    length_penalty_alpha: PositiveOrZero = 0.6
+    extra_decode_length: CountOrZero = 50  # most tokens beyond the source's
     constrained_search: bool = False  # of a problem whose answers have a form
-
-    def __post_init__(self):
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            object.__setattr__(self, field.name, _typed(field, value))
-        self._check_ranges()
-
-    def _check_ranges(self):
-        for name in _AT_LEAST_ONE:
-            _require(name, getattr(self, name), "at least 1", lambda v: v >= 1)
-        for name in _AT_LEAST_ONE_IF_GIVEN:
-            _require(
-                name,
-                getattr(self, name),
-                "at least 1, or none",
-                lambda v: v is None or v >= 1,
-            )
-        for name in _SHARES:
-            _require(name, getattr(self, name), "in [0, 1)", _is_share)
-        for name in ("learning_rate", "adam_epsilon"):
-            _require(name, getattr(self, name), "above 0", lambda v: v > 0)
-        for name in ("length_penalty_alpha", "extra_decode_length"):
-            _require(name, getattr(self, name), "at least 0", lambda v: v >= 0)
-        for name, choices in _CHOICES.items():
-            _require(
-                name,
-                getattr(self, name),
-                f"one of {', '.join(choices)}",
-                choices.__contains__,
-            )
-        depths = (self.key_depth, self.value_depth)
-        if None in depths and self.hidden_size % self.num_heads:
-            raise UsageError(
-                "num_heads must divide hidden_size, unless key_depth and "
-                f"value_depth are given; got num_heads={self.num_heads}, "
-                f"hidden_size={self.hidden_size}."
-            )
-        if self.hidden_size % 2:
-            raise UsageError(
-                "hidden_size must be even, for pairs of sine and cosine; got "
-                f"hidden_size={self.hidden_size}."
-            )
-        if self.batch_tokens < self.micro_batches:
-            raise UsageError(
-                "micro_batches must not exceed batch_tokens; got "
-                f"micro_batches={self.micro_batches}, "
-                f"batch_tokens={self.batch_tokens}."
-            )
 
     def replace(self, **changes: Any) -> "HParams":
         """A copy with other values; an unknown key is a UsageError."""
@@ -142,91 +134,81 @@ class HParams:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "HParams":
-        """The inverse of `to_dict`; a key that is absent has its default."""
+        """The inverse of `to_dict`; a missing key has its default."""
         return cls().replace(**values)
 
-    def __str__(self):
+    def __str__(self) -> str:
         return "\n".join(
             f"{name}={_text(value)}" for name, value in self.to_dict().items()
         )
 
 
-_AT_LEAST_ONE = (
-    "hidden_size",
-    "filter_size",
-    "num_heads",
-    "num_hidden_layers",
-    "max_length",
-    "batch_tokens",
-    "micro_batches",
-    "warmup_steps",
-    "train_steps",
-    "average_checkpoints",
-    "beam_size",
+_RULES_ACROSS: tuple[
+    tuple[str, tuple[str, ...], Callable[[Any], bool]], ...
+] = (
+    (
+        "num_heads must divide hidden_size, unless key_depth and value_depth "
+        "are given",
+        ("num_heads", "hidden_size"),
+        lambda hparams: (
+            hparams.hidden_size % hparams.num_heads == 0
+            or None not in (hparams.key_depth, hparams.value_depth)
+        ),
+    ),
+    (
+        "micro_batches must not exceed batch_tokens",
+        ("micro_batches", "batch_tokens"),
+        lambda hparams: hparams.micro_batches <= hparams.batch_tokens,
+    ),
 )
-_AT_LEAST_ONE_IF_GIVEN = ("key_depth", "value_depth", "attention_window")
-_SHARES = (
-    "cooldown",
-    "residual_dropout",
-    "attention_dropout",
-    "relu_dropout",
-    "label_smoothing",
-    "adam_beta1",
-    "adam_beta2",
-)
-_CHOICES = {
-    "norm_placement": NORM_PLACEMENTS,
-    "position_encoding": POSITION_ENCODINGS,
-    "precision": PRECISIONS,
+
+
+_TYPES = {
+    bool: Rule("true or false", lambda value: type(value) is bool),
+    int: Rule("a whole number", lambda value: type(value) is int),
+    float: Rule(
+        "a finite number",
+        lambda value: type(value) is float and math.isfinite(value),
+    ),
+    str: Rule("text", lambda value: type(value) is str),
 }
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 
-def _is_share(value):
-    return 0 <= value < 1
-
-
-def _require(name, value, rule, holds):
-    if not holds(value):
-        raise UsageError(f"{name} must be {rule}; got {value!r}.")
-
-
-def _typed(field, value):
-    """`value` as the field's type; text is parsed, 1 is a fine float."""
-    wanted, optional = _kind(field)
-    if optional and (value is None or value == "none"):
-        return None
-    try:
-        if isinstance(value, str) and wanted is not str:
-            value = (
-                _BOOLEANS[value.lower()] if wanted is bool else wanted(value)
+def _checked(name: str, annotation: Any, value: Any) -> Any:
+    """A field's value, parsed if it is text, that keeps the field's rules."""
+    or_none = ""
+    if type(None) in typing.get_args(annotation):
+        if value in (None, "none"):
+            return None
+        annotation, or_none = typing.get_args(annotation)[0], ", or none"
+    kind, *rules = _type_and_rules(annotation)
+    value = _parsed(kind, value)
+    for rule in (_TYPES[kind], *rules):
+        if not rule.holds(value):
+            raise UsageError(
+                f"{name} must be {rule.text}{or_none}; got {value!r}."
             )
-        elif wanted is float and type(value) is int:
-            value = float(value)
-    except (ValueError, KeyError):
-        value = _bad_type(field, value)
-    if type(value) is not wanted:
-        _bad_type(field, value)
-    if wanted is float and not math.isfinite(value):
-        raise UsageError(f"{field.name} must be finite; got {value!r}.")
     return value
 
 
-def _kind(field):
-    """The type of a field's values, and whether it may also be None."""
-    kinds = typing.get_args(field.type) or (field.type,)
-    return kinds[0], type(None) in kinds
+def _type_and_rules(annotation: Any) -> tuple[Any, ...]:
+    parts = typing.get_args(annotation)
+    if typing.get_origin(annotation) is Literal:
+        return str, Rule(f"one of {', '.join(parts)}", parts.__contains__)
+    return parts or (annotation,)
 
 
-def _bad_type(field, value):
-    wanted, optional = _kind(field)
-    kind = {int: "a whole number", float: "a number", bool: "true or false"}
-    rule = kind.get(wanted, "text") + (" or none" if optional else "")
-    raise UsageError(f"{field.name} must be {rule}; got {value!r}.")
+def _parsed(kind: type, value: Any) -> Any:
+    """The value that text stands for, and 1 as a float; else `value` itself."""
+    try:
+        if isinstance(value, str):
+            return _BOOLEANS[value.lower()] if kind is bool else kind(value)
+        return float(value) if (kind, type(value)) == (float, int) else value
+    except (ValueError, KeyError):
+        return value
 
 
-def _text(value):
+def _text(value: Any) -> str:
     """A value as `override` reads it."""
-    if value is None:
-        return "none"
-    return json.dumps(value).strip('"')
+    return "none" if value is None else json.dumps(value).strip('"')

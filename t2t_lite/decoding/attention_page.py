@@ -9,6 +9,7 @@ import tensorflow as tf
 from t2t_lite.decoding.lines import translate_lines
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import UsageError
+from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.text.encoder import EOS_ID
 
 _TEMPLATE = "attention_page.html"
@@ -43,11 +44,12 @@ def attention_of(
         targets = [i for i in answer.hypotheses[0].tokens if i != EOS_ID]
     else:
         targets = _ids(translator, translator.target_encoder, target)
-    weights = translator.model.attention_weights(
+    weights = attention_weights(
+        translator.model,
         {
             "inputs": tf.constant([[*inputs, EOS_ID]]),
             "targets": tf.constant([[*targets, EOS_ID]]),
-        }
+        },
     )
     weights = {name: np.array(value)[:, 0] for name, value in weights.items()}
     source_tokens = translator.source_encoder.pieces(inputs)

@@ -11,10 +11,26 @@ there: a step attends to at most P - 1 positions more than there are, and the
 limit of a search that ends early costs nothing.
 """
 
+from collections.abc import Sequence
+from typing import Self
+
 from keras import ops
 
-from t2t_lite.model.layers.backend import can_grow, new_buffer, write_rows
+from t2t_lite.model.layers import (
+    DecoderLayer,
+    MultiHeadAttention,
+    TokenEmbedding,
+)
+from t2t_lite.model.layers.backend import (
+    Tensor,
+    can_grow,
+    new_buffer,
+    write_rows,
+)
 from t2t_lite.model.layers.masks import attention_scores_bias
+
+# The loop state of a search.
+Tensors = dict[str, Tensor]
 
 # An ancestor at positions that are still to come: no slot.
 _NO_SLOT = -1
@@ -37,13 +53,21 @@ class DecoderCache:
         `logits_kernel_J` [D, V'], weights in the layout that a step reads.
     """
 
-    def __init__(self, tensors, rows, bias):
+    def __init__(self, tensors: Tensors, rows: Tensor, bias: Tensor):
         self.tensors = tensors
         self._rows = rows  # int32 [B * H]
         self._bias = bias  # float32 [N, B, 1, K, P * K]
 
     @classmethod
-    def start(cls, layers, softmax, memory, memory_mask, beam_size, max_length):
+    def start(
+        cls,
+        layers: Sequence[DecoderLayer],
+        softmax: TokenEmbedding,
+        memory: Tensor,
+        memory_mask: Tensor,
+        beam_size: int,
+        max_length: int | Tensor,
+    ) -> Tensors:
         """The tensors before the first step.
 
         Args:
@@ -78,7 +102,9 @@ class DecoderCache:
         return tensors
 
     @classmethod
-    def at_step(cls, tensors, index, reach=None):
+    def at_step(
+        cls, tensors: Tensors, index: Tensor, reach: int | None = None
+    ) -> Self:
         """The cache about to take in the keys and values of step `index`.
 
         Args:
@@ -113,7 +139,7 @@ class DecoderCache:
         )
 
     @staticmethod
-    def follow(tensors, parents):
+    def follow(tensors: Tensors, parents: Tensor) -> Tensors:
         """The tensors after hypothesis k went on from `parents[:, k]`."""
         ancestry = tensors["ancestry"]
         blocks, batch, beam_size, positions = ops.shape(ancestry)
@@ -127,7 +153,9 @@ class DecoderCache:
         shape = (blocks, batch, beam_size, positions)
         return {**tensors, "ancestry": ops.reshape(rows, shape)}
 
-    def attend_self(self, attention, number, x):
+    def attend_self(
+        self, attention: MultiHeadAttention, number: int, x: Tensor
+    ) -> Tensor:
         """Self-attention of layer `number` from this step: [B, K, D]."""
         query, keys, values = attention.project_self(
             x, self.tensors[f"self_kernel_{number}"]
@@ -138,7 +166,9 @@ class DecoderCache:
         context = _attend_blocks(query, keys, values, self._bias)
         return attention.merge_heads(context)
 
-    def attend_source(self, attention, number, x):
+    def attend_source(
+        self, attention: MultiHeadAttention, number: int, x: Tensor
+    ) -> Tensor:
         """Attention of layer `number` to the source: [B, K, D]."""
         context = attention.attend(
             attention.project_query(x),
@@ -148,7 +178,7 @@ class DecoderCache:
         )
         return attention.merge_heads(context)
 
-    def logits(self, softmax, x):
+    def logits(self, softmax: TokenEmbedding, x: Tensor) -> Tensor:
         """The logits of `x` [B, K, D]: float32 [B, K, V]."""
         # By number: a loop may hand the dict back in another order.
         count = sum(name.startswith("logits_kernel_") for name in self.tensors)

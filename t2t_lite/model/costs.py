@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from t2t_lite.hparam import HParams
+from t2t_lite.hparam import HParams, ModelHParams
 
 # A training step makes the products of the forward pass and, for each of
 # them, two more: the gradients of its two factors.
@@ -22,12 +22,12 @@ TRAINING_PER_FORWARD = 3
 
 
 def count_parameters(
-    hparams: HParams, source_vocab_size: int, target_vocab_size: int
+    hparams: ModelHParams, source_vocab_size: int, target_vocab_size: int
 ) -> dict[str, int]:
     """The parameters of a model by part; their sum is the model's.
 
     Args:
-      hparams: the model part is used.
+      hparams: of the model.
       source_vocab_size: V of the source.
       target_vocab_size: V of the target.
     """
@@ -73,7 +73,7 @@ class ForwardFlops(NamedTuple):
 
 
 def count_forward_flops(
-    hparams: HParams,
+    hparams: ModelHParams,
     target_vocab_size: int,
     source_length: float,
     target_length: float,
@@ -95,7 +95,7 @@ def count_forward_flops(
     blocks it is computed in are up to three times as long.
 
     Args:
-      hparams: the model part is used.
+      hparams: of the model.
       target_vocab_size: V.
       source_length: S, in tokens; 0 leaves out what grows with it.
       target_length: T, in tokens.
@@ -134,7 +134,7 @@ def count_step_flops(
 
 
 def count_training_flops(
-    hparams: HParams,
+    hparams: ModelHParams,
     target_vocab_size: int,
     source_tokens: float,
     target_tokens: float,
@@ -144,7 +144,7 @@ def count_training_flops(
     """The FLOPs of a training that saw so many tokens, padding left out.
 
     Args:
-      hparams: the model part is used.
+      hparams: of the model.
       target_vocab_size: V.
       source_tokens: trained on, in all updates.
       target_tokens: likewise.
@@ -168,7 +168,7 @@ def training_cost(
     """What a training took, counted and as the paper's table 2 estimates it.
 
     Args:
-      hparams: the model part is used.
+      hparams: of the model.
       target_vocab_size: V.
       lengths: tokens of a mean source and target sentence, or of packed rows.
       work: what `trainer.train` says.
@@ -246,7 +246,7 @@ def estimate_memory(
     }
 
 
-def _kept_numbers(hparams):
+def _kept_numbers(hparams: HParams) -> float:
     """Numbers kept of a source and a target position, by one layer of each.
 
     An attention keeps its queries, keys, values and context, and the weights
@@ -266,7 +266,7 @@ def _kept_numbers(hparams):
     return 3 * attention + 2 * feed_forward + frames
 
 
-def _attention_width(hparams):
+def _attention_width(hparams: ModelHParams) -> int:
     """The w of the formulas: h (d_k + d_v)."""
     default = hparams.hidden_size // hparams.num_heads
     depth = (hparams.key_depth or default) + (hparams.value_depth or default)

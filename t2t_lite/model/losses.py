@@ -9,9 +9,12 @@ arXiv:1512.00567). With q the smoothed target distribution,
 in nats, and always in float32.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from t2t_lite.model.layers.backend import Tensor
 from t2t_lite.model.layers.masks import PAD_ID
 from t2t_lite.model.layers.product import spread_rows
 
@@ -20,7 +23,9 @@ from t2t_lite.model.layers.product import spread_rows
 BLOCK_ROWS = 1024
 
 
-def smoothed_cross_entropy(logits, targets, label_smoothing=0.0):
+def smoothed_cross_entropy(
+    logits: Tensor, targets: Tensor, label_smoothing: float = 0.0
+) -> Tensor:
     """The loss of every position, padding included.
 
     Args:
@@ -40,6 +45,7 @@ def smoothed_cross_entropy(logits, targets, label_smoothing=0.0):
     return loss
 
 
+@keras.saving.register_keras_serializable(package="t2t_lite")
 class SmoothedCrossEntropy(keras.losses.Loss):
     """`smoothed_cross_entropy` for `keras.Model.compile`.
 
@@ -50,11 +56,20 @@ class SmoothedCrossEntropy(keras.losses.Loss):
       label_smoothing: share in [0, 1) spread over the other tokens.
     """
 
-    def __init__(self, label_smoothing=0.0, name="smoothed_cross_entropy"):
+    def __init__(
+        self,
+        label_smoothing: float = 0.0,
+        name: str = "smoothed_cross_entropy",
+    ):
         super().__init__(name=name, reduction="mean_with_sample_weight")
         self.label_smoothing = label_smoothing
 
-    def __call__(self, y_true, y_pred, sample_weight=None):
+    def __call__(
+        self,
+        y_true: Tensor,
+        y_pred: Tensor,
+        sample_weight: Tensor | None = None,
+    ) -> Tensor:
         """The mean loss of int [B, T] targets under [B, T, V] logits."""
         real = ops.cast(ops.not_equal(y_true, PAD_ID), "float32")
         if sample_weight is not None:
@@ -63,16 +78,18 @@ class SmoothedCrossEntropy(keras.losses.Loss):
             )
         return super().__call__(y_true, y_pred, sample_weight=real)
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """The loss of every position: float32 [B, T]."""
         targets = ops.cast(y_true, "int32")
         return smoothed_cross_entropy(y_pred, targets, self.label_smoothing)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {"label_smoothing": self.label_smoothing, "name": self.name}
 
 
-def fused_cross_entropy_sum(hidden, table, targets, label_smoothing=0.0):
+def fused_cross_entropy_sum(
+    hidden: Tensor, table: Tensor, targets: Tensor, label_smoothing: float = 0.0
+) -> Tensor:
     """The summed loss of a softmax layer, without ever holding its logits.
 
     The whole [N, V] array of logits and a few more of its size would be most

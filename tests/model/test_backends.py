@@ -12,11 +12,14 @@ import jax
 import keras
 import numpy as np
 from t2t_lite.decoding.beam_search import beam_search
+from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.model.transformer import Transformer
 
 assert keras.backend.backend() == "jax"
 keras.utils.set_random_seed(1)
-model = Transformer(17, 17, 8, 16, 2, 2, residual_dropout=0.1).build_weights()
+model = Transformer(
+    17, hidden_size=8, filter_size=16, num_heads=2, num_hidden_layers=2
+).build_weights()
 generator = np.random.default_rng(0)
 batch = {
     side: generator.integers(2, 17, (2, 5)) for side in ("inputs", "targets")
@@ -58,13 +61,20 @@ log_probs, counts = model.target_log_probs(
 expected = np.array(log_probs) / ((5 + lengths) / 6) ** 0.6
 np.testing.assert_allclose(np.array(scores)[:, 0], expected, rtol=1e-4)
 restricted = Transformer(
-    17, 17, 8, 16, 2, 1, key_depth=3, value_depth=5, attention_window=4
+    17,
+    hidden_size=8,
+    filter_size=16,
+    num_heads=2,
+    num_hidden_layers=1,
+    key_depth=3,
+    value_depth=5,
+    attention_window=4,
 ).build_weights()
 logits = jax.jit(lambda inputs, targets: restricted(
     {"inputs": inputs, "targets": targets}
 ))(batch["inputs"], batch["targets"])
 assert logits.shape == (2, 5, 17)
-weights = restricted.attention_weights(batch)
+weights = attention_weights(restricted, batch)
 np.testing.assert_allclose(np.sum(weights["decoder"], -1), 1, rtol=1e-5)
 # The second half of each row is a sentence of its own.
 numbers, positions = np.array([[1, 1, 2, 2, 2]] * 2), [[0, 1, 0, 1, 2]] * 2

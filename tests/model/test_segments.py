@@ -75,7 +75,9 @@ def make_model(**changes):
         "residual_dropout": 0.0,
         "max_length": 40,
     } | changes
-    return Transformer(VOCAB, VOCAB, 8, 16, 2, **values).build_weights()
+    return Transformer(
+        VOCAB, hidden_size=8, filter_size=16, num_heads=2, **values
+    ).build_weights()
 
 
 VARIANTS = [

@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -10,6 +12,7 @@ from keras import ops
 
 from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams
+from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.model.losses import SmoothedCrossEntropy, smoothed_cross_entropy
 from t2t_lite.model.transformer import Transformer
 
@@ -188,7 +191,14 @@ def test_log_probs_add_up_over_every_continuation():
 
 
 def test_fresh_model_costs_about_the_log_of_the_vocabulary():
-    model = Transformer(1000, 1000, 64, 128, 4, 2, residual_dropout=0.0)
+    model = Transformer(
+        1000,
+        hidden_size=64,
+        filter_size=128,
+        num_heads=4,
+        num_hidden_layers=2,
+        residual_dropout=0.0,
+    )
     generator = np.random.default_rng(0)
     batch = {
         side: generator.integers(2, 1000, (16, 12))
@@ -261,12 +271,41 @@ def test_from_hparams_takes_every_model_hparam():
     assert config["target_vocab_size"] == 7
 
 
+_LOAD = """
+import sys
+import keras
+import numpy as np
+import t2t_lite
+
+t2t_lite.Transformer  # registers its classes
+model = keras.models.load_model(sys.argv[1])
+assert model.loss.label_smoothing == 0.25
+features = dict(np.load(sys.argv[2]))
+np.save(sys.argv[3], model(features))
+"""
+
+
+def test_a_saved_keras_model_loads_in_another_process(tmp_path):
+    model, batch = small_model(norm_placement="pre"), features()
+    model.compile("adam", SmoothedCrossEntropy(0.25))
+    model.save(tmp_path / "model.keras")
+    np.savez(tmp_path / "batch.npz", **batch)
+    paths = [tmp_path / n for n in ("model.keras", "batch.npz", "logits.npy")]
+    subprocess.run([sys.executable, "-c", _LOAD, *paths], check=True)
+    np.testing.assert_allclose(np.load(paths[-1]), model(batch), atol=1e-6)
+
+
+def test_hparams_in_place_of_sizes_name_the_call_that_takes_them():
+    with pytest.raises(UsageError, match="call Transformer.from_hparams"):
+        Transformer(HParams())
+
+
 @pytest.mark.parametrize("window", [None, 3])
 def test_attention_weights_are_rows_that_sum_to_one(window):
     model = small_model(attention_window=window)
     batch = features()
     batch["inputs"][1, 3:] = 0
-    weights = model.attention_weights(batch)
+    weights = attention_weights(model, batch)
     shapes = {name: tuple(value.shape) for name, value in weights.items()}
     assert shapes == {
         "encoder": (2, 2, 2, 5, 5),
@@ -288,7 +327,7 @@ def test_attention_weights_are_rows_that_sum_to_one(window):
 def test_attention_weights_are_those_that_make_the_output():
     """The last layer's cross-attention, made into its output by hand."""
     model, batch = small_model(num_hidden_layers=1), features()
-    weights = np.array(model.attention_weights(batch)["cross"])[0]
+    weights = np.array(attention_weights(model, batch)["cross"])[0]
     memory, mask = model.encode(batch["inputs"])
     attention = model.decoder_layers[0].cross_attention
     caught = []
@@ -316,12 +355,12 @@ def test_a_window_hides_what_lies_beyond_it():
 
 def test_sharing_needs_equal_vocabularies():
     with pytest.raises(UsageError, match="shared_embedding needs one vocab"):
-        Transformer(5, 7, 8, 16, 2, 1)
+        Transformer(5, 7)
 
 
 def test_heads_must_divide():
     with pytest.raises(UsageError, match="num_heads must divide hidden_size"):
-        Transformer(5, 5, 8, 16, 3, 1)
+        Transformer(5, hidden_size=8, num_heads=3)
 
 
 def test_trains_with_plain_compile_and_fit():

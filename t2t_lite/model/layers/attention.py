@@ -1,14 +1,18 @@
 """Multi-head attention (arXiv:1706.03762, section 3.2)."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
-from t2t_lite.model.layers.dropout import no_dropout
+from t2t_lite.model.layers.backend import Shape, Tensor
+from t2t_lite.model.layers.dropout import Dropout, no_dropout
 from t2t_lite.model.layers.masks import attention_scores_bias, band_mask
 from t2t_lite.model.layers.product import project
 from t2t_lite.model.layers.window import attend_window
 
 
+@keras.saving.register_keras_serializable(package="t2t_lite")
 class MultiHeadAttention(keras.layers.Layer):
     """Scaled dot-product attention in several heads, without biases.
 
@@ -25,23 +29,24 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def __init__(
         self,
-        num_heads,
-        key_depth=None,
-        value_depth=None,
-        attention_dropout=0.0,
-        window=None,
-        causal=False,
-        **kwargs,
+        num_heads: int,
+        key_depth: int | None = None,
+        value_depth: int | None = None,
+        attention_dropout: float = 0.0,
+        window: int | None = None,
+        causal: bool = False,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
-        self.key_depth = key_depth
-        self.value_depth = value_depth
+        # Whole numbers once the layer is built.
+        self.key_depth: Any = key_depth
+        self.value_depth: Any = value_depth
         self.attention_dropout = attention_dropout
         self.window = window
         self.causal = causal
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         size = input_shape[-1]
         self.key_depth = self.key_depth or size // self.num_heads
         self.value_depth = self.value_depth or size // self.num_heads
@@ -59,11 +64,18 @@ class MultiHeadAttention(keras.layers.Layer):
         )
 
     @property
-    def reach(self):
+    def reach(self) -> int | None:
         """How many positions away a window ends; None without a window."""
         return None if self.window is None else self.window // 2
 
-    def call(self, x, bias, memory=None, dropout=no_dropout, segments=None):
+    def call(
+        self,
+        x: Tensor,
+        bias: Tensor | None,
+        memory: Tensor | None = None,
+        dropout: Dropout = no_dropout,
+        segments: Tensor | None = None,
+    ) -> Tensor:
         """Attends from every position of `x`.
 
         Args:
@@ -87,20 +99,22 @@ class MultiHeadAttention(keras.layers.Layer):
                 keys,
                 values,
                 bias,
-                self.reach,
+                self.window // 2,
                 self.causal,
                 lambda weights: dropout(weights, self.attention_dropout),
                 segments,
             )
         return self.merge_heads(context)
 
-    def weights_of(self, x, bias, memory=None):
+    def weights_of(
+        self, x: Tensor, bias: Tensor | None, memory: Tensor | None = None
+    ) -> Tensor:
         """The attention weights of a call: float32 [B, H, T, S]."""
         query, keys, _ = self._project(x, memory)
         if self.window is not None:
             length = ops.shape(x)[1]
             band = attention_scores_bias(
-                band_mask(length, length, self.reach, self.causal)
+                band_mask(length, length, self.window // 2, self.causal)
             )
             bias = band if bias is None else bias + band
         return _attention_weights(query, keys, bias)
@@ -110,14 +124,16 @@ class MultiHeadAttention(keras.layers.Layer):
             return self.project_self(x)
         return self.project_query(x), *self.project_memory(memory)
 
-    def self_kernel(self):
+    def self_kernel(self) -> Tensor:
         """The kernels of queries, keys and values, side by side."""
         return ops.concatenate(
             [self._scaled_query_kernel(), self.key_kernel, self.value_kernel],
             axis=1,
         )
 
-    def project_self(self, x, kernel=None):
+    def project_self(
+        self, x: Tensor, kernel: Tensor | None = None
+    ) -> list[Tensor]:
         """Queries, keys and values of `x` [B, T, D], each [B, H, T, d].
 
         Args:
@@ -129,19 +145,26 @@ class MultiHeadAttention(keras.layers.Layer):
         depths = (self.key_depth, self.key_depth, self.value_depth)
         return self._split_heads(project(x, kernel), depths)
 
-    def project_query(self, x):
+    def project_query(self, x: Tensor) -> Tensor:
         """Scaled queries of `x` [B, T, D]: [B, H, T, d_k]."""
         kernel = self._scaled_query_kernel()
         (query,) = self._split_heads(project(x, kernel), (self.key_depth,))
         return query
 
-    def project_memory(self, memory):
+    def project_memory(self, memory: Tensor) -> list[Tensor]:
         """Keys [B, H, S, d_k] and values [B, H, S, d_v] of [B, S, D]."""
         kernel = ops.concatenate([self.key_kernel, self.value_kernel], axis=1)
         depths = (self.key_depth, self.value_depth)
         return self._split_heads(project(memory, kernel), depths)
 
-    def attend(self, query, keys, values, bias, dropout=no_dropout):
+    def attend(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        bias: Tensor,
+        dropout: Dropout = no_dropout,
+    ) -> Tensor:
         """The weighted values, equation 1: [B, H, T, d_v].
 
         Args:
@@ -155,7 +178,7 @@ class MultiHeadAttention(keras.layers.Layer):
         weights = dropout(weights, self.attention_dropout)
         return ops.matmul(ops.cast(weights, values.dtype), values)
 
-    def merge_heads(self, context):
+    def merge_heads(self, context: Tensor) -> Tensor:
         """[B, H, T, d_v] to the layer's output [B, T, D]."""
         batch, _, length, _ = ops.shape(context)
         size = self.num_heads * self.value_depth
@@ -185,7 +208,7 @@ class MultiHeadAttention(keras.layers.Layer):
             )
         ]
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "num_heads": self.num_heads,

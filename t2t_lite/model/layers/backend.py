@@ -10,8 +10,16 @@ The one place in the model core that asks what it runs on.
   division each.
 """
 
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
 import keras
 from keras import ops
+
+# A tensor of whatever backend Keras runs on.
+Tensor: TypeAlias = Any
+# Of a layer's input: ints, and None where any size will do.
+Shape: TypeAlias = tuple[Any, ...]
 
 
 def can_grow() -> bool:
@@ -19,7 +27,7 @@ def can_grow() -> bool:
     return keras.backend.backend() == "tensorflow"
 
 
-def new_buffer(shape, dtype):
+def new_buffer(shape: Sequence[int | Tensor], dtype: str) -> Tensor:
     """Zeros [N, ...] for `write_rows`.
 
     In a graph N is left open, for the buffer may grow.
@@ -38,7 +46,7 @@ def new_buffer(shape, dtype):
     return tf.raw_ops.PlaceholderWithDefault(input=buffer, shape=[None, *known])
 
 
-def write_rows(buffer, rows, values):
+def write_rows(buffer: Tensor, rows: Tensor, values: Tensor) -> Tensor:
     """The buffer with `values` in place of some rows.
 
     In a TensorFlow graph this uses up the buffer given: only what is returned
@@ -55,7 +63,7 @@ def write_rows(buffer, rows, values):
     return tf.raw_ops.InplaceUpdate(x=buffer, i=rows, v=values)
 
 
-def random_int16(count, seed):
+def random_int16(count: int | Tensor, seed: Tensor) -> Tensor:
     """Uniform int16 [count], a pure function of the seed.
 
     Args:

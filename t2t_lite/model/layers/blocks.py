@@ -1,9 +1,14 @@
 """The layers that the encoder and the decoder stack (section 3.1)."""
 
+from collections.abc import Callable
+from typing import Any, Self
+
 import keras
 
+from t2t_lite.hparam import ModelHParams
 from t2t_lite.model.layers.attention import MultiHeadAttention
-from t2t_lite.model.layers.dropout import no_dropout
+from t2t_lite.model.layers.backend import Shape, Tensor
+from t2t_lite.model.layers.dropout import Dropout, no_dropout
 from t2t_lite.model.layers.feed_forward import FeedForward
 from t2t_lite.model.layers.normalization import LayerNormalization
 
@@ -15,41 +20,21 @@ class _Block(keras.layers.Layer):
     `x + dropout(sublayer(norm(x)))`, the stack ending in one more norm.
     """
 
-    def __init__(
-        self,
-        num_heads,
-        filter_size,
-        key_depth=None,
-        value_depth=None,
-        attention_window=None,
-        norm_placement="post",
-        residual_dropout=0.0,
-        attention_dropout=0.0,
-        relu_dropout=0.0,
-        **kwargs,
-    ):
+    def __init__(self, hparams: ModelHParams, **kwargs: Any):
         super().__init__(**kwargs)
-        self.num_heads = num_heads
-        self.filter_size = filter_size
-        self.key_depth = key_depth
-        self.value_depth = value_depth
-        self.attention_window = attention_window
-        self.norm_placement = norm_placement
-        self.residual_dropout = residual_dropout
-        self.attention_dropout = attention_dropout
-        self.relu_dropout = relu_dropout
+        self.hparams = hparams
 
-    def _build_each(self, input_shape, *sublayers):
-        for sublayer in sublayers:
-            sublayer.build(input_shape)
+    def _build_sublayers(self, input_shape):
+        for layer in self._flatten_layers(include_self=False, recursive=False):
+            layer.build(input_shape)
         self.built = True
 
     def _attention(self, name, window=None, causal=False):
         return MultiHeadAttention(
-            self.num_heads,
-            self.key_depth,
-            self.value_depth,
-            self.attention_dropout,
+            self.hparams.num_heads,
+            self.hparams.key_depth,
+            self.hparams.value_depth,
+            self.hparams.attention_dropout,
             window=window,
             causal=causal,
             name=name,
@@ -58,8 +43,8 @@ class _Block(keras.layers.Layer):
 
     def _feed_forward(self):
         return FeedForward(
-            self.filter_size,
-            self.relu_dropout,
+            self.hparams.filter_size,
+            self.hparams.relu_dropout,
             name="feed_forward",
             dtype=self.dtype_policy,
         )
@@ -67,58 +52,52 @@ class _Block(keras.layers.Layer):
     def _norm(self, name):
         return LayerNormalization(name=name, dtype=self.dtype_policy)
 
-    def residual(self, x, norm, sublayer, dropout=no_dropout):
+    def residual(
+        self,
+        x: Tensor,
+        norm: LayerNormalization,
+        sublayer: Callable[[Tensor], Tensor],
+        dropout: Dropout = no_dropout,
+    ) -> Tensor:
         """`sublayer`, a function of [B, T, D], with what goes around it."""
-        if self.norm_placement == "pre":
-            return x + dropout(sublayer(norm(x)), self.residual_dropout)
-        return norm(x + dropout(sublayer(x), self.residual_dropout))
+        rate = self.hparams.residual_dropout
+        if self.hparams.norm_placement == "pre":
+            return x + dropout(sublayer(norm(x)), rate)
+        return norm(x + dropout(sublayer(x), rate))
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "filter_size": self.filter_size,
-            "key_depth": self.key_depth,
-            "value_depth": self.value_depth,
-            "attention_window": self.attention_window,
-            "norm_placement": self.norm_placement,
-            "residual_dropout": self.residual_dropout,
-            "attention_dropout": self.attention_dropout,
-            "relu_dropout": self.relu_dropout,
-        }
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "hparams": self.hparams.model_part()}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        hparams = ModelHParams(**config["hparams"])
+        return super().from_config({**config, "hparams": hparams})
 
 
+@keras.saving.register_keras_serializable(package="t2t_lite")
 class EncoderLayer(_Block):
     """Self-attention, then the feed-forward network.
 
     Args:
-      num_heads: H.
-      filter_size: d_ff.
-      key_depth: d_k; None: D / H.
-      value_depth: d_v; None: D / H.
-      attention_window: r of self-attention; None: it sees all positions.
-      norm_placement: "post" or "pre".
-      residual_dropout: share dropped from each sublayer's output.
-      attention_dropout: share dropped from the attention weights.
-      relu_dropout: share dropped inside the feed-forward network.
+      hparams: the sizes, the dropout and where the norms go.
     """
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.self_attention = self._attention(
-            "self_attention", self.attention_window
+            "self_attention", self.hparams.attention_window
         )
         self.self_attention_norm = self._norm("self_attention_norm")
         self.feed_forward = self._feed_forward()
         self.feed_forward_norm = self._norm("feed_forward_norm")
-        self._build_each(
-            input_shape,
-            self.self_attention,
-            self.self_attention_norm,
-            self.feed_forward,
-            self.feed_forward_norm,
-        )
+        self._build_sublayers(input_shape)
 
-    def call(self, x, bias, dropout=no_dropout, segments=None):
+    def call(
+        self,
+        x: Tensor,
+        bias: Tensor,
+        dropout: Dropout = no_dropout,
+        segments: Tensor | None = None,
+    ) -> Tensor:
         """Float [B, S, D] to float [B, S, D].
 
         Args:
@@ -135,7 +114,12 @@ class EncoderLayer(_Block):
             dropout,
         )
 
-    def with_attention(self, x, attend_self, dropout=no_dropout):
+    def with_attention(
+        self,
+        x: Tensor,
+        attend_self: Callable[[Tensor], Tensor],
+        dropout: Dropout = no_dropout,
+    ) -> Tensor:
         """The layer around a function that attends, [B, S, D] -> same."""
         x = self.residual(x, self.self_attention_norm, attend_self, dropout)
         return self.residual(
@@ -146,40 +130,33 @@ class EncoderLayer(_Block):
         )
 
 
+@keras.saving.register_keras_serializable(package="t2t_lite")
 class DecoderLayer(_Block):
     """Self-attention, attention to the source, the feed-forward network.
 
     Args: as `EncoderLayer`.
     """
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         self.self_attention = self._attention(
-            "self_attention", self.attention_window, causal=True
+            "self_attention", self.hparams.attention_window, causal=True
         )
         self.self_attention_norm = self._norm("self_attention_norm")
         self.cross_attention = self._attention("cross_attention")
         self.cross_attention_norm = self._norm("cross_attention_norm")
         self.feed_forward = self._feed_forward()
         self.feed_forward_norm = self._norm("feed_forward_norm")
-        self._build_each(
-            input_shape,
-            self.self_attention,
-            self.self_attention_norm,
-            self.cross_attention,
-            self.cross_attention_norm,
-            self.feed_forward,
-            self.feed_forward_norm,
-        )
+        self._build_sublayers(input_shape)
 
     def call(
         self,
-        x,
-        memory,
-        self_bias,
-        cross_bias,
-        dropout=no_dropout,
-        segments=None,
-    ):
+        x: Tensor,
+        memory: Tensor,
+        self_bias: Tensor | None,
+        cross_bias: Tensor,
+        dropout: Dropout = no_dropout,
+        segments: Tensor | None = None,
+    ) -> Tensor:
         """Float [B, T, D] to float [B, T, D].
 
         Args:
@@ -203,8 +180,12 @@ class DecoderLayer(_Block):
         )
 
     def with_attentions(
-        self, x, attend_self, attend_source, dropout=no_dropout
-    ):
+        self,
+        x: Tensor,
+        attend_self: Callable[[Tensor], Tensor],
+        attend_source: Callable[[Tensor], Tensor],
+        dropout: Dropout = no_dropout,
+    ) -> Tensor:
         """The layer around two functions that attend, each [B, T, D] -> same.
 
         A full pass and a cached step differ in these two functions only.

@@ -11,9 +11,14 @@ differentiation. Sixteen random bits are enough, and the gradient is the same
 mask again.
 """
 
+from collections.abc import Callable
+
 from keras import ops
 
-from t2t_lite.model.layers.backend import random_int16
+from t2t_lite.model.layers.backend import Tensor, random_int16
+
+# Drops a share of a tensor: `DropoutMasks` of a pass, or `no_dropout`.
+Dropout = Callable[[Tensor, float], Tensor]
 
 # Random numbers have so many values.
 _VALUES = 1 << 16
@@ -26,11 +31,11 @@ class DropoutMasks:
       seed: int32 [2]. Equal seeds give equal masks, call by call.
     """
 
-    def __init__(self, seed):
+    def __init__(self, seed: Tensor):
         self._seed = ops.cast(ops.convert_to_tensor(seed), "int32")
         self._drawn = 0
 
-    def __call__(self, x, rate):
+    def __call__(self, x: Tensor, rate: float) -> Tensor:
         """`x` with a share `rate` of it zeroed, the rest scaled up for it.
 
         The share is rounded to a multiple of 2 ** -16, and what is left is
@@ -58,7 +63,7 @@ class DropoutMasks:
         return ops.custom_gradient(drop)(x)
 
 
-def no_dropout(x, rate):
+def no_dropout(x: Tensor, rate: float) -> Tensor:
     """The dropout of evaluation: `x` itself."""
     del rate
     return x

@@ -1,8 +1,11 @@
 """Token embeddings and the softmax matrix (arXiv:1706.03762, section 3.4)."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from t2t_lite.model.layers.backend import Shape, Tensor
 from t2t_lite.model.layers.masks import padding_mask
 from t2t_lite.model.layers.product import project
 
@@ -11,6 +14,7 @@ from t2t_lite.model.layers.product import project
 _KERNEL_WIDTH = 4112
 
 
+@keras.saving.register_keras_serializable(package="t2t_lite")
 class TokenEmbedding(keras.layers.Layer):
     """A table [V, D] that embeds tokens and, unscaled, scores them.
 
@@ -19,12 +23,12 @@ class TokenEmbedding(keras.layers.Layer):
       hidden_size: d_model; embeddings are multiplied by its square root.
     """
 
-    def __init__(self, vocab_size, hidden_size, **kwargs):
+    def __init__(self, vocab_size: int, hidden_size: int, **kwargs: Any):
         super().__init__(**kwargs)
         self.vocab_size = vocab_size
         self.hidden_size = hidden_size
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: Shape | None = None) -> None:
         stddev = self.hidden_size**-0.5
         self.table = self.add_weight(
             shape=(self.vocab_size, self.hidden_size),
@@ -34,7 +38,7 @@ class TokenEmbedding(keras.layers.Layer):
         )
         self.built = True
 
-    def call(self, ids):
+    def call(self, ids: Tensor) -> Tensor:
         """Int [B, T] to float [B, T, D]; padding is embedded as zero."""
         scale = self.hidden_size**0.5
         real = ops.cast(padding_mask(ids), self.compute_dtype)
@@ -42,7 +46,7 @@ class TokenEmbedding(keras.layers.Layer):
         vectors = ops.cast(vectors, self.compute_dtype)
         return vectors * (scale * real)[..., None]
 
-    def logits_kernels(self, dtype):
+    def logits_kernels(self, dtype: str) -> list[Tensor]:
         """The table in the layout that steps of a search multiply with.
 
         Returns: kernels [D, V'] of that dtype, whose V' add up to V. A product
@@ -56,7 +60,9 @@ class TokenEmbedding(keras.layers.Layer):
             for start in range(0, self.vocab_size, _KERNEL_WIDTH)
         ]
 
-    def logits(self, hidden, kernels=None):
+    def logits(
+        self, hidden: Tensor, kernels: list[Tensor] | None = None
+    ) -> Tensor:
         """Float [..., D] to float32 [..., V], the input of the softmax.
 
         Args:
@@ -69,7 +75,7 @@ class TokenEmbedding(keras.layers.Layer):
         logits = parts[0] if len(parts) == 1 else ops.concatenate(parts, -1)
         return ops.cast(logits, "float32")
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "vocab_size": self.vocab_size,

@@ -1,13 +1,16 @@
 """The position-wise feed-forward network (arXiv:1706.03762, section 3.3)."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
-from t2t_lite.model.layers.backend import has_accelerator
-from t2t_lite.model.layers.dropout import no_dropout
+from t2t_lite.model.layers.backend import Shape, Tensor, has_accelerator
+from t2t_lite.model.layers.dropout import Dropout, no_dropout
 from t2t_lite.model.layers.product import LINE, project
 
 
+@keras.saving.register_keras_serializable(package="t2t_lite")
 class FeedForward(keras.layers.Layer):
     """FFN(x) = max(0, x W1 + b1) W2 + b2, equation 2.
 
@@ -16,12 +19,14 @@ class FeedForward(keras.layers.Layer):
       relu_dropout: share of the hidden units dropped in training.
     """
 
-    def __init__(self, filter_size, relu_dropout=0.0, **kwargs):
+    def __init__(
+        self, filter_size: int, relu_dropout: float = 0.0, **kwargs: Any
+    ):
         super().__init__(**kwargs)
         self.filter_size = filter_size
         self.relu_dropout = relu_dropout
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         size = input_shape[-1]
         self.hidden_kernel = self.add_weight(
             shape=(size, self.filter_size),
@@ -41,7 +46,7 @@ class FeedForward(keras.layers.Layer):
         )
         self.built = True
 
-    def call(self, x, dropout=no_dropout):
+    def call(self, x: Tensor, dropout: Dropout = no_dropout) -> Tensor:
         """Float [B, T, D] to float [B, T, D]."""
         kernel, bias, output_kernel = self._weights(dropout is not no_dropout)
         hidden = ops.relu(project(x, kernel, bias))
@@ -66,7 +71,7 @@ class FeedForward(keras.layers.Layer):
             for weight, padding in zip(weights, paddings, strict=True)
         ]
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "filter_size": self.filter_size,

@@ -2,6 +2,8 @@
 
 from keras import ops
 
+from t2t_lite.model.layers.backend import Tensor
+
 PAD_ID = 0
 
 # Added to the scores of what may not be attended. Finite, so that a row that
@@ -9,12 +11,12 @@ PAD_ID = 0
 MASKED_SCORE = -1e9
 
 
-def padding_mask(ids):
+def padding_mask(ids: Tensor) -> Tensor:
     """Where `ids`, int [B, S], hold a real token: bool [B, S]."""
     return ops.not_equal(ids, PAD_ID)
 
 
-def causal_mask(length):
+def causal_mask(length: int | Tensor) -> Tensor:
     """Mask letting target position t see positions 0..t.
 
     Returns: bool [1, 1, length, length], True where attention is allowed.
@@ -23,7 +25,13 @@ def causal_mask(length):
     return (positions[None, :] <= positions[:, None])[None, None]
 
 
-def band_mask(queries, keys, reach, causal, offset=0):
+def band_mask(
+    queries: int | Tensor,
+    keys: int | Tensor,
+    reach: int,
+    causal: bool,
+    offset: int = 0,
+) -> Tensor:
     """Mask letting a query see the keys at most `reach` positions away.
 
     Args:
@@ -42,7 +50,7 @@ def band_mask(queries, keys, reach, causal, offset=0):
     return near[None, None]
 
 
-def attention_scores_bias(mask):
+def attention_scores_bias(mask: Tensor) -> Tensor:
     """What to add to attention scores so that only `mask` is attended.
 
     Args:

@@ -1,9 +1,14 @@
 """Layer normalization with its gradient written out."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from t2t_lite.model.layers.backend import Shape, Tensor
 
+
+@keras.saving.register_keras_serializable(package="t2t_lite")
 class LayerNormalization(keras.layers.Layer):
     """Layer normalization over the last axis (arXiv:1607.06450).
 
@@ -18,11 +23,11 @@ class LayerNormalization(keras.layers.Layer):
       epsilon: added to the variance, inside the root.
     """
 
-    def __init__(self, epsilon=1e-6, **kwargs):
+    def __init__(self, epsilon: float = 1e-6, **kwargs: Any):
         super().__init__(**kwargs)
         self.epsilon = epsilon
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         size = input_shape[-1]
         self.scale = self.add_weight(
             shape=(size,), initializer="ones", name="scale", autocast=False
@@ -32,7 +37,7 @@ class LayerNormalization(keras.layers.Layer):
         )
         self.built = True
 
-    def call(self, x):
+    def call(self, x: Tensor) -> Tensor:
         """Float [..., D] to float [..., D], of the compute dtype."""
         normalize = ops.custom_gradient(self._normalize_with_gradient)
         # + 0: values, for a custom gradient in TensorFlow takes no variables.
@@ -66,5 +71,5 @@ class LayerNormalization(keras.layers.Layer):
         output = ops.cast(normalized * scale + bias, dtype)
         return ops.reshape(output, shape), gradient
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "epsilon": self.epsilon}

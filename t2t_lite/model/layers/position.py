@@ -1,12 +1,17 @@
 """Position encodings (arXiv:1706.03762, section 3.5)."""
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
 
+from t2t_lite.model.layers.backend import Shape, Tensor
 
-def position_signal(positions, depth, layout="interleaved"):
+
+def position_signal(
+    positions: Tensor, depth: int, layout: str = "interleaved"
+) -> Tensor:
     """Sines and cosines of geometrically growing wavelengths.
 
     Args:
@@ -31,14 +36,20 @@ def position_signal(positions, depth, layout="interleaved"):
     return ops.reshape(signal, (-1, depth))  # [T, D / 2, 2] -> [T, D]
 
 
+@keras.saving.register_keras_serializable(package="t2t_lite")
 class SinusoidalPositions(keras.layers.Layer):
     """Adds `position_signal`; has no weights and no longest length."""
 
-    def __init__(self, layout="interleaved", **kwargs):
+    def __init__(self, layout: str = "interleaved", **kwargs: Any):
         super().__init__(**kwargs)
         self.layout = layout
 
-    def call(self, x, start=0, positions=None):
+    def call(
+        self,
+        x: Tensor,
+        start: int | Tensor = 0,
+        positions: Tensor | None = None,
+    ) -> Tensor:
         """Float [B, T, D] plus the signal of positions start...start+T-1.
 
         Args:
@@ -53,10 +64,11 @@ class SinusoidalPositions(keras.layers.Layer):
             signal = ops.take(signal, positions, axis=0)  # -> [B, T, D]
         return ops.cast(ops.cast(x, "float32") + signal, x.dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "layout": self.layout}
 
 
+@keras.saving.register_keras_serializable(package="t2t_lite")
 class LearnedPositions(keras.layers.Layer):
     """Adds a learned vector per position (table 3, row E).
 
@@ -65,11 +77,11 @@ class LearnedPositions(keras.layers.Layer):
         so that a hypothesis may run past it.
     """
 
-    def __init__(self, max_length, **kwargs):
+    def __init__(self, max_length: int, **kwargs: Any):
         super().__init__(**kwargs)
         self.max_length = max_length
 
-    def build(self, input_shape):
+    def build(self, input_shape: Shape) -> None:
         size = input_shape[-1]
         self.table = self.add_weight(
             shape=(self.max_length, size),
@@ -78,7 +90,12 @@ class LearnedPositions(keras.layers.Layer):
         )
         self.built = True
 
-    def call(self, x, start=0, positions=None):
+    def call(
+        self,
+        x: Tensor,
+        start: int | Tensor = 0,
+        positions: Tensor | None = None,
+    ) -> Tensor:
         """Float [B, T, D] plus the vectors of positions start...start+T-1.
 
         Args: as of `SinusoidalPositions`.
@@ -88,5 +105,5 @@ class LearnedPositions(keras.layers.Layer):
         positions = ops.minimum(positions, self.max_length - 1)
         return x + ops.take(self.table, positions, axis=0)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "max_length": self.max_length}

@@ -8,13 +8,13 @@ float32 products are up to a quarter faster.
 
 from keras import ops
 
-from t2t_lite.model.layers.backend import has_accelerator
+from t2t_lite.model.layers.backend import Tensor, has_accelerator
 
 # Numbers of a cache line in float32.
 LINE = 16
 
 
-def project(x, kernel, bias=None):
+def project(x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
     """`x` [..., A] times `kernel` [A, C], plus `bias` [C]: [..., C].
 
     One matrix product over all positions at once: a batched one with a
@@ -28,7 +28,7 @@ def project(x, kernel, bias=None):
     return ops.reshape(rows, (*ops.shape(x)[:-1], kernel.shape[1]))
 
 
-def spread_rows(x):
+def spread_rows(x: Tensor) -> Tensor:
     """`x` [N, C], rows of whole KiB with a cache line of zeros behind them.
 
     Float32 on a processor only; elsewhere it is `x` itself.

@@ -3,10 +3,12 @@
 Where a function takes `Segments` or None, None means one sentence a row.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, Self
 
 from keras import ops
 
+from t2t_lite.model.layers.backend import Tensor
 from t2t_lite.model.layers.masks import (
     PAD_ID,
     attention_scores_bias,
@@ -23,11 +25,11 @@ class Segments(NamedTuple):
       positions: int [B, T], places in the sentence, from 0.
     """
 
-    numbers: object
-    positions: object
+    numbers: Tensor
+    positions: Tensor
 
     @classmethod
-    def of(cls, features, side):
+    def of(cls, features: Mapping[str, Tensor], side: str) -> Self | None:
         """Those of `inputs` or `targets`; None if rows hold one sentence."""
         if f"{side}_segmentation" not in features:
             return None
@@ -37,7 +39,7 @@ class Segments(NamedTuple):
         )
 
 
-def segment_mask(segments, memory_segments):
+def segment_mask(segments: Segments, memory_segments: Segments) -> Tensor:
     """Mask letting a position see those of its own pair.
 
     Args:
@@ -50,7 +52,11 @@ def segment_mask(segments, memory_segments):
     return ops.equal(asking[:, None, :, None], asked[:, None, None, :])
 
 
-def source_bias(mask, segments=None, source_segments=None):
+def source_bias(
+    mask: Tensor,
+    segments: Segments | None = None,
+    source_segments: Segments | None = None,
+) -> Tensor:
     """What attention to the source adds to its scores.
 
     Args:
@@ -60,12 +66,14 @@ def source_bias(mask, segments=None, source_segments=None):
 
     Returns: float32 [B, 1, 1, S]; with segments, [B, 1, T, S].
     """
-    if segments is None:
+    if segments is None or source_segments is None:
         return attention_scores_bias(mask)[:, None, None, :]
     return attention_scores_bias(segment_mask(segments, source_segments))
 
 
-def causal_bias(length, segments=None):
+def causal_bias(
+    length: int | Tensor, segments: Segments | None = None
+) -> Tensor:
     """What causal self-attention adds to its scores.
 
     Args:
@@ -80,7 +88,9 @@ def causal_bias(length, segments=None):
     return attention_scores_bias(mask)
 
 
-def previous_targets(targets, segments=None):
+def previous_targets(
+    targets: Tensor, segments: Segments | None = None
+) -> Tensor:
     """The target before each one; padding before the first of a sentence.
 
     Args:

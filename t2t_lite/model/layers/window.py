@@ -5,8 +5,11 @@ reaches. A block's queries then see nothing beyond the block before it and the
 one behind it, so that time and memory grow with T * 3L instead of T * T.
 """
 
+from collections.abc import Callable
+
 from keras import ops
 
+from t2t_lite.model.layers.backend import Tensor
 from t2t_lite.model.layers.masks import (
     MASKED_SCORE,
     attention_scores_bias,
@@ -18,15 +21,15 @@ _SHORTEST_BLOCK = 32
 
 
 def attend_window(
-    query,
-    keys,
-    values,
-    bias,
-    reach,
-    causal,
-    drop=lambda weights: weights,
-    segments=None,
-):
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    bias: Tensor | None,
+    reach: int,
+    causal: bool,
+    drop: Callable[[Tensor], Tensor] = lambda weights: weights,
+    segments: Tensor | None = None,
+) -> Tensor:
     """The weighted values of the positions at most `reach` away.
 
     Args:
