@@ -132,8 +132,9 @@ def add_text_flags(parser) -> None:
 
     group = parser.add_argument_group(
         "your own text, with --problem=text",
-        "Files may be packed (.gz .bz2 .xz .zst). Later commands need none of "
-        "these: --data_dir or --output_dir knows them.",
+        "Files may be packed (.gz .bz2 .xz .zst). The data and the run "
+        "remember all of these: later commands need only --data_dir or "
+        "--output_dir.",
     )
     for option in OPTIONS:
         kind = {"metavar": option.metavar}

@@ -26,10 +26,10 @@ OPTIONS = (
         Option(
             split,
             "NUMBERS",
-            f"numbers of the files of {split}, such as 200-2199 or 1-9+12; for "
-            "all three splits or for none",
+            f"file numbers of {split}, such as 200-2199 or 1-9+12; give all "
+            "three splits or none",
             _numbers(split),
-            without="by the files that are there",
+            without="chosen by the files that are there",
         )
         for split in ("train", "dev", "test")
     ),
@@ -38,7 +38,7 @@ OPTIONS = (
         "V",
         "pieces of the source vocabulary",
         whole_number(1),
-        without="by the files that are there",
+        without="chosen by the files that are there",
     ),
     Option(
         "leaves",
@@ -50,21 +50,21 @@ OPTIONS = (
     Option(
         "subtrees",
         "N",
-        "constituents of 2 to N words are sentences of train, too",
+        "use constituents of 2 to N words as sentences of train, too",
         whole_number(2),
-        without="none are",
+        without="none",
     ),
     Option(
         "trees",
         "FILES",
-        "files with additional trees for train, one or more a line, joined by "
-        "a colon",
+        "files with additional trees for train, one or more per line; a colon "
+        "between files",
         _paths,
     ),
     Option(
         "treebank_share",
         "SHARE",
-        "of the sentences of train, where there are additional trees",
+        "share of the treebank in train, with additional trees",
         share,
         without="the problem's own",
     ),

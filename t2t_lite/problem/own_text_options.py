@@ -57,35 +57,30 @@ def _files_of(split):
 
 
 OPTIONS = (
-    Option(
-        "source",
-        "FILE",
-        "text to translate from, one sentence a line",
-        file_path,
-    ),
+    Option("source", "FILE", "source text, one sentence per line", file_path),
     Option(
         "target", "FILE", "its translation: line i translates line i", file_path
     ),
     Option(
         "pairs",
         "FILE",
-        "both in one file: .tsv (one TAB a line), .jsonl or .tmx",
+        "both sides in one file: .tsv (one TAB per line), .jsonl or .tmx",
         file_path,
     ),
     *_files_of("dev"),
     *_files_of("test"),
     Option(
-        "source_language", "CODE", "such as en; for reports, needed for .tmx"
+        "source_language", "CODE", "such as en; for reports and for .tmx files"
     ),
     Option(
-        "target_language", "CODE", "such as de; for reports, needed for .tmx"
+        "target_language", "CODE", "such as de; for reports and for .tmx files"
     ),
-    Option("source_key", "KEY", "of .jsonl", default="source"),
-    Option("target_key", "KEY", "of .jsonl", default="target"),
+    Option("source_key", "KEY", "in .jsonl files", default="source"),
+    Option("target_key", "KEY", "in .jsonl files", default="target"),
     Option(
         "holdout",
         "N",
-        "different pairs of each split that is held out of train",
+        "how many different pairs to hold out of train for each split",
         whole_number(1),
         without=f"one in {SHARE_BY_DEFAULT}, at most {MOST_BY_DEFAULT}",
     ),
@@ -102,8 +97,8 @@ OPTIONS = (
     Option(
         "shared_vocabulary",
         "BOOL",
-        "learn one vocabulary for each side, of --vocab_size each; the set "
-        "then needs shared_embedding=false",
+        "learn a vocabulary of --vocab_size for each side; needs "
+        "--hparams_override=shared_embedding=false",
         true_or_false,
         default=True,
         without="one for both",
@@ -112,16 +107,16 @@ OPTIONS = (
     Option(
         "vocabulary",
         "FILE",
-        "to use in place of a new one: a SentencePiece model, a WordPiece "
-        "vocab.txt or a tensor2tensor subword file",
+        "an existing vocabulary: a SentencePiece model, a WordPiece vocab.txt "
+        "or a tensor2tensor subword file",
         file_path,
     ),
     Option(
         "filters",
         "LIST",
-        "leave pairs out of train, counted in the manifest: length=WORDS, "
-        "length_ratio=R, characters=N, duplicates, identical, "
-        "broken_encoding, control_characters",
+        "which pairs to leave out of train: length=WORDS, length_ratio=R, "
+        "characters=N, duplicates, identical, broken_encoding, "
+        "control_characters",
         _filters,
         default={},
         without="none",

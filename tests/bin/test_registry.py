@@ -103,7 +103,7 @@ def test_a_problem_is_shown_in_both_directions(run_command):
 @pytest.mark.parametrize(
     ("name", "option", "meaning", "default"),
     [
-        ("text", "source", "text to translate from", ""),
+        ("text", "source", "source text, one", ""),
         ("text", "vocab_size", "pieces of a vocabulary", "8000"),
         ("wsj_parsing", "leaves", "what a word is in the target", "XX"),
     ],
