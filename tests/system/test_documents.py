@@ -166,6 +166,21 @@ def test_python_snippets_compile_and_import_names_that_exist(document):
                     _require_name("t2t_lite", node.attr)
 
 
+def test_the_map_of_the_readme_starts_at_files_that_are_there():
+    rows = re.findall(
+        r"^\| `([\w/]+/)`.*\| ([^|]+) \|$",
+        (ROOT / "README.md").read_text("utf-8"),
+        re.MULTILINE,
+    )
+    starts = [
+        ROOT / room / file
+        for room, files in rows
+        for file in re.findall(r"`([\w/]+\.py)`", files)
+    ]
+    assert len(starts) > 12
+    assert not [str(file) for file in starts if not file.exists()]
+
+
 def test_every_hyperparameter_is_documented_with_its_default():
     page = (ROOT / "docs" / "hyperparameters.md").read_text("utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (\S+) \|", page, re.MULTILINE)
