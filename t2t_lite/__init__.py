@@ -1,10 +1,17 @@
 """t2t-lite: a Transformer for text-to-text work, from corpus to served model.
 
 `import t2t_lite` is quick: the public names below are loaded on first use, and
-TensorFlow only with `Transformer`.
+TensorFlow only with `Transformer` or when `load` finds a model.
 """
 
 import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what __getattr__ loads, for type checkers
+    from t2t_lite.hparam import HParams
+    from t2t_lite.loading import load
+    from t2t_lite.model.transformer import Transformer
+    from t2t_lite.problem import Problem, Text2TextProblem
 
 __version__ = "0.1.0"
 
@@ -13,12 +20,13 @@ _HOME_OF = {
     "Problem": "t2t_lite.problem",
     "Text2TextProblem": "t2t_lite.problem",
     "Transformer": "t2t_lite.model.transformer",
+    "load": "t2t_lite.loading",
 }
 
-__all__ = ["HParams", "Problem", "Text2TextProblem", "Transformer"]
+__all__ = ["HParams", "Problem", "Text2TextProblem", "Transformer", "load"]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module 't2t_lite' has no attribute {name!r}.")
     value = getattr(importlib.import_module(_HOME_OF[name]), name)
@@ -26,5 +34,5 @@ def __getattr__(name):
     return value
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted([*globals(), *_HOME_OF])

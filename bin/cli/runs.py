@@ -36,10 +36,7 @@ def make_translator(run, args: argparse.Namespace):
     """
     model = run.model()
     found = run.load_weights(model, args.checkpoint)
-    what = f"step {found.step}"
-    if found.averaged is not None:
-        what = f"the average of {found.averaged} up to step {found.step}"
-    command.note(f"Weights: {what} ({found.path}).")
+    command.note(f"Weights: {found} ({found.path}).")
     return run.translator(
         model,
         beam_size=args.beam_size,

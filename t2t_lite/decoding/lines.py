@@ -2,9 +2,10 @@
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from t2t_lite.decoding.beam_search import is_possible
@@ -21,13 +22,14 @@ class Hypothesis:
     Attributes:
       text: one line, without its end.
       score: log-probability / ((5 + length) / 6) ** alpha.
-      tokens: the ids, with the EOS unless it was cut at the limit.
+      tokens: the ids, with the EOS unless it was cut at the limit; None of an
+        export, which does not tell them.
       facts: what the problem says of it, see `Problem.complete`.
     """
 
     text: str
     score: float
-    tokens: list[int]
+    tokens: list[int] | None
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -106,7 +108,13 @@ def translate_lines(
             if answers["cut"][row]:
                 note(number, _cut_note(translator, "translated"))
             source = text.decode("utf-8", "replace")
-            hypotheses = _hypotheses(answers, row, number)
+            hypotheses = hypotheses_of(
+                *(
+                    answers[name][row]
+                    for name in ("outputs", "scores", "tokens")
+                ),
+                line=number,
+            )
             if complete:
                 hypotheses = [
                     _completed(each, *complete(source, each.text))
@@ -187,16 +195,31 @@ def _strip_line_end(line):
     return line[:-1] if line.endswith(b"\r") else line
 
 
-def _hypotheses(answers, row, number):
-    """The hypotheses of one row that exist."""
-    scores = answers["scores"][row]
+def hypotheses_of(
+    outputs: Sequence[bytes],
+    scores: Sequence[float],
+    tokens: Sequence[np.ndarray] | None = None,
+    *,
+    line: int,
+) -> list[Hypothesis]:
+    """The hypotheses of one text that exist, of what a graph gave for it.
+
+    Args:
+      outputs: texts, best first.
+      scores: of each.
+      tokens: int32 [N, L], ids of each, with zeros behind.
+      line: the number of the text, for an error.
+
+    Raises:
+      T2TLiteError: the model's scores are no numbers.
+    """
     if not is_possible(scores[0]):
-        raise _not_a_number(number)
+        raise _not_a_number(line)
     return [
         Hypothesis(
-            text=answers["outputs"][row][k].decode("utf-8", "replace"),
+            text=outputs[k].decode("utf-8", "replace"),
             score=float(scores[k]),
-            tokens=_trim(answers["tokens"][row][k]),
+            tokens=None if tokens is None else _trim(tokens[k]),
         )
         for k in range(len(scores))
         if is_possible(scores[k])

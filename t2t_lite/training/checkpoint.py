@@ -43,6 +43,11 @@ class Checkpoint(NamedTuple):
     step: int  # of the weights; of an average, its last source's
     averaged: int | None  # how many were averaged; None: one to train on from
 
+    def __str__(self) -> str:
+        if self.averaged is None:
+            return f"step {self.step}"
+        return f"the average of {self.averaged} up to step {self.step}"
+
 
 def list_checkpoints(
     directory: str | os.PathLike, averages: bool = False

@@ -1,0 +1,276 @@
+"""`t2t_lite.load`: a trained model, ready to translate from Python."""
+
+import abc
+import functools
+import os
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+
+from t2t_lite.errors import UsageError
+
+if TYPE_CHECKING:
+    from t2t_lite.decoding.lines import Hypothesis
+    from t2t_lite.decoding.translator import Translator
+
+
+def load(
+    path: str | os.PathLike,
+    *,
+    checkpoint: str | int = "default",
+    usr_dir: str | os.PathLike | None = None,
+) -> "LoadedTranslator":
+    """Loads a run or an export; what it returns translates when called.
+
+    Example:
+      >>> translator = t2t_lite.load(".quickstart/run")
+      >>> translator("forty-two")
+      'zweiundvierzig'
+      >>> translator(["one", "two"])
+      ['eins', 'zwei']
+      >>> for hypothesis in translator("one", nbest=2):
+      ...     print(hypothesis.score, hypothesis.text)
+
+    Args:
+      path: the folder of a run; or of an export, or of several versions of
+        one, of which the newest is taken.
+      checkpoint: of a run: "latest", "best", "average", a step number, or a
+        folder. By default the average of the newest checkpoints if it was
+        made, else the newest.
+      usr_dir: of a run: where a problem of your own is, if it has moved since
+        the training.
+
+    Raises:
+      UsageError: `path` is neither, or an export is given other options.
+      T2TLiteError: a part of the run is missing or damaged.
+    """
+    folder = pathlib.Path(path).expanduser()
+    if (folder / "config.json").is_file():
+        _start_keras()
+        return _RunTranslator(
+            folder, checkpoint, None if usr_dir is None else str(usr_dir)
+        )
+    version = _newest_version(folder)
+    if version is None:
+        raise UsageError(
+            "load needs the folder of a run, with a config.json, or of an "
+            f"export, with a saved_model.pb or versions 1, 2, ...; got {path}."
+        )
+    if checkpoint != "default" or usr_dir is not None:
+        raise UsageError(
+            "checkpoint and usr_dir are for runs, and an export holds all it "
+            f"needs: leave them out; got the export {version}."
+        )
+    _start_keras()
+    return _ExportTranslator(version)
+
+
+class SearchOptions(TypedDict, total=False):
+    """How a translator searches; what is left out is as the run says.
+
+    Attributes:
+      beam_size: beams of the search; 1 is greedy.
+      alpha: of the length penalty: score = log-probability / ((5 + length) /
+        6) ** alpha.
+      constrained: search only for answers of the right form, such as trees.
+      batch_size: texts translated together, 64 if left out; changes the
+        speed, not the results.
+    """
+
+    beam_size: int
+    alpha: float
+    constrained: bool
+    batch_size: int
+
+
+class LoadedTranslator(abc.ABC):
+    """Translates with a trained model; made by `t2t_lite.load`."""
+
+    @overload
+    def __call__(
+        self,
+        texts: str,
+        *,
+        nbest: None = None,
+        **options: Unpack[SearchOptions],
+    ) -> str: ...
+
+    @overload
+    def __call__(
+        self,
+        texts: Iterable[str],
+        *,
+        nbest: None = None,
+        **options: Unpack[SearchOptions],
+    ) -> list[str]: ...
+
+    @overload
+    def __call__(
+        self, texts: str, *, nbest: int, **options: Unpack[SearchOptions]
+    ) -> "list[Hypothesis]": ...
+
+    @overload
+    def __call__(
+        self,
+        texts: Iterable[str],
+        *,
+        nbest: int,
+        **options: Unpack[SearchOptions],
+    ) -> "list[list[Hypothesis]]": ...
+
+    def __call__(
+        self,
+        texts: str | Iterable[str],
+        *,
+        nbest: int | None = None,
+        **options: Unpack[SearchOptions],
+    ) -> Any:
+        """Translates one text or several.
+
+        Args:
+          texts: a text, or some of them.
+          nbest: how many hypotheses to give of each text, best first, at most
+            the beam size; None gives the text of the best one.
+          options: `beam_size`, `alpha`, `constrained`, `batch_size`, see
+            `SearchOptions`.
+
+        Returns:
+          A str for a text, and a list of them for several. With `nbest`, a
+          list of hypotheses, which have `text`, `score` and `tokens`, and a
+          list of such lists. An export tells no tokens: they are None.
+
+        Raises:
+          UsageError: an option that has no meaning here, or a bad value.
+        """
+        several = [texts] if isinstance(texts, str) else list(texts)
+        for text in several:
+            if not isinstance(text, str):
+                raise UsageError(f"A text must be a str; got {text!r}.")
+        for name in ("nbest", "beam_size", "batch_size"):
+            value = nbest if name == "nbest" else options.get(name)
+            if value is not None and value < 1:
+                raise UsageError(f"{name} must be at least 1; got {value}.")
+        batch_size = options.pop("batch_size", 64)
+        answers: list[Any] = [
+            hypotheses[0].text if nbest is None else hypotheses
+            for hypotheses in self._search(
+                several, nbest or 1, batch_size, options
+            )
+        ]
+        return answers[0] if isinstance(texts, str) else answers
+
+    @abc.abstractmethod
+    def _search(
+        self,
+        texts: Sequence[str],
+        count: int,
+        batch_size: int,
+        options: Mapping[str, Any],
+    ) -> "Iterator[list[Hypothesis]]":
+        """The best `count` hypotheses of each text."""
+
+
+class _RunTranslator(LoadedTranslator):
+    def __init__(
+        self, folder: pathlib.Path, checkpoint: str | int, usr_dir: str | None
+    ):
+        from t2t_lite.training.run import Run
+
+        self._folder = folder
+        self._run = Run.open(folder, usr_dir)
+        self._model = self._run.model()
+        self._weights = self._run.load_weights(self._model, checkpoint)
+        # A graph takes a while to trace, so each one is kept.
+        self._translator = functools.cache(self._new_translator)
+
+    def __repr__(self) -> str:
+        problem = self._run.problem.name
+        return f"<Translator of {self._folder}, {problem}, {self._weights}>"
+
+    def _new_translator(self, **options: Any) -> "Translator":
+        return self._run.translator(self._model, **options)
+
+    def _search(self, texts, count, batch_size, options):
+        from t2t_lite.decoding.lines import translate_lines
+
+        translator = self._translator(**options)
+        _require_beams(count, translator.beam_size)
+        for translation in translate_lines(
+            translator,
+            texts,
+            batch_size=batch_size,
+            num_hypotheses=count,
+            complete=self._run.problem.complete,
+        ):
+            yield translation.hypotheses
+
+
+class _ExportTranslator(LoadedTranslator):
+    def __init__(self, folder: pathlib.Path):
+        import tensorflow as tf
+        import tensorflow_text  # noqa: F401 (registers the ops of vocabularies)
+
+        self._folder = folder
+        self._model = tf.saved_model.load(str(folder))
+
+    def __repr__(self) -> str:
+        return f"<Translator of {self._folder}, an export>"
+
+    def _search(self, texts, count, batch_size, options):
+        if options:
+            raise UsageError(
+                "An export searches as it was exported; got "
+                f"{', '.join(options)}. Export again, or load the run."
+            )
+        import tensorflow as tf
+
+        from t2t_lite.decoding.lines import hypotheses_of
+
+        name = "serving_default" if count == 1 else "nbest"
+        signature = self._model.signatures[name]
+        if count > 1:
+            scores = signature.structured_outputs["scores"]
+            _require_beams(count, scores.shape[1])
+        for start in range(0, len(texts), batch_size):
+            batch = texts[start : start + batch_size]
+            answers = signature(inputs=tf.constant(batch))
+            outputs, scores = (
+                answers[name].numpy().reshape(len(batch), -1)
+                for name in ("outputs", "scores")
+            )
+            for row in range(len(batch)):
+                yield hypotheses_of(
+                    outputs[row, :count],
+                    scores[row, :count],
+                    line=start + row + 1,
+                )
+
+
+def _require_beams(count: int, beam_size: int) -> None:
+    if count > beam_size:
+        raise UsageError(
+            "nbest must be at most the beam size; got "
+            f"nbest={count}, beam_size={beam_size}."
+        )
+
+
+def _newest_version(folder: pathlib.Path) -> pathlib.Path | None:
+    """An export itself, or the newest in a folder of exports; None: neither."""
+    if not folder.is_dir():
+        return None
+    versions = sorted(
+        (path for path in folder.iterdir() if path.name.isdecimal()),
+        key=lambda path: int(path.name),
+    )
+    found = [
+        path
+        for path in (*versions, folder)
+        if (path / "saved_model.pb").is_file()
+    ]
+    return found[-1] if found else None
+
+
+def _start_keras() -> None:
+    """Asks for what the commands run on, before TensorFlow is imported."""
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")

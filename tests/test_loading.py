@@ -1,0 +1,129 @@
+"""`t2t_lite.load`: a run and an export translate alike, in plain Python."""
+
+import subprocess
+import sys
+
+import pytest
+
+import t2t_lite
+from t2t_lite.errors import T2TLiteError, UsageError
+
+TEXTS = ["1 2 3", "", "7"]
+
+
+@pytest.fixture(scope="module")
+def of_run(tiny_run):
+    return t2t_lite.load(tiny_run)
+
+
+@pytest.fixture(scope="module")
+def export(tiny_run, tmp_path_factory):
+    """A folder of two versions; the first is no export."""
+    from t2t_lite.bin import exporter
+
+    folder = tmp_path_factory.mktemp("export")
+    (folder / "1").mkdir()
+    flags = [f"--output_dir={tiny_run}", f"--export_dir={folder}"]
+    assert exporter.main(flags) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def of_export(export):
+    return t2t_lite.load(export)
+
+
+def test_a_text_gives_a_text_and_a_list_gives_a_list(of_run):
+    answers = of_run(TEXTS)
+    assert len(answers) == 3
+    assert answers[1] == ""
+    assert of_run(TEXTS[0]) == answers[0]
+    assert of_run(iter(TEXTS), batch_size=1) == answers
+    assert of_run([]) == []
+
+
+def test_nbest_gives_hypotheses_best_first(of_run):
+    found = of_run(TEXTS[0], nbest=3)
+    assert found[0].text == of_run(TEXTS[0])
+    assert all(isinstance(each.tokens, list) for each in found)
+    scores = [each.score for each in found]
+    assert scores == sorted(scores, reverse=True)
+    assert of_run(TEXTS[:1], nbest=3) == [found]
+    assert [len(each) for each in of_run(TEXTS, nbest=1)] == [1, 1, 1]
+
+
+def test_search_options_are_keywords(of_run):
+    (greedy,) = of_run(TEXTS[0], nbest=1, beam_size=1)
+    (plain,) = of_run(TEXTS[0], nbest=1, beam_size=1, alpha=0)
+    assert plain.tokens == greedy.tokens
+    penalty = ((5 + len(greedy.tokens)) / 6) ** 0.6
+    assert plain.score == pytest.approx(greedy.score * penalty)
+
+
+def test_a_run_is_the_decoder_and_names_its_weights(
+    of_run, tiny_run, run_command, tmp_path
+):
+    lines = tmp_path / "lines"
+    lines.write_text("".join(f"{text}\n" for text in TEXTS))
+    _, out, _ = run_command(
+        "decoder", f"--output_dir={tiny_run}", f"--decode_from_file={lines}"
+    )
+    assert out.split("\n")[:-1] == of_run(TEXTS)
+    assert repr(of_run) == (
+        f"<Translator of {tiny_run}, tiny_digits, "
+        "the average of 2 up to step 4>"
+    )
+    assert repr(t2t_lite.load(tiny_run, checkpoint=2)).endswith("step 2>")
+
+
+def test_an_export_answers_as_its_run(of_run, of_export, export):
+    assert of_export(TEXTS) == of_run(TEXTS)
+    assert of_export(TEXTS[0], batch_size=1) == of_run(TEXTS[0])
+    for ours, theirs in zip(
+        of_export(TEXTS, nbest=2), of_run(TEXTS, nbest=2), strict=True
+    ):
+        assert [each.text for each in ours] == [each.text for each in theirs]
+        assert [each.score for each in ours] == pytest.approx(
+            [each.score for each in theirs], abs=1e-5
+        )
+        assert [each.tokens for each in ours] == [None] * len(theirs)
+    assert repr(of_export) == f"<Translator of {export / '2'}, an export>"
+
+
+def test_what_does_not_go_is_one_clear_error(
+    of_run, of_export, tiny_run, export, tmp_path
+):
+    for error, message, call in (
+        (UsageError, "load needs the folder", lambda: t2t_lite.load(tmp_path)),
+        (
+            UsageError,
+            "are for runs",
+            lambda: t2t_lite.load(export, usr_dir="."),
+        ),
+        (
+            T2TLiteError,
+            "no checkpoint of step 3",
+            lambda: t2t_lite.load(tiny_run, checkpoint=3),
+        ),
+        (UsageError, "at most the beam size", lambda: of_run("1", nbest=9)),
+        (UsageError, "at most the beam size", lambda: of_export("1", nbest=9)),
+        (UsageError, "got alpha", lambda: of_export("1", alpha=1)),
+        (UsageError, "nbest must be at least 1", lambda: of_run("1", nbest=0)),
+        (UsageError, "A text must be a str; got 1", lambda: of_run([1])),
+        (UsageError, "needs a problem", lambda: of_run("1", constrained=True)),
+    ):
+        with pytest.raises(error, match=message):
+            call()
+
+
+def test_an_unknown_folder_is_refused_before_tensorflow_is_loaded(tmp_path):
+    code = (
+        "import sys, t2t_lite\n"
+        "try:\n"
+        "    t2t_lite.load(sys.argv[1])\n"
+        "except t2t_lite.errors.UsageError:\n"
+        "    assert 'tensorflow' not in sys.modules\n"
+        "else:\n"
+        "    raise AssertionError\n"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path], check=True)
