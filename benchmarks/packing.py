@@ -80,7 +80,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     flags = parser.parse_args()
     from t2t_lite.data.input_pipeline import padding_report
-    from t2t_lite.datagen.generate import generate
+    from t2t_lite.datagen.generate import Generation
     from t2t_lite.hparam import HParams
 
     hidden, filter_size, heads, layers = SIZES[flags.size]
@@ -98,7 +98,7 @@ def main():
     problem.pairs["train"] = flags.pairs
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
-        data = folder, problem, generate(problem, folder, processes=1)
+        data = folder, problem, Generation(problem, folder, processes=1).run()
         sides = {}
         for name, packing in (("buckets", False), ("packed", True)):
             report = padding_report(

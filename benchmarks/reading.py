@@ -209,13 +209,13 @@ def main():
     )
     flags = parser.parse_args()
     from t2t_lite.data import input_pipeline
-    from t2t_lite.datagen.generate import generate
+    from t2t_lite.datagen.generate import Generation
 
     problem = make_problem()
     problem.pairs["train"] = flags.pairs
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(flags.data_dir or temporary)
-        manifest = generate(problem, folder, processes=1)
+        manifest = Generation(problem, folder, processes=1).run()
         train = manifest.splits["train"]
         files = [str(folder / shard.file) for shard in train.shards]
         tokens = train.source_tokens + train.target_tokens

@@ -1,11 +1,17 @@
 """Turns a problem's corpus into a vocabulary and TFRecord shards."""
 
 import argparse
+import functools
 import json
 import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from t2t_lite.bin.cli import command, flags, inspection, own_text
 from t2t_lite.errors import UsageError
+
+if TYPE_CHECKING:
+    from t2t_lite.datagen.generate import Generation
 
 
 def make_parser() -> flags.Parser:
@@ -75,19 +81,17 @@ def generate_data(args: argparse.Namespace) -> None:
     if args.inspect:
         inspection.inspect(args, problem, data_dir)
         return
-    from t2t_lite.datagen.generate import generate
+    from t2t_lite.datagen.generate import Generation
 
-    writer = _beam_writer(args) if args.runner else None
-    manifest = generate(
+    make = _on_beam(args) if args.runner else Generation
+    manifest = make(
         problem,
         data_dir,
         raw_dir=flags.folder(args.raw_dir),
         tfds_dir=flags.folder(args.tfds_dir),
-        processes=args.processes,
         seed=args.seed,
-        overwrite=args.overwrite,
-        writer=writer,
-    )
+        processes=args.processes,
+    ).run(args.overwrite)
     report = {
         split: {"examples": record.examples, "dropped": record.dropped}
         for split, record in manifest.splits.items()
@@ -103,7 +107,7 @@ def generate_data(args: argparse.Namespace) -> None:
         print(f"{split}: {counts['examples']} examples{dropped}")
 
 
-def _refuse_what_beam_does_not_do(args):
+def _refuse_what_beam_does_not_do(args: argparse.Namespace) -> None:
     if not args.runner:
         if args.beam_options:
             raise UsageError(
@@ -126,14 +130,17 @@ def _refuse_what_beam_does_not_do(args):
             )
 
 
-def _beam_writer(args):
+def _on_beam(args: argparse.Namespace) -> Callable[..., "Generation"]:
+    """What makes a `Generation` by Apache Beam."""
     # Its messages are for developers; errors are told in one line.
     level = logging.INFO if args.verbose else logging.CRITICAL
     logging.basicConfig(level=level)
     logging.getLogger().setLevel(level)
-    from t2t_lite.datagen.beam.splits import BeamWriter
+    from t2t_lite.datagen.beam.splits import BeamGeneration
 
-    return BeamWriter(args.runner, args.beam_options)
+    return functools.partial(
+        BeamGeneration, runner=args.runner, beam_options=args.beam_options
+    )
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -127,7 +127,7 @@ def _work(args, problem, hparams, data_dir):
     """Data, then the run, then training."""
     command.start_tensorflow(args.verbose)
     from t2t_lite.data.manifest import Manifest
-    from t2t_lite.datagen.generate import check_places, ensure_data
+    from t2t_lite.datagen.generate import Generation
     from t2t_lite.model import costs
     from t2t_lite.training import trainer, updates
     from t2t_lite.training.run import Run
@@ -135,25 +135,24 @@ def _work(args, problem, hparams, data_dir):
     if args.replicas:
         # Logical devices are made before TensorFlow does anything else.
         updates.choose_strategy(args.replicas)
-    check_places(problem, args.raw_dir, args.tfds_dir)
-    if args.dry_run and not Manifest.path(data_dir, problem).exists():
-        _print_missing(args, problem, data_dir)
-        sizes = problem.directed(*problem.expected_vocab_sizes())
-        _dry_run(args, hparams, *sizes)
-        return
-    manifest = ensure_data(
+    data = Generation(
         problem,
         data_dir,
         raw_dir=flags.folder(args.raw_dir),
         tfds_dir=flags.folder(args.tfds_dir),
     )
+    if args.dry_run and not Manifest.path(data_dir, problem).exists():
+        _print_missing(args, problem, data_dir)
+        sizes = problem.directed(*problem.expected_vocab_sizes())
+        _dry_run(args, hparams, *sizes)
+        return
     run = Run.create(
         flags.output_dir(args, problem.name),
         problem=problem,
         hparams=hparams,
         seed=args.seed,
         data_dir=data_dir,
-        manifest=manifest,
+        manifest=data.run(),
         usr_dir=args.usr_dir,
         hparams_set=args.hparams,
         dry_run=args.dry_run,

@@ -38,7 +38,7 @@ class Line:
         self,
         label: str,
         total: float | None = None,
-        done: float = 0,
+        done: int = 0,
         stream: TextIO | None = None,
         shown: bool = True,
         stays: bool = False,
@@ -53,6 +53,7 @@ class Line:
         text = progress.TextColumn("{task.description}", markup=False)
         status = progress.TextColumn("{task.fields[status]}", markup=False)
         self._time_left = progress.TimeRemainingColumn()
+        columns: list[progress.ProgressColumn | str]
         columns = [progress.SpinnerColumn(), text, status]
         if total is not None:
             bar = progress.BarColumn(bar_width=None)

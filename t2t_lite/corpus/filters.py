@@ -28,7 +28,7 @@ from t2t_lite.errors import UsageError, nearest
 from t2t_lite.key_values import parse_key_values
 
 REPLACEMENT = "\ufffd"
-DUPLICATES = "duplicates"  # a matter of the whole corpus: `segments` sees to it
+DUPLICATES = "duplicates"  # of the whole corpus, so data generation sees to it
 
 # ASCII's, then Latin-1's quotes and inverted marks, then general and CJK ones.
 _PUNCTUATION = r"!-/:-@\[-`{-~\xa1\xab\xbb\xbf\u2010-\u205e\u3001-\u301f"

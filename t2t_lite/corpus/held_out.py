@@ -18,9 +18,14 @@ SHARE_BY_DEFAULT = 100  # one pair of so many goes to a split
 
 def hash_of(source: str, target: str) -> int:
     """64 bits that stand for a pair, the same in every process."""
+    return int.from_bytes(digest_of(source, target, size=8), "big")
+
+
+def digest_of(source: str, target: str, size: int, key: bytes = b"") -> bytes:
+    """So many bytes that stand for a pair; another key gives other ones."""
     # The length tells where the source ends.
     text = f"{len(source)} {source}{target}".encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
+    return hashlib.blake2b(text, digest_size=size, key=key).digest()
 
 
 class HeldOut(NamedTuple):

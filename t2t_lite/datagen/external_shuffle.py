@@ -1,10 +1,10 @@
 """One order for more records than memory holds.
 
-Records come in segments. Each segment is written to a file of its own, sorted
-by the keys of its records. Then all files are read together, one range of keys
+Records come in chunks. Each chunk is written to a file of its own, sorted by
+the keys of its records. Then all files are read together, one range of keys
 after the other, as much as fits into memory. So the order is that of the keys:
-random ones shuffle, numbers keep an order, and with hashes equal records meet.
-It depends neither on the memory nor on who wrote the segments when.
+random keys shuffle, numbers keep an order, and hashes bring equal records
+together. It depends neither on the memory nor on who wrote which chunk when.
 """
 
 import os
@@ -16,7 +16,7 @@ import numpy as np
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError
 
-# What a segment's file begins with, one for each record.
+# What the file of a chunk begins with, one for each record.
 INDEX = np.dtype(
     [
         ("key", "<u8"),  # of the order
@@ -30,12 +30,12 @@ INDEX = np.dtype(
 _SLOTS = 1 << 10  # ranges of equal size that random keys are cut into
 
 
-def write_segment(
+def write_chunk(
     path: str | os.PathLike, index: np.ndarray, records: Sequence[bytes]
 ) -> None:
-    """Writes the file of a segment, whole or not at all.
+    """Writes the file of a chunk, complete or not at all.
 
-    It is read soon and its size is checked then: nothing waits for the disk.
+    Nothing waits for the disk: it is read soon, and its size is checked then.
 
     Args:
       path: the file.
@@ -48,20 +48,20 @@ def write_segment(
         file.write(b"".join([records[i] for i in order.tolist()]))
 
 
-class Segments:
-    """The records of segment files as one sequence.
+class RecordsInOrder:
+    """The records of chunk files as one sequence.
 
     Args:
       paths: the files, in the order of the corpus.
       counts: how many records each has.
       in_order: the keys are in order over all files; else they are random.
-      distinct: of records with equal keys and checks only the one with the
+      distinct: of records with equal keys and checks, only the one with the
         lowest number counts.
       memory_bytes: what may be read at a time, about.
 
     Attributes:
       examples: records, without the copies that `distinct` leaves out.
-      lengths: int64 [longest + 1], how many by the tokens of the longer side.
+      lengths: int64 [longest + 1], records by the tokens of the longer side.
       source_tokens, target_tokens: of all of them.
       copies: how many were left out.
       first_copies: the lowest numbers of these, three at most.
@@ -81,11 +81,11 @@ class Segments:
         self._files = list(zip(map(pathlib.Path, paths), counts, strict=True))
         self._distinct = distinct
         borders = self._firsts() if in_order else _even_borders()
-        # [segments, slots + 1]: where slots begin, in records and in bytes
+        # [chunks, slots + 1]: where slots begin, in records and in bytes
         self._starts = np.zeros((len(self._files), len(borders) + 1), np.int64)
         self._offsets = np.zeros_like(self._starts)
-        for segment in range(len(self._files)):
-            self._find_slots(segment, borders)
+        for chunk in range(len(self._files)):
+            self._find_slots(chunk, borders)
         self._groups = self._group(memory_bytes)
         self._count()
 
@@ -93,7 +93,7 @@ class Segments:
         """Yields the records in the order of their keys.
 
         Args:
-          start: how many to pass over; groups before it are not read.
+          start: how many to skip; groups before it are not read.
         """
         for group, kept in zip(self._groups, self._kept, strict=True):
             if start >= kept:
@@ -102,7 +102,9 @@ class Segments:
             yield from self._records_of(group, start)
             start = 0
 
-    def _records_of(self, group, start):
+    def _records_of(
+        self, group: tuple[int, int], start: int
+    ) -> Iterator[memoryview]:
         index = self._index(group)
         data = memoryview(self._data(group))
         ends = np.cumsum(index["bytes"], dtype=np.int64)
@@ -111,7 +113,8 @@ class Segments:
         places = map(slice, starts[order].tolist(), ends[order].tolist())
         yield from map(data.__getitem__, places)
 
-    def _firsts(self):
+    def _firsts(self) -> np.ndarray:
+        """The first key of each chunk."""
         return np.array(
             [
                 np.fromfile(path, INDEX, 1)["key"][0]
@@ -121,8 +124,8 @@ class Segments:
             np.uint64,
         )
 
-    def _find_slots(self, segment, borders):
-        path, count = self._files[segment]
+    def _find_slots(self, chunk: int, borders: np.ndarray) -> None:
+        path, count = self._files[chunk]
         index = np.fromfile(path, INDEX, count)
         size = index.nbytes + int(index["bytes"].sum(dtype=np.int64))
         if len(index) != count or path.stat().st_size != size:
@@ -134,10 +137,10 @@ class Segments:
         ends = np.zeros(count + 1, np.int64)
         np.cumsum(index["bytes"], out=ends[1:])
         starts = np.append(np.searchsorted(index["key"], borders), count)
-        self._starts[segment] = starts
-        self._offsets[segment] = index.nbytes + ends[starts]
+        self._starts[chunk] = starts
+        self._offsets[chunk] = index.nbytes + ends[starts]
 
-    def _group(self, memory_bytes):
+    def _group(self, memory_bytes: int) -> list[tuple[int, int]]:
         """Runs of slots that fit into memory: [(first, end), ...]."""
         size = np.diff(self._offsets).sum(axis=0)
         size += np.diff(self._starts).sum(axis=0) * INDEX.itemsize
@@ -149,11 +152,11 @@ class Segments:
             held += more
         return [*groups, (first, len(size))]
 
-    def _count(self):
-        """Goes over all indices once: what there is, and what is a copy."""
-        self._kept = []
+    def _count(self) -> None:
+        """Reads every index once, to count what there is and what is a copy."""
+        self._kept: list[int] = []
         self.copies = self.source_tokens = self.target_tokens = 0
-        self.first_copies = []
+        self.first_copies: list[int] = []
         self.lengths = np.zeros(1, np.int64)
         for group in self._groups:
             index = self._index(group)
@@ -173,22 +176,22 @@ class Segments:
             self.lengths = lengths
         self.examples = sum(self._kept)
 
-    def _index(self, group):
+    def _index(self, group: tuple[int, int]) -> np.ndarray:
         first, end = group
         return np.concatenate(
             [
                 np.fromfile(
                     path,
                     INDEX,
-                    self._starts[segment, end] - self._starts[segment, first],
-                    offset=self._starts[segment, first] * INDEX.itemsize,
+                    self._starts[chunk, end] - self._starts[chunk, first],
+                    offset=self._starts[chunk, first] * INDEX.itemsize,
                 )
-                for segment, (path, _) in enumerate(self._files)
+                for chunk, (path, _) in enumerate(self._files)
             ]
             or [np.empty(0, INDEX)]
         )
 
-    def _data(self, group):
+    def _data(self, group: tuple[int, int]) -> bytearray:
         first, end = group
         begins, ends = self._offsets[:, first], self._offsets[:, end]
         data = bytearray(int((ends - begins).sum()))
@@ -212,7 +215,7 @@ def order_of(
     Args:
       index: INDEX [records], by number where keys are equal.
       distinct: of records with equal keys and checks only the one with the
-        lowest number is put in order, the others are copies.
+        lowest number is put in order; the others are copies.
     """
     if not distinct:
         return np.argsort(index["key"], kind="stable"), np.array([], int)
@@ -225,7 +228,7 @@ def order_of(
     return order[~is_copy], order[is_copy]
 
 
-def _even_borders():
+def _even_borders() -> np.ndarray:
     return np.arange(_SLOTS, dtype=np.uint64) << np.uint64(
         64 - (_SLOTS - 1).bit_length()
     )

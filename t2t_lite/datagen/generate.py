@@ -1,10 +1,10 @@
 """A corpus to a vocabulary, TFRecord shards and a manifest.
 
 Everything is written into a hidden folder, then renamed into the data folder,
-the manifest last: data with a manifest is whole, and what a killed process left
-behind is never taken for data. The same command goes on with it: a vocabulary,
-an encoded segment of the corpus, a shard, a split that is finished is not made
-again, and what comes out is the same to the byte.
+the manifest last: data with a manifest is complete, and what a killed process
+left is never taken for data. The same command goes on from there. It does not
+make again what is finished, such as the vocabulary, a chunk, a shard or a
+split, and the result is the same to the byte.
 """
 
 import contextlib
@@ -13,9 +13,10 @@ import fcntl
 import os
 import pathlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
 from importlib import metadata
+from typing import Any
 
 from t2t_lite import files
 from t2t_lite.corpus.raw_files import RawFiles
@@ -26,7 +27,7 @@ from t2t_lite.data.manifest import (
     describe_sources,
     sha256_of,
 )
-from t2t_lite.datagen.chunks import SegmentJob
+from t2t_lite.datagen.split_job import SplitJob
 from t2t_lite.datagen.split_writer import write_split
 from t2t_lite.datagen.unfinished import Work, absolute, code_version
 from t2t_lite.errors import T2TLiteError, UsageError
@@ -37,82 +38,189 @@ _SHARD = "[0-9]" * 5 + "-of-" + "[0-9]" * 5  # ends a shard's name
 _PACKAGES = ("t2t-lite", "tensorflow", "tensorflow-text", "sentencepiece")
 
 
-def ensure_data(
-    problem: Problem,
-    data_dir: str | os.PathLike,
-    raw_dir: str | os.PathLike | None = None,
-    tfds_dir: str | os.PathLike | None = None,
-    processes: int | None = None,
-    seed: int = 0,
-    progress: bool = True,
-) -> Manifest:
-    """The manifest of a problem's data, generated if there is none.
-
-    Args: as of `generate`.
-
-    Raises:
-      T2TLiteError: the data is another definition's, incomplete or changed; or
-        `generate` raises it.
-    """
-    return generate(
-        problem, data_dir, raw_dir, tfds_dir, processes, seed, False, progress
-    )
-
-
-def generate(
-    problem: Problem,
-    data_dir: str | os.PathLike,
-    raw_dir: str | os.PathLike | None = None,
-    tfds_dir: str | os.PathLike | None = None,
-    processes: int | None = None,
-    seed: int = 0,
-    overwrite: bool = False,
-    progress: bool = True,
-    writer: Callable[[SegmentJob, RawFiles], SplitRecord] | None = None,
-) -> Manifest:
-    """Makes the data of a problem, unless it is there already and fits.
+@dataclasses.dataclass
+class Generation:
+    """How the data of a problem is made; `run` makes it.
 
     The corpus is streamed. Pairs with an empty side are left out and counted,
-    and of train also those that the problem's filters name. Train is shuffled;
-    dev and test keep the order of the corpus. The same
-    corpus, definition and seed give the same files, whatever `processes` is.
+    and in train also those that the problem's filters name. Train is shuffled;
+    dev and test keep the order of the corpus. The same corpus, definition and
+    seed give the same files, whatever `processes` is.
 
-    Args:
+    Attributes:
       problem: either direction; they share their data.
       data_dir: where the data goes.
       raw_dir: a folder with the corpus; None downloads it.
-      tfds_dir: where TensorFlow Datasets are, of problems that read them;
-        None: where that library keeps them.
-      processes: that encode text; None means one for each core.
+      tfds_dir: where TensorFlow Datasets are, for problems that read them; None
+        means where that library keeps them.
       seed: of the order of train and of the vocabulary's sample.
-      overwrite: make it anew even if there is data, fitting or not.
+      processes: that encode text; None means one for each core.
       progress: tell on stderr how it goes.
-      writer: writes the shards of a split in place of this machine, the same to
-        the byte, see `datagen.beam`.
-
-    Raises:
-      T2TLiteError: there is data that does not fit; the corpus is missing,
-        empty or bad; the folder cannot be written.
     """
-    check_places(problem, raw_dir, tfds_dir)
-    data_dir = pathlib.Path(data_dir).expanduser()
-    if problem.reversed:
-        problem = problem.reverse()
-    if not overwrite and Manifest.path(data_dir, problem).exists():
-        return _checked(data_dir, problem)
-    with _file_errors_named(data_dir):
-        data_dir.mkdir(parents=True, exist_ok=True)
-        with _only_one(data_dir, problem, progress):
-            # Another process may have made it while this one waited.
-            if not overwrite and Manifest.path(data_dir, problem).exists():
-                return _checked(data_dir, problem)
-            downloads = data_dir / "downloads" / problem.base_name
-            raw = RawFiles(
-                problem.files, raw_dir, downloads, progress, tfds_dir
+
+    problem: Problem
+    data_dir: str | os.PathLike
+    raw_dir: str | os.PathLike | None = None
+    tfds_dir: str | os.PathLike | None = None
+    seed: int = 0
+    processes: int | None = None
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        check_places(self.problem, self.raw_dir, self.tfds_dir)
+        if self.problem.reversed:
+            self.problem = self.problem.reverse()
+        self._folder = pathlib.Path(self.data_dir).expanduser()
+
+    def run(self, overwrite: bool = False) -> Manifest:
+        """The manifest of the data, which is made unless it is there and fits.
+
+        Args:
+          overwrite: make it anew, whether it is there or not.
+
+        Raises:
+          T2TLiteError: there is data that does not fit; the corpus is missing,
+            empty or bad; the folder cannot be written.
+        """
+        if not overwrite and self._is_there():
+            return self._checked()
+        with _file_errors_named(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with self._only_one():
+                # Another process may have made it while this one waited.
+                if not overwrite and self._is_there():
+                    return self._checked()
+                return self._generate()
+
+    def write_split(self, job: SplitJob, work: Work) -> SplitRecord:
+        """Writes the shards of a split into the folder of the work.
+
+        A subclass may do so elsewhere, as long as the bytes are the same.
+        """
+        return write_split(job, work, self.processes, self.progress)
+
+    def _is_there(self) -> bool:
+        return Manifest.path(self._folder, self.problem).exists()
+
+    def _checked(self) -> Manifest:
+        manifest = Manifest.load(self._folder, self.problem)
+        check_data(self._folder, self.problem, manifest)
+        check_sources(self.problem, manifest)
+        return manifest
+
+    def _generate(self) -> Manifest:
+        name = self.problem.base_name
+        raw = RawFiles(
+            self.problem.files,
+            self.raw_dir,
+            self._folder / "downloads" / name,
+            self.progress,
+            self.tfds_dir,
+        )
+        identity = {
+            "the definition": self.problem.definition(),
+            "the seed": self.seed,
+            "--raw_dir": absolute(raw.raw_dir),
+            "--tfds_dir": absolute(raw.tfds_dir),
+            "the version of a package": _versions(),
+            "the code": code_version(),
+        }
+        work = Work(self._folder / f".{name}.incomplete", identity, raw)
+        if work.resumed:
+            self._say("going on with what was finished before")
+        if work.difference:
+            self._say(
+                f"unfinished data was there, but {work.difference}: starting "
+                "afresh"
             )
-            return _generate(
-                problem, data_dir, raw, processes, seed, progress, writer
+        try:
+            if not Manifest.path(work.folder, self.problem).exists():
+                self._make(work).save(work.folder)
+            manifest = _move_into_place(work, self._folder, self.problem)
+        except T2TLiteError:
+            work.remove()  # with that corpus the same command cannot go on
+            raise
+        work.remove()
+        return manifest
+
+    def _make(self, work: Work) -> Manifest:
+        """Makes everything but the manifest in the folder of the work."""
+        problem = self.problem
+        learned = self._learn_vocabulary(work)
+        splits = {split: self._split(split, work) for split in problem.splits}
+        vocabulary = {
+            name: {
+                "sha256": sha256_of(work.folder / name),
+                "bytes": (work.folder / name).stat().st_size,
+                **learned.get(name, {}),
+            }
+            for name in sorted(set(problem.vocabulary_files().values()))
+        }
+        return Manifest(
+            problem=problem.base_name,
+            fingerprint=problem.fingerprint(),
+            definition=problem.definition(),
+            vocabulary=vocabulary,
+            splits=splits,
+            seed=self.seed,
+            versions=_versions(),
+            sources=describe_sources(work.raw.noted),
+        )
+
+    def _learn_vocabulary(self, work: Work) -> Mapping[str, Mapping[str, Any]]:
+        """Returns what each file that is learned is learned from."""
+        learned = work.finished("vocabulary")
+        if learned is None:
+            self._say("learning the vocabulary")
+            learned = (
+                self.problem.train_encoders(work.raw, work.folder, self.seed)
+                or {}
             )
+            work.finish("vocabulary", learned)
+        for name, of in sorted(learned.items()):
+            self._say(f"{name} learned from {_lines(of)}")
+        return learned
+
+    def _split(self, split: str, work: Work) -> SplitRecord:
+        finished = work.finished(split)
+        if finished is None:
+            job = SplitJob(
+                self.problem,
+                split,
+                vocabulary_dir=work.folder,
+                folder=work.folder / split,
+                seed=self.seed,
+            )
+            record = self.write_split(job, work)
+            work.finish(split, dataclasses.asdict(record))
+            shutil.rmtree(job.folder)
+        else:
+            record = SplitRecord.from_json(finished)
+        self._say(f"{record.examples:,} pairs, {record.drops}", split)
+        return record
+
+    @contextlib.contextmanager
+    def _only_one(self) -> Iterator[None]:
+        """Lets one process at a time make the data.
+
+        The system releases the lock of a process that dies.
+        """
+        name = self.problem.base_name
+        with open(self._folder / f".{name}.lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._say(
+                    "another process is generating it in "
+                    f"{self._folder}; waiting"
+                )
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _say(self, text: str, split: str = "") -> None:
+        if self.progress:
+            label = f"{self.problem.base_name} {split}".strip()
+            say(f"{label}: {text}")
 
 
 def check_places(
@@ -135,120 +243,29 @@ def check_places(
         )
 
 
-def _checked(data_dir, problem):
-    manifest = Manifest.load(data_dir, problem)
-    check_data(data_dir, problem, manifest)
-    check_sources(problem, manifest)
-    return manifest
-
-
-def _generate(problem, data_dir, raw, processes, seed, progress, writer):
-    aside = data_dir / f".{problem.base_name}.incomplete"
-    identity = {
-        "the definition": problem.definition(),
-        "the seed": seed,
-        "--raw_dir": absolute(raw.raw_dir),
-        "--tfds_dir": absolute(raw.tfds_dir),
-        "the version of a package": _versions(),
-        "the code": code_version(),
-    }
-    work = Work(aside, identity, raw)
-    if progress:
-        _tell_work(problem, work)
-    try:
-        if not Manifest.path(aside, problem).exists():
-            _make(problem, work, raw, processes, seed, progress, writer).save(
-                aside
-            )
-        manifest = _move_into_place(aside, data_dir, problem)
-    except T2TLiteError:
-        work.remove()  # with that corpus the same command cannot go on
-        raise
-    work.remove()
-    return manifest
-
-
-def _tell_work(problem, work):
-    """Says what becomes of what a killed process has left."""
-    if work.resumed:
-        say(f"{problem.base_name}: going on with what was finished before")
-    if work.difference:
-        say(
-            f"{problem.base_name}: unfinished data was there, but "
-            f"{work.difference}: starting afresh"
-        )
-
-
-def _versions():
+def _versions() -> dict[str, str]:
     return {name: metadata.version(name) for name in _PACKAGES}
 
 
-def _make(problem, work, raw, processes, seed, progress, writer):
-    """Everything but the manifest goes into the folder of the work."""
-    learned = work.finished("vocabulary")
-    if learned is None:
-        if progress:
-            say(f"{problem.base_name}: learning the vocabulary")
-        learned = problem.train_encoders(raw, work.folder, seed) or {}
-        work.finish("vocabulary", learned)
-    if progress:
-        _tell_samples(problem, learned)
-    splits = {}
-    for split in problem.splits:
-        record = work.finished(split)
-        if record is None:
-            job = SegmentJob(
-                problem, split, work.folder, work.folder / split, seed
-            )
-            if writer:
-                record = writer(job, raw)
-            else:
-                record = write_split(job, work, raw, processes, progress)
-            work.finish(split, dataclasses.asdict(record))
-            shutil.rmtree(job.folder)
-        else:
-            record = SplitRecord.from_json(record)
-        if progress:
-            label = f"{problem.base_name} {split}"
-            say(f"{label}: {record.examples:,} pairs, {record.drops}")
-        splits[split] = record
-    vocabulary = {
-        name: {
-            "sha256": sha256_of(work.folder / name),
-            "bytes": (work.folder / name).stat().st_size,
-            **learned.get(name, {}),
-        }
-        for name in sorted(set(problem.vocabulary_files().values()))
-    }
-    return Manifest(
-        problem=problem.base_name,
-        fingerprint=problem.fingerprint(),
-        definition=problem.definition(),
-        vocabulary=vocabulary,
-        splits=splits,
-        seed=seed,
-        versions=_versions(),
-        sources=describe_sources(raw.noted),
+def _lines(learned_from: Mapping[str, Any]) -> str:
+    """How many lines a vocabulary is learned from, in words."""
+    lines = f"{learned_from['lines']:,} lines"
+    if learned_from["sampled_lines"] == learned_from["lines"]:
+        return lines
+    return (
+        f"{learned_from['sampled_lines']:,} of {lines}, drawn with seed "
+        f"{learned_from['seed']}"
     )
 
 
-def _tell_samples(problem, learned):
-    for name, of in sorted(learned.items()):
-        lines = f"{of['lines']:,} lines"
-        if of["sampled_lines"] < of["lines"]:
-            lines = (
-                f"{of['sampled_lines']:,} of {lines}, drawn with seed "
-                f"{of['seed']}"
-            )
-        say(f"{problem.base_name}: {name} learned from {lines}")
-
-
-def _move_into_place(aside, data_dir, problem):
+def _move_into_place(
+    work: Work, data_dir: pathlib.Path, problem: Problem
+) -> Manifest:
     """Renames what is complete into the data folder, the manifest last.
 
-    If it is killed meanwhile, the rest is renamed later.
+    After a kill in the middle, the next call renames the rest.
     """
-    manifest = Manifest.load(aside, problem)
+    manifest = Manifest.load(work.folder, problem)
     Manifest.path(data_dir, problem).unlink(missing_ok=True)
     shards = {
         shard.file
@@ -258,37 +275,18 @@ def _move_into_place(aside, data_dir, problem):
     for split in problem.splits:
         # No wider: the next problem may be called NAME-train.
         for old in data_dir.glob(f"{problem.base_name}-{split}-{_SHARD}"):
-            if old.name not in shards or (aside / old.name).exists():
+            if old.name not in shards or (work.folder / old.name).exists():
                 old.unlink()
     for name in sorted([*shards, *manifest.vocabulary]):
-        if (aside / name).exists():
-            files.put_in_place(aside / name, data_dir / name)
+        if (work.folder / name).exists():
+            files.put_in_place(work.folder / name, data_dir / name)
     check_data(data_dir, problem, manifest)
     manifest.save(data_dir)
     return manifest
 
 
 @contextlib.contextmanager
-def _only_one(data_dir, problem, progress):
-    """Lets one process at a time generate a problem into a folder.
-
-    The system releases the lock of a process that dies.
-    """
-    with open(data_dir / f".{problem.base_name}.lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if progress:
-                say(
-                    f"{problem.base_name}: another process is generating it "
-                    f"in {data_dir}; waiting"
-                )
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-@contextlib.contextmanager
-def _file_errors_named(data_dir):
+def _file_errors_named(data_dir: pathlib.Path) -> Iterator[None]:
     """Turns errors of writing into one that says what to do."""
     import tensorflow as tf
 
@@ -296,16 +294,17 @@ def _file_errors_named(data_dir):
         yield
     except OSError as error:
         place = pathlib.Path(error.filename or data_dir)
-        if place not in data_dir.parents and data_dir not in (
+        is_ours = place in data_dir.parents or data_dir in (
             place,
             *place.parents,
-        ):
+        )
+        if not is_ours:
             raise  # it is about the corpus
         reason = error.strerror or str(error)
         raise _cannot_write(place, reason) from error
     except tf.errors.OpError as error:
         if str(data_dir) not in error.message:
-            raise  # no file of ours is concerned
+            raise  # it is about some other file
         raise _cannot_write(data_dir, error.message) from error
     except BrokenProcessPool as error:
         raise T2TLiteError(
@@ -315,7 +314,7 @@ def _file_errors_named(data_dir):
         ) from error
 
 
-def _cannot_write(place, reason):
+def _cannot_write(place: pathlib.Path, reason: str) -> T2TLiteError:
     return T2TLiteError(
         f"Cannot write data to {place}: {reason}. Make room, and the same "
         "command goes on where it stopped; or choose another --data_dir."

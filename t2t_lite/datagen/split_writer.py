@@ -1,4 +1,4 @@
-"""A split to its shards: encoded in segments, put in order, written."""
+"""A split to its shards: encoded in chunks, put in order, written."""
 
 import concurrent.futures
 import dataclasses
@@ -8,61 +8,55 @@ from collections.abc import Iterable, Mapping
 
 from t2t_lite import files
 from t2t_lite.corpus import filters
-from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.data.manifest import ShardRecord, SplitRecord, sha256_of
-from t2t_lite.datagen.chunks import Drops, SegmentJob, cut, sample
-from t2t_lite.datagen.external_shuffle import Segments
+from t2t_lite.datagen.chunks import cut
+from t2t_lite.datagen.drops import Drops, sample_of
+from t2t_lite.datagen.external_shuffle import RecordsInOrder
+from t2t_lite.datagen.split_job import SplitJob
 from t2t_lite.datagen.unfinished import Work
-from t2t_lite.datagen.worker_pool import run_segments
+from t2t_lite.datagen.worker_pool import WorkerPool
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.progress import Counter
 
-# Half a window of the input pipeline, so that a window meets other shards in
-# every epoch.
+# Half of what the input pipeline shuffles at a time, so that a pair meets other
+# shards in every epoch.
 SHARD_EXAMPLES = 32_768
 
 
 def write_split(
-    job: SegmentJob,
-    work: Work,
-    raw: RawFiles,
-    processes: int | None,
-    progress: bool,
+    job: SplitJob, work: Work, processes: int | None, progress: bool
 ) -> SplitRecord:
     """Writes the shards of a split into the folder of the work.
 
     Raises:
       T2TLiteError: there is no pair to use.
     """
-    segments = _encode(job, work, raw, processes, progress)
-    reports = [job.report(number) for number in range(segments)]
-    drops = Drops()
-    for report in reports:
-        drops.merge(
-            report["dropped"],
-            report["dropped_samples"],
-            report["unknown_words"],
-        )
-    sequence = Segments(
-        [job.path(number) for number in range(segments)],
-        [report["examples"] for report in reports],
+    chunks = range(_encode(job, work, processes, progress))
+    counts, drops = [], Drops()
+    for number in chunks:
+        examples, dropped = job.report(number)
+        counts.append(examples)
+        drops.merge(dropped)
+    records = RecordsInOrder(
+        [job.path(number) for number in chunks],
+        counts,
         in_order=not job.is_shuffled,
         distinct=job.is_distinct,
     )
-    if sequence.copies:
-        _add_copies(drops, sequence, job, raw)
+    if records.copies:
+        drops.merge(_copies(records, job, work))
     return split_record(
         job,
         drops,
-        lengths=dict(enumerate(sequence.lengths.tolist())),
-        source_tokens=sequence.source_tokens,
-        target_tokens=sequence.target_tokens,
-        shards=_write_shards(sequence, job, work),
+        lengths=dict(enumerate(records.lengths.tolist())),
+        source_tokens=records.source_tokens,
+        target_tokens=records.target_tokens,
+        shards=_write_shards(records, job, work),
     )
 
 
 def split_record(
-    job: SegmentJob,
+    job: SplitJob,
     drops: Drops,
     lengths: Mapping[int, int],
     source_tokens: int,
@@ -74,7 +68,7 @@ def split_record(
     Args:
       job: whose split it is.
       drops: what is left out of it.
-      lengths: number of pairs by the tokens of their longer side; maybe none.
+      lengths: number of pairs by the tokens of their longer side; may be 0.
       source_tokens: of all pairs.
       target_tokens: of all pairs.
       shards: in order.
@@ -82,14 +76,8 @@ def split_record(
     Raises:
       T2TLiteError: there is no pair.
     """
-    examples = sum(lengths.values())
-    if not examples:
-        raise T2TLiteError(
-            f"The {job.split} split of {job.problem.base_name} has no pair to "
-            f"use: 0 pairs, {drops.summary()}. Check the corpus."
-        )
-    return SplitRecord(
-        examples=examples,
+    record = SplitRecord(
+        examples=sum(lengths.values()),
         source_tokens=source_tokens,
         target_tokens=target_tokens,
         lengths={n: count for n, count in sorted(lengths.items()) if count},
@@ -98,70 +86,75 @@ def split_record(
         shards=tuple(shards),
         unknown_words=drops.unknown_words,
     )
+    if not record.examples:
+        raise T2TLiteError(
+            f"The {job.split} split of {job.problem.base_name} has no pair to "
+            f"use: 0 pairs, {record.drops}. Check the corpus."
+        )
+    return record
 
 
-def _encode(job, work, raw, processes, progress):
-    """Writes the segments that are not there yet; returns how many there are.
+def _encode(
+    job: SplitJob, work: Work, processes: int | None, progress: bool
+) -> int:
+    """Writes the chunks that are not there yet; returns how many there are.
 
-    To find where the corpus goes on it is read from its start.
+    To find where it stopped, the corpus is read from its start.
     """
     step = f"{job.split}-encoded"
     encoded = work.finished(step)
     if encoded is not None:
-        return encoded["segments"]
+        return encoded["chunks"]
     job.folder.mkdir(exist_ok=True)
-    label = f"{job.problem.base_name} {job.split}"
-    total = 0
-    with Counter(label, "pairs", progress) as counter:
-
-        def to_do():
-            nonlocal total
-            for segment in cut(job.problem.samples(job.split, raw), label):
-                total += 1
-                if job.is_done(segment.number):
-                    counter.advance(len(segment.pairs))
-                    continue
+    count = 0
+    with (
+        Counter(job.label, "pairs", progress) as counter,
+        WorkerPool(job, processes, counter.advance) as pool,
+    ):
+        for chunk in cut(job.problem.samples(job.split, work.raw), job.label):
+            count += 1
+            if job.is_done(chunk.number):
+                counter.advance(len(chunk.pairs))
+            else:
                 work.note_sources()
-                yield segment
-
-        for pairs in run_segments(job, to_do(), processes):
-            counter.advance(pairs)
-    return work.finish(step, {"segments": total})["segments"]
+                pool.add(chunk)
+    work.finish(step, {"chunks": count})
+    return count
 
 
-def _add_copies(drops, sequence, job, raw):
-    """Counts the pairs that are in an earlier segment, too.
+def _copies(records: RecordsInOrder, job: SplitJob, work: Work) -> Drops:
+    """The pairs that are in an earlier chunk, too.
 
     Their texts are read again: what was encoded may not give them back.
     """
     samples = []
-    wanted = set(sequence.first_copies)
-    pairs = job.problem.samples(job.split, raw)
+    wanted = set(records.first_copies)
+    pairs = job.problem.samples(job.split, work.raw)
     for number, pair in zip(range(1, max(wanted) + 1), pairs, strict=False):
         if number in wanted:
-            samples.append(sample(number, *pair))
-    drops.merge(
-        {filters.DUPLICATES: sequence.copies}, {filters.DUPLICATES: samples}
+            samples.append(sample_of(number, *pair))
+    return Drops(
+        {filters.DUPLICATES: records.copies}, {filters.DUPLICATES: samples}
     )
 
 
-def _write_shards(sequence, job, work):
+def _write_shards(
+    records: RecordsInOrder, job: SplitJob, work: Work
+) -> list[ShardRecord]:
     """Writes TFRecord files of SHARD_EXAMPLES each; some may be there already.
 
-    While the next one is written another thread waits for the disk.
-
-    Returns: a `ShardRecord` for each.
+    While one is written, another thread brings the last one to the disk.
     """
-    names = shard_names(job, sequence.examples)
+    names = shard_names(job, records.examples)
     shards = []
     for name in names:
         shard = work.finished(name)
         if shard is None:
             break
         shards.append(ShardRecord(**shard))
-    records = sequence.records(len(shards) * SHARD_EXAMPLES)
+    left = records.records(len(shards) * SHARD_EXAMPLES)
 
-    def finish(file):
+    def finish(file: Shard) -> ShardRecord:
         shard = file.finish()
         work.finish(shard.file, dataclasses.asdict(shard))
         return shard
@@ -169,10 +162,10 @@ def _write_shards(sequence, job, work):
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
         last = None
         for number in range(len(shards), len(names)):
-            left = sequence.examples - number * SHARD_EXAMPLES
+            before = number * SHARD_EXAMPLES
+            examples = min(records.examples - before, SHARD_EXAMPLES)
             file = Shard(work.folder / names[number])
-            examples = min(left, SHARD_EXAMPLES)
-            file.write(itertools.islice(records, examples), examples)
+            file.write(itertools.islice(left, examples), examples)
             if last:
                 shards.append(last.result())
             last = thread.submit(finish, file)
@@ -181,7 +174,7 @@ def _write_shards(sequence, job, work):
     return shards
 
 
-def shard_names(job: SegmentJob, examples: int) -> list[str]:
+def shard_names(job: SplitJob, examples: int) -> list[str]:
     """What the shards of a split are called."""
     count = -(-examples // SHARD_EXAMPLES)
     prefix = f"{job.problem.base_name}-{job.split}"
@@ -189,7 +182,7 @@ def shard_names(job: SegmentJob, examples: int) -> list[str]:
 
 
 class Shard:
-    """A TFRecord file that is there whole or not at all.
+    """A TFRecord file that is complete or not there.
 
     Args:
       path: where it is when it is finished.

@@ -7,7 +7,7 @@ import pytest
 
 from t2t_lite import registry
 from t2t_lite.data.input_pipeline import read_pairs
-from t2t_lite.datagen.generate import ensure_data
+from t2t_lite.datagen.generate import Generation
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.plugins import load_plugins
 from t2t_lite.text.encoder import SentencePieceEncoder
@@ -57,7 +57,7 @@ def make(tmp_path, vocabulary):
             files[f"{prefix}target"] = tmp_path / f"{split}.yy"
         problem = registry.problem("text", files | options)
         data_dir = tmp_path / "data"
-        return problem, ensure_data(problem, data_dir, progress=False)
+        return problem, Generation(problem, data_dir, progress=False).run()
 
     return make
 
@@ -132,11 +132,11 @@ def test_data_of_a_file_that_has_changed_is_refused(make, tmp_path):
     path.unlink()
     assert manifest.digest
     # Data needs its files no more: another machine may not have them.
-    assert ensure_data(
+    assert Generation(
         registry.problem("text", manifest.options),
         tmp_path / "data",
         progress=False,
-    )
+    ).run()
 
 
 def test_a_file_in_another_place_is_the_same_data(make, tmp_path):

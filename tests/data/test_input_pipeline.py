@@ -14,7 +14,7 @@ from t2t_lite.data.manifest import (  # noqa: E402
     SplitRecord,
     sha256_of,
 )
-from t2t_lite.datagen.generate import generate  # noqa: E402
+from t2t_lite.datagen.generate import Generation  # noqa: E402
 from t2t_lite.errors import T2TLiteError  # noqa: E402
 from t2t_lite.problem import Problem  # noqa: E402
 
@@ -414,9 +414,9 @@ def multi30k(tmp_path_factory):
         problem = registry.problem(name)
         if name not in made:
             folder = tmp_path_factory.mktemp(name)
-            manifest = generate(
+            manifest = Generation(
                 problem, folder, raw_dir=MULTI30K, progress=False
-            )
+            ).run()
             made[name] = folder, problem, manifest
         return made[name]
 

@@ -12,7 +12,7 @@ from t2t_lite.data import inspection
 from t2t_lite.data.inspection import inspect_data
 from t2t_lite.data.inspection_records import Pair, Side, SplitInspection
 from t2t_lite.data.manifest import Manifest
-from t2t_lite.datagen.generate import generate
+from t2t_lite.datagen.generate import Generation
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Problem
 
@@ -74,7 +74,7 @@ def folder(tmp_path_factory):
     """Holds the data of `Toy` and of `Many`; not to be changed."""
     folder = tmp_path_factory.mktemp("data")
     for problem in (Toy(), Many()):
-        generate(problem, folder, progress=False)
+        Generation(problem, folder, progress=False).run()
     return folder
 
 

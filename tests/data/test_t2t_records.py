@@ -9,7 +9,7 @@ import tensorflow as tf
 from support.places import SHARED_DATA
 from t2t_lite.data import input_pipeline
 from t2t_lite.data.manifest import Manifest, ShardRecord, SplitRecord, sha256_of
-from t2t_lite.datagen.worker_pool import encode_chunk
+from t2t_lite.datagen.serialization import serialize_pairs
 from t2t_lite.problem import Problem
 
 RECORDED = SHARED_DATA / "t2t/records"
@@ -123,20 +123,13 @@ def test_an_epoch_of_batches_has_every_pair_once(pairs, shards):
     ) == (sorted(pairs, key=key))
 
 
-class Given:
-    """An encoder whose texts are ids in JSON."""
-
-    def encode(self, texts):
-        return [np.array(json.loads(text), np.int32) for text in texts]
-
-
 def test_our_records_say_what_tensor2tensors_say(pairs):
-    texts = [
-        tuple(str(pair[side][:-1]) for side in ("inputs", "targets"))
-        for pair in pairs
-    ]
-    chunk = encode_chunk({"inputs": Given(), "targets": Given()}, texts)
-    for ours, pair in zip(chunk.examples, pairs, strict=True):
+    sources, targets = (
+        [np.array(pair[side][:-1], np.int32) for pair in pairs]
+        for side in ("inputs", "targets")
+    )
+    examples = serialize_pairs(sources, targets, last=1)
+    for ours, pair in zip(examples, pairs, strict=True):
         theirs = record_of(pair)
         assert len(ours) == len(theirs)  # the order of the sides apart
         assert tf.train.Example.FromString(ours) == (

@@ -9,7 +9,7 @@ import pytest
 from support.toy_problem import WithPairs, make
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.datagen import chunks, split_writer
-from t2t_lite.datagen.chunks import SegmentJob
+from t2t_lite.datagen.split_job import SplitJob
 from t2t_lite.errors import T2TLiteError, UsageError
 
 pytest.importorskip(
@@ -17,9 +17,9 @@ pytest.importorskip(
 )
 
 from t2t_lite.datagen.beam import splits  # noqa: E402 (not there without Beam)
-from t2t_lite.datagen.beam.splits import BeamWriter  # noqa: E402
+from t2t_lite.datagen.beam.splits import BeamGeneration  # noqa: E402
 
-# Copies in one segment, in one part and in other parts.
+# Copies in one chunk, in one part and in other parts.
 PAIRS = [(f"a {i % 37}", f"b {i % 37}") for i in range(100)]
 PAIRS += [("", "x"), ("y", " "), ("same", "same")]
 PAIRS += [(f"c {i}", f"d {i}") for i in range(120)] + PAIRS[:30]
@@ -42,9 +42,20 @@ class Distinct(InParts):
     filters = {"duplicates": True, "identical": True}
 
 
+def on_beam(runner, folder, problem=None, seed=0, options=()):
+    return BeamGeneration(
+        problem or InParts(PAIRS),
+        folder,
+        seed=seed,
+        progress=False,
+        runner=runner,
+        beam_options=options,
+    )
+
+
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(chunks, "SEGMENT_PAIRS", 32)
+    monkeypatch.setattr(chunks, "CHUNK_PAIRS", 32)
     monkeypatch.setattr(split_writer, "SHARD_EXAMPLES", 40)
     monkeypatch.setattr(splits, "SHARD_EXAMPLES", 40)
 
@@ -55,13 +66,11 @@ def small(monkeypatch):
 )
 def test_the_files_are_those_of_one_machine(tmp_path, problem, runner):
     alone = make(problem(PAIRS), tmp_path / "alone", seed=7)
-    on_beam = make(
-        problem(PAIRS), tmp_path / "beam", seed=7, writer=BeamWriter(runner)
-    )
-    assert on_beam == alone  # checksums, counts and samples
-    train = on_beam.splits["train"]
+    manifest = on_beam(runner, tmp_path / "beam", problem(PAIRS), seed=7).run()
+    assert manifest == alone  # checksums, counts and samples
+    train = manifest.splits["train"]
     assert len(train.shards) == -(-train.examples // 40) > 3
-    assert len(on_beam.splits["dev"].shards) == 2
+    assert len(manifest.splits["dev"].shards) == 2
     if problem is Distinct:
         assert train.examples == 37 + 120
         assert train.dropped["duplicates"] == 63 + 30
@@ -102,17 +111,17 @@ def test_what_fails_on_a_worker_is_one_line_here(
     tmp_path, problem, error, message
 ):
     with pytest.raises(error, match=message) as raised:
-        make(problem([]), tmp_path, writer=BeamWriter("FnApiRunner"))
+        on_beam("FnApiRunner", tmp_path, problem([])).run()
     assert "\n" not in str(raised.value)
 
 
-def test_unknown_runners_and_options_are_answered_with_the_nearest():
+def test_unknown_runners_and_options_get_the_nearest_as_answer(tmp_path):
     with pytest.raises(UsageError, match="Did you mean DirectRunner"):
-        BeamWriter("DirectRuner")
+        on_beam("DirectRuner", tmp_path)
     with pytest.raises(UsageError, match="Did you mean FlinkRunner.*DataflowR"):
-        BeamWriter("flik")
+        on_beam("flik", tmp_path)
     with pytest.raises(UsageError, match="Did you mean direct_num_workers"):
-        BeamWriter("DirectRunner", ["--direct_num_worker=3"])
+        on_beam("DirectRunner", tmp_path, options=["--direct_num_worker=3"])
 
 
 def test_a_worker_needs_no_module_of_the_user(tmp_path, monkeypatch):
@@ -133,7 +142,7 @@ def test_a_worker_needs_no_module_of_the_user(tmp_path, monkeypatch):
     problem = own_problem.Own()
     vocabulary = tmp_path / problem.vocabulary_files()["inputs"]
     vocabulary.write_bytes(b"pieces")
-    job = SegmentJob(problem, "dev", tmp_path, tmp_path / "dev", 1)
+    job = SplitJob(problem, "dev", tmp_path, tmp_path / "dev", 1)
     shipped = splits._ship(job, RawFiles())
     (tmp_path / "shipped").write_bytes(shipped)
     code = (

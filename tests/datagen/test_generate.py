@@ -26,7 +26,7 @@ from t2t_lite.data.input_pipeline import read_pairs
 from t2t_lite.data.manifest import Manifest, sha256_of
 from t2t_lite.datagen import chunks, external_shuffle, split_writer, worker_pool
 from t2t_lite.datagen import generate as generate_module
-from t2t_lite.datagen.generate import ensure_data, generate
+from t2t_lite.datagen.generate import Generation
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Text2TextProblem
 
@@ -196,7 +196,7 @@ def test_what_a_vocabulary_was_learned_from_is_told_and_kept(
         lines = (f"line {i} of {name}, größer\n" for i in range(50))
         (tmp_path / name).write_text("".join(lines), encoding="utf-8")
     data = tmp_path / "data"
-    manifest = generate(TwoFiles(), data, raw_dir=tmp_path, seed=7)
+    manifest = Generation(TwoFiles(), data, raw_dir=tmp_path, seed=7).run()
     (record,) = manifest.vocabulary.values()
     told = {key: record[key] for key in ("lines", "sampled_lines", "seed")}
     assert told == {"lines": 100, "sampled_lines": 60, "seed": 7}
@@ -220,7 +220,7 @@ def test_reversed_problem_shares_the_data(tmp_path):
 def test_data_that_fits_is_left_alone(tmp_path):
     make(Toy(), tmp_path)
     before = {p: p.stat().st_mtime_ns for p in tmp_path.iterdir()}
-    ensure_data(Toy(), tmp_path, progress=False)
+    make(Toy(), tmp_path)
     make(Toy(), tmp_path, seed=5)
     assert {p: p.stat().st_mtime_ns for p in tmp_path.iterdir()} == before
 
@@ -232,14 +232,14 @@ def test_data_of_another_definition_is_refused_and_overwritten(tmp_path):
     definition["attributes"] |= {"vocab_size": 77, "extra": "new"}
     changed.definition = lambda: definition
     with pytest.raises(T2TLiteError) as error:
-        ensure_data(changed, tmp_path, progress=False)
+        make(changed, tmp_path)
     message = str(error.value)
     assert "another definition of toy" in message
     assert "attributes.vocab_size was 8000, is 77" in message
     assert 'attributes.extra is new ("new")' in message
     assert "t2t-lite-datagen --problem=toy --overwrite" in message
     make(changed, tmp_path, overwrite=True)
-    ensure_data(changed, tmp_path, progress=False)
+    make(changed, tmp_path)
 
 
 def test_overwriting_leaves_no_shard_of_before(tmp_path, monkeypatch):
@@ -272,7 +272,7 @@ def test_interrupted_overwriting_keeps_the_data_of_before(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         make(Interrupting(), tmp_path, overwrite=True)
     assert files_in(tmp_path) == COMPLETE | {".toy.incomplete"}
-    assert ensure_data(Toy(), tmp_path, progress=False) == before
+    assert make(Toy(), tmp_path) == before
 
 
 def test_what_a_killed_process_left_is_never_taken_for_data(tmp_path):
@@ -349,12 +349,14 @@ def test_tfds_dir_is_refused_by_problems_that_read_none(tmp_path):
 
 
 def test_memory_does_not_grow_with_the_corpus(tmp_path, monkeypatch):
-    monkeypatch.setattr(chunks, "SEGMENT_PAIRS", 200)
+    monkeypatch.setattr(chunks, "CHUNK_PAIRS", 200)
     monkeypatch.setattr(worker_pool, "PAIRS_WORTH_A_POOL", 400)
     monkeypatch.setattr(
         split_writer,
-        "Segments",
-        functools.partial(external_shuffle.Segments, memory_bytes=100_000),
+        "RecordsInOrder",
+        functools.partial(
+            external_shuffle.RecordsInOrder, memory_bytes=100_000
+        ),
     )
     monkeypatch.setattr(external_shuffle, "_SLOTS", 64)
     make(Toy(), tmp_path / "warm_up", processes=1)
@@ -368,7 +370,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path, monkeypatch):
 
 
 def test_number_of_processes_does_not_change_the_data(tmp_path, monkeypatch):
-    monkeypatch.setattr(chunks, "SEGMENT_PAIRS", 4)
+    monkeypatch.setattr(chunks, "CHUNK_PAIRS", 4)
     monkeypatch.setattr(worker_pool, "PAIRS_WORTH_A_POOL", 8)
     manifests = [
         make(Toy(), tmp_path / str(processes), processes=processes)
@@ -383,12 +385,13 @@ def run_endless_pool(folder):
         import itertools, sys
         sys.path.insert(0, {str(TESTS)!r})
         from t2t_lite.datagen import chunks, worker_pool
-        from t2t_lite.datagen.generate import generate
+        from t2t_lite.datagen.generate import Generation
         from support.toy_problem import Endless
         if __name__ == "__main__":
-            chunks.SEGMENT_PAIRS = 4
+            chunks.CHUNK_PAIRS = 4
             worker_pool.PAIRS_WORTH_A_POOL = 8
-            generate(Endless(10**9), sys.argv[1], processes=2, progress=False)
+            problem = Endless(10**9)
+            Generation(problem, sys.argv[1], processes=2, progress=False).run()
     """
     script = folder / "script.py"
     script.write_text(textwrap.dedent(code))
@@ -438,7 +441,7 @@ def is_alive(pid):
 
 
 def test_progress_is_told_on_stderr(tmp_path, capsys):
-    generate(WithPairs([("a", "b"), ("", "c")]), tmp_path)
+    Generation(WithPairs([("a", "b"), ("", "c")]), tmp_path).run()
     out, err = capsys.readouterr()
     assert not out
     assert err.splitlines() == [

@@ -16,8 +16,8 @@ from t2t_lite import files
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.raw_files import read_parallel
 from t2t_lite.data.manifest import Manifest
-from t2t_lite.datagen import chunks, split_writer, unfinished
-from t2t_lite.datagen.generate import generate
+from t2t_lite.datagen import chunks, split_job, split_writer, unfinished
+from t2t_lite.datagen.generate import Generation
 from t2t_lite.errors import T2TLiteError
 
 
@@ -32,8 +32,8 @@ class Files(Toy):
 
 @pytest.fixture
 def raw_dir(tmp_path, monkeypatch):
-    """A corpus of three segments, three shards, and copies among them."""
-    monkeypatch.setattr(chunks, "SEGMENT_PAIRS", 10)
+    """A corpus of three chunks, three shards, and copies among them."""
+    monkeypatch.setattr(chunks, "CHUNK_PAIRS", 10)
     monkeypatch.setattr(split_writer, "SHARD_EXAMPLES", 8)
     folder = tmp_path / "raw"
     folder.mkdir()
@@ -61,7 +61,7 @@ def test_killed_at_every_step_it_goes_on_to_the_same_bytes(
 ):
     make(Files(), tmp_path / "whole", raw_dir=raw_dir)
     done = collections.Counter()
-    write, run = files.write_json, chunks.SegmentJob.run
+    write, run = files.write_json, split_job.SplitJob.run
     allowed = 0
 
     def write_and_die(path, value):
@@ -74,12 +74,12 @@ def test_killed_at_every_step_it_goes_on_to_the_same_bytes(
             raise Killed
         allowed -= 1
 
-    def count_run(job, encoders, segment):
-        done[job.split, segment.number] += 1
-        run(job, encoders, segment)
+    def count_run(job, encoders, chunk):
+        done[job.split, chunk.number] += 1
+        run(job, encoders, chunk)
 
     monkeypatch.setattr(files, "write_json", write_and_die)
-    monkeypatch.setattr(chunks.SegmentJob, "run", count_run)
+    monkeypatch.setattr(split_job.SplitJob, "run", count_run)
     folder, attempts = tmp_path / "stopped", 0
     while not (folder / "toy.manifest.json").exists():
         allowed, attempts = 1 if when == "before" else 0, attempts + 1
@@ -146,7 +146,8 @@ Interrupted.definition = Files.definition
         ({"vocab_size": 7}, "the definition differs: starting afresh"),
         ({"code": "other"}, "the code differs: starting afresh"),
         ({"text": "other\n"}, "a.txt has changed: starting afresh"),
-        ({"note": "{"}, "what it is of cannot be read: starting afresh"),
+        ({"note": "{"}, "its note cannot be read: starting afresh"),
+        ({"record": "{"}, "finished-train.json is damaged: starting afresh"),
     ],
 )
 def test_other_work_is_not_gone_on_with(
@@ -166,13 +167,13 @@ def test_other_work_is_not_gone_on_with(
     marker = left / "finished-vocabulary.json"
     record = json.loads(marker.read_text())
     marker.write_text(json.dumps(record | {"toy.vocab": {"kept": True}}))
-    monkeypatch.setattr(
-        "t2t_lite.datagen.generate._tell_samples", lambda *_: None
-    )
+    monkeypatch.setattr("t2t_lite.datagen.generate._lines", str)
     if "text" in change:
         (raw_dir / "a.txt").write_text(change["text"] * 25)
     if "note" in change:
         (left / "work.json").write_text(change["note"])
+    if "record" in change:
+        (left / "finished-train.json").write_text(change["record"])
     if "code" in change:
         monkeypatch.setattr(
             "t2t_lite.datagen.generate.code_version", lambda: change["code"]
@@ -181,7 +182,7 @@ def test_other_work_is_not_gone_on_with(
     seed = change.get("seed", 0)
     if "raw_dir" in change:
         raw_dir = raw_dir.rename(tmp_path / "copy")
-    manifest = generate(problem, data_dir, raw_dir=raw_dir, seed=seed)
+    manifest = Generation(problem, data_dir, raw_dir=raw_dir, seed=seed).run()
     assert message in capsys.readouterr().err
     kept = "kept" in manifest.vocabulary["toy.vocab"]
     assert kept == (not change)
@@ -258,7 +259,7 @@ def test_killed_processes_go_on_to_the_same_bytes(tmp_path):
     subprocess.run(whole_run, check=True, capture_output=True)
     work = killed / ".text.incomplete"
     killed_run = [*command, f"--data_dir={killed}", "--processes=2"]
-    for pattern in ("train/segment-00003.json", "finished-text-train-00004-*"):
+    for pattern in ("train/chunk-00003.json", "finished-text-train-00004-*"):
         process = subprocess.Popen(
             killed_run, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
         )

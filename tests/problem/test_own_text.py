@@ -325,10 +325,10 @@ def test_a_damaged_file_of_pairs_is_named(write, name, data, message):
 def make(tmp_path):
     """Generates data into a folder of its own."""
 
-    def make(problem, folder="data", **arguments):
-        return generate.generate(
-            problem, tmp_path / folder, progress=False, **arguments
-        )
+    def make(problem, folder="data", overwrite=False):
+        return generate.Generation(
+            problem, tmp_path / folder, progress=False
+        ).run(overwrite)
 
     return make
 

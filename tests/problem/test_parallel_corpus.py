@@ -8,7 +8,7 @@ import tensorflow_datasets as tfds
 
 from t2t_lite import plugins, registry
 from t2t_lite.corpus.raw_files import RawFiles
-from t2t_lite.datagen.generate import generate
+from t2t_lite.datagen.generate import Generation
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.problem import parallel_corpus
 
@@ -83,9 +83,9 @@ def test_tensorflow_datasets_are_read_in_parts(problem, tfds_dir, monkeypatch):
 
 
 def test_data_is_made_of_tensorflow_datasets(problem, tfds_dir, tmp_path):
-    manifest = generate(
+    manifest = Generation(
         problem, tmp_path / "data", tfds_dir=tfds_dir, progress=False
-    )
+    ).run()
     assert manifest.splits["train"].examples == 50
     assert manifest.splits["dev"].examples == 2
     assert manifest.splits["dev"].dropped == {"empty source": 1}
@@ -93,7 +93,7 @@ def test_data_is_made_of_tensorflow_datasets(problem, tfds_dir, tmp_path):
 
 def test_two_places_at_once_are_refused(problem, tfds_dir, raw_dir, tmp_path):
     with pytest.raises(UsageError, match="give --raw_dir or --tfds_dir"):
-        generate(problem, tmp_path, raw_dir=raw_dir, tfds_dir=tfds_dir)
+        Generation(problem, tmp_path, raw_dir=raw_dir, tfds_dir=tfds_dir).run()
 
 
 def test_without_network_and_files_the_ways_are_named(

@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 
 from t2t_lite.data.input_pipeline import read_pairs
-from t2t_lite.datagen.generate import generate
+from t2t_lite.datagen.generate import Generation
 from t2t_lite.problem import Problem
 
 
@@ -50,8 +50,9 @@ class WithPairs(Toy):
         return self.train if split == "train" else super().samples(split, raw)
 
 
-def make(problem, folder, **arguments):
-    return generate(problem, folder, progress=False, **arguments)
+def make(problem, folder, overwrite=False, **choices):
+    """Makes the data of a problem; the choices are fields of `Generation`."""
+    return Generation(problem, folder, progress=False, **choices).run(overwrite)
 
 
 def texts(folder, problem, manifest, split):

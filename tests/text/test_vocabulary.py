@@ -103,7 +103,9 @@ def options_of(folder, vocabulary):
 def test_data_is_made_with_a_given_file(name, copy, files, tmp_path):
     load_plugins()
     problem = registry.problem("text", options_of(tmp_path, files[name]))
-    manifest = generate.generate(problem, tmp_path / "data", progress=False)
+    manifest = generate.Generation(
+        problem, tmp_path / "data", progress=False
+    ).run()
     assert manifest.vocabulary.keys() == {copy}
     encoder = problem.reverse().load_encoders(tmp_path / "data")["inputs"]
     assert problem.expected_vocab_sizes() == (encoder.vocab_size,) * 2

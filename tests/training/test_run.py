@@ -47,7 +47,7 @@ def problem(forget_plugins):
 def create(problem, tmp_path):
     """Makes the run, or another one that differs by what is given."""
     data_dir = tmp_path / "data"
-    manifest = generate.generate(problem, data_dir, progress=False)
+    manifest = generate.Generation(problem, data_dir, progress=False).run()
 
     def make(**changes):
         values = {
@@ -141,9 +141,9 @@ def test_the_other_direction_is_another_run(create, problem):
 def test_other_data_and_vocabulary_are_another_run(create, problem, tmp_path):
     create()
     type(problem).vocab_size = 281
-    manifest = generate.generate(
+    manifest = generate.Generation(
         problem, tmp_path / "other", progress=False, seed=5
-    )
+    ).run()
     with pytest.raises(T2TLiteError) as caught:
         create(data_dir=tmp_path / "other", manifest=manifest)
     for part in ("problem definition is", "data is", "vocabulary "):
@@ -174,7 +174,7 @@ def test_a_damaged_config_is_one_clear_error(create, tmp_path, content):
 def test_a_vocabulary_of_another_run_is_noticed(create, problem, tmp_path):
     create()
     type(problem).vocab_size = 281
-    generate.generate(problem, tmp_path / "other", progress=False)
+    generate.Generation(problem, tmp_path / "other", progress=False).run()
     theirs = set(problem.vocabulary_files().values())
     type(problem).vocab_size = 280
     (ours,) = set(problem.vocabulary_files().values())
@@ -220,7 +220,7 @@ def create_with(forget_plugins, tmp_path):
     def make(name="run_options", hparams=HPARAMS, **options):
         problem = registry.problem(name, options)
         data_dir = tmp_path / f"data {options}"
-        manifest = generate.generate(problem, data_dir, progress=False)
+        manifest = generate.Generation(problem, data_dir, progress=False).run()
         return Run.create(
             tmp_path / "run",
             problem=problem,
@@ -323,8 +323,8 @@ def test_data_that_was_made_anew_is_not_the_runs_data(
     create, problem, tmp_path
 ):
     create()
-    generate.generate(
-        problem, tmp_path / "data", progress=False, seed=9, overwrite=True
+    generate.Generation(problem, tmp_path / "data", progress=False, seed=9).run(
+        overwrite=True
     )
     with pytest.raises(T2TLiteError, match="data in .* has changed since"):
         Run.open(tmp_path / "run").data.manifest  # noqa: B018

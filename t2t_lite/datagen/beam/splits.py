@@ -1,7 +1,7 @@
 """The shards of a split, written by Apache Beam on as many machines as it has.
 
 The parts of the corpus that the problem names are read side by side, and cut
-into segments. These are dealt out, filtered and encoded as on one machine; then
+into chunks. These are dealt out, filtered and encoded as on one machine; then
 the records of a range of keys meet, are put in order, and go to whoever writes
 their shard. Keys come from texts and numbers of pairs alone, so the files are
 the same to the byte as those that one machine makes.
@@ -13,6 +13,7 @@ the same names.
 
 import dataclasses
 import itertools
+import json
 import pathlib
 import pickle
 import sys
@@ -26,61 +27,64 @@ import numpy as np
 from t2t_lite import files
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.raw_files import RawFiles
-from t2t_lite.data.manifest import SplitRecord
+from t2t_lite.data.manifest import ShardRecord, SplitRecord
 from t2t_lite.datagen.beam.runner import BeamRunner, beam, cloudpickle
-from t2t_lite.datagen.chunks import (
-    DROPPED_SAMPLES,
-    Drops,
-    Segment,
-    SegmentJob,
-    cut,
-)
-from t2t_lite.datagen.chunks import sample as sample_of
+from t2t_lite.datagen.chunks import Chunk, cut
+from t2t_lite.datagen.drops import MOST_SAMPLES, Drops, sample_of
 from t2t_lite.datagen.external_shuffle import order_of
+from t2t_lite.datagen.generate import Generation
+from t2t_lite.datagen.split_job import SplitJob
 from t2t_lite.datagen.split_writer import (
     SHARD_EXAMPLES,
     Shard,
     shard_names,
     split_record,
 )
+from t2t_lite.datagen.unfinished import Work
 from t2t_lite.errors import T2TLiteError
 
 
-class BeamWriter:
-    """Writes splits with Apache Beam, for `generate`.
+@dataclasses.dataclass
+class BeamGeneration(Generation):
+    """A generation whose splits are written by Apache Beam.
 
-    Args:
+    Attributes:
       runner: one of Beam's runners, "Runner" and capitals optional.
-      options: Beam's own, such as `["--flink_master=localhost:8081"]`.
+      beam_options: Beam's own, such as `["--flink_master=localhost:8081"]`.
 
     Raises:
       UsageError: Beam has no such runner, or does not take the options.
       T2TLiteError: the runner needs packages that are not there.
     """
 
-    def __init__(self, runner: str, options: Sequence[str] = ()):
-        self._runner = BeamRunner(runner, options)
+    runner: str = "DirectRunner"
+    beam_options: Sequence[str] = ()
 
-    def __call__(self, job: SegmentJob, raw: RawFiles) -> SplitRecord:
-        """Writes the shards of a split beside the folder of the job.
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._runner = BeamRunner(self.runner, self.beam_options)
+
+    def write_split(self, job: SplitJob, work: Work) -> SplitRecord:
+        """As of `Generation`.
 
         Raises:
           T2TLiteError: the corpus is missing or bad.
           RuntimeError: the pipeline failed otherwise.
         """
+        raw = work.raw
         if raw.raw_dir is None:
             for name in raw.files:
                 raw.path(name)  # downloads it, once and not on every worker
         parts = job.problem.parts(job.split, raw)
         job.folder.mkdir(exist_ok=True)
-        report = job.folder / "report"
+        report = job.folder / "report.json"
         report.unlink(missing_ok=True)
         pipeline = self._runner.pipeline()
         _build(pipeline, job, raw, parts, report)
         self._runner.run(pipeline)
         if not report.exists():
             raise _not_shared(job.folder)
-        return _split_record(job, **pickle.loads(report.read_bytes()))
+        return _split_record(job, json.loads(report.read_text("utf-8")))
 
 
 def _not_shared(folder):
@@ -93,20 +97,20 @@ def _not_shared(folder):
 def _build(pipeline, job, raw, parts, report):
     """Adds all steps of a split to a pipeline."""
     shipped = _ship(job, raw)
-    segments = (
+    chunks = (
         pipeline
         | "Parts" >> beam.Create(list(enumerate(map(pickle.dumps, parts))))
         | "DealPartsOut" >> beam.Reshuffle()
         | "Read" >> beam.ParDo(_Read(shipped))
-        | "DealSegmentsOut" >> beam.Reshuffle()
+        | "DealChunksOut" >> beam.Reshuffle()
     )
     numbering = beam.pvalue.AsSingleton(
-        segments
+        chunks
         | "Sizes" >> beam.MapTuple(lambda key, pairs: (key, len(pairs)))
         | "AllSizes" >> beam.combiners.ToList()
         | "Number" >> beam.Map(_starts, first=1)
     )
-    encoded = segments | "Encode" >> beam.ParDo(
+    encoded = chunks | "Encode" >> beam.ParDo(
         _Encode(shipped), numbering
     ).with_outputs("drops", main="records")
     runs = (
@@ -128,7 +132,7 @@ def _build(pipeline, job, raw, parts, report):
         | "Write" >> beam.ParDo(_Write(shipped), places)
     )
     samples = (
-        _samples_of_copies(segments, totals, numbering)
+        _samples_of_copies(chunks, totals, numbering)
         if job.is_distinct
         else pipeline | "NoCopies" >> beam.Create([])
     )
@@ -147,14 +151,14 @@ def _build(pipeline, job, raw, parts, report):
     )
 
 
-def _samples_of_copies(segments, totals, numbering):
+def _samples_of_copies(chunks, totals, numbering):
     """The first pairs that are there before: their texts are looked up."""
     numbers = beam.pvalue.AsSingleton(
         totals
         | "FirstCopies" >> beam.FlatMap(lambda totals: totals.first_copies)
-        | "First" >> beam.combiners.Top.Smallest(DROPPED_SAMPLES)
+        | "First" >> beam.combiners.Top.Smallest(MOST_SAMPLES)
     )
-    return segments | "LookUp" >> beam.FlatMap(_find, numbering, numbers)
+    return chunks | "LookUp" >> beam.FlatMap(_find, numbering, numbers)
 
 
 def _ship(job, raw):
@@ -214,7 +218,7 @@ class _Worker(beam.DoFn):
 
 
 class _Read(_Worker):
-    """A part of the corpus to the pairs of its segments."""
+    """A part of the corpus to the pairs of its chunks."""
 
     def process(self, element):
         number, part = element
@@ -223,12 +227,12 @@ class _Read(_Worker):
             job.split, self._raw, pickle.loads(part)
         )
         place = f"part {number} of {job.problem.base_name} {job.split}"
-        for segment in cut(pairs, place):
-            yield (number, segment.number), segment.pairs
+        for chunk in cut(pairs, place):
+            yield (number, chunk.number), chunk.pairs
 
 
 class _Encode(_Worker):
-    """The pairs of a segment to records, by ranges of keys."""
+    """The pairs of a chunk to records, by ranges of keys."""
 
     def setup(self):
         super().setup()
@@ -244,8 +248,8 @@ class _Encode(_Worker):
     def process(self, element, numbering):
         key, pairs = element
         starts, end = numbering
-        segment = Segment(key[1], starts[key], pairs)
-        index, records, drops = self._job.encode(self._encoders, segment)
+        chunk = Chunk(key[1], starts[key], pairs)
+        index, records, drops = self._job.encode(self._encoders, chunk)
         yield beam.pvalue.TaggedOutput("drops", drops)
         ranges = _ranges(index["key"], end, self._job.is_shuffled)
         order = np.argsort(ranges, kind="stable")
@@ -284,7 +288,7 @@ def _starts(sizes, first):
 
 @dataclasses.dataclass(frozen=True)
 class _Totals:
-    """What some records add up to; their fields are those of `Segments`."""
+    """What some records add up to; as of `RecordsInOrder`."""
 
     lengths: Counter
     source_tokens: int
@@ -307,7 +311,7 @@ class _Run:
             Counter(np.maximum(*sides).tolist()),
             *(int(side.sum(dtype=np.int64)) for side in sides),
             len(self.copies),
-            sorted(self.copies)[:DROPPED_SAMPLES],
+            sorted(self.copies)[:MOST_SAMPLES],
         )
 
 
@@ -354,7 +358,7 @@ class _Write(_Worker):
 
 
 def _find(element, numbering, numbers):
-    """Yields those pairs of a segment that have certain numbers."""
+    """Yields those pairs of a chunk that have certain numbers."""
     key, pairs = element
     first = numbering[0][key]
     for number in numbers:
@@ -363,37 +367,35 @@ def _find(element, numbering, numbers):
 
 
 def _write_report(_, drops, totals, samples, shards, report):
-    """Keeps for the one who waits what all workers have found."""
+    """Keeps what all workers have found, for the process that waits."""
     if not report.parent.is_dir():
         raise _not_shared(report.parent)
-    found = {
-        "drops": list(drops),
-        "totals": list(totals),
-        "samples": list(samples),
-        "shards": list(shards),
-    }
-    with files.write_file(report) as file:
-        file.write(pickle.dumps(found))
-
-
-def _split_record(job, drops, totals, samples, shards):
-    """The record of a split, of what the workers report."""
     all_drops = Drops()
     for part in drops:
-        all_drops.merge(part.counts, part.samples, part.unknown_words)
+        all_drops.merge(part)
+    totals = list(totals)
     copies = sum(part.copies for part in totals)
     if copies:
-        all_drops.merge(
-            {filters.DUPLICATES: copies}, {filters.DUPLICATES: samples}
-        )
-    lengths = Counter()
-    for part in totals:
-        lengths.update(part.lengths)
+        samples = {filters.DUPLICATES: list(samples)}
+        all_drops.merge(Drops({filters.DUPLICATES: copies}, samples))
+    found = {
+        "drops": dataclasses.asdict(all_drops),
+        "lengths": sum((part.lengths for part in totals), Counter()),
+        "source_tokens": sum(part.source_tokens for part in totals),
+        "target_tokens": sum(part.target_tokens for part in totals),
+        "shards": [dataclasses.asdict(shard) for shard in shards],
+    }
+    files.write_json(report, found)
+
+
+def _split_record(job, found):
+    """The record of a split, of what the workers found."""
+    shards = (ShardRecord(**shard) for shard in found["shards"])
     return split_record(
         job,
-        all_drops,
-        lengths=lengths,
-        source_tokens=sum(part.source_tokens for part in totals),
-        target_tokens=sum(part.target_tokens for part in totals),
+        Drops(**found["drops"]),
+        lengths={int(n): count for n, count in found["lengths"].items()},
+        source_tokens=found["source_tokens"],
+        target_tokens=found["target_tokens"],
         shards=sorted(shards, key=lambda shard: shard.file),
     )
