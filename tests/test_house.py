@@ -151,7 +151,6 @@ def test_imports_point_down_the_rows():
     assert not upward
 
 
-@pytest.mark.xfail(strict=True, reason="the house is being put in order")
 def test_no_module_imports_itself_by_way_of_others():
     below = {}
     for module, imported in engine_imports():
