@@ -67,7 +67,7 @@ def show(args: argparse.Namespace) -> None:
         raise UsageError(
             f"Unknown problem or hparams set {args.name!r}."
             f"{nearest(args.name, sets + problems)} t2t-lite-registry lists "
-            "them all; your own need --usr_dir."
+            "them all; add --usr_dir for your own."
         )
     if args.vocab_size or args.hparams_override:
         raise UsageError(

@@ -17,7 +17,7 @@ class UsageError(T2TLiteError):
 
 
 class Interrupted(T2TLiteError):
-    """A signal stopped the work after saving: the same command goes on."""
+    """A signal stopped the work after saving: the same command resumes it."""
 
     exit_code = 75
 

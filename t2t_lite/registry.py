@@ -32,8 +32,8 @@ class _Registry:
     def add(self, name, entry):
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
             raise T2TLiteError(
-                f"A {self.kind} is named in lower case letters, digits and "
-                f"underscores; got {name!r}."
+                f"A {self.kind} name must have only lower-case letters, digits "
+                f"and underscores; got {name!r}."
             )
         if name.endswith(REVERSED_SUFFIX):
             raise T2TLiteError(
@@ -54,7 +54,7 @@ class _Registry:
             asked = alias or name
             raise UsageError(
                 f"Unknown {self.kind} {asked!r}.{nearest(name, self.names())} "
-                f"t2t-lite-registry lists them all; your own need --usr_dir."
+                f"t2t-lite-registry lists them all; add --usr_dir for your own."
             )
         return self._entries[name]
 
@@ -67,7 +67,7 @@ _HPARAMS = _Registry("hparams set")
 
 
 def register_problem(name_or_class):
-    """Registers a `Problem` subclass, under a name or its snake-cased own.
+    """Registers a `Problem` subclass, by default under its snake-cased name.
 
     Raises:
       T2TLiteError: not a `Problem` subclass, or the name is bad or taken.
@@ -112,10 +112,10 @@ def problem(name: str, options: Mapping[str, Any] | None = None) -> Problem:
 
     Args:
       name: as registered, with or without `_rev`.
-      options: as of `Problem.with_options`.
+      options: see `Problem.with_options`.
 
     Raises:
-      UsageError: no such problem or option; names the nearest known ones.
+      UsageError: there is no such problem or option; names the nearest ones.
     """
     base = name.removesuffix(REVERSED_SUFFIX)
     instance = _PROBLEMS.get(base, alias=name)()
@@ -128,7 +128,7 @@ def hparams(name: str) -> HParams:
     """The hparams set of that name.
 
     Raises:
-      UsageError: no such set; names the nearest known ones.
+      UsageError: there is no such set; names the nearest ones.
       T2TLiteError: the registered function returned something else.
     """
     function = _HPARAMS.get(name)

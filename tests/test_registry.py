@@ -86,7 +86,7 @@ def test_duplicate_is_refused_and_names_both():
 
 @pytest.mark.parametrize("name", ["Digits", "a-b", "1digit", "digits_rev", ""])
 def test_bad_name_is_refused(name):
-    with pytest.raises(T2TLiteError, match="A problem (is named in|name must)"):
+    with pytest.raises(T2TLiteError, match="A problem name must"):
         registry.register_problem(name)(Digits)
     assert registry.problem_names() == []
 
