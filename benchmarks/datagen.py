@@ -72,7 +72,7 @@ def write_corpus(folder, pairs, seed):
 
 def write_vocabulary(folder, size):
     """Learns one of the first lines of train."""
-    from t2t_lite.text.encoder import SentencePieceEncoder
+    from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
     with (
         open(folder / "train.source") as source,

@@ -4,7 +4,7 @@ import argparse
 import json
 
 from t2t_lite.bin.cli import command, flags
-from t2t_lite.corpus.raw_files import read_lines
+from t2t_lite.corpus.lines import read_lines
 from t2t_lite.errors import T2TLiteError, UsageError
 
 

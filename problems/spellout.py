@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from typing import Any
 
-from t2t_lite.corpus.raw_files import RawFiles
-from t2t_lite.problem import Text2TextProblem
+from t2t_lite.problem import RawFiles, Text2TextProblem
 from t2t_lite.registry import register_problem
 
 _DEV_PAIRS = 500

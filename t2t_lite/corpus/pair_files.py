@@ -5,7 +5,7 @@ import os
 import pathlib
 from collections.abc import Iterator
 
-from t2t_lite.corpus.raw_files import PACKED, read_lines
+from t2t_lite.corpus.lines import PACKED, read_lines
 from t2t_lite.errors import T2TLiteError, UsageError
 
 FORMATS = (".tsv", ".jsonl", ".tmx")

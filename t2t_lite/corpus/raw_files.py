@@ -1,18 +1,12 @@
-"""The raw files of a corpus: found in a folder or downloaded, read as lines."""
+"""The files of a corpus by name: found in a folder, or downloaded."""
 
-import bz2
-import contextlib
 import dataclasses
 import gzip
 import hashlib
-import itertools
-import lzma
 import os
 import pathlib
 import urllib.request
 import zlib
-from collections.abc import Callable, Iterator
-from typing import BinaryIO
 
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError
@@ -21,13 +15,10 @@ from t2t_lite.progress import Counter
 _CHUNK_BYTES = 1 << 20
 _TIMEOUT_SECONDS = 60  # without a byte from the server
 
-# What a file may be packed with, by its ending.
-PACKED = (".gz", ".bz2", ".xz", ".zst")
-
 
 @dataclasses.dataclass(frozen=True)
 class RemoteFile:
-    """A file of a corpus and where it can be had.
+    """A file of a corpus and where it comes from.
 
     Attributes:
       name: what the file is called in `--raw_dir`.
@@ -168,103 +159,6 @@ def state_of(path: str | os.PathLike) -> dict[str, int] | None:
     except OSError:
         return None
     return {"bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns}
-
-
-def read_lines(path: str | os.PathLike, start: int = 0) -> Iterator[str]:
-    r"""The lines of a text file, packed or not, without their ends.
-
-    Only `\n` and `\r\n` end a line: U+2028, U+0085, a form feed or a `\r`
-    elsewhere are part of it. Bytes that are not UTF-8 become U+FFFD here, as
-    they enter, by the rule of `text_encoder.clean_utf8`.
-
-    Args:
-      path: the file.
-      start: bytes to pass over, up to where a line begins.
-
-    Raises:
-      T2TLiteError: the file is missing, unreadable or damaged.
-    """
-    with open_packed(path) as file:
-        file.seek(start)
-        for line in file:
-            line = line.removesuffix(b"\n").removesuffix(b"\r")
-            yield line.decode("utf-8", errors="replace")
-
-
-@contextlib.contextmanager
-def open_packed(path: str | os.PathLike) -> Iterator[BinaryIO]:
-    """A file open for reading, unpacked if its name ends as one of PACKED.
-
-    Raises:
-      T2TLiteError: the file is missing, unreadable or damaged; also when that
-        comes up while it is read.
-    """
-    try:
-        with _opener(path)(path, "rb") as file:
-            yield file
-    except OSError as error:
-        if error.errno:
-            raise T2TLiteError(
-                f"Cannot read {path}: {error.strerror}."
-            ) from error
-        raise _damaged(path, error) from error
-    except (EOFError, zlib.error, lzma.LZMAError) as error:
-        raise _damaged(path, error) from error
-
-
-def _opener(path):
-    """What opens a file of that name."""
-    suffix = pathlib.Path(path).suffix
-    if suffix == ".zst":
-        return _open_zst
-    return {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}.get(
-        suffix, open
-    )
-
-
-@contextlib.contextmanager
-def _open_zst(path, mode):
-    from backports import zstd  # Python's own from 3.14 on
-
-    try:
-        with zstd.open(path, mode) as file:
-            yield file
-    except zstd.ZstdError as error:
-        raise _damaged(path, error) from error
-
-
-def _damaged(path, error):
-    return T2TLiteError(f"{path} is damaged: {error}. Get the file again.")
-
-
-def read_parallel(
-    source_path: str | os.PathLike,
-    target_path: str | os.PathLike,
-    read: Callable[[str | os.PathLike], Iterator[str]] = read_lines,
-) -> Iterator[tuple[str, str]]:
-    r"""The pairs of two files in which line i translates line i.
-
-    Example: files `a\nb\n` and `x\ny\n` give `("a", "x")`, `("b", "y")`.
-
-    Raises:
-      T2TLiteError: one file has more lines, known only at the end of the
-        other; or `read_lines` does.
-    """
-    sources, targets = read(source_path), read(target_path)
-    for count, pair in enumerate(itertools.zip_longest(sources, targets)):
-        if None in pair:
-            longer = (
-                count + 1 + sum(1 for _ in itertools.chain(sources, targets))
-            )
-            in_source, in_target = (
-                (longer, count) if pair[1] is None else (count, longer)
-            )
-            raise T2TLiteError(
-                "Line i of the target must translate line i of the source; "
-                f"got {in_source} lines in {source_path} and {in_target} in "
-                f"{target_path}."
-            )
-        yield pair
 
 
 def _expanded(folder):

@@ -5,12 +5,8 @@ import pathlib
 import re
 from collections.abc import Iterator, Sequence
 
-from t2t_lite.corpus.raw_files import (
-    PACKED,
-    open_packed,
-    read_lines,
-    read_parallel,
-)
+from t2t_lite.corpus.lines import PACKED, open_packed, read_lines
+from t2t_lite.corpus.parallel_lines import read_parallel
 from t2t_lite.errors import T2TLiteError, UsageError
 
 Sides = tuple[pathlib.Path, pathlib.Path]

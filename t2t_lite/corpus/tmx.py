@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 
-from t2t_lite.corpus.raw_files import open_packed
+from t2t_lite.corpus.lines import open_packed
 from t2t_lite.errors import T2TLiteError
 
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"

@@ -4,7 +4,7 @@ import dataclasses
 import os
 import re
 
-from t2t_lite.corpus.raw_files import read_lines
+from t2t_lite.corpus.lines import read_lines
 from t2t_lite.errors import T2TLiteError, nearest
 from t2t_lite.parsing.trees import Tree
 

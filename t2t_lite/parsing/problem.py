@@ -56,7 +56,8 @@ class ParsingProblem(Problem):
 
     Traces and function tags are left out. In the target, a word is `XX` and
     punctuation its tag; the option `leaves` has tags of words. Scores are
-    bracket F1 by EVALB's rules.
+    bracket F1 by EVALB's rules. Raise `version` when what `samples` gives
+    changes.
 
     Attributes:
       file_stem: how the names of the treebank's files begin.
@@ -136,7 +137,7 @@ class ParsingProblem(Problem):
           T2TLiteError: files are missing or bad; too few words for so many
             pieces.
         """
-        from t2t_lite.text.encoder import SentencePieceEncoder
+        from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
         from t2t_lite.text.token_encoder import TokenEncoder
 
         files = self.vocabulary_files()
@@ -163,7 +164,7 @@ class ParsingProblem(Problem):
 
         A reversed copy gives the latter as `inputs`.
         """
-        from t2t_lite.text.encoder import SentencePieceEncoder
+        from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
         from t2t_lite.text.token_encoder import TokenEncoder
 
         files, folder = self.vocabulary_files(), pathlib.Path(directory)

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 
-from t2t_lite.corpus.raw_files import open_packed
+from t2t_lite.corpus.lines import read_byte_lines
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.parsing.trees import LEAF, NO_TAG, Tree, fold, walk
 
@@ -73,18 +73,17 @@ def parse_line(line: str, name: str = "The text", number: int = 1) -> list:
 
 
 def tree_lines(path: str | os.PathLike) -> Iterator[str]:
-    """The lines of a UTF-8 file, packed or not, with their ends.
+    """The lines of a UTF-8 file, packed or not, without their ends.
 
-    Other than with `raw_files.read_lines`, a byte that is not UTF-8 is an
+    Other than with `corpus.lines.read_lines`, a byte that is not UTF-8 is an
     error: in another encoding, all words of a treebank would be damaged.
 
     Raises:
       T2TLiteError: the file is missing, unreadable, damaged or not UTF-8.
     """
-    with open_packed(path) as file:
-        for number, line in enumerate(file, 1):
-            text = _decoded(line, path, number)
-            yield text if number > 1 else text.removeprefix(_BOM)
+    for number, line in enumerate(read_byte_lines(path), 1):
+        text = _decoded(line, path, number)
+        yield text if number > 1 else text.removeprefix(_BOM)
 
 
 def _decoded(line, path, number):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from t2t_lite.corpus.raw_files import PACKED
+from t2t_lite.corpus.lines import PACKED
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.parsing.tree_reader import read_trees
 from t2t_lite.parsing.trees import OPEN, Tree, strip_annotation, walk, words

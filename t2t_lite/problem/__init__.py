@@ -1,6 +1,7 @@
 """What a task declares: `Problem`, and the files that it may name and read."""
 
-from t2t_lite.corpus.raw_files import RawFiles, RemoteFile, read_parallel
+from t2t_lite.corpus.parallel_lines import read_parallel
+from t2t_lite.corpus.raw_files import RawFiles, RemoteFile
 from t2t_lite.problem.base import Problem, Text2TextProblem
 from t2t_lite.problem.option import Option
 

@@ -318,7 +318,7 @@ class Text2TextProblem(Problem):
         Raises:
           T2TLiteError: the corpus is empty or does not fit `vocab_size`.
         """
-        from t2t_lite.text.encoder import SentencePieceEncoder
+        from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
         file = self.vocabulary_files()["inputs"]
         encoder = SentencePieceEncoder.train(

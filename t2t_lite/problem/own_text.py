@@ -9,8 +9,12 @@ from typing import Any, Self
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.held_out import choose_held_out, hash_of
 from t2t_lite.corpus.pair_files import format_of, read_json_lines, read_tsv
-from t2t_lite.corpus.parts import cut_lines, read_part
-from t2t_lite.corpus.raw_files import RawFiles, read_parallel
+from t2t_lite.corpus.parallel_lines import (
+    cut_lines,
+    read_parallel,
+    read_part,
+)
+from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.corpus.tmx import read_tmx
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.problem.base import Text2TextProblem
@@ -116,7 +120,7 @@ class OwnText(Text2TextProblem):
           T2TLiteError: a file is missing; the corpus is empty or does not fit
             `vocab_size`; the given vocabulary cannot be used.
         """
-        from t2t_lite.text.encoder import SentencePieceEncoder
+        from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
         self._require_files(raw)
         files = self.vocabulary_files()

@@ -8,7 +8,12 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from t2t_lite.corpus.parts import PART_LINES, LinePart, cut_lines, read_part
+from t2t_lite.corpus.parallel_lines import (
+    PART_LINES,
+    LinePart,
+    cut_lines,
+    read_part,
+)
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.corpus.side_files import find_sides, is_segments, read_sides
 from t2t_lite.errors import T2TLiteError
@@ -23,7 +28,8 @@ class ParallelCorpus(Text2TextProblem):
 
     With `--raw_dir` it is read from files, see `corpus_files.find_sides`; else
     by TensorFlow Datasets from `--tfds_dir` (by default where that library
-    keeps its data), after a download if it is not there.
+    keeps its data), after a download if it is not there. Raise `version` when
+    the pairs that it gives change.
 
     Attributes:
       stems: by split, what its files may be called, before the language.

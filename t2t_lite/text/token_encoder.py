@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text.encoder import UNK_ID, TextEncoder, ids_of_text
+from t2t_lite.text.encoder import TextEncoder, ids_of_text
+from t2t_lite.text.sentencepiece_model import UNK_ID
 
 SPECIAL_TOKENS = ("<pad>", "</s>", "<unk>")  # of PAD_ID, EOS_ID and UNK_ID
 

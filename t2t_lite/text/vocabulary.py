@@ -3,11 +3,8 @@
 import os
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text.encoder import (
-    SentencePieceEncoder,
-    TextEncoder,
-    read_vocabulary,
-)
+from t2t_lite.text.encoder import TextEncoder, read_vocabulary
+from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 from t2t_lite.text.subword_encoder import SubwordEncoder, subwords_of
 from t2t_lite.text.wordpiece_encoder import WordPieceEncoder, wordpieces_of
 

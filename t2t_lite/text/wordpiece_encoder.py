@@ -31,6 +31,9 @@ class WordPieceEncoder(TextEncoder):
     counted from 0, has the id n + 2: the vocabulary has two ids more than the
     file has lines, and its own [PAD], [CLS] and the like are never used.
 
+    keras-hub's WordPieceTokenizer keeps the ids of the file and must be told
+    what is lower-cased; here the file says both.
+
     What is lost, for WordPiece cannot tell it afterwards:
       - a word with a part that no piece covers becomes [UNK] as a whole;
         generated data counts these in its manifest (`unknown_id`);

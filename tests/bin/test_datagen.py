@@ -98,7 +98,7 @@ def test_missing_unequal_and_empty_files_are_named(
     raw_dir.mkdir()
     (usr_dir / "usr_files.py").write_text(
         "from t2t_lite import Text2TextProblem\n"
-        "from t2t_lite.corpus.raw_files import read_parallel\n"
+        "from t2t_lite.problem import read_parallel\n"
         "from t2t_lite.registry import register_problem\n"
         "@register_problem('usr_files')\n"
         "class UsrFiles(Text2TextProblem):\n"

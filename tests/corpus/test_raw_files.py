@@ -5,12 +5,9 @@ import hashlib
 
 import pytest
 
-from t2t_lite.corpus.raw_files import (
-    RawFiles,
-    RemoteFile,
-    read_lines,
-    read_parallel,
-)
+from t2t_lite.corpus.lines import read_lines
+from t2t_lite.corpus.parallel_lines import read_parallel
+from t2t_lite.corpus.raw_files import RawFiles, RemoteFile
 from t2t_lite.errors import T2TLiteError
 
 

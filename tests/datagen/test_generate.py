@@ -21,7 +21,7 @@ from support.toy_problem import (
     make,
     texts,
 )
-from t2t_lite.corpus.raw_files import read_parallel
+from t2t_lite.corpus.parallel_lines import read_parallel
 from t2t_lite.data.input_pipeline import read_pairs
 from t2t_lite.data.manifest import Manifest, sha256_of
 from t2t_lite.datagen import chunks, external_shuffle, split_writer, worker_pool

@@ -14,7 +14,7 @@ import pytest
 from support.toy_problem import COMPLETE, Toy, files_in, make
 from t2t_lite import files
 from t2t_lite.corpus import filters
-from t2t_lite.corpus.raw_files import read_parallel
+from t2t_lite.corpus.parallel_lines import read_parallel
 from t2t_lite.data.manifest import Manifest
 from t2t_lite.datagen import chunks, split_job, split_writer, unfinished
 from t2t_lite.datagen.generate import Generation

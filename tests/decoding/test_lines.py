@@ -15,7 +15,8 @@ from t2t_lite.decoding.lines import score_pairs, translate_lines
 from t2t_lite.decoding.translator import Translator, _with_eos
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.model.transformer import Transformer
-from t2t_lite.text.encoder import EOS_ID, SentencePieceEncoder
+from t2t_lite.text.encoder import EOS_ID
+from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
 WORDS = "eins zwei drei vier haus katze hund maus rot grün blau weiß".split()
 

@@ -135,7 +135,7 @@ class Separate(Words):
         return {"inputs": "words.source.model", "targets": "words.target.model"}
 
     def train_encoders(self, raw, data_dir, seed):
-        from t2t_lite.text.encoder import SentencePieceEncoder
+        from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
         sides = zip(*self.samples("train", raw), strict=True)
         for file, lines, size in zip(

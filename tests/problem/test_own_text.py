@@ -9,13 +9,14 @@ import random
 import pytest
 
 from t2t_lite import registry
-from t2t_lite.corpus.raw_files import RawFiles, read_parallel
+from t2t_lite.corpus.parallel_lines import read_parallel
+from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.data.manifest import Manifest
 from t2t_lite.datagen import generate
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.plugins import load_plugins
 from t2t_lite.problem import own_text
-from t2t_lite.text.encoder import SentencePieceEncoder
+from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
 PAIRS = [(f"word {i}", f"Wort {i}") for i in range(300)]
 # Splits that have nothing to do with each other.

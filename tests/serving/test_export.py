@@ -18,7 +18,7 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.serving import export
 from t2t_lite.serving.export import check_servable, export_saved_model
-from t2t_lite.text.encoder import SentencePieceEncoder
+from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
 LINES = [
     "eins zwei drei",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from t2t_lite.text import word_pieces
-from t2t_lite.text.encoder import SentencePieceEncoder
+from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 from t2t_lite.text.word_pieces import WordPieces
 
 LINES = [

@@ -1,20 +1,51 @@
-"""Parts of two files of lines, so that several readers share a corpus.
+"""Two files in which line i translates line i: as a whole, or in parts.
 
-Line i of one file translates line i of the other, wherever these begin; so a
-part says where its first line is in either.
+Several readers share a corpus by its parts. A part says where its first line is
+in either file, because line i may begin at different bytes.
 """
 
 import itertools
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from t2t_lite.corpus.raw_files import PACKED, read_lines, read_parallel
+from t2t_lite.corpus.lines import PACKED, read_lines
+from t2t_lite.errors import T2TLiteError
 
 PART_LINES = 250_000  # of each side
 _CHUNK_BYTES = 1 << 20
 _LINE_END = ord("\n")
+
+
+def read_parallel(
+    source_path: str | os.PathLike,
+    target_path: str | os.PathLike,
+    read: Callable[[str | os.PathLike], Iterator[str]] = read_lines,
+) -> Iterator[tuple[str, str]]:
+    r"""The pairs of two files in which line i translates line i.
+
+    Example: files `a\nb\n` and `x\ny\n` give `("a", "x")`, `("b", "y")`.
+
+    Raises:
+      T2TLiteError: one file has more lines, known only at the end of the
+        other; or `read_lines` does.
+    """
+    sources, targets = read(source_path), read(target_path)
+    for count, pair in enumerate(itertools.zip_longest(sources, targets)):
+        if None in pair:
+            longer = (
+                count + 1 + sum(1 for _ in itertools.chain(sources, targets))
+            )
+            in_source, in_target = (
+                (longer, count) if pair[1] is None else (count, longer)
+            )
+            raise T2TLiteError(
+                "Line i of the target must translate line i of the source; "
+                f"got {in_source} lines in {source_path} and {in_target} in "
+                f"{target_path}."
+            )
+        yield pair
 
 
 class LinePart(NamedTuple):

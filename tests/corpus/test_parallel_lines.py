@@ -2,9 +2,9 @@ import pathlib
 
 import pytest
 
-from t2t_lite.corpus import parts as corpus_parts
-from t2t_lite.corpus.parts import cut_lines, read_part
-from t2t_lite.corpus.raw_files import RawFiles, read_parallel
+from t2t_lite.corpus import parallel_lines
+from t2t_lite.corpus.parallel_lines import cut_lines, read_parallel, read_part
+from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.problem.own_text import OwnText
 from t2t_lite.problem.parallel_corpus import ParallelCorpus
 
@@ -21,7 +21,7 @@ TEXTS = [
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(corpus_parts, "PART_LINES", 3)
+    monkeypatch.setattr(parallel_lines, "PART_LINES", 3)
     monkeypatch.setattr("t2t_lite.problem.parallel_corpus.PART_LINES", 3)
 
 
@@ -46,7 +46,7 @@ def joined(parts):
 def test_parts_put_together_are_the_whole(
     tmp_path, monkeypatch, text, chunk_bytes
 ):
-    monkeypatch.setattr(corpus_parts, "_CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(parallel_lines, "_CHUNK_BYTES", chunk_bytes)
     upper = text.decode("utf-8", "replace").upper().encode()
     files = two_files(tmp_path, text, upper)
     whole = list(read_parallel(*files))

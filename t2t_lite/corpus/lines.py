@@ -1,0 +1,93 @@
+"""The lines of text files, as they are or packed."""
+
+import bz2
+import contextlib
+import gzip
+import lzma
+import os
+import pathlib
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from t2t_lite.errors import T2TLiteError
+
+# What a file may be packed with, by its ending.
+PACKED = (".gz", ".bz2", ".xz", ".zst")
+
+
+def read_lines(path: str | os.PathLike, start: int = 0) -> Iterator[str]:
+    """The lines of a text file, packed or not, without their ends.
+
+    U+2028, U+0085, a form feed or a lone carriage return end no line, see
+    `read_byte_lines`. Bytes that are not UTF-8 become U+FFFD here, as they
+    enter, by the rule of `text.encoder.clean_utf8`.
+
+    Args:
+      path: the file.
+      start: bytes to pass over, up to where a line begins.
+
+    Raises:
+      T2TLiteError: the file is missing, unreadable or damaged.
+    """
+    for line in read_byte_lines(path, start):
+        yield line.decode("utf-8", errors="replace")
+
+
+def read_byte_lines(path: str | os.PathLike, start: int = 0) -> Iterator[bytes]:
+    r"""The lines of a file, packed or not, without their `\n` or `\r\n`.
+
+    Args:
+      path: as of `read_lines`, which raises the same errors.
+      start: likewise.
+    """
+    with open_packed(path) as file:
+        file.seek(start)
+        for line in file:
+            yield line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+@contextlib.contextmanager
+def open_packed(path: str | os.PathLike) -> Iterator[BinaryIO]:
+    """A file open for reading, unpacked if its name ends as one of PACKED.
+
+    Raises:
+      T2TLiteError: the file is missing, unreadable or damaged; also when that
+        comes up while it is read.
+    """
+    try:
+        with _opener(path)(path, "rb") as file:
+            yield file
+    except OSError as error:
+        if error.errno:
+            raise T2TLiteError(
+                f"Cannot read {path}: {error.strerror}."
+            ) from error
+        raise _damaged(path, error) from error
+    except (EOFError, zlib.error, lzma.LZMAError) as error:
+        raise _damaged(path, error) from error
+
+
+def _opener(path):
+    """What opens a file of that name."""
+    suffix = pathlib.Path(path).suffix
+    if suffix == ".zst":
+        return _open_zst
+    return {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}.get(
+        suffix, open
+    )
+
+
+@contextlib.contextmanager
+def _open_zst(path, mode):
+    from backports import zstd  # Python's own from 3.14 on
+
+    try:
+        with zstd.open(path, mode) as file:
+            yield file
+    except zstd.ZstdError as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path, error):
+    return T2TLiteError(f"{path} is damaged: {error}. Get the file again.")
