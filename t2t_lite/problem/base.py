@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.raw_files import RawFiles, RemoteFile
 from t2t_lite.errors import UsageError, nearest
-from t2t_lite.problem.fingerprint import attributes_of, hash_of_sources
+from t2t_lite.problem.fingerprint import attributes_of, hash_of_code
 from t2t_lite.problem.option import Option
 
 if TYPE_CHECKING:
@@ -271,14 +271,14 @@ class Problem:
         """All that shapes the data, fit for JSON; equal for both directions.
 
         That is: the class attributes, the options if there are some, and a
-        hash of the source of the class, of its bases outside this module and of
-        what they name in their own modules. Comments, formatting, docstrings
-        and imports do not count, nor does what only scores. Functions of other
-        modules are not followed: that is what `version` is for.
+        hash of the code of the class, of its bases and of what they name in
+        their own modules. Comments, formatting, docstrings and imports do not
+        count, nor does what only scores. Functions of other modules are not
+        followed, and classes of this package count by their `version` alone.
         """
         definition = {
             "attributes": attributes_of(type(self)),
-            "source": hash_of_sources(type(self), Problem.__module__),
+            "source": hash_of_code(type(self)),
         }
         if self.options:
             definition["options"] = dict(self.options)

@@ -1,12 +1,14 @@
 """What of a problem's declaration shapes its data, in a form to compare.
 
 A change of it makes data stale; a change of what only scores, describes or
-searches does not.
+searches does not. Classes of this package count by their `version`, so that
+work on the engine leaves the data of users alone; all others by their code.
 """
 
 import ast
 import hashlib
 import inspect
+import json
 import sys
 import textwrap
 from typing import Any
@@ -50,35 +52,36 @@ def attributes_of(cls: type) -> dict[str, Any]:
 
 
 def _is_plain(value):
-    if isinstance(value, dict):
-        return all(
-            isinstance(key, str) and _is_plain(item)
-            for key, item in value.items()
-        )
-    if isinstance(value, (list, tuple)):
-        return all(map(_is_plain, value))
-    return value is None or isinstance(value, (str, int, float))
+    try:
+        json.dumps(value, sort_keys=True)
+    except TypeError:
+        return False
+    return True
 
 
-def hash_of_sources(cls: type, stop_at: str) -> str:
+def hash_of_code(cls: type) -> str:
     """The sha256 over the code of a class, as `Problem.definition` says.
-
-    Args:
-      cls: of a problem.
-      stop_at: the module whose classes, bases of all, do not count.
 
     Raises:
       T2TLiteError: the code cannot be read.
     """
-    sources = set()
-    for base in cls.__mro__:
-        if base.__module__ not in (stop_at, "builtins"):
-            sources.update(_sources_of(base))
-    return hashlib.sha256("\n".join(sorted(sources)).encode()).hexdigest()
+    parts = set()
+    for base in cls.__mro__[:-1]:  # all but `object`
+        if not _is_of_the_engine(base):
+            parts.update(_code_of(base))
+        elif (version := vars(base).get("version", 1)) > 1:
+            parts.add(f"{base.__qualname__} {version}")
+    return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()
 
 
-def _sources_of(cls):
-    """The canonical code of a class and of what it names in its module."""
+def _is_of_the_engine(cls):
+    """Whether it is one of ours, and no declaration as a user's."""
+    package, _, rest = cls.__module__.partition(".")
+    return package == "t2t_lite" and rest.split(".")[0] != "problems"
+
+
+def _code_of(cls):
+    """The code of a class and of what it names in its module, in any order."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
         module = ast.parse(inspect.getsource(sys.modules[cls.__module__]))
@@ -87,64 +90,48 @@ def _sources_of(cls):
             f"{cls.__qualname__} must be defined in a file, so that a change "
             f"of it can be noticed; its source cannot be read: {error}."
         ) from error
-    definition = tree.body[0]
+    (definition,) = tree.body
+    assert isinstance(definition, ast.ClassDef)
     definition.body = [
         node
         for node in definition.body
-        if not set(_names_defined(node)) & {*_DO_NOT_SHAPE_DATA, "files"}
-    ] or [ast.Pass()]
-    defined = {
-        name: node for node in module.body for name in _names_defined(node)
-    }
-    defined.pop(definition.name, None)
-    sources, pending = {}, [definition]
+        if not _bound_by(node) & {*_DO_NOT_SHAPE_DATA, "files"}
+    ]
+    defined = {name: node for node in module.body for name in _bound_by(node)}
+    pending, counted = [definition], {cls.__name__}
     while pending:
         node = pending.pop()
-        for inner in ast.walk(node):
-            if isinstance(inner, ast.Name) and inner.id in defined:
-                pending.append(defined.pop(inner.id))
-        sources[id(node)] = ast.unparse(_what_counts(node))
-    return sources.values()
+        yield ast.unparse(_Stripped().visit(node))
+        named = {x.id for x in ast.walk(node) if isinstance(x, ast.Name)}
+        new = (named & defined.keys()) - counted
+        counted |= new
+        pending += [defined[name] for name in new]
 
 
-def _names_defined(node):
+def _bound_by(node):
     """The names that a statement of a class or module body binds."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        return [node.name]
-    targets = (
-        node.targets
-        if isinstance(node, ast.Assign)
-        else [node.target]
-        if isinstance(node, (ast.AnnAssign, ast.AugAssign))
-        else []
-    )
-    return [
+        return {node.name}
+    return {
         name.id
-        for target in targets
-        for name in ast.walk(target)
-        if isinstance(name, ast.Name)
-    ]
+        for name in ast.walk(node)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+    }
 
 
-def _what_counts(tree):
-    """The tree, its imports, docstrings and bare strings taken out in place.
+class _Stripped(ast.NodeTransformer):
+    """Takes out what does nothing: docstrings, bare strings and imports.
 
     A module that is renamed or moved does what it did before.
     """
-    for node in ast.walk(tree):
-        for name in ("body", "orelse", "finalbody"):
-            lines = getattr(node, name, None)
-            if isinstance(lines, list):
-                kept = [line for line in lines if not _is_without_effect(line)]
-                setattr(node, name, kept or lines and [ast.Pass()])
-    return tree
 
+    def visit_Import(self, node):
+        return None
 
-def _is_without_effect(node):
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
-        return True
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )
+    visit_ImportFrom = visit_Import
+
+    def visit_Expr(self, node):
+        is_text = isinstance(node.value, ast.Constant) and isinstance(
+            node.value.value, str
+        )
+        return None if is_text else node

@@ -1,6 +1,7 @@
 """Problem: what a declaration says, and when two say the same."""
 
 import importlib.util
+import inspect
 import itertools
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.problem import Option, Problem, Text2TextProblem
 from t2t_lite.problem.option import whole_number
+from t2t_lite.problem.own_text import OwnText
 
 _SOURCE = '''
 import string
@@ -108,6 +110,27 @@ def test_a_base_class_of_another_module_counts(tmp_path):
 
         prints.append(Derived().fingerprint())
     assert prints[0] != prints[1]
+
+
+def test_classes_of_the_engine_count_by_their_version_alone(monkeypatch):
+    class Mine(OwnText):
+        base_name = "mine"
+
+    before = Mine().fingerprint()
+    monkeypatch.setattr(OwnText, "version", 2, raising=False)
+    assert Mine().fingerprint() != before
+    monkeypatch.setattr(Mine, "version", 3, raising=False)
+    other = Mine().fingerprint()
+    monkeypatch.setattr(OwnText, "version", 4)
+    assert Mine().fingerprint() != other
+
+    read = []
+    getsource = inspect.getsource
+    monkeypatch.setattr(
+        inspect, "getsource", lambda x: read.append(x) or getsource(x)
+    )
+    Mine().fingerprint()
+    assert read == [Mine, sys.modules[Mine.__module__]]
 
 
 def test_a_class_without_a_file_is_refused():
