@@ -1,12 +1,10 @@
 """Trees to tokens and back; any tokens to a tree over the words."""
 
 import random
-import tarfile
 import time
 
 import pytest
 
-from support.places import TREEBANK_SAMPLE
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.parsing.linearization import (
     PUNCTUATION,
@@ -28,7 +26,6 @@ from t2t_lite.parsing.trees import (
     words,
 )
 
-TREEBANK = TREEBANK_SAMPLE
 TREE = (
     "(S (`` ``) (NP (DT The) (NN cat)) (, ,) (VP (VBZ sleeps)) ('' '') (. .))"
 )
@@ -279,19 +276,12 @@ def test_endless_and_deep_outputs_are_rebuilt_in_time():
     assert time.process_time() - start < 10
 
 
-def test_every_tree_of_the_sample_survives():
-    if not TREEBANK.exists():
-        pytest.skip("the treebank's sample is not in ../shared/data/treebank")
-    count = 0
-    with tarfile.open(TREEBANK) as archive:
-        for member in filter(tarfile.TarInfo.isfile, archive.getmembers()):
-            lines = archive.extractfile(member).read().decode().splitlines()
-            for raw in parse_trees(lines, member.name):
-                check_survives(raw, keep_tags=False)
-                check_survives(strip_annotation(raw), keep_tags=False)
-                check_survives(strip_annotation(raw), keep_tags=True)
-                count += 1
-    assert count == 3396
+def test_every_tree_of_a_treebank_survives(treebank):
+    for name, text in treebank.items():
+        for raw in parse_trees(text.splitlines(), name):
+            check_survives(raw, keep_tags=False)
+            check_survives(strip_annotation(raw), keep_tags=False)
+            check_survives(strip_annotation(raw), keep_tags=True)
 
 
 def check_survives(whole, keep_tags):

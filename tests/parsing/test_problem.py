@@ -1,17 +1,16 @@
 """Sentences and trees: from the files of a treebank to pairs and scores."""
 
 import re
-import tarfile
 
 import pytest
 
 from support import tiny_treebank
-from support.places import TREEBANK_SAMPLE
 from t2t_lite import registry
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.parsing import trees
 from t2t_lite.parsing.linearization import Repairs, linearize, rebuild
+from t2t_lite.parsing.tree_reader import parse_trees
 from t2t_lite.parsing.treebank import (
     Numbers,
     mix,
@@ -19,18 +18,6 @@ from t2t_lite.parsing.treebank import (
     stripped_trees,
 )
 from t2t_lite.plugins import load_plugins
-
-SAMPLE = TREEBANK_SAMPLE
-
-
-@pytest.fixture(scope="module")
-def sample(tmp_path_factory):
-    if not SAMPLE.exists():
-        pytest.skip(f"needs {SAMPLE.name} of the treebank's sample")
-    folder = tmp_path_factory.mktemp("sample")
-    with tarfile.open(SAMPLE) as packed:
-        packed.extractall(folder, filter="data")
-    return folder
 
 
 def problem(name="wsj_parsing", **options):
@@ -227,16 +214,19 @@ def test_tags_are_scored_where_they_are_kept():
     assert report["tagging_accuracy"] == 50
 
 
-def test_every_tree_of_the_sample_comes_back(sample):
-    files = numbered_files(sample, "wsj_").values()
-    count, none = 0, Repairs()
-    for tree in stripped_trees(files):
+def test_every_tree_of_a_treebank_comes_back(treebank):
+    none = Repairs()
+    found = [
+        trees.strip_annotation(tree)
+        for text in treebank.values()
+        for tree in parse_trees(text.splitlines())
+    ]
+    assert len(found) in (10, 3396)
+    for tree in found:
         words, hidden = trees.words(tree), _tags_hidden(trees.format_tree(tree))
         assert rebuild(linearize(tree, keep_tags=True), words) == (tree, none)
         rebuilt, repairs = rebuild(linearize(tree), words)
         assert (trees.format_tree(rebuilt), repairs) == (hidden, none)
-        count += 1
-    assert count == 3396
 
 
 def _tags_hidden(text):
@@ -244,10 +234,10 @@ def _tags_hidden(text):
     return re.sub(r"\((?![,:.`'])\S+ (?=[^\s()]+\))", "(XX ", text)
 
 
-def test_sample_is_divided_by_number(sample):
-    train, dev, test = (pairs(sample, s) for s in ("train", "dev", "test"))
-    assert len(train) + len(dev) + len(test) == 3396
-    assert train == pairs(sample, train="1-139", dev="140-149", test="150-159")
-    files = numbered_files(sample, "wsj_")
-    (first, *_) = stripped_trees([files[150]])
+def test_the_sample_is_divided_by_number(tmp_path):
+    folder = tiny_treebank.write(tmp_path, ("00", "01"), 59)
+    train, dev, test = (pairs(folder, s) for s in ("train", "dev", "test"))
+    assert [len(train), len(dev), len(test)] == [196, 20, 20]  # two a file
+    assert train == pairs(folder, train="1-139", dev="140-149", test="150-159")
+    (first, *_) = stripped_trees([numbered_files(folder, "wsj_")[150]])
     assert test[0][0].split() == trees.words(first)

@@ -1,16 +1,12 @@
 """Treebank tokenisation, on lines worked by hand and on real sentences."""
 
 import re
-import tarfile
 
 import pytest
 
-from support.places import TREEBANK_SAMPLE
 from t2t_lite.parsing.tree_reader import parse_trees
 from t2t_lite.parsing.treebank_tokens import tokenize
 from t2t_lite.parsing.trees import strip_annotation, words
-
-SAMPLE = TREEBANK_SAMPLE
 
 
 @pytest.mark.parametrize(
@@ -58,19 +54,11 @@ def test_white_space_alone_separates_what_is_said_to_be_tokenized():
     assert tokenize("AT&T") == ["AT", "&", "T"]
 
 
-@pytest.fixture(scope="module")
-def sentences():
-    if not SAMPLE.exists():
-        pytest.skip(f"the treebank sample is not at {SAMPLE}")
-    with tarfile.open(SAMPLE) as archive:
-        texts = [
-            archive.extractfile(member).read().decode("ascii")
-            for member in archive
-            if member.isfile()
-        ]
+@pytest.fixture
+def sentences(treebank):
     return [
         words(strip_annotation(tree))
-        for text in texts
+        for text in treebank.values()
         for tree in parse_trees(text.splitlines())
     ]
 

@@ -2,11 +2,9 @@
 
 import gzip
 import itertools
-import tarfile
 
 import pytest
 
-from support.places import TREEBANK_SAMPLE
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.parsing.tree_reader import (
     parse_line,
@@ -27,7 +25,6 @@ from t2t_lite.parsing.trees import (
     words,
 )
 
-TREEBANK = TREEBANK_SAMPLE
 TREEBANK_TREE = """
 ( (S
     (NP-SBJ-1 (PRP They) )
@@ -307,21 +304,7 @@ def test_brackets_in_words_are_escaped():
     assert escape_brackets("word") == "word"
 
 
-@pytest.fixture(scope="module")
-def treebank():
-    """The lines of each file of the sample."""
-    if not TREEBANK.exists():
-        pytest.skip("the treebank's sample is not in ../shared/data/treebank")
-    with tarfile.open(TREEBANK) as archive:
-        return {
-            member.name: archive.extractfile(member).read().decode()
-            for member in archive.getmembers()
-            if member.isfile()
-        }
-
-
-def test_every_tree_of_the_sample_is_written_as_it_stands(treebank):
-    assert len(treebank) == 159
+def test_every_tree_of_a_treebank_is_written_as_it_stands(treebank):
     for name, text in treebank.items():
         trees = list(parse_trees(text.splitlines(), name))
         written = "".join(map(format_tree, trees))
@@ -329,14 +312,14 @@ def test_every_tree_of_the_sample_is_written_as_it_stands(treebank):
         assert len(trees) == sum(x[:1] == "(" for x in text.splitlines())
 
 
-def test_every_tree_of_the_sample_is_read_back(treebank):
+def test_every_tree_of_a_treebank_is_read_back(treebank):
     for name, text in treebank.items():
         trees = list(parse_trees(text.splitlines(), name))
         lines = map(format_tree, map(strip_annotation, trees))
         assert list(parse_trees(lines)) == list(map(strip_annotation, trees))
 
 
-def test_no_tree_of_the_sample_keeps_annotation(treebank):
+def test_no_tree_of_a_treebank_keeps_annotation(treebank):
     for name, text in treebank.items():
         for raw in parse_trees(text.splitlines(), name):
             stripped = strip_annotation(raw)
