@@ -79,7 +79,7 @@ def main():
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=7)
     flags = parser.parse_args()
-    from t2t_lite.data.input_pipeline import padding_report
+    from t2t_lite.data.padding import padding_report
     from t2t_lite.datagen.generate import Generation
     from t2t_lite.hparam import HParams
 

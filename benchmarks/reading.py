@@ -209,6 +209,7 @@ def main():
     )
     flags = parser.parse_args()
     from t2t_lite.data import input_pipeline
+    from t2t_lite.data.padding import padding_report
     from t2t_lite.datagen.generate import Generation
 
     problem = make_problem()
@@ -241,7 +242,7 @@ def main():
         print(f"{flags.pairs:,} pairs, {tokens:,} tokens")
         print_speeds(speeds)
         for packing in (False, True):
-            report = input_pipeline.padding_report(
+            report = padding_report(
                 *(folder, problem, manifest),
                 seed=1,
                 packing=packing,

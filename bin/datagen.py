@@ -40,8 +40,7 @@ def make_parser() -> flags.Parser:
         "--inspect",
         action="store_true",
         help="generate nothing; report on the data that is there: counts, "
-        "lengths (also as a picture beside it), the longest pairs, ten at "
-        "random",
+        "lengths, what was dropped, ten pairs at random",
     )
     flags.add_json(parser)
     flags.add_text_flags(parser)
@@ -92,19 +91,19 @@ def generate_data(args: argparse.Namespace) -> None:
         seed=args.seed,
         processes=args.processes,
     ).run(args.overwrite)
-    report = {
-        split: {"examples": record.examples, "dropped": record.dropped}
-        for split, record in manifest.splits.items()
-    }
     if args.json:
-        print(json.dumps({"problem": problem.base_name, "splits": report}))
+        splits = {
+            split: {"examples": record.examples, "dropped": record.dropped}
+            for split, record in manifest.splits.items()
+        }
+        print(json.dumps({"problem": problem.base_name, "splits": splits}))
         return
-    for split, counts in report.items():
+    for split, record in manifest.splits.items():
         dropped = "".join(
             f", {count} dropped: {reason}"
-            for reason, count in counts["dropped"].items()
+            for reason, count in record.dropped.items()
         )
-        print(f"{split}: {counts['examples']} examples{dropped}")
+        print(f"{split}: {record.examples} examples{dropped}")
 
 
 def _refuse_what_beam_does_not_do(args: argparse.Namespace) -> None:
@@ -136,7 +135,7 @@ def _on_beam(args: argparse.Namespace) -> Callable[..., "Generation"]:
     level = logging.INFO if args.verbose else logging.CRITICAL
     logging.basicConfig(level=level)
     logging.getLogger().setLevel(level)
-    from t2t_lite.datagen.beam.splits import BeamGeneration
+    from t2t_lite.datagen.beam.generation import BeamGeneration
 
     return functools.partial(
         BeamGeneration, runner=args.runner, beam_options=args.beam_options

@@ -115,7 +115,7 @@ def remove_unfinished(folder: pathlib.Path, name: str = "") -> None:
             path.unlink(missing_ok=True)
 
 
-def _sync(path):
+def _sync(path: pathlib.Path) -> None:
     """Waits until the disk has a file, or the names in a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

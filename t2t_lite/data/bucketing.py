@@ -1,6 +1,6 @@
 """Which examples share a batch: length classes and plans, in plain numpy.
 
-A window of examples is planned at once, from its lengths alone: pairs of about
+A portion of examples is planned at once, from its lengths alone: pairs of about
 the same source and target length go together, so that little of a batch is
 padding. Nothing here reads a file or imports TensorFlow.
 """
@@ -19,12 +19,12 @@ _JITTER = 1.0
 
 
 class Plan(NamedTuple):
-    """The batches of one window, in the order they are used.
+    """The batches of one portion, in the order they are used.
 
-    Batch i holds examples `rows[splits[i]:splits[i + 1]]` of the window.
+    Batch i holds examples `rows[splits[i]:splits[i + 1]]` of the portion.
 
     Attributes:
-      rows: int64 [kept examples], indices into the window.
+      rows: int64 [kept examples], indices into the portion.
       splits: int64 [batches + 1].
       source_widths, target_widths: int64 [batches], padded lengths.
       dropped: how many examples are in no batch, by reason.
@@ -87,7 +87,7 @@ def check_longest(longest: int, max_positions: int, max_length: int) -> None:
         )
 
 
-def plan_window(
+def plan_batches(
     source_lengths: np.ndarray,
     target_lengths: np.ndarray,
     *,
@@ -95,19 +95,19 @@ def plan_window(
     max_length: int,
     generator: np.random.Generator | None = None,
 ) -> Plan:
-    """Cuts a window into batches of pairs that are alike in both lengths.
+    """Cuts a portion into batches of pairs that are alike in both lengths.
 
     A pair belongs to the smallest boundary that its longer side fits. Inside a
     class pairs are sorted by the difference of their sides, with some noise,
     and cut into full batches. What is left over of a class (a random choice) is
-    carried into the next larger one; at most one batch a window is not full.
+    carried into the next larger one; at most one batch a portion is not full.
 
     Args:
       source_lengths: int [examples], tokens of each source, EOS counted.
       target_lengths: int [examples], of each target.
       max_positions: bound of rows * padded length, on either side.
       max_length: pairs with a longer side are dropped, as are empty ones.
-      generator: source of all randomness; None keeps the order of the window
+      generator: source of all randomness; None keeps the order of the portion
         inside a length and puts the longest batches first.
 
     Returns:
@@ -141,10 +141,10 @@ def usable(
 ) -> tuple[np.ndarray, dict[str, int]]:
     """Which examples are trained on, and how many are not, by reason.
 
-    Args: as of `plan_window`.
+    Args: as of `plan_batches`.
 
     Returns:
-      int64 [kept examples], indices into the window; the `Plan.dropped`.
+      int64 [kept examples], indices into the portion; the `Plan.dropped`.
     """
     longest = np.maximum(source_lengths, target_lengths)
     empty = np.minimum(source_lengths, target_lengths) == 0
@@ -153,18 +153,27 @@ def usable(
     return np.flatnonzero(~empty & ~too_long), dropped
 
 
-def _sorting_keys(differences, generator):
+def _sorting_keys(
+    differences: np.ndarray, generator: np.random.Generator | None
+) -> np.ndarray:
     """The difference of the sides [examples], with noise that mixes ties."""
     if generator is None:
         return differences
     return differences + generator.uniform(0, _JITTER, len(differences))
 
 
-def _cut(kept, classes, keys, rows_of, generator):
+def _cut(
+    kept: np.ndarray,
+    classes: np.ndarray,
+    keys: np.ndarray,
+    rows_of: list[int],
+    generator: np.random.Generator | None,
+) -> list[np.ndarray]:
     """The batches, each an array of rows, from the shortest class on."""
     by_class = np.argsort(classes, kind="stable")
     ends = np.searchsorted(classes[by_class], np.arange(len(rows_of)), "right")
-    batches, carried, start = [], kept[:0], 0
+    batches: list[np.ndarray] = []
+    carried, start = kept[:0], 0
     for rows, end in zip(rows_of, ends, strict=True):
         if start == end:
             continue
@@ -179,13 +188,19 @@ def _cut(kept, classes, keys, rows_of, generator):
     return batches + [carried] * bool(len(carried))
 
 
-def _plan(batches, source_lengths, target_lengths, boundaries, dropped):
+def _plan(
+    batches: list[np.ndarray],
+    source_lengths: np.ndarray,
+    target_lengths: np.ndarray,
+    boundaries: np.ndarray,
+    dropped: dict[str, int],
+) -> Plan:
     """The `Plan` of those batches: each as wide as its longest row needs."""
     batches = [batch for batch in batches if len(batch)]
     rows = np.concatenate([np.zeros(0, np.int64), *batches]).astype(np.int64)
     splits = np.cumsum([0] + [len(batch) for batch in batches], dtype=np.int64)
 
-    def widths(lengths):
+    def widths(lengths: np.ndarray) -> np.ndarray:
         if not batches:
             return np.zeros(0, np.int64)
         longest = np.maximum.reduceat(lengths[rows], splits[:-1])

@@ -6,7 +6,8 @@ Data that no longer fits is refused and never reused silently.
 import json
 import os
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from t2t_lite.corpus.raw_files import state_of
 from t2t_lite.data.manifest import Manifest, how_to_remake, sha256_of
@@ -53,10 +54,10 @@ def check_data(
 
 
 def check_sources(problem: Problem, manifest: Manifest) -> None:
-    """Refuses data that was made of files that are others now.
+    """Refuses data that was made of files that have changed since.
 
-    A file is read only where its size is the same and its time is not. One
-    that is not there any more is not needed.
+    A file is read only if its size is the same and its time is not. A file
+    that is gone is not needed any more.
 
     Raises:
       T2TLiteError: names the file, what has changed and what to do.
@@ -111,7 +112,12 @@ def verify_shards(
                 )
 
 
-def _check_sizes(data_dir, manifest, splits, remake):
+def _check_sizes(
+    data_dir: pathlib.Path,
+    manifest: Manifest,
+    splits: Iterable[str],
+    remake: str,
+) -> None:
     for split in splits:
         for shard in manifest.split(split).shards:
             path = data_dir / shard.file
@@ -125,14 +131,16 @@ def _check_sizes(data_dir, manifest, splits, remake):
                 )
 
 
-def _through_json(definition):
+def _through_json(definition: Mapping[str, Any]) -> dict[str, Any]:
     """The definition as it comes back from a file: tuples become lists."""
     return json.loads(json.dumps(definition))
 
 
-def _changes(old, new, prefix=""):
+def _changes(
+    old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
+) -> list[str]:
     """What differs, key by key: ["vocab_size was 8000, is 16000", ...]."""
-    changes = []
+    changes: list[str] = []
     for key in sorted(old.keys() | new.keys()):
         name = f"{prefix}{key}"
         before, after = old.get(key), new.get(key)
@@ -149,6 +157,6 @@ def _changes(old, new, prefix=""):
     return changes
 
 
-def _short(value):
+def _short(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 40 else f"{text[:36]}...{text[-1]}"

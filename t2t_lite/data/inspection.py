@@ -1,36 +1,26 @@
 """What the data of a problem looks like, read back from its shards.
 
-One pass over all records, in windows: counts, lengths and byte pieces are those
-of every pair. Texts are those of a sample, because only they need decoding.
+One pass over all records: counts, lengths and shares of bytes are those of
+every pair. Texts are those of a sample, because decoding takes long.
 """
 
-import heapq
 import os
 import pathlib
-from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from t2t_lite.data.checks import check_data, verify_shards
 from t2t_lite.data.input_pipeline import naming_damaged_shards
-from t2t_lite.data.inspection_records import (
-    Inspection,
-    Pair,
-    Side,
-    SplitInspection,
-)
-from t2t_lite.data.manifest import Manifest, SplitRecord
-from t2t_lite.data.windows import parsed_sides
+from t2t_lite.data.manifest import Manifest
+from t2t_lite.data.portions import PORTION_SIZE, ragged_portions
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Problem
 from t2t_lite.progress import Counter
 
 SAMPLED_PAIRS = 20_000  # of a split, for words
-DRAWN_PAIRS = 10
-LONGEST_PAIRS = 5
-_WINDOW = 32_768  # records parsed at once
-_READ_BYTES = 8 << 20
+DRAWN_PAIRS = 10  # of these, to show
 
 
 def inspect_data(
@@ -38,10 +28,8 @@ def inspect_data(
     problem: Problem,
     seed: int = 0,
     progress: bool = True,
-) -> Inspection:
+) -> dict[str, Any]:
     """Reads all the data of a problem that is there; makes none.
-
-    Memory is bounded by a window of records, the sample and the longest pairs.
 
     Args:
       data_dir: where the data is.
@@ -50,207 +38,151 @@ def inspect_data(
       seed: of the pairs that are drawn.
       progress: tell on stderr how it goes.
 
+    Returns:
+      `problem`, `data_dir`, `seed`, and by name of the split `splits`, each:
+        examples: pairs in the shards.
+        dropped, dropped_samples: as of `SplitRecord`, so with the sides of the
+          name without `_rev`.
+        lengths: number of pairs by the tokens of their longer side, EOS
+          counted as in all numbers of tokens but those of shares.
+        source, target: `file` and `pieces` of the vocabulary, `tokens`,
+          `lengths`; `tokens_per_word` in the sample, None without a word;
+          `byte_share`, 0-1, of the tokens those that are bytes of characters
+          that the vocabulary lacks, None if it has no pieces for bytes.
+        sampled: how many pairs were decoded.
+        drawn: pairs at random: `number` from 1 in the shards, `source`,
+          `target`, `source_tokens`, `target_tokens`.
+
     Raises:
-      T2TLiteError: there is no data, or a shard or the vocabulary is not the
-        one of the manifest, or does not fit the other; names the file.
+      T2TLiteError: there is no data, or a shard or the vocabulary does not fit
+        the manifest or the other; names the file.
     """
     data_dir = pathlib.Path(data_dir)
     manifest = Manifest.load(data_dir, problem)
     check_data(data_dir, problem, manifest)
     verify_shards(data_dir, manifest)
     encoders = problem.load_encoders(data_dir)
-    files = problem.vocabulary_files()
-    inputs, targets = problem.directed(files["inputs"], files["targets"])
-    files = {"inputs": inputs, "targets": targets}
+    names = problem.vocabulary_files()
+    files = problem.directed(names["inputs"], names["targets"])
     splits = {}
-    for index, split in enumerate(manifest.splits):
-        reader = _SplitReader(
-            problem, encoders, manifest.split(split), [seed, index]
-        )
+    for index, (split, record) in enumerate(manifest.splits.items()):
+        generator = np.random.default_rng([seed, index])
+        sampled = min(SAMPLED_PAIRS, record.examples)
+        sample = generator.choice(record.examples, sampled, replace=False)
+        source = _Side(files[0], encoders["inputs"], np.sort(sample))
+        target = _Side(files[1], encoders["targets"], np.sort(sample))
         with (
             naming_damaged_shards(data_dir, manifest, split),
             Counter(f"{problem.name} {split}", "pairs", progress) as counter,
         ):
-            for window in _windows(data_dir, problem, manifest.split(split)):
-                counter.advance(reader.add(*window))
-        splits[split] = reader.result()
-    return Inspection(
-        problem=problem.name,
-        data_dir=str(data_dir),
-        vocabulary={
-            side: {
-                "file": files[feature],
-                "pieces": encoders[feature].vocab_size,
-            }
-            for side, feature in (("source", "inputs"), ("target", "targets"))
-        },
-        seed=seed,
-        splits=splits,
-    )
+            for sides in ragged_portions(
+                data_dir, problem, record, PORTION_SIZE
+            ):
+                source.add(sides[0])
+                target.add(sides[1])
+                counter.advance(int(sides[0].nrows()))
+        splits[split] = {
+            "examples": source.pairs,
+            "dropped": record.dropped,
+            "dropped_samples": record.dropped_samples,
+            "lengths": record.lengths,
+            "source": source.report(),
+            "target": target.report(),
+            "sampled": sampled,
+            "drawn": _drawn(source, target, sample[:DRAWN_PAIRS]),
+        }
+    return {
+        "problem": problem.name,
+        "data_dir": str(data_dir),
+        "seed": seed,
+        "splits": splits,
+    }
 
 
-def _windows(data_dir, problem, record) -> Iterator[tuple]:
-    """The (inputs, targets) of records, ragged int64, in the files' order."""
-    paths = [str(data_dir / shard.file) for shard in record.shards]
-    return iter(
-        tf.data.TFRecordDataset(paths, buffer_size=_READ_BYTES)
-        .batch(_WINDOW)
-        .map(
-            lambda serialized: parsed_sides(serialized, problem),
-            num_parallel_calls=tf.data.AUTOTUNE,
-        )
-        .prefetch(1)
-    )
+def _drawn(
+    source: "_Side", target: "_Side", numbers: np.ndarray
+) -> list[dict[str, Any]]:
+    places = np.searchsorted(source.sample, numbers).tolist()
+    return [
+        {
+            "number": number + 1,
+            "source_tokens": len(source.rows[place]),
+            "target_tokens": len(target.rows[place]),
+            "source": source.decode(place),
+            "target": target.decode(place),
+        }
+        for number, place in zip(numbers.tolist(), places, strict=True)
+    ]
 
 
-class _SplitReader:
-    """Takes in a split, a window at a time."""
+class _Side:
+    """Takes in one side of a split, a portion at a time.
 
-    def __init__(
-        self, problem: Problem, encoders, record: SplitRecord, seed: list[int]
-    ):
-        self._record = record
-        self._sides = [
-            _SideReader(f"{problem.base_name} {feature}", encoders[feature])
-            for feature in ("inputs", "targets")
-        ]
-        self._lengths = np.zeros(0, np.int64)
-        self._longest = []  # a heap: [(tokens, -number, source, target)]
-        self._read = 0
-        count = record.examples
-        chosen = np.random.default_rng(seed).choice(
-            count, min(SAMPLED_PAIRS, count), replace=False
-        )
-        self._drawn = dict.fromkeys(chosen[:DRAWN_PAIRS].tolist())
-        self._sample = np.sort(chosen)
+    Args:
+      file: the name of its vocabulary.
+      encoder: of that vocabulary.
+      sample: the pairs to keep, by number from 0, in order.
 
-    def add(self, source: tf.RaggedTensor, target: tf.RaggedTensor) -> int:
-        """Counts a window; returns how many pairs it has."""
-        rows = [
-            _Rows(side.values.numpy(), side.row_splits.numpy())
-            for side in (source, target)
-        ]
-        longer = np.maximum(rows[0].lengths, rows[1].lengths)
-        self._lengths = _added(self._lengths, longer)
-        for side, window in zip(self._sides, rows, strict=True):
-            side.count(window)
-        self._keep_longest(rows, longer)
-        self._decode_sample(rows, len(longer))
-        self._read += len(longer)
-        return len(longer)
+    Attributes:
+      pairs: how many there were.
+      rows: the ids of the sample.
+    """
 
-    def _keep_longest(self, rows, longer):
-        least = self._longest[0][0] if self._longest else 0
-        # Stable: of equally long ones, the first.
-        for row in np.argsort(-longer, kind="stable")[:LONGEST_PAIRS]:
-            if len(self._longest) == LONGEST_PAIRS and longer[row] <= least:
-                break
-            entry = (
-                int(longer[row]),
-                -(self._read + int(row)),
-                *(side.row(row).copy() for side in rows),
-            )
-            if len(self._longest) == LONGEST_PAIRS:
-                heapq.heappushpop(self._longest, entry)
-            else:
-                heapq.heappush(self._longest, entry)
-            least = self._longest[0][0]
-
-    def _decode_sample(self, rows, count):
-        first, end = np.searchsorted(
-            self._sample, [self._read, self._read + count]
-        )
-        chosen = self._sample[first:end]
-        texts = [
-            side.sample([window.row(row) for row in chosen - self._read])
-            for side, window in zip(self._sides, rows, strict=True)
-        ]
-        for place, *pair in zip(chosen.tolist(), *texts, strict=True):
-            if place in self._drawn:
-                lengths = (
-                    int(side.lengths[place - self._read]) for side in rows
-                )
-                self._drawn[place] = Pair(place + 1, *lengths, *pair)
-
-    def result(self) -> SplitInspection:
-        """What was read, when all is read."""
-        record, (source, target) = self._record, self._sides
-        longest = sorted(self._longest, key=lambda entry: entry[:2])[::-1]
-        texts = [
-            side.decode([entry[place] for entry in longest])
-            for place, side in enumerate(self._sides, start=2)
-        ]
-        return SplitInspection(
-            examples=self._read,
-            dropped=record.dropped,
-            dropped_samples=record.dropped_samples,
-            source=source.result(),
-            target=target.result(),
-            lengths=_counted(self._lengths),
-            sampled=len(self._sample),
-            longest=tuple(
-                Pair(1 - entry[1], len(entry[2]), len(entry[3]), *pair)
-                for entry, *pair in zip(longest, *texts, strict=True)
-            ),
-            drawn=tuple(self._drawn.values()),
-        )
-
-
-class _SideReader:
-    """Takes in one side of a split."""
-
-    def __init__(self, place, encoder):
-        self._place = place
+    def __init__(self, file: str, encoder: Any, sample: np.ndarray):
+        self._file = file
         self._encoder = encoder
         self._is_byte = _byte_table(encoder)
+        self._bytes = 0
         self._lengths = np.zeros(0, np.int64)
-        self._bytes = self._tokens = self._words = 0
+        self.sample = sample
+        self.pairs = 0
+        self.rows: list[np.ndarray] = []
 
-    def count(self, rows):
-        self._lengths = _added(self._lengths, rows.lengths)
-        size, ids = self._encoder.vocab_size, rows.ids
+    def add(self, portion: tf.RaggedTensor) -> None:
+        ids, splits = portion.values.numpy(), portion.row_splits.numpy()
+        size = self._encoder.vocab_size
         if len(ids) and not 0 <= ids.min() <= ids.max() < size:
             raise T2TLiteError(
-                f"The ids of {self._place} must be below the {size} pieces of "
-                f"the vocabulary; got {ids.min()} to {ids.max()}. The shards "
+                f"Ids must be below the {size} pieces of the vocabulary "
+                f"{self._file}; got {ids.min()} to {ids.max()}. The shards "
                 "were made with another vocabulary: make them anew."
             )
         if self._is_byte is not None:
             self._bytes += int(np.count_nonzero(self._is_byte[ids]))
+        lengths = np.bincount(np.diff(splits), minlength=len(self._lengths))
+        lengths[: len(self._lengths)] += self._lengths
+        self._lengths = lengths
+        end = self.pairs + len(splits) - 1
+        first, last = np.searchsorted(self.sample, [self.pairs, end])
+        for row in self.sample[first:last] - self.pairs:
+            self.rows.append(ids[splits[row] : splits[row + 1]].copy())
+        self.pairs = end
 
-    def sample(self, rows):
-        """Decodes rows and counts their words; returns the texts."""
-        texts = self.decode(rows)
-        self._tokens += sum(map(len, rows)) - len(rows)
-        self._words += sum(len(text.split()) for text in texts)
-        return texts
+    def decode(self, place: int) -> str:
+        return self._encoder.decode([self.rows[place]])[0]
 
-    def decode(self, rows):
-        return self._encoder.decode(rows) if rows else []
-
-    def result(self):
-        has_bytes = self._is_byte is not None
-        return Side(
-            lengths=_counted(self._lengths),
-            byte_tokens=self._bytes if has_bytes else None,
-            sampled_tokens=self._tokens,
-            sampled_words=self._words,
-        )
-
-
-class _Rows:
-    """One side of a window: flat ids, and where each row starts."""
-
-    def __init__(self, ids, splits):
-        self.ids = ids
-        self.splits = splits
-        self.lengths = np.diff(splits)
-
-    def row(self, index):
-        return self.ids[self.splits[index] : self.splits[index + 1]]
+    def report(self) -> dict[str, Any]:
+        tokens = int(self._lengths @ np.arange(len(self._lengths)))
+        texts = self._encoder.decode(self.rows)
+        words = sum(len(text.split()) for text in texts)
+        text_tokens = sum(len(row) - 1 for row in self.rows)  # without EOS
+        report = {
+            "file": self._file,
+            "pieces": self._encoder.vocab_size,
+            "tokens": tokens,
+            "tokens_per_word": text_tokens / words if words else None,
+            "byte_share": None,
+            "lengths": {
+                int(n): int(self._lengths[n])
+                for n in np.flatnonzero(self._lengths)
+            },
+        }
+        if self._is_byte is not None:
+            report["byte_share"] = self._bytes / max(tokens - self.pairs, 1)
+        return report
 
 
-def _byte_table(encoder):
+def _byte_table(encoder: Any) -> np.ndarray | None:
     """Bool [V], True where a piece is a byte; None if no piece is one."""
     if not hasattr(encoder, "pieces"):
         return None
@@ -258,15 +190,3 @@ def _byte_table(encoder):
     pieces = encoder.pieces(range(encoder.vocab_size))
     table = np.array([piece in names for piece in pieces])
     return table if table.any() else None
-
-
-def _added(counts, lengths):
-    """`counts[n]` grown by how often n is among `lengths`."""
-    more = np.bincount(lengths, minlength=len(counts))
-    more[: len(counts)] += counts
-    return more
-
-
-def _counted(counts):
-    """{length: count}, as in a manifest."""
-    return {int(n): int(counts[n]) for n in np.flatnonzero(counts)}

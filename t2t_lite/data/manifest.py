@@ -1,7 +1,7 @@
 """The manifest: what the generated data of a problem is made of.
 
-`DATA_DIR/PROBLEM.manifest.json` is written last, so data without one is not
-there; `data_checks` refuses what no longer fits it.
+`DATA_DIR/PROBLEM.manifest.json` is written last, so data without one does not
+count; `checks` refuses data that no longer fits it.
 """
 
 import dataclasses
@@ -151,7 +151,7 @@ class Manifest:
         )
 
     @classmethod
-    def _from_json(cls, record):
+    def _from_json(cls, record: dict[str, Any]) -> "Manifest":
         splits = {
             name: SplitRecord.from_json(split)
             for name, split in record["splits"].items()
@@ -159,7 +159,7 @@ class Manifest:
         return cls(**record | {"splits": splits})
 
     def save(self, data_dir: str | os.PathLike) -> pathlib.Path:
-        """Writes the manifest aside, then renames it into place."""
+        """Writes the manifest, complete or not at all."""
         path = pathlib.Path(data_dir) / f"{self.problem}.manifest.json"
         record = {"format_version": FORMAT_VERSION} | dataclasses.asdict(self)
         text = json.dumps(record, indent=1, ensure_ascii=False)
@@ -269,7 +269,7 @@ def how_to_remake(
     )
 
 
-def _flags_of(problem_or_manifest):
+def _flags_of(problem_or_manifest: Problem | Manifest) -> str:
     """What names the problem of some data on a command line."""
     thing = problem_or_manifest
     if isinstance(thing, Manifest):
@@ -282,6 +282,6 @@ def _flags_of(problem_or_manifest):
     return flags if name == registered else f"{flags} --name={name}"
 
 
-def _registered_name(definition):
+def _registered_name(definition: Mapping[str, Any]) -> str | None:
     """The class attribute `base_name` is the name that was registered."""
     return definition.get("attributes", {}).get("base_name")

@@ -16,8 +16,8 @@ from t2t_lite.data.bucketing import usable
 SIDES = ("inputs", "targets")
 # What a packed batch has of each side: its ids, and where the pairs lie.
 PARTS = ("", "_segmentation", "_position")
-# Bins at the beginning, over what the tokens fill if nothing is lost. With none
-# to spare the last pairs fit nowhere, and each needs a bin of its own.
+# Bins to start with, relative to what the tokens would fill without gaps. With
+# none to spare the last pairs fit nowhere, and each needs a bin of its own.
 _SPARE = 1.01
 # Pairs and bins of about equal size, which are then matched by how their sides
 # differ: larger groups match better, and give long pairs less of the room.
@@ -25,13 +25,13 @@ _MATCHED = 64
 
 
 class PackedPlan(NamedTuple):
-    """The packed rows of one window, here called bins, in the order of use.
+    """The packed rows of one portion, here called bins, in the order of use.
 
-    Bin i holds examples `rows[splits[i]:splits[i + 1]]` of the window, side by
+    Bin i holds examples `rows[splits[i]:splits[i + 1]]` of the portion, side by
     side. A batch is the next `height` bins; the last ones may be empty.
 
     Attributes:
-      rows: int64 [kept examples], indices into the window.
+      rows: int64 [kept examples], indices into the portion.
       splits: int64 [bins + 1].
       height: rows of a batch.
       width: positions of a row, either side.
@@ -76,7 +76,7 @@ def packed_shape(max_positions: int, max_length: int) -> tuple[int, int]:
     return max_positions // width, width
 
 
-def pack_window(
+def plan_rows(
     source_lengths: np.ndarray,
     target_lengths: np.ndarray,
     *,
@@ -84,9 +84,9 @@ def pack_window(
     max_length: int,
     generator: np.random.Generator | None = None,
 ) -> PackedPlan:
-    """Packs a window into as few rows as can be found quickly.
+    """Packs a portion into as few rows as can be found quickly.
 
-    Args: as of `bucketing.plan_window`.
+    Args: as of `bucketing.plan_batches`.
 
     Returns:
       A `PackedPlan`, a pure function of the arguments.
@@ -105,7 +105,9 @@ def pack_window(
     return PackedPlan(kept[by_bin], splits, height, width, dropped)
 
 
-def _bins_of(lengths, order, height, width):
+def _bins_of(
+    lengths: np.ndarray, order: np.ndarray, height: int, width: int
+) -> tuple[np.ndarray, int]:
     """The bin of each pair, int64 [pairs], and how many bins there are.
 
     Every round gives the longest pairs that wait, one each, to the bins with
@@ -138,12 +140,12 @@ def _bins_of(lengths, order, height, width):
         room[:, places] -= lengths[:, pairs]
         order = order[bins[order] < 0]
         progress = len(pairs) > 0
-    # Fewer empty ones than a batch has, so that none is of nothing else.
+    # Fewer empty bins than a batch has, so that no batch is all empty.
     used, bins = np.unique(bins, return_inverse=True)
     return bins, math.ceil(len(used) / height) * height
 
 
-def _matched(indices, sizes):
+def _matched(indices: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Sorted, in each group of neighbors, by the difference of the sides."""
     groups = np.arange(len(indices)) // _MATCHED
     differences = sizes[0, indices] - sizes[1, indices]

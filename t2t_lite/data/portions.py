@@ -1,25 +1,35 @@
-"""One window of records on its way to batches: parsed, planned, padded.
+"""A portion of records on its way to batches: parsed, planned, padded.
+
+A portion is what is planned at once: so many examples, in the order in which
+they are read.
 
 Everything but the plan itself, which `bucketing` makes from the lengths, runs
 in TensorFlow's own threads.
 """
 
-from collections.abc import Callable, Mapping
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
 
 from t2t_lite.data import bucketing
+from t2t_lite.data.manifest import SplitRecord
 from t2t_lite.data.packing import (
     PARTS,
     SIDES,
+    PackedPlan,
     feature_names,
-    pack_window,
     packed_shape,
+    plan_rows,
 )
+from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Problem
 
-# The generator of plans is another than that of the order of shards.
+PORTION_SIZE = 65_536  # examples; about 10 MB of text
+READ_BYTES = 8 << 20
+# Keeps the randomness of the plans apart from that of the order of shards.
 _PLANS = 1
 
 _FEATURES = {
@@ -28,39 +38,77 @@ _FEATURES = {
 }
 
 
+def records_of(
+    data_dir: str | os.PathLike, record: SplitRecord
+) -> tf.data.Dataset:
+    """The serialized records of a split, in file order."""
+    paths = [str(pathlib.Path(data_dir) / s.file) for s in record.shards]
+    return tf.data.TFRecordDataset(paths, buffer_size=READ_BYTES)
+
+
+def ragged_portions(
+    data_dir: str | os.PathLike,
+    problem: Problem,
+    record: SplitRecord,
+    portion_size: int = PORTION_SIZE,
+) -> Iterator[tuple[tf.RaggedTensor, tf.RaggedTensor]]:
+    """Yields the (inputs, targets) of each portion of a split, ragged int64."""
+    for serialized in records_of(data_dir, record).batch(portion_size):
+        yield parsed_sides(serialized, problem)
+
+
+def check_lengths(
+    record: SplitRecord, max_positions: int, max_length: int
+) -> None:
+    """Refuses a split without a usable pair, or with one that does not fit.
+
+    Args:
+      record: of the split.
+      max_positions: as of `bucketing.plan_batches`.
+      max_length: likewise.
+    """
+    if record.examples == record.too_long(max_length):
+        raise T2TLiteError(
+            f"There is no pair to use: of {record.examples}, "
+            f"{record.too_long(max_length)} are longer than "
+            f"max_length={max_length} tokens. Raise max_length."
+        )
+    bucketing.check_longest(record.longest, max_positions, max_length)
+
+
 def planner(
     problem: Problem,
     max_positions: int,
     max_length: int,
     seed: int | None = None,
 ) -> Callable:
-    """A map from (epoch, window, serialized) to a window ready to be cut.
+    """A map from (epoch, portion, serialized) to a portion ready to be cut.
 
     Args:
       problem: its reversed copy swaps the sides.
-      max_positions: as of `bucketing.plan_window`.
+      max_positions: as of `bucketing.plan_batches`.
       max_length: likewise.
       seed: of the order; None gives the order of evaluation.
 
     Returns:
-      a function that adds to (epoch, window) what `padded_batch` needs, with
+      a function that adds to (epoch, portion) what `padded_batch` needs, with
       the number of batches as "count".
     """
 
-    def plan(epoch, window, source_lengths, target_lengths):
-        return bucketing.plan_window(
+    def plan(epoch, portion, source_lengths, target_lengths):
+        return bucketing.plan_batches(
             source_lengths,
             target_lengths,
             max_positions=max_positions,
             max_length=max_length,
-            generator=plan_generator(seed, epoch, window),
+            generator=plan_generator(seed, epoch, portion),
         )[:4]
 
-    def planned(epoch, window, serialized):
+    def planned(epoch, portion, serialized):
         source, target = parsed_sides(serialized, problem)
         rows, splits, source_widths, target_widths = tf.numpy_function(
             plan,
-            [epoch, window, source.row_lengths(), target.row_lengths()],
+            [epoch, portion, source.row_lengths(), target.row_lengths()],
             [tf.int64] * 4,
             stateful=False,
         )
@@ -68,7 +116,7 @@ def planner(
         source, target = tf.gather(source, rows), tf.gather(target, rows)
         return (
             epoch,
-            window,
+            portion,
             {
                 "count": tf.size(splits, tf.int64) - 1,
                 "splits": tf.ensure_shape(splits, [None]),
@@ -85,12 +133,12 @@ def planner(
 
 
 def plan_generator(
-    seed: int | None, epoch: int, window: int
+    seed: int | None, epoch: int, portion: int
 ) -> np.random.Generator | None:
-    """The randomness of one window of training; None without a seed."""
+    """The randomness of one portion of training; None without a seed."""
     if seed is None:
         return None
-    return np.random.default_rng([seed, _PLANS, epoch, window])
+    return np.random.default_rng([seed, _PLANS, epoch, portion])
 
 
 def parsed_sides(
@@ -104,7 +152,7 @@ def parsed_sides(
 def padded_batch(
     planned: Mapping[str, tf.Tensor], index: tf.Tensor
 ) -> dict[str, tf.Tensor]:
-    """Batch `index` of a planned window: {"inputs", "targets"}."""
+    """Batch `index` of a planned portion: {"inputs", "targets"}."""
     first, end = planned["splits"][index], planned["splits"][index + 1]
 
     def side(name):
@@ -124,29 +172,29 @@ def padded_batch(
 def packing_planner(
     problem: Problem, max_positions: int, max_length: int, seed: int
 ) -> Callable:
-    """As `planner`, for windows that `packed_batch` cuts.
+    """As `planner`, for portions that `packed_batch` cuts.
 
-    Rows are laid out here, the whole window at once: a batch is a slice.
+    Rows are laid out here, the whole portion at once: a batch is a slice.
 
     Args: as of `planner`.
     """
     height, width = packed_shape(max_positions, max_length)
 
-    def plan(epoch, window, *lengths):
-        plan = pack_window(
+    def plan(epoch, portion, *lengths):
+        plan = plan_rows(
             *lengths,
             max_positions=max_positions,
             max_length=max_length,
-            generator=plan_generator(seed, epoch, window),
+            generator=plan_generator(seed, epoch, portion),
         )
         places = [_places(plan, side[plan.rows]) for side in lengths]
         return (plan.rows, *places[0], *places[1])
 
-    def planned(epoch, window, serialized):
+    def planned(epoch, portion, serialized):
         sides = parsed_sides(serialized, problem)
         rows, *places = tf.numpy_function(
             plan,
-            [epoch, window, *(side.row_lengths() for side in sides)],
+            [epoch, portion, *(side.row_lengths() for side in sides)],
             [tf.int64] + [tf.int64, tf.int32, tf.int32] * 2,
             stateful=False,
         )
@@ -163,12 +211,14 @@ def packing_planner(
                 )
                 ready[name + part] = packed.to_tensor(0, shape=[None, width])
         bins = tf.shape(ready[SIDES[0]], tf.int64)[0]
-        return epoch, window, {"count": bins // height, **ready}
+        return epoch, portion, {"count": bins // height, **ready}
 
     return planned
 
 
-def _places(plan, lengths):
+def _places(
+    plan: PackedPlan, lengths: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Where the tokens of one side lie, side by side in the plan's order.
 
     Args:
@@ -192,7 +242,7 @@ def packed_batch(
     index: tf.Tensor,
     shape: tuple[int, int],
 ) -> dict[str, tf.Tensor]:
-    """Batch `index` of a packed window: `packing.feature_names(True)`.
+    """Batch `index` of a packed portion: `packing.feature_names(True)`.
 
     Args:
       planned: from `packing_planner`.

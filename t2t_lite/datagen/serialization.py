@@ -8,7 +8,7 @@ https://protobuf.dev/programming-guides/encoding
 
 import functools
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -42,9 +42,9 @@ def serialize_pairs(
 def frame(records: Sequence[bytes]) -> list[bytes]:
     """Each record as it lies in a TFRecord file: frames joined make a file.
 
-    A frame is the record's length, its length's checksum, the record and its
-    checksum. TensorFlow writes them, into a file in memory: its checksums are
-    faster than what Python has.
+    A frame is the length of the record, the checksum of the length, the record
+    and its checksum. TensorFlow writes them to a file in memory, because its
+    checksums are faster than what Python has.
     """
     import tensorflow as tf
 
@@ -63,18 +63,18 @@ def frame(records: Sequence[bytes]) -> list[bytes]:
     return frames
 
 
-# Few sizes come again and again: what stands before them is made once.
+# The same few sizes come again and again, so what stands before them is cached.
 
 
 @functools.cache
-def _before_features(size):
-    """What stands before so many bytes in `Example{features: ...}`."""
+def _before_features(size: int) -> bytes:
+    """The bytes before a value of that size in `Example{features: ...}`."""
     return _FIELD_1 + _varint(size)
 
 
 @functools.cache
-def _before_values(name, size):
-    """And in the map entry `name: Feature{int64_list{value: ...}}`."""
+def _before_values(name: bytes, size: int) -> bytes:
+    """Those in the map entry `name: Feature{int64_list{value: ...}}`."""
     # The lengths of what lies inside, from the innermost outwards.
     head = _FIELD_1 + _varint(size)
     head = _FIELD_3 + _varint(len(head) + size) + head
@@ -83,7 +83,7 @@ def _before_values(name, size):
     return _FIELD_1 + _varint(len(head) + size) + head
 
 
-def _packed(rows, last):
+def _packed(rows: Sequence[np.ndarray], last: int) -> Iterator[bytes]:
     """The numbers of each row and the last one as packed varints."""
     if not rows:
         return
@@ -111,7 +111,7 @@ def _packed(rows, last):
         start = end
 
 
-def _varint(number):
+def _varint(number: int) -> bytes:
     out = bytearray()
     while number >> _BITS:
         out.append(number & 0x7F | 0x80)

@@ -8,8 +8,8 @@ from typing import Any
 
 from t2t_lite.data import input_pipeline
 from t2t_lite.data.checks import verify_shards
-from t2t_lite.data.input_pipeline import PaddingReport
 from t2t_lite.data.manifest import Manifest
+from t2t_lite.data.padding import PaddingReport, padding_report
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
@@ -73,7 +73,7 @@ class RunData:
           T2TLiteError: a shard is missing or damaged, or no pair is usable.
         """
         verify_shards(self.folder, self.manifest)
-        return input_pipeline.padding_report(
+        return padding_report(
             self.folder,
             self._problem,
             self.manifest,

@@ -14,6 +14,7 @@ from t2t_lite.data.manifest import (  # noqa: E402
     SplitRecord,
     sha256_of,
 )
+from t2t_lite.data.padding import padding_report  # noqa: E402
 from t2t_lite.datagen.generate import Generation  # noqa: E402
 from t2t_lite.errors import T2TLiteError  # noqa: E402
 from t2t_lite.problem import Problem  # noqa: E402
@@ -80,7 +81,7 @@ def training_batches(data, problem=None, **changes):
         "max_positions": 128,
         "max_length": 20,
         "seed": 3,
-        "window_size": 90,
+        "portion_size": 90,
     } | changes
     return input_pipeline.training_batches(
         data[0], problem or Numbered(), data[1], **arguments
@@ -163,14 +164,14 @@ def test_same_seed_same_order_other_seed_or_epoch_other_order(data):
 def test_stream_from_any_position_is_the_tail_of_the_whole(data, packing):
     whole = taken(training_batches(data, packing=packing), 200)
     positions = [Position(*element["position"]) for element in whole]
-    ends_of_windows = [
+    ends_of_portions = [
         k for k, position in enumerate(positions) if position[1:] == (2, 0)
     ]
     ends_of_epochs = [
         k for k, position in enumerate(positions) if position[1:] == (0, 0)
     ]
     assert len(ends_of_epochs) >= 2
-    for k in (0, 7, *ends_of_windows, *ends_of_epochs, 140, 199):
+    for k in (0, 7, *ends_of_portions, *ends_of_epochs, 140, 199):
         start = Position(*whole[k]["position"])
         tail = training_batches(data, start=start, packing=packing)
         assert same(whole[k + 1 :], taken(tail, 200 - 1 - k)), (k, start)
@@ -226,14 +227,14 @@ def test_packed_batches_have_one_shape_and_positions_from_0(data):
 
 def test_packed_report_counts_the_batches_of_the_stream(data):
     elements = epoch_of(training_batches(data, packing=True))
-    report = input_pipeline.padding_report(
+    report = padding_report(
         *(data[0], Numbered(), data[1]),
         max_positions=128,
         max_length=20,
         seed=3,
         packing=True,
-        window_size=90,
-        most_windows=9,
+        portion_size=90,
+        most_portions=9,
     )
     assert abs(report.batches - len(elements)) <= 3
     assert report.shapes == 1
@@ -244,13 +245,13 @@ def test_packed_report_counts_the_batches_of_the_stream(data):
 def test_start_reads_only_the_shards_it_needs(data, tmp_path):
     folder, manifest = data
     record = manifest.splits["train"]
-    start = Position(epoch=2, window=5)  # the last 50 of 500 records
-    paths, skip, window = input_pipeline._files_of_epoch(
+    start = Position(epoch=2, portion=5)  # the last 50 of 500 records
+    paths, skip, portion = input_pipeline._files_of_epoch(
         tmp_path, record, 3, 2, start, 90
     )
     order = np.random.default_rng([3, 0, 2]).permutation(4)
     kept = [record.shards[i] for i in order][-len(paths) :]
-    assert window == 5
+    assert portion == 5
     assert len(paths) < 4
     assert sum(shard.examples for shard in kept) - skip == 50
     assert 0 <= skip < kept[0].examples
@@ -271,17 +272,17 @@ def test_over_long_pairs_are_left_out_and_counted(data):
     kept = [n for n, pair in enumerate(random_pairs(500)) if max(pair) <= 12]
     elements = epoch_of(training_batches(data, max_length=12))
     assert sorted(numbers_in(elements)) == kept
-    report = input_pipeline.padding_report(
+    report = padding_report(
         data[0], Numbered(), data[1], max_positions=128, max_length=12
     )
     assert (report.examples, report.too_long) == (500, 500 - len(kept))
 
 
 @pytest.mark.parametrize("packing", [False, True])
-def test_windows_without_a_usable_pair_are_passed_over(tmp_path, packing):
+def test_portions_without_a_usable_pair_are_passed_over(tmp_path, packing):
     shards = [[(30, 30)] * 10, [(5, 5)] * 10]
     data = tmp_path, write_data(tmp_path, shards)
-    changes = {"max_length": 20, "window_size": 5, "packing": packing}
+    changes = {"max_length": 20, "portion_size": 5, "packing": packing}
     whole = taken(training_batches(data, **changes), 8)
     if not packing:
         assert sorted(numbers_in(whole[:2])) == list(range(10, 20))
@@ -314,7 +315,7 @@ def test_pair_longer_than_a_pass_is_refused_at_the_start(data):
 
 
 def test_position_of_other_data_is_refused(data):
-    with pytest.raises(T2TLiteError, match="window below 6.*other data"):
+    with pytest.raises(T2TLiteError, match="portion below 6.*other data"):
         training_batches(data, start=Position(0, 6, 0))
 
 
@@ -349,12 +350,12 @@ def test_read_pairs_gives_the_files_order(data):
 
 
 def test_padding_report_counts_the_batches_of_the_stream(data):
-    arguments = {"max_positions": 128, "max_length": 20, "window_size": 90}
-    report = input_pipeline.padding_report(
-        data[0], Numbered(), data[1], seed=3, most_windows=9, **arguments
+    arguments = {"max_positions": 128, "max_length": 20, "portion_size": 90}
+    report = padding_report(
+        data[0], Numbered(), data[1], seed=3, most_portions=9, **arguments
     )
     elements = epoch_of(training_batches(data))
-    # The report plans windows in file order; the stream shuffles shards.
+    # The report plans portions in file order; the stream shuffles shards.
     assert abs(report.batches - len(elements)) <= 3
     assert not report.is_sampled
     assert 0.8 < report.share < 1
@@ -362,8 +363,8 @@ def test_padding_report_counts_the_batches_of_the_stream(data):
         f"500 pairs; about {report.batches} batches an epoch, "
         f"{report.share:.1%} of their positions are real tokens"
     )
-    sampled = input_pipeline.padding_report(
-        data[0], Numbered(), data[1], most_windows=2, **arguments
+    sampled = padding_report(
+        data[0], Numbered(), data[1], most_portions=2, **arguments
     )
     assert sampled.is_sampled
     assert abs(sampled.batches - report.batches) < report.batches / 5
@@ -426,7 +427,7 @@ def multi30k(tmp_path_factory):
 @pytest.mark.parametrize("name", ["multi30k_ende", "multi30k_enfr"])
 def test_95_percent_of_the_positions_are_real_on_multi30k(multi30k, name):
     for max_positions in (2048, 4096):
-        report = input_pipeline.padding_report(
+        report = padding_report(
             *multi30k(name),
             max_positions=max_positions,
             max_length=128,
@@ -440,9 +441,7 @@ def test_95_percent_of_the_positions_are_real_on_multi30k(multi30k, name):
 def test_report_on_multi30k_is_what_the_batches_hold(multi30k):
     folder, problem, manifest = multi30k("multi30k_ende")
     arguments = {"max_positions": 4096, "max_length": 128, "seed": 0}
-    report = input_pipeline.padding_report(
-        folder, problem, manifest, **arguments
-    )
+    report = padding_report(folder, problem, manifest, **arguments)
     dataset = input_pipeline.training_batches(
         folder, problem, manifest, **arguments
     )

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from t2t_lite.data.packing import feature_names, pack_window, packed_shape
+from t2t_lite.data.packing import feature_names, packed_shape, plan_rows
 
 
 def random_lengths(examples, longest=40, seed=0):
@@ -12,7 +12,7 @@ def random_lengths(examples, longest=40, seed=0):
 
 
 def plan(sources, targets, max_positions=256, max_length=64, seed=0):
-    return pack_window(
+    return plan_rows(
         np.array(sources),
         np.array(targets),
         max_positions=max_positions,
@@ -92,7 +92,7 @@ def test_same_generator_same_plan_other_generator_other_neighbors():
     assert len(rows[0] & rows[1]) < len(rows[0]) / 4
 
 
-def test_long_and_short_pairs_come_in_every_part_of_a_window():
+def test_long_and_short_pairs_come_in_every_part_of_a_portion():
     """Batches follow one another in no order of length."""
     sources, targets = random_lengths(4000)
     found = plan(sources, targets)

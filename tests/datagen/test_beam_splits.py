@@ -16,8 +16,11 @@ pytest.importorskip(
     "apache_beam", reason="needs Apache Beam: pip install 't2t-lite[beam]'"
 )
 
-from t2t_lite.datagen.beam import splits  # noqa: E402 (not there without Beam)
-from t2t_lite.datagen.beam.splits import BeamGeneration  # noqa: E402
+from t2t_lite.datagen.beam import (  # noqa: E402 (not there without Beam)
+    pipeline,
+    shipping,
+)
+from t2t_lite.datagen.beam.generation import BeamGeneration  # noqa: E402
 
 # Copies in one chunk, in one part and in other parts.
 PAIRS = [(f"a {i % 37}", f"b {i % 37}") for i in range(100)]
@@ -57,7 +60,7 @@ def on_beam(runner, folder, problem=None, seed=0, options=()):
 def small(monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK_PAIRS", 32)
     monkeypatch.setattr(split_writer, "SHARD_EXAMPLES", 40)
-    monkeypatch.setattr(splits, "SHARD_EXAMPLES", 40)
+    monkeypatch.setattr(pipeline, "SHARD_EXAMPLES", 40)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +146,7 @@ def test_a_worker_needs_no_module_of_the_user(tmp_path, monkeypatch):
     vocabulary = tmp_path / problem.vocabulary_files()["inputs"]
     vocabulary.write_bytes(b"pieces")
     job = SplitJob(problem, "dev", tmp_path, tmp_path / "dev", 1)
-    shipped = splits._ship(job, RawFiles())
+    shipped = shipping.ship(job, RawFiles())
     (tmp_path / "shipped").write_bytes(shipped)
     code = (
         "import json, pickle, pathlib\n"

@@ -1,7 +1,8 @@
-"""Apache Beam's runners: found by name, given their options, run to the end."""
+"""Apache Beam's runners, by name and with their options."""
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from t2t_lite.errors import T2TLiteError, UsageError, nearest
 
@@ -34,9 +35,9 @@ class BeamRunner:
     def __init__(self, name: str, options: Sequence[str] = ()):
         self._runner = _known_runner(name)
         self._options = list(options)
-        self.pipeline()  # what is wrong with it is said before work begins
+        self.pipeline()  # if something is wrong, say so before work begins
 
-    def pipeline(self) -> beam.Pipeline:
+    def pipeline(self) -> Any:
         """A pipeline without steps."""
         options = PipelineOptions([f"--runner={self._runner}", *self._options])
         if self._runner in StandardOptions.LOCAL_RUNNERS:
@@ -51,12 +52,12 @@ class BeamRunner:
         except ValueError as error:
             reason = "; ".join(str(error).split("\n"))
             raise UsageError(
-                f"--runner={self._runner} cannot be had with the options "
-                f"after --: {reason}"
+                f"--runner={self._runner} does not take the options after --: "
+                f"{reason}"
             ) from error
 
-    def run(self, pipeline: beam.Pipeline) -> None:
-        """Does what a pipeline says, to its end.
+    def run(self, pipeline: Any) -> None:
+        """Runs a pipeline to its end.
 
         Raises:
           T2TLiteError: a worker raised it.
@@ -70,8 +71,8 @@ class BeamRunner:
             raise RuntimeError(f"{self._runner} ended with the state {state}")
 
 
-def _known_runner(name):
-    """Beam's spelling of a runner; a class by its full name is taken as is."""
+def _known_runner(name: str) -> str:
+    """Beam's spelling of a runner; the full name of a class stays as it is."""
     if "." in name:
         return name
     known = {r.lower(): r for r in StandardOptions.KNOWN_RUNNER_NAMES}
@@ -88,7 +89,7 @@ def _known_runner(name):
     )
 
 
-def _refuse_unknown(options):
+def _refuse_unknown(options: PipelineOptions) -> None:
     known = options.get_all_options()
     for name in options.get_all_options(retain_unknown_options=True):
         if name not in known:
@@ -97,7 +98,7 @@ def _refuse_unknown(options):
             )
 
 
-def _in_one_line(error, runner):
+def _in_one_line(error: Exception, runner: str) -> Exception:
     """The error to raise for one that comes from a worker with a traceback."""
     text = str(error)
     ours = re.findall(

@@ -1,0 +1,101 @@
+"""How well the pairs of a split fit its batches: what is token, what is pad."""
+
+import dataclasses
+import os
+
+import numpy as np
+
+from t2t_lite.data import bucketing
+from t2t_lite.data import packing as packed_rows
+from t2t_lite.data.manifest import Manifest
+from t2t_lite.data.portions import (
+    PORTION_SIZE,
+    check_lengths,
+    plan_generator,
+    ragged_portions,
+)
+from t2t_lite.problem import Problem
+
+
+@dataclasses.dataclass(frozen=True)
+class PaddingReport:
+    """How well a split fits its batches.
+
+    Attributes:
+      examples: pairs of the split.
+      too_long: of these, those left out for `max_length`; an exact count.
+      batches: batches of an epoch, an estimate if `is_sampled`.
+      share: real tokens / positions of both sides together, 0-1.
+      source_share, target_share: the same of each side.
+      shapes: distinct (rows, source, target) shapes seen.
+      is_sampled: only the first portions were looked at.
+    """
+
+    examples: int
+    too_long: int
+    batches: int
+    share: float
+    source_share: float
+    target_share: float
+    shapes: int
+    is_sampled: bool
+
+    def __str__(self) -> str:
+        left_out = f", {self.too_long:,} too long" if self.too_long else ""
+        return (
+            f"{self.examples:,} pairs{left_out}; about {self.batches:,} "
+            f"batches an epoch, {self.share:.1%} of their positions are real "
+            "tokens"
+        )
+
+
+def padding_report(
+    data_dir: str | os.PathLike,
+    problem: Problem,
+    manifest: Manifest,
+    *,
+    max_positions: int,
+    max_length: int,
+    seed: int = 0,
+    split: str = "train",
+    packing: bool = False,
+    portion_size: int = PORTION_SIZE,
+    most_portions: int = 4,
+) -> PaddingReport:
+    """Plans the first portions of a split and counts what is real.
+
+    Args: as of `training_batches`, and
+      most_portions: how many portions are looked at.
+    """
+    record = manifest.split(split)
+    check_lengths(record, max_positions, max_length)
+    planned = packed_rows.plan_rows if packing else bucketing.plan_batches
+    seen, real, found = 0, np.zeros(2), []
+    for portion, sides in enumerate(
+        ragged_portions(data_dir, problem, record, portion_size)
+    ):
+        if portion == most_portions:
+            break
+        lengths = [side.row_lengths().numpy() for side in sides]
+        plan = planned(
+            *lengths,
+            max_positions=max_positions,
+            max_length=max_length,
+            generator=plan_generator(seed, 0, portion),
+        )
+        seen += len(lengths[0])
+        real += [side[plan.rows].sum() for side in lengths]
+        found.append(plan.shapes())
+    shapes = np.concatenate(found)
+    positions = np.maximum((shapes[:, :1] * shapes[:, 1:]).sum(axis=0), 1)
+    shares = real / positions
+    return PaddingReport(
+        examples=record.examples,
+        too_long=record.too_long(max_length),
+        batches=round(len(shapes) * record.examples / seen),
+        share=float(real.sum() / positions.sum()),
+        source_share=float(shares[0]),
+        target_share=float(shares[1]),
+        shapes=len(np.unique(shapes, axis=0)),
+        is_sampled=seen < record.examples,
+    )

@@ -1,0 +1,70 @@
+"""A generation whose splits Apache Beam writes, on all its machines."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from t2t_lite.data.manifest import ShardRecord, SplitRecord
+from t2t_lite.datagen.beam.pipeline import add_steps, not_shared
+from t2t_lite.datagen.beam.runner import BeamRunner
+from t2t_lite.datagen.drops import Drops
+from t2t_lite.datagen.generate import Generation
+from t2t_lite.datagen.split_job import SplitJob
+from t2t_lite.datagen.split_writer import split_record
+from t2t_lite.datagen.unfinished import Work
+
+
+@dataclasses.dataclass
+class BeamGeneration(Generation):
+    """A generation whose splits are written by Apache Beam.
+
+    Attributes:
+      runner: one of Beam's runners, "Runner" and capitals optional.
+      beam_options: Beam's own, such as `["--flink_master=localhost:8081"]`.
+
+    Raises:
+      UsageError: Beam has no such runner, or does not take the options.
+      T2TLiteError: the runner needs packages that are not there.
+    """
+
+    runner: str = "DirectRunner"
+    beam_options: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._runner = BeamRunner(self.runner, self.beam_options)
+
+    def write_split(self, job: SplitJob, work: Work) -> SplitRecord:
+        """As of `Generation`.
+
+        Raises:
+          T2TLiteError: the corpus is missing or bad.
+          RuntimeError: the pipeline failed otherwise.
+        """
+        raw = work.raw
+        if raw.raw_dir is None:
+            for name in raw.files:
+                raw.path(name)  # downloads it, once and not on every worker
+        job.folder.mkdir(exist_ok=True)
+        report = job.folder / "report.json"
+        report.unlink(missing_ok=True)
+        pipeline = self._runner.pipeline()
+        add_steps(pipeline, job, raw, report)
+        self._runner.run(pipeline)
+        if not report.exists():
+            raise not_shared(job.folder)
+        return _split_record(job, json.loads(report.read_text("utf-8")))
+
+
+def _split_record(job: SplitJob, found: dict[str, Any]) -> SplitRecord:
+    """The record of a split, of what the workers found."""
+    shards = (ShardRecord(**shard) for shard in found["shards"])
+    return split_record(
+        job,
+        Drops(**found["drops"]),
+        lengths={int(n): count for n, count in found["lengths"].items()},
+        source_tokens=found["source_tokens"],
+        target_tokens=found["target_tokens"],
+        shards=sorted(shards, key=lambda shard: shard.file),
+    )
