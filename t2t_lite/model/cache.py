@@ -50,7 +50,7 @@ class DecoderCache:
         `keys_I`, `values_I`, [N, B, H, P * K, d]: slot k of position p at
         p * K + k;
         `self_kernel_I` [D, H * (2 d_k + d_v)], of layer I, and
-        `logits_kernel_J` [D, V'], weights in the layout that a step reads.
+        `logits_kernel` [D, V], weights in the layout that a step reads.
     """
 
     def __init__(self, tensors: Tensors, rows: Tensor, bias: Tensor):
@@ -87,9 +87,8 @@ class DecoderCache:
         tensors = {
             "ancestry": new_buffer(table, "int32") + _NO_SLOT,
             "source_bias": attention_scores_bias(memory_mask)[:, None, None],
+            "logits_kernel": softmax.logits_kernel(memory.dtype),
         }
-        for number, kernel in enumerate(softmax.logits_kernels(memory.dtype)):
-            tensors[f"logits_kernel_{number}"] = kernel
         for number, layer in enumerate(layers):
             keys, values = layer.cross_attention.project_memory(memory)
             tensors[f"source_keys_{number}"] = keys
@@ -180,10 +179,7 @@ class DecoderCache:
 
     def logits(self, softmax: TokenEmbedding, x: Tensor) -> Tensor:
         """The logits of `x` [B, K, D]: float32 [B, K, V]."""
-        # By number: a loop may hand the dict back in another order.
-        count = sum(name.startswith("logits_kernel_") for name in self.tensors)
-        kernels = [self.tensors[f"logits_kernel_{j}"] for j in range(count)]
-        return softmax.logits(x, kernels)
+        return softmax.logits(x, self.tensors["logits_kernel"])
 
     def _append(self, name, new):
         """Writes [B, H, K, d] into a cached tensor, in place where it can."""

@@ -211,14 +211,12 @@ def estimate_memory(
     """Bytes that training takes on one device, by part.
 
     Weights, their two Adam moments, the gradients of an update and those of a
-    pass are float32 under every precision, and counted. So are the kernels as
-    a pass multiplies with them, side by side or padded, and the gradient that
-    each use of an embedding matrix has before they are added up. Activations
-    are an estimate for the largest micro-batch, as sentences of `max_length`:
-    what the backward pass is going to read, and one block of logits. The
-    process itself, half a GiB of TensorFlow, comes on top; with it, this is 3
-    to 7 % below the peaks that `--dry_run` measured of the base model (3,125
-    to 8,192 positions a pass) and of the big one on a CPU.
+    pass are float32 under every precision, and counted. So are the kernels of
+    attention as a pass multiplies with them, side by side, and the gradient
+    that each use of an embedding matrix has before they are added up. The
+    activations are an estimate for the largest micro-batch, as sentences of
+    `max_length`: what the backward pass reads, and one block of logits. The
+    process itself, half a GiB of TensorFlow, comes on top.
 
     Args:
       hparams: model, batch and precision.
@@ -231,6 +229,10 @@ def estimate_memory(
     embeddings = 4 * sum(
         count for part, count in parts.items() if "embedding" in part
     )
+    # Three of an attention's four kernels, 4 bytes a number.
+    attention_inputs = 3 * sum(
+        count for part, count in parts.items() if "attention" in part
+    )
     uses = 3 if hparams.shared_embedding else 1
     positions = hparams.batch_tokens // hparams.micro_batches
     bytes_each = 2 if hparams.precision == "bfloat16" else 4
@@ -241,7 +243,7 @@ def estimate_memory(
         "weights": weights,
         "optimizer": 2 * weights,
         "gradients": 2 * weights + (uses - 1) * embeddings,
-        "kernels in use": weights - embeddings,
+        "kernels in use": attention_inputs,
         "activations": int(bytes_each * kept + logits),
     }
 

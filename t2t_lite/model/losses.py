@@ -16,7 +16,6 @@ from keras import ops
 
 from t2t_lite.model.layers.backend import Tensor
 from t2t_lite.model.layers.masks import PAD_ID
-from t2t_lite.model.layers.product import spread_rows
 
 # Rows of logits computed at a time: few enough to bound memory, and enough of
 # them that adding up the table's gradient, once a block, is not what costs.
@@ -165,9 +164,9 @@ def _partition_part(hidden, table, weights):
         ops.pad(hidden, ((0, padding), (0, 0))), (blocks, block, size)
     )
     weights = ops.reshape(ops.pad(weights, ((0, padding),)), (blocks, block))
-    # The table in the layouts of both products with it, and its gradient as
-    # [D, V]: so every product is the faster one of two ways to write it.
-    table_columns, table_rows = ops.transpose(table), spread_rows(table)
+    # The gradient of the table is added up as [D, V]: of the two ways to write
+    # that product, the faster one.
+    table_columns = ops.transpose(table)
 
     def step(index, loss, hidden_gradient, table_gradient):
         x = hidden[index]  # [R, D]
@@ -180,7 +179,7 @@ def _partition_part(hidden, table, weights):
         share = weight / partition
         exponentials = ops.cast(exponentials, x.dtype)
         x_gradient = share * ops.cast(
-            ops.matmul(exponentials, table_rows)[:, :size], "float32"
+            ops.matmul(exponentials, table), "float32"
         )
         scaled = ops.cast(share * ops.cast(x, "float32"), x.dtype)
         table_gradient = table_gradient + ops.cast(

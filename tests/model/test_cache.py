@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 from t2t_lite.model.cache import _block_length
-from t2t_lite.model.layers import TokenEmbedding
 from t2t_lite.model.layers.backend import new_buffer, write_rows
 from t2t_lite.model.transformer import Transformer
 
@@ -102,17 +101,6 @@ def test_bfloat16_cache_equals_full_pass_closely():
     targets = np.pad(histories[19][:, 1], ((0, 0), (0, 1)), constant_values=1)
     full = model({"inputs": inputs, "targets": targets})[:, -1]
     np.testing.assert_allclose(logits[19, :, 1], full, atol=0.05)
-
-
-def test_logits_of_a_wide_vocabulary_are_complete_and_in_order():
-    layer = TokenEmbedding(vocab_size=50_000, hidden_size=4)
-    layer.build()
-    hidden = np.random.default_rng(0).normal(size=(2, 3, 4)).astype("float32")
-    kernels = layer.logits_kernels("float32")
-    assert len(kernels) > 10
-    np.testing.assert_allclose(
-        layer.logits(hidden, kernels), layer.logits(hidden), atol=1e-5
-    )
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from t2t_lite.model.layers import (
     SinusoidalPositions,
     TokenEmbedding,
 )
-from t2t_lite.model.layers.dropout import no_dropout
 from t2t_lite.model.layers.masks import (
     attention_scores_bias,
     causal_mask,
@@ -201,25 +200,6 @@ def test_normalization_agrees_with_numpy_and_its_gradient_with_autodiff():
         results.append([out, *tape.gradient(total, [x, *weights])])
     for ours, expected in zip(*results, strict=True):
         np.testing.assert_allclose(ours, expected, atol=1e-5)
-
-
-def test_units_that_training_adds_change_nothing():
-    """A width of 1024 is padded in training; here nothing is dropped."""
-    layer = FeedForward(1024)
-    layer.build((None, None, 8))
-    layer.hidden_bias.assign(random(1024, seed=1))
-    x = tf.constant(random(2, 3, 8))
-    outputs, gradients = [], []
-    for dropout in (no_dropout, DropoutMasks(np.array([1, 2]))):
-        with tf.GradientTape() as tape:
-            output = layer(x, dropout=dropout)
-            loss = tf.reduce_sum(output**2)
-        weights = [w.value for w in layer.trainable_weights]
-        outputs.append(output)
-        gradients.append(tape.gradient(loss, weights))
-    np.testing.assert_allclose(*outputs, atol=1e-5)
-    for plain, padded in zip(*gradients, strict=True):
-        np.testing.assert_allclose(plain, padded, rtol=1e-4, atol=1e-4)
 
 
 def test_dropout_is_a_function_of_its_seed():

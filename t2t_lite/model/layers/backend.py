@@ -87,18 +87,6 @@ def random_int16(count: int | Tensor, seed: Tensor) -> Tensor:
     return ops.reshape(bits, (-1,))[:count]
 
 
-def has_accelerator() -> bool:
-    """Whether there is a GPU or TPU, which the backend then prefers."""
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        devices = tf.config.list_logical_devices()
-        return any(device.device_type != "CPU" for device in devices)
-    import jax
-
-    return jax.default_backend() != "cpu"
-
-
 def _tensorflow_in_a_graph():
     """The module `tensorflow` where it is the backend and builds a graph."""
     if keras.backend.backend() != "tensorflow":

@@ -9,10 +9,6 @@ from t2t_lite.model.layers.backend import Shape, Tensor
 from t2t_lite.model.layers.masks import padding_mask
 from t2t_lite.model.layers.product import project
 
-# Columns of a kernel of logits: 257 cache lines in float32, an odd number, so
-# that rows do not compete for the same lines.
-_KERNEL_WIDTH = 4112
-
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
 class TokenEmbedding(keras.layers.Layer):
@@ -46,34 +42,24 @@ class TokenEmbedding(keras.layers.Layer):
         vectors = ops.cast(vectors, self.compute_dtype)
         return vectors * (scale * real)[..., None]
 
-    def logits_kernels(self, dtype: str) -> list[Tensor]:
-        """The table in the layout that steps of a search multiply with.
+    def logits_kernel(self, dtype: str) -> Tensor:
+        """The table as [D, V], of that dtype.
 
-        Returns: kernels [D, V'] of that dtype, whose V' add up to V. A product
-          with narrow ones is a quarter faster than with one of 32,000 columns,
-          and twice as fast as with one whose rows are 2 ** n bytes apart.
+        The steps of a search multiply with it: a product of a few rows with
+        [V, D] transposed on the fly takes up to twice as long.
         """
-        return [
-            ops.transpose(
-                ops.cast(self.table[start : start + _KERNEL_WIDTH], dtype)
-            )
-            for start in range(0, self.vocab_size, _KERNEL_WIDTH)
-        ]
+        return ops.transpose(ops.cast(self.table, dtype))
 
-    def logits(
-        self, hidden: Tensor, kernels: list[Tensor] | None = None
-    ) -> Tensor:
+    def logits(self, hidden: Tensor, kernel: Tensor | None = None) -> Tensor:
         """Float [..., D] to float32 [..., V], the input of the softmax.
 
         Args:
           hidden: float [..., D].
-          kernels: `logits_kernels(hidden.dtype)`, where they are at hand.
+          kernel: `logits_kernel(hidden.dtype)`, where it is at hand.
         """
-        if kernels is None:
-            kernels = [ops.transpose(ops.cast(self.table, hidden.dtype))]
-        parts = [project(hidden, kernel) for kernel in kernels]
-        logits = parts[0] if len(parts) == 1 else ops.concatenate(parts, -1)
-        return ops.cast(logits, "float32")
+        if kernel is None:
+            kernel = self.logits_kernel(hidden.dtype)
+        return ops.cast(project(hidden, kernel), "float32")
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -5,9 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from t2t_lite.model.layers.backend import Shape, Tensor, has_accelerator
+from t2t_lite.model.layers.backend import Shape, Tensor
 from t2t_lite.model.layers.dropout import Dropout, no_dropout
-from t2t_lite.model.layers.product import LINE, project
+from t2t_lite.model.layers.product import project
 
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
@@ -48,28 +48,9 @@ class FeedForward(keras.layers.Layer):
 
     def call(self, x: Tensor, dropout: Dropout = no_dropout) -> Tensor:
         """Float [B, T, D] to float [B, T, D]."""
-        kernel, bias, output_kernel = self._weights(dropout is not no_dropout)
-        hidden = ops.relu(project(x, kernel, bias))
+        hidden = ops.relu(project(x, self.hidden_kernel, self.hidden_bias))
         hidden = dropout(hidden, self.relu_dropout)
-        return project(hidden, output_kernel, self.output_bias)
-
-    def _weights(self, training):
-        """W1, b1 and W2; in training with hidden units that stay zero.
-
-        A row of 4096 bytes begins where every other one does in a processor's
-        cache. The gradients of the kernels, products that walk down the
-        columns of [N, d_ff], take half as long again for it; one cache line
-        more a row spreads them.
-        """
-        weights = (self.hidden_kernel, self.hidden_bias, self.output_kernel)
-        if not training or self.filter_size % 1024 or has_accelerator():
-            return weights
-        spread = (0, LINE)
-        paddings = (((0, 0), spread), (spread,), (spread, (0, 0)))
-        return [
-            ops.pad(weight, padding)
-            for weight, padding in zip(weights, paddings, strict=True)
-        ]
+        return project(hidden, self.output_kernel, self.output_bias)
 
     def get_config(self) -> dict[str, Any]:
         return {
