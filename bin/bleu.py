@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from typing import Any
 
 from t2t_lite.bin.cli import command, flags
 from t2t_lite.corpus.lines import read_lines
@@ -103,7 +104,7 @@ def print_report(report: dict, as_json: bool) -> None:
             print(f"  {key}: {_shown(value)}")
 
 
-def _shown(value):
+def _shown(value: Any) -> Any:
     if isinstance(value, dict):
         parts = (f"{key} {_shown(part)}" for key, part in value.items())
         return ", ".join(parts) or "none"

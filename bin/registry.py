@@ -3,9 +3,13 @@
 import argparse
 import inspect
 import json
+from typing import Any
 
+from t2t_lite import plugins, registry
 from t2t_lite.bin.cli import command, flags
 from t2t_lite.errors import UsageError, nearest
+from t2t_lite.hparam import HParams
+from t2t_lite.problem import Problem
 
 DEFAULT_LENGTH = 25  # tokens of an ordinary sentence of news
 LIST_EXAMPLE = "t2t-lite-registry transformer_base --vocab_size=32000"
@@ -47,21 +51,19 @@ def make_parser() -> flags.Parser:
 
 def show(args: argparse.Namespace) -> None:
     """Prints the registries, or one entry."""
-    from t2t_lite import plugins, registry
-
     if args.length and not args.vocab_size:
         raise UsageError("--length goes with --vocab_size.")
     plugins.load_plugins(args.usr_dir)
     if args.table3:
-        _show_table3(registry, args.json)
+        _show_table3(args.json)
         return
     if not args.name:
-        _list(registry, args.json)
+        _list(args.json)
         return
     sets = registry.hparams_names()
     problems = registry.problem_names()
     if args.name in sets:
-        _show_set(registry, args)
+        _show_set(args)
         return
     if args.name.removesuffix("_rev") not in problems:
         raise UsageError(
@@ -77,7 +79,7 @@ def show(args: argparse.Namespace) -> None:
     _show_problem(registry.problem(args.name), args.json)
 
 
-def _list(registry, as_json):
+def _list(as_json: bool) -> None:
     problems = {n: registry.describe(n) for n in registry.problem_names()}
     sets = {n: registry.describe(n) for n in registry.hparams_names()}
     if as_json:
@@ -92,7 +94,7 @@ def _list(registry, as_json):
         print(f"  {name:{width}}  {doc}")
 
 
-def _show_set(registry, args):
+def _show_set(args: argparse.Namespace) -> None:
     hparams = registry.hparams(args.name).override(args.hparams_override)
     report = {"name": args.name} | hparams.to_dict()
     numbers = _numbers(hparams, args) if args.vocab_size else {}
@@ -105,7 +107,7 @@ def _show_set(registry, args):
         _print_numbers(hparams, numbers, args)
 
 
-def _numbers(hparams, args):
+def _numbers(hparams: HParams, args: argparse.Namespace) -> dict[str, Any]:
     """What a set costs with a vocabulary, as the keys of a report."""
     from t2t_lite.model import costs
 
@@ -130,7 +132,9 @@ def _numbers(hparams, args):
     }
 
 
-def _print_numbers(hparams, numbers, args):
+def _print_numbers(
+    hparams: HParams, numbers: dict[str, Any], args: argparse.Namespace
+) -> None:
     print(f"\nParameters, with {args.vocab_size:,} tokens a side")
     for part, count in numbers["parameters_by_part"].items():
         print(f"  {part:24} {count:>15,}")
@@ -154,13 +158,13 @@ def _print_numbers(hparams, numbers, args):
         print(f"  {part:24} {size / 2**20:>15,.0f}")
 
 
-def _show_table3(registry, as_json):
+def _show_table3(as_json: bool) -> None:
     """Our sizes of the models of table 3, and the paper's."""
     from t2t_lite.hparams import table3
     from t2t_lite.model import costs
 
     vocab_size = table3.PAPER_VOCAB_SIZE
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, millions in table3.PAPER_MILLIONS.items():
         parts = costs.count_parameters(
             registry.hparams(name), vocab_size, vocab_size
@@ -184,8 +188,8 @@ def _show_table3(registry, as_json):
         )
 
 
-def _show_problem(problem, as_json):
-    report = {
+def _show_problem(problem: Problem, as_json: bool) -> None:
+    report: dict[str, Any] = {
         "name": problem.name,
         "description": inspect.getdoc(type(problem)) or "",
         "metric": problem.metric,
@@ -214,7 +218,7 @@ def _show_problem(problem, as_json):
         _print_table(options)
 
 
-def _print_table(rows):
+def _print_table(rows: list[dict[str, str]]) -> None:
     """A column for each key of the rows."""
     import rich
     from rich.table import Table

@@ -5,7 +5,7 @@ from t2t_lite.registry import register_hparams
 
 
 @register_hparams
-def transformer_parsing_base():
+def transformer_parsing_base() -> HParams:
     """The paper's set for the treebank alone: 4 layers, d_model 1024.
 
     The rest is as in the base translation model, except dropout and learning
@@ -29,7 +29,7 @@ def transformer_parsing_base():
 
 
 @register_hparams
-def transformer_parsing_semisupervised():
+def transformer_parsing_semisupervised() -> HParams:
     """The paper's set with 17 million automatic trees: less dropout."""
     return transformer_parsing_base().replace(
         residual_dropout=0.1,
@@ -39,7 +39,7 @@ def transformer_parsing_semisupervised():
 
 
 @register_hparams
-def transformer_parsing_small():
+def transformer_parsing_small() -> HParams:
     """For a sample of 3,000 sentences and an hour of two CPU cores."""
     return HParams(
         hidden_size=128,

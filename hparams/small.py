@@ -5,7 +5,7 @@ from t2t_lite.registry import register_hparams
 
 
 @register_hparams
-def transformer_tiny():
+def transformer_tiny() -> HParams:
     """Trains in seconds on a CPU: for tests and first experiments."""
     return HParams(
         hidden_size=64,
@@ -23,7 +23,7 @@ def transformer_tiny():
 
 
 @register_hparams
-def transformer_quickstart():
+def transformer_quickstart() -> HParams:
     """Learns to spell out numbers in minutes on two CPU cores."""
     return HParams(
         hidden_size=128,
@@ -41,7 +41,7 @@ def transformer_quickstart():
 
 
 @register_hparams
-def transformer_multi30k():
+def transformer_multi30k() -> HParams:
     """For Multi30k's 29,000 pairs and an hour of two CPU cores.
 
     The sizes are those of the literature on this corpus (arXiv:2105.14462).

@@ -5,7 +5,7 @@ from t2t_lite.registry import register_hparams
 
 
 @register_hparams
-def transformer_base():
+def transformer_base() -> HParams:
     """The base model of arXiv:1706.03762, table 3, row "base"."""
     return HParams(
         hidden_size=512,  # d_model
@@ -23,7 +23,7 @@ def transformer_base():
 
 
 @register_hparams
-def transformer_big():
+def transformer_big() -> HParams:
     """The big model of arXiv:1706.03762, table 3, row "big"."""
     return transformer_base().replace(
         hidden_size=1024,
@@ -36,13 +36,13 @@ def transformer_big():
 
 
 @register_hparams
-def transformer_big_enfr():
+def transformer_big_enfr() -> HParams:
     """The big model as trained for English to French (section 6.1)."""
     return transformer_big().replace(residual_dropout=0.1)
 
 
 @register_hparams
-def transformer_base_t2t():
+def transformer_base_t2t() -> HParams:
     """The base model with tensor2tensor's later defaults, `base_v3`.
 
     Pre-norm stands a higher learning rate: twice the paper's factor, reached

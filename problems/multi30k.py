@@ -65,7 +65,7 @@ _SIZE_AND_SHA256 = {
 _FILE_OF_SPLIT = {"train": "train", "dev": "val", "test": "test_2016_flickr"}
 
 
-def _files(*languages):
+def _files(*languages: str) -> tuple[RemoteFile, ...]:
     return tuple(
         RemoteFile(name, f"{_URL}/{name}", sha256, size)
         for name, (size, sha256) in _SIZE_AND_SHA256.items()

@@ -87,7 +87,7 @@ class SpelloutEnFr(_Spellout):
 
 
 @functools.lru_cache(maxsize=2)
-def _pairs(language):
+def _pairs(language: str) -> list[tuple[str, str]]:
     """All pairs, each source and each target once, in a random fixed order."""
     pairs, sources, targets = [], set(), set()
     for item in _items():
@@ -99,7 +99,7 @@ def _pairs(language):
     return sorted(pairs, key=lambda pair: _digest(pair[0]))
 
 
-def _items():
+def _items() -> Iterator[tuple]:
     """What is written out: (kind, numbers...), the short ones all there."""
     for number in _spread(_CARDINALS, 1000, 100_000):
         yield "cardinal", number
@@ -124,7 +124,7 @@ def _items():
     yield from sorted(whole, key=_digest)[:_WHOLE_AMOUNTS]
 
 
-def _spread(count, dense, most):
+def _spread(count: int, dense: int, most: int) -> list[int]:
     """`count` numbers: all below `dense`, a fixed sample of those below `most`.
 
     Returns: ints in increasing order.
@@ -133,12 +133,12 @@ def _spread(count, dense, most):
     return [*range(dense), *sorted(sparse)]
 
 
-def _digest(item):
+def _digest(item: Any) -> bytes:
     """A fixed random key: the same on every machine and Python."""
     return hashlib.sha256(repr(item).encode()).digest()
 
 
-def _phrase(item, language):
+def _phrase(item: tuple, language: str) -> str:
     """The item in words: ("year", 1100, 1), "de" -> "seit elfhundert"."""
     kind, *numbers = item
     if kind == "cardinal":
@@ -157,7 +157,7 @@ def _phrase(item, language):
     return text
 
 
-def _counted(number, unit, language):
+def _counted(number: int, unit: tuple[str, str], language: str) -> str:
     """`number` of a unit (one, more): 21, ("euro", "euros") -> "... euros"."""
     words = _words(number, language)
     if language == "de":
@@ -166,7 +166,7 @@ def _counted(number, unit, language):
 
 
 @functools.lru_cache(maxsize=200_000)
-def _words(number, language, to="cardinal"):
+def _words(number: int, language: str, to: str = "cardinal") -> str:
     from num2words import num2words
 
     words = num2words(number, lang=language, to=to).replace(",", "")

@@ -11,6 +11,7 @@ import pathlib
 import sys
 import traceback
 from importlib import metadata
+from typing import Any
 
 from t2t_lite import registry
 from t2t_lite.errors import T2TLiteError, UsageError
@@ -18,7 +19,7 @@ from t2t_lite.errors import T2TLiteError, UsageError
 GROUP = "t2t_lite.plugins"
 _NOT_DECLARATIONS = ("_", "test_", "setup.", "conftest.")  # in a bare folder
 
-_loaded = set()
+_loaded: set[Any] = set()  # entry points, folders and packages
 
 
 def load_plugins(usr_dir: str | None = None) -> None:
@@ -95,7 +96,7 @@ def _import_package(folder):
             f"{name!r} is not a Python name: rename it."
         )
     _require_free(name, folder / "__init__.py")
-    spec = importlib.util.spec_from_file_location(
+    spec: Any = importlib.util.spec_from_file_location(
         name,
         folder / "__init__.py",
         submodule_search_locations=[str(folder)],

@@ -12,7 +12,7 @@ def transformer_big(): ...
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from t2t_lite.errors import T2TLiteError, UsageError, nearest
@@ -25,11 +25,11 @@ REVERSED_SUFFIX = "_rev"
 class _Registry:
     """Names to checked declarations; refuses duplicates and wrong types."""
 
-    def __init__(self, kind):
+    def __init__(self, kind: str):
         self.kind = kind
-        self._entries = {}
+        self._entries: dict[str, Any] = {}
 
-    def add(self, name, entry):
+    def add(self, name: str, entry: Any) -> Any:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
             raise T2TLiteError(
                 f"A {self.kind} name must have only lower-case letters, digits "
@@ -49,7 +49,7 @@ class _Registry:
         self._entries[name] = entry
         return entry
 
-    def get(self, name, alias=None):
+    def get(self, name: str, alias: str | None = None) -> Any:
         if name not in self._entries:
             asked = alias or name
             raise UsageError(
@@ -58,7 +58,7 @@ class _Registry:
             )
         return self._entries[name]
 
-    def names(self):
+    def names(self) -> list[str]:
         return sorted(self._entries)
 
 
@@ -66,7 +66,7 @@ _PROBLEMS = _Registry("problem")
 _HPARAMS = _Registry("hparams set")
 
 
-def register_problem(name_or_class):
+def register_problem(name_or_class: str | type[Problem]) -> Any:
     """Registers a `Problem` subclass, by default under its snake-cased name.
 
     Raises:
@@ -87,7 +87,9 @@ def register_problem(name_or_class):
     return register(name_or_class, _snake_case(name_or_class))
 
 
-def register_hparams(name_or_function):
+def register_hparams(
+    name_or_function: str | Callable[[], HParams],
+) -> Any:
     """Registers a function without arguments that returns `HParams`.
 
     Raises:

@@ -2,14 +2,16 @@
 
 import argparse
 import math
-import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeAlias, overload
 
 from t2t_lite.errors import UsageError, nearest
 
 DATA_DIR = "~/t2t-lite/data"
 RUNS_DIR = "~/t2t-lite/runs"
+
+Flags: TypeAlias = argparse.ArgumentParser | argparse._ArgumentGroup
 
 
 class Parser(argparse.ArgumentParser):
@@ -48,7 +50,7 @@ class Parser(argparse.ArgumentParser):
             )
         return parsed
 
-    def error(self, message: str) -> None:
+    def error(self, message: str) -> NoReturn:
         """Raises argparse's message as a UsageError, without a usage dump."""
         message = message.removeprefix("argument ")
         raise UsageError(f"{message[:1].upper()}{message[1:].rstrip('.')}.")
@@ -57,11 +59,11 @@ class Parser(argparse.ArgumentParser):
 class _HelpFormatter(argparse.HelpFormatter):
     """Adds `(default: ...)` to every flag that has one worth naming."""
 
-    def __init__(self, prog):
+    def __init__(self, prog: str):
         super().__init__(prog, max_help_position=30)
 
-    def _get_help_string(self, action):
-        told = "default" in action.help or not action.option_strings
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        told = "default" in (action.help or "") or not action.option_strings
         if told or action.default in (None, False, "", argparse.SUPPRESS):
             return action.help
         return f"{action.help} (default: %(default)s)"
@@ -82,7 +84,7 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     add_usr_dir(group)
 
 
-def add_override(parser) -> None:
+def add_override(parser: Flags) -> None:
     """`--hparams_override`, for commands that take a set."""
     parser.add_argument(
         "--hparams_override",
@@ -92,7 +94,7 @@ def add_override(parser) -> None:
     )
 
 
-def add_usr_dir(parser) -> None:
+def add_usr_dir(parser: Flags) -> None:
     """`--usr_dir`, for commands that look problems or sets up."""
     parser.add_argument(
         "--usr_dir",
@@ -101,7 +103,7 @@ def add_usr_dir(parser) -> None:
     )
 
 
-def add_corpus_flags(parser) -> None:
+def add_corpus_flags(parser: Flags) -> None:
     """Where a corpus is read from and its shards are."""
     parser.add_argument(
         "--data_dir",
@@ -126,7 +128,7 @@ def add_corpus_flags(parser) -> None:
     )
 
 
-def add_text_flags(parser) -> None:
+def add_text_flags(parser: Flags) -> None:
     """The options of `--problem=text`, for commands that make data."""
     from t2t_lite.problem.own_text_options import OPTIONS
 
@@ -137,7 +139,7 @@ def add_text_flags(parser) -> None:
         "--output_dir.",
     )
     for option in OPTIONS:
-        kind = {"metavar": option.metavar}
+        kind: dict[str, Any] = {"metavar": option.metavar}
         told = option.meaning
         if option.off_flag:
             kind = {"action": "store_const", "const": False}
@@ -154,7 +156,7 @@ def text_options(args: argparse.Namespace) -> dict[str, str | bool]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def add_checkpoint_flag(parser) -> None:
+def add_checkpoint_flag(parser: Flags) -> None:
     """`--checkpoint`, for commands that read weights."""
     parser.add_argument(
         "--checkpoint",
@@ -165,7 +167,7 @@ def add_checkpoint_flag(parser) -> None:
     )
 
 
-def add_search_flags(parser, batch_size: bool = True) -> None:
+def add_search_flags(parser: Flags, batch_size: bool = True) -> None:
     """How the beam search goes."""
     group = parser.add_argument_group("the search")
     add_checkpoint_flag(group)
@@ -200,7 +202,7 @@ def add_search_flags(parser, batch_size: bool = True) -> None:
         )
 
 
-def add_seed(parser) -> None:
+def add_seed(parser: Flags) -> None:
     """`--seed`, for commands that draw at random."""
     parser.add_argument(
         "--seed",
@@ -211,7 +213,7 @@ def add_seed(parser) -> None:
     )
 
 
-def add_json(parser) -> None:
+def add_json(parser: Flags) -> None:
     """`--json`, for commands that report."""
     parser.add_argument(
         "--json",
@@ -225,27 +227,26 @@ def true_or_false(text: str) -> bool | str:
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def at_least(smallest: int):
+def at_least(smallest: int) -> Callable[[str], int]:
     """The type of a whole-number flag, e.g. `at_least(1)`."""
 
-    def parse(text):
+    def parse(text: str) -> int:
         try:
-            value = int(text)
+            if (value := int(text)) >= smallest:
+                return value
         except ValueError:
-            value = None
-        if value is None or value < smallest:
-            raise argparse.ArgumentTypeError(
-                f"must be a whole number, at least {smallest}; got {text!r}"
-            )
-        return value
+            pass
+        raise argparse.ArgumentTypeError(
+            f"must be a whole number, at least {smallest}; got {text!r}"
+        )
 
     return parse
 
 
-def number(smallest: float):
+def number(smallest: float) -> Callable[[str], float]:
     """The type of a flag that takes a finite number, e.g. `number(0)`."""
 
-    def parse(text):
+    def parse(text: str) -> float:
         try:
             value = float(text)
         except ValueError:
@@ -266,7 +267,11 @@ def require(args: argparse.Namespace, *names: str) -> None:
             raise UsageError(f"--{name} is required.")
 
 
-def folder(text: str | os.PathLike | None) -> pathlib.Path | None:
+@overload
+def folder(text: str) -> pathlib.Path: ...
+@overload
+def folder(text: None) -> None: ...
+def folder(text: str | None) -> pathlib.Path | None:
     """A folder flag as an absolute path, `~` expanded; None stays None."""
     return pathlib.Path(text).expanduser().absolute() if text else None
 

@@ -2,6 +2,7 @@
 
 import argparse
 import pathlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from t2t_lite.bin.cli import flags
@@ -53,7 +54,9 @@ def problem_and_data(
     return choose_text(problem, options, **places)
 
 
-def _refuse_options(args, options):
+def _refuse_options(
+    args: argparse.Namespace, options: Mapping[str, str | bool]
+) -> None:
     for option in OPTIONS:
         if option.name in options:
             raise UsageError(

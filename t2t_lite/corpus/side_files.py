@@ -79,7 +79,7 @@ def _by_part(folder, names, stem, languages, pattern):
         expression = re.compile(
             pattern.format(stem=re.escape(stem), language=re.escape(language))
         )
-        found = {}
+        found: dict[str, pathlib.Path] = {}
         for name in names:
             match = expression.fullmatch(name)
             if not match:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 from t2t_lite.corpus.lines import open_packed
 from t2t_lite.errors import T2TLiteError
@@ -75,11 +76,11 @@ class _Languages:
         self._path = path
         self._wanted = wanted
         self._found = [False, False]
-        self._seen = set()
+        self._seen: set[str] = set()
 
-    def texts(self, unit):
+    def texts(self, unit: Any) -> list[list[str]]:
         """The texts of a unit in each of the two languages."""
-        variants = {}
+        variants: dict[str, list[str]] = {}
         for variant in unit.iterchildren("{*}tuv"):
             language = variant.get(_XML_LANG) or variant.get("lang") or ""
             for segment in variant.iterchildren("{*}seg"):
@@ -96,7 +97,7 @@ class _Languages:
     def _choose(self, wanted, variants, unit):
         """The texts in the wanted language; none if the unit lacks it."""
         plain = _comparable(wanted)
-        by_name = {}
+        by_name: dict[str, list[str]] = {}
         for language, texts in variants.items():
             by_name.setdefault(_comparable(language), []).extend(texts)
         if plain in by_name:
@@ -132,7 +133,7 @@ class _Languages:
                 )
             yield child.tail or ""
 
-    def require_found(self):
+    def require_found(self) -> None:
         """Refuses a file that lacks a language altogether."""
         for wanted, found in zip(self._wanted, self._found, strict=True):
             if self._seen and not found:

@@ -168,7 +168,9 @@ def _read(trees, parameters, kept=None):
       parameters: what is deleted.
       kept: a Counter: how often to keep the deleted word at a place after all.
     """
-    leaves, brackets, quotes, opened = [], [], [], []
+    leaves: list[Tree] = []
+    brackets: list[_Bracket] = []
+    quotes, opened = [], []
     length = place = 0
     for event, part in (step for tree in trees for step in walk(tree)):
         if event is LEAF:
@@ -202,7 +204,7 @@ def _misquoted(gold, test, parameters):
     as a word, lengths differ through the tag only. The places are counted
     again as EVALB does it: each quote that comes back moves those behind it.
     """
-    kept = Counter(), Counter()
+    kept: tuple[Counter[int], Counter[int]] = Counter(), Counter()
     gold_indices = [index for _, index, _ in gold]
     test_indices = [index for _, index, _ in test]
     for i, (test_place, _, test_tag) in enumerate(test):

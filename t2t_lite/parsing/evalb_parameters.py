@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+from typing import Any
 
 from t2t_lite.corpus.lines import read_lines
 from t2t_lite.errors import T2TLiteError, nearest
@@ -111,7 +112,7 @@ def read_parameters(path: str | os.PathLike) -> Parameters:
       T2TLiteError: the file cannot be read, or a line has an unknown key or a
         wrong value; it names the line.
     """
-    found = {}
+    found: dict[str, Any] = {}
     for number, line in enumerate(read_lines(path), 1):
         words = line.split()
         if not words or words[0].startswith("#"):

@@ -122,7 +122,7 @@ def rebuild(
     """
     if not words:
         raise T2TLiteError("A tree needs at least one word; got none.")
-    counts = Counter()
+    counts: Counter[str] = Counter()
     tokens = _balanced(_known_tokens(tokens, known, counts), counts)
     if tokens:
         tokens = _with_leaves(tokens, words, counts)
@@ -200,7 +200,7 @@ def _with_leaves(tokens, words, counts):
         counts["missing_leaves"] += len(words)
         return [tokens[0], *map(_usual_tag, words), *tokens[1:]]
     places = iter(_aligned(leaves, words, counts))
-    filled = []
+    filled: list[str] = []
     for token in tokens:
         filled += [token] if token[0] in "()" else next(places)
     return filled
@@ -210,12 +210,12 @@ def _aligned(leaves, words, counts):
     """For each leaf, the leaves that stand in its place: none or some."""
     usual = list(map(_usual_tag, words))
     kinds = [leaf if leaf in PUNCTUATION else NO_TAG for leaf in leaves]
-    wanted, edits = usual, None
+    wanted, edits = usual, []
     if len(leaves) * len(words) > _MOST_PAIRS:
         kinds, wanted = [NO_TAG] * len(leaves), [NO_TAG] * len(words)
     else:
         edits = _edits(kinds, wanted)
-    places = [[] for _ in leaves]
+    places: list[list[str]] = [[] for _ in leaves]
     i = j = 0
     while i < len(leaves) or j < len(words):
         if i < len(leaves) and j < len(words) and kinds[i] == wanted[j]:
@@ -257,7 +257,8 @@ def _usual_tag(word):
 
 def _tree(tokens, words, correct_tags, counts):
     """Rules 5 to 7: the tree of balanced tokens with one leaf a word."""
-    words, levels = iter(words), [[]]
+    words = iter(words)
+    levels: list[list[Tree]] = [[]]
     for token in tokens:
         if token[0] == "(":
             levels.append([])

@@ -141,7 +141,7 @@ class ParsingProblem(Problem):
         from t2t_lite.text.token_encoder import TokenEncoder
 
         files = self.vocabulary_files()
-        found = collections.Counter()
+        found: collections.Counter[str] = collections.Counter()
 
         def sources():
             for source, target in self.samples("train", raw):
@@ -282,7 +282,8 @@ class ParsingProblem(Problem):
         if "train" in self.options:
             # The size of the vocabulary that a treebank of this extent has.
             size = (fitting or self.layouts)[0].vocab_size
-            return Layout(*(self.options[s] for s in self.splits), size)
+            numbers = {split: self.options[split] for split in self.splits}
+            return Layout(**numbers, vocab_size=size)
         if fitting:
             return fitting[0]
         known = "; or ".join(

@@ -46,24 +46,25 @@ def draw_tree(
     Raises:
       T2TLiteError: the text is not exactly one tree.
     """
-    if isinstance(tree, str):
-        tree = _only_tree(tree)
+    whole = _only_tree(tree) if isinstance(tree, str) else tree
     if width is None:
         width = shutil.get_terminal_size().columns
     if unicode_lines is None:
         unicode_lines = _can_show(stream or sys.stdout)
-    levels = fold(tree, lambda _: 1, lambda _, parts: 1 + max(parts, default=0))
+    levels = fold(
+        whole, lambda _: 1, lambda _, parts: 1 + max(parts, default=0)
+    )
     why = f"{width} columns are too few to draw it"
     if levels > _MOST_LEVELS:
         why = f"{levels} levels are too many to draw"
-    elif _LEAST_COLUMNS * len(leaves_of(tree)) <= width + 1:
-        lines = _branches(tree, unicode_lines)
+    elif _LEAST_COLUMNS * len(leaves_of(whole)) <= width + 1:
+        lines = _branches(whole, unicode_lines)
         if max(map(len, lines)) <= width:
             return "\n".join(lines)
-    return "\n".join([f"(indented: {why})", *_indented(tree, unicode_lines)])
+    return "\n".join([f"(indented: {why})", *_indented(whole, unicode_lines)])
 
 
-def _only_tree(text):
+def _only_tree(text: str) -> Tree:
     trees = parse_line(text)
     if len(trees) != 1:
         raise T2TLiteError(f"One tree can be drawn; got {len(trees)}: {text!r}")
@@ -101,7 +102,8 @@ def _indented(tree, unicode_lines):
     last, more, down = "`- ", "|- ", "|  "
     if unicode_lines:
         last, more, down = "└─ ", "├─ ", "│  "
-    lines, left = [], []  # of each open constituent, the parts still to come
+    lines: list[str] = []
+    left: list[int] = []  # of each open constituent, the parts still to come
     for event, part in walk(tree):
         if event is CLOSE:
             left.pop()

@@ -5,7 +5,8 @@ the form that was learned from, the search is constrained to trees, and trees
 are written in brackets.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -59,7 +60,14 @@ class TreeForm(tf.Module):
         texts = tf.strings.regex_replace(texts, r"\(", "-LRB-")
         return tf.strings.strip(tf.strings.regex_replace(texts, r"\)", "-RRB-"))
 
-    def constrain(self, texts, limits, beam_size, step_fn, follow_fn):
+    def constrain(
+        self,
+        texts: tf.Tensor,
+        limits: tf.Tensor,
+        beam_size: int,
+        step_fn: Callable,
+        follow_fn: Callable,
+    ) -> tuple[Callable, Callable, Any, tf.Tensor]:
         """A search that gives nothing but trees over the words of the texts.
 
         Args:

@@ -5,6 +5,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from t2t_lite.corpus.lines import read_byte_lines
 from t2t_lite.errors import T2TLiteError
@@ -60,7 +61,9 @@ def parse_trees(lines: Iterable[str], name: str = "The text") -> Iterator[Tree]:
     reader.end()
 
 
-def parse_line(line: str, name: str = "The text", number: int = 1) -> list:
+def parse_line(
+    line: str, name: str = "The text", number: int = 1
+) -> list[Tree]:
     """The trees of one line; none, and trees without words, are allowed.
 
     Raises:
@@ -104,13 +107,16 @@ class _Reader:
     def __init__(self, name, words_needed=True):
         self._name = name
         self._words_needed = words_needed
-        self._labels = []  # of the open brackets
-        self._levels = [[]]  # parts: of the text, then of each open bracket
-        self._start = None  # place of the tree: number, line, index of token
-        self._loose = None  # place of the last word apart from its tag
+        self._labels: list[str] = []  # of the open brackets
+        # Parts: of the text, then of each open bracket.
+        self._levels: list[list[Any]] = [[]]
+        # Places are (number, line, index of token).
+        self._start: tuple[int, str, int] = (0, "", 0)  # of the tree
+        # Of the last word apart from its tag.
+        self._loose: tuple[int, str, int] | None = None
         self._untagged = False  # a bracket of the tree holds several words
 
-    def feed(self, number, line):
+    def feed(self, number: int, line: str) -> list[Tree]:
         """The trees that end in this line."""
         labels, levels, trees = self._labels, self._levels, []
         if labels and number - self._start[0] > _MOST_LINES:
@@ -133,7 +139,7 @@ class _Reader:
                 trees += self._close(closings or closing, place)
         return trees
 
-    def end(self, unit="text"):
+    def end(self, unit: str = "text") -> None:
         """Checks that the last tree is complete."""
         if self._labels:
             raise self._unclosed(f"at the end of the {unit}")

@@ -7,7 +7,8 @@ Shapes: B batch, K beam, V vocabulary, n words of the longest sentence, D the
 deepest brackets.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -38,7 +39,9 @@ class TreeGrammar:
       eos_id: of the token that ends a tree.
     """
 
-    def __init__(self, tokens: Sequence[str], special: int = 3, eos_id=1):
+    def __init__(
+        self, tokens: Sequence[str], special: int = 3, eos_id: int = 1
+    ):
         self._eos_id = eos_id
         kinds = [_OTHER] * special + [_kind_of(t) for t in tokens[special:]]
         marks = {mark: number for number, mark in enumerate(PUNCTUATION, 1)}
@@ -53,7 +56,9 @@ class TreeGrammar:
             (wanted == classes) | (wanted == WORD_OR_MARK)
         )
 
-    def start(self, word_classes, counts, limits, beam_size):
+    def start(
+        self, word_classes: Any, counts: Any, limits: Any, beam_size: int
+    ) -> tuple[dict[str, Any], Any]:
         """The state of a search that has not begun.
 
         Args:
@@ -79,7 +84,9 @@ class TreeGrammar:
             "is_empty": ops.zeros(shape, "bool"),
         }, limits
 
-    def constrain(self, step_fn, follow_fn):
+    def constrain(
+        self, step_fn: Callable, follow_fn: Callable
+    ) -> tuple[Callable, Callable]:
         """A step_fn and a follow_fn whose cache is (theirs, the state)."""
 
         def step(ids, index, cache):

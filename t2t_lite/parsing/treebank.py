@@ -38,13 +38,14 @@ class Numbers(NamedTuple):
         ranges = []
         for part in text.split("+"):
             found = _RANGE.fullmatch(part.strip())
-            first, last = found.groups() if found else (None, None)
-            if not found or int(last or first) < int(first):
+            first = int(found[1]) if found else 0
+            last = int(found[2] or first) if found else -1
+            if last < first:
                 raise UsageError(
                     f"{name} must be numbers of files such as 200-2199 or "
                     f"1-9+12; got {text!r}."
                 )
-            ranges.append((int(first), int(last or first)))
+            ranges.append((first, last))
         return cls(tuple(ranges))
 
     def __contains__(self, number):
@@ -77,7 +78,7 @@ def numbered_files(
         rf"{re.escape(stem)}(\d+)(?:\.(?:mrg|mrgs|txt|trees?))?(?:{packed})?",
         re.ASCII | re.IGNORECASE,
     )
-    files = {}
+    files: dict[int, pathlib.Path] = {}
     for path in sorted(pathlib.Path(folder).rglob(f"{stem}*")):
         found = name.fullmatch(path.name)
         if not found or not path.is_file():

@@ -75,7 +75,7 @@ def fold(
       of_leaf: the value of a word.
       of_bracket: the value of a constituent, from it and its parts' values.
     """
-    levels = [[]]
+    levels: list[list[Any]] = [[]]
     for event, part in walk(tree):
         if event is OPEN:
             levels.append([])
@@ -101,7 +101,7 @@ def leaves_of(tree: Tree) -> list[Tree]:
 
 def words(tree: Tree) -> list[str]:
     """The words of a tree, in order; traces are among them."""
-    return [leaf.word for leaf in leaves_of(tree)]
+    return [leaf.word or "" for leaf in leaves_of(tree)]
 
 
 def tags(tree: Tree) -> list[str]:

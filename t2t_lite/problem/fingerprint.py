@@ -90,8 +90,7 @@ def _code_of(cls):
             f"{cls.__qualname__} must be defined in a file, so that a change "
             f"of it can be noticed; its source cannot be read: {error}."
         ) from error
-    (definition,) = tree.body
-    assert isinstance(definition, ast.ClassDef)
+    definition: Any = tree.body[0]
     definition.body = [
         node
         for node in definition.body
@@ -125,12 +124,12 @@ class _Stripped(ast.NodeTransformer):
     A module that is renamed or moved does what it did before.
     """
 
-    def visit_Import(self, node):
+    def visit_Import(self, node: ast.AST) -> None:
         return None
 
     visit_ImportFrom = visit_Import
 
-    def visit_Expr(self, node):
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         is_text = isinstance(node.value, ast.Constant) and isinstance(
             node.value.value, str
         )

@@ -193,15 +193,16 @@ class OwnText(Text2TextProblem):
         options = self.options
         if len(files) == 2:
             return read_parallel(*files)
-        form = format_of(*files)
+        (file,) = files
+        form = format_of(file)
         if form == ".tmx":
             return read_tmx(
-                *files, options["source_language"], options["target_language"]
+                file, options["source_language"], options["target_language"]
             )
         if form == ".tsv":
-            return read_tsv(*files)
+            return read_tsv(file)
         return read_json_lines(
-            *files,
+            file,
             options.get("source_key", "source"),
             options.get("target_key", "target"),
         )

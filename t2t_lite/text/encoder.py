@@ -153,7 +153,7 @@ def ids_of_text(ids: tf.Tensor | tf.RaggedTensor) -> tf.RaggedTensor:
     return tf.ragged.boolean_mask(ids, ~ended & (ids != PAD_ID))
 
 
-def cleaned(text):
+def cleaned(text: str | bytes) -> str:
     """What `clean_utf8` makes of it; lone surrogates are broken bytes, too."""
     if isinstance(text, str):
         if text.isascii():

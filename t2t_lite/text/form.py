@@ -16,7 +16,12 @@ class TextForm(Protocol):
         """Source texts of people, as the model learned from: tf.string [B]."""
 
     def constrain(
-        self, texts, limits, beam_size, step_fn, follow_fn
+        self,
+        texts: tf.Tensor,
+        limits: tf.Tensor,
+        beam_size: int,
+        step_fn: Callable,
+        follow_fn: Callable,
     ) -> tuple[Callable, Callable, Any, tf.Tensor]:
         """A search for answers of the right form; see `TreeForm.constrain`."""
 

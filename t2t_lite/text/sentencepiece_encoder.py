@@ -64,7 +64,7 @@ class SentencePieceEncoder(TextEncoder):
                 "t2t-lite-datagen makes it anew."
             ) from error
         self.unknown_id = None if writes_all else UNK_ID
-        self._words = None  # made when it is needed
+        self._words: WordPieces | None = None  # made when it is needed
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         """The ids of each text, from UNK_ID to vocab_size - 1."""

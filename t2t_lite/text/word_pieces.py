@@ -51,8 +51,8 @@ class WordPieces:
         found, ends = array.array("q"), []
         look_up = self._table.__getitem__
         for text in texts:
-            words = text.split(" ")
-            words[0] = (words[0],)  # it has no space before it
+            first, *words = text.split(" ")
+            found.append(look_up((first,)))  # it has no space before it
             found.extend(map(look_up, words))
             ends.append(len(found))
         self._encode_new()

@@ -88,11 +88,9 @@ def choose_text(
         return problem.with_options(given), data_dir
     options, run_data_dir = _options_of_run(problem, name, output_dir)
     if options and not data_dir_given:
-        data_dir = run_data_dir
-    else:
-        kept = _options_of_data(problem, name, data_dir, needed=not options)
-        options = kept or options
-    return problem.with_options(options), data_dir
+        return problem.with_options(options), run_data_dir
+    kept = _options_of_data(problem, name, data_dir, needed=not options)
+    return problem.with_options(kept or options), data_dir
 
 
 def _options_of_data(problem, name, data_dir, needed):
