@@ -13,13 +13,16 @@ def transformer_big(): ...
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from t2t_lite.errors import T2TLiteError, UsageError, nearest
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
 
 REVERSED_SUFFIX = "_rev"
+
+P = TypeVar("P", bound=type[Problem])
+F = TypeVar("F", bound=Callable[[], HParams])
 
 
 class _Registry:
@@ -66,7 +69,11 @@ _PROBLEMS = _Registry("problem")
 _HPARAMS = _Registry("hparams set")
 
 
-def register_problem(name_or_class: str | type[Problem]) -> Any:
+@overload
+def register_problem(name_or_class: str) -> Callable[[P], P]: ...
+@overload
+def register_problem(name_or_class: P) -> P: ...
+def register_problem(name_or_class: Any) -> Any:
     """Registers a `Problem` subclass, by default under its snake-cased name.
 
     Raises:
@@ -87,9 +94,11 @@ def register_problem(name_or_class: str | type[Problem]) -> Any:
     return register(name_or_class, _snake_case(name_or_class))
 
 
-def register_hparams(
-    name_or_function: str | Callable[[], HParams],
-) -> Any:
+@overload
+def register_hparams(name_or_function: str) -> Callable[[F], F]: ...
+@overload
+def register_hparams(name_or_function: F) -> F: ...
+def register_hparams(name_or_function: Any) -> Any:
     """Registers a function without arguments that returns `HParams`.
 
     Raises:

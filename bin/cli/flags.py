@@ -3,7 +3,7 @@
 import argparse
 import math
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, TypeAlias, overload
 
 from t2t_lite.errors import UsageError, nearest
@@ -31,8 +31,8 @@ class Parser(argparse.ArgumentParser):
         )
 
     def parse_args(
-        self, args: Sequence[str] | None = None, namespace=None
-    ) -> argparse.Namespace:
+        self, args: Iterable[str] | None = None, namespace: Any = None
+    ) -> Any:
         """The flags; raises UsageError naming the nearest known flag."""
         parsed, unknown = self.parse_known_args(args, namespace)
         for word in unknown:
