@@ -63,8 +63,8 @@ class Trained:
         for _ in range(steps):
             self._step += 1
             batch = next(self._batches)
-            stats = self._updater.update([batch], self._step, 1e-4)
-            tokens += float(stats[1])
+            stats = self._updater.update([batch], self._step)
+            tokens += stats.read().target_tokens
         return tokens / (time.perf_counter() - start)
 
 

@@ -28,7 +28,7 @@ def average(args: argparse.Namespace) -> None:
 
     count = args.num_checkpoints or run.hparams.average_checkpoints
     made = checkpoint.average(run.checkpoints_dir, count)
-    if made.averaged < count:
+    if made.averaged != count:
         command.note(f"There are only {made.averaged} checkpoints.")
     print(made.path)
 

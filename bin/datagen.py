@@ -7,8 +7,10 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from t2t_lite import recipe
 from t2t_lite.bin.cli import command, flags, inspection, own_text
 from t2t_lite.errors import UsageError
+from t2t_lite.runtime import start_tensorflow
 
 if TYPE_CHECKING:
     from t2t_lite.datagen.generate import Generation
@@ -75,8 +77,10 @@ def generate_data(args: argparse.Namespace) -> None:
     from t2t_lite import plugins
 
     plugins.load_plugins(args.usr_dir)
-    problem, data_dir = own_text.problem_and_data(args)
-    command.start_tensorflow(args.verbose)
+    problem, data_dir = recipe.choose_problem(
+        args.problem, own_text.given_options(args), args.data_dir
+    )
+    start_tensorflow(args.verbose)
     if args.inspect:
         inspection.inspect(args, problem, data_dir)
         return

@@ -2,6 +2,7 @@
 
 import argparse
 
+from t2t_lite import recipe
 from t2t_lite.bin.bleu import print_report
 from t2t_lite.bin.cli import command, flags, runs
 
@@ -30,22 +31,20 @@ def evaluate(args: argparse.Namespace) -> None:
     """Prints the report of the split."""
     run = runs.open_run(args)
     if args.data_dir:
-        run.data.folder = flags.folder(args.data_dir)
+        run.data.folder = recipe.absolute(args.data_dir)
     sources, references = run.data.texts(args.split)
     translator = runs.make_translator(run, args)
     command.note(f"Translating {len(sources)} sentences of {args.split}.")
-    from t2t_lite.decoding.lines import translate_lines
+    from t2t_lite.training.validation import translate_and_score
 
-    hypotheses = [
-        translation.hypotheses[0].text
-        for translation in translate_lines(
-            translator,
-            sources,
-            batch_size=args.batch_size,
-            note=lambda number, text: command.note(f"line {number}: {text}"),
-        )
-    ]
-    report = run.problem.evaluate(sources, references, hypotheses)
+    report = translate_and_score(
+        run.problem,
+        translator,
+        sources,
+        references,
+        batch_size=args.batch_size,
+        note=lambda number, text: command.note(f"line {number}: {text}"),
+    )
     report |= {
         "problem": run.problem.name,
         "split": args.split,

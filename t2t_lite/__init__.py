@@ -1,7 +1,7 @@
 """t2t-lite: a Transformer for text-to-text work, from corpus to served model.
 
 `import t2t_lite` is quick: the public names below are loaded on first use, and
-TensorFlow only with `Transformer` or when `load` finds a model.
+TensorFlow only with `Transformer`, or when `load` and `train` have work for it.
 """
 
 import importlib
@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # what __getattr__ loads, for type checkers
     from t2t_lite.loading import load
     from t2t_lite.model.transformer import Transformer
     from t2t_lite.problem import Problem, Text2TextProblem
+    from t2t_lite.recipe import train
 
 __version__ = "0.1.0"
 
@@ -21,9 +22,17 @@ _HOME_OF = {
     "Text2TextProblem": "t2t_lite.problem",
     "Transformer": "t2t_lite.model.transformer",
     "load": "t2t_lite.loading",
+    "train": "t2t_lite.recipe",
 }
 
-__all__ = ["HParams", "Problem", "Text2TextProblem", "Transformer", "load"]
+__all__ = [
+    "HParams",
+    "Problem",
+    "Text2TextProblem",
+    "Transformer",
+    "load",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

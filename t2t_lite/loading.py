@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from t2t_lite.errors import UsageError
+from t2t_lite.runtime import start_tensorflow
 
 if TYPE_CHECKING:
     from t2t_lite.decoding.lines import Hypothesis
@@ -46,7 +47,7 @@ def load(
     """
     folder = pathlib.Path(path).expanduser()
     if (folder / "config.json").is_file():
-        _start_keras()
+        start_tensorflow()
         return _RunTranslator(
             folder, checkpoint, None if usr_dir is None else str(usr_dir)
         )
@@ -61,7 +62,7 @@ def load(
             "checkpoint and usr_dir are for runs, and an export holds all it "
             f"needs: leave them out; got the export {version}."
         )
-    _start_keras()
+    start_tensorflow()
     return _ExportTranslator(version)
 
 
@@ -268,9 +269,3 @@ def _newest_version(folder: pathlib.Path) -> pathlib.Path | None:
         if (path / "saved_model.pb").is_file()
     ]
     return found[-1] if found else None
-
-
-def _start_keras() -> None:
-    """Asks for what the commands run on, before TensorFlow is imported."""
-    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")

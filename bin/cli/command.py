@@ -5,14 +5,10 @@ command goes on), 130 stopped by Ctrl-C with nothing to save.
 """
 
 import argparse
-import contextlib
 import errno
-import importlib
 import io
-import logging
 import os
 import sys
-import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
@@ -43,6 +39,8 @@ def run(
     try:
         args = parser.parse_args(argv)
         verbose = args.verbose
+        if not verbose:
+            warnings.simplefilter("ignore")  # they are for developers
         body(args)
         sys.stdout.flush()
         return 0
@@ -62,65 +60,20 @@ def run(
         return FAILED
 
 
-def start_tensorflow(verbose: bool) -> None:
-    """Imports TensorFlow, without its start-up chatter unless `verbose`.
-
-    Call it before anything that imports TensorFlow, when work starts.
-    """
-    # The layers run on any Keras backend, the commands on TensorFlow only.
-    os.environ["KERAS_BACKEND"] = "tensorflow"
-    # TensorFlow leaves oneDNN off on processors without AVX512-VNNI, where it
-    # makes training faster, too; docs/benchmarks.md was measured with it.
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-    if verbose:
-        return
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    warnings.simplefilter("ignore")
-    # What these warn of is for developers: graphs made of code that AutoGraph
-    # cannot read, each new try of a download.
-    for name in ("tensorflow", "absl", "urllib3"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    with _stderr_held_back():
-        importlib.import_module("tensorflow")
-
-
-@contextlib.contextmanager
-def _stderr_held_back():
-    """Drops what C++ code writes to stderr, unless the block fails.
-
-    TensorFlow's libraries log before they read their own log level.
-    """
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with tempfile.TemporaryFile() as held:
-        os.dup2(held.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            os.dup2(kept, 2)
-            held.seek(0)
-            os.write(2, held.read())
-            raise
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
-
-
 def note(text: str) -> None:
     """Writes a remark to stderr, where it does not mix with results."""
     print(text, file=sys.stderr, flush=True)
 
 
-def _say(program, message, verbose=False):
+def _say(program: str, message: str, verbose: bool = False) -> None:
     if verbose:
         traceback.print_exc()
     note(f"{program}: {' '.join(message.splitlines())}")
 
 
-def _in_words(error):
+def _in_words(error: Exception) -> str:
     """One line for an error that the engine did not foresee."""
-    if isinstance(error, OSError) and error.strerror:
+    if isinstance(error, OSError) and error.errno and error.strerror:
         place = f"{error.filename}: " if error.filename else ""
         advice = {
             errno.ENOSPC: "; free some space, then run the same command again",

@@ -4,12 +4,10 @@ import argparse
 import math
 import pathlib
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn, TypeAlias, overload
+from typing import Any, NoReturn, TypeAlias
 
+from t2t_lite import recipe
 from t2t_lite.errors import UsageError, nearest
-
-DATA_DIR = "~/t2t-lite/data"
-RUNS_DIR = "~/t2t-lite/runs"
 
 Flags: TypeAlias = argparse.ArgumentParser | argparse._ArgumentGroup
 
@@ -75,7 +73,7 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--output_dir",
         metavar="DIR",
-        help=f"the run (default: {RUNS_DIR}/PROBLEM/SET)",
+        help=f"the run (default: {recipe.RUNS_DIR}/PROBLEM/SET)",
     )
     group.add_argument(
         "--problem", metavar="NAME", help="with --hparams, instead of a DIR"
@@ -108,7 +106,7 @@ def add_corpus_flags(parser: Flags) -> None:
     parser.add_argument(
         "--data_dir",
         metavar="DIR",
-        default=DATA_DIR,
+        default=recipe.DATA_DIR,
         help="the TFRecord shards and the vocabulary",
     )
     parser.add_argument(
@@ -267,32 +265,20 @@ def require(args: argparse.Namespace, *names: str) -> None:
             raise UsageError(f"--{name} is required.")
 
 
-@overload
-def folder(text: str) -> pathlib.Path: ...
-@overload
-def folder(text: None) -> None: ...
-def folder(text: str | None) -> pathlib.Path | None:
-    """A folder flag as an absolute path, `~` expanded; None stays None."""
-    return pathlib.Path(text).expanduser().absolute() if text else None
+folder = recipe.absolute  # a folder flag as a path
 
 
-def output_dir(
-    args: argparse.Namespace, problem_name: str | None = None
-) -> pathlib.Path:
+def output_dir(args: argparse.Namespace) -> pathlib.Path:
     """The run that the flags name.
-
-    Args:
-      args: the flags.
-      problem_name: what the default folder is called; None: `--problem`.
 
     Raises:
       UsageError: neither `--output_dir` nor `--problem` and `--hparams`.
     """
     if args.output_dir:
-        return folder(args.output_dir)
+        return recipe.absolute(args.output_dir)
     if not (args.problem and args.hparams):
         raise UsageError(
             "Give --output_dir, or --problem and --hparams, which name the "
             "default one."
         )
-    return folder(f"{RUNS_DIR}/{problem_name or args.problem}/{args.hparams}")
+    return recipe.default_output_dir(args.problem, args.hparams)

@@ -1,12 +1,18 @@
 """Opens the run that the flags name, for commands that use a trained model."""
 
 import argparse
+from typing import TYPE_CHECKING
 
 from t2t_lite.bin.cli import command, flags
 from t2t_lite.errors import UsageError
+from t2t_lite.runtime import start_tensorflow
+
+if TYPE_CHECKING:
+    from t2t_lite.decoding.translator import Translator
+    from t2t_lite.training.run import Run
 
 
-def open_run(args: argparse.Namespace):
+def open_run(args: argparse.Namespace) -> "Run":
     """The `Run` of `--output_dir`, or of `--problem` and `--hparams`.
 
     Imports TensorFlow.
@@ -16,7 +22,7 @@ def open_run(args: argparse.Namespace):
       T2TLiteError: there is no run, or it is damaged.
     """
     output_dir = flags.output_dir(args)
-    command.start_tensorflow(args.verbose)
+    start_tensorflow(args.verbose)
     from t2t_lite.training.run import Run
 
     run = Run.open(output_dir, args.usr_dir)
@@ -29,7 +35,7 @@ def open_run(args: argparse.Namespace):
     return run
 
 
-def make_translator(run, args: argparse.Namespace):
+def make_translator(run: "Run", args: argparse.Namespace) -> "Translator":
     """A translator with the weights and the search that the flags ask for.
 
     Says on stderr which weights it took.

@@ -19,7 +19,7 @@ import json
 import os
 import pathlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,7 +74,7 @@ def list_checkpoints(
 
 def save(
     directory: str | os.PathLike,
-    tensors: Mapping[str, tf.Tensor],
+    tensors: Mapping[str, Any],
     state: Mapping[str, Any],
     averaged: int | None = None,
 ) -> Checkpoint:
@@ -96,10 +96,8 @@ def save(
     path = pathlib.Path(directory) / name
     with _one_clear_error(path), files.write_folder(path) as folder:
         _save_tensors(folder, tensors)
-        text = json.dumps(state, sort_keys=True)
-        files.write_json(
-            folder / _STATE, {"state": state, "sha256": _sha256(text)}
-        )
+        record = {"state": state, "sha256": _sha256(state)}
+        files.write_json(folder / _STATE, record)
     return Checkpoint(path, state["step"], averaged)
 
 
@@ -113,8 +111,7 @@ def read_state(path: str | os.PathLike) -> dict[str, Any]:
     try:
         record = json.loads((path / _STATE).read_bytes())
         state = record["state"]
-        text = json.dumps(state, sort_keys=True)
-        if record["sha256"] != _sha256(text):
+        if record["sha256"] != _sha256(state):
             raise ValueError(f"{_STATE} does not match its checksum")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _damaged(path, _short(error)) from error
@@ -160,9 +157,7 @@ def restore(
     return state
 
 
-def average(
-    directory: str | os.PathLike, count: int, last_step: int | None = None
-) -> Checkpoint:
+def average(directory: str | os.PathLike, count: int) -> Checkpoint:
     """Averages the weights of the last checkpoints, and saves the mean.
 
     Sums are made in float64. The optimizer's state is left out: an average is
@@ -171,16 +166,11 @@ def average(
     Args:
       directory: the `checkpoints` folder of a run.
       count: how many of the newest; fewer if there are fewer.
-      last_step: average the newest up to this step.
 
     Raises:
       T2TLiteError: there is none, one is damaged, or they do not match.
     """
-    sources = [
-        checkpoint
-        for checkpoint in list_checkpoints(directory)
-        if last_step is None or checkpoint.step <= last_step
-    ][-count:]
+    sources = list_checkpoints(directory)[-count:]
     if not sources:
         raise T2TLiteError(
             f"There is no checkpoint to average in {directory}; train first."
@@ -223,9 +213,9 @@ def resolve(directory: str | os.PathLike, which: str | int) -> Checkpoint:
     if which in NAMED:
         return _resolve_name(directory, which, steps, averages)
     if which.isdigit():
-        for checkpoint in steps:
-            if checkpoint.step == int(which):
-                return checkpoint
+        for saved in steps:
+            if saved.step == int(which):
+                return saved
         known = ", ".join(str(checkpoint.step) for checkpoint in steps)
         raise T2TLiteError(
             f"There is no checkpoint of step {which} in {directory}; there "
@@ -241,13 +231,18 @@ def resolve(directory: str | os.PathLike, which: str | int) -> Checkpoint:
     )
 
 
-def _resolve_name(directory, which, steps, averages):
+def _resolve_name(
+    directory: pathlib.Path,
+    which: str,
+    steps: list[Checkpoint],
+    averages: list[Checkpoint],
+) -> Checkpoint:
     if which == "best":
         marked = read_best(directory)
         if not marked:
             raise T2TLiteError(
-                f"No checkpoint in {directory} is marked as the best yet: that "
-                "is done when a training run evaluates on dev."
+                f"No checkpoint in {directory} is marked as the best yet: "
+                "training marks one when it evaluates on dev."
             )
         return resolve(directory, marked["step"])
     found = averages if which == "average" else steps
@@ -298,7 +293,7 @@ def read_best(directory: str | os.PathLike) -> dict[str, Any] | None:
 
 
 @contextlib.contextmanager
-def _one_clear_error(path):
+def _one_clear_error(path: pathlib.Path) -> Iterator[None]:
     """Tells of a failed write what to do about it."""
     try:
         yield
@@ -309,7 +304,7 @@ def _one_clear_error(path):
         ) from error
 
 
-def _save_tensors(folder, tensors):
+def _save_tensors(folder: pathlib.Path, tensors: Mapping[str, Any]) -> None:
     names = list(tensors)
     tf.raw_ops.SaveV2(
         prefix=str(folder / _TENSORS),
@@ -319,7 +314,7 @@ def _save_tensors(folder, tensors):
     )
 
 
-def _checkpoint_at(path):
+def _checkpoint_at(path: pathlib.Path) -> Checkpoint | None:
     match = _FOLDER.fullmatch(path.name)
     if not match:
         return None
@@ -327,7 +322,7 @@ def _checkpoint_at(path):
     return Checkpoint(path, int(step), int(count) if count else None)
 
 
-def _reader(path):
+def _reader(path: pathlib.Path) -> Any:
     """Reads a checkpoint's tensors one at a time."""
     try:
         return tf.train.load_checkpoint(str(path / _TENSORS))
@@ -335,7 +330,9 @@ def _reader(path):
         raise _damaged(path, _short(error)) from error
 
 
-def _check_shapes(path, variables):
+def _check_shapes(
+    path: pathlib.Path, variables: Mapping[str, tf.Variable]
+) -> None:
     saved = _reader(path).get_variable_to_shape_map()
     for name, variable in variables.items():
         if name not in saved:
@@ -350,7 +347,7 @@ def _check_shapes(path, variables):
             )
 
 
-def _model_shapes(reader):
+def _model_shapes(reader: Any) -> dict[str, list[int]]:
     return {
         name: shape
         for name, shape in sorted(reader.get_variable_to_shape_map().items())
@@ -358,8 +355,10 @@ def _model_shapes(reader):
     }
 
 
-def _mean(name, sources, readers):
-    total = 0.0
+def _mean(
+    name: str, sources: list[Checkpoint], readers: list[Any]
+) -> np.ndarray:
+    total: Any = 0.0
     for source, reader in zip(sources, readers, strict=True):
         try:
             value = reader.get_tensor(name)
@@ -369,7 +368,7 @@ def _mean(name, sources, readers):
     return (total / len(readers)).astype(value.dtype)
 
 
-def _damaged(path, reason):
+def _damaged(path: pathlib.Path, reason: str) -> T2TLiteError:
     """The error for a checkpoint that cannot be read, with the way out."""
     checkpoint = _checkpoint_at(path)
     earlier = [
@@ -386,7 +385,7 @@ def _damaged(path, reason):
     return T2TLiteError(f"{path} is damaged ({reason}); {remedy}.")
 
 
-def _short(error):
+def _short(error: Exception) -> str:
     """An error's own words, on one line."""
     if isinstance(error, OSError) and error.strerror:
         name = os.path.basename(error.filename or "")
@@ -398,5 +397,6 @@ def _short(error):
     return lines[0].rstrip(".")
 
 
-def _sha256(text):
+def _sha256(state: Any) -> str:
+    text = json.dumps(state, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -4,6 +4,7 @@ import contextlib
 import json
 import pathlib
 import platform
+from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
@@ -41,7 +42,7 @@ def make_config(
     seed: int,
     data_dir: pathlib.Path,
     data_fingerprint: str,
-    encoders,
+    encoders: Mapping[str, Any],
     usr_dir: str | None = None,
     hparams_set: str | None = None,
 ) -> dict[str, Any]:
@@ -62,7 +63,9 @@ def make_config(
     }
 
 
-def vocabulary_hashes(problem: Problem, encoders) -> dict[str, str]:
+def vocabulary_hashes(
+    problem: Problem, encoders: Mapping[str, Any]
+) -> dict[str, str]:
     """The sha256 of each vocabulary file, by its name."""
     files = problem.vocabulary_files()
     inputs, targets = problem.directed(files["inputs"], files["targets"])
@@ -72,7 +75,7 @@ def vocabulary_hashes(problem: Problem, encoders) -> dict[str, str]:
     }
 
 
-def _versions():
+def _versions() -> dict[str, str]:
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -80,7 +83,7 @@ def _versions():
     return versions
 
 
-def _absolute_usr_dir(usr_dir):
+def _absolute_usr_dir(usr_dir: str | None) -> str | None:
     """A folder is found from anywhere; a package name is one already."""
     if usr_dir and pathlib.Path(usr_dir).expanduser().is_dir():
         return str(pathlib.Path(usr_dir).expanduser().absolute())
@@ -106,8 +109,8 @@ def read_config(output_dir: pathlib.Path) -> dict[str, Any]:
         ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise T2TLiteError(
-            f"{path} is damaged ({error}); nothing can be told about the run "
-            "without it."
+            f"{path} is damaged ({error}), and nothing else says what the run "
+            "is: put a copy back, or train a new run."
         ) from error
     if config.get("format") != _FORMAT:
         raise T2TLiteError(
@@ -139,7 +142,7 @@ def require_fitting_vocabularies(problem: Problem, hparams: HParams) -> None:
         )
 
 
-def _identity(config):
+def _identity(config: dict[str, Any]) -> dict[str, Any]:
     """What must not change when a run goes on, as flat keys."""
     flat = {
         "problem": config["problem"],
@@ -150,7 +153,7 @@ def _identity(config):
     }
     for name, sha256 in config["vocabulary"].items():
         flat[f"vocabulary {name}"] = sha256
-    # A hparam that is younger than the run has its default there.
+    # A run older than a hparam was trained with its default.
     hparams = {**HParams().to_dict(), **config["hparams"]}
     # The rate's fall at the end depends on where the end is.
     fixed = {"train_steps"} if hparams["cooldown"] else set()
@@ -182,7 +185,7 @@ def require_same(
         )
 
 
-def _brief(value):
+def _brief(value: Any) -> str:
     """Long hashes are told apart by their beginning."""
     if isinstance(value, str) and len(value) == 64:
         return value[:12]

@@ -12,7 +12,7 @@ import functools
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from t2t_lite import files, plugins, registry
 from t2t_lite.data.manifest import Manifest
@@ -34,6 +34,15 @@ from t2t_lite.training.config import (
 from t2t_lite.training.run_data import RunData
 
 CHECKPOINTS = "checkpoints"
+
+
+class Reached(NamedTuple):
+    """How far a run has come."""
+
+    step: int  # of the newest checkpoint, 0 without one
+    best: dict[str, Any] | None  # `step`, `metric` and `value` of the best
+    average: pathlib.Path | None  # of the newest checkpoints
+    cost: dict[str, Any] | None  # of training, see `costs.training_cost`
 
 
 class Run:
@@ -165,15 +174,39 @@ class Run:
             fingerprint=self.config["data"]["fingerprint"],
         )
 
+    @property
+    def vocab_sizes(self) -> tuple[int, int]:
+        """V of source and target."""
+        inputs, targets = self.encoders["inputs"], self.encoders["targets"]
+        return inputs.vocab_size, targets.vocab_size
+
+    @property
+    def reached(self) -> Reached:
+        """How far training has come, by what the folder holds."""
+        saved = checkpoint.list_checkpoints(self.checkpoints_dir)
+        averages = checkpoint.list_checkpoints(self.checkpoints_dir, True)
+        step = saved[-1].step if saved else 0
+        newest = [made.path for made in averages if made.step == step]
+        return Reached(
+            step,
+            checkpoint.read_best(self.checkpoints_dir),
+            newest[-1] if newest else None,
+            self.config.get("training_cost"),
+        )
+
+    def __fspath__(self) -> str:
+        return str(self.output_dir)
+
     def __repr__(self) -> str:
-        return f"Run({str(self.output_dir)!r}, problem={self.problem.name})"
+        return (
+            f"Run({str(self.output_dir)!r}, problem={self.problem.name!r}, "
+            f"step={self.reached.step})"
+        )
 
     def model(self) -> Transformer:
         """The run's model, built, with fresh weights."""
         return Transformer.from_hparams(
-            self.hparams,
-            self.encoders["inputs"].vocab_size,
-            self.encoders["targets"].vocab_size,
+            self.hparams, *self.vocab_sizes
         ).build_weights()
 
     def load_weights(

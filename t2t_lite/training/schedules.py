@@ -1,5 +1,14 @@
 """Learning-rate schedules: plain functions of the update's number."""
 
+from t2t_lite.hparam import HParams
+
+
+def training_rate(hparams: HParams, step: int) -> float:
+    """The rate of an update, counted from 1, with all that a set says of it."""
+    return learning_rate(
+        step, hparams.hidden_size, hparams.warmup_steps, hparams.learning_rate
+    ) * cooldown(step, hparams.train_steps, hparams.cooldown)
+
 
 def learning_rate(
     step: int, hidden_size: int, warmup_steps: int, factor: float = 1.0

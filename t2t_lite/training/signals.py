@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from typing import Any, Self
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -17,21 +18,21 @@ class StopRequested(BaseException):
 class StopSignals:
     """While entered, a signal is noted in `requested` instead of ending us.
 
-    A second signal ends the process at once, with 128 + its number: whatever
-    is on disk is whole by then, see `files`.
+    A second one does at once what it did before: Ctrl-C raises
+    KeyboardInterrupt, SIGTERM ends the process. What is on disk is whole at
+    any time, see `files`.
 
     Attributes:
       requested: the name of the signal that came, "SIGINT" say, or None.
     """
 
-    def __init__(self):
-        self.requested = None
-        self._previous = {}
+    def __init__(self) -> None:
+        self.requested: str | None = None
+        self._previous: dict[int, Any] = {}
         self._may_raise = False
 
-    def __enter__(self):
-        # Python delivers signals to the main thread, and lets no other one
-        # ask for them.
+    def __enter__(self) -> Self:
+        # Python delivers signals to the main thread alone.
         if threading.current_thread() is threading.main_thread():
             self._previous = {
                 number: signal.signal(number, self._handle)
@@ -39,7 +40,7 @@ class StopSignals:
             }
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous = {}
@@ -59,14 +60,16 @@ class StopSignals:
         finally:
             self._may_raise = False
 
-    def _handle(self, number, frame):
+    def _handle(self, number: int, frame: object) -> None:
         del frame
         name = signal.Signals(number).name
         if self.requested:
             # Also shows the cursor, which a progress bar hides.
             cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
             os.write(2, f"{cursor}\n{name} again: leaving.\n".encode())
-            os._exit(128 + number)
+            self.__exit__()
+            signal.raise_signal(number)
+            return
         self.requested = name
         os.write(
             2, f"\n{name}: saving, then leaving; again to leave now.\n".encode()

@@ -1,27 +1,32 @@
 """All that a checkpoint holds: weights, optimizer, and place in the data."""
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.hparam import HParams
 from t2t_lite.training import checkpoint
 from t2t_lite.training.run import Run
-from t2t_lite.training.schedules import cooldown, learning_rate
+from t2t_lite.training.telemetry import Meter
 from t2t_lite.training.updates import Updater
 
 
-def training_rate(hparams: HParams, step: int) -> float:
-    """The learning rate of an update, counted from 1."""
-    return learning_rate(
-        step, hparams.hidden_size, hparams.warmup_steps, hparams.learning_rate
-    ) * cooldown(step, hparams.train_steps, hparams.cooldown)
+def prepare(seed: int, deterministic: bool) -> None:
+    """Seeds what initializes weights; makes ops deterministic if asked to.
+
+    Keras draws the seeds of initializers from Python's generator. TensorFlow's
+    own seed is left alone: nothing here uses it, and to set it empties the
+    cache of kernels, which own the vocabularies that are open.
+    """
+    random.seed(seed)
+    if deterministic:
+        tf.config.experimental.enable_op_determinism()
 
 
 class TrainingState:
-    """A model in training.
+    """A model in training, and the checkpoints that it leaves.
 
     Dropout needs no state: its seeds follow from the run's seed, the update's
     number and the micro-batch's. So does the order of the data from the place
@@ -30,87 +35,89 @@ class TrainingState:
     Args:
       run: what is trained.
       strategy: from `updates.choose_strategy`.
+      keep_checkpoints: newest ones kept; the best is kept besides.
 
     Attributes:
+      run: as given.
       model: the run's.
       updater: makes the updates.
       replicas: devices that share an update.
       step: updates made, the skipped ones included.
+      meter: what they did, in all and lately.
+      saved_step: the update of the last checkpoint, 0 without one.
+      saved_work: what the meter had counted by then.
     """
 
-    def __init__(self, run: Run, strategy: tf.distribute.Strategy):
-        self._run = run
-        self.replicas = strategy.num_replicas_in_sync
+    def __init__(
+        self,
+        run: Run,
+        strategy: tf.distribute.Strategy,
+        keep_checkpoints: int = 20,
+    ):
+        self.run = run
+        self.replicas: int = strategy.num_replicas_in_sync
         with strategy.scope():
             self.model = run.model()
         self.updater = Updater(self.model, run.hparams, strategy, run.seed)
-        self.step = 0
+        self.step = self.saved_step = 0
+        self.meter = Meter()
+        self.saved_work = self.meter.totals()
+        self._keep = keep_checkpoints
         self._position = [0, 0, 0]
-        self._batches = None
+        self._batches: Iterator[dict[str, Any]] | None = None
 
     @property
     def epoch(self) -> int:
         """The epoch that the next micro-batch is from."""
         return int(self._position[0])
 
-    @property
-    def learning_rate(self) -> float:
-        """The rate of the next update."""
-        return training_rate(self._run.hparams, self.step + 1)
-
-    def update(self, between_passes: Callable[[], None]) -> tf.Tensor:
+    def update(self, between_passes: Callable[[], None]) -> None:
         """Makes one update.
 
         Args:
           between_passes: called before each pass. If it raises, this update
             was not made, and no other one can be.
-
-        Returns:
-          As of `Updater.update`.
         """
-        if self._batches is None:
-            self._batches = self._run.data.training_batches(self._position)
-        count = self._run.hparams.micro_batches
-        batches = [next(self._batches) for _ in range(count)]
-        stats = self.updater.update(
-            batches, self.step + 1, self.learning_rate, between_passes
+        with self.meter.timed():
+            if self._batches is None:
+                self._batches = self.run.data.training_batches(self._position)
+            count = self.run.hparams.micro_batches
+            batches = [next(self._batches) for _ in range(count)]
+            stats = self.updater.update(batches, self.step + 1, between_passes)
+            self.step += 1
+            self._position = batches[-1]["position"]
+            self.meter.add(stats)
+
+    def save(self) -> None:
+        """Saves a checkpoint, unless this update is saved already.
+
+        Removes the oldest ones, if they are too many now.
+        """
+        if self.step == self.saved_step:
+            return
+        self.meter.read()
+        work = self.meter.totals()
+        checkpoint.save(
+            self.run.checkpoints_dir,
+            self._tensors(),
+            {
+                "step": self.step,
+                "position": [int(part) for part in self._position],
+                "seed": self.run.seed,
+                **work,
+            },
         )
-        self.step += 1
-        self._position = batches[-1]["position"]
-        return stats
+        self.saved_step, self.saved_work = self.step, work
+        checkpoint.remove_old(self.run.checkpoints_dir, self._keep)
 
-    def tensors(self) -> dict[str, tf.Variable]:
-        """Everything that is trained or kept by the optimizer, by name."""
-        return {
-            **checkpoint.model_tensors(self.model),
-            **self.updater.tensors(),
-        }
-
-    def save(self, **more: Any) -> None:
-        """Saves a checkpoint.
-
-        Args:
-          **more: what else its state is to hold, fit for JSON.
-        """
-        state = {
-            "step": self.step,
-            "position": [int(part) for part in self._position],
-            "seed": self._run.seed,
-            **more,
-        }
-        checkpoint.save(self._run.checkpoints_dir, self.tensors(), state)
-
-    def restore(self) -> dict[str, Any]:
+    def restore(self) -> None:
         """Goes on from the newest checkpoint, if there is any.
-
-        Returns:
-          Its state; empty if training starts.
 
         Raises:
           T2TLiteError: the newest one is damaged or another model's, or all
             are gone.
         """
-        directory = self._run.checkpoints_dir
+        directory = self.run.checkpoints_dir
         saved = checkpoint.list_checkpoints(directory)
         if not saved:
             if directory.is_dir() and any(directory.iterdir()):
@@ -119,8 +126,47 @@ class TrainingState:
                     "not empty: put the checkpoints back, or choose another "
                     "--output_dir."
                 )
-            return {}
-        state = checkpoint.restore(saved[-1].path, self.tensors())
-        self.step = state["step"]
+            return
+        state = checkpoint.restore(saved[-1].path, self._tensors())
+        self.step = self.saved_step = state["step"]
         self._position = state["position"]
-        return state
+        counted = self.meter.totals().keys() & state.keys()
+        self.meter = Meter(**{name: state[name] for name in counted})
+        self.saved_work = self.meter.totals()
+
+    def mark_if_best(self, metric: str, value: float) -> None:
+        """Saves and marks this update if none that is still there was better.
+
+        Args:
+          metric: the higher, the better.
+          value: of the model as it is now.
+        """
+        directory = self.run.checkpoints_dir
+        best = checkpoint.read_best(directory) or {}
+        saved = checkpoint.list_checkpoints(directory)
+        is_there = best.get("step") in [found.step for found in saved]
+        if is_there and best["metric"] == metric and best["value"] >= value:
+            return
+        self.save()
+        checkpoint.mark_best(directory, self.step, metric, value)
+        # The one that was the best may be an old one now.
+        checkpoint.remove_old(directory, self._keep)
+
+    def average(self) -> checkpoint.Checkpoint | None:
+        """The average of the run's last checkpoints; None if there is one."""
+        directory = self.run.checkpoints_dir
+        count = min(
+            len(checkpoint.list_checkpoints(directory)),
+            self.run.hparams.average_checkpoints,
+        )
+        if count < 2:
+            return None
+        made = checkpoint.resolve(directory, "default")
+        if made.averaged == count:
+            return made
+        return checkpoint.average(directory, count)
+
+    def _tensors(self) -> dict[str, tf.Variable]:
+        """Everything that is trained or kept by the optimizer, by name."""
+        model = checkpoint.model_tensors(self.model)
+        return {**model, **self.updater.tensors()}

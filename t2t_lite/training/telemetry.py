@@ -6,10 +6,13 @@ import math
 import pathlib
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
+
+import tensorflow as tf
 
 from t2t_lite import files
 from t2t_lite.progress import Line
+from t2t_lite.training.updates import UpdateStats
 
 METRICS_FILE = "metrics.jsonl"
 EVENTS_FOLDER = "tensorboard"
@@ -43,10 +46,10 @@ class Meter:
         self.source_tokens = source_tokens
         self.target_tokens = target_tokens
         self.skipped_in_a_row = 0
-        self._unread = []
+        self._unread: list[UpdateStats] = []
         self.start_window()
 
-    def totals(self) -> dict[str, float]:
+    def totals(self) -> dict[str, Any]:
         """What another `Meter` goes on from: its arguments."""
         return {
             "seconds": self.seconds,
@@ -56,12 +59,9 @@ class Meter:
         }
 
     def start_window(self) -> None:
-        """Forgets the sums that `loss` and the like are made of."""
+        """Forgets the updates that `loss` and the like tell of."""
         self._seconds_before = self.seconds
-        self._skipped_before = self.skipped
-        self._updates = 0
-        self._loss_sum = self._norm_sum = 0.0
-        self._target_tokens = self._all_tokens = 0.0
+        self._window: list[UpdateStats] = []
 
     @contextlib.contextmanager
     def timed(self) -> Iterator[None]:
@@ -70,14 +70,11 @@ class Meter:
         yield
         self.seconds += time.monotonic() - start
 
-    def add(self, stats) -> None:
+    def add(self, stats: UpdateStats) -> None:
         """Notes an update, and reads the ones before it.
 
         They are done when this one has been handed to the device: to read
         them keeps nothing waiting.
-
-        Args:
-          stats: the tensor that `Updater.update` returned.
         """
         self._read()
         self._unread.append(stats)
@@ -88,44 +85,53 @@ class Meter:
             self._read()
 
     @property
+    def learning_rate(self) -> float:
+        """Of the last update read."""
+        return self._window[-1].learning_rate
+
+    @property
     def skipped_in_window(self) -> int:
         """Updates skipped since the window started."""
-        return self.skipped - self._skipped_before
+        return sum(bool(each.skipped) for each in self._window)
 
     @property
     def loss(self) -> float:
         """Smoothed cross-entropy per real target token, in nats."""
-        return _ratio(self._loss_sum, self._target_tokens)
+        made = self._made()
+        return _ratio(
+            sum(each.loss_sum for each in made),
+            sum(each.target_tokens for each in made),
+        )
 
     @property
     def gradient_norm(self) -> float:
         """Mean over the updates that were not skipped."""
-        return _ratio(self._norm_sum, self._updates - self.skipped_in_window)
+        made = self._made()
+        return _ratio(sum(each.gradient_norm for each in made), len(made))
 
     @property
     def tokens_per_second(self) -> float:
         """Real tokens trained on, source and target together."""
-        return _ratio(self._all_tokens, self.seconds - self._seconds_before)
+        tokens = sum(
+            each.source_tokens + each.target_tokens for each in self._window
+        )
+        return _ratio(tokens, self.seconds - self._seconds_before)
 
-    def _read(self):
+    def _made(self) -> list[UpdateStats]:
+        """The updates of the window that were not skipped."""
+        return [each for each in self._window if not each.skipped]
+
+    def _read(self) -> None:
         for stats in self._unread:
-            self._take(*stats.numpy().tolist())
-        self._unread.clear()
-
-    def _take(self, loss_sum, target_tokens, source_tokens, norm, skipped):
-        """The values of `updates.UpdateStats`."""
-        self._updates += 1
-        self._all_tokens += source_tokens + target_tokens
-        self.source_tokens += source_tokens
-        self.target_tokens += target_tokens
-        if skipped:
-            self.skipped += 1
+            read = stats.read()
+            self._window.append(read)
+            self.source_tokens += read.source_tokens
+            self.target_tokens += read.target_tokens
+            self.skipped += int(read.skipped)
             self.skipped_in_a_row += 1
-        else:
-            self.skipped_in_a_row = 0
-            self._loss_sum += loss_sum
-            self._target_tokens += target_tokens
-            self._norm_sum += norm
+            if not read.skipped:
+                self.skipped_in_a_row = 0
+        self._unread.clear()
 
 
 class MetricsFile:
@@ -138,7 +144,7 @@ class MetricsFile:
     """
 
     def __init__(self, path: pathlib.Path, step: int):
-        self._evaluated = set()
+        self._evaluated: set[tuple[int, str | None]] = set()
         lines = path.read_text("utf-8").splitlines() if path.exists() else []
         kept = [line for line in lines if self._keep(line, step)]
         files.write_text(path, "".join(line + "\n" for line in kept))
@@ -159,7 +165,7 @@ class MetricsFile:
         """Closes the file."""
         self._file.close()
 
-    def _keep(self, line, step):
+    def _keep(self, line: str, step: int) -> bool:
         try:
             record = json.loads(line)
             keep = record["step"] <= step
@@ -169,7 +175,7 @@ class MetricsFile:
             self._note_evaluation(record)
         return keep
 
-    def _note_evaluation(self, record):
+    def _note_evaluation(self, record: Mapping[str, Any]) -> None:
         if "dev_loss" in record:
             self._evaluated.add((record["step"], record.get("weights")))
 
@@ -203,11 +209,11 @@ class Telemetry:
         )
         self.activity("starting")
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self._line.__enter__()
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         self._line.__exit__()
         self.metrics.close()
         self._events.close()
@@ -255,7 +261,7 @@ class Telemetry:
         """Writes a line for people."""
         self._line.say(text)
 
-    def _write(self, record):
+    def _write(self, record: Mapping[str, Any]) -> None:
         self.metrics.write(record)
         self._events.write(record)
 
@@ -263,15 +269,12 @@ class Telemetry:
 class _Events:
     """TensorBoard scalars."""
 
-    def __init__(self, folder):
-        import tensorflow as tf
-
-        self._tf = tf
+    def __init__(self, folder: pathlib.Path):
         self._writer = tf.summary.create_file_writer(
             str(folder), flush_millis=10_000
         )
 
-    def write(self, record):
+    def write(self, record: Mapping[str, Any]) -> None:
         group = "dev" if "dev_loss" in record else "train"
         if "weights" in record:
             group = record["weights"]
@@ -279,15 +282,15 @@ class _Events:
             for key, value in record.items():
                 if key != "step" and isinstance(value, (int, float)):
                     name = key.removeprefix("dev_")
-                    self._tf.summary.scalar(f"{group}/{name}", value)
+                    tf.summary.scalar(f"{group}/{name}", value)
 
-    def close(self):
-        # Nothing more can be done about events that cannot be written.
-        with contextlib.suppress(self._tf.errors.OpError):
+    def close(self) -> None:
+        # Events that cannot be written are no reason to fail at the end.
+        with contextlib.suppress(tf.errors.OpError):
             self._writer.close()
 
 
-def _status(record):
+def _status(record: Mapping[str, Any]) -> str:
     return (
         f"loss {_or_dash(record['loss'], '.3f')}  "
         f"{record['tokens_per_second']:,.0f} tokens/s  "
@@ -295,16 +298,17 @@ def _status(record):
     )
 
 
-def _ratio(total, count):
+def _ratio(total: float, count: float) -> float:
     return total / count if count else math.nan
 
 
-def _finite(value):
+def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
 
 
-def _or_dash(value, form):
-    missing = value is None or not math.isfinite(value)
-    return "-" if missing else format(value, form)
+def _or_dash(value: float | None, form: str) -> str:
+    if value is None or not math.isfinite(value):
+        return "-"
+    return format(value, form)

@@ -7,8 +7,8 @@ number of replicas nor their share of the tokens changes the result, apart
 from the order in which floats are added.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -16,19 +16,28 @@ import tensorflow as tf
 from t2t_lite.data.packing import feature_names
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
+from t2t_lite.training.schedules import training_rate
 
 # What a replica works on when there are fewer micro-batches than replicas.
 _NOTHING = np.zeros((1, 1), np.int32)
 
 
 class UpdateStats(NamedTuple):
-    """What an update did; sums are over all its micro-batches."""
+    """What an update did; sums are over all its micro-batches.
 
+    All but the learning rate are tensors until they are read.
+    """
+
+    learning_rate: float
     loss_sum: float  # smoothed cross-entropy, nats
     target_tokens: float  # real ones, EOS included
     source_tokens: float
     gradient_norm: float  # of the gradient per target token
     skipped: float  # 1 when a gradient was not finite, else 0
+
+    def read(self) -> "UpdateStats":
+        """The same in numbers; waits for the device."""
+        return UpdateStats(*map(float, self))
 
 
 def choose_strategy(replicas: int | None = None) -> tf.distribute.Strategy:
@@ -64,7 +73,7 @@ def device_name() -> str:
     return "CPU"
 
 
-def _make_logical_cpus(count):
+def _make_logical_cpus(count: int) -> None:
     try:
         tf.config.set_logical_device_configuration(
             tf.config.list_physical_devices("CPU")[0],
@@ -107,14 +116,22 @@ class Adam:
       epsilon: added to the root of the latter.
     """
 
-    def __init__(self, variables, beta1, beta2, epsilon):
+    def __init__(
+        self,
+        variables: Iterable[tf.Variable],
+        beta1: float,
+        beta2: float,
+        epsilon: float,
+    ):
         self._variables = list(variables)
         self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
         self.applied = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.means = [_zeros_like(v) for v in self._variables]
         self.squares = [_zeros_like(v) for v in self._variables]
 
-    def apply(self, gradients, learning_rate):
+    def apply(
+        self, gradients: Iterable[tf.Tensor], learning_rate: tf.Tensor
+    ) -> None:
         """Updates this replica's copy; to be called in a replica context."""
         tf.raw_ops.AssignAddVariableOp(
             resource=self.applied.handle, value=tf.ones([], tf.int64)
@@ -156,7 +173,7 @@ class Updater:
 
     def __init__(
         self,
-        model,
+        model: Any,
         hparams: HParams,
         strategy: tf.distribute.Strategy,
         seed: int,
@@ -210,21 +227,19 @@ class Updater:
         self,
         micro_batches: Sequence[Mapping[str, tf.Tensor]],
         step: int,
-        learning_rate: float,
         between_passes: Callable[[], None] | None = None,
-    ) -> tf.Tensor:
+    ) -> UpdateStats:
         """Makes one update.
 
         Args:
           micro_batches: dicts of int32 `inputs` [b, S] and `targets` [b, T],
             and with the hparam `packing` the other `packing.feature_names`.
-          step: the update's number, for dropout.
-          learning_rate: the rate of this update.
+          step: the update's number, for its learning rate and dropout.
           between_passes: called before each pass. If it raises, the weights
             are as before, but no other update must be made.
 
         Returns:
-          float32 [5], the values of `UpdateStats`; not waited for.
+          What it did; not waited for.
         """
         for first in range(0, len(micro_batches), self._replicas):
             if between_passes:
@@ -235,9 +250,16 @@ class Updater:
                     for replica in range(self._replicas)
                 ]
             )
-        return self._apply(tf.constant(learning_rate, tf.float32))
+        rate = training_rate(self._hparams, step)
+        sums = self._apply(tf.constant(rate, tf.float32))
+        return UpdateStats(learning_rate=rate, **sums)
 
-    def _features(self, micro_batches, step, number):
+    def _features(
+        self,
+        micro_batches: Sequence[Mapping[str, tf.Tensor]],
+        step: int,
+        number: int,
+    ) -> dict[str, tf.Tensor]:
         if number < len(micro_batches):
             batch = micro_batches[number]
         else:
@@ -247,14 +269,16 @@ class Updater:
             "seed": dropout_seed(self._seed, step, number),
         }
 
-    def _accumulate_on_replicas(self, micro_batches):
+    def _accumulate_on_replicas(
+        self, micro_batches: list[dict[str, tf.Tensor]]
+    ) -> None:
         distribute = self._strategy.experimental_distribute_values_from_function
         features = distribute(
             lambda context: micro_batches[context.replica_id_in_sync_group]
         )
         self._strategy.run(self._add_gradients, args=(features,))
 
-    def _add_gradients(self, features):
+    def _add_gradients(self, features: dict[str, tf.Tensor]) -> None:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self._variables)
             loss, tokens = self._model.loss_sum(
@@ -271,11 +295,11 @@ class Updater:
             if gradient is not None:
                 total.assign_add(tf.convert_to_tensor(gradient))
 
-    def _apply_on_replicas(self, learning_rate):
+    def _apply_on_replicas(self, learning_rate: tf.Tensor) -> dict[str, Any]:
         stats = self._strategy.run(self._apply_sums, args=(learning_rate,))
         return self._strategy.experimental_local_results(stats)[0]
 
-    def _apply_sums(self, learning_rate):
+    def _apply_sums(self, learning_rate: tf.Tensor) -> dict[str, tf.Tensor]:
         totals = [v.read_value() for v in (self._sums, *self._gradients)]
         if self._replicas > 1:
             context = tf.distribute.get_replica_context()
@@ -285,7 +309,7 @@ class Updater:
         norm = tf.sqrt(
             2.0 * tf.add_n([tf.nn.l2_loss(gradient) for gradient in gradients])
         )
-        # One number tells of every gradient; replicas agree on it, so that
+        # One number tells of every gradient. Replicas agree on it, and so
         # they take the same branch.
         finite = tf.math.is_finite(norm)
         tf.cond(
@@ -295,19 +319,27 @@ class Updater:
         )
         for total in (self._sums, *self._gradients):
             total.assign(tf.zeros_like(total))
-        skipped = 1.0 - tf.cast(finite, tf.float32)
-        return tf.concat([sums, [norm, skipped]], axis=0)
+        loss_sum, target_tokens, source_tokens = tf.unstack(sums)
+        return {
+            "loss_sum": loss_sum,
+            "target_tokens": target_tokens,
+            "source_tokens": source_tokens,
+            "gradient_norm": norm,
+            "skipped": 1.0 - tf.cast(finite, tf.float32),
+        }
 
-    def _apply_gradients(self, gradients, learning_rate):
+    def _apply_gradients(
+        self, gradients: list[tf.Tensor], learning_rate: tf.Tensor
+    ) -> bool:
         self.adam.apply(gradients, learning_rate)
         return True
 
 
-def _zeros_like(variable):
+def _zeros_like(variable: tf.Variable) -> tf.Variable:
     return tf.Variable(tf.zeros(variable.shape), trainable=False)
 
 
-def _sum_over_replicas(variable):
+def _sum_over_replicas(variable: tf.Tensor) -> tf.Variable:
     return tf.Variable(
         tf.zeros(variable.shape),
         trainable=False,

@@ -1,12 +1,50 @@
 """How good a model is on held-out data, while it trains and after."""
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
+from t2t_lite.decoding.lines import translate_lines
+from t2t_lite.decoding.translator import Translator
+from t2t_lite.problem import Problem
+from t2t_lite.training.run import Run
+
 _SIDE = tf.TensorSpec([None, None], tf.int32)
+
+# Gives the report of `Problem.evaluate`, or {} where there is none.
+TextEvaluator = Callable[[], dict[str, Any]]
+
+
+def translate_and_score(
+    problem: Problem,
+    translator: Translator,
+    sources: list[str],
+    references: list[str],
+    *,
+    batch_size: int = 64,
+    note: Callable[[int, str], None] | None = None,
+) -> dict[str, Any]:
+    """Translates texts and scores the best hypotheses with a problem's metric.
+
+    Args:
+      problem: whose metric.
+      translator: of the model.
+      sources: what to translate.
+      references: what to compare with, one for each source.
+      batch_size: sentences searched together; changes speed, not results.
+      note: as of `translate_lines`.
+
+    Returns:
+      The report of `Problem.evaluate`: `metric`, `score`, ...
+    """
+    translations = translate_lines(
+        translator, sources, batch_size=batch_size, note=note
+    )
+    hypotheses = [each.hypotheses[0].text for each in translations]
+    return problem.evaluate(sources, references, hypotheses)
 
 
 class LossEvaluation:
@@ -16,7 +54,7 @@ class LossEvaluation:
       model: has `loss_sum(features, label_smoothing, seed)`.
     """
 
-    def __init__(self, model):
+    def __init__(self, model: Any):
         self._loss_sum = tf.function(
             lambda features: model.loss_sum(
                 features, label_smoothing=0.0, seed=None
@@ -46,62 +84,59 @@ class LossEvaluation:
             total += float(loss)
             tokens += float(count)
         loss = total / tokens if tokens else math.nan
-        # Of an untrained or broken model, the power can be too large.
-        perplexity = math.exp(loss) if loss < 700 else math.inf
-        if math.isnan(loss):
-            perplexity = math.nan
+        # The exponential of an untrained model's loss can be too large.
+        perplexity = math.inf if loss >= 700 else math.exp(loss)
         return {"loss": loss, "perplexity": perplexity, "tokens": int(tokens)}
 
 
-class TextEvaluation:
-    """Translates the dev split and scores it with the problem's metric.
+class DevEvaluation:
+    """How good a model in training is on the dev split.
 
     Args:
-      run: a `Run`.
-      beam_size: of the search; 1 is the quickest.
-      lines: at most so many of the split, the first ones; None takes all.
+      run: what is trained.
+      model: its model.
+      evaluate_text: scores the model's texts; None translates the dev split
+        greedily and scores that.
+
+    Attributes:
+      metric: the name of the score, `dev_bleu` say.
     """
 
-    def __init__(self, run, beam_size: int = 1, lines: int | None = None):
+    def __init__(
+        self, run: Run, model: Any, evaluate_text: TextEvaluator | None = None
+    ):
         self._run = run
-        self._beam_size = beam_size
-        self._lines = lines
-        self._texts = None
-        self._translators = {}
+        self._model = model
+        self._loss = LossEvaluation(model)
+        self._evaluate_text = evaluate_text or self._score_translations
+        self.metric = f"dev_{run.problem.metric}"
 
-    def __call__(self, model) -> dict[str, Any]:
-        """The report of `Problem.evaluate`: `metric`, `score`, ..."""
-        from t2t_lite.decoding.lines import translate_lines
+    def __call__(self) -> dict[str, float]:
+        """`dev_loss`, `dev_perplexity`, and the score if there is a report."""
+        loss = self._loss(self._run.data.batches("dev"))
+        scores = {f"dev_{key}": loss[key] for key in ("loss", "perplexity")}
+        report = self._evaluate_text()
+        if report:
+            scores[self.metric] = float(report["score"])
+        return scores
 
-        if self._texts is None:
-            self._texts = self._run.data.texts("dev", self._lines)
-        sources, references = self._texts
-        translations = translate_lines(
-            self._translator(model),
-            sources,
-            batch_size=64,
-            note=_keep_quiet,
-        )
-        return self._run.problem.evaluate(
-            sources,
-            references,
-            [translation.hypotheses[0].text for translation in translations],
+    def _score_translations(self) -> dict[str, Any]:
+        return translate_and_score(
+            self._run.problem,
+            self._translator,
+            *self._texts,
+            note=lambda number, text: None,  # the same at every evaluation
         )
 
-    def _translator(self, model):
-        """Made once a model, because its graph takes a while to trace."""
-        if id(model) not in self._translators:
-            # Greedily, a constrained search strays: where what the model wants
-            # is forbidden, it takes the best of what it does not want at all.
-            self._translators[id(model)] = self._run.translator(
-                model, beam_size=self._beam_size, constrained=False
-            )
-        return self._translators[id(model)]
+    @functools.cached_property
+    def _texts(self) -> tuple[list[str], list[str]]:
+        return self._run.data.texts("dev")
 
+    @functools.cached_property
+    def _translator(self) -> Translator:
+        """Greedy. Kept, because its graph takes a while to trace.
 
-def _keep_quiet(number, message):
-    """Every evaluation would note the same over-long lines."""
-    del number, message
-
-
-TextEvaluator = Callable[[Any], dict[str, Any]]
+        Greedily, a constrained search strays: where what the model wants is
+        forbidden, it takes the best of what it does not want at all.
+        """
+        return self._run.translator(self._model, beam_size=1, constrained=False)

@@ -19,6 +19,13 @@ def run_copy(tiny_run, tmp_path):
     return copy
 
 
+# The time of a dry run goes into its softmax.
+TINY = (
+    "--hparams_override=hidden_size=8,filter_size=16,num_heads=2,"
+    "num_hidden_layers=1,batch_tokens=64"
+)
+
+
 def records(run, key):
     lines = (run / "metrics.jsonl").read_text().splitlines()
     return [record for record in map(json.loads, lines) if key in record]
@@ -156,7 +163,7 @@ def test_dry_run_without_data_says_what_is_missing(run_command, tmp_path):
         "trainer",
         "--problem=multi30k_ende",
         "--hparams=transformer_tiny",
-        "--hparams_override=batch_tokens=64",
+        TINY,
         f"--data_dir={tmp_path / 'data'}",
         f"--raw_dir={tmp_path / 'raw'}",
         "--dry_run",
@@ -176,7 +183,7 @@ def test_dry_run_of_wmt_says_what_would_be_downloaded(run_command, tmp_path):
         "trainer",
         "--problem=wmt_ende",
         "--hparams=transformer_tiny",
-        "--hparams_override=batch_tokens=64",
+        TINY,
         f"--data_dir={tmp_path / 'data'}",
         f"--tfds_dir={tmp_path / 'tfds'}",
         "--dry_run",
@@ -275,9 +282,9 @@ def test_second_trainer_in_the_same_folder_is_refused(
 @pytest.fixture
 def own_text(tiny_usr_dir, tmp_path, monkeypatch):
     """A TSV file, and default folders below the test's own."""
-    from t2t_lite.bin.cli import flags
+    from t2t_lite import recipe
 
-    monkeypatch.setattr(flags, "RUNS_DIR", str(tmp_path / "runs"))
+    monkeypatch.setattr(recipe, "RUNS_DIR", str(tmp_path / "runs"))
     pairs = (f"{'a ' * (i % 9)}{i}\t{'b ' * (i % 9)}{i}\n" for i in range(60))
     (tmp_path / "all.tsv").write_text("".join(pairs))
     return [
@@ -350,7 +357,7 @@ def test_dry_run_of_own_text_says_which_files_are_missing(
         "trainer",
         *own_text,
         "--hparams=transformer_tiny",
-        "--hparams_override=batch_tokens=64",
+        TINY,
         f"--dev_pairs={tmp_path / 'dev.tsv'}",
         "--dry_run",
     )

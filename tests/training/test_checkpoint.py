@@ -100,8 +100,9 @@ def test_checkpoints_of_different_models_are_not_averaged(tmp_path):
 def test_old_ones_are_removed_but_never_the_best_or_an_average(tmp_path):
     for step in range(1, 7):
         _save(tmp_path, step)
+        if step == 3:
+            checkpoint.average(tmp_path, 2)
     checkpoint.mark_best(tmp_path, 2, "dev_bleu", 30.0)
-    checkpoint.average(tmp_path, 2, last_step=3)
     checkpoint.remove_old(tmp_path, 3)
     assert _steps(tmp_path) == [2, 4, 5, 6]
     assert len(checkpoint.list_checkpoints(tmp_path, averages=True)) == 1

@@ -12,7 +12,7 @@ from t2t_lite.registry import register_problem
 from t2t_lite.training import checkpoint
 from t2t_lite.training.lock import only_trainer
 from t2t_lite.training.run import Run
-from t2t_lite.training.validation import LossEvaluation, TextEvaluation
+from t2t_lite.training.validation import DevEvaluation, LossEvaluation
 
 HPARAMS = HParams(
     hidden_size=8,
@@ -375,7 +375,6 @@ def test_loss_on_dev_is_per_real_target_token(create):
 
 def test_dev_is_translated_and_scored_with_the_problems_metric(create):
     run = create()
-    report = TextEvaluation(run, lines=5)(run.model())
-    assert report["metric"] == "bleu"
-    assert report["sentences"] == 5
-    assert 0 <= report["score"] <= 100
+    scores = DevEvaluation(run, run.model())()
+    assert scores.keys() == {"dev_loss", "dev_perplexity", "dev_bleu"}
+    assert 0 <= scores["dev_bleu"] <= 100

@@ -4,24 +4,21 @@ import math
 import time
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
+import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
 )
 
 from t2t_lite.training.telemetry import Meter, MetricsFile, Telemetry
+from t2t_lite.training.updates import UpdateStats
 
 
-class _Stats:
-    """The tensor of an update: loss 2 a token, 10 and 12 tokens."""
-
-    def __init__(self, skipped=0.0):
-        loss, norm = (math.nan, math.nan) if skipped else (20.0, 3.0)
-        self._values = [loss, 10.0, 12.0, norm, skipped]
-
-    def numpy(self):
-        return np.array(self._values, np.float32)
+def _stats(skipped=0.0):
+    """What an update did: loss 2 a token, 10 and 12 tokens."""
+    loss, norm = (math.nan, math.nan) if skipped else (20.0, 3.0)
+    sums = [tf.constant(v) for v in (loss, 10.0, 12.0, norm, skipped)]
+    return UpdateStats(1e-3, *sums)
 
 
 def _record(step, **more):
@@ -38,26 +35,27 @@ def _record(step, **more):
 def test_meter_gives_the_loss_per_target_token():
     meter = Meter()
     for _ in range(3):
-        meter.add(_Stats())
+        meter.add(_stats())
     meter.read()
     meter.seconds = 2.0
     assert meter.loss == 2.0
     assert meter.gradient_norm == 3.0
+    assert meter.learning_rate == 1e-3
     assert meter.tokens_per_second == 3 * 22 / 2
 
 
 def test_meter_reads_an_update_when_the_next_one_is_under_way():
     meter = Meter()
-    meter.add(_Stats(skipped=1.0))
+    meter.add(_stats(skipped=1.0))
     assert meter.skipped == 0
-    meter.add(_Stats())
+    meter.add(_stats())
     assert meter.skipped == 1
 
 
 def test_meter_leaves_skipped_updates_out_of_the_loss():
     meter = Meter(skipped=5)
     for skipped in (0.0, 1.0, 1.0):
-        meter.add(_Stats(skipped))
+        meter.add(_stats(skipped))
     meter.read()
     assert (meter.loss, meter.gradient_norm) == (2.0, 3.0)
     assert meter.skipped == 7
@@ -66,7 +64,7 @@ def test_meter_leaves_skipped_updates_out_of_the_loss():
     assert meter.skipped_in_window == 0
     assert meter.skipped_in_a_row == 2
     assert math.isnan(meter.loss)
-    meter.add(_Stats())
+    meter.add(_stats())
     meter.read()
     assert meter.skipped_in_a_row == 0
 

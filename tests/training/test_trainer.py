@@ -10,20 +10,28 @@ import pytest
 import tensorflow as tf
 
 from support.places import TESTS
-from support.tiny_run import TinyRun, ToyModel
+from support.tiny_run import VOCAB_SIZE, TinyRun, ToyModel, tiny_hparams
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
+from t2t_lite.model.costs import count_parameters
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.training import checkpoint, trainer
-from t2t_lite.training.state import TrainingState
-from t2t_lite.training.updates import UpdateStats, choose_strategy, dropout_seed
+from t2t_lite.training.dry_run import try_update
+from t2t_lite.training.state import TrainingState, prepare
+from t2t_lite.training.updates import choose_strategy, dropout_seed
 
 # Before anything runs on TensorFlow's devices, for the tests of replicas.
 choose_strategy(replicas=3)
 
 
 def _train(run, **options):
-    options = {"evaluate_text": lambda model: {}, "log_steps": 2, **options}
-    return trainer.train(run, **options)
+    defaults = {
+        "eval_steps_every": 1000,
+        "save_minutes": 10,
+        "keep_checkpoints": 20,
+        "log_steps": 2,
+        "evaluate_text": lambda: {},
+    }
+    return trainer.train(run, **{**defaults, **options})
 
 
 def _metrics(run):
@@ -48,15 +56,18 @@ def _weights(run, step):
 def _updated(tmp_path, replicas, updates, **changes):
     """The weights and the last stats after updates on so many replicas."""
     run = TinyRun(tmp_path, make_model=Transformer, **changes)
-    trainer.prepare(run.seed, deterministic=False)
+    prepare(run.seed, deterministic=False)
     state = TrainingState(run, choose_strategy(replicas))
     for _ in range(updates):
-        stats = state.update(between_passes=lambda: None)
+        state.update(between_passes=lambda: None)
+    state.meter.read()
     tensors = checkpoint.model_tensors(state.model)
-    return (
-        {name: v.numpy() for name, v in tensors.items()},
-        UpdateStats(*stats.numpy()),
-    )
+    return {name: v.numpy() for name, v in tensors.items()}, [
+        state.meter.loss,
+        state.meter.gradient_norm,
+        state.meter.source_tokens,
+        state.meter.target_tokens,
+    ]
 
 
 @pytest.mark.parametrize("replicas, dropout", [(2, 0.0), (2, 0.3), (3, 0.3)])
@@ -103,14 +114,14 @@ def test_how_an_update_is_cut_does_not_change_it(tmp_path):
     results = []
     for batches in ([whole], parts):
         run = TinyRun(tmp_path, make_model=Transformer)
-        trainer.prepare(1, deterministic=False)
+        prepare(1, deterministic=False)
         state = TrainingState(run, choose_strategy(1))
-        stats = state.updater.update(batches, 1, 0.01).numpy()
+        stats = state.updater.update(batches, 1).read()
         results.append((state.model.get_weights(), stats))
     (weights, stats), (weights_of_parts, stats_of_parts) = results
     np.testing.assert_allclose(stats_of_parts, stats, rtol=1e-5)
-    assert UpdateStats(*stats).target_tokens == 11
-    assert UpdateStats(*stats).source_tokens == 20
+    assert stats.target_tokens == 11
+    assert stats.source_tokens == 20
     for a, b in zip(weights, weights_of_parts, strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
 
@@ -173,7 +184,9 @@ for name, steps in (run.split(":") for run in runs):
         train_steps=int(steps),
         eval_steps_every=7,
         save_steps=1000,
-        evaluate_text=lambda model: {},
+        save_minutes=10,
+        keep_checkpoints=20,
+        evaluate_text=lambda: {},
         deterministic=True,
     )
 """
@@ -206,7 +219,7 @@ def test_a_restart_in_mid_epoch_changes_no_bit(tmp_path):
 
 def test_training_lowers_the_loss_and_tells_about_it(tmp_path):
     run = TinyRun(tmp_path, train_steps=60, learning_rate=2.0)
-    result = _train(run, log_steps=20, eval_steps_every=30)
+    _train(run, log_steps=20, eval_steps_every=30)
     records = _metrics(run)
     training = [record for record in records if "loss" in record]
     dev = [record for record in records if "dev_loss" in record]
@@ -223,22 +236,22 @@ def test_training_lowers_the_loss_and_tells_about_it(tmp_path):
     assert training[-1]["epoch"] == 60 * 3 // 40
     assert [record["step"] for record in dev] == [30, 60]
     assert dev[1]["dev_perplexity"] == pytest.approx(np.exp(dev[1]["dev_loss"]))
-    assert result["step"] == 60
+    assert _steps(run)[-1] == 60
     assert list((tmp_path / "tensorboard").glob("events*"))
 
 
 def test_the_best_on_dev_is_marked_and_kept(tmp_path):
     scores = iter([10.0, 30.0, 20.0, 25.0, 5.0])
     run = TinyRun(tmp_path, train_steps=10)
-    result = _train(
+    _train(
         run,
         eval_steps_every=2,
         save_steps=2,
         keep_checkpoints=2,
-        evaluate_text=lambda model: {"metric": "bleu", "score": next(scores)},
+        evaluate_text=lambda: {"metric": "bleu", "score": next(scores)},
     )
     best = {"step": 4, "metric": "dev_bleu", "value": 30.0}
-    assert result["best"] == best
+    assert checkpoint.read_best(run.checkpoints_dir) == best
     assert _steps(run) == [4, 8, 10]
     bleu = [r["dev_bleu"] for r in _metrics(run) if "dev_bleu" in r]
     assert bleu == [10.0, 30.0, 20.0, 25.0, 5.0]
@@ -246,17 +259,17 @@ def test_the_best_on_dev_is_marked_and_kept(tmp_path):
 
 def test_without_a_metric_the_lowest_dev_loss_is_best(tmp_path):
     run = TinyRun(tmp_path, train_steps=4)
-    result = _train(run, eval_steps_every=2)
+    _train(run, eval_steps_every=2)
     losses = {
         r["step"]: r["dev_loss"] for r in _metrics(run) if "dev_loss" in r
     }
-    assert result["best"]["step"] == min(losses, key=losses.get)
+    best = checkpoint.read_best(run.checkpoints_dir)
+    assert best["step"] == min(losses, key=losses.get)
 
 
 def test_the_last_checkpoints_are_averaged_at_the_end(tmp_path):
     run = TinyRun(tmp_path, train_steps=5, average_checkpoints=3)
-    result = _train(run, save_steps=1)
-    assert result["average"].endswith("average-3-step-00000005")
+    _train(run, save_steps=1)
     name = "model/toy/softmax"
     mean = np.mean([_weights(run, step)[name] for step in (3, 4, 5)], axis=0)
     averaged = _weights(run, "average")
@@ -307,10 +320,11 @@ def test_replicas_may_change_between_restarts(tmp_path):
 def test_a_best_checkpoint_that_was_removed_is_not_the_best(tmp_path):
     run = TinyRun(tmp_path)
     report = {"metric": "bleu", "score": 30.0}
-    _train(run, train_steps=2, evaluate_text=lambda model: report)
+    _train(run, train_steps=2, evaluate_text=lambda: report)
     checkpoint.mark_best(run.checkpoints_dir, 1, "dev_bleu", 99.0)
-    result = _train(run, train_steps=4, evaluate_text=lambda model: report)
-    assert result["best"] == {"step": 4, "metric": "dev_bleu", "value": 30.0}
+    _train(run, train_steps=4, evaluate_text=lambda: report)
+    best = {"step": 4, "metric": "dev_bleu", "value": 30.0}
+    assert checkpoint.read_best(run.checkpoints_dir) == best
 
 
 class _Stumbling(ToyModel):
@@ -400,7 +414,7 @@ def test_a_signal_during_an_evaluation_breaks_it_off(tmp_path):
     run = TinyRun(tmp_path)
     evaluations = []
 
-    def evaluate(model):
+    def evaluate():
         evaluations.append("begun")
         if len(evaluations) == 1:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -442,7 +456,14 @@ def wait(epoch, number):
 
 run = TinyRun(sys.argv[1])
 run.data.before_batch = wait
-trainer.train(run, save_steps=1, evaluate_text=lambda model: {})
+trainer.train(
+    run,
+    save_steps=1,
+    save_minutes=10,
+    keep_checkpoints=20,
+    eval_steps_every=1000,
+    evaluate_text=lambda: {},
+)
 """
 
 
@@ -454,7 +475,7 @@ def test_a_second_signal_leaves_at_once(tmp_path):
         assert line, "the process has ended"
     start = time.monotonic()
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=30) == 128 + signal.SIGTERM
+    assert process.wait(timeout=30) == -signal.SIGTERM
     assert time.monotonic() - start < 30
     # What was saved is whole.
     run = TinyRun(tmp_path)
@@ -523,24 +544,18 @@ def test_bfloat16_trains_float32_weights(tmp_path):
             assert values.dtype == np.float32, name
 
 
-def test_a_dry_run_makes_an_update_and_writes_nothing(tmp_path):
-    run = TinyRun(tmp_path, make_model=Transformer, max_length=16)
-    report = trainer.dry_run(run.model, run.hparams)
-    assert report["micro_batch"] == [2, 16]
-    assert report["parameters"] == run.model().count_params()
-    assert report["peak_memory_bytes"] > 2**20
-    assert report["seconds_per_update"] > 0
-    assert report["replicas"] == 1
-    assert np.isfinite(report["loss"])
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_dry_run_of_packed_rows_has_the_shape_of_all_of_them(tmp_path):
-    changes = {"max_length": 16, "packing": True}
-    run = TinyRun(tmp_path, make_model=Transformer, **changes)
-    report = trainer.dry_run(run.model, run.hparams)
-    assert report["micro_batch"] == [2, 16]
-    assert np.isfinite(report["loss"])
+@pytest.mark.parametrize("packing", [False, True])
+def test_a_dry_run_makes_an_update_on_the_largest_batch(packing):
+    hparams = tiny_hparams(max_length=16, packing=packing)
+    sizes = (VOCAB_SIZE, VOCAB_SIZE)
+    done = try_update(hparams, sizes, train_steps=6)
+    assert done.micro_batch == (2, 16)
+    assert done.parameters == sum(count_parameters(hparams, *sizes).values())
+    assert done.peak_memory_bytes > 2**20
+    assert done.seconds_per_update > 0
+    assert done.replicas == 1
+    assert np.isfinite(done.loss)
+    assert "largest batch: 3 x 2 sentences of 16 tokens a side" in str(done)
 
 
 def test_replicas_need_a_process_that_did_not_start_with_fewer():

@@ -1,0 +1,258 @@
+"""`t2t_lite.train`: from the name of a problem to a trained run."""
+
+import functools
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, overload
+
+from t2t_lite import plugins, registry
+from t2t_lite.errors import UsageError
+from t2t_lite.hparam import HParams
+from t2t_lite.problem import Problem
+from t2t_lite.progress import say
+from t2t_lite.runtime import start_tensorflow
+from t2t_lite.training.config import require_fitting_vocabularies
+
+if TYPE_CHECKING:
+    from t2t_lite.training.dry_run import DryRun
+    from t2t_lite.training.run import Run
+
+# Where data and runs are, unless something else is said.
+DATA_DIR = "~/t2t-lite/data"
+RUNS_DIR = "~/t2t-lite/runs"
+
+_Path = str | os.PathLike
+
+
+def train(
+    problem: str | Problem,
+    hparams: str | HParams,
+    *,
+    hparams_override: str = "",
+    problem_options: Mapping[str, Any] | None = None,
+    usr_dir: _Path | None = None,
+    data_dir: _Path = DATA_DIR,
+    raw_dir: _Path | None = None,
+    tfds_dir: _Path | None = None,
+    output_dir: _Path | None = None,
+    train_steps: int | None = None,
+    eval_steps_every: int = 1000,
+    save_minutes: float = 10,
+    save_steps: int | None = None,
+    keep_checkpoints: int = 20,
+    seed: int = 1,
+    deterministic: bool = False,
+    replicas: int | None = None,
+    sustained_tflops: float | None = None,
+    dry_run: bool = False,
+    verbose: bool = False,
+) -> "Run | DryRun":
+    """Trains a run, as the command `t2t-lite-trainer` does.
+
+    It generates the data if it is missing, trains, evaluates and saves; the
+    same call again goes on where it stopped. In the main thread, Ctrl-C and
+    SIGTERM save before they raise `Interrupted`.
+
+    Args:
+      problem: what to learn: the name of a problem or the problem itself.
+      hparams: the name of a set, or hyperparameters.
+      hparams_override: `key=value,...`, put in place of the set's.
+      problem_options: of a problem that has some; those of own text are the
+        trainer's flags, as in `{"source": "a.en", "target": "a.de"}`.
+      usr_dir: a folder or package with your own problems and sets.
+      data_dir: the TFRecord shards and the vocabulary.
+      raw_dir: a folder that holds the corpus files; None downloads them.
+      tfds_dir: a TensorFlow Datasets data folder.
+      output_dir: the run; None takes `~/t2t-lite/runs/PROBLEM/SET`.
+      train_steps: optimizer updates in total; None takes the set's.
+      eval_steps_every: updates between evaluations on the dev split.
+      save_minutes: minutes between checkpoints.
+      save_steps: updates between checkpoints, in place of minutes.
+      keep_checkpoints: newest checkpoints kept; the best is kept besides.
+      seed: of all that is drawn: the same seed gives the same result.
+      deterministic: bitwise the same result each time; slower. It stays on
+        for the whole process.
+      replicas: logical CPU devices to train on; None takes all GPUs, else
+        one CPU.
+      sustained_tflops: of one device, for the cost as in the paper's table 2;
+        None takes the paper's, of the devices that are in it.
+      dry_run: check names, data and model, make one update on the largest
+        batch, save nothing.
+      verbose: show TensorFlow's messages.
+
+    Returns:
+      The run; `run.reached` says what came of it. Of a dry run, its report.
+
+    Raises:
+      UsageError: an unknown name, key or option, or values that do not fit.
+      Interrupted: a signal came; everything is saved.
+      T2TLiteError: something is wrong; the message says what to do.
+    """
+    usr_dir = str(usr_dir) if usr_dir else None
+    plugins.load_plugins(usr_dir)
+    values, set_name = _choose_hparams(hparams, hparams_override)
+    task, data_folder = choose_problem(
+        problem, problem_options or {}, data_dir, output_dir
+    )
+    run_folder = _run_folder(output_dir, task.name, set_name)
+    raw_folder, tfds_folder = absolute(raw_dir), absolute(tfds_dir)
+    require_fitting_vocabularies(task, values)
+    start_tensorflow(verbose)
+    from t2t_lite.data.manifest import Manifest
+    from t2t_lite.datagen.generate import Generation
+    from t2t_lite.training import trainer
+    from t2t_lite.training.dry_run import try_update
+    from t2t_lite.training.run import Run
+    from t2t_lite.training.updates import choose_strategy
+
+    if replicas:
+        # Logical devices are made before TensorFlow does anything else.
+        choose_strategy(replicas)
+    data = Generation(task, data_folder, raw_folder, tfds_folder)
+    update = functools.partial(
+        try_update,
+        values,
+        train_steps=train_steps or values.train_steps,
+        seed=seed,
+        replicas=replicas,
+    )
+    if dry_run and not Manifest.path(data_folder, task).exists():
+        told = _tell_missing(task, data_folder, raw_folder, tfds_folder)
+        sizes = task.directed(*task.expected_vocab_sizes())
+        return update(sizes, told)
+    run = Run.create(
+        run_folder,
+        problem=task,
+        hparams=values,
+        seed=seed,
+        data_dir=data_folder,
+        manifest=data.run(),
+        usr_dir=usr_dir,
+        hparams_set=set_name,
+        dry_run=dry_run,
+    )
+    if dry_run:
+        return update(run.vocab_sizes, f"data: {run.data.check()}")
+    say(f"Training {task.name} in {run.output_dir}.")
+    work = trainer.train(
+        run,
+        train_steps=train_steps,
+        eval_steps_every=eval_steps_every,
+        save_minutes=save_minutes,
+        save_steps=save_steps,
+        keep_checkpoints=keep_checkpoints,
+        replicas=replicas,
+        deterministic=deterministic,
+    )
+    _record_cost(run, work, sustained_tflops)
+    return run
+
+
+def choose_problem(
+    problem: str | Problem,
+    options: Mapping[str, Any],
+    data_dir: _Path = DATA_DIR,
+    output_dir: _Path | None = None,
+) -> tuple[Problem, pathlib.Path]:
+    """A problem with its options, and where its data is.
+
+    Options that are not given are those of the data or of the run that is
+    there, see `training.option_choice`.
+
+    Args:
+      problem: its name, with or without `_rev`, or the problem itself.
+      options: those that are given.
+      data_dir: where the data is, or will be.
+      output_dir: where the run is, or will be.
+
+    Raises:
+      UsageError: no such problem or option, or no files and no data.
+    """
+    from t2t_lite.problem.own_text import OwnText
+    from t2t_lite.training.option_choice import choose_options, choose_text
+
+    if isinstance(problem, str):
+        problem = registry.problem(problem)
+    elif problem.base_name not in registry.problem_names():
+        raise UsageError(
+            "A run finds its problem by name: put @register_problem before "
+            f"{type(problem).__name__}."
+        )
+    options = {**problem.options, **options}
+    places = absolute(data_dir), absolute(output_dir)
+    given = data_dir != DATA_DIR
+    if isinstance(problem, OwnText):
+        return choose_text(problem, options, *places, data_dir_given=given)
+    return choose_options(problem, options, *places, data_dir_given=given)
+
+
+def _choose_hparams(
+    hparams: str | HParams, override: str
+) -> tuple[HParams, str | None]:
+    """The values, and the name of the set if they are from one."""
+    if isinstance(hparams, HParams):
+        return hparams.override(override), None
+    return registry.hparams(hparams).override(override), hparams
+
+
+@overload
+def absolute(path: _Path) -> pathlib.Path: ...
+@overload
+def absolute(path: None) -> None: ...
+def absolute(path: _Path | None) -> pathlib.Path | None:
+    """An absolute path, `~` expanded; None stays None."""
+    return pathlib.Path(path).expanduser().absolute() if path else None
+
+
+def default_output_dir(problem_name: str, hparams_set: str) -> pathlib.Path:
+    """Where the run of a problem with a set is, if nothing else is said."""
+    return absolute(f"{RUNS_DIR}/{problem_name}/{hparams_set}")
+
+
+def _run_folder(
+    output_dir: _Path | None, problem_name: str, hparams_set: str | None
+) -> pathlib.Path:
+    if output_dir:
+        return absolute(output_dir)
+    if hparams_set:
+        return default_output_dir(problem_name, hparams_set)
+    raise UsageError(
+        "output_dir is needed, since hyperparameters without the name of a "
+        "set have no default one."
+    )
+
+
+def _tell_missing(
+    problem: Problem,
+    data_dir: pathlib.Path,
+    raw_dir: pathlib.Path | None,
+    tfds_dir: pathlib.Path | None,
+) -> str:
+    """Says that there is no data, and of which files it would be made."""
+    from t2t_lite.corpus.raw_files import RawFiles
+
+    raw = RawFiles(problem.files, raw_dir, tfds_dir=tfds_dir)
+    return "\n".join(
+        [
+            f"missing: {data_dir} has no data of {problem.name} yet; the same "
+            "command without --dry_run, or t2t-lite-datagen, makes it",
+            *problem.tell_sources(raw),
+        ]
+    )
+
+
+def _record_cost(
+    run: "Run", work: Mapping[str, Any], sustained_tflops: float | None
+) -> None:
+    """Puts `costs.training_cost` into the run's config."""
+    from t2t_lite.model import costs
+
+    cost = costs.training_cost(
+        run.hparams,
+        run.vocab_sizes[1],
+        run.data.attended_lengths(),
+        work,
+        sustained_tflops and sustained_tflops * 1e12,
+    )
+    run.record(training_cost=cost)

@@ -1,0 +1,68 @@
+"""TensorFlow, started as this package needs it and without its chatter."""
+
+import contextlib
+import importlib
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+
+from t2t_lite.errors import T2TLiteError
+
+
+def start_tensorflow(verbose: bool = False) -> None:
+    """Imports TensorFlow, for Keras to run on.
+
+    To be called before anything that imports it, when work starts.
+
+    Args:
+      verbose: let TensorFlow tell what it finds while it starts.
+
+    Raises:
+      T2TLiteError: Keras already runs on another backend in this process.
+    """
+    keras = sys.modules.get("keras")
+    if keras is not None and keras.backend.backend() != "tensorflow":
+        raise T2TLiteError(
+            "Training and decoding need Keras on TensorFlow; here it runs on "
+            f"{keras.backend.backend()}. Start anew with "
+            "KERAS_BACKEND=tensorflow."
+        )
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    # TensorFlow leaves oneDNN off on processors without AVX512-VNNI, where it
+    # makes training faster too; the published speeds were measured with it.
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+    if verbose:
+        return
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    # What these warn of is for developers: graphs made of code that AutoGraph
+    # cannot read, each new try of a download.
+    for name in ("tensorflow", "absl", "urllib3"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    if "tensorflow" not in sys.modules:
+        with _stderr_held_back():
+            importlib.import_module("tensorflow")
+
+
+@contextlib.contextmanager
+def _stderr_held_back() -> Iterator[None]:
+    """Drops what C++ code writes to stderr, unless the block fails.
+
+    TensorFlow's libraries log before they read their own log level.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            os.dup2(kept, 2)
+            held.seek(0)
+            os.write(2, held.read())
+            raise
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)

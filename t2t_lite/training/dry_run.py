@@ -1,0 +1,128 @@
+"""One update on the largest batch: does it fit, and how long does it take?"""
+
+import dataclasses
+import resource
+import sys
+import time
+
+import tensorflow as tf
+
+from t2t_lite.data.packing import feature_names, packed_shape
+from t2t_lite.hparam import HParams
+from t2t_lite.model import costs
+from t2t_lite.model.transformer import Transformer
+from t2t_lite.training.state import prepare
+from t2t_lite.training.updates import Updater, choose_strategy
+
+
+@dataclasses.dataclass(frozen=True)
+class DryRun:
+    """What one update showed; as text, a line for each part.
+
+    Attributes:
+      data: what is there of the data, or missing, in lines.
+      hparams: of the training.
+      vocab_sizes: V of source and target.
+      train_steps: updates that are planned.
+      parameters: of the model.
+      replicas: devices that shared the update.
+      micro_batch: its rows and columns.
+      seconds_per_update: the making of graphs left out.
+      peak_memory_bytes: of the first GPU, or of this process without one.
+      loss: in nats a token, of a model that has learned nothing.
+    """
+
+    data: str
+    hparams: HParams
+    vocab_sizes: tuple[int, int]
+    train_steps: int
+    parameters: int
+    replicas: int
+    micro_batch: tuple[int, int]
+    seconds_per_update: float
+    peak_memory_bytes: int
+    loss: float
+
+    def __str__(self) -> str:
+        rows, columns = self.micro_batch
+        seconds, steps = self.seconds_per_update, self.train_steps
+        flops = costs.count_step_flops(
+            self.hparams, self.vocab_sizes[1], columns
+        )
+        lines = {
+            "parameters": f"{self.parameters:,}",
+            "vocabulary": " and ".join(f"{v:,}" for v in self.vocab_sizes),
+            "replicas": self.replicas,
+            "largest batch": f"{self.hparams.micro_batches} x {rows} sentences "
+            f"of {columns} tokens a side",
+            "peak memory": f"{self.peak_memory_bytes / 2**30:.2f} GiB",
+            "seconds per update": f"{seconds:.2f}",
+            f"days for {steps:,} updates": f"{seconds * steps / 86400:.2f}",
+            "FLOPs per update": f"{flops:.3g}",
+            f"FLOPs of {steps:,} updates": f"{flops * steps:.3g}",
+            "loss": f"{self.loss:.3f}",
+        }
+        return "\n".join(
+            [self.data, *(f"{key}: {value}" for key, value in lines.items())]
+        )
+
+
+def try_update(
+    hparams: HParams,
+    vocab_sizes: tuple[int, int],
+    data: str = "",
+    *,
+    train_steps: int,
+    seed: int = 1,
+    replicas: int | None = None,
+) -> DryRun:
+    """Makes one update on the largest possible micro-batches; saves nothing.
+
+    Args:
+      hparams: of the model and its training.
+      vocab_sizes: V of source and target.
+      data: what the report says of the data.
+      train_steps: updates that are planned.
+      seed: of all that is drawn.
+      replicas: as of `trainer.train`.
+    """
+    prepare(seed, deterministic=False)
+    strategy = choose_strategy(replicas)
+    with strategy.scope():
+        model = Transformer.from_hparams(hparams, *vocab_sizes).build_weights()
+    updater = Updater(model, hparams, strategy, seed)
+    positions = hparams.batch_tokens // hparams.micro_batches
+    rows, columns = packed_shape(positions, hparams.max_length)
+    # The first update, on next to nothing, makes the graphs.
+    for step, shape in enumerate([(1, 1), (rows, columns)], start=1):
+        batch = _full_batch(shape, hparams.packing)
+        start = time.monotonic()
+        stats = updater.update([batch] * hparams.micro_batches, step).read()
+    return DryRun(
+        data=data,
+        hparams=hparams,
+        vocab_sizes=vocab_sizes,
+        train_steps=train_steps,
+        parameters=model.count_params(),
+        replicas=strategy.num_replicas_in_sync,
+        micro_batch=(rows, columns),
+        seconds_per_update=time.monotonic() - start,
+        peak_memory_bytes=_peak_memory_bytes(),
+        loss=stats.loss_sum / stats.target_tokens,
+    )
+
+
+def _full_batch(shape: tuple[int, int], packing: bool) -> dict[str, tf.Tensor]:
+    """Rows without padding; packed: of one pair each."""
+    places = tf.broadcast_to(tf.range(shape[1]), shape)
+    return {
+        name: places if name.endswith("_position") else tf.ones_like(places)
+        for name in feature_names(packing)
+    }
+
+
+def _peak_memory_bytes() -> int:
+    if tf.config.list_physical_devices("GPU"):
+        return tf.config.experimental.get_memory_info("GPU:0")["peak"]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,107 @@
+"""`t2t_lite.train` does what the command does."""
+
+import inspect
+import threading
+
+import numpy as np
+import pytest
+
+import t2t_lite
+from t2t_lite.errors import UsageError
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_run, tiny_usr_dir, tmp_path_factory):
+    """A run like `tiny_run`, trained by a call outside the main thread."""
+    runs = []
+
+    def train():
+        runs.append(
+            t2t_lite.train(
+                problem="tiny_digits",
+                hparams="tiny_digits_set",
+                usr_dir=tiny_usr_dir,
+                data_dir=tiny_usr_dir.parent / "data",
+                output_dir=tmp_path_factory.mktemp("run"),
+                save_steps=2,
+            )
+        )
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    return runs[0]
+
+
+def test_a_call_trains_the_weights_of_the_command(trained, tiny_run):
+    from t2t_lite.training.run import Run
+
+    ours, theirs = trained.model(), trained.model()
+    assert trained.load_weights(ours).step == 4
+    Run.open(tiny_run).load_weights(theirs)
+    for a, b in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-6)
+
+
+def test_a_run_tells_how_far_it_has_come(trained):
+    from t2t_lite.training.run import Run
+
+    run = Run.open(trained)  # a run is as good as its path
+    assert run.reached == trained.reached
+    assert run.reached.step == run.reached.best["step"] == 4
+    assert run.reached.average.name == "average-2-step-00000004"
+    assert run.reached.cost["target_tokens"] > 40
+    assert repr(run) == (
+        f"Run({str(run.output_dir)!r}, problem='tiny_digits', step=4)"
+    )
+
+
+def test_problem_and_hparams_may_be_objects(trained, tmp_path):
+    report = t2t_lite.train(
+        trained.problem,
+        trained.hparams,
+        data_dir=trained.data.folder,
+        output_dir=tmp_path / "run",
+        dry_run=True,
+    )
+    assert report.vocab_sizes == (290, 290)
+    assert "days for 4 updates: " in str(report)
+    assert not (tmp_path / "run").exists()
+
+
+def test_values_without_a_name_have_no_default_folder(trained):
+    with pytest.raises(UsageError, match="output_dir is needed"):
+        t2t_lite.train(trained.problem, trained.hparams)
+
+
+def test_a_problem_that_no_later_command_would_find_is_refused():
+    class Nameless(t2t_lite.Problem):
+        pass
+
+    with pytest.raises(UsageError, match="@register_problem before Nameless"):
+        t2t_lite.train(Nameless(), "transformer_tiny")
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        (("spellout_edne", "transformer_tiny"), "Did you mean spellout_ende"),
+        (("spellout_ende", "transformer_tniy"), "Did you mean transformer_ti"),
+    ],
+)
+def test_unknown_names_are_wrong_usage(given, message):
+    with pytest.raises(UsageError, match=message):
+        t2t_lite.train(*given)
+
+
+def test_every_parameter_is_a_flag_and_has_its_default():
+    from t2t_lite.bin import trainer
+    from t2t_lite.problem.own_text_options import OPTIONS
+
+    flags = vars(trainer.make_parser().parse_args([]))
+    own_text = {option.name for option in OPTIONS}
+    parameters = inspect.signature(t2t_lite.train).parameters
+    assert flags.keys() - own_text - {"print_hparams"} == parameters.keys()
+    for name, parameter in parameters.items():
+        if parameter.default is not parameter.empty:
+            assert (flags[name] or None) == (parameter.default or None), name
