@@ -94,7 +94,7 @@ def check_flags(args: argparse.Namespace) -> None:
 
 
 def print_report(report: dict, as_json: bool) -> None:
-    """Prints a metric's report: for people, or as one line of JSON."""
+    """Prints the report of a metric: to read, or as one line of JSON."""
     if as_json:
         print(json.dumps(report, ensure_ascii=False))
         return

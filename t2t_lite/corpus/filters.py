@@ -6,17 +6,17 @@ A problem names them with what they allow, `filters = {"length": 80,
   length=N            a side has more than N words.
   characters=N        a side has more than N characters.
   length_ratio=R      a side has more than R times the words of the other.
-  duplicates          the same two texts were there before; the first is kept.
+  duplicates          the same two texts came before; the first is kept.
   identical           both sides are the same text.
   broken_encoding     U+FFFD, which our readers also put where bytes are not
                       UTF-8.
   control_characters  NUL and its like; TAB and line ends are white space.
 
-Lengths are counted in words because that is what the tools did that cleaned the
-corpora of the paper's time, and because it can be done before there is a
-vocabulary; pieces are bounded where batches are made, by `max_length`. A word
-is a run of anything but white space and punctuation; every punctuation mark is
-one more. Scripts without spaces are bounded by `characters`.
+Lengths are counted in words because the tools that cleaned the corpora of the
+paper's time did so, and because this needs no vocabulary; `max_length` bounds
+the pieces when batches are made. A word is a run of anything but white space
+and punctuation; each punctuation mark counts as one more. For scripts without
+spaces there is `characters`.
 """
 
 import math
@@ -28,7 +28,7 @@ from t2t_lite.errors import UsageError, nearest
 from t2t_lite.key_values import parse_key_values
 
 REPLACEMENT = "\ufffd"
-DUPLICATES = "duplicates"  # of the whole corpus, so data generation sees to it
+DUPLICATES = "duplicates"  # `datagen` finds them, in the whole corpus
 
 # ASCII's, then Latin-1's quotes and inverted marks, then general and CJK ones.
 _PUNCTUATION = r"!-/:-@\[-`{-~\xa1\xab\xbb\xbf\u2010-\u205e\u3001-\u301f"
@@ -105,7 +105,7 @@ def _control_characters(_):
     return says
 
 
-# Asked in this order: a pair counts under the first that leaves it out.
+# In this order: a pair counts under the first filter that leaves it out.
 _FILTERS = {
     "broken_encoding": _broken_encoding,
     "control_characters": _control_characters,
@@ -168,8 +168,8 @@ def checked(filters: Mapping[str, Any]) -> dict[str, Any]:
     """The filters by name, in a fixed order.
 
     Raises:
-      UsageError: there is no such filter; names the nearest ones. Or its value
-        is none that it takes.
+      UsageError: there is no such filter, which names the nearest ones; or the
+        filter does not take that value.
     """
     for name in filters:
         if name not in _FILTERS:

@@ -55,12 +55,12 @@ def read_json_lines(
 
     Example: `{"source": "a", "target": "A", "id": 7}` gives `("a", "A")`.
 
-    A byte order mark at the start of the file is no text. Half a surrogate pair
+    A byte order mark at the start of the file is skipped. Half a surrogate pair
     becomes U+FFFD.
 
     Raises:
-      T2TLiteError: a line is no JSON object, or has no string under a key; or
-        `read_lines` does.
+      T2TLiteError: a line is not a JSON object, or has no string under a key;
+        or `read_lines` does.
     """
     for number, line in enumerate(read_lines(path), start=1):
         if number == 1:
@@ -78,7 +78,7 @@ def _object(line, place):
     except (ValueError, RecursionError) as error:
         reason = getattr(error, "msg", "nested too deep")
         raise T2TLiteError(
-            f"Each line must be a JSON object; got no JSON in {place}: "
+            f"Each line must be a JSON object; got invalid JSON in {place}: "
             f"{reason}."
         ) from error
     if not isinstance(record, dict):

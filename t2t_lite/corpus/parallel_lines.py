@@ -67,10 +67,10 @@ class LinePart(NamedTuple):
 def cut_lines(
     source: str | os.PathLike, target: str | os.PathLike
 ) -> list[LinePart]:
-    """The parts of two files of lines, in order; none if they have to be whole.
+    """The parts of two files of lines, in order; [] if they must stay whole.
 
-    That is: if one is packed, or if their numbers of lines differ, which
-    `read_parallel` reports. Goes over both files once, at the speed of a disk.
+    They must if one is packed, or if their numbers of lines differ, which
+    `read_parallel` reports. Reads both files once, at the speed of the disk.
     """
     paths = os.fspath(source), os.fspath(target)
     if any(pathlib.Path(path).suffix in PACKED for path in paths):

@@ -73,7 +73,7 @@ class RawFiles:
             self.noted.setdefault(path, state)
 
     def path(self, name: str) -> pathlib.Path:
-        """Where the file of that name lies, after a download if need be.
+        """The path of the file of that name; downloads it first if necessary.
 
         Raises:
           T2TLiteError: the file is not in the folder, cannot be downloaded or
@@ -98,7 +98,7 @@ class RawFiles:
         return path
 
     def tell(self, file: RemoteFile) -> str:
-        """Where a file is, or would come from, in words."""
+        """Says where a file is or would come from."""
         size = f" ({file.size / 1e6:.2f} MB)" if file.size else ""
         address = f"{file.url}{size}"
         if self.raw_dir is None:

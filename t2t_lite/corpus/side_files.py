@@ -153,7 +153,7 @@ def read_segments(path: str | os.PathLike) -> Iterator[str]:
 
     found = False
     with open_packed(path) as file:
-        # SGML that is no XML, such as a bare "&", is read as HTML is.
+        # SGML that is not XML, such as a bare "&", is read as HTML is.
         events = etree.iterparse(
             file, tag="seg", html=True, encoding="utf-8", recover=True
         )

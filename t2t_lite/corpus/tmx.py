@@ -8,7 +8,7 @@ from t2t_lite.corpus.lines import open_packed
 from t2t_lite.errors import T2TLiteError
 
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-# What these hold is the formatting of another program, not text.
+# These hold the formatting of another program, not text.
 _FORMATTING = frozenset(("bpt", "ept", "it", "ph", "ut"))
 
 
@@ -30,7 +30,7 @@ def read_tmx(
 
     Raises:
       T2TLiteError: the file is missing or damaged, no unit has a language, or
-        which region is meant is unclear.
+        it is unclear which region is meant.
     """
     languages = _Languages(path, (source_language, target_language))
     for unit in _units(path):

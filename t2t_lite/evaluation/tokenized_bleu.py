@@ -84,7 +84,7 @@ def tokenize(lines: Iterable[str], language: str) -> list[str]:
 
 
 def split_compounds(text: str) -> str:
-    """Makes a token of the hyphens between two characters that are no space.
+    """Makes a token of each hyphen between two characters other than spaces.
 
     Example: `rich-text` becomes `rich ##AT##-##AT## text`. A character is part
     of one match only, so `a-b-c` becomes `a ##AT##-##AT## b-c`.

@@ -1,10 +1,10 @@
 """Labeled bracket F1 of parse trees, by the rules of the EVALB program.
 
 The counts are those of EVALB (Sekine and Collins, 1997, with the correction
-of 2006 for quotes), with its file COLLINS.prm as parameters if no others are
-given. Three things are clearer here: a gold tree that is damaged is an error
-and no error sentence, there is no limit to the length of a sentence, and error
-sentences are counted but never stop the work.
+of 2006 for quotes), by default with the parameters of its file COLLINS.prm.
+Three things differ: a damaged gold tree is an error, not an error sentence; the
+length of a sentence has no limit; and error sentences are counted but never
+stop the work.
 """
 
 import dataclasses

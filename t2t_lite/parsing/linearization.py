@@ -27,7 +27,7 @@ MARKS = {
     **dict.fromkeys(("''", "”"), "''"),
     **dict.fromkeys((".", "?", "!"), "."),
 }
-# Quotes or something else, as the sentence will have it.
+# Quotes or something else, depending on the sentence.
 MARKS_OR_WORDS = ("'", '"', "’")
 # Aligning more pairs of leaf and word would take too long. A sentence of 250
 # words with 300 leaves too many has a seventh of them.
@@ -83,31 +83,31 @@ def rebuild(
     known: Iterable[str] | None = None,
     correct_tags: bool = False,
 ) -> tuple[Tree, Repairs]:
-    """The tree over the words that the tokens describe, whatever they are.
+    """The tree over the words that the tokens describe; any tokens give one.
 
     `rebuild(linearize(tree), words(tree))` is the tree, with the tag XX where
-    one was dropped. All else is repaired, in this order:
+    one was dropped. Everything else is repaired, in this order:
 
     1. Tokens that are not `known` are left out (`unknown_tokens`).
     2. A closing bracket of another label than the innermost open bracket's is
-       left out if the brackets after it close all that are open
+       left out if the brackets after it close all open ones
        (`surplus_closings`). If they do not, it closes the innermost bracket,
-       whose label stands (`mislabeled_closings`); but if even then too few are
-       to come, and its own label is open further out, all that is open up to
-       there closes with it (`missing_closings`).
-    3. What is open behind the last token closes (`missing_closings`). If no
-       tokens are left now, the words stand side by side under TOP
+       whose label stays (`mislabeled_closings`). But if even then too few
+       follow, and a bracket of its own label is open further out, it closes
+       all up to that one (`missing_closings`).
+    3. Brackets that are open after the last token close (`missing_closings`).
+       If no tokens are left now, the words stand side by side under TOP
        (`empty_output`).
-    4. With as many leaves as words, leaf i is word i. Else they are aligned
-       from the left, a comma with a comma and so on, such that the fewest
-       leaves are added (`missing_leaves`), in the constituent of the leaf
-       before, or left out (`surplus_leaves`). Without any leaf, all words come
-       into the first constituent; of over a million pairs of leaf and word,
-       the kinds are not looked at.
+    4. If there are as many leaves as words, leaf i is word i. If not, they are
+       aligned from the left, a comma with a comma and so on, so that as few
+       leaves as possible are added (`missing_leaves`), in the constituent of
+       the leaf before, or left out (`surplus_leaves`). Without any leaf, all
+       words come into the first constituent. With more than a million pairs of
+       leaf and word, all leaves count as alike.
     5. Constituents without a word are left out (`empty_constituents`).
     6. Several roots come under TOP, which EVALB ignores (`several_roots`).
-    7. With `correct_tags`, a comma gets the tag `,`, other punctuation its
-       tag, and a word that is none has no such tag (`corrected_tags`).
+    7. With `correct_tags`, punctuation gets its own tag, such as `,` for a
+       comma, and other words get no such tag (`corrected_tags`).
 
     Args:
       tokens: brackets with labels; any other token is a leaf and its tag.

@@ -1,7 +1,7 @@
 """`ParsingProblem`: sentences to their constituency trees.
 
 arXiv:1706.03762, section 6.3, after arXiv:1412.7449: the source is the words,
-the target the linearized tree; whatever a model writes becomes a tree over the
+the target the linearized tree. Whatever a model writes becomes a tree over the
 words.
 """
 
@@ -55,13 +55,13 @@ class ParsingProblem(Problem):
     """Sentences and their trees, from the numbered files of a treebank.
 
     Traces and function tags are left out. In the target, a word is `XX` and
-    punctuation its tag; the option `leaves` has tags of words. Scores are
-    bracket F1 by EVALB's rules. Raise `version` when what `samples` gives
-    changes.
+    punctuation is its tag; with `leaves=tags` a word is its tag, too. Scores
+    are bracket F1 by EVALB's rules. Raise `version` when `samples` gives
+    something else.
 
     Attributes:
       file_stem: how the names of the treebank's files begin.
-      layouts: the first one fits of whose three parts `raw_dir` has files.
+      layouts: the first one is used for whose splits `raw_dir` has files.
       labels: of constituents that targets may have; those of train are added.
       tags: of words, likewise.
       treebank_share: of the sentences of train, if there are additional trees.
@@ -228,7 +228,7 @@ class ParsingProblem(Problem):
         """Bracket F1 by EVALB's rules, and how many outputs needed repairs.
 
         Returns: what `evaluation.bracket_f1.report` does, without tagging where
-          tags are no part of the target; `repaired`, the outputs that needed a
+          tags are not part of the target; `repaired`, the outputs that needed a
           repair, in percent; and `repairs`, by name.
         """
         from t2t_lite.parsing.bracket_f1 import report, score_trees
@@ -315,7 +315,7 @@ class ParsingProblem(Problem):
         return list(dict.fromkeys(tokens))
 
     def _where_to_get(self):
-        """One sentence for people who have no treebank."""
+        """What to do without a treebank, in one sentence."""
         return (
             f"{self.base_name} reads the files of a treebank, which are "
             f"licensed and cannot be downloaded: name the folder that holds "
@@ -340,7 +340,7 @@ def _fits(layout, files):
 
 
 def _both_brackets(tokens):
-    """The tokens, and for each bracket the one that it goes with."""
+    """The tokens, and the other bracket of each pair."""
     other = {"(": ")", ")": "("}
     pairs = {other[t[0]] + t[1:] for t in tokens if t[0] in other}
     return pairs | set(tokens)

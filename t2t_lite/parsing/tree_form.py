@@ -1,8 +1,8 @@
-"""What graphs must know of sentences and linearized trees.
+"""What graphs must know about sentences and linearized trees.
 
-It serves the decoder and the exported model alike: sentences are brought into
-the form that was learned from, the search is constrained to trees, and trees
-are written in brackets.
+The decoder and the exported model both use it: it brings sentences into the
+form of the training data, constrains the search to trees, and writes trees in
+brackets.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ import tensorflow as tf
 from t2t_lite.parsing.linearization import MARKS, MARKS_OR_WORDS, PUNCTUATION
 from t2t_lite.parsing.tree_search import WORD, WORD_OR_MARK, TreeGrammar
 
-_SPECIAL = 3  # tokens that are no part of trees
+_SPECIAL = 3  # tokens that are not part of trees
 _SPACE = r"[ \t\n\v\f\r]+"  # as tf.strings.split and the tree reader have it
 
 
@@ -49,7 +49,7 @@ class TreeForm(tf.Module):
         self._is_leaf = np.array([bool(end) for end in behind])
 
     def prepare(self, texts: tf.Tensor) -> tf.Tensor:
-        """Sentences as the model learned from: words with one space between.
+        """Sentences in the form of the training data: one space between words.
 
         Brackets in words are escaped: `(` is `-LRB-` in trees.
 
@@ -68,7 +68,7 @@ class TreeForm(tf.Module):
         step_fn: Callable,
         follow_fn: Callable,
     ) -> tuple[Callable, Callable, Any, tf.Tensor]:
-        """A search that gives nothing but trees over the words of the texts.
+        """A search that gives only trees over the words of the texts.
 
         Args:
           texts: tf.string [B], from `prepare`.

@@ -1,7 +1,7 @@
-"""A search that finds nothing but trees over the words of its sentences.
+"""A search that finds only trees over the words of its sentences.
 
-Only `keras.ops`. The search itself stays as it is: what may follow is masked in
-its `step_fn`.
+Only `keras.ops`. The search itself is unchanged: its `step_fn` masks the tokens
+that may not follow.
 
 Shapes: B batch, K beam, V vocabulary, n words of the longest sentence, D the
 deepest brackets.
@@ -18,8 +18,8 @@ from t2t_lite.parsing.linearization import PUNCTUATION
 
 MOST_OPEN_BRACKETS = 100
 
-# What a word may be in a target: one of the marks, by its number from 1; a
-# word, which is none of them; or, of some quotes, anything.
+# What a word may be in a target: a punctuation mark, by its number from 1; a
+# plain word; or either, as some quotes may.
 WORD = 0
 WORD_OR_MARK = len(PUNCTUATION) + 1
 
@@ -31,7 +31,7 @@ class TreeGrammar:
     """Which tokens of a linearized tree may follow others.
 
     Brackets match, none is empty, there is one root, and leaf i is one that
-    word i can be; with the last word, all that is open closes.
+    word i can be. After the last word, all open brackets close.
 
     Args:
       tokens: the vocabulary in the order of its ids, special tokens first.
@@ -47,7 +47,7 @@ class TreeGrammar:
         marks = {mark: number for number, mark in enumerate(PUNCTUATION, 1)}
         labels = {token[1:]: number for number, token in enumerate(tokens)}
         self._kinds = np.array(kinds, np.int32)
-        # One number for both brackets of a label; no matter for other tokens.
+        # One number for both brackets of a label; not used for other tokens.
         self._labels = np.array([labels[t[1:]] for t in tokens], np.int32)
         # [WORD_OR_MARK + 1, V]: the leaves that a word of some class can be.
         classes = np.array([marks.get(token, WORD) for token in tokens])

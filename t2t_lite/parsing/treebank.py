@@ -1,4 +1,4 @@
-"""Treebanks: files that are told apart by their numbers, and mixed trees."""
+"""Treebanks: files that are known by their numbers, and mixed trees."""
 
 import itertools
 import os
@@ -149,13 +149,13 @@ def with_subtrees(
 def mix(
     treebank: Sequence[Any], additional: Iterable[Any], share: float
 ) -> Iterator[Any]:
-    """Both, such that the treebank has its share all along.
+    """Both, so that the treebank has its share at every point.
 
     Example: [a, b], [1, 2, 3, 4, 5, 6], a share of a third:
     1, 2, a, 3, 4, b, 5, 6, a.
 
-    The additional ones are streamed, each once; the treebank comes again and
-    again, each of it at least once.
+    The additional items are streamed, each once; the treebank is repeated, and
+    each of its items comes at least once.
 
     Args:
       treebank: at least one item.

@@ -156,7 +156,7 @@ def strip_annotation(tree: Tree) -> Tree | None:
         ( (S (NP-SBJ-1 (PRP It)) (VP (VBZ works) (NP (-NONE- *-1)))))
         (S (NP (PRP It)) (VP (VBZ works)))
 
-    So do users of EVALB. A constituent that has no words left goes, too. A
+    Users of EVALB do the same. A constituent without words goes, too. A
     label ends at its first `-` or `=`, unless it begins with `-`; tags stay as
     they are. Of the outermost brackets that name no constituent (no label,
     TOP, ROOT or S1), those with one part go; over several parts it is TOP.

@@ -63,7 +63,7 @@ def one_of(*words: str) -> Callable[[Any], str]:
 
 
 def _number(kind, value):
-    """The number that a value is or spells; None if it is none."""
+    """The number that a value is or spells, or None."""
     if isinstance(value, bool) or not isinstance(value, str | int | kind):
         return None
     try:

@@ -26,10 +26,10 @@ _BATCH = 4096  # pairs taken from TensorFlow at a time
 class ParallelCorpus(Text2TextProblem):
     """A declaration of where a corpus is; see the attributes.
 
-    With `--raw_dir` it is read from files, see `corpus_files.find_sides`; else
-    by TensorFlow Datasets from `--tfds_dir` (by default where that library
-    keeps its data), after a download if it is not there. Raise `version` when
-    the pairs that it gives change.
+    With `--raw_dir` it is read from files (`side_files.find_sides`). Without,
+    TensorFlow Datasets reads it from `--tfds_dir` (by default where that
+    library keeps its data), after a download if it is not there. Raise
+    `version` when the pairs that it gives change.
 
     Attributes:
       stems: by split, what its files may be called, before the language.
@@ -108,7 +108,7 @@ class ParallelCorpus(Text2TextProblem):
                     f"{self.tfds_name}, {_size(self.tfds_bytes)}, into "
                     f"{builder.data_path}"
                 )
-                # It tells how it goes on stdout, which is for results.
+                # It reports progress on stdout, which is for results.
                 with contextlib.redirect_stdout(sys.stderr):
                     builder.download_and_prepare()
         except (
@@ -117,11 +117,11 @@ class ParallelCorpus(Text2TextProblem):
             download.download_manager.NonMatchingChecksumError,
         ) as error:
             raise T2TLiteError(
-                f"{self.tfds_name} cannot be had: {_first_line(error)}. "
-                f"{self.base_name} is read from there, with a network "
-                f"({_size(self.tfds_bytes)} to download); or from a "
-                "TensorFlow Datasets folder that has it, with --tfds_dir; or "
-                f"from {self._file_names()}, with --raw_dir."
+                f"{self.tfds_name} is not available: {_first_line(error)}. "
+                f"{self.base_name} needs a network to download it "
+                f"({_size(self.tfds_bytes)}); or a TensorFlow Datasets folder "
+                f"that has it, with --tfds_dir; or {self._file_names()}, with "
+                "--raw_dir."
             ) from error
         return builder
 

@@ -72,7 +72,7 @@ class TextEncoder(tf.Module):
         raise NotImplementedError
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        """The text of each row, up to its first EOS; padding is no text.
+        """The text of each row, up to its first EOS, without padding.
 
         Every row gives valid UTF-8, whatever the ids are.
 
@@ -125,7 +125,7 @@ def lines_of(content: bytes) -> list[str]:
     r"""The lines of a vocabulary that is text, which end with "\n".
 
     Args:
-      content: of the file; none that is not UTF-8 has lines.
+      content: of the file; what is not UTF-8 has no lines.
     """
     try:
         lines = content.decode().split("\n")
@@ -154,7 +154,7 @@ def ids_of_text(ids: tf.Tensor | tf.RaggedTensor) -> tf.RaggedTensor:
 
 
 def cleaned(text: str | bytes) -> str:
-    """What `clean_utf8` makes of it; lone surrogates are broken bytes, too."""
+    """What `clean_utf8` gives; lone surrogates count as broken bytes."""
     if isinstance(text, str):
         if text.isascii():
             return text

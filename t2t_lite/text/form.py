@@ -1,4 +1,4 @@
-"""`TextForm`: what graphs must know of the texts of a problem."""
+"""`TextForm`: what graphs must know about the texts of a problem."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -7,13 +7,13 @@ import tensorflow as tf
 
 
 class TextForm(Protocol):
-    """What graphs must know of the texts of a problem; all ops are graph ops.
+    """What graphs must know about the texts of a problem, with graph ops only.
 
     `tree_form.TreeForm` is one.
     """
 
     def prepare(self, texts: tf.Tensor) -> tf.Tensor:
-        """Source texts of people, as the model learned from: tf.string [B]."""
+        """Source texts in the form of the training data: tf.string [B]."""
 
     def constrain(
         self,
@@ -26,4 +26,4 @@ class TextForm(Protocol):
         """A search for answers of the right form; see `TreeForm.constrain`."""
 
     def write(self, texts: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
-        """Answers for people, of tokens [B, N, L] of a constrained search."""
+        """Readable answers, from tokens [B, N, L] of a constrained search."""

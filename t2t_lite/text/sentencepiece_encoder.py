@@ -61,7 +61,7 @@ class SentencePieceEncoder(TextEncoder):
         except (tf.errors.OpError, ValueError) as error:
             raise T2TLiteError(
                 f"{path} is not a SentencePiece model or is damaged; "
-                "t2t-lite-datagen makes it anew."
+                "t2t-lite-datagen makes a new one."
             ) from error
         self.unknown_id = None if writes_all else UNK_ID
         self._words: WordPieces | None = None  # made when it is needed

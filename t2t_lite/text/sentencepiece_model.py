@@ -18,9 +18,9 @@ UNK_ID = 2  # stands for what a model without bytes cannot write
 
 _BYTE_PIECES = 256
 
-# A corpus with more lines is sampled for its vocabulary, which bounds memory.
+# A larger corpus is sampled for its vocabulary, which bounds memory.
 MOST_VOCABULARY_LINES = 1_000_000
-_CHUNK = 10_000  # characters; the trainer takes no endless lines
+_CHUNK = 10_000  # characters; the trainer needs lines of a bounded length
 
 # SentencePiece writes a space as U+2581. So that a real U+2581 is not read back
 # as a space it is escaped inside the model file: U+2581 as ESCAPE B, and ESCAPE
@@ -36,7 +36,7 @@ _RESERVED_IN_TRAINING = str.maketrans(dict.fromkeys("\0\t\r\n\u2585", " "))
 def sample_lines(lines: Iterable[str], seed: int) -> tuple[list[str], int]:
     """What the trainer is given, and of how many lines that is.
 
-    Lines that say nothing are left out, endless ones are cut.
+    Empty lines are left out, very long ones are cut.
 
     Args:
       lines: the texts, streamed.
@@ -55,7 +55,7 @@ def sample_lines(lines: Iterable[str], seed: int) -> tuple[list[str], int]:
 
 
 def _in_pieces(lines):
-    """The lines as the trainer can take them; empty ones say nothing."""
+    """The lines as the trainer can take them, without empty ones."""
     for line in lines:
         line = line.translate(_RESERVED_IN_TRAINING)
         for start in range(0, len(line), _CHUNK):
@@ -133,11 +133,12 @@ def _without_paths(model):
 
 
 def with_our_ids(model: bytes) -> tuple[bytes, bool]:
-    """A model whose ids are PAD_ID, EOS_ID and UNK_ID, and the others behind.
+    """A model that begins with PAD_ID, EOS_ID and UNK_ID.
 
-    What is there already stays; the trainer's own default is 0 for unknown, 1
-    for the beginning, 2 for the end and none for padding. Pieces keep their
-    order, scores and meaning, so texts have the same pieces as before.
+    A model that does so already stays as it is. The trainer's own default is 0
+    for unknown, 1 for the beginning, 2 for the end and none for padding. Pieces
+    keep their order, scores and meaning, so texts have the same pieces as
+    before.
 
     Args:
       model: the bytes of a SentencePiece model.
@@ -146,7 +147,7 @@ def with_our_ids(model: bytes) -> tuple[bytes, bool]:
       characters that it does not know.
 
     Raises:
-      ValueError: it is no model.
+      ValueError: it is not a model.
     """
     from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2
@@ -154,7 +155,7 @@ def with_our_ids(model: bytes) -> tuple[bytes, bool]:
     try:
         proto = sentencepiece_model_pb2.ModelProto.FromString(model)
     except DecodeError as error:
-        raise ValueError("it is no message of this kind") from error
+        raise ValueError("it is not a model") from error
     if not proto.pieces:
         raise ValueError("it has no pieces")
     spec, by_name = proto.trainer_spec, {p.piece: p for p in proto.pieces}

@@ -3,7 +3,7 @@ r"""tensor2tensor's subword vocabularies: the same ids, with graph ops only.
 tensor2tensor cuts a text where letters and digits meet anything else, leaves
 out a single space between two words, escapes each word and covers it greedily
 with the longest pieces of its vocabulary. TF Text's WordPiece does the last
-step: without a mark for suffixes, longest match first is what it is.
+step: without a mark for suffixes it is longest match first.
 """
 
 import functools
@@ -53,8 +53,8 @@ class SubwordEncoder(TextEncoder):
       path: one piece a line, in quotes or not, `<pad>_` and `<EOS>_` first.
 
     Raises:
-      T2TLiteError: the file is missing or no such file, or a character that
-        escapes are made of is no piece.
+      T2TLiteError: the file is missing or of another kind, or a character
+        that escapes are made of is not a piece.
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -75,7 +75,7 @@ class SubwordEncoder(TextEncoder):
                 f"{_ESCAPE_CHARACTERS} as a piece; {path} lacks "
                 f"{' '.join(lacking)}. Is it cut off?"
             )
-        # A character of the alphabet that is no piece is matched as an id
+        # A character of the alphabet that is not a piece is matched as an id
         # beyond the vocabulary, and written as the ids of its escape.
         alone = sorted(alphabet - set(pieces))
         self._matcher = _matcher([*pieces, *alone])
@@ -97,7 +97,7 @@ class SubwordEncoder(TextEncoder):
         return words.with_flat_values(tf.gather(ids, places)).merge_dims(1, 2)
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        """The text of each row; ids outside the vocabulary are no text.
+        """The text of each row; ids outside the vocabulary are skipped.
 
         As in tensor2tensor, an escaped number beyond Unicode becomes U+3013.
         Half a surrogate pair becomes U+FFFD.
@@ -140,7 +140,7 @@ class SubwordEncoder(TextEncoder):
         follows = rows[1:] == rows[:-1]  # [C - 1], in the same text
         changes = ~follows | (alphanumeric[1:] != alphanumeric[:-1])
         starts = tf.concat([[True], changes], axis=0)[: tf.size(codes)]
-        # A single space between two words goes without saying.
+        # A single space between two words is implied.
         is_between = (
             (codes[1:-1] == _SPACE)
             & (follows[:-1] & alphanumeric[:-2])
@@ -178,7 +178,7 @@ class SubwordEncoder(TextEncoder):
 
 
 def subwords_of(content: bytes) -> list[str]:
-    """The pieces of a subword file; none if it is not one.
+    """The pieces of a subword file, or [] if it is not one.
 
     Args:
       content: of the file.

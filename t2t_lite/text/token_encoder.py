@@ -18,8 +18,8 @@ SPECIAL_TOKENS = ("<pad>", "</s>", "<unk>")  # of PAD_ID, EOS_ID and UNK_ID
 class TokenEncoder(TextEncoder):
     """A vocabulary of whole tokens that are separated by spaces.
 
-    For languages that are written down, such as linearized trees; text of
-    people needs a subword vocabulary.
+    For formal languages such as linearized trees. Natural text needs a subword
+    vocabulary.
 
     Example: "(S XX )S" -> [3, 9, 4] -> "(S XX )S"
 
@@ -38,13 +38,13 @@ class TokenEncoder(TextEncoder):
         except UnicodeDecodeError as error:
             raise T2TLiteError(
                 f"{path} is not a list of tokens or is damaged; "
-                "t2t-lite-datagen makes it anew."
+                "t2t-lite-datagen makes a new one."
             ) from error
         if tuple(lines[:3]) != SPECIAL_TOKENS or len(set(lines)) < len(lines):
             raise T2TLiteError(
                 f"A list of tokens must begin with {' '.join(SPECIAL_TOKENS)} "
                 f"and name each token once; {path} does not. t2t-lite-datagen "
-                "makes it anew."
+                "makes a new one."
             )
         self.tokens = tuple(lines)
         self.vocab_size = len(lines)
@@ -85,8 +85,8 @@ class TokenEncoder(TextEncoder):
                 if token not in self._known:
                     raise T2TLiteError(
                         f"Every token must be in {self.path.name}; got "
-                        f"{token!r} in {text[:100]!r}. If it is no mistake, "
-                        "let the train split have it, too."
+                        f"{token!r} in {text[:100]!r}. If it is not a mistake, "
+                        "add it to the train split."
                     )
         return super().encode(texts)
 

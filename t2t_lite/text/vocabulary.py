@@ -27,15 +27,15 @@ def open_vocabulary(path: str | os.PathLike) -> TextEncoder:
     if _is_binary(content):
         return SentencePieceEncoder(path)
     raise T2TLiteError(
-        f"{path} is no vocabulary, or is damaged: it is not a SentencePiece "
+        f"{path} is not a vocabulary, or is damaged: it is not a SentencePiece "
         "model, not a WordPiece vocabulary (one piece a line, [UNK] among "
         "them) and not a tensor2tensor subword file ('<pad>_' and '<EOS>_' "
-        "first). t2t-lite-datagen makes a vocabulary anew."
+        "first). t2t-lite-datagen makes a new one."
     )
 
 
 def _is_binary(content):
-    """Whether it is no text; a SentencePiece model is not."""
+    """Whether it is not text, as a SentencePiece model is not."""
     try:
         return "\0" in content.decode()
     except UnicodeDecodeError:

@@ -1,8 +1,8 @@
 """The pieces of a text from those of its words, each looked up once.
 
-Where no piece of a SentencePiece BPE model goes on after a space, the pieces of
-a text are those of its words, each with the space before it. A corpus has few
-words that are frequent, so a table of them encodes several times faster.
+If no piece of a SentencePiece BPE model continues after a space, the pieces of
+a text are those of its words, each with the space before it. Most words of a
+corpus are frequent ones, so a table of words encodes several times faster.
 """
 
 import array
@@ -14,7 +14,7 @@ import numpy as np
 
 _SPACE = "\u2581"
 _BPE = 2  # TrainerSpec.ModelType
-# The table is emptied when it has so many characters, 64 more for each word.
+# The table is emptied at this size in characters, 64 more for each word.
 _MOST_CHARACTERS = 1 << 25
 _WORD_COST = 64
 
@@ -24,8 +24,8 @@ class WordPieces:
 
     Args:
       model: the bytes of the model file.
-      rules: of normalization, as TSV, that are known to look at no space; a
-        model with other ones is used on whole texts.
+      rules: of normalization, as TSV, that never look at a space; a model with
+        other rules is used on whole texts.
     """
 
     def __init__(self, model: bytes, rules: str):
@@ -115,7 +115,7 @@ class _Table(dict):
 
 
 def _is_wordwise(model, rules):
-    """Whether the pieces of a text are those of its words, for sure."""
+    """Whether the pieces of a text are certainly those of its words."""
     from sentencepiece import sentencepiece_model_pb2
 
     proto = sentencepiece_model_pb2.ModelProto.FromString(model)

@@ -24,7 +24,7 @@ _SPECIAL = re.compile(r"\[\S+\]")
 
 
 class WordPieceEncoder(TextEncoder):
-    """A `vocab.txt` as BERT and TF Text have it; what is written is not all.
+    """A `vocab.txt` as BERT and TF Text have it, with two ids more.
 
     Such files have no agreed place for padding and most have no EOS. So ids 0
     and 1 are PAD and EOS here whatever the file says, and line n of the file,
@@ -34,14 +34,14 @@ class WordPieceEncoder(TextEncoder):
     keras-hub's WordPieceTokenizer keeps the ids of the file and must be told
     what is lower-cased; here the file says both.
 
-    What is lost, for WordPiece cannot tell it afterwards:
+    What is lost, because WordPiece does not record it:
       - a word with a part that no piece covers becomes [UNK] as a whole;
         generated data counts these in its manifest (`unknown_id`);
       - white space: words come back with one space between them, and
         punctuation and CJK characters are words: "Don't!" -> "Don ' t !";
       - control characters;
-      - case, where no piece has a capital letter; accents, where moreover no
-        piece has one. The file does not say it in any other way.
+      - case, if no piece has a capital letter, and then accents, if no piece
+        has one. The file does not say it in any other way.
 
     Example, without capitals: "Two  men." -> "two", "men", "." -> "two men .".
 
@@ -50,7 +50,7 @@ class WordPieceEncoder(TextEncoder):
         equal lines the last counts.
 
     Raises:
-      T2TLiteError: the file is missing or no such file.
+      T2TLiteError: the file is missing or of another kind.
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -92,7 +92,7 @@ class WordPieceEncoder(TextEncoder):
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """The text of each row: its words, a space between them.
 
-        A piece in brackets, such as [CLS], is no text, except for [UNK]. Nor
+        A piece in brackets, such as [CLS], is skipped, except for [UNK]. So
         are ids outside the vocabulary.
         """
         kept = ids_of_text(ids)
@@ -107,7 +107,7 @@ class WordPieceEncoder(TextEncoder):
 
 
 def wordpieces_of(content: bytes) -> list[str]:
-    """The pieces of a WordPiece vocabulary; none if it is not one.
+    """The pieces of a WordPiece vocabulary, or [] if it is not one.
 
     Args:
       content: of the file.

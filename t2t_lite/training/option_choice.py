@@ -35,7 +35,7 @@ def choose_options(
 
     Raises:
       UsageError: an option is unknown or bad.
-      T2TLiteError: the manifest or the config that is meant cannot be read.
+      T2TLiteError: the manifest or the config cannot be read.
     """
     data_dir = pathlib.Path(data_dir)
     if given:
@@ -75,7 +75,7 @@ def choose_text(
     Raises:
       UsageError: the name is that of another problem; or nothing is given and
         nothing kept; or several are kept and none is named.
-      T2TLiteError: the manifest or the config that is meant cannot be read.
+      T2TLiteError: the manifest or the config cannot be read.
     """
     data_dir = pathlib.Path(data_dir)
     name = given.get("name")
@@ -94,7 +94,7 @@ def choose_text(
 
 
 def _options_of_data(problem, name, data_dir, needed):
-    """The options of the data that is meant; None if there is none."""
+    """The options of the data that is there, or None."""
     names = find_data(data_dir, problem)
     default = name or problem.base_name
     if default in names or (len(names) == 1 and not name):

@@ -90,9 +90,9 @@ def test_what_is_no_character_becomes_a_replacement(tmp_path):
         ('"text"', "must be a JSON object; got a string in "),
         ("null", "must be a JSON object; got null in "),
         ("7", "must be a JSON object; got a number in "),
-        ("", "must be a JSON object; got no JSON in "),
-        ('{"source": "a"', "must be a JSON object; got no JSON in "),
-        ("[" * 100_000, "must be a JSON object; got no JSON in "),
+        ("", "must be a JSON object; got invalid JSON in "),
+        ('{"source": "a"', "must be a JSON object; got invalid JSON in "),
+        ("[" * 100_000, "must be a JSON object; got invalid JSON in "),
         ('{"source": "a"}', "have the key 'target'; got 'source' in "),
         ("{}", "have the key 'source'; got no key in "),
         (

@@ -67,7 +67,7 @@ def test_an_unknown_file_is_told_the_three_kinds(content, tmp_path):
     with pytest.raises(T2TLiteError) as error:
         open_vocabulary(path)
     for part in (
-        f"{path} is no vocabulary",
+        f"{path} is not a vocabulary",
         "SentencePiece model",
         "WordPiece vocabulary (one piece a line, [UNK] among them)",
         "tensor2tensor subword file ('<pad>_' and '<EOS>_' first)",
