@@ -169,8 +169,7 @@ def choose_problem(
     Raises:
       UsageError: no such problem or option, or no files and no data.
     """
-    from t2t_lite.problem.own_text import OwnText
-    from t2t_lite.training.option_choice import choose_options, choose_text
+    from t2t_lite.training.option_choice import choose_options
 
     if isinstance(problem, str):
         problem = registry.problem(problem)
@@ -179,12 +178,13 @@ def choose_problem(
             "A run finds its problem by name: put @register_problem before "
             f"{type(problem).__name__}."
         )
-    options = {**problem.options, **options}
-    places = absolute(data_dir), absolute(output_dir)
-    given = data_dir != DATA_DIR
-    if isinstance(problem, OwnText):
-        return choose_text(problem, options, *places, data_dir_given=given)
-    return choose_options(problem, options, *places, data_dir_given=given)
+    return choose_options(
+        problem,
+        {**problem.options, **options},
+        absolute(data_dir),
+        absolute(output_dir),
+        data_dir_given=data_dir != DATA_DIR,
+    )
 
 
 def _choose_hparams(

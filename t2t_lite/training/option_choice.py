@@ -27,74 +27,47 @@ def choose_options(
 ) -> tuple[Problem, pathlib.Path]:
     """The problem with its options, and where its data is.
 
-    Options that are given stand for themselves. Otherwise they are those of a
-    run in `output_dir` where `data_dir` was not given, then those of the data
-    in `data_dir`, if there is any.
-
-    Args: as of `choose_text`, for a problem whose data has one name.
-
-    Raises:
-      UsageError: an option is unknown or bad.
-      T2TLiteError: the manifest or the config cannot be read.
-    """
-    data_dir = pathlib.Path(data_dir)
-    if given:
-        return problem.with_options(given), data_dir
-    if not problem.known_options:
-        return problem, data_dir
-    options, run_data_dir = _options_of_run(problem, None, output_dir)
-    if options is not None and not data_dir_given:
-        return problem.with_options(options), run_data_dir
-    if Manifest.path(data_dir, problem).exists():
-        options = Manifest.load(data_dir, problem).options
-    return problem.with_options(options or {}), data_dir
-
-
-def choose_text(
-    problem: OwnText,
-    given: Mapping[str, Any],
-    data_dir: str | os.PathLike,
-    output_dir: str | os.PathLike | None = None,
-    *,
-    data_dir_given: bool = True,
-) -> tuple[OwnText, pathlib.Path]:
-    """The problem with its options, and where its data is.
-
     Options that are more than a name stand for themselves. Otherwise they are
     those of a run in `output_dir` where `data_dir` was not given, then those of
     the data in `data_dir`, then those of the run.
 
     Args:
       problem: in either direction, without options.
-      given: options, see `OwnText`; `{}` or a `name` asks for kept ones.
+      given: its options; `{}`, or the `name` of own text, asks for kept ones.
       data_dir: where data is, or will be.
       output_dir: where a run is, or will be.
       data_dir_given: False where `data_dir` is a default; the data of the run
         is then meant rather than what happens to lie there.
 
     Raises:
-      UsageError: the name is that of another problem; or nothing is given and
-        nothing kept; or several are kept and none is named.
+      UsageError: an option is unknown or bad. Of own text: the name is that of
+        another problem; nothing is given and nothing kept; or several are kept
+        and none is named.
       T2TLiteError: the manifest or the config cannot be read.
     """
     data_dir = pathlib.Path(data_dir)
-    name = given.get("name")
-    others = set(registry.problem_names()) - {problem.base_name}
-    if name in others:
+    is_own_text = isinstance(problem, OwnText)
+    name = given.get("name") if is_own_text else None
+    if name in set(registry.problem_names()) - {problem.base_name}:
         raise UsageError(
             f"--name must not be that of another problem; got {name!r}."
         )
-    if not given.keys() <= {"name"}:
+    if not problem.known_options or given.keys() - ({"name"} if name else ()):
         return problem.with_options(given), data_dir
     options, run_data_dir = _options_of_run(problem, name, output_dir)
-    if options and not data_dir_given:
+    if options is not None and not data_dir_given:
         return problem.with_options(options), run_data_dir
-    kept = _options_of_data(problem, name, data_dir, needed=not options)
-    return problem.with_options(kept or options), data_dir
+    if is_own_text:
+        kept = _options_of_text(problem, name, data_dir, needed=not options)
+    elif Manifest.path(data_dir, problem).exists():
+        kept = Manifest.load(data_dir, problem).options
+    else:
+        kept = None
+    return problem.with_options(kept or options or {}), data_dir
 
 
-def _options_of_data(problem, name, data_dir, needed):
-    """The options of the data that is there, or None."""
+def _options_of_text(problem, name, data_dir, needed):
+    """The options of the own text whose data is there, or None."""
     names = find_data(data_dir, problem)
     default = name or problem.base_name
     if default in names or (len(names) == 1 and not name):

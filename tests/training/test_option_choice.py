@@ -8,7 +8,7 @@ from t2t_lite import registry
 from t2t_lite.data.manifest import Manifest
 from t2t_lite.errors import UsageError
 from t2t_lite.plugins import load_plugins
-from t2t_lite.training.option_choice import choose_text
+from t2t_lite.training.option_choice import choose_options
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -61,7 +61,7 @@ def run(tmp_path):
 
 def choose(data_dir, given=None, output_dir=None, name="text", **more):
     problem = registry.problem(name)
-    problem, data_dir = choose_text(
+    problem, data_dir = choose_options(
         problem, given or {}, data_dir, output_dir, **more
     )
     return problem.name, dict(problem.options), data_dir
