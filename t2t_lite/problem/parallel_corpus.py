@@ -118,10 +118,9 @@ class ParallelCorpus(Text2TextProblem):
         ) as error:
             raise T2TLiteError(
                 f"{self.tfds_name} is not available: {_first_line(error)}. "
-                f"{self.base_name} needs a network to download it "
-                f"({_size(self.tfds_bytes)}); or a TensorFlow Datasets folder "
-                f"that has it, with --tfds_dir; or {self._file_names()}, with "
-                "--raw_dir."
+                f"{self.base_name} needs a network ({_size(self.tfds_bytes)} "
+                "to download); or a TensorFlow Datasets folder that has it, "
+                f"with --tfds_dir; or {self._file_names()}, with --raw_dir."
             ) from error
         return builder
 
