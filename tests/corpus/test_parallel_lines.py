@@ -1,3 +1,6 @@
+"""Two files of lines: pairs that match, as a whole and in parts."""
+
+import gzip
 import pathlib
 
 import pytest
@@ -5,6 +8,7 @@ import pytest
 from t2t_lite.corpus import parallel_lines
 from t2t_lite.corpus.parallel_lines import cut_lines, read_parallel, read_part
 from t2t_lite.corpus.raw_files import RawFiles
+from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem.own_text import OwnText
 from t2t_lite.problem.parallel_corpus import ParallelCorpus
 
@@ -39,6 +43,32 @@ def all_parts(problem, split, raw):
 
 def joined(parts):
     return [pair for part in parts for pair in part]
+
+
+def test_line_i_is_paired_with_line_i(tmp_path):
+    source, target = tmp_path / "a.en", tmp_path / "a.de.gz"
+    source.write_bytes(b"one\n\ntwo\n")
+    target.write_bytes(gzip.compress(b"eins\n\nzwei"))
+    pairs = list(read_parallel(source, target))
+    assert pairs == [("one", "eins"), ("", ""), ("two", "zwei")]
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        (b"a\nb\nc\n", b"x\n"),
+        (b"a\n", b"x\ny\nz\n"),
+        (b"", b"\n"),
+        (b"\n", b""),
+    ],
+)
+def test_unequal_files_are_named_with_their_counts(tmp_path, source, target):
+    first, second = two_files(tmp_path, source, target)
+    with pytest.raises(T2TLiteError) as raised:
+        list(read_parallel(first, second))
+    counts = source.count(b"\n"), target.count(b"\n")
+    assert f"{counts[0]} lines in {first}" in str(raised.value)
+    assert f"{counts[1]} in {second}" in str(raised.value)
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -1,4 +1,4 @@
-"""Raw files: lines as they are, pairs that match, downloads checked."""
+"""Raw files: found where they are, downloads checked."""
 
 import gzip
 import hashlib
@@ -6,7 +6,6 @@ import hashlib
 import pytest
 
 from t2t_lite.corpus.lines import read_lines
-from t2t_lite.corpus.parallel_lines import read_parallel
 from t2t_lite.corpus.raw_files import RawFiles, RemoteFile
 from t2t_lite.errors import T2TLiteError
 
@@ -21,66 +20,6 @@ def served(folder, name, data, content=None):
     path = write(folder / name, data)
     digest = hashlib.sha256(data if content is None else content).hexdigest()
     return RemoteFile(name, path.as_uri(), digest)
-
-
-@pytest.mark.parametrize(
-    ("data", "lines"),
-    [
-        (b"", []),
-        (b"\n", [""]),
-        (b"a", ["a"]),
-        (b"a\n\n b \n", ["a", "", " b "]),
-        (b"a\r\nb\r\n", ["a", "b"]),
-        (b"a\rb\n", ["a\rb"]),
-        (b"a\r\r\n", ["a\r"]),
-        ("a\u2028b\u0085c\x0cd\n".encode(), ["a\u2028b\u0085c\x0cd"]),
-        (b"a\0b\n", ["a\0b"]),
-        (b"\xef\xbb\xbfa\n", ["\ufeffa"]),
-        (b"a\xffb\n", ["a\ufffdb"]),
-        (b"\xe2\x96\n", ["\ufffd"]),
-    ],
-)
-def test_only_line_ends_are_taken_from_the_lines(tmp_path, data, lines):
-    assert list(read_lines(write(tmp_path / "a.en", data))) == lines
-    packed = write(tmp_path / "a.en.gz", gzip.compress(data))
-    assert list(read_lines(packed)) == lines
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(T2TLiteError, match="Cannot read .*none.en: No such"):
-        list(read_lines(tmp_path / "none.en"))
-
-
-@pytest.mark.parametrize("data", [b"not gzip", gzip.compress(b"a" * 99)[:-9]])
-def test_a_damaged_archive_is_named(tmp_path, data):
-    with pytest.raises(T2TLiteError, match="a.gz is damaged"):
-        list(read_lines(write(tmp_path / "a.gz", data)))
-
-
-def test_line_i_is_paired_with_line_i(tmp_path):
-    source = write(tmp_path / "a.en", b"one\n\ntwo\n")
-    target = write(tmp_path / "a.de.gz", gzip.compress(b"eins\n\nzwei"))
-    pairs = list(read_parallel(source, target))
-    assert pairs == [("one", "eins"), ("", ""), ("two", "zwei")]
-
-
-@pytest.mark.parametrize(
-    ("source", "target"),
-    [
-        (b"a\nb\nc\n", b"x\n"),
-        (b"a\n", b"x\ny\nz\n"),
-        (b"", b"\n"),
-        (b"\n", b""),
-    ],
-)
-def test_unequal_files_are_named_with_their_counts(tmp_path, source, target):
-    first = write(tmp_path / "a.en", source)
-    second = write(tmp_path / "a.de", target)
-    with pytest.raises(T2TLiteError) as raised:
-        list(read_parallel(first, second))
-    counts = source.count(b"\n"), target.count(b"\n")
-    assert f"{counts[0]} lines in {first}" in str(raised.value)
-    assert f"{counts[1]} in {second}" in str(raised.value)
 
 
 def test_raw_dir_is_used_as_it_is(tmp_path):
