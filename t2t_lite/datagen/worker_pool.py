@@ -130,7 +130,7 @@ def _start(processes: int, job: SplitJob) -> concurrent.futures.Executor:
         initializer=_set_up_worker,
         initargs=(_module_folder(job.problem),),
     )
-    with _ctrl_c_ignored():  # inherited: it is for this process to handle
+    with _ctrl_c_held_back():  # inherited: it is for this process to handle
         for _ in range(processes):
             executor.submit(os.getpid)
     return executor
@@ -148,19 +148,13 @@ def _module_folder(problem: Any) -> str:
 
 
 @contextlib.contextmanager
-def _ctrl_c_ignored() -> Iterator[None]:
-    """Processes that start inside never see Ctrl-C.
-
-    Only the main thread may change what a signal does; others leave it.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _ctrl_c_held_back() -> Iterator[None]:
+    """Processes that start inside never see Ctrl-C; this one sees it after."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 # All below runs in the worker processes.
