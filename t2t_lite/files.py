@@ -33,7 +33,7 @@ def write_file(path: pathlib.Path, to_disk: bool = True) -> Iterator[BinaryIO]:
 
     Args:
       path: the file.
-      to_disk: as of `put_in_place`.
+      to_disk: as in `put_in_place`.
     """
     hidden = aside(path)
     try:

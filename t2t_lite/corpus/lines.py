@@ -38,7 +38,7 @@ def read_byte_lines(path: str | os.PathLike, start: int = 0) -> Iterator[bytes]:
     r"""The lines of a file, packed or not, without their `\n` or `\r\n`.
 
     Args:
-      path: as of `read_lines`, which raises the same errors.
+      path: as in `read_lines`, which raises the same errors.
       start: likewise.
     """
     with open_packed(path) as file:

@@ -16,7 +16,7 @@ def format_of(path: str | os.PathLike) -> str:
     """One of FORMATS, by the name of a file that may be packed.
 
     Raises:
-      UsageError: the name ends otherwise.
+      UsageError: the name ends in something else.
     """
     name = pathlib.Path(path)
     ending = (name.with_suffix("") if name.suffix in PACKED else name).suffix

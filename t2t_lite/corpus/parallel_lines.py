@@ -90,7 +90,7 @@ def read_part(part: LinePart) -> Iterator[tuple[str, str]]:
     """The pairs of a part.
 
     Raises:
-      T2TLiteError: as of `read_parallel`.
+      T2TLiteError: as in `read_parallel`.
     """
     starts = {
         part.source: part.source_start,
@@ -110,7 +110,7 @@ def _line_starts(path):
     starts, lines, position, last = [], 0, 0, b"\n"
     with open(path, "rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
-            # A line begins behind a line end, and where the file begins.
+            # A line begins after a line end, and where the file begins.
             ends = np.flatnonzero(np.frombuffer(chunk, np.uint8) == _LINE_END)
             begins = ends[ends < len(chunk) - 1] + 1
             if last == b"\n":

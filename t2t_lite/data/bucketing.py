@@ -141,7 +141,7 @@ def usable(
 ) -> tuple[np.ndarray, dict[str, int]]:
     """Which examples are trained on, and how many are not, by reason.
 
-    Args: as of `plan_batches`.
+    Args: as in `plan_batches`.
 
     Returns:
       int64 [kept examples], indices into the portion; the `Plan.dropped`.

@@ -131,7 +131,7 @@ def eval_batches(
 
     Pairs longer than `max_length` are left out; `padding_report` counts them.
 
-    Args: as of `training_batches`.
+    Args: as in `training_batches`.
 
     Returns:
       a finite dataset of {"inputs": int32 [B, S], "targets": int32 [B, T]}.

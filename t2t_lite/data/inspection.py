@@ -36,12 +36,12 @@ def inspect_data(
       problem: in either direction; its encoders have `vocab_size`, `decode`
         and, where bytes are to be counted, `pieces`.
       seed: of the pairs that are drawn.
-      progress: tell on stderr how it goes.
+      progress: show progress on stderr.
 
     Returns:
       `problem`, `data_dir`, `seed`, and by name of the split `splits`, each:
         examples: pairs in the shards.
-        dropped, dropped_samples: as of `SplitRecord`, so with the sides of the
+        dropped, dropped_samples: as in `SplitRecord`, so with the sides of the
           name without `_rev`.
         lengths: number of pairs by the tokens of their longer side, EOS
           counted as in all numbers of tokens but those of shares.
@@ -145,7 +145,7 @@ class _Side:
             raise T2TLiteError(
                 f"Ids must be below the {size} pieces of the vocabulary "
                 f"{self._file}; got {ids.min()} to {ids.max()}. The shards "
-                "were made with another vocabulary: make them anew."
+                "were made with another vocabulary: make them again."
             )
         if self._is_byte is not None:
             self._bytes += int(np.count_nonzero(self._is_byte[ids]))

@@ -236,7 +236,7 @@ def describe_sources(
         if state_of(path) != state:
             raise T2TLiteError(
                 f"{path} must not change while data is made of it; it did. "
-                "The same command starts afresh."
+                "The same command starts over."
             )
         sources[path] = {**state, "sha256": sha256_of(path)}
     return sources
@@ -264,7 +264,7 @@ def how_to_remake(
     if with_options:
         place, options = f"{place} or --name", " and the flags given here"
     return (
-        f"Use {place}, or make the data anew with t2t-lite-datagen "
+        f"Use {place}, or make the data again with t2t-lite-datagen "
         f"{_flags_of(problem_or_manifest)} --overwrite{options}."
     )
 

@@ -86,7 +86,7 @@ def plan_rows(
 ) -> PackedPlan:
     """Packs a portion into as few rows as can be found quickly.
 
-    Args: as of `bucketing.plan_batches`.
+    Args: as in `bucketing.plan_batches`.
 
     Returns:
       A `PackedPlan`, a pure function of the arguments.

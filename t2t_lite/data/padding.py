@@ -64,7 +64,7 @@ def padding_report(
 ) -> PaddingReport:
     """Plans the first portions of a split and counts what is real.
 
-    Args: as of `training_batches`, and
+    Args: as in `training_batches`, and
       most_portions: how many portions are looked at.
     """
     record = manifest.split(split)

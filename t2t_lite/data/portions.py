@@ -64,7 +64,7 @@ def check_lengths(
 
     Args:
       record: of the split.
-      max_positions: as of `bucketing.plan_batches`.
+      max_positions: as in `bucketing.plan_batches`.
       max_length: likewise.
     """
     if record.examples == record.too_long(max_length):
@@ -86,7 +86,7 @@ def planner(
 
     Args:
       problem: its reversed copy swaps the sides.
-      max_positions: as of `bucketing.plan_batches`.
+      max_positions: as in `bucketing.plan_batches`.
       max_length: likewise.
       seed: of the order; None gives the order of evaluation.
 
@@ -176,7 +176,7 @@ def packing_planner(
 
     Rows are laid out here, the whole portion at once: a batch is a slice.
 
-    Args: as of `planner`.
+    Args: as in `planner`.
     """
     height, width = packed_shape(max_positions, max_length)
 

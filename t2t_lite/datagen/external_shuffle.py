@@ -132,7 +132,7 @@ class RecordsInOrder:
             raise T2TLiteError(
                 f"{path} is damaged: it must have {count} records and {size} "
                 f"bytes; got {len(index)} and {path.stat().st_size}. The same "
-                "command starts afresh."
+                "command starts over."
             )
         ends = np.zeros(count + 1, np.int64)
         np.cumsum(index["bytes"], out=ends[1:])

@@ -55,7 +55,7 @@ class Generation:
         means where that library keeps them.
       seed: of the order of train and of the vocabulary's sample.
       processes: that encode text; None means one for each core.
-      progress: tell on stderr how it goes.
+      progress: show progress on stderr.
     """
 
     problem: Problem
@@ -127,10 +127,10 @@ class Generation:
         }
         work = Work(self._folder / f".{name}.incomplete", identity, raw)
         if work.resumed:
-            self._say("going on with what was finished before")
+            self._say("continuing with what is finished")
         if work.difference:
             self._say(
-                f"unfinished data was there, but {work.difference}: starting "
+                f"there was unfinished data, but {work.difference}: starting "
                 "afresh"
             )
         try:

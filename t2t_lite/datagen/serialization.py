@@ -25,7 +25,7 @@ def serialize_pairs(
     Args:
       sources: the ids of each text, integers [length], none negative.
       targets: the same of the other side.
-      last: an id to put behind each side.
+      last: an id to put after each side.
     """
     examples = []
     for source, target in zip(

@@ -35,7 +35,7 @@ class WorkerPool:
       job: what is done; goes to each process, which loads the encoders.
       processes: None means one for each core. A split that is too small for
         several is encoded in this process.
-      tell_done: is told how many pairs a chunk has when it is done.
+      tell_done: called with the number of pairs of each finished chunk.
 
     Raises:
       BrokenProcessPool: a worker process died.
@@ -123,7 +123,7 @@ def _cores() -> int:
 
 def _start(processes: int, job: SplitJob) -> concurrent.futures.Executor:
     """Starts the processes."""
-    # TensorFlow does not survive a fork: workers start afresh.
+    # TensorFlow does not survive a fork: workers start from scratch.
     executor = concurrent.futures.ProcessPoolExecutor(
         processes,
         mp_context=multiprocessing.get_context("spawn"),
@@ -140,7 +140,7 @@ def _module_folder(problem: Any) -> str:
     """The folder that a problem's top-level module is imported from.
 
     A package that a user names by its folder is not on the path of a process
-    that starts afresh.
+    that starts from scratch.
     """
     top = sys.modules[type(problem).__module__.partition(".")[0]]
     file = pathlib.Path(getattr(top, "__file__", None) or __file__)
@@ -170,7 +170,7 @@ def _set_up_worker(module_folder: str) -> None:
 
 
 def _end_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever."""
+    """A worker whose parent was killed would wait for work forever."""
     parent = multiprocessing.parent_process()
     assert parent  # this is a worker
     parent.join()

@@ -202,7 +202,7 @@ def _misquoted(gold, test, parameters):
 
     Where one side tags a quote as punctuation, which is deleted, and the other
     as a word, lengths differ through the tag only. The places are counted
-    again as EVALB does it: each quote that comes back moves those behind it.
+    again as EVALB does it: each quote that comes back moves those after it.
     """
     kept: tuple[Counter[int], Counter[int]] = Counter(), Counter()
     gold_indices = [index for _, index, _ in gold]

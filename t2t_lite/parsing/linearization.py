@@ -113,7 +113,7 @@ def rebuild(
       tokens: brackets with labels; any other token is a leaf and its tag.
       words: of the sentence, at least one.
       known: the tokens of a vocabulary; None knows each that has neither white
-        space nor a bracket behind its first character.
+        space nor a bracket after its first character.
       correct_tags: apply rule 7; it saves sentences that EVALB would leave out
         as errors, because it deletes words by their tags.
 
@@ -236,7 +236,7 @@ def _aligned(leaves, words, counts):
 def _edits(kinds, wanted):
     """How many leaves to add and leave out, at least, from any place on.
 
-    Returns: [leaves + 1, words + 1], the number behind leaf i and word j.
+    Returns: [leaves + 1, words + 1], the number after leaf i and word j.
     """
     row = list(range(len(wanted), -1, -1))
     rows = [row]

@@ -123,7 +123,7 @@ class TreeForm(tf.Module):
 
 
 def _written(token):
-    """How a token is written: before and behind the word of a leaf."""
+    """How a token is written: before and after the word of a leaf."""
     if token.startswith("("):
         return f" {token}", ""
     return (")", "") if token.startswith(")") else (f" ({token} ", ")")

@@ -76,12 +76,12 @@ class Problem:
     def parts(self, split: str, raw: RawFiles) -> Sequence[Any]:
         """What to give `part_samples`, for a corpus read on several machines.
 
-        One after the other the parts give what `samples` gives. By default
+        Together, in order, the parts give what `samples` gives. By default
         there is one part, so one machine reads and the others do the rest.
 
         Args:
-          split: as of `samples`.
-          raw: as of `samples`.
+          split: as in `samples`.
+          raw: as in `samples`.
         """
         del split, raw
         return (None,)
@@ -97,7 +97,7 @@ class Problem:
         """What is found, missing or to be downloaded: a line for each.
 
         Args:
-          raw: as of `samples`; nothing is downloaded.
+          raw: as in `samples`; nothing is downloaded.
         """
         return [raw.tell(file) for file in self.files]
 
@@ -131,8 +131,8 @@ class Problem:
     ) -> dict[str, Any] | None:
         """Makes the vocabulary files in `data_dir`.
 
-        Returns: what those that were learned are from, by file; it is told and
-          kept in the manifest. See `SentencePieceEncoder.train`.
+        Returns: what each learned vocabulary was learned from, by file; it is
+          printed, and kept in the manifest. See `SentencePieceEncoder.train`.
         """
         raise NotImplementedError
 
@@ -201,7 +201,7 @@ class Problem:
         Args:
           encoders: of `load_encoders`.
 
-        Returns: None, the default, where any text is as good as another.
+        Returns: None, the default, where any text will do.
         """
         del encoders
         return None

@@ -140,11 +140,11 @@ class ParallelCorpus(Text2TextProblem):
             return [
                 "to be downloaded by TensorFlow Datasets: "
                 f"{self.tfds_name} ({_size(self.tfds_bytes)}) into {folder}",
-                "or to be named: a folder that has it, with --tfds_dir; or "
-                f"{self._file_names()}, with --raw_dir",
+                "or give --tfds_dir, a folder that has it, or --raw_dir, a "
+                f"folder with {self._file_names()}",
             ]
         if raw.raw_dir is None:
-            return [f"to be named: {self._file_names()}, with --raw_dir"]
+            return [f"missing: {self._file_names()}; give --raw_dir"]
         told = []
         languages = self.source_language, self.target_language
         for stems in self.stems.values():

@@ -206,7 +206,7 @@ def test_other_options_are_told_in_full(tmp_path):
     assert str(error.value) == (
         f"{tmp_path} holds data of another definition of folded: options.file "
         f'was "{"/x" * 40}/a", is "{"/x" * 40}/b"; options.folds was 3, is 4. '
-        "Use another --data_dir or --name, or make the data anew with "
+        "Use another --data_dir or --name, or make the data again with "
         "t2t-lite-datagen --problem=folded --overwrite and the flags given "
         "here."
     )

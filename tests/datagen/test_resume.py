@@ -140,14 +140,14 @@ Interrupted.definition = Files.definition
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({}, "toy: going on with what was finished before"),
-        ({"seed": 5}, "the seed differs: starting afresh"),
-        ({"raw_dir": "copy"}, "--raw_dir differs: starting afresh"),
-        ({"vocab_size": 7}, "the definition differs: starting afresh"),
-        ({"code": "other"}, "the code differs: starting afresh"),
-        ({"text": "other\n"}, "a.txt has changed: starting afresh"),
-        ({"note": "{"}, "its note cannot be read: starting afresh"),
-        ({"record": "{"}, "finished-train.json is damaged: starting afresh"),
+        ({}, "toy: continuing with what is finished"),
+        ({"seed": 5}, "the seed differs: starting over"),
+        ({"raw_dir": "copy"}, "--raw_dir differs: starting over"),
+        ({"vocab_size": 7}, "the definition differs: starting over"),
+        ({"code": "other"}, "the code differs: starting over"),
+        ({"text": "other\n"}, "a.txt has changed: starting over"),
+        ({"note": "{"}, "its note cannot be read: starting over"),
+        ({"record": "{"}, "finished-train.json is damaged: starting over"),
     ],
 )
 def test_other_work_is_not_gone_on_with(
@@ -275,7 +275,7 @@ def test_killed_processes_go_on_to_the_same_bytes(tmp_path):
     last = subprocess.run(
         killed_run, check=True, capture_output=True, text=True
     )
-    assert "going on with what was finished before" in last.stderr
+    assert "continuing with what is finished" in last.stderr
     assert "learning the vocabulary" not in last.stderr
     ours, theirs = content(killed), content(whole)
     for manifest in (ours, theirs):

@@ -129,6 +129,6 @@ def test_what_is_there_and_what_is_not_is_told(problem, tfds_dir, raw_dir):
 def test_a_corpus_of_files_alone_asks_for_them(problem, monkeypatch):
     monkeypatch.setattr(type(problem), "tfds_name", "")
     (line,) = problem.tell_sources(RawFiles())
-    assert line.startswith("to be named: train.en, train.de, ")
+    assert line.startswith("missing: train.en, train.de, ")
     with pytest.raises(T2TLiteError, match="no address to download it from"):
         problem.samples("train", RawFiles())

@@ -36,7 +36,7 @@ class BeamGeneration(Generation):
         self._runner = BeamRunner(self.runner, self.beam_options)
 
     def write_split(self, job: SplitJob, work: Work) -> SplitRecord:
-        """As of `Generation`.
+        """As in `Generation`.
 
         Raises:
           T2TLiteError: the corpus is missing or bad.

@@ -204,7 +204,7 @@ def _starts(
 
 @dataclasses.dataclass(frozen=True)
 class _Totals:
-    """What some records add up to; as of `RecordsInOrder`."""
+    """What some records add up to; as in `RecordsInOrder`."""
 
     lengths: Counter[int]
     source_tokens: int
