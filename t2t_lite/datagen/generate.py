@@ -131,7 +131,7 @@ class Generation:
         if work.difference:
             self._say(
                 f"there was unfinished data, but {work.difference}: starting "
-                "afresh"
+                "over"
             )
         try:
             if not Manifest.path(work.folder, self.problem).exists():
