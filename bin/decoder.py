@@ -13,11 +13,16 @@ import io
 import json
 import pathlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TextIO
 
 from t2t_lite import files
 from t2t_lite.bin.cli import command, flags, runs
 from t2t_lite.errors import T2TLiteError, UsageError
+
+if TYPE_CHECKING:
+    from t2t_lite.decoding.translator import Translator
+    from t2t_lite.training.run import Run
 
 
 def make_parser() -> flags.Parser:
@@ -84,8 +89,9 @@ def decode(args: argparse.Namespace) -> None:
             f"nbest={args.nbest}, beam_size={beam_size}."
         )
     translator = runs.make_translator(run, args)
-    answers = _scores if args.score else _translations
-    answers = functools.partial(answers, run.problem, translator, args)
+    answers = functools.partial(
+        _scores if args.score else _translations, run, translator, args
+    )
     if args.interactive:
         _converse(answers)
         return
@@ -94,7 +100,7 @@ def decode(args: argparse.Namespace) -> None:
             print(answer, file=out, flush=True)
 
 
-def _check(args):
+def _check(args: argparse.Namespace) -> None:
     """Refuses what cannot work before the model is loaded."""
     source, target = args.decode_from_file, args.decode_to_file
     for flag in ("draw", "tokenize"):
@@ -128,7 +134,7 @@ def _check(args):
 
 
 @contextlib.contextmanager
-def _lines_in(path) -> Iterator[Iterable[bytes]]:
+def _lines_in(path: str | None) -> Iterator[Iterable[bytes]]:
     """The lines of a file or of stdin, as bytes."""
     if path:
         with open(path, "rb") as file:
@@ -142,7 +148,7 @@ def _lines_in(path) -> Iterator[Iterable[bytes]]:
 
 
 @contextlib.contextmanager
-def _text_out(args):
+def _text_out(args: argparse.Namespace) -> Iterator[TextIO]:
     """Stdout, or `--decode_to_file`, which is complete or not there."""
     if not args.decode_to_file:
         yield sys.stdout
@@ -156,36 +162,47 @@ def _text_out(args):
         yield text
 
 
-def _translations(problem, translator, args, lines) -> Iterator[str]:
-    from t2t_lite.decoding.lines import translate_lines
+def _translations(
+    run: "Run",
+    translator: "Translator",
+    args: argparse.Namespace,
+    lines: Iterable[str | bytes],
+) -> Iterator[str]:
+    from t2t_lite.decoding.lines import strip_line_end, translate_lines
 
     if args.tokenize:
-        lines = (problem.tokenize(_text_of(line)) for line in lines)
+        texts = (strip_line_end(x).decode("utf-8", "replace") for x in lines)
+        lines = map(run.problem.tokenize, texts)
     for translation in translate_lines(
         translator,
         lines,
         batch_size=args.batch_size,
         num_hypotheses=args.nbest,
-        complete=problem.complete,
+        complete=run.problem.complete,
         note=_note_line,
     ):
+        best = translation.hypotheses[0].text
         if args.draw:
-            yield _drawn(translation.hypotheses[0].text)
+            yield _drawn(best)
         elif args.format == "json":
-            yield _as_json(_with_facts(dataclasses.asdict(translation)))
+            yield json.dumps(translation.to_dict(), ensure_ascii=False)
         elif args.nbest == 1:
-            yield translation.hypotheses[0].text
+            yield best
         else:  # a tab inside a text must not look like a border
             yield "\t".join(
                 each.text.replace("\t", " ") for each in translation.hypotheses
             )
 
 
-def _scores(problem, translator, args, lines) -> Iterator[str]:
-    from t2t_lite.decoding.lines import score_pairs
+def _scores(
+    run: "Run",
+    translator: "Translator",
+    args: argparse.Namespace,
+    lines: Iterable[bytes],
+) -> Iterator[str]:
+    from t2t_lite.decoding.lines import score_pairs, split_pairs
 
-    del problem
-
+    del run
     for pair in score_pairs(
         translator,
         split_pairs(lines),
@@ -193,17 +210,12 @@ def _scores(problem, translator, args, lines) -> Iterator[str]:
         note=_note_line,
     ):
         if args.format == "json":
-            yield _as_json(dataclasses.asdict(pair))
+            yield json.dumps(dataclasses.asdict(pair), ensure_ascii=False)
         else:
             yield f"{pair.score:.6f}"
 
 
-def _text_of(line):
-    text = line if isinstance(line, str) else line.decode("utf-8", "replace")
-    return text.rstrip("\r\n")
-
-
-def _drawn(tree):
+def _drawn(tree: str) -> str:
     """The drawing of an answer and a line end; an empty one has none."""
     if not tree:
         return ""
@@ -212,38 +224,11 @@ def _drawn(tree):
     return f"{draw_tree(tree)}\n"
 
 
-def _with_facts(translation):
-    """The record of a translation, what is said of a hypothesis put into it."""
-    for hypothesis in translation["hypotheses"]:
-        hypothesis |= hypothesis.pop("facts")
-    return translation
-
-
-def _as_json(record):
-    return json.dumps(record, ensure_ascii=False)
-
-
-def _note_line(number, text):
+def _note_line(number: int, text: str) -> None:
     command.note(f"line {number}: {text}")
 
 
-def split_pairs(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    r"""Splits lines `source<TAB>target`: `b"one\teins\n"` -> one, eins.
-
-    Raises:
-      T2TLiteError: a line has no tab, or more than one.
-    """
-    for number, line in enumerate(lines, start=1):
-        sides = line.split(b"\t")
-        if len(sides) != 2:
-            raise T2TLiteError(
-                "--score reads lines source<TAB>target, one tab each; line "
-                f"{number} has {len(sides) - 1} tabs."
-            )
-        yield sides[0], sides[1]
-
-
-def _converse(answers):
+def _converse(answers: Callable[[list[str]], Iterator[str]]) -> None:
     """Answers each line that is typed, until the end of input."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")

@@ -28,8 +28,8 @@ def export(args: argparse.Namespace) -> None:
     translator = runs.make_translator(run, args)
     from t2t_lite.serving.export import export_saved_model
 
-    export_dir = args.export_dir or run.output_dir / "export"
-    print(export_saved_model(translator, flags.folder(export_dir)))
+    export_dir = flags.folder(args.export_dir) or run.output_dir / "export"
+    print(export_saved_model(translator, export_dir))
 
 
 def main(argv: list[str] | None = None) -> int:

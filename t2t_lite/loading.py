@@ -87,8 +87,9 @@ class SearchOptions(TypedDict, total=False):
 class LoadedTranslator(abc.ABC):
     """Translates with a trained model; made by `t2t_lite.load`."""
 
+    # A str is an Iterable[str] too, but the first that fits is taken.
     @overload
-    def __call__(
+    def __call__(  # type: ignore[overload-overlap]
         self,
         texts: str,
         *,
@@ -106,7 +107,7 @@ class LoadedTranslator(abc.ABC):
     ) -> list[str]: ...
 
     @overload
-    def __call__(
+    def __call__(  # type: ignore[overload-overlap]
         self, texts: str, *, nbest: int, **options: Unpack[SearchOptions]
     ) -> "list[Hypothesis]": ...
 
@@ -147,11 +148,14 @@ class LoadedTranslator(abc.ABC):
         for text in several:
             if not isinstance(text, str):
                 raise UsageError(f"A text must be a str; got {text!r}.")
-        for name in ("nbest", "beam_size", "batch_size"):
-            value = nbest if name == "nbest" else options.get(name)
+        batch_size = options.pop("batch_size", 64)
+        for name, value in {
+            "nbest": nbest,
+            "beam_size": options.get("beam_size"),
+            "batch_size": batch_size,
+        }.items():
             if value is not None and value < 1:
                 raise UsageError(f"{name} must be at least 1; got {value}.")
-        batch_size = options.pop("batch_size", 64)
         answers: list[Any] = [
             hypotheses[0].text if nbest is None else hypotheses
             for hypotheses in self._search(
@@ -234,17 +238,13 @@ class _ExportTranslator(LoadedTranslator):
             _require_beams(count, scores.shape[1])
         for start in range(0, len(texts), batch_size):
             batch = texts[start : start + batch_size]
-            answers = signature(inputs=tf.constant(batch))
-            outputs, scores = (
-                answers[name].numpy().reshape(len(batch), -1)
-                for name in ("outputs", "scores")
-            )
+            answers = {
+                name: value.numpy().reshape(len(batch), -1)[:, :count]
+                for name, value in signature(inputs=tf.constant(batch)).items()
+            }
             for row in range(len(batch)):
-                yield hypotheses_of(
-                    outputs[row, :count],
-                    scores[row, :count],
-                    line=start + row + 1,
-                )
+                answer = {name: value[row] for name, value in answers.items()}
+                yield hypotheses_of(answer, line=start + row + 1)
 
 
 def _require_beams(count: int, beam_size: int) -> None:

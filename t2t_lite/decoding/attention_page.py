@@ -2,6 +2,8 @@
 
 import importlib.resources
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -10,18 +12,18 @@ from t2t_lite.decoding.lines import translate_lines
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import UsageError
 from t2t_lite.model.attention_weights import attention_weights
-from t2t_lite.text.encoder import EOS_ID
+from t2t_lite.text.encoder import EOS_ID, TextEncoder
 
 _TEMPLATE = "attention_page.html"
 _START = "⟨start⟩"
 _END = "⟨end⟩"
-# Lines this faint cannot be seen, and four digits more cannot be told apart.
+# Of a weight; more could not be seen.
 _DIGITS = 4
 
 
 def attention_of(
     translator: Translator, source: str, target: str | None = None
-) -> dict:
+) -> dict[str, Any]:
     """What every head attends to while a text is translated.
 
     Args:
@@ -41,17 +43,18 @@ def attention_of(
     if target is None:
         (answer,) = translate_lines(translator, [source])
         target = answer.hypotheses[0].text
-        targets = [i for i in answer.hypotheses[0].tokens if i != EOS_ID]
+        tokens = answer.hypotheses[0].tokens or []
+        targets = [token for token in tokens if token != EOS_ID]
     else:
         targets = _ids(translator, translator.target_encoder, target)
-    weights = attention_weights(
+    tensors = attention_weights(
         translator.model,
         {
             "inputs": tf.constant([[*inputs, EOS_ID]]),
             "targets": tf.constant([[*targets, EOS_ID]]),
         },
     )
-    weights = {name: np.array(value)[:, 0] for name, value in weights.items()}
+    weights = {name: np.array(value)[:, 0] for name, value in tensors.items()}
     source_tokens = translator.source_encoder.pieces(inputs)
     target_tokens = translator.target_encoder.pieces(targets)
     read, written = [*source_tokens, _END], [*target_tokens, _END]
@@ -76,7 +79,7 @@ def attention_of(
     }
 
 
-def _ids(translator, encoder, text):
+def _ids(translator: Translator, encoder: TextEncoder, text: str) -> list[int]:
     """The tokens of a text, without EOS."""
     ids = encoder.encode([text])[0].tolist()
     if len(ids) >= translator.max_length:
@@ -98,7 +101,7 @@ def _view(name, row_side, rows, column_side, columns, weights):
     }
 
 
-def render_page(attention: dict) -> str:
+def render_page(attention: Mapping[str, Any]) -> str:
     """The page, HTML without anything to load.
 
     Args:

@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -13,6 +13,14 @@ from t2t_lite.decoding.streaming import map_sorted
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.text.encoder import EOS_ID, PAD_ID
+
+Result = TypeVar("Result")
+_Answer = Mapping[str, Any]  # the values of one row by name
+
+_CUT = (
+    "a text may have {} tokens (max_length, EOS included); what is beyond was "
+    "left out."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +54,13 @@ class Translation:
     line: int
     source: str
     hypotheses: list[Hypothesis]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, fit for JSON; facts stand beside text and score."""
+        record = dataclasses.asdict(self)
+        for hypothesis in record["hypotheses"]:
+            hypothesis |= hypothesis.pop("facts")
+        return record
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,42 +112,31 @@ def translate_lines(
     Raises:
       T2TLiteError: the model's scores are no numbers.
     """
-    note = note or _log_note
 
-    def translate(batch):
-        answers = translator.translate(
-            tf.constant([text for _, text in batch]), num_hypotheses
-        )
-        answers = {name: value.numpy() for name, value in answers.items()}
-        for row, (number, text) in enumerate(batch):
-            if answers["cut"][row]:
-                note(number, _cut_note(translator, "translated"))
-            source = text.decode("utf-8", "replace")
-            hypotheses = hypotheses_of(
-                *(
-                    answers[name][row]
-                    for name in ("outputs", "scores", "tokens")
-                ),
-                line=number,
-            )
-            if complete:
-                hypotheses = [
-                    _completed(each, *complete(source, each.text))
-                    for each in hypotheses
-                ]
-            yield Translation(number, source, hypotheses)
+    def record(line: int, texts: list[str], answer: _Answer) -> Translation:
+        (source,) = texts
+        hypotheses = hypotheses_of(answer, line)
+        if complete:
+            for k, each in enumerate(hypotheses):
+                text, facts = complete(source, each.text)
+                hypotheses[k] = dataclasses.replace(
+                    each, text=text, facts=facts
+                )
+        return Translation(line, source, hypotheses)
 
-    return map_sorted(
-        ((number, _strip_line_end(line)) for number, line in _numbered(lines)),
-        translate,
+    return _ask(
+        lambda texts: translator.translate(texts, num_hypotheses),
+        record,
+        ((line,) for line in lines),
         batch_size,
-        length=lambda item: len(item[1]),
+        translator.max_length,
+        note,
     )
 
 
 def score_pairs(
     translator: Translator,
-    pairs: Iterable[tuple[str | bytes, str | bytes]],
+    pairs: Iterable[Sequence[str | bytes]],
     *,
     batch_size: int = 32,
     note: Callable[[int, str], None] | None = None,
@@ -148,110 +152,122 @@ def score_pairs(
     Raises:
       T2TLiteError: the model's scores are no numbers.
     """
-    note = note or _log_note
 
-    def score(batch):
-        answers = translator.score(
-            tf.constant([source for _, source, _ in batch]),
-            tf.constant([target for _, _, target in batch]),
+    def record(line: int, texts: list[str], answer: _Answer) -> PairScore:
+        if not is_possible(answer["log_probabilities"]):
+            raise _not_a_number(line)
+        source, target = texts
+        return PairScore(
+            line,
+            source,
+            target,
+            score=float(answer["scores"]),
+            log_probability=float(answer["log_probabilities"]),
+            tokens=int(answer["lengths"]),
         )
-        answers = {name: value.numpy() for name, value in answers.items()}
-        for row, (number, source, target) in enumerate(batch):
-            if answers["cut"][row]:
-                note(number, _cut_note(translator, "scored"))
-            if not is_possible(answers["log_probabilities"][row]):
-                raise _not_a_number(number)
-            yield PairScore(
-                line=number,
-                source=source.decode("utf-8", "replace"),
-                target=target.decode("utf-8", "replace"),
-                score=float(answers["scores"][row]),
-                log_probability=float(answers["log_probabilities"][row]),
-                tokens=int(answers["lengths"][row]),
-            )
 
-    return map_sorted(
-        (
-            (number, _strip_line_end(source), _strip_line_end(target))
-            for number, (source, target) in _numbered(pairs)
-        ),
-        score,
-        batch_size,
-        length=lambda item: len(item[1]) + len(item[2]),
+    return _ask(
+        translator.score, record, pairs, batch_size, translator.max_length, note
     )
 
 
-def _numbered(lines):
-    return enumerate(lines, start=1)
+def _ask(
+    graph: Callable[..., Mapping[str, tf.Tensor]],
+    record: Callable[[int, list[str], _Answer], Result],
+    rows: Iterable[Sequence[str | bytes]],
+    batch_size: int,
+    max_length: int,
+    note: Callable[[int, str], None] | None,
+) -> Iterator[Result]:
+    """What a graph answers to each row of texts, as records, in their order."""
+    note = note or _log_note
+
+    def ask(batch: list[tuple[int, list[bytes]]]) -> Iterator[Result]:
+        columns = zip(*(texts for _, texts in batch), strict=True)
+        answers = graph(*(tf.constant(column) for column in columns))
+        values = {name: value.numpy() for name, value in answers.items()}
+        for place, (line, texts) in enumerate(batch):
+            answer = {name: value[place] for name, value in values.items()}
+            if answer["cut"]:
+                note(line, _CUT.format(max_length))
+            decoded = [text.decode("utf-8", "replace") for text in texts]
+            yield record(line, decoded, answer)
+
+    return map_sorted(
+        (
+            (line, [strip_line_end(text) for text in texts])
+            for line, texts in enumerate(rows, start=1)
+        ),
+        ask,
+        batch_size,
+        length=lambda item: sum(map(len, item[1])),
+    )
 
 
-def _strip_line_end(line):
+def split_pairs(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+    r"""Splits lines `source<TAB>target`: `b"one\teins\n"` -> one, eins.
+
+    Raises:
+      T2TLiteError: a line has no tab, or more than one.
+    """
+    for number, line in enumerate(lines, start=1):
+        sides = line.split(b"\t")
+        if len(sides) != 2:
+            raise T2TLiteError(
+                "Pairs to score are lines source<TAB>target, one tab each; "
+                f"line {number} has {len(sides) - 1} tabs."
+            )
+        yield sides
+
+
+def strip_line_end(line: str | bytes) -> bytes:
     r"""The line as bytes, without "\n" or "\r\n" at its end."""
     if isinstance(line, str):
         # Lone surrogates become broken bytes, which the encoder cleans.
         line = line.encode("utf-8", "surrogatepass")
-    if line.endswith(b"\n"):
-        line = line[:-1]
-    return line[:-1] if line.endswith(b"\r") else line
+    return line.removesuffix(b"\n").removesuffix(b"\r")
 
 
-def hypotheses_of(
-    outputs: Sequence[bytes],
-    scores: Sequence[float],
-    tokens: Sequence[np.ndarray] | None = None,
-    *,
-    line: int,
-) -> list[Hypothesis]:
-    """The hypotheses of one text that exist, of what a graph gave for it.
+def hypotheses_of(answer: _Answer, line: int) -> list[Hypothesis]:
+    """The hypotheses of one text.
 
     Args:
-      outputs: texts, best first.
-      scores: of each.
-      tokens: int32 [N, L], ids of each, with zeros behind.
+      answer: of a graph: `outputs` bytes [N] and `scores` [N], best first,
+        and maybe `tokens` int32 [N, L]. Those that do not exist have scores
+        that are not possible.
       line: the number of the text, for an error.
 
     Raises:
       T2TLiteError: the model's scores are no numbers.
     """
-    if not is_possible(scores[0]):
+    if not is_possible(answer["scores"][0]):
         raise _not_a_number(line)
     return [
         Hypothesis(
-            text=outputs[k].decode("utf-8", "replace"),
-            score=float(scores[k]),
-            tokens=None if tokens is None else _trim(tokens[k]),
+            text=answer["outputs"][k].decode("utf-8", "replace"),
+            score=float(score),
+            tokens=_trim(answer["tokens"][k]) if "tokens" in answer else None,
         )
-        for k in range(len(scores))
-        if is_possible(scores[k])
+        for k, score in enumerate(answer["scores"])
+        if is_possible(score)
     ]
 
 
-def _completed(hypothesis, text, facts):
-    return dataclasses.replace(hypothesis, text=text, facts=facts)
-
-
-def _trim(tokens):
+def _trim(tokens: np.ndarray) -> list[int]:
     """Ids as a list, up to the EOS; without one, without the zeros behind."""
-    tokens = tokens.tolist()
-    if EOS_ID in tokens:
-        return tokens[: tokens.index(EOS_ID) + 1]
-    while tokens and tokens[-1] == PAD_ID:
-        tokens.pop()
-    return tokens
+    ids = tokens.tolist()
+    if EOS_ID in ids:
+        return ids[: ids.index(EOS_ID) + 1]
+    while ids and ids[-1] == PAD_ID:
+        ids.pop()
+    return ids
 
 
-def _cut_note(translator, done):
-    return (
-        f"a text may have {translator.max_length} tokens (max_length, EOS "
-        f"included); this one was cut to them and {done}."
-    )
-
-
-def _log_note(number, message):
+def _log_note(number: int, message: str) -> None:
     logging.getLogger("t2t_lite").warning("line %d: %s", number, message)
 
 
-def _not_a_number(number):
+def _not_a_number(number: int) -> T2TLiteError:
     return T2TLiteError(
         "The scores of a model must be numbers; got NaN or infinities for "
         f"line {number}. The training diverged or the checkpoint is damaged: "

@@ -3,7 +3,7 @@
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -13,7 +13,11 @@ _BATCHES_PER_CHUNK = 16
 # How long a chunk waits for one more item, in seconds.
 _PATIENCE = 0.02
 
-_END = object()
+
+class _End(NamedTuple):
+    """What stands behind the last item of a stream."""
+
+    error: Exception | None  # that ended it; None: it was read in full
 
 
 def map_sorted(
@@ -39,73 +43,77 @@ def map_sorted(
     for chunk in _chunks(items, batch_size * _BATCHES_PER_CHUNK):
         # Longest first: if memory does not suffice, it shows at once.
         order = sorted(range(len(chunk)), key=lambda i: -length(chunk[i]))
-        results = [None] * len(chunk)
+        results: dict[int, Result] = {}
         for start in range(0, len(chunk), batch_size):
             rows = order[start : start + batch_size]
             batch = [chunk[row] for row in rows]
-            for row, result in zip(rows, work(batch), strict=True):
-                results[row] = result
-        yield from results
+            results.update(zip(rows, work(batch), strict=True))
+        yield from (results[row] for row in range(len(chunk)))
 
 
-def _chunks(items, size):
-    """Lists of the items that are there: 1 to `size` of them, in order.
+def _chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Lists of the items that have come: 1 to `size` of them, in order.
 
     A thread reads ahead, so that a slow source, a pipe or a person, is
     answered as soon as it pauses.
     """
-    waiting = queue.Queue(maxsize=size)
+    waiting: queue.Queue[Item | _End] = queue.Queue(maxsize=size)
     stopped = threading.Event()
     reader = threading.Thread(
         target=_read_ahead, args=(items, waiting, stopped), daemon=True
     )
     reader.start()
     try:
-        while True:
-            chunk, ended = _next_chunk(waiting, size)
+        end = None
+        while end is None:
+            chunk, end = _next_chunk(waiting, size)
             if chunk:
                 yield chunk
-            if ended is _END:
-                return
-            if ended is not None:
-                raise ended
+        if end.error:
+            raise end.error
     finally:
         stopped.set()
 
 
-def _read_ahead(items, waiting, stopped):
-    """Puts the items in the queue, then how they ended."""
+def _read_ahead(
+    items: Iterable[Item],
+    waiting: "queue.Queue[Item | _End]",
+    stopped: threading.Event,
+) -> None:
+    """Puts the items in the queue, then the end."""
 
-    def put(item):
+    def put(item: Item | _End) -> None:
         while not stopped.is_set():
             try:
                 return waiting.put(item, timeout=0.5)
             except queue.Full:
                 continue
 
-    ended = _END
+    error = None
     try:
         for item in items:
-            put((item,))
+            put(item)
             if stopped.is_set():
                 return
-    except Exception as error:  # raised again where the chunks are read
-        ended = error
-    put(ended)
+    except Exception as raised:  # raised again where the chunks are read
+        error = raised
+    put(_End(error))
 
 
-def _next_chunk(waiting, size):
+def _next_chunk(
+    waiting: "queue.Queue[Item | _End]", size: int
+) -> tuple[list[Item], _End | None]:
     """Waits for one item, then takes what comes without a pause.
 
-    Returns: the items, and None, or `_END` or an exception behind the last.
+    Returns: the items, and the end if it came behind them.
     """
-    chunk = []
+    chunk: list[Item] = []
     while len(chunk) < size:
         try:
             item = waiting.get(timeout=_PATIENCE if chunk else None)
         except queue.Empty:
             break
-        if not isinstance(item, tuple):
+        if isinstance(item, _End):
             return chunk, item
-        chunk.append(item[0])
+        chunk.append(item)
     return chunk, None

@@ -4,11 +4,14 @@ The decoder, the scores of a training run and the exported model all translate
 with it.
 """
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
 from t2t_lite.decoding.beam_search import beam_search, length_penalty
 from t2t_lite.errors import UsageError
-from t2t_lite.text.encoder import EOS_ID, PAD_ID
+from t2t_lite.model.transformer import Transformer
+from t2t_lite.text.encoder import EOS_ID, PAD_ID, TextEncoder
 from t2t_lite.text.form import TextForm
 
 
@@ -33,9 +36,9 @@ class Translator(tf.Module):
 
     def __init__(
         self,
-        model,
-        source_encoder,
-        target_encoder,
+        model: Transformer,
+        source_encoder: TextEncoder,
+        target_encoder: TextEncoder,
         *,
         beam_size: int = 4,
         alpha: float = 0.6,
@@ -59,10 +62,15 @@ class Translator(tf.Module):
         self.alpha = alpha
         self.extra_decode_length = extra_decode_length
         self.max_length = max_length
-        self._graphs = {}
-        self._score_graph = None
+        self._graphs: dict[int, Callable] = {}
+        text = tf.TensorSpec([None], tf.string)
+        self._score_graph = tf.function(
+            self._score, input_signature=[text, text]
+        )
 
-    def translate(self, texts: tf.Tensor, num_hypotheses: int = 1) -> dict:
+    def translate(
+        self, texts: tf.Tensor, num_hypotheses: int = 1
+    ) -> dict[str, tf.Tensor]:
         """Translates any number of texts; a row never affects another.
 
         Args:
@@ -78,7 +86,7 @@ class Translator(tf.Module):
         """
         return self.graph(num_hypotheses)(texts)
 
-    def graph(self, num_hypotheses: int = 1):
+    def graph(self, num_hypotheses: int = 1) -> Callable:
         """`translate` for so many hypotheses: a tf.function, traced once."""
         if num_hypotheses not in self._graphs:
             self._graphs[num_hypotheses] = tf.function(
@@ -87,7 +95,9 @@ class Translator(tf.Module):
             )
         return self._graphs[num_hypotheses]
 
-    def score(self, sources: tf.Tensor, targets: tf.Tensor) -> dict:
+    def score(
+        self, sources: tf.Tensor, targets: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
         """Scores given translations.
 
         Args:
@@ -95,14 +105,9 @@ class Translator(tf.Module):
           targets: tf.string [B].
 
         Returns: a dict of `log_probabilities` float32 [B], `lengths` int32
-          [B] and `scores` float32 [B], as in `decoding.PairScore`, and `cut`
+          [B] and `scores` float32 [B], as in `lines.PairScore`, and `cut`
           bool [B], where either side was longer than `max_length`.
         """
-        if self._score_graph is None:
-            text = tf.TensorSpec([None], tf.string)
-            self._score_graph = tf.function(
-                self._score, input_signature=[text, text]
-            )
         return self._score_graph(sources, targets)
 
     def _translate(self, texts, num_hypotheses):
@@ -113,21 +118,18 @@ class Translator(tf.Module):
         empty = lengths <= 1
         limits = tf.where(empty, 0, lengths + self.extra_decode_length)
         step_fn, follow_fn = self.model.decode_step, self.model.follow_beams
-        if self.constrained:
-            step_fn, follow_fn, state, limits = self.form.constrain(
+        form = self.form if self.constrained else None
+        if form is not None:
+            step_fn, follow_fn, state, limits = form.constrain(
                 texts, limits, self.beam_size, step_fn, follow_fn
             )
         memory, mask = self.model.encode(ids)
-        cache = self.model.start_decoding(
-            memory,
-            mask,
-            self.beam_size,
-            tf.reduce_max(tf.concat([limits, [0]], axis=0)),
-        )
+        longest = tf.reduce_max(tf.concat([limits, [0]], axis=0))
+        cache = self.model.start_decoding(memory, mask, self.beam_size, longest)
         tokens, scores = beam_search(
             step_fn,
             follow_fn,
-            (cache, state) if self.constrained else cache,
+            cache if form is None else (cache, state),
             batch_size=tf.shape(ids)[0],
             beam_size=self.beam_size,
             vocab_size=self.target_encoder.vocab_size,
