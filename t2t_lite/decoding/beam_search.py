@@ -3,22 +3,27 @@
 Shapes: B batch, K beam, N hypotheses asked for, V vocabulary, L the largest
 limit, C candidates a step. Only `keras.ops`, so that the search runs eagerly
 and inside a compiled loop, with sizes known or not.
+
+`keras_hub.samplers.BeamSampler` is no substitute: it has no length penalty,
+extends a hypothesis beyond its EOS in place of setting it aside, and tiles and
+gathers the whole cache over the beams at every step.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from keras import ops
 
-# The log-probability of what does not exist: finite, because infinities turn
-# into NaN in differences and NaN is no legal JSON.
-IMPOSSIBLE = -1e9
+from t2t_lite.decoding.log_probs import (
+    IMPOSSIBLE,
+    Tensor,
+    best_log_probs,
+    gather_rows,
+    is_possible,
+)
 
-# Rows of logits at least this wide are searched in two stages, by blocks.
-_TWO_STAGE_WIDTH = 2048
-_BLOCK = 128
 
-
-def length_penalty(length, alpha):
+def length_penalty(length: Tensor, alpha: float) -> Tensor:
     """What a log-probability is divided by: ((5 + length) / 6) ** alpha.
 
     Args:
@@ -31,48 +36,43 @@ def length_penalty(length, alpha):
     return ops.power((5.0 + ops.cast(length, "float32")) / 6.0, alpha)
 
 
-def is_possible(log_probs):
-    """Whether a log-probability or score belongs to a real hypothesis."""
-    return log_probs > 0.01 * IMPOSSIBLE
-
-
 class SearchState(NamedTuple):
     """What the search carries from one step to the next.
 
     Live hypotheses are open, best first; finished ones ended with EOS.
     """
 
-    index: Any  # int32 []: tokens generated so far
-    running: Any  # bool [B]: whether a better hypothesis can still come
-    last_ids: Any  # int32 [B, K]: the newest token of each live hypothesis
-    live_ids: Any  # int32 [B, K, L]: zeros after the newest token
-    live_log_probs: Any  # float32 [B, K]
-    finished_ids: Any  # int32 [B, N, L]: EOS, then zeros
-    finished_scores: Any  # float32 [B, N]
+    index: Tensor  # int32 []: tokens generated so far
+    running: Tensor  # bool [B]: whether a better hypothesis can still come
+    last_ids: Tensor  # int32 [B, K]: the newest token of each live hypothesis
+    live_ids: Tensor  # int32 [B, K, L]: zeros after the newest token
+    live_log_probs: Tensor  # float32 [B, K]
+    finished_ids: Tensor  # int32 [B, N, L]: EOS, then zeros
+    finished_scores: Tensor  # float32 [B, N]
     cache: Any  # whatever step_fn and follow_fn pass on
 
 
 class Candidates(NamedTuple):
     """One-token extensions of the live hypotheses, best first: [B, C]."""
 
-    log_probs: Any  # float32, of the whole hypothesis
-    parents: Any  # int32: the live hypothesis it extends
-    ids: Any  # int32: the token that extends it
+    log_probs: Tensor  # float32, of the whole hypothesis
+    parents: Tensor  # int32: the live hypothesis it extends
+    ids: Tensor  # int32: the token that extends it
 
 
 def beam_search(
-    step_fn,
-    follow_fn,
-    cache,
+    step_fn: Callable[[Tensor, Tensor, Any], tuple[Tensor, Any]],
+    follow_fn: Callable[[Any, Tensor, Tensor], Any],
+    cache: Any,
     *,
-    batch_size,
-    beam_size,
-    vocab_size,
-    limits,
-    alpha,
-    eos_id=1,
-    num_hypotheses=None,
-):
+    batch_size: int | Tensor,
+    beam_size: int,
+    vocab_size: int,
+    limits: Tensor,
+    alpha: float,
+    eos_id: int = 1,
+    num_hypotheses: int | None = None,
+) -> tuple[Tensor, Tensor]:
     """The best hypotheses of each sentence under `step_fn`.
 
     A sentence is left alone as soon as no live hypothesis can, at any length
@@ -183,67 +183,6 @@ def _extend(live_log_probs, logits, vocab_size, width):
     )
     ids = gather_rows(ops.reshape(ids, (batch_size, total)), places)
     return Candidates(log_probs, ops.cast(places // each, "int32"), ids)
-
-
-def best_log_probs(logits, width):
-    """The `width` likeliest tokens of each row of logits.
-
-    The array of log-probabilities is never made: a row's score is its logit
-    minus its normalizer.
-
-    Args:
-      logits: float [R, V].
-      width: how many, at most V.
-
-    Returns: log-probabilities float32 [R, width], best first, and ids int32
-      [R, width]. Rows that hold a NaN have no possible token.
-    """
-    logits = ops.cast(logits, "float32")
-    best, ids = _top_k(logits, width)
-    top = best[:, :1]
-    normalizer = top + ops.log(
-        ops.sum(ops.exp(logits - top), axis=-1, keepdims=True)
-    )
-    log_probs = best - normalizer
-    # Written so that a NaN becomes impossible, too.
-    return ops.where(log_probs > IMPOSSIBLE, log_probs, IMPOSSIBLE), ids
-
-
-def _top_k(rows, width):
-    """`top_k` with int32 indices; wide rows cost little more than a maximum.
-
-    The `width` largest of a row lie in the `width` blocks with the largest
-    maxima, or behind the last whole block.
-    """
-    count, size = ops.shape(rows)
-    whole = size - size % _BLOCK
-    if size < _TWO_STAGE_WIDTH or whole // _BLOCK < width:
-        values, ids = ops.top_k(rows, width)
-        return values, ops.cast(ids, "int32")
-    blocks = ops.reshape(rows[:, :whole], (count, whole // _BLOCK, _BLOCK))
-    _, chosen = ops.top_k(ops.max(blocks, axis=-1), width)  # [R, width]
-    # In the order of the ids, so that ties go to the smaller id.
-    chosen = ops.sort(ops.cast(chosen, "int32"), axis=-1)
-    some = width * _BLOCK
-    values = ops.reshape(gather_rows(blocks, chosen), (count, some))
-    ids = chosen[..., None] * _BLOCK + ops.arange(_BLOCK, dtype="int32")
-    ids = ops.reshape(ids, (count, some))
-    if whole < size:
-        rest = ops.arange(whole, size, dtype="int32")[None]
-        rest = ops.broadcast_to(rest, (count, size - whole))
-        values = ops.concatenate([values, rows[:, whole:]], axis=-1)
-        ids = ops.concatenate([ids, rest], axis=-1)
-    values, places = ops.top_k(values, width)
-    return values, gather_rows(ids, places)
-
-
-def gather_rows(x, rows):
-    """`x[b, rows[b, n]]`: from [B, M, ...] by int32 [B, N] to [B, N, ...]."""
-    batch_size, size, *rest = ops.shape(x)
-    rows = rows + size * ops.arange(batch_size, dtype=rows.dtype)[:, None]
-    x = ops.reshape(x, (batch_size * size, *rest))
-    # Flat indices: one gather of rows instead of a broadcast per element.
-    return ops.take(x, rows, axis=0)
 
 
 def _append(ids, token, index):

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite.decoding.beam_search import is_possible
+from t2t_lite.decoding.log_probs import is_possible
 from t2t_lite.decoding.streaming import map_sorted
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError

@@ -65,7 +65,7 @@ class Translator(tf.Module):
         self._graphs: dict[int, Callable] = {}
         text = tf.TensorSpec([None], tf.string)
         self._score_graph = tf.function(
-            self._score, input_signature=[text, text]
+            self._score, input_signature=[text, text], autograph=False
         )
 
     def translate(
@@ -92,6 +92,7 @@ class Translator(tf.Module):
             self._graphs[num_hypotheses] = tf.function(
                 lambda texts: self._translate(texts, num_hypotheses),
                 input_signature=[tf.TensorSpec([None], tf.string, "inputs")],
+                autograph=False,  # nothing to convert; looking costs seconds
             )
         return self._graphs[num_hypotheses]
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from t2t_lite.decoding.beam_search import IMPOSSIBLE, gather_rows
+from t2t_lite.decoding.log_probs import IMPOSSIBLE, gather_rows
 from t2t_lite.parsing.linearization import PUNCTUATION
 
 MOST_OPEN_BRACKETS = 100

@@ -60,7 +60,7 @@ class ServedTranslator(tf.Module):
         best, beam = translator.graph(1), translator.graph(translator.beam_size)
         texts = tf.TensorSpec([None], tf.string, name="inputs")
 
-        @tf.function(input_signature=[texts])
+        @tf.function(input_signature=[texts], autograph=False)
         def serving_default(inputs):
             answers = best(inputs)
             return {
@@ -68,7 +68,7 @@ class ServedTranslator(tf.Module):
                 "scores": answers["scores"][:, 0],
             }
 
-        @tf.function(input_signature=[texts])
+        @tf.function(input_signature=[texts], autograph=False)
         def nbest(inputs):
             answers = beam(inputs)
             return {

@@ -13,11 +13,8 @@ import tensorflow as tf
 
 from support.places import SHARED_DATA
 from t2t_lite.decoding import beam_search as search_module
-from t2t_lite.decoding.beam_search import (
-    beam_search,
-    best_log_probs,
-    is_possible,
-)
+from t2t_lite.decoding.beam_search import beam_search
+from t2t_lite.decoding.log_probs import best_log_probs, is_possible
 
 T2T_DECODE = SHARED_DATA / "t2t" / "decode"
 

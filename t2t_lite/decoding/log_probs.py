@@ -1,0 +1,84 @@
+"""Log-probabilities of tokens: the best of each row, and the impossible ones.
+
+Shapes: R rows, V vocabulary. Only `keras.ops`, with sizes known or not.
+"""
+
+from typing import Any, TypeAlias
+
+from keras import ops
+
+# A tensor of whatever backend Keras runs on.
+Tensor: TypeAlias = Any
+# The log-probability of what does not exist: finite, because infinities turn
+# into NaN in differences and NaN is no legal JSON.
+IMPOSSIBLE = -1e9
+
+# Rows of logits at least this wide are searched in two stages, by blocks.
+_TWO_STAGE_WIDTH = 2048
+_BLOCK = 128
+
+
+def is_possible(log_probs: Tensor) -> Tensor:
+    """Whether a log-probability or score belongs to a real hypothesis."""
+    return log_probs > 0.01 * IMPOSSIBLE
+
+
+def best_log_probs(logits: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """The `width` likeliest tokens of each row of logits.
+
+    The array of log-probabilities is never made: a row's score is its logit
+    minus its normalizer.
+
+    Args:
+      logits: float [R, V].
+      width: how many, at most V.
+
+    Returns: log-probabilities float32 [R, width], best first, and ids int32
+      [R, width]. Rows that hold a NaN have no possible token.
+    """
+    logits = ops.cast(logits, "float32")
+    best, ids = _top_k(logits, width)
+    top = best[:, :1]
+    normalizer = top + ops.log(
+        ops.sum(ops.exp(logits - top), axis=-1, keepdims=True)
+    )
+    log_probs = best - normalizer
+    # Written so that a NaN becomes impossible, too.
+    return ops.where(log_probs > IMPOSSIBLE, log_probs, IMPOSSIBLE), ids
+
+
+def _top_k(rows, width):
+    """`top_k` with int32 indices; wide rows cost little more than a maximum.
+
+    The `width` largest of a row lie in the `width` blocks with the largest
+    maxima, or behind the last whole block.
+    """
+    count, size = ops.shape(rows)
+    whole = size - size % _BLOCK
+    if size < _TWO_STAGE_WIDTH or whole // _BLOCK < width:
+        values, ids = ops.top_k(rows, width)
+        return values, ops.cast(ids, "int32")
+    blocks = ops.reshape(rows[:, :whole], (count, whole // _BLOCK, _BLOCK))
+    _, chosen = ops.top_k(ops.max(blocks, axis=-1), width)  # [R, width]
+    # In the order of the ids, so that ties go to the smaller id.
+    chosen = ops.sort(ops.cast(chosen, "int32"), axis=-1)
+    some = width * _BLOCK
+    values = ops.reshape(gather_rows(blocks, chosen), (count, some))
+    ids = chosen[..., None] * _BLOCK + ops.arange(_BLOCK, dtype="int32")
+    ids = ops.reshape(ids, (count, some))
+    if whole < size:
+        rest = ops.arange(whole, size, dtype="int32")[None]
+        rest = ops.broadcast_to(rest, (count, size - whole))
+        values = ops.concatenate([values, rows[:, whole:]], axis=-1)
+        ids = ops.concatenate([ids, rest], axis=-1)
+    values, places = ops.top_k(values, width)
+    return values, gather_rows(ids, places)
+
+
+def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
+    """`x[b, rows[b, n]]`: from [B, M, ...] by int32 [B, N] to [B, N, ...]."""
+    batch_size, size, *rest = ops.shape(x)
+    rows = rows + size * ops.arange(batch_size, dtype=rows.dtype)[:, None]
+    x = ops.reshape(x, (batch_size * size, *rest))
+    # Flat indices: one gather of rows instead of a broadcast per element.
+    return ops.take(x, rows, axis=0)
