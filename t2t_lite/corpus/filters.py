@@ -19,6 +19,7 @@ and punctuation; each punctuation mark counts as one more. For scripts without
 spaces there is `characters`.
 """
 
+import functools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -57,52 +58,43 @@ def _most_words(text):
     return 2 * len(ends) + 1  # each may be a mark, and end a word before it
 
 
-def _length(most):
-    def says(source, target):
-        return any(
-            _most_words(text) > most and words_of(text) > most
-            for text in (source, target)
-        )
-
-    return says
+def _length(most, source, target):
+    return any(
+        _most_words(text) > most and words_of(text) > most
+        for text in (source, target)
+    )
 
 
-def _characters(most):
-    return lambda source, target: max(len(source), len(target)) > most
+def _characters(most, source, target):
+    return max(len(source), len(target)) > most
 
 
-def _length_ratio(most):
-    def says(source, target):
-        # A text has no more words than characters, and no fewer than there are
-        # runs between spaces: most pairs need no counting.
-        if len(source) <= most * len(target.split()) and (
-            len(target) <= most * len(source.split())
-        ):
-            return False
-        shorter, longer = sorted((words_of(source), words_of(target)))
-        return longer > most * shorter
-
-    return says
+def _length_ratio(most, source, target):
+    # A text has no more words than characters, and no fewer than runs between
+    # spaces: most pairs need no counting.
+    if len(source) <= most * len(target.split()) and (
+        len(target) <= most * len(source.split())
+    ):
+        return False
+    shorter, longer = sorted((words_of(source), words_of(target)))
+    return longer > most * shorter
 
 
-def _identical(_):
-    return lambda source, target: source.strip() == target.strip()
+def _identical(_, source, target):
+    return source.strip() == target.strip()
 
 
-def _broken_encoding(_):
-    return lambda source, target: REPLACEMENT in source or REPLACEMENT in target
+def _broken_encoding(_, source, target):
+    return REPLACEMENT in source or REPLACEMENT in target
 
 
-def _control_characters(_):
-    def says(source, target):
-        text = f"{source} {target}"
-        bytes_ = text.encode("utf-8", "surrogatepass")
-        # Cheaper than the search, and enough for most texts.
-        if not bytes_.translate(None, _NO_CONTROL):
-            return False
-        return bool(_CONTROL.search(text))
-
-    return says
+def _control_characters(_, source, target):
+    text = f"{source} {target}"
+    bytes_ = text.encode("utf-8", "surrogatepass")
+    # Cheaper than the search, and enough for most texts.
+    if not bytes_.translate(None, _NO_CONTROL):
+        return False
+    return bool(_CONTROL.search(text))
 
 
 # In this order: a pair counts under the first filter that leaves it out.
@@ -130,9 +122,9 @@ def find_reason(
       filters: as `checked` gives them.
     """
     asked = [
-        (name, make(filters[name]))
-        for name, make in _FILTERS.items()
-        if name in filters and make
+        (name, functools.partial(says, filters[name]))
+        for name, says in _FILTERS.items()
+        if name in filters and says
     ]
 
     def reason(source, target):

@@ -3,13 +3,7 @@
 from typing import Any
 
 from t2t_lite.parsing.treebank import Numbers
-from t2t_lite.problem.option import (
-    Option,
-    file_path,
-    one_of,
-    share,
-    whole_number,
-)
+from t2t_lite.problem.option import Option, file_path, number, whole_number
 
 
 def _numbers(split):
@@ -19,6 +13,12 @@ def _numbers(split):
 def _paths(value: Any) -> str:
     """Paths that are joined by ":", each made absolute."""
     return ":".join(file_path(name) for name in str(value).split(":") if name)
+
+
+def _leaves(value: Any) -> str:
+    if value not in ("XX", "tags"):
+        raise ValueError("XX or tags")
+    return value
 
 
 OPTIONS = (
@@ -44,7 +44,7 @@ OPTIONS = (
         "leaves",
         "XX|tags",
         "what a word is in the target: XX or its part-of-speech tag",
-        one_of("XX", "tags"),
+        _leaves,
         default="XX",
     ),
     Option(
@@ -65,7 +65,7 @@ OPTIONS = (
         "treebank_share",
         "SHARE",
         "share of the treebank in train, with additional trees",
-        share,
+        number(float, lambda x: 0 < x < 1, "a number above 0 and below 1"),
         without="the problem's own",
     ),
 )

@@ -226,16 +226,12 @@ class Problem:
                     f"{nearest(name, known)} Its options: "
                     f"{', '.join(known) or 'none'}."
                 )
-        values = {
-            name: option.read(options[name])
-            for name, option in known.items()
-            if options.get(name) is not None
-        }
         other = copy.copy(self)
         other.options = {
             name: value
-            for name, value in values.items()
-            if value != known[name].default
+            for name, option in known.items()
+            if options.get(name) is not None
+            and (value := option.read(options[name])) != option.default
         }
         return other
 

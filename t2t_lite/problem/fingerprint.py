@@ -17,21 +17,12 @@ from t2t_lite.errors import T2TLiteError
 
 # Members that score or describe; a change of them leaves the data as it is.
 # The options count where there are some, see `Problem.definition`.
-_DO_NOT_SHAPE_DATA = (
-    "name",
-    "options",
-    "known_options",
-    "metric",
-    "reversed",
-    "evaluate",
-    "tokenize",
-    "complete",
-    "text_form",
-    "expected_vocab_sizes",
-    "tell_sources",
-    "parts",
-    "part_samples",
-    "tfds_bytes",
+_DO_NOT_SHAPE_DATA = frozenset(
+    (
+        *("name", "options", "known_options", "metric", "reversed", "evaluate"),
+        *("tokenize", "complete", "text_form", "expected_vocab_sizes"),
+        *("tell_sources", "parts", "part_samples", "tfds_bytes"),
+    )
 )
 
 
@@ -94,7 +85,7 @@ def _code_of(cls):
     definition.body = [
         node
         for node in definition.body
-        if not _bound_by(node) & {*_DO_NOT_SHAPE_DATA, "files"}
+        if not _bound_by(node) & (_DO_NOT_SHAPE_DATA | {"files"})
     ]
     defined = {name: node for node in module.body for name in _bound_by(node)}
     pending, counted = [definition], {cls.__name__}

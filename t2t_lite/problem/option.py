@@ -1,5 +1,6 @@
 """`Option`: a choice that a problem leaves to its user, and kinds of values."""
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Callable
@@ -23,53 +24,32 @@ def file_path(value: Any) -> str:
 
 def true_or_false(value: Any) -> bool:
     """A bool, or the word for it."""
-    known = {"true": True, "false": False, True: True, False: False}
-    if isinstance(value, str):
-        value = value.lower()
-    if not isinstance(value, bool | str) or value not in known:
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() not in ("true", "false"):
         raise ValueError("true or false")
-    return known[value]
+    return str(value).lower() == "true"
+
+
+def number(
+    kind: type, holds: Callable[[Any], bool], rule: str
+) -> Callable[[Any], Any]:
+    """Numbers of that kind, or their text, for which `holds` is true."""
+
+    def read(value):
+        if isinstance(value, (str, int, kind)) and not isinstance(value, bool):
+            with contextlib.suppress(ValueError):
+                if holds(number := kind(value)):
+                    return number
+        raise ValueError(rule)
+
+    return read
 
 
 def whole_number(smallest: int) -> Callable[[Any], int]:
-    """The kind of whole numbers from `smallest` on."""
-
-    def kind(value):
-        number = _number(int, value)
-        if number is None or number < smallest:
-            raise ValueError(f"a whole number, at least {smallest}")
-        return number
-
-    return kind
-
-
-def share(value: Any) -> float:
-    """A number above 0 and below 1."""
-    number = _number(float, value)
-    if number is None or not 0 < number < 1:
-        raise ValueError("a number above 0 and below 1")
-    return number
-
-
-def one_of(*words: str) -> Callable[[Any], str]:
-    """The kind of values that are one of these words."""
-
-    def kind(value):
-        if value not in words:
-            raise ValueError(" or ".join(words))
-        return value
-
-    return kind
-
-
-def _number(kind, value):
-    """The number that a value is or spells, or None."""
-    if isinstance(value, bool) or not isinstance(value, str | int | kind):
-        return None
-    try:
-        return kind(value)
-    except ValueError:
-        return None
+    """Whole numbers from `smallest` on."""
+    rule = f"a whole number, at least {smallest}"
+    return number(int, lambda value: value >= smallest, rule)
 
 
 @dataclasses.dataclass(frozen=True)

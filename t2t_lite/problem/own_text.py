@@ -14,7 +14,7 @@ from t2t_lite.corpus.parallel_lines import (
     read_parallel,
     read_part,
 )
-from t2t_lite.corpus.raw_files import RawFiles
+from t2t_lite.corpus.raw_files import RawFiles, state_of
 from t2t_lite.corpus.tmx import read_tmx
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.problem.base import Text2TextProblem
@@ -27,6 +27,7 @@ from t2t_lite.problem.own_text_options import (
 
 # That a copy of a given vocabulary keeps; others become .model.
 _VOCABULARY_ENDINGS = (".txt", ".subwords")
+_LANGUAGES = ("source_language", "target_language")
 
 
 class OwnText(Text2TextProblem):
@@ -41,22 +42,12 @@ class OwnText(Text2TextProblem):
 
     def with_options(self, options: Mapping[str, Any]) -> Self:
         other = super().with_options(options)
-        own = {
-            "name": type(self).base_name,
-            "vocab_size": type(self).vocab_size,
-        }
-        other.options = chosen = {
-            option: value
-            for option, value in other.options.items()
-            if value != own.get(option)
-        }
+        chosen = other.options
         require_consistent(chosen, options)
-        other.base_name = chosen.get("name", own["name"])
+        other.base_name = chosen.get("name", type(self).base_name)
         other.name = other.base_name + ("_rev" if self.reversed else "")
-        other.vocab_size = chosen.get("vocab_size", own["vocab_size"])
-        other.filters = chosen.get("filters", {})
-        other.source_language = chosen.get("source_language", "")
-        other.target_language = chosen.get("target_language", "")
+        for name in ("vocab_size", "filters", *_LANGUAGES):
+            setattr(other, name, chosen.get(name, getattr(type(self), name)))
         return other
 
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
@@ -145,7 +136,7 @@ class OwnText(Text2TextProblem):
 
     def _paths(self):
         """The files that are given, by option."""
-        names = (*FILE_OPTIONS, "vocabulary")
+        names = [*(option.name for option in FILE_OPTIONS), "vocabulary"]
         return {n: self.options[n] for n in names if n in self.options}
 
     def _left_of(self, split, pairs):
@@ -196,9 +187,7 @@ class OwnText(Text2TextProblem):
         (file,) = files
         form = format_of(file)
         if form == ".tmx":
-            return read_tmx(
-                file, options["source_language"], options["target_language"]
-            )
+            return read_tmx(file, *(options[name] for name in _LANGUAGES))
         if form == ".tsv":
             return read_tsv(file)
         return read_json_lines(
@@ -213,8 +202,7 @@ class OwnText(Text2TextProblem):
 
     def _held_out(self):
         """The `HeldOut` of each split; found once for the same files."""
-        files = [(path, os.stat(path)) for path in self._files("train")]
-        state = [(path, stat.st_size, stat.st_mtime_ns) for path, stat in files]
+        state = [(path, state_of(path)) for path in self._files("train")]
         known, held_out = getattr(self, "_chosen", (None, None))
         if known != state:
             cut = self._cut_splits()

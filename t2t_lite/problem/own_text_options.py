@@ -19,10 +19,20 @@ from t2t_lite.problem.option import (
 
 # What comes before `source`, `target` and `pairs` in the options of a split.
 PREFIXES = {"train": "", "dev": "dev_", "test": "test_"}
+_FILES = {
+    "source": "source text, one sentence per line",
+    "target": "its translation: line i translates line i",
+    "pairs": "both sides in one file: .tsv (one TAB per line), .jsonl or .tmx",
+}
 FILE_OPTIONS = tuple(
-    f"{prefix}{part}"
-    for prefix in PREFIXES.values()
-    for part in ("source", "target", "pairs")
+    Option(
+        f"{prefix}{part}",
+        "FILE",
+        f"as --{part}, for the {split} split" if prefix else meaning,
+        file_path,
+    )
+    for split, prefix in PREFIXES.items()
+    for part, meaning in _FILES.items()
 )
 
 
@@ -42,33 +52,8 @@ def _filters(value):
     return filters.checked(value)
 
 
-def _files_of(split):
-    """The options that name the files of dev or test."""
-    return (
-        Option(
-            f"{split}_{part}",
-            "FILE",
-            f"as --{part}, for the {split} split",
-            file_path,
-            without="held out of train" if part == "source" else "",
-        )
-        for part in ("source", "target", "pairs")
-    )
-
-
 OPTIONS = (
-    Option("source", "FILE", "source text, one sentence per line", file_path),
-    Option(
-        "target", "FILE", "its translation: line i translates line i", file_path
-    ),
-    Option(
-        "pairs",
-        "FILE",
-        "both sides in one file: .tsv (one TAB per line), .jsonl or .tmx",
-        file_path,
-    ),
-    *_files_of("dev"),
-    *_files_of("test"),
+    *FILE_OPTIONS,
     Option(
         "source_language", "CODE", "such as en; for reports and for .tmx files"
     ),
@@ -80,19 +65,20 @@ OPTIONS = (
     Option(
         "holdout",
         "N",
-        "how many different pairs to hold out of train for each split",
+        "how many different pairs to hold out of train for each split "
+        "without files",
         whole_number(1),
         without=f"one in {SHARE_BY_DEFAULT}, at most {MOST_BY_DEFAULT}",
     ),
     Option(
-        "name", "NAME", "what the data files are called", _name, without="text"
+        "name", "NAME", "what the data files are called", _name, default="text"
     ),
     Option(
         "vocab_size",
         "V",
         "pieces of a vocabulary, special pieces and bytes included",
         whole_number(1),
-        without=str(Text2TextProblem.vocab_size),
+        default=Text2TextProblem.vocab_size,
     ),
     Option(
         "shared_vocabulary",

@@ -50,32 +50,16 @@ class ParallelCorpus(Text2TextProblem):
     }
 
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
-        sides = self.source_language, self.target_language
         if raw.raw_dir is not None:
-            found = find_sides(raw.raw_dir, self.stems[split], sides)
-            for path in itertools.chain.from_iterable(found):
-                raw.note(path)
-            return read_sides(found)
-        if not self.tfds_name:
-            raise T2TLiteError(
-                f"{self.base_name} has no address to download it from: name "
-                "the folder that holds it with --raw_dir."
-            )
+            return read_sides(self._find_files(split, raw))
         builder = self._builder(raw)
-        raw.note(os.path.join(builder.data_path, "dataset_info.json"))
-        return _read_dataset(builder, self.tfds_splits[split], sides)
+        return _read_dataset(builder, self.tfds_splits[split], self._sides)
 
     def parts(self, split: str, raw: RawFiles) -> Sequence[Any]:
         if raw.raw_dir is not None:
-            sides = self.source_language, self.target_language
-            files = find_sides(raw.raw_dir, self.stems[split], sides)
-            for path in itertools.chain.from_iterable(files):
-                raw.note(path)
-            return [p for pair in files for p in _file_parts(*pair)]
-        if not self.tfds_name:
-            return super().parts(split, raw)
+            files = self._find_files(split, raw)
+            return [part for pair in files for part in _file_parts(*pair)]
         builder = self._builder(raw)
-        raw.note(os.path.join(builder.data_path, "dataset_info.json"))
         pairs = builder.info.splits[self.tfds_splits[split]].num_examples
         return [
             range(start, min(start + PART_LINES, pairs))
@@ -89,14 +73,28 @@ class ParallelCorpus(Text2TextProblem):
             return read_part(part)
         if isinstance(part, range):
             rows = f"{self.tfds_splits[split]}[{part.start}:{part.stop}]"
-            sides = self.source_language, self.target_language
-            return _read_dataset(self._builder(raw), rows, sides)
-        if part is None:
-            return self.samples(split, raw)
+            return _read_dataset(self._builder(raw), rows, self._sides)
         return read_sides([part])
 
+    @property
+    def _sides(self):
+        """The languages of `samples`, whatever the direction."""
+        return self.source_language, self.target_language
+
+    def _find_files(self, split, raw):
+        """The two files of each pair of files of a split, noted."""
+        found = find_sides(raw.raw_dir, self.stems[split], self._sides)
+        for path in itertools.chain.from_iterable(found):
+            raw.note(path)
+        return found
+
     def _builder(self, raw):
-        """The dataset, prepared."""
+        """The dataset, prepared and noted."""
+        if not self.tfds_name:
+            raise T2TLiteError(
+                f"{self.base_name} has no address to download it from: name "
+                "the folder that holds it with --raw_dir."
+            )
         import tensorflow_datasets as tfds
         from tensorflow_datasets.core import download
 
@@ -122,14 +120,14 @@ class ParallelCorpus(Text2TextProblem):
                 "to download); or a TensorFlow Datasets folder that has it, "
                 f"with --tfds_dir; or {self._file_names()}, with --raw_dir."
             ) from error
+        raw.note(os.path.join(builder.data_path, "dataset_info.json"))
         return builder
 
     def _file_names(self):
-        languages = self.source_language, self.target_language
         return ", ".join(
             f"{stems[0]}.{language}"
             for stems in self.stems.values()
-            for language in languages
+            for language in self._sides
         )
 
     def tell_sources(self, raw: RawFiles) -> list[str]:
@@ -146,10 +144,9 @@ class ParallelCorpus(Text2TextProblem):
         if raw.raw_dir is None:
             return [f"missing: {self._file_names()}; give --raw_dir"]
         told = []
-        languages = self.source_language, self.target_language
         for stems in self.stems.values():
             try:
-                sides = find_sides(raw.raw_dir, stems, languages)
+                sides = find_sides(raw.raw_dir, stems, self._sides)
             except T2TLiteError as error:
                 told.append(f"missing: {error}")
             else:
