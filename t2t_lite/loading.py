@@ -67,7 +67,7 @@ def load(
 
 
 class SearchOptions(TypedDict, total=False):
-    """How a translator searches; what is left out is as the run says.
+    """How a translator searches; what is left out is the run's.
 
     Attributes:
       beam_size: beams of the search; 1 is greedy.
@@ -130,7 +130,7 @@ class LoadedTranslator(abc.ABC):
         """Translates one text or several.
 
         Args:
-          texts: a text, or some of them.
+          texts: one text, or several.
           nbest: how many hypotheses to give of each text, best first, at most
             the beam size; None gives the text of the best one.
           options: `beam_size`, `alpha`, `constrained`, `batch_size`, see
@@ -139,10 +139,10 @@ class LoadedTranslator(abc.ABC):
         Returns:
           A str for a text, and a list of them for several. With `nbest`, a
           list of hypotheses, which have `text`, `score` and `tokens`, and a
-          list of such lists. An export tells no tokens: they are None.
+          list of such lists. An export gives no tokens: they are None.
 
         Raises:
-          UsageError: an option that has no meaning here, or a bad value.
+          UsageError: an option that does not apply here, or a bad value.
         """
         several = [texts] if isinstance(texts, str) else list(texts)
         for text in several:

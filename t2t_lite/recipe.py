@@ -57,8 +57,8 @@ def train(
     Args:
       problem: what to learn: the name of a problem or the problem itself.
       hparams: the name of a set, or hyperparameters.
-      hparams_override: `key=value,...`, put in place of the set's.
-      problem_options: of a problem that has some; those of own text are the
+      hparams_override: `key=value,...`: values that replace those of the set.
+      problem_options: the options of the problem. Those of own text are the
         trainer's flags, as in `{"source": "a.en", "target": "a.de"}`.
       usr_dir: a folder or package with your own problems and sets.
       data_dir: the TFRecord shards and the vocabulary.
@@ -68,10 +68,10 @@ def train(
       train_steps: optimizer updates in total; None takes the set's.
       eval_steps_every: updates between evaluations on the dev split.
       save_minutes: minutes between checkpoints.
-      save_steps: updates between checkpoints, in place of minutes.
-      keep_checkpoints: newest checkpoints kept; the best is kept besides.
-      seed: of all that is drawn: the same seed gives the same result.
-      deterministic: bitwise the same result each time; slower. It stays on
+      save_steps: updates between checkpoints, instead of minutes.
+      keep_checkpoints: how many of the newest to keep, besides the best.
+      seed: of everything random; the same seed gives the same result.
+      deterministic: the same result to the bit each time; slower. It stays on
         for the whole process.
       replicas: logical CPU devices to train on; None takes all GPUs, else
         one CPU.

@@ -14,10 +14,10 @@ from t2t_lite.errors import T2TLiteError
 def start_tensorflow(verbose: bool = False) -> None:
     """Imports TensorFlow, for Keras to run on.
 
-    To be called before anything that imports it, when work starts.
+    Call it before anything that imports TensorFlow, when work starts.
 
     Args:
-      verbose: let TensorFlow tell what it finds while it starts.
+      verbose: show TensorFlow's messages while it starts.
 
     Raises:
       T2TLiteError: Keras already runs on another backend in this process.
@@ -26,7 +26,7 @@ def start_tensorflow(verbose: bool = False) -> None:
     if keras is not None and keras.backend.backend() != "tensorflow":
         raise T2TLiteError(
             "Training and decoding need Keras on TensorFlow; here it runs on "
-            f"{keras.backend.backend()}. Start anew with "
+            f"{keras.backend.backend()}. Start Python again with "
             "KERAS_BACKEND=tensorflow."
         )
     os.environ["KERAS_BACKEND"] = "tensorflow"

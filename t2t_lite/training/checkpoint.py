@@ -377,11 +377,11 @@ def _damaged(path: pathlib.Path, reason: str) -> T2TLiteError:
         if checkpoint and other.step < checkpoint.step
     ]
     if not checkpoint or checkpoint.averaged is not None:
-        remedy = "t2t-lite-average makes an average anew"
+        remedy = "t2t-lite-average makes the average again"
     elif earlier:
         remedy = f"remove this folder to go on from step {earlier[-1]}"
     else:
-        remedy = "it is the only one: remove the run to train anew"
+        remedy = "it is the only one: remove the run and train again"
     return T2TLiteError(f"{path} is damaged ({reason}); {remedy}.")
 
 

@@ -46,7 +46,7 @@ def make_config(
     usr_dir: str | None = None,
     hparams_set: str | None = None,
 ) -> dict[str, Any]:
-    """The content of `config.json`; arguments as of `Run.create`."""
+    """The content of `config.json`; arguments as in `Run.create`."""
     options = problem.options
     return {
         "format": _FORMAT,
@@ -181,7 +181,7 @@ def require_same(
     if differences:
         raise T2TLiteError(
             f"{output_dir} holds another run: {'; '.join(differences)}. "
-            "Choose another --output_dir, or give what was given there."
+            "Choose another --output_dir, or use the same flags as there."
         )
 
 

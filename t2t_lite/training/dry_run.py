@@ -83,8 +83,8 @@ def try_update(
       vocab_sizes: V of source and target.
       data: what the report says of the data.
       train_steps: updates that are planned.
-      seed: of all that is drawn.
-      replicas: as of `trainer.train`.
+      seed: of everything random.
+      replicas: as in `trainer.train`.
     """
     prepare(seed, deterministic=False)
     strategy = choose_strategy(replicas)

@@ -56,7 +56,7 @@ class Run:
       problem: what it learns.
       encoders: of `inputs` and `targets`, from the run's own copies.
       hparams: resolved in full.
-      seed: of all that is drawn.
+      seed: of everything random.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Run:
           output_dir: its folder; made if it is missing.
           problem: what to learn.
           hparams: resolved in full.
-          seed: of all that is drawn.
+          seed: of everything random.
           data_dir: holds the shards and the vocabulary.
           manifest: of the data.
           usr_dir: as given by the user.

@@ -66,13 +66,13 @@ class StopSignals:
         if self.requested:
             # Also shows the cursor, which a progress bar hides.
             cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
-            os.write(2, f"{cursor}\n{name} again: leaving.\n".encode())
+            os.write(2, f"{cursor}\n{name} again: stopping.\n".encode())
             self.__exit__()
             signal.raise_signal(number)
             return
         self.requested = name
         os.write(
-            2, f"\n{name}: saving, then leaving; again to leave now.\n".encode()
+            2, f"\n{name}: saving, then stopping; again to stop now.\n".encode()
         )
         if self._may_raise:
             self._may_raise = False

@@ -35,7 +35,7 @@ class TrainingState:
     Args:
       run: what is trained.
       strategy: from `updates.choose_strategy`.
-      keep_checkpoints: newest ones kept; the best is kept besides.
+      keep_checkpoints: how many of the newest to keep, besides the best.
 
     Attributes:
       run: as given.

@@ -223,7 +223,7 @@ class Telemetry:
         return self._line.is_live and time.monotonic() - self._shown_at >= 1
 
     def progress(self, record: Mapping[str, Any]) -> None:
-        """Moves the bar; `record` as of `training`."""
+        """Moves the bar; `record` as in `training`."""
         self._shown_at = time.monotonic()
         step = record["step"]
         self._line.update(_status(record), step, f"{step}/{self._total}")

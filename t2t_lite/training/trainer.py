@@ -39,11 +39,11 @@ def train(
       train_steps: updates in total; None takes the run's hparam.
       eval_steps_every: updates between evaluations on dev.
       save_minutes: minutes between checkpoints.
-      save_steps: updates between checkpoints, in place of minutes.
-      keep_checkpoints: newest ones kept; the best is kept besides.
+      save_steps: updates between checkpoints, instead of minutes.
+      keep_checkpoints: how many of the newest to keep, besides the best.
       log_steps: updates between lines of `metrics.jsonl`.
       replicas: logical CPU devices; None takes all GPUs, else one device.
-      deterministic: bitwise the same each time; slower.
+      deterministic: the same to the bit each time; slower.
       evaluate_text: see `DevEvaluation`.
 
     Returns:
@@ -84,7 +84,7 @@ def _last_step(hparams: HParams, train_steps: int | None) -> int:
     steps = train_steps or hparams.train_steps
     if hparams.cooldown and steps > hparams.train_steps:
         raise UsageError(
-            "The learning rate has fallen to 0 at update "
+            "The learning rate falls to 0 at update "
             f"{hparams.train_steps}; got --train_steps={steps}. Train a new "
             "run with --hparams_override=train_steps="
             f"{steps}, or with cooldown=0."
@@ -251,5 +251,5 @@ class _Loop:
         done = f"update {step} is saved" if step else "nothing trained yet"
         return Interrupted(
             f"Stopped by {self._stop.requested}: {done} in "
-            f"{self._state.run.output_dir}, and the same command goes on."
+            f"{self._state.run.output_dir}. Run the same command to go on."
         )

@@ -132,7 +132,7 @@ class Adam:
     def apply(
         self, gradients: Iterable[tf.Tensor], learning_rate: tf.Tensor
     ) -> None:
-        """Updates this replica's copy; to be called in a replica context."""
+        """Updates this replica's copy; call it in a replica context."""
         tf.raw_ops.AssignAddVariableOp(
             resource=self.applied.handle, value=tf.ones([], tf.int64)
         )

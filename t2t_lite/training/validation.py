@@ -35,7 +35,7 @@ def translate_and_score(
       sources: what to translate.
       references: what to compare with, one for each source.
       batch_size: sentences searched together; changes speed, not results.
-      note: as of `translate_lines`.
+      note: as in `translate_lines`.
 
     Returns:
       The report of `Problem.evaluate`: `metric`, `score`, ...
@@ -136,7 +136,7 @@ class DevEvaluation:
     def _translator(self) -> Translator:
         """Greedy. Kept, because its graph takes a while to trace.
 
-        Greedily, a constrained search strays: where what the model wants is
+        A greedy constrained search goes astray: where what the model wants is
         forbidden, it takes the best of what it does not want at all.
         """
         return self._run.translator(self._model, beam_size=1, constrained=False)

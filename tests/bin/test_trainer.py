@@ -394,7 +394,7 @@ def test_signal_saves_and_the_same_command_goes_on(
     assert out == ""
     last = err.splitlines()[-1]
     assert re.search(
-        r"update \d+ is saved in .*, and the same command goes on", last
+        r"update \d+ is saved in .*\. Run the same command to go on", last
     )
     (saved,) = (tmp_path / "checkpoints").glob("step-*")
     step = int(saved.name.removeprefix("step-"))
