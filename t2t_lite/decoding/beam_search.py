@@ -75,9 +75,9 @@ def beam_search(
 ) -> tuple[Tensor, Tensor]:
     """The best hypotheses of each sentence under `step_fn`.
 
-    A sentence is left alone as soon as no live hypothesis can, at any length
-    up to its limit, beat the worst finished one that is asked for. Sentences
-    do not affect one another. With a beam of 1 the search is greedy.
+    The search for a sentence ends as soon as no live hypothesis can, at any
+    length up to its limit, beat the worst finished one that is asked for.
+    Sentences do not affect one another. With a beam of 1 the search is greedy.
 
     Args:
       step_fn: `(ids int32 [B, K], index int32 [], cache) -> (logits float32
@@ -100,9 +100,9 @@ def beam_search(
       ids int32 [B, N, L] (EOS, then zeros) and scores float32 [B, N], best
       first, score = log-probability / ((5 + length) / 6) ** alpha. Where
       fewer than N finished, the best live ones of that sentence follow, cut
-      at the limit and without EOS. A row that no hypothesis is left for (V
-      smaller than 2 K, or logits that are no numbers) has no ids and a score
-      for which `is_possible` is false.
+      at the limit and without EOS. A row without a hypothesis (V smaller than
+      2 K, or logits that are not numbers) has no ids and a score for which
+      `is_possible` is false.
     """
     count = beam_size if num_hypotheses is None else num_hypotheses
     _check(beam_size, vocab_size, alpha, count)
@@ -141,8 +141,8 @@ def _check(beam_size, vocab_size, alpha, count):
             f"vocab_size={vocab_size}, num_hypotheses={count}."
         )
     if alpha < 0:
-        # The bound that ends a sentence takes the longest hypothesis to be
-        # the one that is punished least.
+        # The bound that ends a sentence relies on this: the longest hypothesis
+        # has the mildest penalty.
         raise ValueError(f"alpha must be at least 0; got alpha={alpha}.")
 
 
@@ -204,7 +204,7 @@ def _finish(state, candidates, ended, alpha):
     scores, places = ops.top_k(scores, ops.shape(state.finished_scores)[1])
     ids = gather_rows(state.live_ids, candidates.parents)  # [B, C, L]
     ids = _append(ids, candidates.ids, state.index)
-    # Impossible ones must not bring the ids of a dead beam along.
+    # An impossible one must not bring along the ids of its beam.
     ids = ops.where(real[..., None], ids, 0)
     ids = ops.concatenate([state.finished_ids, ids], axis=1)
     return gather_rows(ids, places), scores
@@ -283,6 +283,6 @@ def _best(state, limits, alpha):
     places = ops.broadcast_to(
         ops.arange(count, dtype="int32")[None], (batch_size, count)
     )
-    # Behind the N places of finished ones lie the K live ones.
+    # The K live ones follow the N places of finished ones.
     places = ops.where(places < finished, places, places - finished + count)
     return gather_rows(ids, places), gather_rows(scores, places)

@@ -95,14 +95,15 @@ def translate_lines(
 ) -> Iterator[Translation]:
     r"""Translates a stream of lines, one answer a line, in their order.
 
-    Answers to the lines that have come are given without waiting for more, so
-    that `lines` may be a pipe or a person. The batch size changes the speed,
+    It answers the lines that have come without waiting for more, so `lines`
+    may be a pipe or a person. The batch size changes the speed,
     not the answers.
 
     Args:
       translator: what translates.
       lines: each ends with "\n", "\r\n" or nothing; every other character,
-        such as NUL or U+2028, belongs to the line. An open binary file does.
+        such as NUL or U+2028, belongs to the line. It may be an open binary
+        file.
       batch_size: lines translated together.
       num_hypotheses: hypotheses a line, at most the translator's beam size.
       complete: `Problem.complete`; None gives what the model wrote.
@@ -145,7 +146,7 @@ def score_pairs(
 
     Args:
       translator: whose model, encoders, alpha and longest length to use.
-      pairs: texts; line ends are no part of them.
+      pairs: texts, with or without line ends.
       batch_size: pairs scored together.
       note: as of `translate_lines`.
 
@@ -254,7 +255,7 @@ def hypotheses_of(answer: _Answer, line: int) -> list[Hypothesis]:
 
 
 def _trim(tokens: np.ndarray) -> list[int]:
-    """Ids as a list, up to the EOS; without one, without the zeros behind."""
+    """Ids as a list, up to the EOS, or up to the zeros if there is none."""
     ids = tokens.tolist()
     if EOS_ID in ids:
         return ids[: ids.index(EOS_ID) + 1]

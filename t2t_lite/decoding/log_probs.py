@@ -51,7 +51,7 @@ def _top_k(rows, width):
     """`top_k` with int32 indices; wide rows cost little more than a maximum.
 
     The `width` largest of a row lie in the `width` blocks with the largest
-    maxima, or behind the last whole block.
+    maxima, or after the last whole block.
     """
     count, size = ops.shape(rows)
     whole = size - size % _BLOCK

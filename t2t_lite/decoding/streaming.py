@@ -8,16 +8,16 @@ from typing import NamedTuple, TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Batches that are sorted by length together; more pad less, but answer later.
+# Batches sorted by length together: more of them pad less but answer later.
 _BATCHES_PER_CHUNK = 16
 # How long a chunk waits for one more item, in seconds.
 _PATIENCE = 0.02
 
 
 class _End(NamedTuple):
-    """What stands behind the last item of a stream."""
+    """What follows the last item of a stream."""
 
-    error: Exception | None  # that ended it; None: it was read in full
+    error: Exception | None  # what ended it; None: all was read
 
 
 def map_sorted(
@@ -28,10 +28,10 @@ def map_sorted(
 ) -> Iterator[Result]:
     """Applies `work` to batches of items of similar length, order kept.
 
-    Items that have come are worked on without waiting for more.
+    It does not wait for more items while it has some to work on.
 
     Args:
-      items: read by a thread of its own, not far ahead.
+      items: a thread reads them, not far ahead.
       work: a list of items to as many results.
       batch_size: the most items in a batch.
       length: an item to its length.
@@ -105,7 +105,7 @@ def _next_chunk(
 ) -> tuple[list[Item], _End | None]:
     """Waits for one item, then takes what comes without a pause.
 
-    Returns: the items, and the end if it came behind them.
+    Returns: the items, and the end if it came after them.
     """
     chunk: list[Item] = []
     while len(chunk) < size:

@@ -24,10 +24,10 @@ class Translator(tf.Module):
       target_encoder: likewise, of the other side; may be the same.
       beam_size: K; 1 is greedy.
       alpha: weight of the length penalty, at least 0.
-      extra_decode_length: a translation has at most so many tokens more than
-        its own source, EOS included on both sides.
-      max_length: source tokens, EOS included; what is beyond is cut.
-      form: of the problem's texts; None: any text is as good as another.
+      extra_decode_length: how many tokens a translation may have beyond those
+        of its source, EOS included on both sides.
+      max_length: source tokens, EOS included; the rest is cut off.
+      form: of the problem's texts; None: its answers may be any text.
       constrained: search for answers of the right form only; needs a `form`.
 
     Raises:
@@ -51,7 +51,7 @@ class Translator(tf.Module):
         if constrained and form is None:
             raise UsageError(
                 "A constrained search needs a problem whose answers have a "
-                "form, such as trees; leave it unconstrained for this one."
+                "form, such as trees; this one has none."
             )
         self.form = form
         self.constrained = constrained
@@ -143,7 +143,7 @@ class Translator(tf.Module):
         outputs = self.target_encoder.detokenize(
             tf.reshape(tokens, [shape[0] * num_hypotheses, shape[2]])
         )
-        # A text is a line: what it answers to has one, too.
+        # An answer is one line, as its source is.
         outputs = tf.strings.regex_replace(outputs, r"\r\n|\r|\n", " ")
         return {
             "outputs": tf.reshape(outputs, [shape[0], num_hypotheses]),

@@ -6,9 +6,9 @@ an ancestry table remembers in which of the K slots each past position of a
 hypothesis lies, and becomes a mask over all the cached positions. When beams
 are selected anew, only this table of small integers is gathered.
 
-Positions are kept in blocks of P, and blocks are added when the search gets
-there: a step attends to at most P - 1 positions more than there are, and the
-limit of a search that ends early costs nothing.
+Positions are kept in blocks of P, and the cache grows by a block when the
+search needs one. So a step attends to at most P - 1 unused positions, and a
+search that ends early never pays for its limit.
 """
 
 from collections.abc import Sequence
@@ -211,7 +211,7 @@ def _block_length(beam_size, depth):
 
 
 def _with_room(tensors, index):
-    """The tensors, with one more block where `index` is behind the last."""
+    """The tensors, with one more block if `index` is past the last one."""
     names = [n for n in tensors if n.startswith(("keys_", "values_"))]
     blocks, _, _, positions = ops.shape(tensors["ancestry"])
 

@@ -43,9 +43,8 @@ _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 class Transformer(keras.Model):
     """Encoder and decoder stacks over token ids.
 
-    Padding is id 0, and a target ends with the end-of-sequence id. Inside,
-    positions of padding are attended by nobody, and a target position sees
-    none after it.
+    Padding is id 0, and a target ends with the end-of-sequence id. No position
+    attends to padding, and a target position attends to none after it.
 
     Args:
       source_vocab_size: V of the source.
@@ -59,8 +58,8 @@ class Transformer(keras.Model):
     Call arguments:
       features: a dict of `inputs`, int [B, S], and `targets`, int [B, T]. With
         several pairs in a row, also `inputs_segmentation`, `inputs_position`,
-        `targets_segmentation` and `targets_position`; see `Segments`. Pairs of
-        a row have nothing to do with each other, as if each had its own.
+        `targets_segmentation` and `targets_position`; see `Segments`. The
+        pairs of a row do not affect one another.
       training: whether to drop.
 
     Returns: float32 [B, T, V]; row t scores `targets[:, t]` given the targets
@@ -141,7 +140,7 @@ class Transformer(keras.Model):
         ]
 
     def _last_norm(self, name):
-        """The norm behind a stack that has none at its end; else nothing."""
+        """The norm after a pre-norm stack; post-norm stacks end with one."""
         if self.hparams.norm_placement == "pre":
             return LayerNormalization(name=name, dtype=self.dtype_policy)
         return lambda x: x
@@ -278,7 +277,7 @@ class Transformer(keras.Model):
           segments: `Segments` of `targets`; None: a row is one sentence.
           memory_segments: those of the source.
 
-        Returns: float [B, T, D], of which `logits` makes the scores.
+        Returns: float [B, T, D], from which the softmax embedding makes logits.
         """
         self_bias = self.decoder_bias(ops.shape(targets)[1], segments)
         cross_bias = source_bias(memory_mask, segments, memory_segments)
@@ -384,7 +383,7 @@ class Transformer(keras.Model):
     ) -> Tensor | None:
         """The bias of decoder self-attention: float32 [1 or B, 1, T, T].
 
-        None with an attention window, which needs no bias.
+        None with an attention window, which masks by itself.
         """
         if self.hparams.attention_window is not None:
             return None

@@ -1,8 +1,10 @@
-"""A translator as a SavedModel that TensorFlow Serving runs as it is."""
+"""A translator as a SavedModel for the stock TensorFlow Serving."""
 
 import os
 import pathlib
 import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import tensorflow as tf
 
@@ -10,10 +12,10 @@ from t2t_lite import files
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError, UsageError
 
-# Ops of TensorFlow that the stock server cannot run: they call Python, or a
-# compiler that is not linked, or belong to this machine's processor.
+# Ops of TensorFlow that the stock server cannot run: they call Python or a
+# compiler that it does not link, or they need this machine's processor.
 _FORBIDDEN_OPS = re.compile(r"Xla|PyFunc|EagerPyFunc|_Mkl|Tpu|TPU|Nccl")
-# All that is used of TF Text, which the server links, too.
+# The ops of TF Text that we use; the server links them too.
 _TEXT_OPS = {
     "SentencepieceOp",
     "SentencepieceTokenizeOp",
@@ -21,8 +23,8 @@ _TEXT_OPS = {
     "FastBertNormalize",
     "FastWordpieceTokenizeWithOffsets",
 }
-# A weight of the model is bigger than any constant that belongs in a graph,
-# vocabularies apart: those are no numbers.
+# A floating-point constant of this size is a weight that should have stayed a
+# variable. Vocabularies may be larger, but hold no floats.
 _LARGEST_CONSTANT = 1 << 20  # bytes
 
 
@@ -49,37 +51,39 @@ class ServedTranslator(tf.Module):
         self.form = translator.form
         if self.form is not None and not translator.constrained:
             raise UsageError(
-                "The answers of a served model cannot be repaired: its search "
-                "must be constrained to their form. Export with "
-                "--constrained=true."
+                "A server cannot repair answers, so its search must be "
+                "constrained to their form. Export with --constrained=true."
             )
-        # Only the weights of the model are tracked: its other variables serve
-        # training, and its objects are unknown where the export is loaded.
+        # The export holds only the weights of the model: its other variables
+        # are for training, and the server does not know its classes.
         self.weights = [weight.value for weight in translator.model.weights]
         self.encoders = [translator.source_encoder, translator.target_encoder]
-        best, beam = translator.graph(1), translator.graph(translator.beam_size)
+        self.serving_default = self._signature(
+            translator.graph(1), best_only=True
+        )
+        self.nbest = self._signature(
+            translator.graph(translator.beam_size), best_only=False
+        )
+
+    def _signature(self, graph: Callable, best_only: bool) -> Callable:
         texts = tf.TensorSpec([None], tf.string, name="inputs")
 
         @tf.function(input_signature=[texts], autograph=False)
-        def serving_default(inputs):
-            answers = best(inputs)
-            return {
-                "outputs": self._written(inputs, answers)[:, 0],
-                "scores": answers["scores"][:, 0],
-            }
-
-        @tf.function(input_signature=[texts], autograph=False)
-        def nbest(inputs):
-            answers = beam(inputs)
-            return {
+        def answer(inputs):
+            answers = graph(inputs)
+            served = {
                 "outputs": self._written(inputs, answers),
                 "scores": answers["scores"],
             }
+            if best_only:
+                return {name: value[:, 0] for name, value in served.items()}
+            return served
 
-        self.serving_default = serving_default
-        self.nbest = nbest
+        return answer
 
-    def _written(self, inputs, answers):
+    def _written(
+        self, inputs: tf.Tensor, answers: Mapping[str, tf.Tensor]
+    ) -> tf.Tensor:
         if self.form is None:
             return answers["outputs"]
         return self.form.write(self.form.prepare(inputs), answers["tokens"])
@@ -131,8 +135,8 @@ def export_saved_model(
     return target
 
 
-def _version(export_dir, version):
-    """The number of the new version, none of those that are there."""
+def _version(export_dir: pathlib.Path, version: int | None) -> int:
+    """The number of the new version."""
     there = {int(p.name) for p in export_dir.iterdir() if p.name.isdecimal()}
     if version is None:
         return max(there, default=0) + 1
@@ -166,7 +170,7 @@ def check_servable(saved_model: str | os.PathLike) -> None:
             )
 
 
-def _is_linked(op):
+def _is_linked(op: str) -> bool:
     """Whether the stock server links an op, by its name."""
     if op in _TEXT_OPS:
         return True
@@ -174,7 +178,7 @@ def _is_linked(op):
     return hasattr(tf.raw_ops, op) and not _FORBIDDEN_OPS.match(op)
 
 
-def _nodes(saved_model):
+def _nodes(saved_model: str | os.PathLike) -> Iterator[Any]:
     """Every node of a SavedModel: of its main graph and of its functions."""
     from tensorflow.core.protobuf import saved_model_pb2
 

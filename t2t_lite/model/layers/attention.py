@@ -138,7 +138,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
         Args:
           x: float [B, T, D].
-          kernel: `self_kernel()`, where it is at hand.
+          kernel: `self_kernel()`; None makes it here.
         """
         # One product instead of three: wide ones are cheaper per column.
         kernel = self.self_kernel() if kernel is None else kernel

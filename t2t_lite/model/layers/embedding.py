@@ -55,7 +55,7 @@ class TokenEmbedding(keras.layers.Layer):
 
         Args:
           hidden: float [..., D].
-          kernel: `logits_kernel(hidden.dtype)`, where it is at hand.
+          kernel: `logits_kernel(hidden.dtype)`; None makes it here.
         """
         if kernel is None:
             kernel = self.logits_kernel(hidden.dtype)

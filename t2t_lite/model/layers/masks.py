@@ -38,7 +38,7 @@ def band_mask(
       queries: how many, at positions 0, 1, ...
       keys: how many, at positions `offset`, `offset + 1`, ...
       reach: an int, at least 0.
-      causal: whether keys behind the query are hidden.
+      causal: whether keys after the query are hidden.
       offset: the first key's position.
 
     Returns: bool [1, 1, queries, keys], True where attention is allowed.

@@ -38,7 +38,7 @@ def attend_window(
       values: float [B, H, T, d_v].
       bias: float32 [B, 1, 1, T], added to the scores of each key; None: 0.
       reach: positions seen on either side; an int, at least 0.
-      causal: whether positions behind the query's are hidden.
+      causal: whether positions after the query's are hidden.
       drop: applied to the attention weights.
       segments: int [B, T]; a position sees those of the same number. None:
         all are of one.
