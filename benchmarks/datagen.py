@@ -31,9 +31,9 @@ WMT_ENFR_PAIRS = 36_000_000
 SECONDS_BETWEEN_LOOKS = 0.25
 
 
-def make_words(random):
+def make_words(random: np.random.Generator) -> list[str]:
     """Different words, the frequent ones shorter, by rank."""
-    words = {}
+    words: dict[str, None] = {}
     while len(words) < WORD_TYPES:
         length = 2 + int(random.gamma(2, 1 + np.log10(1 + len(words)) / 3))
         letters = random.integers(len(LETTERS), size=length)
@@ -41,7 +41,7 @@ def make_words(random):
     return list(words)
 
 
-def write_corpus(folder, pairs, seed):
+def write_corpus(folder: pathlib.Path, pairs: int, seed: int) -> None:
     """Writes train, dev and test, two files each."""
     random = np.random.default_rng(seed)
     words = np.array(make_words(random), object)
@@ -70,7 +70,7 @@ def write_corpus(folder, pairs, seed):
                     )
 
 
-def write_vocabulary(folder, size):
+def write_vocabulary(folder: pathlib.Path, size: int) -> None:
     """Learns one of the first lines of train."""
     from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
@@ -88,7 +88,7 @@ def write_vocabulary(folder, size):
         SentencePieceEncoder.train(lines, size, folder / "ready.model")
 
 
-def tree_of(pid):
+def tree_of(pid: int) -> list[int]:
     """The process and all below it."""
     pids = [pid]
     for parent in pids:
@@ -100,7 +100,7 @@ def tree_of(pid):
     return pids
 
 
-def mib_of(pids):
+def mib_of(pids: list[int]) -> float:
     """What processes have in memory, the files that they share once.
 
     Their proportional set size says it more exactly, but takes the kernel so
@@ -123,13 +123,13 @@ def mib_of(pids):
     return (own + max(files)) / 1024
 
 
-def run(command):
+def run(command: list[str]) -> tuple[float, float, float]:
     """Runs the command: (seconds, processor seconds, peak MiB together)."""
     before, started = os.times(), time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     peak, done = [0], threading.Event()
 
-    def watch():
+    def watch() -> None:
         while not done.wait(SECONDS_BETWEEN_LOOKS):
             peak[0] = max(peak[0], mib_of(tree_of(process.pid)))
 
@@ -148,7 +148,7 @@ def run(command):
     return seconds, used, peak[0]
 
 
-def main():
+def main() -> None:
     """Makes what is needed, runs the command and prints what it took."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--pairs", type=int, default=5_000_000)
@@ -188,7 +188,13 @@ def main():
         report(data_dir, flags.pairs, seconds, used, peak)
 
 
-def report(data_dir, pairs, seconds, used, peak):
+def report(
+    data_dir: pathlib.Path,
+    pairs: int,
+    seconds: float,
+    used: float,
+    peak: float,
+) -> None:
     """Prints what came out and what it took."""
     from t2t_lite import registry
     from t2t_lite.data.manifest import Manifest

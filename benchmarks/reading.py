@@ -18,6 +18,8 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from side import Side
@@ -27,7 +29,7 @@ MEAN_LENGTH, LENGTH_SPREAD, SIDE_SPREAD = 28, 0.6, 0.2
 MAX_POSITIONS, MAX_LENGTH, VOCAB_SIZE = 4096, 256, 32_000
 
 
-def make_problem():
+def make_problem() -> Any:
     """A problem whose texts are ids, and whose encoder reads them."""
     from t2t_lite.problem import Problem
 
@@ -63,7 +65,7 @@ def make_problem():
     return Ids()
 
 
-def one_by_one(files):
+def one_by_one(files: list[str]) -> Any:
     """Batches as tf.data alone makes them."""
     import tensorflow as tf
 
@@ -95,7 +97,7 @@ def one_by_one(files):
     )
 
 
-def parsing_alone(files):
+def parsing_alone(files: list[str]) -> Any:
     """Records parsed in batches: ragged, in the files' order."""
     import tensorflow as tf
 
@@ -110,7 +112,7 @@ def parsing_alone(files):
     )
 
 
-def tokens_of(batch):
+def tokens_of(batch: Mapping[str, Any]) -> int:
     """Real tokens of a batch, both sides."""
     import tensorflow as tf
 
@@ -123,7 +125,7 @@ def tokens_of(batch):
     )
 
 
-def tokens_per_second(dataset, tokens):
+def tokens_per_second(dataset: Any, tokens: int) -> float:
     """Reads until so many tokens came; the first batch starts the clock."""
     batches = iter(dataset)
     next(batches)
@@ -135,7 +137,13 @@ def tokens_per_second(dataset, tokens):
     return seen / (time.perf_counter() - start)
 
 
-def speeds_in_turns(ways, folder, tokens, rounds, t2t_python):
+def speeds_in_turns(
+    ways: Mapping[str, Callable[[], Any]],
+    folder: pathlib.Path,
+    tokens: int,
+    rounds: int,
+    t2t_python: str | None,
+) -> dict[str, list[float]]:
     """Tokens a second of every round, by way: {name: [float]}.
 
     Args:
@@ -164,7 +172,7 @@ def speeds_in_turns(ways, folder, tokens, rounds, t2t_python):
     return speeds
 
 
-def print_speeds(speeds):
+def print_speeds(speeds: Mapping[str, list[float]]) -> None:
     """Prints medians, and how many times as fast as the first each way is."""
     medians = {n: statistics.median(v) for n, v in speeds.items() if v}
     for name, median in medians.items():
@@ -172,18 +180,18 @@ def print_speeds(speeds):
         print(f"{name:18} {median:>12,.0f} tokens/s {ratio:6.2f}x")
 
 
-def peak_mib():
+def peak_mib() -> float:
     """Of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def resident_mib():
+def resident_mib() -> float:
     """Of this process now; Linux only."""
     pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
 
 
-def print_memory(batches, epochs):
+def print_memory(batches: Any, epochs: int) -> None:
     """Reads so many epochs; after each, prints what is resident."""
     for batch in batches:
         epoch, *rest = batch["position"].numpy()
@@ -197,7 +205,7 @@ def print_memory(batches, epochs):
                 break
 
 
-def main():
+def main() -> None:
     """Makes the data, reads it in turns and prints medians."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--pairs", type=int, default=1_000_000)
