@@ -199,6 +199,42 @@ def test_engine_never_imports_the_rooms_above_it():
     assert not offenders(room_files("t2t_lite"), above)
 
 
+def public_functions(file):
+    """The functions and methods of a file that others may call."""
+    pending = [ast.parse(file.read_text("utf-8"))]
+    while pending:
+        for node in pending.pop().body:
+            public = (
+                not node.name.startswith("_") if hasattr(node, "name") else 0
+            )
+            if isinstance(node, ast.ClassDef) and public:
+                pending.append(node)
+            elif isinstance(node, ast.FunctionDef) and (
+                public or node.name == "__init__"
+            ):
+                yield node
+
+
+def is_annotated(function):
+    arguments = function.args
+    named = arguments.posonlyargs + arguments.args + arguments.kwonlyargs
+    starred = [a for a in (arguments.vararg, arguments.kwarg) if a]
+    return (function.returns or function.name == "__init__") and all(
+        argument.annotation or argument.arg in ("self", "cls")
+        for argument in named + starred
+    )
+
+
+def test_public_functions_say_what_they_take_and_return():
+    bare = [
+        f"{file.relative_to(ROOT)}:{function.lineno} {function.name}"
+        for file in room_files("t2t_lite", "problems", "hparams", "bin")
+        for function in public_functions(file)
+        if not is_annotated(function)
+    ]
+    assert not bare
+
+
 def test_declarations_never_import_commands_or_each_other():
     assert not offenders(
         room_files("problems"), ["t2t_lite.hparams", "t2t_lite.bin"]
