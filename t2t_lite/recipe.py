@@ -90,6 +90,13 @@ def train(
       T2TLiteError: something is wrong; the message says what to do.
     """
     usr_dir = str(usr_dir) if usr_dir else None
+    _require_positive(
+        train_steps=train_steps,
+        eval_steps_every=eval_steps_every,
+        save_steps=save_steps,
+        keep_checkpoints=keep_checkpoints,
+        replicas=replicas,
+    )
     plugins.load_plugins(usr_dir)
     values, set_name = _choose_hparams(hparams, hparams_override)
     task, data_folder = choose_problem(
@@ -185,6 +192,12 @@ def choose_problem(
         absolute(output_dir),
         data_dir_given=data_dir != DATA_DIR,
     )
+
+
+def _require_positive(**counts: int | None) -> None:
+    for name, count in counts.items():
+        if count is not None and count < 1:
+            raise UsageError(f"{name} must be at least 1; got {count}.")
 
 
 def _choose_hparams(

@@ -94,6 +94,12 @@ def test_unknown_names_are_wrong_usage(given, message):
         t2t_lite.train(*given)
 
 
+@pytest.mark.parametrize("name", ["train_steps", "eval_steps_every"])
+def test_counts_start_at_one(name):
+    with pytest.raises(UsageError, match=f"{name} must be at least 1; got 0"):
+        t2t_lite.train("spellout_ende", "transformer_tiny", **{name: 0})
+
+
 def test_every_parameter_is_a_flag_and_has_its_default():
     from t2t_lite.bin import trainer
     from t2t_lite.problem.own_text_options import OPTIONS
