@@ -1,4 +1,3 @@
-import subprocess
 import sys
 import types
 
@@ -14,11 +13,3 @@ def test_keras_on_another_backend_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "keras", keras)
     with pytest.raises(T2TLiteError, match="here it runs on jax"):
         start_tensorflow()
-
-
-def test_tensorflow_starts_without_a_word():
-    code = "from t2t_lite.runtime import start_tensorflow as s; s()"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, check=True
-    )
-    assert done.stdout + done.stderr == b""

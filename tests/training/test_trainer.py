@@ -1,3 +1,4 @@
+import functools
 import json
 import os
 import signal
@@ -53,41 +54,46 @@ def _weights(run, step):
     }
 
 
-def _updated(tmp_path, replicas, updates, **changes):
-    """The weights and the last stats after updates on so many replicas."""
-    run = TinyRun(tmp_path, make_model=Transformer, **changes)
-    prepare(run.seed, deterministic=False)
-    state = TrainingState(run, choose_strategy(replicas))
-    for _ in range(updates):
-        state.update(between_passes=lambda: None)
-    state.meter.read()
-    tensors = checkpoint.model_tensors(state.model)
-    return {name: v.numpy() for name, v in tensors.items()}, [
-        state.meter.loss,
-        state.meter.gradient_norm,
-        state.meter.source_tokens,
-        state.meter.target_tokens,
-    ]
+@pytest.fixture(scope="module")
+def updated(tmp_path_factory):
+    """The weights and the sums of ten updates on so many replicas."""
+
+    @functools.cache
+    def make(replicas, **changes):
+        folder = tmp_path_factory.mktemp("run")
+        run = TinyRun(folder, make_model=Transformer, **changes)
+        prepare(run.seed, deterministic=False)
+        state = TrainingState(run, choose_strategy(replicas))
+        for _ in range(10):
+            state.update(between_passes=lambda: None)
+        meter = state.meter
+        meter.read()
+        tensors = checkpoint.model_tensors(state.model)
+        weights = {name: v.numpy() for name, v in tensors.items()}
+        tokens = meter.source_tokens, meter.target_tokens
+        return weights, (meter.loss, meter.gradient_norm, *tokens)
+
+    return make
 
 
 @pytest.mark.parametrize("replicas, dropout", [(2, 0.0), (2, 0.3), (3, 0.3)])
-def test_updates_on_replicas_equal_updates_on_one(tmp_path, replicas, dropout):
+def test_updates_on_replicas_equal_updates_on_one(updated, replicas, dropout):
     # Three micro-batches of different token counts: two replicas get two and
     # one; dropout follows the micro-batch, not the replica.
     changes = {"residual_dropout": dropout, "relu_dropout": dropout}
-    one, stats_of_one = _updated(tmp_path, 1, 20, **changes)
-    many, stats_of_many = _updated(tmp_path, replicas, 20, **changes)
+    one, sums_of_one = updated(1, **changes)
+    many, sums_of_many = updated(replicas, **changes)
     for name in one:
         np.testing.assert_allclose(many[name], one[name], rtol=0, atol=1e-5)
-    np.testing.assert_allclose(stats_of_many, stats_of_one, rtol=1e-4)
+    np.testing.assert_allclose(sums_of_many, sums_of_one, rtol=1e-4)
 
 
-def test_packed_updates_on_replicas_equal_those_of_rows_of_one_pair(tmp_path):
-    one, stats_of_one = _updated(tmp_path, 1, 10)
-    packed, stats = _updated(tmp_path, 2, 10, packing=True)
+def test_packed_updates_on_replicas_equal_those_of_rows_of_one_pair(updated):
+    one, sums_of_one = updated(1, residual_dropout=0.0, relu_dropout=0.0)
+    packed, sums = updated(2, packing=True)
     for name in one:
         np.testing.assert_allclose(packed[name], one[name], rtol=0, atol=1e-5)
-    np.testing.assert_allclose(stats, stats_of_one, rtol=1e-4)
+    np.testing.assert_allclose(sums, sums_of_one, rtol=1e-4)
 
 
 def test_packed_training_goes_on_as_if_it_had_not_stopped(tmp_path):
