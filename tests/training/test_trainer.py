@@ -98,7 +98,6 @@ def test_packed_updates_on_replicas_equal_those_of_rows_of_one_pair(updated):
 
 def test_packed_training_goes_on_as_if_it_had_not_stopped(tmp_path):
     changes = {"packing": True, "residual_dropout": 0.3}
-    changes["make_model"] = Transformer
     whole = TinyRun(tmp_path / "whole", **changes)
     _train(whole, train_steps=6)
     halves = TinyRun(tmp_path / "halves", **changes)
