@@ -1,4 +1,4 @@
-"""Beam search over a `step_fn(ids, index, cache)`, without any model in it.
+"""Beam search over a `step_fn(ids, index, cache)`; knows of no model.
 
 Shapes: B batch, K beam, N hypotheses asked for, V vocabulary, L the largest
 limit, C candidates a step. Only `keras.ops`, so that the search runs eagerly
@@ -100,15 +100,9 @@ def beam_search(
       ids int32 [B, N, L] (EOS, then zeros) and scores float32 [B, N], best
       first, score = log-probability / ((5 + length) / 6) ** alpha. Where
       fewer than N finished, the best live ones of that sentence follow, cut
-<<<<<<< HEAD
       at the limit and without EOS. A row without a hypothesis (V smaller than
       2 K, or logits that are not numbers) has no ids and a score for which
       `is_possible` is false.
-=======
-      at the limit and without EOS. A row that no hypothesis is left for (V
-      smaller than 2 K, or logits that are not numbers) has no ids and a score
-      for which `is_possible` is false.
->>>>>>> 39df6ef (Texts of decoding and the model in plainer English)
     """
     count = beam_size if num_hypotheses is None else num_hypotheses
     _check(beam_size, vocab_size, alpha, count)
@@ -289,10 +283,6 @@ def _best(state, limits, alpha):
     places = ops.broadcast_to(
         ops.arange(count, dtype="int32")[None], (batch_size, count)
     )
-<<<<<<< HEAD
     # The K live ones follow the N places of finished ones.
-=======
-    # After the N places of finished ones lie the K live ones.
->>>>>>> 39df6ef (Texts of decoding and the model in plainer English)
     places = ops.where(places < finished, places, places - finished + count)
     return gather_rows(ids, places), gather_rows(scores, places)

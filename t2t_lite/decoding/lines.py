@@ -30,8 +30,8 @@ class Hypothesis:
     Attributes:
       text: one line, without its end.
       score: log-probability / ((5 + length) / 6) ** alpha.
-      tokens: the ids, with the EOS unless it was cut at the limit; None for an
-        export, which does not give them.
+      tokens: the ids, with the EOS unless it was cut at the limit; None of an
+        export, which does not tell them.
       facts: what the problem says of it, see `Problem.complete`.
     """
 
@@ -111,7 +111,7 @@ def translate_lines(
         that line; by default it is logged as a warning.
 
     Raises:
-      T2TLiteError: the model's scores are not numbers.
+      T2TLiteError: the model's scores are no numbers.
     """
 
     def record(line: int, texts: list[str], answer: _Answer) -> Translation:
@@ -148,10 +148,10 @@ def score_pairs(
       translator: whose model, encoders, alpha and longest length to use.
       pairs: texts, with or without line ends.
       batch_size: pairs scored together.
-      note: as in `translate_lines`.
+      note: as of `translate_lines`.
 
     Raises:
-      T2TLiteError: the model's scores are not numbers.
+      T2TLiteError: the model's scores are no numbers.
     """
 
     def record(line: int, texts: list[str], answer: _Answer) -> PairScore:
@@ -239,7 +239,7 @@ def hypotheses_of(answer: _Answer, line: int) -> list[Hypothesis]:
       line: the number of the text, for an error.
 
     Raises:
-      T2TLiteError: the model's scores are not numbers.
+      T2TLiteError: the model's scores are no numbers.
     """
     if not is_possible(answer["scores"][0]):
         raise _not_a_number(line)
@@ -255,11 +255,7 @@ def hypotheses_of(answer: _Answer, line: int) -> list[Hypothesis]:
 
 
 def _trim(tokens: np.ndarray) -> list[int]:
-<<<<<<< HEAD
     """Ids as a list, up to the EOS, or up to the zeros if there is none."""
-=======
-    """Ids as a list, up to the EOS; without one, without the zeros after it."""
->>>>>>> 39df6ef (Texts of decoding and the model in plainer English)
     ids = tokens.tolist()
     if EOS_ID in ids:
         return ids[: ids.index(EOS_ID) + 1]

@@ -10,7 +10,7 @@ from keras import ops
 # A tensor of whatever backend Keras runs on.
 Tensor: TypeAlias = Any
 # The log-probability of what does not exist: finite, because infinities turn
-# into NaN in differences and NaN is not legal JSON.
+# into NaN in differences and NaN is no legal JSON.
 IMPOSSIBLE = -1e9
 
 # Rows of logits at least this wide are searched in two stages, by blocks.

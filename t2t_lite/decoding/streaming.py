@@ -41,7 +41,7 @@ def map_sorted(
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1; got {batch_size}.")
     for chunk in _chunks(items, batch_size * _BATCHES_PER_CHUNK):
-        # Longest first: if memory is too small, it shows at once.
+        # Longest first: if memory does not suffice, it shows at once.
         order = sorted(range(len(chunk)), key=lambda i: -length(chunk[i]))
         results: dict[int, Result] = {}
         for start in range(0, len(chunk), batch_size):

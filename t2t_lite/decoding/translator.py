@@ -24,17 +24,10 @@ class Translator(tf.Module):
       target_encoder: likewise, of the other side; may be the same.
       beam_size: K; 1 is greedy.
       alpha: weight of the length penalty, at least 0.
-<<<<<<< HEAD
       extra_decode_length: how many tokens a translation may have beyond those
         of its source, EOS included on both sides.
       max_length: source tokens, EOS included; the rest is cut off.
       form: of the problem's texts; None: its answers may be any text.
-=======
-      extra_decode_length: a translation has at most so many tokens more than
-        its own source, EOS included on both sides.
-      max_length: source tokens, EOS included; what is beyond is cut.
-      form: of the problem's texts; None: any text will do.
->>>>>>> 39df6ef (Texts of decoding and the model in plainer English)
       constrained: search for answers of the right form only; needs a `form`.
 
     Raises:
@@ -94,7 +87,7 @@ class Translator(tf.Module):
         return self.graph(num_hypotheses)(texts)
 
     def graph(self, num_hypotheses: int = 1) -> Callable:
-        """`translate` for that many hypotheses: a tf.function, traced once."""
+        """`translate` for so many hypotheses: a tf.function, traced once."""
         if num_hypotheses not in self._graphs:
             self._graphs[num_hypotheses] = tf.function(
                 lambda texts: self._translate(texts, num_hypotheses),

@@ -4,7 +4,7 @@ The hypotheses of a sentence are rows of one attention problem. Each step
 appends the K keys and values of its K hypotheses and never moves them again;
 an ancestry table remembers in which of the K slots each past position of a
 hypothesis lies, and becomes a mask over all the cached positions. When beams
-are reselected, only this table of small integers is gathered.
+are selected anew, only this table of small integers is gathered.
 
 Positions are kept in blocks of P, and the cache grows by a block when the
 search needs one. So a step attends to at most P - 1 unused positions, and a
@@ -107,7 +107,7 @@ class DecoderCache:
         """The cache about to take in the keys and values of step `index`.
 
         Args:
-          tensors: those of the last step.
+          tensors: as of the last step.
           index: int32 scalar.
           reach: how many positions back self-attention sees; None: all.
         """
@@ -211,11 +211,7 @@ def _block_length(beam_size, depth):
 
 
 def _with_room(tensors, index):
-<<<<<<< HEAD
     """The tensors, with one more block if `index` is past the last one."""
-=======
-    """The tensors, with one more block where `index` is past the last."""
->>>>>>> 39df6ef (Texts of decoding and the model in plainer English)
     names = [n for n in tensors if n.startswith(("keys_", "values_"))]
     blocks, _, _, positions = ops.shape(tensors["ancestry"])
 

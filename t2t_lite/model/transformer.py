@@ -201,7 +201,7 @@ class Transformer(keras.Model):
         """The summed training loss, computed without holding the logits.
 
         Args:
-          features: as in a call.
+          features: as of a call.
           label_smoothing: share in [0, 1) spread over the other tokens.
           seed: int32 [2]: drop, by masks that are a pure function of it.
             None: evaluate.
@@ -224,7 +224,7 @@ class Transformer(keras.Model):
         """The log-probability of each row: float32 [B], and its targets [B].
 
         Args:
-          features: as in a call.
+          features: as of a call.
         """
         targets = ops.cast(features["targets"], "int32")
         real = ops.cast(padding_mask(targets), "float32")
@@ -350,7 +350,7 @@ class Transformer(keras.Model):
     def follow_beams(
         self, cache: Tensors, parents: Tensor, index: Tensor
     ) -> Tensors:
-        """The cache after hypotheses were reselected at step `index`.
+        """The cache after hypotheses were selected anew at step `index`.
 
         Args:
           cache: from `decode_step`.

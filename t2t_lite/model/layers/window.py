@@ -2,7 +2,7 @@
 
 Queries are cut into blocks of L positions, L at least as long as the window
 reaches. A block's queries then see nothing beyond the block before it and the
-one after it, so that time and memory grow with T * 3L instead of T * T.
+one behind it, so that time and memory grow with T * 3L instead of T * T.
 """
 
 from collections.abc import Callable
