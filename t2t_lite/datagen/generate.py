@@ -76,7 +76,7 @@ class Generation:
         """The manifest of the data, which is made unless it is there and fits.
 
         Args:
-          overwrite: make it anew, whether it is there or not.
+          overwrite: make it even if it is there.
 
         Raises:
           T2TLiteError: there is data that does not fit; the corpus is missing,

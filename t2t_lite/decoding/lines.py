@@ -148,7 +148,7 @@ def score_pairs(
       translator: whose model, encoders, alpha and longest length to use.
       pairs: texts, with or without line ends.
       batch_size: pairs scored together.
-      note: as of `translate_lines`.
+      note: as in `translate_lines`.
 
     Raises:
       T2TLiteError: the model's scores are no numbers.

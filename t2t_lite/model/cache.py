@@ -4,7 +4,7 @@ The hypotheses of a sentence are rows of one attention problem. Each step
 appends the K keys and values of its K hypotheses and never moves them again;
 an ancestry table remembers in which of the K slots each past position of a
 hypothesis lies, and becomes a mask over all the cached positions. When beams
-are selected anew, only this table of small integers is gathered.
+are selected again, only this table of small integers is gathered.
 
 Positions are kept in blocks of P, and the cache grows by a block when the
 search needs one. So a step attends to at most P - 1 unused positions, and a

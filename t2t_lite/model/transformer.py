@@ -350,7 +350,7 @@ class Transformer(keras.Model):
     def follow_beams(
         self, cache: Tensors, parents: Tensor, index: Tensor
     ) -> Tensors:
-        """The cache after hypotheses were selected anew at step `index`.
+        """The cache after hypotheses were selected again at step `index`.
 
         Args:
           cache: from `decode_step`.

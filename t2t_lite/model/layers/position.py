@@ -98,7 +98,7 @@ class LearnedPositions(keras.layers.Layer):
     ) -> Tensor:
         """Float [B, T, D] plus the vectors of positions start...start+T-1.
 
-        Args: as of `SinusoidalPositions`.
+        Args: as in `SinusoidalPositions`.
         """
         if positions is None:
             positions = start + ops.arange(ops.shape(x)[1])
