@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple
 
 from t2t_lite.errors import UsageError, nearest
-from t2t_lite.key_values import parse_key_values
+from t2t_lite.values import parse_key_values
 
 
 class Rule(NamedTuple):

@@ -105,7 +105,7 @@ ROWS = (
     ("evaluation",),
     ("corpus",),
     ("text",),
-    ("hparam", "files", "key_values", "progress", "runtime"),
+    ("hparam", "files", "progress", "values", "runtime"),
     ("errors",),
 )
 MOST_MODULES, MOST_LINES = 14, 400

@@ -6,7 +6,7 @@ from t2t_lite import plugins, registry
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Option, Problem
-from t2t_lite.problem.option import whole_number
+from t2t_lite.values import whole_number
 
 
 @pytest.fixture(autouse=True)

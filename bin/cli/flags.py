@@ -3,11 +3,12 @@
 import argparse
 import math
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NoReturn, TypeAlias
 
-from t2t_lite import recipe
+from t2t_lite import recipe, values
 from t2t_lite.errors import UsageError, nearest
+from t2t_lite.values import Kind
 
 Flags: TypeAlias = argparse.ArgumentParser | argparse._ArgumentGroup
 
@@ -225,35 +226,28 @@ def true_or_false(text: str) -> bool | str:
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def at_least(smallest: int) -> Callable[[str], int]:
+def at_least(smallest: int) -> Kind:
     """The type of a whole-number flag, e.g. `at_least(1)`."""
-
-    def parse(text: str) -> int:
-        try:
-            if (value := int(text)) >= smallest:
-                return value
-        except ValueError:
-            pass
-        raise argparse.ArgumentTypeError(
-            f"must be a whole number, at least {smallest}; got {text!r}"
-        )
-
-    return parse
+    return _flag_of(values.whole_number(smallest))
 
 
-def number(smallest: float) -> Callable[[str], float]:
+def number(smallest: float) -> Kind:
     """The type of a flag that takes a finite number, e.g. `number(0)`."""
+    rule = f"a number, at least {smallest}"
+    return _flag_of(
+        values.number(float, lambda x: smallest <= x < math.inf, rule)
+    )
 
-    def parse(text: str) -> float:
+
+def _flag_of(kind: Kind) -> Kind:
+    """A kind of values as argparse wants it."""
+
+    def parse(text: str) -> Any:
         try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not smallest <= value < math.inf:
-            raise argparse.ArgumentTypeError(
-                f"must be a number, at least {smallest}; got {text!r}"
-            )
-        return value
+            return kind(text)
+        except ValueError as error:
+            message = f"must be {error}; got {text!r}"
+            raise argparse.ArgumentTypeError(message) from error
 
     return parse
 

@@ -6,9 +6,9 @@ from typing import Any
 from t2t_lite import registry
 from t2t_lite.bin.cli import flags
 from t2t_lite.errors import UsageError
-from t2t_lite.key_values import parse_key_values
 from t2t_lite.problem.own_text import OwnText
 from t2t_lite.problem.own_text_options import OPTIONS
+from t2t_lite.values import parse_key_values
 
 
 def given_options(args: argparse.Namespace) -> dict[str, Any]:

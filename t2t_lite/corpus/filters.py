@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from t2t_lite.errors import UsageError, nearest
-from t2t_lite.key_values import parse_key_values
+from t2t_lite.values import Kind, number, parse_key_values, whole_number
 
 REPLACEMENT = "\ufffd"
 DUPLICATES = "duplicates"  # `datagen` finds them, in the whole corpus
@@ -97,18 +97,26 @@ def _control_characters(_, source, target):
     return bool(_CONTROL.search(text))
 
 
+def _nothing(value):
+    """The kind of a filter that takes no value."""
+    if value not in (True, "true"):
+        raise ValueError("no value")
+    return True
+
+
+_RATIO = number(
+    float, lambda ratio: 1 <= ratio < math.inf, "a number, at least 1"
+)
 # In this order: a pair counts under the first filter that leaves it out.
-_FILTERS = {
-    "broken_encoding": _broken_encoding,
-    "control_characters": _control_characters,
-    "identical": _identical,
-    "characters": _characters,
-    "length": _length,
-    "length_ratio": _length_ratio,
-    DUPLICATES: None,
+_FILTERS: dict[str, tuple[Kind, Callable[..., bool] | None]] = {
+    "broken_encoding": (_nothing, _broken_encoding),
+    "control_characters": (_nothing, _control_characters),
+    "identical": (_nothing, _identical),
+    "characters": (whole_number(1), _characters),
+    "length": (whole_number(1), _length),
+    "length_ratio": (_RATIO, _length_ratio),
+    DUPLICATES: (_nothing, None),
 }
-_COUNTS = ("characters", "length")  # take a whole number
-_NUMBERS = ("length_ratio",)  # take any number
 
 
 def find_reason(
@@ -123,7 +131,7 @@ def find_reason(
     """
     asked = [
         (name, functools.partial(says, filters[name]))
-        for name, says in _FILTERS.items()
+        for name, (_, says) in _FILTERS.items()
         if name in filters and says
     ]
 
@@ -152,8 +160,7 @@ def parse(text: str) -> dict[str, Any]:
     Raises:
       UsageError: `checked` says so; or a filter is there twice.
     """
-    values = parse_key_values(text, "filters", bare_keys=True)
-    return checked({name: _value(word) for name, word in values.items()})
+    return checked(parse_key_values(text, "filters", bare_keys=True))
 
 
 def checked(filters: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,32 +176,13 @@ def checked(filters: Mapping[str, Any]) -> dict[str, Any]:
                 f"There is no filter {name!r}.{nearest(name, _FILTERS)} The "
                 f"filters: {', '.join(_FILTERS)}."
             )
-        _require_value(name, filters[name])
-    return {name: filters[name] for name in _FILTERS if name in filters}
-
-
-def _require_value(name, value):
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if name in _COUNTS:
-        good = isinstance(value, int) and is_number and value >= 1
-        rule = f"takes a whole number, at least 1, as in {name}=80"
-    elif name in _NUMBERS:
-        good = is_number and math.isfinite(value) and value >= 1
-        rule = f"takes a number, at least 1, as in {name}=9"
-    else:
-        good, rule = value is True, "takes no value"
-    if not good:
-        got = "none" if value is True else repr(value)
-        raise UsageError(f"The filter {name} {rule}; got {got}.")
-
-
-def _value(text):
-    """The number or `True` that a text spells, else the text itself."""
-    if text == "true":
-        return True
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    values = {}
+    for name, (kind, _) in _FILTERS.items():
+        if name in filters:
+            try:
+                values[name] = kind(filters[name])
+            except ValueError as error:
+                raise UsageError(
+                    f"The filter {name} takes {error}; got {filters[name]!r}."
+                ) from error
+    return values

@@ -3,7 +3,8 @@
 from typing import Any
 
 from t2t_lite.parsing.treebank import Numbers
-from t2t_lite.problem.option import Option, file_path, number, whole_number
+from t2t_lite.problem.option import Option
+from t2t_lite.values import file_path, number, whole_number
 
 
 def _numbers(split):

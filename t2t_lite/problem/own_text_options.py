@@ -9,13 +9,8 @@ from t2t_lite.corpus.held_out import MOST_BY_DEFAULT, SHARE_BY_DEFAULT
 from t2t_lite.corpus.pair_files import format_of
 from t2t_lite.errors import UsageError
 from t2t_lite.problem.base import Text2TextProblem
-from t2t_lite.problem.option import (
-    Option,
-    file_path,
-    text,
-    true_or_false,
-    whole_number,
-)
+from t2t_lite.problem.option import Option
+from t2t_lite.values import file_path, text, true_or_false, whole_number
 
 # What comes before `source`, `target` and `pairs` in the options of a split.
 PREFIXES = {"train": "", "dev": "dev_", "test": "test_"}

@@ -15,7 +15,7 @@ from t2t_lite.data.manifest import (
 )
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Option, Problem
-from t2t_lite.problem.option import whole_number
+from t2t_lite.values import whole_number
 
 # sha256 of "abc", from FIPS 180-2.
 ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

@@ -12,8 +12,8 @@ import pytest
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.problem import Option, Problem, Text2TextProblem
-from t2t_lite.problem.option import whole_number
 from t2t_lite.problem.own_text import OwnText
+from t2t_lite.values import whole_number
 
 _SOURCE = '''
 import string

@@ -7,12 +7,12 @@ from t2t_lite.datagen import generate
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Option, Text2TextProblem
-from t2t_lite.problem.option import true_or_false, whole_number
 from t2t_lite.registry import register_problem
 from t2t_lite.training import checkpoint
 from t2t_lite.training.lock import only_trainer
 from t2t_lite.training.run import Run
 from t2t_lite.training.validation import DevEvaluation, LossEvaluation
+from t2t_lite.values import true_or_false, whole_number
 
 HPARAMS = HParams(
     hidden_size=8,

@@ -1,0 +1,85 @@
+"""Values that people give: `key=value,key=value`, and kinds of values.
+
+A kind makes of a value, or of its text on a command line, what is kept, fit for
+JSON. It raises ValueError with the rule for anything else: "true or false".
+"""
+
+import contextlib
+import os
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from t2t_lite.errors import UsageError
+
+Kind: TypeAlias = Callable[[Any], Any]
+
+
+def parse_key_values(
+    text: str, name: str, bare_keys: bool = False
+) -> dict[str, str]:
+    """The values by key.
+
+    Example: "beam_size=4, alpha=0.6" gives {"beam_size": "4", "alpha": "0.6"}.
+
+    Args:
+      text: keys and values; white space around them does not count.
+      name: what the text is called in an error.
+      bare_keys: a key may stand alone; its value is then "true".
+
+    Raises:
+      UsageError: not of that form, or a key is there twice.
+    """
+    values: dict[str, str] = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if not key or key in values or not (equals or bare_keys):
+            form = "key=value or key" if bare_keys else "key=value"
+            raise UsageError(
+                f"{name} must be {form}, joined by commas, each key once; got "
+                f"{text!r}."
+            )
+        values[key] = value if equals else "true"
+    return values
+
+
+def text(value: Any) -> str:
+    """Text that is not empty."""
+    if not isinstance(value, str) or not value:
+        raise ValueError("text")
+    return value
+
+
+def file_path(value: Any) -> str:
+    """A path, made absolute."""
+    name = os.fspath(value) if isinstance(value, os.PathLike) else value
+    return os.path.abspath(os.path.expanduser(text(name)))
+
+
+def true_or_false(value: Any) -> bool:
+    """A bool, or the word for it."""
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() not in ("true", "false"):
+        raise ValueError("true or false")
+    return str(value).lower() == "true"
+
+
+def number(
+    kind: Callable[[Any], Any], holds: Callable[[Any], bool], rule: str
+) -> Kind:
+    """Numbers for which `holds` is true; `kind` is int or float."""
+
+    def read(value):
+        if type(value) in (str, int, float):  # a bool is no number here
+            with contextlib.suppress(ValueError, OverflowError):
+                if (number := kind(value)) == float(value) and holds(number):
+                    return number
+        raise ValueError(rule)
+
+    return read
+
+
+def whole_number(smallest: int) -> Kind:
+    """Whole numbers from `smallest` on."""
+    rule = f"a whole number, at least {smallest}"
+    return number(int, lambda value: value >= smallest, rule)

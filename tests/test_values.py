@@ -1,0 +1,53 @@
+"""Values that people give, on a command line or in Python."""
+
+import pytest
+
+from t2t_lite.errors import UsageError
+from t2t_lite.values import (
+    number,
+    parse_key_values,
+    true_or_false,
+    whole_number,
+)
+
+
+def test_values_are_text_by_key():
+    text = " a = 1 ,b=x=y,, c="
+    assert parse_key_values(text, "it") == {"a": "1", "b": "x=y", "c": ""}
+    assert parse_key_values("", "it") == {}
+
+
+def test_keys_may_stand_alone_where_they_are_allowed_to():
+    pairs = parse_key_values("a,b=2", "filters", bare_keys=True)
+    assert pairs == {"a": "true", "b": "2"}
+
+
+@pytest.mark.parametrize("text", ["a", "=1", "a=1,a=2"])
+def test_another_form_is_refused_with_the_rule(text):
+    with pytest.raises(UsageError) as error:
+        parse_key_values(text, "--changes")
+    assert str(error.value) == (
+        "--changes must be key=value, joined by commas, each key once; got "
+        f"{text!r}."
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "kept"),
+    [
+        (whole_number(2), "2", 2),
+        (whole_number(2), 3, 3),
+        (number(float, lambda x: x > 0, "above 0"), "0.5", 0.5),
+        (true_or_false, "False", False),
+        (true_or_false, True, True),
+    ],
+)
+def test_a_value_and_its_text_are_read_alike(kind, value, kept):
+    assert kind(value) == kind(str(value)) == kept
+    assert type(kind(value)) is type(kept)
+
+
+@pytest.mark.parametrize("value", ["1", "2.5", 2.5, True, None, "nan", "two"])
+def test_what_is_not_of_a_kind_is_refused_with_the_rule(value):
+    with pytest.raises(ValueError, match="a whole number, at least 2"):
+        whole_number(2)(value)
