@@ -165,7 +165,8 @@ def test_dry_run_of_the_whole_treebank_needs_only_the_files(
         "trainer",
         "--problem=wsj_parsing",
         "--hparams=transformer_parsing_base",
-        "--hparams_override=hidden_size=16,batch_tokens=512,micro_batches=1",
+        "--hparams_override=hidden_size=8,filter_size=16,num_heads=2,"
+        "num_hidden_layers=1,batch_tokens=256,micro_batches=1",
         f"--raw_dir={tmp_path}",
         f"--data_dir={tmp_path / 'data'}",
         "--dry_run",
