@@ -46,9 +46,11 @@ def make_parser() -> flags.Parser:
 
 def _add_what_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--problem", metavar="NAME", help="see t2t-lite-registry"
+        "--problem", metavar="NAME", help="t2t-lite-registry lists them"
     )
-    group.add_argument("--hparams", metavar="SET", help="see t2t-lite-registry")
+    group.add_argument(
+        "--hparams", metavar="SET", help="t2t-lite-registry lists them"
+    )
     flags.add_override(group)
     flags.add_usr_dir(group)
     group.add_argument(
