@@ -1,6 +1,6 @@
 """The user's own text files, without a line of Python."""
 
-from t2t_lite.problem.own_text import OwnText
+from t2t_lite.problem import OwnText
 from t2t_lite.registry import register_problem
 
 

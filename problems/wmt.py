@@ -15,7 +15,7 @@ Both leave sentences longer than `max_length` out of training batches, and so do
 we.
 """
 
-from t2t_lite.problem.parallel_corpus import ParallelCorpus
+from t2t_lite.problem import ParallelCorpus
 from t2t_lite.registry import register_problem
 
 

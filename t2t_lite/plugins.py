@@ -52,7 +52,8 @@ def _load_usr_dir(usr_dir):
     source = f"--usr_dir={usr_dir}"
     if folder.is_dir():
         folder = folder.resolve()
-        loader = _import_package if _is_package(folder) else _import_modules
+        is_package = (folder / "__init__.py").is_file()
+        loader = _import_package if is_package else _import_modules
         _guarded(lambda: loader(folder), source, within=folder)
         known_before = False
     else:
@@ -70,10 +71,6 @@ def _load_usr_dir(usr_dir):
 
 def _registered():
     return registry.problem_names(), registry.hparams_names()
-
-
-def _is_package(folder):
-    return (folder / "__init__.py").is_file()
 
 
 def _require_importable(name):

@@ -67,7 +67,7 @@ def choose_held_out(
         if all(text.strip() for text in pair):
             total += 1
             smallest.add(hash_of(*pair), (total, pair))
-    each = count or _default_count(total)
+    each = count or max(1, min(MOST_BY_DEFAULT, total // SHARE_BY_DEFAULT))
     hashes = sorted(smallest.items)
     needed = each * len(splits)
     if len(hashes) <= needed:
@@ -85,10 +85,6 @@ def choose_held_out(
             [pair for _, pair in copies], frozenset(chosen)
         )
     return held_out
-
-
-def _default_count(total):
-    return max(1, min(MOST_BY_DEFAULT, total // SHARE_BY_DEFAULT))
 
 
 class _Smallest:

@@ -17,7 +17,7 @@ from t2t_lite.corpus.parallel_lines import (
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.corpus.side_files import find_sides, is_segments, read_sides
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.problem import Text2TextProblem
+from t2t_lite.problem.base import Text2TextProblem
 from t2t_lite.progress import say
 
 _BATCH = 4096  # pairs taken from TensorFlow at a time
