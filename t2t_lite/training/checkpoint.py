@@ -28,6 +28,8 @@ import tensorflow as tf
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError, UsageError
 
+_Path = str | os.PathLike
+
 MODEL_PREFIX = "model/"
 NAMED = ("default", "latest", "best", "average")
 _FOLDER = re.compile(r"(?:average-(\d+)-)?step-(\d{8,})")
@@ -50,7 +52,7 @@ class Checkpoint(NamedTuple):
 
 
 def list_checkpoints(
-    directory: str | os.PathLike, averages: bool = False
+    directory: _Path, averages: bool = False
 ) -> list[Checkpoint]:
     """The checkpoints of a folder, oldest step first.
 
@@ -73,7 +75,7 @@ def list_checkpoints(
 
 
 def save(
-    directory: str | os.PathLike,
+    directory: _Path,
     tensors: Mapping[str, Any],
     state: Mapping[str, Any],
     averaged: int | None = None,
@@ -101,7 +103,7 @@ def save(
     return Checkpoint(path, state["step"], averaged)
 
 
-def read_state(path: str | os.PathLike) -> dict[str, Any]:
+def read_state(path: _Path) -> dict[str, Any]:
     """The `state` a checkpoint was saved with.
 
     Raises:
@@ -124,7 +126,7 @@ def model_tensors(model: Any) -> dict[str, tf.Variable]:
 
 
 def restore(
-    path: str | os.PathLike, variables: Mapping[str, tf.Variable]
+    path: _Path, variables: Mapping[str, tf.Variable]
 ) -> dict[str, Any]:
     """Sets variables to a checkpoint's values, all of them or none.
 
@@ -157,7 +159,7 @@ def restore(
     return state
 
 
-def average(directory: str | os.PathLike, count: int) -> Checkpoint:
+def average(directory: _Path, count: int) -> Checkpoint:
     """Averages the weights of the last checkpoints, and saves the mean.
 
     Sums are made in float64. The optimizer's state is left out: an average is
@@ -185,15 +187,11 @@ def average(directory: str | os.PathLike, count: int) -> Checkpoint:
             )
     means = {name: _mean(name, sources, readers) for name in shapes}
     steps = [source.step for source in sources]
-    return save(
-        directory,
-        means,
-        {"step": steps[-1], "averaged_steps": steps},
-        averaged=len(sources),
-    )
+    state = {"step": steps[-1], "averaged_steps": steps}
+    return save(directory, means, state, averaged=len(sources))
 
 
-def resolve(directory: str | os.PathLike, which: str | int) -> Checkpoint:
+def resolve(directory: _Path, which: str | int) -> Checkpoint:
     """The checkpoint that a name stands for.
 
     Args:
@@ -256,7 +254,7 @@ def _resolve_name(
     return found[-1]
 
 
-def remove_old(directory: str | os.PathLike, keep: int) -> None:
+def remove_old(directory: _Path, keep: int) -> None:
     """Removes all but the newest `keep` checkpoints, the best and averages."""
     best = read_best(directory) or {}
     for checkpoint in list_checkpoints(directory)[:-keep]:
@@ -264,16 +262,14 @@ def remove_old(directory: str | os.PathLike, keep: int) -> None:
             files.remove_folder(checkpoint.path)
 
 
-def mark_best(
-    directory: str | os.PathLike, step: int, metric: str, value: float
-) -> None:
+def mark_best(directory: _Path, step: int, metric: str, value: float) -> None:
     """Marks the checkpoint of a step as the best; it is not removed then."""
     path = pathlib.Path(directory) / _BEST
     with _one_clear_error(path):
         files.write_json(path, {"step": step, "metric": metric, "value": value})
 
 
-def read_best(directory: str | os.PathLike) -> dict[str, Any] | None:
+def read_best(directory: _Path) -> dict[str, Any] | None:
     """What `mark_best` wrote, or None.
 
     Raises:
