@@ -231,7 +231,7 @@ def _run_folder(
     if hparams_set:
         return default_output_dir(problem_name, hparams_set)
     raise UsageError(
-        "output_dir is needed, since hyperparameters without the name of a "
+        "output_dir is required, since hyperparameters without the name of a "
         "set have no default one."
     )
 

@@ -70,7 +70,7 @@ def test_problem_and_hparams_may_be_objects(trained, tmp_path):
 
 
 def test_values_without_a_name_have_no_default_folder(trained):
-    with pytest.raises(UsageError, match="output_dir is needed"):
+    with pytest.raises(UsageError, match="output_dir is required"):
         t2t_lite.train(trained.problem, trained.hparams)
 
 
