@@ -169,7 +169,6 @@ def test_no_module_imports_itself_by_way_of_others():
         walk(module, [])
 
 
-@pytest.mark.xfail(strict=True, reason="the house is being put in order")
 def test_rooms_and_files_have_a_size_that_can_be_read():
     rooms = {file.parent for file in room_files("t2t_lite", "bin")}
     crowded = [
