@@ -24,11 +24,6 @@ class _Block(keras.layers.Layer):
         super().__init__(**kwargs)
         self.hparams = hparams
 
-    def _build_sublayers(self, input_shape):
-        for layer in self._flatten_layers(include_self=False, recursive=False):
-            layer.build(input_shape)
-        self.built = True
-
     def _attention(self, name, window=None, causal=False):
         return MultiHeadAttention(
             self.hparams.num_heads,
@@ -41,16 +36,29 @@ class _Block(keras.layers.Layer):
             dtype=self.dtype_policy,
         )
 
-    def _feed_forward(self):
-        return FeedForward(
+    def _norm(self, name):
+        return LayerNormalization(name=name, dtype=self.dtype_policy)
+
+    def _build_with_feed_forward(self, input_shape):
+        """Adds the last sublayer of every block, then builds them all."""
+        self.feed_forward = FeedForward(
             self.hparams.filter_size,
             self.hparams.relu_dropout,
             name="feed_forward",
             dtype=self.dtype_policy,
         )
+        self.feed_forward_norm = self._norm("feed_forward_norm")
+        for layer in self._flatten_layers(include_self=False, recursive=False):
+            layer.build(input_shape)
+        self.built = True
 
-    def _norm(self, name):
-        return LayerNormalization(name=name, dtype=self.dtype_policy)
+    def _feed_forward(self, x, dropout):
+        return self.residual(
+            x,
+            self.feed_forward_norm,
+            lambda y: self.feed_forward(y, dropout=dropout),
+            dropout,
+        )
 
     def residual(
         self,
@@ -87,9 +95,7 @@ class EncoderLayer(_Block):
             "self_attention", self.hparams.attention_window
         )
         self.self_attention_norm = self._norm("self_attention_norm")
-        self.feed_forward = self._feed_forward()
-        self.feed_forward_norm = self._norm("feed_forward_norm")
-        self._build_sublayers(input_shape)
+        self._build_with_feed_forward(input_shape)
 
     def call(
         self,
@@ -122,12 +128,7 @@ class EncoderLayer(_Block):
     ) -> Tensor:
         """The layer around a function that attends, [B, S, D] -> same."""
         x = self.residual(x, self.self_attention_norm, attend_self, dropout)
-        return self.residual(
-            x,
-            self.feed_forward_norm,
-            lambda y: self.feed_forward(y, dropout=dropout),
-            dropout,
-        )
+        return self._feed_forward(x, dropout)
 
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
@@ -144,9 +145,7 @@ class DecoderLayer(_Block):
         self.self_attention_norm = self._norm("self_attention_norm")
         self.cross_attention = self._attention("cross_attention")
         self.cross_attention_norm = self._norm("cross_attention_norm")
-        self.feed_forward = self._feed_forward()
-        self.feed_forward_norm = self._norm("feed_forward_norm")
-        self._build_sublayers(input_shape)
+        self._build_with_feed_forward(input_shape)
 
     def call(
         self,
@@ -192,9 +191,4 @@ class DecoderLayer(_Block):
         """
         x = self.residual(x, self.self_attention_norm, attend_self, dropout)
         x = self.residual(x, self.cross_attention_norm, attend_source, dropout)
-        return self.residual(
-            x,
-            self.feed_forward_norm,
-            lambda y: self.feed_forward(y, dropout=dropout),
-            dropout,
-        )
+        return self._feed_forward(x, dropout)
