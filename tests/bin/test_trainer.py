@@ -3,13 +3,8 @@ import json
 import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
 
 import pytest
-
-from support.places import ROOT
 
 
 @pytest.fixture
@@ -367,108 +362,3 @@ def test_dry_run_of_own_text_says_which_files_are_missing(
     assert f"missing: {tmp_path / 'dev.tsv'}\n" in out
     assert "to be held out of train: test\n" in out
     assert "vocabulary: 275 and 275\n" in out
-
-
-def train_process(*flags):
-    return subprocess.Popen(
-        [sys.executable, "-m", "t2t_lite.bin.trainer", *flags],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_saves_and_the_same_command_goes_on(
-    tiny_flags, tmp_path, number
-):
-    flags = [*tiny_flags, f"--output_dir={tmp_path}", "--train_steps=100000"]
-    process = train_process(*flags, "--eval_steps_every=1000000")
-    for line in process.stderr:
-        if "step 100/" in line:
-            break
-    process.send_signal(number)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 75, err
-    assert out == ""
-    last = err.splitlines()[-1]
-    assert re.search(
-        r"update \d+ is saved in .*\. Run the same command to go on", last
-    )
-    (saved,) = (tmp_path / "checkpoints").glob("step-*")
-    step = int(saved.name.removeprefix("step-"))
-    assert step >= 100
-
-    flags[-1] = f"--train_steps={step + 3}"
-    process = train_process(*flags)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
-    assert f"Going on from update {step}" in err
-    assert f"step: {step + 3}\n" in out
-
-
-@pytest.mark.slow
-def test_ctrl_c_while_data_is_made_leaves_no_half_data(tmp_path):
-    usr_dir = tmp_path / "usr"
-    usr_dir.mkdir()
-    (usr_dir / "usr_slow.py").write_text(
-        "import time\n"
-        "from t2t_lite import Text2TextProblem\n"
-        "from t2t_lite.registry import register_problem\n"
-        "@register_problem('usr_slow')\n"
-        "class UsrSlow(Text2TextProblem):\n"
-        "    vocab_size = 280\n"
-        "    def samples(self, split, raw):\n"
-        "        print('sampling', flush=True)\n"
-        "        while True:\n"
-        "            time.sleep(0.01)\n"
-        "            yield 'a b', 'c d'\n"
-    )
-    process = train_process(
-        "--problem=usr_slow",
-        "--hparams=transformer_tiny",
-        f"--usr_dir={usr_dir}",
-        f"--data_dir={tmp_path / 'data'}",
-        f"--output_dir={tmp_path / 'run'}",
-    )
-    assert process.stdout.readline() == "sampling\n"
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert err.splitlines()[-1] == "t2t-lite-trainer: stopped by Ctrl-C."
-    assert "Traceback" not in err
-    assert not list(tmp_path.glob("data/*manifest*"))
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.slow
-def test_two_replicas_train_in_a_process_of_their_own(
-    tiny_flags, tmp_path, run_process
-):
-    done = run_process(
-        "trainer", *tiny_flags, f"--output_dir={tmp_path}", "--replicas=2"
-    )
-    assert done.returncode == 0, done.stderr
-    assert "step: 4\n" in done.stdout
-    assert "cudart" not in done.stderr
-
-
-@pytest.mark.slow
-def test_the_worked_example_trains_from_its_usr_dir(tmp_path, run_process):
-    flags = [
-        "--problem=roman_numerals",
-        "--hparams=transformer_roman",
-        "--hparams_override=train_steps=8",
-        f"--usr_dir={ROOT / 'examples' / 'roman_numerals'}",
-        f"--data_dir={tmp_path / 'data'}",
-        f"--output_dir={tmp_path / 'run'}",
-    ]
-    done = run_process("trainer", *flags)
-    assert done.returncode == 0, done.stderr
-    assert "step: 8\n" in done.stdout
-    done = run_process(
-        "evaluator", f"--output_dir={tmp_path / 'run'}", "--json"
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["sentences"] == 200
