@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from t2t_lite.errors import UsageError
+from t2t_lite.progress import Counter
 from t2t_lite.runtime import start_tensorflow
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class LoadedTranslator(abc.ABC):
         nbest: int | None = None,
         **options: Unpack[SearchOptions],
     ) -> Any:
-        """Translates one text or several.
+        """Translates one text or several; of many, stderr shows progress.
 
         Args:
           texts: one text, or several.
@@ -156,12 +157,16 @@ class LoadedTranslator(abc.ABC):
         }.items():
             if value is not None and value < 1:
                 raise UsageError(f"{name} must be at least 1; got {value}.")
-        answers: list[Any] = [
-            hypotheses[0].text if nbest is None else hypotheses
+        answers: list[Any] = []
+        many = len(several) > batch_size
+        with Counter("translating", "texts", many, len(several)) as counter:
             for hypotheses in self._search(
                 several, nbest or 1, batch_size, options
-            )
-        ]
+            ):
+                answers.append(
+                    hypotheses[0].text if nbest is None else hypotheses
+                )
+                counter.advance(1)
         return answers[0] if isinstance(texts, str) else answers
 
     @abc.abstractmethod

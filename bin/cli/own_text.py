@@ -32,9 +32,4 @@ def given_options(args: argparse.Namespace) -> dict[str, Any]:
             f"{args.problem} has flags for its options, such as --source; "
             f"leave --problem_options out; got {args.problem_options}."
         )
-    if args.raw_dir:
-        raise UsageError(
-            f"{args.problem} reads the files that --source, --target or "
-            f"--pairs name: leave --raw_dir out; got {args.raw_dir}."
-        )
     return options

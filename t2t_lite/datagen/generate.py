@@ -31,7 +31,7 @@ from t2t_lite.datagen.split_job import SplitJob
 from t2t_lite.datagen.split_writer import write_split
 from t2t_lite.datagen.unfinished import Work, absolute, code_version
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.problem import Problem
+from t2t_lite.problem import OwnText, Problem
 from t2t_lite.progress import say
 
 _SHARD = "[0-9]" * 5 + "-of-" + "[0-9]" * 5  # ends a shard's name
@@ -229,6 +229,11 @@ def check_places(
     tfds_dir: str | os.PathLike | None,
 ) -> None:
     """Raises UsageError for a folder that the problem would not read."""
+    if raw_dir is not None and isinstance(problem, OwnText):
+        raise UsageError(
+            f"{problem.registered_name} reads the files that --source, "
+            f"--target or --pairs name: leave --raw_dir out; got {raw_dir}."
+        )
     if tfds_dir is None:
         return
     if not problem.tfds_name:

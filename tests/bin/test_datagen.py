@@ -243,7 +243,7 @@ def test_a_name_chooses_among_data(run_command, text_flags, tmp_path):
         ),
         (["--source=a"], "got --source without --target"),
         (["--pairs=none.tsv"], "--pairs must name a file; there is none at /"),
-        (["--pairs=a.tsv", "--raw_dir=x"], "leave --raw_dir out; got x."),
+        (["--pairs=a.tsv", "--raw_dir=x"], "leave --raw_dir out; got /"),
         (["--pairs=a.tsv", "--tfds_dir=x"], "reads no TensorFlow Datasets"),
         (["--pairs=a.tsv", "--name=wmt_ende"], "that of another problem; got "),
         (["--holdout=0"], "must be a whole number, at least 1; got '0'"),
