@@ -47,7 +47,7 @@ class Meter:
         self.target_tokens = target_tokens
         self.skipped_in_a_row = 0
         self._unread: list[UpdateStats] = []
-        self.start_window()
+        self.start_interval()
 
     def totals(self) -> dict[str, Any]:
         """What another `Meter` goes on from: its arguments."""
@@ -58,10 +58,10 @@ class Meter:
             "target_tokens": self.target_tokens,
         }
 
-    def start_window(self) -> None:
+    def start_interval(self) -> None:
         """Forgets the updates that `loss` and the like tell of."""
         self._seconds_before = self.seconds
-        self._window: list[UpdateStats] = []
+        self._interval: list[UpdateStats] = []
 
     @contextlib.contextmanager
     def timed(self) -> Iterator[None]:
@@ -87,12 +87,12 @@ class Meter:
     @property
     def learning_rate(self) -> float:
         """Of the last update read."""
-        return self._window[-1].learning_rate
+        return self._interval[-1].learning_rate
 
     @property
-    def skipped_in_window(self) -> int:
-        """Updates skipped since the window started."""
-        return sum(bool(each.skipped) for each in self._window)
+    def skipped_in_interval(self) -> int:
+        """Updates skipped since the interval started."""
+        return sum(bool(each.skipped) for each in self._interval)
 
     @property
     def loss(self) -> float:
@@ -113,18 +113,18 @@ class Meter:
     def tokens_per_second(self) -> float:
         """Real tokens trained on, source and target together."""
         tokens = sum(
-            each.source_tokens + each.target_tokens for each in self._window
+            each.source_tokens + each.target_tokens for each in self._interval
         )
         return _ratio(tokens, self.seconds - self._seconds_before)
 
     def _made(self) -> list[UpdateStats]:
-        """The updates of the window that were not skipped."""
-        return [each for each in self._window if not each.skipped]
+        """The updates of the interval that were not skipped."""
+        return [each for each in self._interval if not each.skipped]
 
     def _read(self) -> None:
         for stats in self._unread:
             read = stats.read()
-            self._window.append(read)
+            self._interval.append(read)
             self.source_tokens += read.source_tokens
             self.target_tokens += read.target_tokens
             self.skipped += int(read.skipped)

@@ -174,13 +174,13 @@ class _Loop:
         if meter.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
             raise self._not_finite()
         if log:
-            if meter.skipped_in_window:
+            if skipped := meter.skipped_in_interval:
                 telemetry.note(
-                    f"{meter.skipped_in_window} update(s) were skipped: their "
-                    "gradients were not finite."
+                    f"{skipped} update(s) were skipped: their gradients were "
+                    "not finite."
                 )
             telemetry.training(self._record())
-            meter.start_window()
+            meter.start_interval()
         elif show:
             telemetry.progress(self._record())
 

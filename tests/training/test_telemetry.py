@@ -59,9 +59,9 @@ def test_meter_leaves_skipped_updates_out_of_the_loss():
     meter.read()
     assert (meter.loss, meter.gradient_norm) == (2.0, 3.0)
     assert meter.skipped == 7
-    assert meter.skipped_in_window == meter.skipped_in_a_row == 2
-    meter.start_window()
-    assert meter.skipped_in_window == 0
+    assert meter.skipped_in_interval == meter.skipped_in_a_row == 2
+    meter.start_interval()
+    assert meter.skipped_in_interval == 0
     assert meter.skipped_in_a_row == 2
     assert math.isnan(meter.loss)
     meter.add(_stats())
