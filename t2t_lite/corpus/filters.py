@@ -38,9 +38,7 @@ _CONTROL = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 # Bytes of UTF-8 that a control character never has, and ASCII that does not
 # end a word.
 _NO_CONTROL = bytes(
-    byte
-    for byte in range(256)
-    if byte != 0xC2 and not _CONTROL.match(chr(byte))
+    x for x in range(256) if x != 0xC2 and not _CONTROL.match(chr(x))
 )
 _INSIDE = re.sub(
     rf"[\s{_PUNCTUATION}]", "", bytes(range(128)).decode()
@@ -90,11 +88,9 @@ def _broken_encoding(_, source, target):
 
 def _control_characters(_, source, target):
     text = f"{source} {target}"
-    bytes_ = text.encode("utf-8", "surrogatepass")
     # Cheaper than the search, and enough for most texts.
-    if not bytes_.translate(None, _NO_CONTROL):
-        return False
-    return bool(_CONTROL.search(text))
+    left = text.encode("utf-8", "surrogatepass").translate(None, _NO_CONTROL)
+    return bool(left and _CONTROL.search(text))
 
 
 def _nothing(value):

@@ -2,7 +2,7 @@
 
 The pairs with the smallest hashes are taken. So the choice depends neither on
 the order of the corpus nor on a seed, equal pairs are in the same split, and
-one pass is enough, which remembers no more than the chosen pairs.
+one pass is enough, which remembers at most twice the pairs it may choose.
 """
 
 import hashlib
@@ -29,15 +29,10 @@ def digest_of(source: str, target: str, size: int, key: bytes = b"") -> bytes:
 
 
 class HeldOut(NamedTuple):
-    """A split that was cut from a corpus.
+    """A split that was cut from a corpus."""
 
-    Attributes:
-      pairs: with all their copies, in the order of the corpus.
-      hashes: of these pairs.
-    """
-
-    pairs: list[tuple[str, str]]
-    hashes: frozenset[int]
+    pairs: list[tuple[str, str]]  # with all copies, in the corpus's order
+    hashes: frozenset[int]  # of these pairs
 
 
 def choose_held_out(
@@ -61,14 +56,19 @@ def choose_held_out(
     """
     # One more than is held out, to know that something is left.
     most = len(splits) * (count or MOST_BY_DEFAULT) + 1
-    smallest = _Smallest(most)
-    total = 0
+    smallest: dict[int, list] = {}  # numbered copies of each pair, by its hash
+    total, bound = 0, 1 << 64
     for pair in pairs:
         if all(text.strip() for text in pair):
             total += 1
-            smallest.add(hash_of(*pair), (total, pair))
+            if (key := hash_of(*pair)) < bound:
+                smallest.setdefault(key, []).append((total, pair))
+            if len(smallest) > 2 * most:
+                kept = heapq.nsmallest(most, smallest)
+                smallest = {key: smallest[key] for key in kept}
+                bound = kept[-1] + 1
     each = count or max(1, min(MOST_BY_DEFAULT, total // SHARE_BY_DEFAULT))
-    hashes = sorted(smallest.items)
+    hashes = sorted(smallest)
     needed = each * len(splits)
     if len(hashes) <= needed:
         raise T2TLiteError(
@@ -80,37 +80,8 @@ def choose_held_out(
     held_out = {}
     for split, start in zip(splits, range(0, needed, each), strict=True):
         chosen = hashes[start : start + each]
-        copies = sorted(item for key in chosen for item in smallest.items[key])
+        copies = sorted(item for key in chosen for item in smallest[key])
         held_out[split] = HeldOut(
             [pair for _, pair in copies], frozenset(chosen)
         )
     return held_out
-
-
-class _Smallest:
-    """Keeps what belongs to the smallest of many keys.
-
-    Args:
-      most: how many keys.
-
-    Attributes:
-      items: lists, by key.
-    """
-
-    def __init__(self, most: int):
-        self._most = most
-        self._heap: list[int] = []  # negated: the largest key is on top
-        self.items: dict[int, list] = {}
-
-    def add(self, key: int, item: object) -> None:
-        """Keeps the item if its key is among the smallest so far."""
-        if key in self.items:
-            self.items[key].append(item)
-            return
-        if len(self._heap) < self._most:
-            heapq.heappush(self._heap, -key)
-        elif key < -self._heap[0]:
-            del self.items[-heapq.heapreplace(self._heap, -key)]
-        else:
-            return
-        self.items[key] = [item]

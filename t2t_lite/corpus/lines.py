@@ -8,12 +8,19 @@ import os
 import pathlib
 import zlib
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+from backports import zstd  # Python's own from 3.14 on
 
 from t2t_lite.errors import T2TLiteError
 
-# What a file may be packed with, by its ending.
-PACKED = (".gz", ".bz2", ".xz", ".zst")
+_OPENERS: dict[str, Any] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+    ".zst": zstd.open,
+}
+PACKED = tuple(_OPENERS)  # what a file may be packed with, by its ending
 
 
 def read_lines(path: str | os.PathLike, start: int = 0) -> Iterator[str]:
@@ -35,12 +42,7 @@ def read_lines(path: str | os.PathLike, start: int = 0) -> Iterator[str]:
 
 
 def read_byte_lines(path: str | os.PathLike, start: int = 0) -> Iterator[bytes]:
-    r"""The lines of a file, packed or not, without their `\n` or `\r\n`.
-
-    Args:
-      path: as in `read_lines`, which raises the same errors.
-      start: likewise.
-    """
+    r"""As `read_lines`, in bytes; a line ends with `\n` or `\r\n`."""
     with open_packed(path) as file:
         file.seek(start)
         for line in file:
@@ -56,7 +58,8 @@ def open_packed(path: str | os.PathLike) -> Iterator[BinaryIO]:
         comes up while it is read.
     """
     try:
-        with _opener(path)(path, "rb") as file:
+        opener = _OPENERS.get(pathlib.Path(path).suffix, open)
+        with opener(path, "rb") as file:
             yield file
     except OSError as error:
         if error.errno:
@@ -64,28 +67,7 @@ def open_packed(path: str | os.PathLike) -> Iterator[BinaryIO]:
                 f"Cannot read {path}: {error.strerror}."
             ) from error
         raise _damaged(path, error) from error
-    except (EOFError, zlib.error, lzma.LZMAError) as error:
-        raise _damaged(path, error) from error
-
-
-def _opener(path):
-    """What opens a file of that name."""
-    suffix = pathlib.Path(path).suffix
-    if suffix == ".zst":
-        return _open_zst
-    return {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}.get(
-        suffix, open
-    )
-
-
-@contextlib.contextmanager
-def _open_zst(path, mode):
-    from backports import zstd  # Python's own from 3.14 on
-
-    try:
-        with zstd.open(path, mode) as file:
-            yield file
-    except zstd.ZstdError as error:
+    except (EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError) as error:
         raise _damaged(path, error) from error
 
 

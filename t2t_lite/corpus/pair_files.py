@@ -53,9 +53,8 @@ def read_json_lines(
 ) -> Iterator[tuple[str, str]]:
     """The texts under two keys of the JSON object on each line of a file.
 
-    Example: `{"source": "a", "target": "A", "id": 7}` gives `("a", "A")`.
-
-    A byte order mark at the start of the file is skipped. Half a surrogate pair
+    Example: `{"source": "a", "target": "A", "id": 7}` gives `("a", "A")`. A
+    byte order mark at the start of the file is skipped. Half a surrogate pair
     becomes U+FFFD.
 
     Raises:
@@ -67,9 +66,7 @@ def read_json_lines(
             line = line.removeprefix(_BYTE_ORDER_MARK)
         place = f"{path}, line {number}"
         record = _object(line, place)
-        yield tuple(
-            _text(record, key, place) for key in (source_key, target_key)
-        )
+        yield _text(record, source_key, place), _text(record, target_key, place)
 
 
 def _object(line, place):

@@ -34,11 +34,9 @@ def read_parallel(
     sources, targets = read(source_path), read(target_path)
     for count, pair in enumerate(itertools.zip_longest(sources, targets)):
         if None in pair:
-            longer = (
-                count + 1 + sum(1 for _ in itertools.chain(sources, targets))
-            )
             in_source, in_target = (
-                (longer, count) if pair[1] is None else (count, longer)
+                count + sum(1 for _ in rest) + (text is not None)
+                for text, rest in zip(pair, (sources, targets), strict=True)
             )
             raise T2TLiteError(
                 "Line i of the target must translate line i of the source; "
@@ -49,19 +47,13 @@ def read_parallel(
 
 
 class LinePart(NamedTuple):
-    """Some lines of a source file and of its target file.
-
-    Attributes:
-      source, target: the files.
-      source_start, target_start: bytes before the first line.
-      lines: of each side.
-    """
+    """Some lines of a source file and of its target file."""
 
     source: str
     target: str
-    source_start: int
+    source_start: int  # bytes before the first line
     target_start: int
-    lines: int
+    lines: int  # of each side
 
 
 def cut_lines(
@@ -87,15 +79,8 @@ def cut_lines(
 
 
 def read_part(part: LinePart) -> Iterator[tuple[str, str]]:
-    """The pairs of a part.
-
-    Raises:
-      T2TLiteError: as in `read_parallel`.
-    """
-    starts = {
-        part.source: part.source_start,
-        part.target: part.target_start,
-    }
+    """The pairs of a part, as `read_parallel` gives them."""
+    starts = {part.source: part.source_start, part.target: part.target_start}
 
     def lines(path):
         return itertools.islice(read_lines(path, starts[path]), part.lines)

@@ -67,10 +67,8 @@ class RawFiles:
         A later change of it is noticed, because its size and the time of its
         last change are kept. `path` does so for the files it gives.
         """
-        path = os.path.abspath(path)
-        state = state_of(path)
-        if state:
-            self.noted.setdefault(path, state)
+        if state := state_of(path):
+            self.noted.setdefault(os.path.abspath(path), state)
 
     def path(self, name: str) -> pathlib.Path:
         """The path of the file of that name; downloads it first if necessary.
@@ -79,22 +77,18 @@ class RawFiles:
           T2TLiteError: the file is not in the folder, cannot be downloaded or
             is not the expected one.
         """
-        path = self._find(name)
-        self.note(path)
-        return path
-
-    def _find(self, name):
         if self.raw_dir is not None:
-            return self._in_raw_dir(name)
-        if name not in self.files or self.download_dir is None:
+            path = self._in_raw_dir(name)
+        elif name in self.files and self.download_dir is not None:
+            file, path = self.files[name], self.download_dir / name
+            if not path.exists() or _sha256_of_content(path) != file.sha256:
+                self._download(file, path)
+        else:
             raise T2TLiteError(
                 f"{name} is not on this machine and has no address to download "
                 "it from: name the folder that holds it with --raw_dir."
             )
-        file = self.files[name]
-        path = self.download_dir / name
-        if not path.exists() or _sha256_of_content(path) != file.sha256:
-            self._download(file, path)
+        self.note(path)
         return path
 
     def tell(self, file: RemoteFile) -> str:
@@ -168,11 +162,8 @@ def _expanded(folder):
 def _sha256_of_content(path):
     """Hex digest of what the file holds; None if it cannot be unpacked."""
     opener = gzip.open if ".gz" in path.suffixes else open
-    digest = hashlib.sha256()
     try:
         with opener(path, "rb") as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                digest.update(chunk)
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except (EOFError, zlib.error, gzip.BadGzipFile):
         return None
-    return digest.hexdigest()

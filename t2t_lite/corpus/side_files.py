@@ -123,11 +123,7 @@ def _paired(folder, sides, stem, languages):
 
 
 def read_sides(sides: Sequence[Sides]) -> Iterator[tuple[str, str]]:
-    """The pairs of texts of each (source, target), one after the other.
-
-    Raises:
-      T2TLiteError: a file is damaged, or the two have unequal numbers of lines.
-    """
+    """The pairs of texts of each (source, target), as `read_parallel`."""
     for source, target in sides:
         yield from read_parallel(source, target, _texts)
 

@@ -80,26 +80,24 @@ class _Languages:
 
     def texts(self, unit: Any) -> list[list[str]]:
         """The texts of a unit in each of the two languages."""
-        variants: dict[str, list[str]] = {}
+        by_name: dict[str, list[str]] = {}
         for variant in unit.iterchildren("{*}tuv"):
             language = variant.get(_XML_LANG) or variant.get("lang") or ""
             for segment in variant.iterchildren("{*}seg"):
-                text = self._text(segment)
-                variants.setdefault(language, []).append(text)
-        self._seen.update(variants)
+                text = "".join(self._pieces(segment))
+                text = " ".join(text.split("\n")).strip()
+                by_name.setdefault(_comparable(language), []).append(text)
+                self._seen.add(language)
         chosen = [
-            self._choose(language, variants, unit) for language in self._wanted
+            self._choose(language, by_name, unit) for language in self._wanted
         ]
         for side, texts in enumerate(chosen):
             self._found[side] |= bool(texts)
         return chosen
 
-    def _choose(self, wanted, variants, unit):
+    def _choose(self, wanted, by_name, unit):
         """The texts in the wanted language; none if the unit lacks it."""
         plain = _comparable(wanted)
-        by_name: dict[str, list[str]] = {}
-        for language, texts in variants.items():
-            by_name.setdefault(_comparable(language), []).extend(texts)
         if plain in by_name:
             return by_name[plain]
         if "-" in plain:
@@ -112,10 +110,6 @@ class _Languages:
                 f"{unit.sourceline}. Name one of them."
             )
         return by_name[regions[0]] if regions else []
-
-    def _text(self, segment):
-        text = "".join(self._pieces(segment))
-        return " ".join(text.split("\n")).strip()
 
     def _pieces(self, element):
         from lxml import etree
