@@ -29,9 +29,9 @@ from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.parsing import trees
 from t2t_lite.parsing.linearization import (
+    MARKS,
     PUNCTUATION,
     linearize,
-    punctuation_tag,
     rebuild,
 )
 from t2t_lite.parsing.trees import NO_TAG, Tree
@@ -135,7 +135,7 @@ def left_branching(words, label_of, last):
     Punctuation at the end stays under S, too.
     """
     end = len(words)
-    while end and punctuation_tag(words[end - 1]):
+    while end and words[end - 1] in MARKS:
         end -= 1
     mirrored = right_branching(words[:end][::-1], label_of, last)
     other = {"(": ")", ")": "("}
@@ -144,7 +144,7 @@ def left_branching(words, label_of, last):
 
 
 def _tag(word):
-    return punctuation_tag(word) or NO_TAG
+    return MARKS.get(word, NO_TAG)
 
 
 def edge_labels(parses):

@@ -7,7 +7,6 @@ length of a sentence has no limit; and error sentences are counted but never
 stop the work.
 """
 
-import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -52,21 +51,14 @@ class _Bracket(NamedTuple):
     end: int
 
 
-@dataclasses.dataclass
-class _Sentence:
-    """What is compared of a tree, after deletions.
-
-    Attributes:
-      leaves: the words that are left.
-      brackets: in the order in which they open.
-      length: for the cutoff.
-      quotes: of each word that QUOTE_LABEL is about: its place in the tree,
-        how many kept words stand before it, and its tag.
-    """
+class _Sentence(NamedTuple):
+    """What is compared of a tree, after deletions."""
 
     leaves: list[Tree]
-    brackets: list[_Bracket]
-    length: int
+    brackets: list[_Bracket]  # in the order in which they open
+    length: int  # for the cutoff
+    # Of each word that QUOTE_LABEL is about: its place in the tree, how many
+    # kept words stand before it, and its tag.
     quotes: list[tuple[int, int, str]]
 
 
@@ -161,12 +153,9 @@ def score_trees(
 
 
 def _read(trees, parameters, kept=None):
-    """The `_Sentence` of some trees.
+    """The `_Sentence` of the trees of one line.
 
-    Args:
-      trees: of one line.
-      parameters: what is deleted.
-      kept: a Counter: how often to keep the deleted word at a place after all.
+    `kept`, a Counter, says how often to keep the deleted word at a place.
     """
     leaves: list[Tree] = []
     brackets: list[_Bracket] = []

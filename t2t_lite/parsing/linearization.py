@@ -19,7 +19,7 @@ from t2t_lite.parsing.trees import CLOSE, NO_TAG, OPEN, TOP, Tree, walk
 # a comma a word, or a word a comma, is one that EVALB cannot score.
 PUNCTUATION = (",", ":", "``", "''", ".")
 
-# Words with one of these tags wherever they occur, and their tag.
+# Words with one of the tags of PUNCTUATION wherever they occur, and their tag.
 MARKS = {
     **dict.fromkeys((",",), ","),
     **dict.fromkeys((":", ";", "-", "--", "...", "–", "—", "…"), ":"),
@@ -27,7 +27,7 @@ MARKS = {
     **dict.fromkeys(("''", "”"), "''"),
     **dict.fromkeys((".", "?", "!"), "."),
 }
-# Quotes or something else, depending on the sentence.
+# Quotes or something else, such as apostrophes, depending on the sentence.
 MARKS_OR_WORDS = ("'", '"', "’")
 # Aligning more pairs of leaf and word would take too long. A sentence of 250
 # words with 300 leaves too many has a seventh of them.
@@ -123,7 +123,13 @@ def rebuild(
     if not words:
         raise T2TLiteError("A tree needs at least one word; got none.")
     counts: Counter[str] = Counter()
-    tokens = _balanced(_known_tokens(tokens, known, counts), counts)
+    if known is None:
+        kept = [token for token in tokens if token and _TOKEN.fullmatch(token)]
+    else:
+        vocabulary = frozenset(known)
+        kept = [token for token in tokens if token in vocabulary]
+    counts["unknown_tokens"] += len(tokens) - len(kept)
+    tokens = _balanced(kept, counts)
     if tokens:
         tokens = _with_leaves(tokens, words, counts)
     else:
@@ -138,40 +144,21 @@ def sum_repairs(many: Iterable[Repairs]) -> Repairs:
     return Repairs(*map(sum, zip(Repairs(), *many, strict=True)))
 
 
-def punctuation_tag(word: str) -> str | None:
-    """The tag, one of PUNCTUATION, of a word that always has it, or None.
-
-    `'` gives None, because it may be an apostrophe.
-    """
-    return MARKS.get(word)
-
-
-def _known_tokens(tokens, known, counts):
-    """Rule 1."""
-    if known is None:
-        kept = [token for token in tokens if token and _TOKEN.fullmatch(token)]
-    else:
-        known = frozenset(known)
-        kept = [token for token in tokens if token in known]
-    counts["unknown_tokens"] += len(tokens) - len(kept)
-    return kept
-
-
 def _balanced(tokens, counts):
     """Rules 2 and 3: tokens whose brackets match."""
     signs = [_SIGNS.get(token[0], 0) for token in tokens]
     to_come = sum(signs)  # closing brackets less opening ones
-    balanced, labels = [], []
+    balanced: list[str] = []
+    labels: list[str] = []  # of the open brackets
     for token, sign in zip(tokens, signs, strict=True):
         to_come -= sign
-        if sign < 0:
-            labels.append(token[1:])
-            balanced.append(token)
-        elif sign > 0:
+        if sign > 0:
             number = _closed_by(token[1:], labels, to_come, counts)
             balanced += [f"){labels.pop()}" for _ in range(number)]
-        else:
-            balanced.append(token)
+            continue
+        balanced.append(token)
+        if sign < 0:
+            labels.append(token[1:])
     counts["missing_closings"] += len(labels)
     return balanced + [f"){label}" for label in reversed(labels)]
 
@@ -252,7 +239,7 @@ def _edits(kinds, wanted):
 
 
 def _usual_tag(word):
-    return punctuation_tag(word) or NO_TAG
+    return MARKS.get(word, NO_TAG)
 
 
 def _tree(tokens, words, correct_tags, counts):
@@ -281,9 +268,7 @@ def _tree(tokens, words, correct_tags, counts):
 
 def _corrected(tag, word, counts):
     """The tag of rule 7."""
-    right = punctuation_tag(word)
-    if right is None and (tag not in PUNCTUATION or word in MARKS_OR_WORDS):
-        right = tag
-    right = right or NO_TAG
+    stays = tag not in PUNCTUATION or word in MARKS_OR_WORDS
+    right = MARKS.get(word, tag if stays else NO_TAG)
     counts["corrected_tags"] += right != tag
     return right

@@ -1,8 +1,7 @@
 """`ParsingProblem`: sentences to their constituency trees.
 
 arXiv:1706.03762, section 6.3, after arXiv:1412.7449: the source is the words,
-the target the linearized tree. Whatever a model writes becomes a tree over the
-words.
+the target the linearized tree.
 """
 
 import collections
@@ -38,17 +37,12 @@ _WORD = re.compile(r"\S+", re.ASCII)
 
 
 class Layout(NamedTuple):
-    """How a treebank of a certain extent is divided by the numbers of files.
+    """How a treebank of a certain extent is divided by the numbers of files."""
 
-    Attributes:
-      train, dev, test: such as "200-2199".
-      vocab_size: pieces of a source vocabulary that fits it.
-    """
-
-    train: str
+    train: str  # such as "200-2199"
     dev: str
     test: str
-    vocab_size: int
+    vocab_size: int  # pieces of a source vocabulary that fits it
 
 
 class ParsingProblem(Problem):
@@ -101,7 +95,7 @@ class ParsingProblem(Problem):
         Example: `("It works .", "(S (NP XX )NP (VP XX )VP . )S")`. A tree
         without words gives two empty texts, which are counted and left out.
         """
-        found = self._trees(split, raw)
+        found = _noted_trees(self._chosen(split, raw)[1], raw)
         if split != "train":
             return map(self._pair, found)
         most = self.options.get("subtrees")
@@ -111,10 +105,8 @@ class ParsingProblem(Problem):
         files = self._additional_files()
         if not files:
             return treebank
-        for path in files:
-            raw.note(path)
         share = self.options.get("treebank_share", self.treebank_share)
-        additional = map(self._pair, stripped_trees(files))
+        additional = map(self._pair, _noted_trees(files, raw))
         return mix(list(treebank), additional, share)
 
     def vocabulary_files(self) -> dict[str, str]:
@@ -152,10 +144,10 @@ class ParsingProblem(Problem):
         encoder = SentencePieceEncoder.train(
             sources(), size, pathlib.Path(data_dir) / files["inputs"], seed
         )
-        declared = self._declared_tokens()
-        more = sorted(_both_brackets(found) - set(declared))
+        brackets = _brackets({token[1:] for token in found if token[0] in "()"})
         TokenEncoder.write(
-            [*declared, *more], pathlib.Path(data_dir) / files["targets"]
+            [*self._declared_tokens(), *sorted({*found, *brackets})],
+            pathlib.Path(data_dir) / files["targets"],
         )
         return {files["inputs"]: encoder.learned_from}
 
@@ -177,13 +169,10 @@ class ParsingProblem(Problem):
     def tell_sources(self, raw: RawFiles) -> list[str]:
         if raw.raw_dir is None:
             return [f"missing: {self._where_to_get()}"]
-        files = numbered_files(raw.raw_dir, self.file_stem)
-        layout = self._layout(raw)
         told = []
         for split in self.splits:
-            numbers = Numbers.parse(getattr(layout, split), split)
-            number = len(choose_files(files, numbers, split))
-            told.append(f"found: {number} files of {split}, {numbers}")
+            numbers, chosen = self._chosen(split, raw)
+            told.append(f"found: {len(chosen)} files of {split}, {numbers}")
         for path in self._additional_files():
             is_there = os.path.isfile(path)
             told.append(f"{'found' if is_there else 'missing'}: {path}")
@@ -216,7 +205,7 @@ class ParsingProblem(Problem):
         words = _words(source)
         if not words:
             return "", {"repairs": {}}
-        tree, repairs = self._rebuilt(words, output)
+        tree, repairs = rebuild(output.split(), words, correct_tags=True)
         return format_tree(tree), {"repairs": _counted(repairs)}
 
     def evaluate(
@@ -239,7 +228,7 @@ class ParsingProblem(Problem):
         ):
             words = _words(source)
             gold, _ = rebuild(reference.split(), words)
-            test, needed = self._rebuilt(words, output)
+            test, needed = rebuild(output.split(), words, correct_tags=True)
             scores.append(score_trees([gold], [test]))
             repairs.append(needed)
         repaired = sum(map(any, repairs))
@@ -253,32 +242,31 @@ class ParsingProblem(Problem):
             "repairs": _counted(sum_repairs(repairs)),
         }
 
-    def _rebuilt(self, words, output):
-        return rebuild(output.split(), words, correct_tags=True)
-
     def _pair(self, tree):
         if tree is None:
             return "", ""
         tokens = linearize(tree, self.keeps_tags)
         return " ".join(trees.words(tree)), " ".join(tokens)
 
-    def _trees(self, split, raw):
-        """The trees of a split of the treebank, stripped."""
-        if raw.raw_dir is None:
-            raise T2TLiteError(self._where_to_get())
-        files = numbered_files(raw.raw_dir, self.file_stem)
+    def _chosen(self, split, raw):
+        """The numbers of a split, and the files of the treebank with these."""
         numbers = Numbers.parse(getattr(self._layout(raw), split), split)
-        chosen = choose_files(files, numbers, split)
-        for path in chosen:
-            raw.note(path)
-        return stripped_trees(chosen)
+        files = numbered_files(raw.raw_dir, self.file_stem)
+        return numbers, choose_files(files, numbers, split)
 
     def _layout(self, raw):
         """The layout that the options say or the files fit."""
         if raw.raw_dir is None:
             raise T2TLiteError(self._where_to_get())
         files = numbered_files(raw.raw_dir, self.file_stem)
-        fitting = [each for each in self.layouts if _fits(each, files)]
+        fitting = [
+            layout
+            for layout in self.layouts
+            if all(
+                any(number in Numbers.parse(numbers) for number in files)
+                for numbers in (layout.train, layout.dev, layout.test)
+            )
+        ]
         if "train" in self.options:
             # The size of the vocabulary that a treebank of this extent has.
             size = (fitting or self.layouts)[0].vocab_size
@@ -298,21 +286,13 @@ class ParsingProblem(Problem):
         )
 
     def _additional_files(self):
-        return [
-            path for path in self.options.get("trees", "").split(":") if path
-        ]
+        return list(filter(None, self.options.get("trees", "").split(":")))
 
     def _declared_tokens(self):
         """The tokens that a target may have, in the order of their ids."""
         tags = self.tags if self.keeps_tags else ()
-        leaves = (NO_TAG, *PUNCTUATION, *tags)
-        labels = (TOP, *self.labels)
-        tokens = [
-            *leaves,
-            *(f"({x}" for x in labels),
-            *(f"){x}" for x in labels),
-        ]
-        return list(dict.fromkeys(tokens))
+        brackets = _brackets((TOP, *self.labels))
+        return list(dict.fromkeys((NO_TAG, *PUNCTUATION, *tags, *brackets)))
 
     def _where_to_get(self):
         """What to do without a treebank, in one sentence."""
@@ -332,15 +312,13 @@ def _counted(repairs: Repairs) -> dict[str, int]:
     return {name: count for name, count in repairs._asdict().items() if count}
 
 
-def _fits(layout, files):
-    return all(
-        any(number in Numbers.parse(numbers) for number in files)
-        for numbers in (layout.train, layout.dev, layout.test)
-    )
+def _noted_trees(files, raw):
+    """The stripped trees of files that the corpus is read from."""
+    for path in files:
+        raw.note(path)
+    return stripped_trees(files)
 
 
-def _both_brackets(tokens):
-    """The tokens, and the other bracket of each pair."""
-    other = {"(": ")", ")": "("}
-    pairs = {other[t[0]] + t[1:] for t in tokens if t[0] in other}
-    return pairs | set(tokens)
+def _brackets(labels):
+    """The tokens that open and close constituents with these labels."""
+    return [f"({x}" for x in labels] + [f"){x}" for x in labels]

@@ -46,7 +46,10 @@ def draw_tree(
     Raises:
       T2TLiteError: the text is not exactly one tree.
     """
-    whole = _only_tree(tree) if isinstance(tree, str) else tree
+    trees = parse_line(tree) if isinstance(tree, str) else [tree]
+    if len(trees) != 1:
+        raise T2TLiteError(f"One tree can be drawn; got {len(trees)}: {tree!r}")
+    (whole,) = trees
     if width is None:
         width = shutil.get_terminal_size().columns
     if unicode_lines is None:
@@ -62,13 +65,6 @@ def draw_tree(
         if max(map(len, lines)) <= width:
             return "\n".join(lines)
     return "\n".join([f"(indented: {why})", *_indented(whole, unicode_lines)])
-
-
-def _only_tree(text: str) -> Tree:
-    trees = parse_line(text)
-    if len(trees) != 1:
-        raise T2TLiteError(f"One tree can be drawn; got {len(trees)}: {text!r}")
-    return trees[0]
 
 
 def _can_show(stream):

@@ -43,10 +43,8 @@ class TreeForm(tf.Module):
         written = [("", "")] * _SPECIAL + [
             _written(t) for t in tokens[_SPECIAL:]
         ]
-        before, behind = zip(*written, strict=True)
-        self._before = np.array(before)
-        self._behind = np.array(behind)
-        self._is_leaf = np.array([bool(end) for end in behind])
+        self._before, self._behind = np.array(written).T
+        self._is_leaf = self._behind == ")"
 
     def prepare(self, texts: tf.Tensor) -> tf.Tensor:
         """Sentences in the form of the training data: one space between words.
@@ -113,12 +111,10 @@ class TreeForm(tf.Module):
         places = tf.cumsum(tf.cast(leaves, tf.int32), axis=2, exclusive=True)
         places = tf.minimum(places, tf.shape(words)[1] - 1)
         words = tf.where(leaves, tf.gather(words, places, batch_dims=1), "")
-        pieces = [
-            tf.gather(self._before, tokens),
-            words,
-            tf.gather(self._behind, tokens),
-        ]
-        trees = tf.strings.reduce_join(tf.strings.join(pieces), axis=2)
+        before, behind = (
+            tf.gather(text, tokens) for text in (self._before, self._behind)
+        )
+        trees = tf.strings.reduce_join(before + words + behind, axis=2)
         return tf.strings.strip(trees)
 
 

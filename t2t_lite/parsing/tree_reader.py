@@ -64,11 +64,7 @@ def parse_trees(lines: Iterable[str], name: str = "The text") -> Iterator[Tree]:
 def parse_line(
     line: str, name: str = "The text", number: int = 1
 ) -> list[Tree]:
-    """The trees of one line; none, and trees without words, are allowed.
-
-    Raises:
-      T2TLiteError: as `parse_trees` does.
-    """
+    """As `parse_trees`; no tree, and trees without words, are allowed."""
     reader = _Reader(name, words_needed=False)
     trees = reader.feed(number, line)
     reader.end("line")
@@ -85,20 +81,16 @@ def tree_lines(path: str | os.PathLike) -> Iterator[str]:
       T2TLiteError: the file is missing, unreadable, damaged or not UTF-8.
     """
     for number, line in enumerate(read_byte_lines(path), 1):
-        text = _decoded(line, path, number)
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            column = len(line[: error.start].decode("utf-8")) + 1
+            raise T2TLiteError(
+                f"{path}, line {number}, column {column}: trees must be UTF-8 "
+                f"text; got byte 0x{line[error.start]:02x}. Convert the file "
+                "first, for example with iconv."
+            ) from error
         yield text if number > 1 else text.removeprefix(_BOM)
-
-
-def _decoded(line, path, number):
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        column = len(line[: error.start].decode("utf-8")) + 1
-        raise T2TLiteError(
-            f"{path}, line {number}, column {column}: trees must be UTF-8 "
-            f"text; got byte 0x{line[error.start]:02x}. Convert the file "
-            "first, for example with iconv."
-        ) from error
 
 
 class _Reader:
@@ -135,8 +127,7 @@ class _Reader:
                 labels.append(label)
                 levels.append([])
             if closings or closing:
-                place = number, line, index
-                trees += self._close(closings or closing, place)
+                trees += self._close(closings or closing, (number, line, index))
         return trees
 
     def end(self, unit: str = "text") -> None:
@@ -200,14 +191,18 @@ class _Reader:
     def _finished(self):
         """Takes the tree that is complete, checked."""
         tree = self._levels[0].pop()
-        if self._words_needed and not _has_word(tree):
+        if self._words_needed and all(event != LEAF for event, _ in walk(tree)):
             raise self._fault(
                 "a tree must have at least one word; got one without. Take it "
                 "out of the file.",
                 self._start,
             )
         if self._untagged:
-            tree = fold(tree, _without_tag, _with_parts)
+            tree = fold(
+                tree,
+                _without_tag,
+                lambda tree, parts: tree._replace(children=tuple(parts)),
+            )
         self._loose, self._untagged = None, False
         return tree
 
@@ -231,10 +226,6 @@ class _Reader:
         )
 
 
-def _has_word(tree):
-    return any(event is LEAF for event, _ in walk(tree))
-
-
 def _short(word):
     return repr(word if len(word) <= 40 else f"{word[:40]}...")
 
@@ -244,7 +235,3 @@ def _without_tag(leaf):
     if leaf.label == NO_TAG:
         return leaf
     return Tree(leaf.label, (Tree(NO_TAG, (), leaf.word),))
-
-
-def _with_parts(tree, parts):
-    return Tree(tree.label, tuple(parts))

@@ -102,11 +102,7 @@ def numbered_files(
 def choose_files(
     files: Mapping[int, pathlib.Path], numbers: Numbers, name: str
 ) -> list[pathlib.Path]:
-    """The files with these numbers.
-
-    Raises:
-      T2TLiteError: there are none.
-    """
+    """The files with these numbers; none of them is a T2TLiteError."""
     chosen = [path for number, path in files.items() if number in numbers]
     if not chosen:
         raise T2TLiteError(
@@ -119,13 +115,7 @@ def choose_files(
 def stripped_trees(
     paths: Sequence[str | os.PathLike],
 ) -> Iterator[Tree | None]:
-    """The trees of files without annotation (`trees.strip_annotation`).
-
-    Yields: None for a tree that has no words left.
-
-    Raises:
-      T2TLiteError: as `read_trees`.
-    """
+    """The trees of files as `strip_annotation` and `read_trees` give them."""
     for path in paths:
         yield from map(strip_annotation, read_trees(path))
 

@@ -21,7 +21,7 @@ ROOTS = ("", TOP, "ROOT", "S1")  # outermost brackets that name no constituent
 OPEN, LEAF, CLOSE = "open", "leaf", "close"
 
 _NAME = re.compile(r"[^\s()]+", re.ASCII)
-_FUNCTION = re.compile("[-=]")
+_FUNCTION = re.compile("(?<=.)[-=].*", re.DOTALL)
 
 
 class Tree(NamedTuple):
@@ -163,16 +163,14 @@ def strip_annotation(tree: Tree) -> Tree | None:
 
     Returns: None if no words are left.
     """
-    tree = fold(tree, _kept_leaf, _kept_bracket)
+    tree = fold(
+        tree, lambda leaf: leaf if leaf.label != TRACE else None, _kept_bracket
+    )
     while tree and tree.word is None and tree.label in ROOTS:
         if len(tree.children) > 1:
             return Tree(TOP, tree.children)
         (tree,) = tree.children
     return tree
-
-
-def _kept_leaf(leaf):
-    return None if leaf.label == TRACE else leaf
 
 
 def _kept_bracket(tree, parts):
@@ -183,7 +181,4 @@ def _kept_bracket(tree, parts):
 @functools.lru_cache(maxsize=10_000)
 def without_function(label: str) -> str:
     """A label without function tags and indices: `NP-SBJ-1` is `NP`."""
-    if label.startswith("-"):
-        return label
-    end = _FUNCTION.search(label, 1)
-    return label[: end.start()] if end else label
+    return label if label.startswith("-") else _FUNCTION.sub("", label)

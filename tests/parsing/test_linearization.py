@@ -7,10 +7,10 @@ import pytest
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.parsing.linearization import (
+    MARKS,
     PUNCTUATION,
     Repairs,
     linearize,
-    punctuation_tag,
     rebuild,
     sum_repairs,
 )
@@ -217,9 +217,9 @@ def test_tags_that_words_contradict_are_corrected_on_demand():
 
 def test_marks_have_the_tags_of_the_treebank():
     marks = {",": ",", "--": ":", ";": ":", "?": ".", "``": "``", "''": "''"}
-    assert {mark: punctuation_tag(mark) for mark in marks} == marks
-    assert punctuation_tag("'") is None
-    assert punctuation_tag("dog") is None
+    assert {mark: MARKS[mark] for mark in marks} == marks
+    assert "'" not in MARKS
+    assert "dog" not in MARKS
 
 
 def test_a_sentence_without_words_is_refused():
