@@ -61,10 +61,6 @@ def tokenize(lines: Iterable[str], language: str) -> list[str]:
     Example: `A "world-wide" test.` becomes
     `A &quot; world ##AT##-##AT## wide &quot; test .`
 
-    Args:
-      lines: plain text.
-      language: one of `languages()`.
-
     Raises:
       UsageError: the tokenizer has no rules for the language.
     """
@@ -91,8 +87,7 @@ def split_compounds(text: str) -> str:
     """
     # On bytes, as the script's perl does it: of a letter that has two of them,
     # one is left for the next match, and both hyphens beside it are split.
-    split = _HYPHEN.sub(rb"\1 ##AT##-##AT## \2", text.encode())
-    return split.decode()
+    return _HYPHEN.sub(rb"\1 ##AT##-##AT## \2", text.encode()).decode()
 
 
 def languages() -> list[str]:

@@ -78,26 +78,19 @@ class Problem:
 
         Together, in order, the parts give what `samples` gives. By default
         there is one part, so one machine reads and the others do the rest.
-
-        Args:
-          split: as in `samples`.
-          raw: as in `samples`.
         """
-        del split, raw
         return (None,)
 
     def part_samples(
         self, split: str, raw: RawFiles, part: Any
     ) -> Iterator[tuple[str, str]]:
         """Yields the pairs of one of `parts`, in another process or machine."""
-        del part
         return self.samples(split, raw)
 
     def tell_sources(self, raw: RawFiles) -> list[str]:
         """What is found, missing or to be downloaded: a line for each.
 
-        Args:
-          raw: as in `samples`; nothing is downloaded.
+        Nothing is downloaded for it.
         """
         return [raw.tell(file) for file in self.files]
 
@@ -175,8 +168,7 @@ class Problem:
     def tokenize(self, text: str) -> str:
         """A raw source text as the corpus has it, for `--tokenize`.
 
-        Raises:
-          UsageError: the corpus has raw text; that is the default.
+        By default the corpus has raw text, and this is a UsageError.
         """
         raise UsageError(
             f"{self.registered_name} reads text as it is: leave --tokenize out."
@@ -192,18 +184,13 @@ class Problem:
         Returns: by default the output as it is and no facts. The facts, fit
           for JSON, are reported beside the answer.
         """
-        del source
         return output, {}
 
     def text_form(self, encoders: Mapping[str, Any]) -> "TextForm | None":
         """What graphs must know about the form of the texts, see `TextForm`.
 
-        Args:
-          encoders: of `load_encoders`.
-
-        Returns: None, the default, where any text will do.
+        Takes what `load_encoders` gives. None, the default: any text will do.
         """
-        del encoders
         return None
 
     def with_options(self, options: Mapping[str, Any]) -> Self:
@@ -245,19 +232,13 @@ class Problem:
         """A copy in the other direction, with the same data and vocabulary."""
         other = copy.copy(self)
         other.reversed = not self.reversed
-        other.name = (
-            f"{self.base_name}_rev" if other.reversed else self.base_name
-        )
+        other.name = self.base_name + ("_rev" if other.reversed else "")
         return other
 
     def directed(self, source_side: T, target_side: T) -> tuple[T, T]:
-        """The two, swapped where this is the `_rev` direction.
+        """What belongs to `inputs` and to `targets`: the sides of `samples`.
 
-        Args:
-          source_side: what belongs to the sources of `samples`.
-          target_side: what belongs to its targets.
-
-        Returns: what belongs to `inputs`, what belongs to `targets`.
+        They are swapped where this is the `_rev` direction.
         """
         if self.reversed:
             return target_side, source_side
@@ -309,11 +290,6 @@ class Text2TextProblem(Problem):
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
     ) -> dict[str, Any]:
-        """Learns the shared vocabulary and writes it into `data_dir`.
-
-        Raises:
-          T2TLiteError: the corpus is empty or does not fit `vocab_size`.
-        """
         from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
         file = self.vocabulary_files()["inputs"]
@@ -333,9 +309,8 @@ class Text2TextProblem(Problem):
     ) -> dict[str, Any]:
         """Corpus BLEU, cased, lower-cased, tokenized, and exact matches.
 
-        Returns:
-          `metric`, `score`, `signature`, `sentences`; `score_lowercase` and
-          `signature_lowercase`; `exact_match`. Where the target language is
+        Returns: `metric`, `score`, `signature`, `sentences`; `score_lowercase`
+          and `signature_lowercase`; `exact_match`. Where the target language is
           named also `tokenized_bleu`, None if it cannot be computed for that
           language, and `tokenized_bleu_procedure`. Scores are 0-100.
 
@@ -344,7 +319,6 @@ class Text2TextProblem(Problem):
         """
         from t2t_lite.evaluation.bleu import bleu
 
-        del sources  # BLEU does not look at them
         cased = bleu(outputs, references)
         lower = bleu(outputs, references, lowercase=True)
         exact = sum(map(str.__eq__, outputs, references))

@@ -1,12 +1,12 @@
 """`OwnText`: a problem whose files and choices are options, not code."""
 
+import itertools
 import os
 import pathlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from t2t_lite.corpus import filters
 from t2t_lite.corpus.held_out import choose_held_out, hash_of
 from t2t_lite.corpus.pair_files import format_of, read_json_lines, read_tsv
 from t2t_lite.corpus.parallel_lines import (
@@ -72,13 +72,10 @@ class OwnText(Text2TextProblem):
         return self._left_of(split, read_part(part))
 
     def tell_sources(self, raw: RawFiles) -> list[str]:
-        del raw
-        told = [
+        return [
             f"{'found' if os.path.isfile(path) else 'missing'}: {path}"
             for path in self._paths().values()
-        ]
-        cut = self._cut_splits()
-        return [*told, *(f"to be held out of train: {split}" for split in cut)]
+        ] + [f"to be held out of train: {s}" for s in self._cut_splits()]
 
     def vocabulary_files(self) -> dict[str, str]:
         if "vocabulary" in self.options:
@@ -105,12 +102,7 @@ class OwnText(Text2TextProblem):
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
     ) -> dict[str, Any]:
-        """Learns the vocabularies, or copies the one that is given.
-
-        Raises:
-          T2TLiteError: a file is missing; the corpus is empty or does not fit
-            `vocab_size`; the given vocabulary cannot be used.
-        """
+        """Learns the vocabularies, or copies the one that is given."""
         from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
         self._require_files(raw)
@@ -125,11 +117,9 @@ class OwnText(Text2TextProblem):
             return super().train_encoders(raw, data_dir, seed)
         learned = {}
         for side, file in enumerate(files.values()):
-            pairs = filters.passing(self.samples("train", raw), self.filters)
-            lines = (pair[side] for pair in pairs)
-            path = data_dir / file
+            lines = itertools.islice(self.vocabulary_lines(raw), side, None, 2)
             encoder = SentencePieceEncoder.train(
-                lines, self.vocab_size, path, seed
+                lines, self.vocab_size, data_dir / file, seed
             )
             learned[file] = encoder.learned_from
         return learned
@@ -170,15 +160,14 @@ class OwnText(Text2TextProblem):
     def _read(self, split):
         """The pairs of the files of a split, at least one."""
         files = self._files(split)
-        pairs = self._pairs(files)
-        first = next(pairs, None)
-        if first is None:
+        pair = None
+        for pair in self._pairs(files):
+            yield pair
+        if pair is None:
             raise T2TLiteError(
                 "A split must have at least one pair; got nothing in "
                 f"{' and '.join(files)}."
             )
-        yield first
-        yield from pairs
 
     def _pairs(self, files):
         options = self.options

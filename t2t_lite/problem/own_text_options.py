@@ -41,7 +41,6 @@ def _name(value):
 
 
 def _filters(value):
-    """As `filters.checked` has them."""
     if isinstance(value, str):
         return filters.parse(value)
     return filters.checked(value)
@@ -105,21 +104,6 @@ OPTIONS = (
 )
 
 
-def _require_size_or_vocabulary(options):
-    if options.get("vocabulary") is None:
-        return
-    if options.get("vocab_size") is not None:
-        raise UsageError(
-            "A --vocabulary has its own size: leave --vocab_size out; got "
-            f"{options['vocab_size']}."
-        )
-    if options.get("shared_vocabulary") is False:
-        raise UsageError(
-            "One --vocabulary is shared by both sides: leave "
-            "--separate_vocabularies out."
-        )
-
-
 def require_consistent(
     options: Mapping[str, Any], given: Mapping[str, Any]
 ) -> None:
@@ -129,7 +113,17 @@ def require_consistent(
       options: those that count, as they are kept.
       given: with those that have their default.
     """
-    _require_size_or_vocabulary(given)
+    if given.get("vocabulary") is not None:
+        if given.get("vocab_size") is not None:
+            raise UsageError(
+                "A --vocabulary has its own size: leave --vocab_size out; got "
+                f"{given['vocab_size']}."
+            )
+        if given.get("shared_vocabulary") is False:
+            raise UsageError(
+                "One --vocabulary is shared by both sides: leave "
+                "--separate_vocabularies out."
+            )
     forms = {_form_of(options, prefix) for prefix in PREFIXES.values()}
     languages = [options.get(f"{s}_language") for s in ("source", "target")]
     if ".tmx" in forms and not all(languages):

@@ -132,7 +132,12 @@ class ParallelCorpus(Text2TextProblem):
 
     def tell_sources(self, raw: RawFiles) -> list[str]:
         if raw.raw_dir is None and self.tfds_name:
-            folder = raw.tfds_dir or _default_folder()
+            folder = (
+                raw.tfds_dir
+                or pathlib.Path(
+                    os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
+                ).expanduser()
+            )
             if any((folder / self.tfds_name).glob("*/dataset_info.json")):
                 return [f"found: {self.tfds_name} in {folder}"]
             return [
@@ -160,12 +165,6 @@ def _file_parts(source, target):
     return (not whole and cut_lines(source, target)) or [(source, target)]
 
 
-def _default_folder():
-    """Where TensorFlow Datasets keeps its data."""
-    default = os.path.join("~", "tensorflow_datasets")
-    return pathlib.Path(os.environ.get("TFDS_DATA_DIR", default)).expanduser()
-
-
 def _size(count):
     return f"{count / 1e9:.1f} GB"
 
@@ -185,10 +184,8 @@ def _read_dataset(builder, split, languages):
     )
     source, target = languages
     for batch in dataset.batch(_BATCH).prefetch(2).as_numpy_iterator():
-        yield from zip(
-            map(_text, batch[source]), map(_text, batch[target]), strict=True
-        )
-
-
-def _text(value):
-    return value.decode("utf-8", errors="replace")
+        for texts in zip(batch[source], batch[target], strict=True):
+            yield (
+                texts[0].decode(errors="replace"),
+                texts[1].decode(errors="replace"),
+            )

@@ -24,10 +24,7 @@ def clean_utf8(text: tf.Tensor) -> tf.Tensor:
     `bytes.decode(errors="replace")`.
 
     Args:
-      text: tf.string of any shape.
-
-    Returns:
-      tf.string of the same shape.
+      text: tf.string of any shape, as what is returned.
     """
     return tf.strings.unicode_transcode(
         text, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD
@@ -66,8 +63,7 @@ class TextEncoder(tf.Module):
         Args:
           text: tf.string [B]; broken UTF-8 is cleaned first.
 
-        Returns:
-          ragged int32 [B, None], never PAD_ID or EOS_ID.
+        Returns: ragged int32 [B, None], never PAD_ID or EOS_ID.
         """
         raise NotImplementedError
 
@@ -79,8 +75,7 @@ class TextEncoder(tf.Module):
         Args:
           ids: int32 [N, T], dense or ragged.
 
-        Returns:
-          tf.string [N].
+        Returns: tf.string [N].
         """
         raise NotImplementedError
 
@@ -107,11 +102,7 @@ class TextEncoder(tf.Module):
 
 
 def read_vocabulary(path: str | os.PathLike) -> bytes:
-    """The bytes of a vocabulary file.
-
-    Raises:
-      T2TLiteError: it cannot be read.
-    """
+    """The bytes of a vocabulary file, or a T2TLiteError."""
     try:
         return pathlib.Path(path).read_bytes()
     except OSError as error:
@@ -122,11 +113,7 @@ def read_vocabulary(path: str | os.PathLike) -> bytes:
 
 
 def lines_of(content: bytes) -> list[str]:
-    r"""The lines of a vocabulary that is text, which end with "\n".
-
-    Args:
-      content: of the file; what is not UTF-8 has no lines.
-    """
+    r"""What "\n" ends in a vocabulary file; what is not UTF-8 has no lines."""
     try:
         lines = content.decode().split("\n")
     except UnicodeDecodeError:
@@ -142,8 +129,7 @@ def ids_of_text(ids: tf.Tensor | tf.RaggedTensor) -> tf.RaggedTensor:
     Args:
       ids: int [N, T], dense or ragged.
 
-    Returns:
-      ragged int32 [N, None].
+    Returns: ragged int32 [N, None].
     """
     if isinstance(ids, tf.RaggedTensor):
         ids = ids.to_tensor(PAD_ID)

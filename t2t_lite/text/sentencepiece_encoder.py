@@ -118,8 +118,7 @@ class SentencePieceEncoder(TextEncoder):
           path: the model file; complete or not there.
           seed: of the sample.
 
-        Returns:
-          the encoder; its `learned_from` says of how many lines.
+        Returns: the encoder; its `learned_from` says of how many lines.
 
         Raises:
           T2TLiteError: there is no text, too little for so many pieces, or too
@@ -142,9 +141,7 @@ class SentencePieceEncoder(TextEncoder):
                 f"Cannot write the vocabulary {path}: {error.strerror}."
             ) from error
         encoder = cls(path)
-        encoder._learned_from = {
-            "lines": count,
-            "sampled_lines": len(kept),
-            "seed": seed,
-        }
+        encoder._learned_from = dict(
+            lines=count, sampled_lines=len(kept), seed=seed
+        )
         return encoder

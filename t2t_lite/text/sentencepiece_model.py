@@ -36,11 +36,8 @@ _RESERVED_IN_TRAINING = str.maketrans(dict.fromkeys("\0\t\r\n\u2585", " "))
 def sample_lines(lines: Iterable[str], seed: int) -> tuple[list[str], int]:
     """What the trainer is given, and of how many lines that is.
 
-    Empty lines are left out, very long ones are cut.
-
-    Args:
-      lines: the texts, streamed.
-      seed: of the sample of MOST_VOCABULARY_LINES, if there are more.
+    Empty lines are left out, very long ones are cut. `seed` chooses the sample
+    of MOST_VOCABULARY_LINES, if there are more.
     """
     choose = random.Random(seed)
     kept, count = [], 0

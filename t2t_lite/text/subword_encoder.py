@@ -160,13 +160,7 @@ class SubwordEncoder(TextEncoder):
         )
 
     def _escaped(self, words):
-        r"""Words as they are matched, for example "a" and "_" -> "a_", "\u_".
-
-        Args:
-          words: tf.string [W].
-
-        Returns: the same.
-        """
+        r"""Words, tf.string [W], as they are matched: "_" -> "\u_"."""
         characters = tf.strings.unicode_decode(words, "UTF-8")
         codes = characters.flat_values
         escaped, widths = _escaped_codes(codes, self._has(_PLAIN, codes))
@@ -178,11 +172,7 @@ class SubwordEncoder(TextEncoder):
 
 
 def subwords_of(content: bytes) -> list[str]:
-    """The pieces of a subword file, or [] if it is not one.
-
-    Args:
-      content: of the file.
-    """
+    """The pieces of a subword file of this content, or [] if it is not one."""
     pieces = [_unquoted(line.rstrip()) for line in lines_of(content)]
     is_subwords = len(pieces) > len(_RESERVED) and all(
         pieces[index] in names for index, names in _RESERVED.items()

@@ -75,9 +75,8 @@ class TokenEncoder(TextEncoder):
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
         """The ids of each text, int32, without EOS.
 
-        Raises:
-          T2TLiteError: a token is not in the vocabulary: what is learned from
-            must be exact.
+        A token that is not in the vocabulary is a T2TLiteError: what is learned
+        from must be exact.
         """
         for text in texts:
             text = text.decode() if isinstance(text, bytes) else text
@@ -104,7 +103,7 @@ class TokenEncoder(TextEncoder):
           T2TLiteError: a token is empty or holds white space, or the file
             cannot be written.
         """
-        tokens = list(dict.fromkeys(tokens))
+        tokens = dict.fromkeys(tokens)
         for token in tokens:
             if token.split() != [token]:
                 raise T2TLiteError(

@@ -12,10 +12,6 @@ from t2t_lite.text.wordpiece_encoder import WordPieceEncoder, wordpieces_of
 def open_vocabulary(path: str | os.PathLike) -> TextEncoder:
     """The encoder of a vocabulary file; its name plays no part.
 
-    Args:
-      path: a SentencePiece model, a WordPiece vocabulary or a subword file of
-        tensor2tensor.
-
     Raises:
       T2TLiteError: the file is missing, damaged or of another kind.
     """

@@ -6,9 +6,12 @@ corpus are frequent ones, so a table of words encodes several times faster.
 """
 
 import array
+import collections
+import itertools
 import pathlib
 import tempfile
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -38,11 +41,7 @@ class WordPieces:
         self._empty()
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """The ids of each text, int32.
-
-        Args:
-          texts: without surrogates.
-        """
+        """The ids of each text, int32; texts must not have surrogates."""
         if not self.is_wordwise:
             return [
                 np.array(ids, np.int32)
@@ -64,20 +63,23 @@ class WordPieces:
         return rows
 
     def _empty(self):
-        self._table = _Table()
+        # Numbers words as they are asked for.
+        self._table: dict[Any, int] = collections.defaultdict(
+            itertools.count().__next__
+        )
         self._characters = 0
         self._ids = np.array([], np.int32)
         self._starts = np.array([0], np.int64)  # and where the last word ends
 
     def _encode_new(self):
         """Brings `_ids` and `_starts` up to what the table has."""
+        number = len(self._table) - len(self._starts) + 1
+        if not number:
+            return
         words = [
             word[0] if isinstance(word, tuple) else f" {word}"
-            for word in self._table.new
-        ]
-        self._table.new.clear()
-        if not words:
-            return
+            for word in itertools.islice(reversed(self._table), number)
+        ][::-1]
         pieces = self._processor.encode(words)
         lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
         self._starts = np.append(
@@ -99,19 +101,6 @@ class WordPieces:
             rows.append(ids[start:end])
             start = end
         return rows
-
-
-class _Table(dict):
-    """Numbers words as they are asked for; lists the new ones."""
-
-    def __init__(self):
-        super().__init__()
-        self.new = []
-
-    def __missing__(self, word):
-        number = self[word] = len(self)
-        self.new.append(word)
-        return number
 
 
 def _is_wordwise(model, rules):

@@ -107,11 +107,7 @@ class WordPieceEncoder(TextEncoder):
 
 
 def wordpieces_of(content: bytes) -> list[str]:
-    """The pieces of a WordPiece vocabulary, or [] if it is not one.
-
-    Args:
-      content: of the file.
-    """
+    """The pieces of a WordPiece file of this content; [] if it is not one."""
     pieces = [line.strip("\r") for line in lines_of(content)]
     return pieces if UNKNOWN_PIECE in pieces else []
 
