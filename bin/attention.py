@@ -13,17 +13,13 @@ from t2t_lite.errors import UsageError
 def make_parser() -> flags.Parser:
     """The flags of `t2t-lite-attention`."""
     parser = flags.Parser("t2t-lite-attention", __doc__)
-    parser.add_argument("--text", metavar="TEXT", help="what to translate")
-    parser.add_argument(
-        "--target",
-        metavar="TEXT",
-        help="its translation (default: the model's)",
-    )
-    parser.add_argument(
-        "--html_file",
-        metavar="FILE",
-        help="where to write the page (default: OUTPUT_DIR/attention.html)",
-    )
+    page = "where to write the page (default: OUTPUT_DIR/attention.html)"
+    own = {
+        "--text=TEXT": "what to translate",
+        "--target=TEXT": "its translation (default: the model's)",
+        "--html_file=FILE": page,
+    }
+    flags.add(parser, own)
     flags.add_run_flags(parser)
     flags.add_search_flags(parser, batch_size=False)
     return parser

@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 def make_parser() -> flags.Parser:
     """The flags of `t2t-lite-datagen`."""
     parser = flags.Parser("t2t-lite-datagen", __doc__)
-    parser.add_argument(
-        "--problem",
-        metavar="NAME",
-        help="a registered problem; NAME_rev has the data of NAME",
-    )
+    told = "a registered problem; NAME_rev has the data of NAME"
+    flags.add(parser, {"--problem=NAME": told})
     flags.add_corpus_flags(parser)
     flags.add_usr_dir(parser)
     flags.add_seed(parser)
@@ -33,17 +30,12 @@ def make_parser() -> flags.Parser:
         metavar="N",
         help="worker processes (default: one per CPU core)",
     )
-    parser.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="generate the data again, even if it is there and fits",
-    )
-    parser.add_argument(
-        "--inspect",
-        action="store_true",
-        help="generate nothing; report on the data that is there: counts, "
-        "lengths, what was dropped, ten pairs at random",
-    )
+    switches = {
+        "--overwrite": "generate the data again, even if it is there and fits",
+        "--inspect": "generate nothing; report on the data that is there: "
+        "counts, lengths, what was dropped, ten pairs at random",
+    }
+    flags.add(parser, switches)
     flags.add_json(parser)
     flags.add_text_flags(parser)
     group = parser.add_argument_group(
@@ -52,12 +44,11 @@ def make_parser() -> flags.Parser:
         "'t2t-lite[beam]'. All machines must see the corpus and --data_dir "
         "under the same names, and have t2t-lite[beam].",
     )
-    group.add_argument(
-        "--runner",
-        metavar="RUNNER",
-        help="DirectRunner, DataflowRunner, FlinkRunner, SparkRunner or "
-        "any other of Beam (default: this machine alone, without Beam)",
+    told = (
+        "DirectRunner, DataflowRunner, FlinkRunner, SparkRunner or any other "
+        "of Beam (default: this machine alone, without Beam)"
     )
+    flags.add(group, {"--runner=RUNNER": told})
     group.add_argument(
         "beam_options",
         metavar="BEAM_OPTION",

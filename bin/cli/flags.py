@@ -3,7 +3,7 @@
 import argparse
 import math
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, TypeAlias
 
 from t2t_lite import recipe, values
@@ -23,11 +23,8 @@ class Parser(argparse.ArgumentParser):
             formatter_class=_HelpFormatter,
             allow_abbrev=False,
         )
-        self.add_argument(
-            "--verbose",
-            action="store_true",
-            help="show TensorFlow's messages, and a traceback on errors",
-        )
+        meaning = "show TensorFlow's messages, and a traceback on errors"
+        add(self, {"--verbose": meaning})
 
     def parse_args(
         self, args: Iterable[str] | None = None, namespace: Any = None
@@ -68,63 +65,65 @@ class _HelpFormatter(argparse.HelpFormatter):
         return f"{action.help} (default: %(default)s)"
 
 
+def add(
+    parser: Flags, table: Mapping[str, str], default: str | None = None
+) -> None:
+    """Adds flags that take text and switches.
+
+    Args:
+      parser: or a group of one.
+      table: their help by "--name=METAVAR", or by "--name" for a switch.
+      default: of those that take text.
+    """
+    for flag, told in table.items():
+        name, _, metavar = flag.partition("=")
+        if metavar:
+            parser.add_argument(
+                name, metavar=metavar, default=default, help=told
+            )
+        else:
+            parser.add_argument(name, action="store_true", help=told)
+
+
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
     """The flags that name a run, for commands that read one."""
     group = parser.add_argument_group("the run")
-    group.add_argument(
-        "--output_dir",
-        metavar="DIR",
-        help=f"the run (default: {recipe.RUNS_DIR}/PROBLEM/SET)",
-    )
-    group.add_argument(
-        "--problem", metavar="NAME", help="with --hparams, instead of a DIR"
-    )
-    group.add_argument("--hparams", metavar="SET", help="see --problem")
+    flags = {
+        "--output_dir=DIR": f"the run (default: {recipe.RUNS_DIR}/PROBLEM/SET)",
+        "--problem=NAME": "with --hparams, instead of a DIR",
+        "--hparams=SET": "see --problem",
+    }
+    add(group, flags)
     add_usr_dir(group)
 
 
 def add_override(parser: Flags) -> None:
     """`--hparams_override`, for commands that take a set."""
-    parser.add_argument(
-        "--hparams_override",
-        metavar="KEY=VALUE,...",
-        default="",
-        help="values that replace those of the set",
-    )
+    told = "values that replace those of the set"
+    add(parser, {"--hparams_override=KEY=VALUE,...": told}, default="")
 
 
 def add_usr_dir(parser: Flags) -> None:
     """`--usr_dir`, for commands that look problems or sets up."""
-    parser.add_argument(
-        "--usr_dir",
-        metavar="DIR",
-        help="a folder or package with your own problems and hparams sets",
-    )
+    told = "a folder or package with your own problems and hparams sets"
+    add(parser, {"--usr_dir=DIR": told})
 
 
 def add_corpus_flags(parser: Flags) -> None:
     """Where a corpus is read from and its shards are."""
-    parser.add_argument(
-        "--data_dir",
-        metavar="DIR",
-        default=recipe.DATA_DIR,
-        help="the TFRecord shards and the vocabulary",
+    shards = {"--data_dir=DIR": "the TFRecord shards and the vocabulary"}
+    add(parser, shards, default=recipe.DATA_DIR)
+    flags = {
+        "--raw_dir=DIR": "a folder that holds the corpus files (default: "
+        "download them)",
+        "--tfds_dir=DIR": "a TensorFlow Datasets data folder",
+    }
+    add(parser, flags)
+    told = (
+        "options of the problem, see t2t-lite-registry NAME; the data and the "
+        "run remember them"
     )
-    parser.add_argument(
-        "--raw_dir",
-        metavar="DIR",
-        help="a folder that holds the corpus files (default: download them)",
-    )
-    parser.add_argument(
-        "--tfds_dir", metavar="DIR", help="a TensorFlow Datasets data folder"
-    )
-    parser.add_argument(
-        "--problem_options",
-        metavar="KEY=VALUE,...",
-        default="",
-        help="options of the problem, see t2t-lite-registry NAME; the data and "
-        "the run remember them",
-    )
+    add(parser, {"--problem_options=KEY=VALUE,...": told}, default="")
 
 
 def add_text_flags(parser: Flags) -> None:
@@ -147,23 +146,13 @@ def add_text_flags(parser: Flags) -> None:
         group.add_argument(option.flag, dest=option.name, help=told, **kind)
 
 
-def text_options(args: argparse.Namespace) -> dict[str, str | bool]:
-    """The options that the flags of `add_text_flags` give, by name."""
-    from t2t_lite.problem.own_text_options import OPTIONS
-
-    options = {option.name: getattr(args, option.name) for option in OPTIONS}
-    return {name: value for name, value in options.items() if value is not None}
-
-
 def add_checkpoint_flag(parser: Flags) -> None:
     """`--checkpoint`, for commands that read weights."""
-    parser.add_argument(
-        "--checkpoint",
-        metavar="WHICH",
-        default="default",
-        help="latest, best, average, a step number, or a folder (default: the "
-        "average of the newest checkpoints if it was made, else the newest)",
+    told = (
+        "latest, best, average, a step number, or a folder (default: the "
+        "average of the newest checkpoints if it was made, else the newest)"
     )
+    add(parser, {"--checkpoint=WHICH": told}, default="default")
 
 
 def add_search_flags(parser: Flags, batch_size: bool = True) -> None:
@@ -214,11 +203,8 @@ def add_seed(parser: Flags) -> None:
 
 def add_json(parser: Flags) -> None:
     """`--json`, for commands that report."""
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="report as one JSON object on one line of stdout",
-    )
+    told = "report as one JSON object on one line of stdout"
+    add(parser, {"--json": told})
 
 
 def true_or_false(text: str) -> bool | str:

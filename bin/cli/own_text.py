@@ -4,7 +4,6 @@ import argparse
 from typing import Any
 
 from t2t_lite import registry
-from t2t_lite.bin.cli import flags
 from t2t_lite.errors import UsageError
 from t2t_lite.problem.own_text import OwnText
 from t2t_lite.problem.own_text_options import OPTIONS
@@ -18,7 +17,10 @@ def given_options(args: argparse.Namespace) -> dict[str, Any]:
       UsageError: no such problem, or flags that it does not take.
     """
     problem = registry.problem(args.problem)
-    options = flags.text_options(args)
+    flags = {option.name: getattr(args, option.name) for option in OPTIONS}
+    options = {
+        name: value for name, value in flags.items() if value is not None
+    }
     if not isinstance(problem, OwnText):
         for option in OPTIONS:
             if option.name in options:
