@@ -116,10 +116,13 @@ def plan_batches(
     kept, dropped = usable(source_lengths, target_lengths, max_length)
     longest = np.maximum(source_lengths, target_lengths)
     boundaries = length_boundaries(min(max_length, max_positions))
+    keys = source_lengths - target_lengths
+    if generator is not None:  # noise mixes ties
+        keys = keys + generator.uniform(0, _JITTER, len(keys))
     batches = _cut(
         kept,
         np.searchsorted(boundaries, longest[kept]),
-        _sorting_keys(source_lengths - target_lengths, generator),
+        keys,
         [rows_of_class(boundary, max_positions) for boundary in boundaries],
         generator,
     )
@@ -127,13 +130,7 @@ def plan_batches(
         batches.reverse()
     else:
         batches = [batches[i] for i in generator.permutation(len(batches))]
-    return _plan(
-        batches,
-        source_lengths,
-        target_lengths,
-        boundaries,
-        dropped,
-    )
+    return _plan(batches, source_lengths, target_lengths, boundaries, dropped)
 
 
 def usable(
@@ -151,15 +148,6 @@ def usable(
     too_long = (longest > max_length) & ~empty
     dropped = {"empty": int(empty.sum()), "too_long": int(too_long.sum())}
     return np.flatnonzero(~empty & ~too_long), dropped
-
-
-def _sorting_keys(
-    differences: np.ndarray, generator: np.random.Generator | None
-) -> np.ndarray:
-    """The difference of the sides [examples], with noise that mixes ties."""
-    if generator is None:
-        return differences
-    return differences + generator.uniform(0, _JITTER, len(differences))
 
 
 def _cut(
@@ -206,6 +194,5 @@ def _plan(
         longest = np.maximum.reduceat(lengths[rows], splits[:-1])
         return boundaries[np.searchsorted(boundaries, longest)]
 
-    return Plan(
-        rows, splits, widths(source_lengths), widths(target_lengths), dropped
-    )
+    sides = widths(source_lengths), widths(target_lengths)
+    return Plan(rows, splits, *sides, dropped)

@@ -30,9 +30,9 @@ def check_data(
     data_dir = pathlib.Path(data_dir)
     remake = how_to_remake(problem)
     if manifest.fingerprint != problem.fingerprint():
-        changes = _changes(
-            manifest.definition, _through_json(problem.definition())
-        )
+        # As it comes back from a file: tuples become lists.
+        definition = json.loads(json.dumps(problem.definition()))
+        changes = _changes(manifest.definition, definition)
         shown = "; ".join(changes[:_MOST_CHANGES_SHOWN]) or "its fingerprint"
         more = len(changes) - _MOST_CHANGES_SHOWN
         raise T2TLiteError(
@@ -64,15 +64,12 @@ def check_sources(problem: Problem, manifest: Manifest) -> None:
     """
     for path, then in manifest.sources.items():
         now = state_of(path)
-        if (
-            now is None
-            or now["mtime_ns"] == then["mtime_ns"]
-            and (now["bytes"] == then["bytes"])
-        ):
+        if now is None:
             continue
         change = f"it had {then['bytes']:,} bytes, it has {now['bytes']:,}"
         if now["bytes"] == then["bytes"]:
-            if sha256_of(path) == then["sha256"]:
+            is_same_time = now["mtime_ns"] == then["mtime_ns"]
+            if is_same_time or sha256_of(path) == then["sha256"]:
                 continue
             change = "it has other text of the same size"
         raise T2TLiteError(
@@ -88,12 +85,7 @@ def verify_shards(
 ) -> None:
     """Compares the size and the checksum of every shard with the manifest.
 
-    Reads whole files, about a second per gigabyte.
-
-    Args:
-      data_dir: where the shards are.
-      manifest: what they should be.
-      splits: only of these; None means all.
+    Reads whole files, about a second per gigabyte, of all splits or of these.
 
     Raises:
       T2TLiteError: names the first file that is missing or damaged.
@@ -129,11 +121,6 @@ def _check_sizes(
                     f"{path} is damaged: it must have {shard.bytes} bytes; got "
                     f"{size}. {remake}"
                 )
-
-
-def _through_json(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """The definition as it comes back from a file: tuples become lists."""
-    return json.loads(json.dumps(definition))
 
 
 def _changes(

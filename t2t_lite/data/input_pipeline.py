@@ -11,7 +11,7 @@ import functools
 import os
 import pathlib
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -37,6 +37,8 @@ _PREFETCHED_BATCHES = 16
 _ENDLESS = 1 << 62
 # Keeps the randomness of the order of shards apart from that of the plans.
 _SHARD_ORDER = 0
+_IN_ORDER = tf.data.Options()
+_IN_ORDER.deterministic = True  # whatever that costs
 
 
 class Position(NamedTuple):
@@ -92,7 +94,7 @@ def training_batches(
     record = manifest.split("train")
     check_lengths(record, max_positions, max_length)
     portions_per_epoch = -(-record.examples // portion_size)
-    start = Position(*(int(part) for part in start))
+    start = Position(*map(int, start))
     if not 0 <= start.portion < portions_per_epoch:
         raise T2TLiteError(
             "A position in this data has a portion below "
@@ -100,10 +102,9 @@ def training_batches(
         )
     lengths = (max_positions, max_length)
     if packing:
+        shape = packed_shape(*lengths)
         planned = packing_planner(problem, *lengths, seed)
-        cut: Callable = functools.partial(
-            packed_batch, shape=packed_shape(*lengths)
-        )
+        cut: Callable = functools.partial(packed_batch, shape=shape)
     else:
         planned, cut = planner(problem, *lengths, seed), padded_batch
     return (
@@ -113,7 +114,7 @@ def training_batches(
         .prefetch(1)
         .flat_map(_batch_cutter(cut, start, portions_per_epoch))
         .prefetch(_PREFETCHED_BATCHES)
-        .with_options(_in_order())
+        .with_options(_IN_ORDER)
     )
 
 
@@ -143,10 +144,8 @@ def eval_batches(
     check_lengths(record, max_positions, max_length)
 
     def batches_of_portion(epoch, portion, planned):
-        del epoch, portion
-        return tf.data.Dataset.range(planned["count"]).map(
-            lambda index: padded_batch(planned, index)
-        )
+        indices = tf.data.Dataset.range(planned["count"])
+        return indices.map(lambda index: padded_batch(planned, index))
 
     zero = tf.constant(0, tf.int64)
     return (
@@ -156,7 +155,7 @@ def eval_batches(
         .map(planner(problem, max_positions, max_length))
         .flat_map(batches_of_portion)
         .prefetch(_PREFETCHED_BATCHES)
-        .with_options(_in_order())
+        .with_options(_IN_ORDER)
     )
 
 
@@ -171,16 +170,12 @@ def read_pairs(
     Yields:
       pairs of int64 arrays; a reversed problem has its sides swapped.
     """
-    for sides in ragged_portions(
-        data_dir, problem, manifest.split(split), PORTION_SIZE
-    ):
-        yield from zip(
-            *(
-                np.split(side.values.numpy(), side.row_splits.numpy()[1:-1])
-                for side in sides
-            ),
-            strict=True,
-        )
+    for sides in ragged_portions(data_dir, problem, manifest.split(split)):
+        rows = [
+            np.split(side.values.numpy(), side.row_splits.numpy()[1:-1])
+            for side in sides
+        ]
+        yield from zip(*rows, strict=True)
 
 
 @contextlib.contextmanager
@@ -189,12 +184,8 @@ def naming_damaged_shards(
 ) -> Iterator[None]:
     """Turns TensorFlow's reading errors into an error that names the file.
 
-    Put it around code that iterates over a dataset of this module.
-
-    Args:
-      data_dir: where the shards are.
-      manifest: what they should be.
-      *splits: those that are read; none means all.
+    Put it around code that iterates over a dataset of this module and reads
+    these `splits`; none means all.
 
     Raises:
       T2TLiteError: a shard is damaged, gone or cannot be read.
@@ -231,13 +222,9 @@ def _files_of_epoch(
     skip = portion * portion_size
     ends = np.cumsum([record.shards[i].examples for i in order])
     whole = int(np.searchsorted(ends, skip, "right"))
-    paths = [str(data_dir / record.shards[i].file) for i in order[whole:]]
-    read_before = ends[whole - 1] if whole else 0
-    return (
-        np.array([path.encode() for path in paths], object),
-        np.int64(skip - read_before),
-        np.int64(portion),
-    )
+    paths = [bytes(data_dir / record.shards[i].file) for i in order[whole:]]
+    skip -= ends[whole - 1] if whole else 0
+    return np.array(paths, object), np.int64(skip), np.int64(portion)
 
 
 def _epoch_reader(
@@ -258,11 +245,10 @@ def _epoch_reader(
         paths, skip, portion = tf.numpy_function(
             files, [epoch], [tf.string, tf.int64, tf.int64], stateful=False
         )
-        records = tf.data.TFRecordDataset(
-            tf.ensure_shape(paths, [None]), buffer_size=READ_BYTES
-        )
+        paths = tf.ensure_shape(paths, [None])
         return (
-            records.skip(tf.ensure_shape(skip, []))
+            tf.data.TFRecordDataset(paths, buffer_size=READ_BYTES)
+            .skip(tf.ensure_shape(skip, []))
             .batch(portion_size)
             .enumerate(tf.ensure_shape(portion, []))
             .map(lambda portion, serialized: (epoch, portion, serialized))
@@ -280,34 +266,15 @@ def _batch_cutter(
         is_first = (epoch == start.epoch) & (portion == start.portion)
         first = tf.where(is_first, tf.constant(start.batch, tf.int64), 0)
         count = planned["count"]
+        is_last = portion + 1 == portions_per_epoch
+        # Where the stream is after the portion.
+        after = tf.where(is_last, [epoch + 1, 0, 0], [epoch, portion + 1, 0])
 
         def batch(index):
-            position = _next_position(
-                epoch, portion, index, portions_per_epoch, count
-            )
+            inside = tf.stack([epoch, portion, index + 1])
+            position = tf.where(index + 1 < count, inside, after)
             return cut(planned, index) | {"position": position}
 
         return tf.data.Dataset.range(first, count).map(batch)
 
     return batches_of_portion
-
-
-def _next_position(
-    epoch: Any, portion: Any, index: Any, portions_per_epoch: int, count: Any
-) -> Any:
-    """int64 [3]: the `Position` after batch `index` of `count`."""
-    in_portion = tf.stack([epoch, portion, index + 1])
-    in_epoch = tf.stack([epoch, portion + 1, 0])
-    in_next_epoch = tf.stack([epoch + 1, 0, 0])
-    return tf.where(
-        index + 1 < count,
-        in_portion,
-        tf.where(portion + 1 < portions_per_epoch, in_epoch, in_next_epoch),
-    )
-
-
-def _in_order() -> Any:
-    """Options that keep the order of elements, whatever that costs."""
-    options = tf.data.Options()
-    options.deterministic = True
-    return options

@@ -75,12 +75,11 @@ def inspect_data(
             naming_damaged_shards(data_dir, manifest, split),
             Counter(f"{problem.name} {split}", "pairs", progress) as counter,
         ):
-            for sides in ragged_portions(
-                data_dir, problem, record, PORTION_SIZE
-            ):
-                source.add(sides[0])
-                target.add(sides[1])
-                counter.advance(int(sides[0].nrows()))
+            portions = ragged_portions(data_dir, problem, record, PORTION_SIZE)
+            for sources, targets in portions:
+                source.add(sources)
+                target.add(targets)
+                counter.advance(int(sources.nrows()))
         splits[split] = {
             "examples": source.pairs,
             "dropped": record.dropped,
@@ -91,12 +90,8 @@ def inspect_data(
             "sampled": sampled,
             "drawn": _drawn(source, target, sample[:DRAWN_PAIRS]),
         }
-    return {
-        "problem": problem.name,
-        "data_dir": str(data_dir),
-        "seed": seed,
-        "splits": splits,
-    }
+    place = {"problem": problem.name, "data_dir": str(data_dir)}
+    return {**place, "seed": seed, "splits": splits}
 
 
 def _drawn(
@@ -118,12 +113,8 @@ def _drawn(
 class _Side:
     """Takes in one side of a split, a portion at a time.
 
-    Args:
-      file: the name of its vocabulary.
-      encoder: of that vocabulary.
-      sample: the pairs to keep, by number from 0, in order.
-
     Attributes:
+      sample: the pairs to keep, by number from 0, in order.
       pairs: how many there were.
       rows: the ids of the sample.
     """
@@ -173,8 +164,9 @@ class _Side:
             "tokens_per_word": text_tokens / words if words else None,
             "byte_share": None,
             "lengths": {
-                int(n): int(self._lengths[n])
-                for n in np.flatnonzero(self._lengths)
+                n: count
+                for n, count in enumerate(self._lengths.tolist())
+                if count
             },
         }
         if self._is_byte is not None:

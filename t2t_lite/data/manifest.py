@@ -18,7 +18,6 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Problem
 
 FORMAT_VERSION = 1
-_CHUNK_BYTES = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,14 +64,11 @@ class SplitRecord:
     @property
     def drops(self) -> str:
         """What was left out in words: "2 dropped (empty source)"."""
-        dropped = ", ".join(
-            f"{count:,} dropped ({reason})"
-            for reason, count in self.dropped.items()
-        )
-        unknown = ""
+        dropped = [f"{n:,} dropped ({why})" for why, n in self.dropped.items()]
+        parts = dropped or ["none dropped"]
         if self.unknown_words:
-            unknown = f", {self.unknown_words:,} words not in the vocabulary"
-        return f"{dropped or 'none dropped'}{unknown}"
+            parts.append(f"{self.unknown_words:,} words not in the vocabulary")
+        return ", ".join(parts)
 
     @property
     def longest(self) -> int:
@@ -82,9 +78,7 @@ class SplitRecord:
     def too_long(self, max_length: int) -> int:
         """How many pairs have a side of more than `max_length` tokens."""
         return sum(
-            count
-            for length, count in self.lengths.items()
-            if length > max_length
+            n for length, n in self.lengths.items() if length > max_length
         )
 
 
@@ -140,7 +134,11 @@ class Manifest:
         try:
             version = record.pop("format_version")
             if version == FORMAT_VERSION:
-                return cls._from_json(record)
+                splits = {
+                    name: SplitRecord.from_json(split)
+                    for name, split in record["splits"].items()
+                }
+                return cls(**record | {"splits": splits})
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise T2TLiteError(
                 f"{path} is not a manifest: {error!r}. {remake}"
@@ -149,14 +147,6 @@ class Manifest:
             f"{path} must have format_version {FORMAT_VERSION}; got "
             f"{version!r}. {remake}"
         )
-
-    @classmethod
-    def _from_json(cls, record: dict[str, Any]) -> "Manifest":
-        splits = {
-            name: SplitRecord.from_json(split)
-            for name, split in record["splits"].items()
-        }
-        return cls(**record | {"splits": splits})
 
     def save(self, data_dir: str | os.PathLike) -> pathlib.Path:
         """Writes the manifest, complete or not at all."""
@@ -209,9 +199,8 @@ def find_data(data_dir: str | os.PathLike, problem: Problem) -> list[str]:
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
             definition = record["definition"]
-            if not definition.get("options"):
-                continue
-            if _registered_name(definition) == type(problem).name:
+            is_same = _registered_name(definition) == type(problem).name
+            if definition.get("options") and is_same:
                 names.append(record["problem"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
@@ -244,11 +233,8 @@ def describe_sources(
 
 def sha256_of(path: str | os.PathLike) -> str:
     """The sha256 of a file, in hex."""
-    digest = hashlib.sha256()
     with open(path, "rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def how_to_remake(
@@ -260,12 +246,12 @@ def how_to_remake(
       problem_or_manifest: whose data it is.
       with_options: it does not fit the flags that were given.
     """
-    place, options = "another --data_dir", ""
-    if with_options:
-        place, options = f"{place} or --name", " and the flags given here"
+    place = " or --name" if with_options else ""
+    options = " and the flags given here" if with_options else ""
+    flags = _flags_of(problem_or_manifest)
     return (
-        f"Use {place}, or make the data again with t2t-lite-datagen "
-        f"{_flags_of(problem_or_manifest)} --overwrite{options}."
+        f"Use another --data_dir{place}, or make the data again with "
+        f"t2t-lite-datagen {flags} --overwrite{options}."
     )
 
 
@@ -273,13 +259,12 @@ def _flags_of(problem_or_manifest: Problem | Manifest) -> str:
     """What names the problem of some data on a command line."""
     thing = problem_or_manifest
     if isinstance(thing, Manifest):
-        name = thing.problem
-        registered = _registered_name(thing.definition) or name
+        name, registered = thing.problem, _registered_name(thing.definition)
     else:
-        name = thing.base_name
-        registered = type(thing).name or name
-    flags = f"--problem={registered}"
-    return flags if name == registered else f"{flags} --name={name}"
+        name, registered = thing.base_name, type(thing).name
+    if registered in (None, "", name):
+        return f"--problem={name}"
+    return f"--problem={registered} --name={name}"
 
 
 def _registered_name(definition: Mapping[str, Any]) -> str | None:

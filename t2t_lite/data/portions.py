@@ -1,10 +1,7 @@
 """A portion of records on its way to batches: parsed, planned, padded.
 
 A portion is what is planned at once: so many examples, in the order in which
-they are read.
-
-Everything but the plan itself, which `bucketing` makes from the lengths, runs
-in TensorFlow's own threads.
+they are read. All but the plan runs in TensorFlow's own threads.
 """
 
 import os
@@ -62,16 +59,13 @@ def check_lengths(
 ) -> None:
     """Refuses a split without a usable pair, or with one that does not fit.
 
-    Args:
-      record: of the split.
-      max_positions: as in `bucketing.plan_batches`.
-      max_length: likewise.
+    Args: as in `bucketing.plan_batches`.
     """
-    if record.examples == record.too_long(max_length):
+    too_long = record.too_long(max_length)
+    if record.examples == too_long:
         raise T2TLiteError(
-            f"There is no pair to use: of {record.examples}, "
-            f"{record.too_long(max_length)} are longer than "
-            f"max_length={max_length} tokens. Raise max_length."
+            f"There is no pair to use: of {record.examples}, {too_long} are "
+            f"longer than max_length={max_length} tokens. Raise max_length."
         )
     bucketing.check_longest(record.longest, max_positions, max_length)
 
@@ -84,10 +78,8 @@ def planner(
 ) -> Callable:
     """A map from (epoch, portion, serialized) to a portion ready to be cut.
 
-    Args:
+    Args: as in `bucketing.plan_batches`, and
       problem: its reversed copy swaps the sides.
-      max_positions: as in `bucketing.plan_batches`.
-      max_length: likewise.
       seed: of the order; None gives the order of evaluation.
 
     Returns:
@@ -114,20 +106,17 @@ def planner(
         )
         rows = tf.ensure_shape(rows, [None])
         source, target = tf.gather(source, rows), tf.gather(target, rows)
-        return (
-            epoch,
-            portion,
-            {
-                "count": tf.size(splits, tf.int64) - 1,
-                "splits": tf.ensure_shape(splits, [None]),
-                "inputs": tf.cast(source.values, tf.int32),
-                "targets": tf.cast(target.values, tf.int32),
-                "inputs_splits": source.row_splits,
-                "targets_splits": target.row_splits,
-                "inputs_widths": tf.ensure_shape(source_widths, [None]),
-                "targets_widths": tf.ensure_shape(target_widths, [None]),
-            },
-        )
+        ready = {
+            "count": tf.size(splits, tf.int64) - 1,
+            "splits": tf.ensure_shape(splits, [None]),
+            "inputs": tf.cast(source.values, tf.int32),
+            "targets": tf.cast(target.values, tf.int32),
+            "inputs_splits": source.row_splits,
+            "targets_splits": target.row_splits,
+            "inputs_widths": tf.ensure_shape(source_widths, [None]),
+            "targets_widths": tf.ensure_shape(target_widths, [None]),
+        }
+        return epoch, portion, ready
 
     return planned
 
@@ -175,8 +164,6 @@ def packing_planner(
     """As `planner`, for portions that `packed_batch` cuts.
 
     Rows are laid out here, the whole portion at once: a batch is a slice.
-
-    Args: as in `planner`.
     """
     height, width = packed_shape(max_positions, max_length)
 
@@ -222,7 +209,7 @@ def _places(
     """Where the tokens of one side lie, side by side in the plan's order.
 
     Args:
-      plan: a `PackedPlan`.
+      plan: of both sides.
       lengths: int64 [kept examples], in its order.
 
     Returns:
@@ -238,16 +225,11 @@ def _places(
 
 
 def packed_batch(
-    planned: Mapping[str, tf.Tensor],
-    index: tf.Tensor,
-    shape: tuple[int, int],
+    planned: Mapping[str, tf.Tensor], index: tf.Tensor, shape: tuple[int, int]
 ) -> dict[str, tf.Tensor]:
     """Batch `index` of a packed portion: `packing.feature_names(True)`.
 
-    Args:
-      planned: from `packing_planner`.
-      index: int64 scalar.
-      shape: from `packing.packed_shape`.
+    Args: what `packing_planner` planned, int64 [], and `packing.packed_shape`.
     """
     first = index * shape[0]
     return {
