@@ -31,9 +31,7 @@ def write_text(path: pathlib.Path, text: str) -> None:
 def write_file(path: pathlib.Path, to_disk: bool = True) -> Iterator[BinaryIO]:
     """Opens a new file for bytes; it becomes `path` if the block succeeds.
 
-    Args:
-      path: the file.
-      to_disk: as in `put_in_place`.
+    Args: as in `put_in_place`.
     """
     hidden = aside(path)
     try:
@@ -50,10 +48,8 @@ def write_folder(
 ) -> Iterator[pathlib.Path]:
     """Makes a new folder; it becomes `path` if the block succeeds.
 
-    Args:
-      path: the folder.
-      replace: a folder that is there makes way at the last moment. If False,
-        it stays, and the new one is an OSError.
+    A folder that is there makes way at the last moment; without `replace` it
+    stays, and the new one is an OSError.
     """
     hidden = aside(path)
     try:

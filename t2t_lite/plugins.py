@@ -48,7 +48,7 @@ def _load_usr_dir(usr_dir):
     key = str(folder.resolve()) if folder.is_dir() else usr_dir
     if key in _loaded:
         return
-    before = _registered()
+    before = registry.problem_names(), registry.hparams_names()
     source = f"--usr_dir={usr_dir}"
     if folder.is_dir():
         folder = folder.resolve()
@@ -60,17 +60,14 @@ def _load_usr_dir(usr_dir):
         known_before = usr_dir in sys.modules  # it may have registered then
         _require_importable(usr_dir)
         _guarded(lambda: importlib.import_module(usr_dir), source, within=None)
-    if not known_before and _registered() == before:
+    after = registry.problem_names(), registry.hparams_names()
+    if not known_before and after == before:
         raise T2TLiteError(
             f"{source} registers nothing: decorate a Problem with "
             "@register_problem or a function with @register_hparams, and "
             "import its module from __init__.py."
         )
     _loaded.add(key)
-
-
-def _registered():
-    return registry.problem_names(), registry.hparams_names()
 
 
 def _require_importable(name):
@@ -94,9 +91,7 @@ def _import_package(folder):
         )
     _require_free(name, folder / "__init__.py")
     spec: Any = importlib.util.spec_from_file_location(
-        name,
-        folder / "__init__.py",
-        submodule_search_locations=[str(folder)],
+        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
     )
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -154,13 +149,8 @@ def _place_of(error, within):
         if not frame.filename.startswith("<frozen")
         and frame.filename not in (__file__, importlib.__file__)
     ]
-    own = [frame for frame in frames if within and _lies_in(frame[0], within)]
-    chosen = own or frames
-    return f"{chosen[-1][0]}:{chosen[-1][1]}: " if chosen else ""
-
-
-def _lies_in(filename, folder):
-    return folder in pathlib.Path(filename).parents
+    own = [f for f in frames if within in pathlib.Path(f[0]).parents]
+    return "".join(f"{file}:{line}: " for file, line in (own or frames)[-1:])
 
 
 def _in_one_line(error):

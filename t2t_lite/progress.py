@@ -80,10 +80,7 @@ class Line:
         self._progress.stop()
 
     def update(
-        self,
-        status: str,
-        done: float | None = None,
-        label: str | None = None,
+        self, status: str, done: float | None = None, label: str | None = None
     ) -> None:
         """Changes the line; None leaves a part as it is."""
         self._progress.update(
@@ -103,11 +100,8 @@ class Line:
 class Counter:
     """Counts: a live line on a terminal, elsewhere a line now and then.
 
-    Args:
-      label: what is going on, such as "wmt_ende train".
+    Args: as in `Line`, and
       unit: of what is counted, such as "pairs".
-      shown: False counts silently.
-      total: what it counts up to; None where that is not known.
     """
 
     def __init__(
@@ -117,9 +111,7 @@ class Counter:
         shown: bool = True,
         total: float | None = None,
     ):
-        self._label = label
-        self._unit = unit
-        self._shown = shown
+        self._label, self._unit, self._shown = label, unit, shown
         self._count = 0.0
         self._line = Line(label, total, shown=shown)
 
