@@ -46,35 +46,6 @@ def make_parser() -> flags.Parser:
 
 def score_files(args: argparse.Namespace) -> None:
     """Prints the score of `--hypothesis` against `--reference`."""
-    check_flags(args)
-    hypotheses = list(read_lines(args.hypothesis))
-    references = list(read_lines(args.reference))
-    if len(hypotheses) != len(references):
-        raise T2TLiteError(
-            "--hypothesis and --reference must have the same number of lines; "
-            f"{args.hypothesis} has {len(hypotheses)}, "
-            f"{args.reference} has {len(references)}."
-        )
-    if not references:
-        raise T2TLiteError(f"{args.reference} has no lines to score.")
-    from t2t_lite.evaluation.bleu import bleu
-    from t2t_lite.evaluation.tokenized_bleu import tokenized_bleu
-
-    report = {"metric": "bleu"} | bleu(
-        hypotheses,
-        references,
-        tokenize=args.tokenize,
-        lowercase=args.lowercase,
-    )
-    if args.tokenized:
-        tokenized = tokenized_bleu(hypotheses, references, args.target_language)
-        report["tokenized_bleu"] = tokenized["score"]
-        report["tokenized_bleu_procedure"] = tokenized["procedure"]
-    print_report(report, args.json)
-
-
-def check_flags(args: argparse.Namespace) -> None:
-    """Raises UsageError for a flag that is missing or has no meaning."""
     flags.require(args, "hypothesis", "reference")
     if args.tokenized and not args.target_language:
         raise UsageError(
@@ -91,6 +62,26 @@ def check_flags(args: argparse.Namespace) -> None:
             "--tokenized is cased, as the paper's score is: leave out "
             "--lowercase."
         )
+    hypotheses = list(read_lines(args.hypothesis))
+    references = list(read_lines(args.reference))
+    if len(hypotheses) != len(references):
+        raise T2TLiteError(
+            "--hypothesis and --reference must have the same number of lines; "
+            f"{args.hypothesis} has {len(hypotheses)}, "
+            f"{args.reference} has {len(references)}."
+        )
+    if not references:
+        raise T2TLiteError(f"{args.reference} has no lines to score.")
+    from t2t_lite.evaluation.bleu import bleu
+    from t2t_lite.evaluation.tokenized_bleu import tokenized_bleu
+
+    scores = bleu(hypotheses, references, args.tokenize, args.lowercase)
+    report = {"metric": "bleu", **scores}
+    if args.tokenized:
+        tokenized = tokenized_bleu(hypotheses, references, args.target_language)
+        report["tokenized_bleu"] = tokenized["score"]
+        report["tokenized_bleu_procedure"] = tokenized["procedure"]
+    print_report(report, args.json)
 
 
 def print_report(report: dict, as_json: bool) -> None:

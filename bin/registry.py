@@ -96,10 +96,10 @@ def _list(as_json: bool) -> None:
 
 def _show_set(args: argparse.Namespace) -> None:
     hparams = registry.hparams(args.name).override(args.hparams_override)
-    report = {"name": args.name} | hparams.to_dict()
     numbers = _numbers(hparams, args) if args.vocab_size else {}
     if args.json:
-        print(json.dumps(report | numbers))
+        report = {"name": args.name, **hparams.to_dict(), **numbers}
+        print(json.dumps(report))
         return
     print(f"# {args.name}: {registry.describe(args.name)}")
     print(hparams)
@@ -139,8 +139,7 @@ def _print_numbers(
     for part, count in numbers["parameters_by_part"].items():
         print(f"  {part:24} {count:>15,}")
     print(f"  {'in all':24} {numbers['parameters']:>15,}")
-    flops = numbers["flops"]
-    length = numbers["length"]
+    flops, length = numbers["flops"], numbers["length"]
     print(f"\nFLOPs of the matrix products, in sentences of {length} tokens")
     print(f"  {'':24} {'source token':>15} {'target token':>15}")
     for name in ("forward", "training"):
@@ -166,9 +165,8 @@ def _show_table3(as_json: bool) -> None:
     vocab_size = table3.PAPER_VOCAB_SIZE
     rows: list[dict[str, Any]] = []
     for name, millions in table3.PAPER_MILLIONS.items():
-        parts = costs.count_parameters(
-            registry.hparams(name), vocab_size, vocab_size
-        )
+        hparams = registry.hparams(name)
+        parts = costs.count_parameters(hparams, vocab_size, vocab_size)
         count = sum(parts.values())
         rows.append(
             {"name": name, "parameters": count, "paper_millions": millions}
@@ -215,18 +213,13 @@ def _show_problem(problem: Problem, as_json: bool) -> None:
     for key, value in report.items():
         print(f"{key}: {value}")
     if options:
-        _print_table(options)
+        import rich
+        from rich.table import Table
 
-
-def _print_table(rows: list[dict[str, str]]) -> None:
-    """A column for each key of the rows."""
-    import rich
-    from rich.table import Table
-
-    table = Table(*rows[0], box=None)
-    for row in rows:
-        table.add_row(*row.values())
-    rich.print("", table)
+        table = Table(*options[0], box=None)
+        for option in options:
+            table.add_row(*option.values())
+        rich.print("", table)
 
 
 def main(argv: list[str] | None = None) -> int:

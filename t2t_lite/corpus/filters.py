@@ -121,9 +121,6 @@ def find_reason(
     """A function that names the first filter that leaves a pair out, or None.
 
     It looks at one pair at a time, so it finds no duplicates.
-
-    Args:
-      filters: as `checked` gives them.
     """
     asked = [
         (name, functools.partial(says, filters[name]))
@@ -151,10 +148,8 @@ def passing(
 def parse(text: str) -> dict[str, Any]:
     """Reads filters as a command line gives them.
 
-    Example: "length=80,identical" gives {"length": 80, "identical": True}.
-
-    Raises:
-      UsageError: `checked` says so; or a filter is there twice.
+    Example: "length=80,identical" gives {"length": 80, "identical": True}. A
+    filter that is there twice is a UsageError.
     """
     return checked(parse_key_values(text, "filters", bare_keys=True))
 

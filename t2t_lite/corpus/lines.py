@@ -28,11 +28,8 @@ def read_lines(path: str | os.PathLike, start: int = 0) -> Iterator[str]:
 
     U+2028, U+0085, a form feed or a lone carriage return end no line, see
     `read_byte_lines`. Bytes that are not UTF-8 become U+FFFD here, as they
-    enter, by the rule of `text.encoder.clean_utf8`.
-
-    Args:
-      path: the file.
-      start: bytes to pass over, up to where a line begins.
+    enter, by the rule of `text.encoder.clean_utf8`. `start` bytes, up to where
+    a line begins, are passed over.
 
     Raises:
       T2TLiteError: the file is missing, unreadable or damaged.

@@ -1,8 +1,8 @@
 """The pairs of a translation memory in TMX, the exchange format of LISA."""
 
+import itertools
 import os
 from collections.abc import Iterator
-from typing import Any
 
 from t2t_lite.corpus.lines import open_packed
 from t2t_lite.errors import T2TLiteError
@@ -32,13 +32,31 @@ def read_tmx(
       T2TLiteError: the file is missing or damaged, no unit has a language, or
         it is unclear which region is meant.
     """
-    languages = _Languages(path, (source_language, target_language))
+    wanted = source_language, target_language
+    seen: set[str] = set()
+    lacking = dict.fromkeys(wanted)
     for unit in _units(path):
-        sources, targets = languages.texts(unit)
-        for source in sources or [""]:
-            for target in targets or [""]:
-                yield source, target
-    languages.require_found()
+        variants: dict[str, list[str]] = {}
+        for variant in unit.iterchildren("{*}tuv"):
+            language = variant.get(_XML_LANG) or variant.get("lang") or ""
+            for segment in variant.iterchildren("{*}seg"):
+                text = "".join(_pieces(segment, path)).replace("\n", " ")
+                variants.setdefault(_comparable(language), []).append(
+                    text.strip()
+                )
+                seen.add(language)
+        place = f"{path}, line {unit.sourceline}"
+        chosen = {name: _choose(name, variants, place) for name in wanted}
+        for name, texts in chosen.items():
+            if texts:
+                lacking.pop(name, None)
+        sources, targets = (chosen[name] or [""] for name in wanted)
+        yield from itertools.product(sources, targets)
+    if seen and lacking:
+        raise T2TLiteError(
+            f"{path} has no text in {next(iter(lacking))!r}; it has "
+            f"{', '.join(map(repr, sorted(seen)))}."
+        )
 
 
 def _units(path):
@@ -69,72 +87,37 @@ def _units(path):
             ) from error
 
 
-class _Languages:
-    """Finds the texts of the wanted languages, and notes which there are."""
+def _choose(wanted, variants, place):
+    """The texts in the wanted language; none if the unit lacks it."""
+    plain = _comparable(wanted)
+    if plain in variants:
+        return variants[plain]
+    if "-" in plain:
+        return variants.get(plain.partition("-")[0], [])
+    regions = [name for name in variants if name.startswith(f"{plain}-")]
+    if len(regions) > 1:
+        raise T2TLiteError(
+            f"{wanted!r} must be one language of a unit; got "
+            f"{', '.join(sorted(regions))} in {place}. Name one of them."
+        )
+    return variants[regions[0]] if regions else []
 
-    def __init__(self, path, wanted):
-        self._path = path
-        self._wanted = wanted
-        self._found = [False, False]
-        self._seen: set[str] = set()
 
-    def texts(self, unit: Any) -> list[list[str]]:
-        """The texts of a unit in each of the two languages."""
-        by_name: dict[str, list[str]] = {}
-        for variant in unit.iterchildren("{*}tuv"):
-            language = variant.get(_XML_LANG) or variant.get("lang") or ""
-            for segment in variant.iterchildren("{*}seg"):
-                text = "".join(self._pieces(segment))
-                text = " ".join(text.split("\n")).strip()
-                by_name.setdefault(_comparable(language), []).append(text)
-                self._seen.add(language)
-        chosen = [
-            self._choose(language, by_name, unit) for language in self._wanted
-        ]
-        for side, texts in enumerate(chosen):
-            self._found[side] |= bool(texts)
-        return chosen
+def _pieces(element, path):
+    """The text of an element in pieces, without formatting."""
+    from lxml import etree
 
-    def _choose(self, wanted, by_name, unit):
-        """The texts in the wanted language; none if the unit lacks it."""
-        plain = _comparable(wanted)
-        if plain in by_name:
-            return by_name[plain]
-        if "-" in plain:
-            return by_name.get(plain.partition("-")[0], [])
-        regions = [name for name in by_name if name.startswith(f"{plain}-")]
-        if len(regions) > 1:
+    yield element.text or ""
+    for child in element:
+        if isinstance(child.tag, str):
+            if child.tag.rpartition("}")[2] not in _FORMATTING:
+                yield from _pieces(child, path)
+        elif child.tag is etree.Entity:
             raise T2TLiteError(
-                f"{wanted!r} must be one language of a unit; got "
-                f"{', '.join(sorted(regions))} in {self._path}, line "
-                f"{unit.sourceline}. Name one of them."
+                f"An entity of a DTD is not read; got {child.text} in "
+                f"{path}, line {child.sourceline}. Put its text in its place."
             )
-        return by_name[regions[0]] if regions else []
-
-    def _pieces(self, element):
-        from lxml import etree
-
-        yield element.text or ""
-        for child in element:
-            if isinstance(child.tag, str):
-                if child.tag.rpartition("}")[2] not in _FORMATTING:
-                    yield from self._pieces(child)
-            elif child.tag is etree.Entity:
-                raise T2TLiteError(
-                    f"An entity of a DTD is not read; got {child.text} in "
-                    f"{self._path}, line {child.sourceline}. Put its text in "
-                    "its place."
-                )
-            yield child.tail or ""
-
-    def require_found(self) -> None:
-        """Refuses a file that lacks a language altogether."""
-        for wanted, found in zip(self._wanted, self._found, strict=True):
-            if self._seen and not found:
-                raise T2TLiteError(
-                    f"{self._path} has no text in {wanted!r}; it has "
-                    f"{', '.join(map(repr, sorted(self._seen)))}."
-                )
+        yield child.tail or ""
 
 
 def _comparable(language):

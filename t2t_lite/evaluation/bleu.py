@@ -10,6 +10,7 @@ def bleu(
     references: Sequence[str],
     tokenize: str = "13a",
     lowercase: bool = False,
+    smooth_method: str = "exp",
 ) -> dict:
     """Corpus BLEU of plain text, one reference a sentence (arXiv:1804.08771).
 
@@ -22,10 +23,10 @@ def bleu(
       references: line i is the right translation of line i.
       tokenize: sacreBLEU's tokenizer; papers use "13a".
       lowercase: count `The` and `the` as one word.
+      smooth_method: sacreBLEU's; "exp" is its default.
 
-    Returns:
-      `score` (0-100; an empty hypothesis adds nothing, identical lists are
-      100), sacreBLEU's `signature`, and the number of `sentences`.
+    Returns: `score` (0-100; an empty hypothesis adds nothing, identical lists
+      are 100), sacreBLEU's `signature`, and the number of `sentences`.
 
     Raises:
       T2TLiteError: no sentences at all, or unequal numbers of them.
@@ -34,7 +35,12 @@ def bleu(
     from sacrebleu.metrics import BLEU
 
     # `force` silences the guess that text which ends in " ." is tokenized.
-    metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+    metric = BLEU(
+        tokenize=tokenize,
+        lowercase=lowercase,
+        smooth_method=smooth_method,
+        force=True,
+    )
     score = metric.corpus_score(list(hypotheses), [list(references)]).score
     return {
         "score": score,

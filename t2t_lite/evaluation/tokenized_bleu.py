@@ -6,7 +6,7 @@ from importlib import metadata
 from typing import Any
 
 from t2t_lite.errors import UsageError
-from t2t_lite.evaluation.bleu import check_paired
+from t2t_lite.evaluation.bleu import bleu, check_paired
 
 _HYPHEN = re.compile(rb"(\S)-(\S)")
 
@@ -28,9 +28,8 @@ def tokenized_bleu(
       references: line i is the right translation of line i.
       language: the code of the language of both, one of `languages()`.
 
-    Returns:
-      `score` (0-100, cased; 0 where no n-gram of some order up to 4 is right,
-      as in an empty hypothesis or in sentences of under 4 tokens), the
+    Returns: `score` (0-100, cased; 0 where no n-gram of some order up to 4 is
+      right, as in an empty hypothesis or in sentences of under 4 tokens), the
       `procedure` in words with its versions, and the number of `sentences`.
 
     Raises:
@@ -38,20 +37,17 @@ def tokenized_bleu(
       T2TLiteError: no sentences at all, or unequal numbers of them.
     """
     check_paired(hypotheses, references)
-    hypotheses = tokenize(hypotheses, language)
-    references = tokenize(references, language)
-    from sacrebleu.metrics import BLEU
-
-    # `force` silences the guess that text which ends in " ." is tokenized.
-    metric = BLEU(tokenize="none", smooth_method="none", force=True)
-    score = metric.corpus_score(hypotheses, [references]).score
+    hypotheses, references = (
+        tokenize(side, language) for side in (hypotheses, references)
+    )
+    report = bleu(hypotheses, references, "none", smooth_method="none")
     return {
-        "score": score,
+        "score": report["score"],
         "procedure": "Moses tokens of both sides (sacremoses "
         f"{metadata.version('sacremoses')}, language {language}, escaped), "
         "compounds split at ##AT##-##AT##, multi-bleu (sacreBLEU "
-        f"{metric.get_signature()})",
-        "sentences": len(references),
+        f"{report['signature']})",
+        "sentences": report["sentences"],
     }
 
 

@@ -7,6 +7,7 @@ length of a sentence has no limit; and error sentences are counted but never
 stop the work.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -17,6 +18,8 @@ from t2t_lite.parsing.tree_reader import parse_line
 from t2t_lite.parsing.trees import LEAF, OPEN, Tree, walk
 
 SCORED, ERROR, SKIPPED = 0, 1, 2  # EVALB's status of a sentence
+# `NP-SBJ` counts as `NP`; in EVALB, a leading `-` ends a label, too.
+_FUNCTION = re.compile("[-=].*", re.DOTALL)
 
 
 class SentenceScore(NamedTuple):
@@ -78,10 +81,8 @@ def bracket_f1(
       test_lines: line i is a parse of the same words as gold line i.
       parameters: what counts; EVALB's COLLINS.prm.
 
-    Returns:
-      `score` and `f1`, `recall`, `precision`, `complete_match` and the other
-      values of `totals` for all sentences, and the same for those within the
-      cutoff length, under `within_cutoff`.
+    Returns: `score`, and the values of `totals` for all sentences and, under
+      `within_cutoff`, for those within the cutoff length.
 
     Raises:
       T2TLiteError: no lines at all, unequal numbers of them, or a gold line
@@ -173,16 +174,16 @@ def _read(trees, parameters, kept=None):
             place += 1
         elif event is OPEN:
             opened.append(len(brackets))
-            brackets.append(_Bracket(part.label, len(leaves), 0))
+            label = _FUNCTION.sub("", part.label)
+            brackets.append(_Bracket(label, len(leaves), 0))
         else:
             last = opened.pop()
             brackets[last] = brackets[last]._replace(end=len(leaves))
     counted = [
-        bracket._replace(label=parameters.counted_label(bracket.label))
-        for bracket in brackets
-        if bracket.start < bracket.end
+        x
+        for x in brackets
+        if x.start < x.end and not parameters.deletes_label(x.label)
     ]
-    counted = [x for x in counted if not parameters.deletes_label(x.label)]
     return _Sentence(leaves, counted, length, quotes)
 
 

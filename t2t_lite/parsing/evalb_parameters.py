@@ -10,40 +10,26 @@ from t2t_lite.errors import T2TLiteError, nearest
 from t2t_lite.parsing.trees import Tree
 
 _QUOTES = ("'", '"', "/")  # the words that QUOTE_LABEL is about
-_FUNCTION = re.compile("[-=].*", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
 class Parameters:
-    """The parameters of EVALB; without any, it deletes and equates nothing.
+    """The parameters of EVALB; without any, it deletes and equates nothing."""
 
-    Attributes:
-      deleted_labels: tags whose words, and labels whose brackets, are left
-        out of all counts (DELETE_LABEL).
-      deleted_words: words that are left out like those (DELETE_WORD, which
-        EVALB itself does not know).
-      uncounted_labels: tags whose words add nothing to the length that is
-        held against the cutoff (DELETE_LABEL_FOR_LENGTH).
-      quote_labels: tags of quotes that may be taken for one another: where
-        only one of both trees deletes such a word, it is kept (QUOTE_LABEL).
-      equal_labels: pairs of labels or tags that count as one (EQ_LABEL).
-      equal_words: pairs of words that count as one (EQ_WORD).
-      labeled: labels must be equal, not only spans (LABELED).
-      cutoff_length: words of the longest sentence in the second block of
-        totals (CUTOFF_LEN).
-      max_errors: error sentences after which EVALB would stop (MAX_ERROR);
-        here they are counted, and scoring goes on.
-    """
-
+    # Tags whose words, and labels whose brackets, are left out of all counts;
+    # words likewise, which EVALB itself does not know.
     deleted_labels: tuple[str, ...] = ()
     deleted_words: tuple[str, ...] = ()
+    # Tags whose words add nothing to the length that the cutoff is about.
     uncounted_labels: tuple[str, ...] = ()
+    # Tags of quotes that may be taken for one another: where only one of both
+    # trees deletes such a word, it is kept.
     quote_labels: tuple[str, ...] = ()
-    equal_labels: tuple[tuple[str, str], ...] = ()
+    equal_labels: tuple[tuple[str, str], ...] = ()  # pairs that count as one
     equal_words: tuple[tuple[str, str], ...] = ()
-    labeled: bool = True
-    cutoff_length: int = 40
-    max_errors: int = 10
+    labeled: bool = True  # labels must be equal, not only spans
+    cutoff_length: int = 40  # words, for the second block of totals
+    max_errors: int = 10  # EVALB would stop after these; here scoring goes on
 
     def same_label(self, one: str, other: str) -> bool:
         """Whether two labels, or two tags, count as one."""
@@ -52,13 +38,6 @@ class Parameters:
     def same_word(self, one: str, other: str) -> bool:
         """Whether two words count as one."""
         return _same(one, other, self.equal_words)
-
-    def counted_label(self, label: str) -> str:
-        """A constituent's label without function tags: `NP-SBJ` is `NP`.
-
-        Here a leading `-` ends the label too, as it does in EVALB.
-        """
-        return _FUNCTION.sub("", label)
 
     def deletes_label(self, label: str) -> bool:
         """Whether the brackets of a constituent do not count."""
@@ -144,13 +123,10 @@ def _setting(words, place):
         return field, (tuple(values),)
     if kind is str:
         return field, tuple(values)
-    return field, kind(_number(key, values[0], place))
-
-
-def _number(key, value, place):
-    if not re.fullmatch("[0-9]+", value):
+    if not re.fullmatch("[0-9]+", values[0]):
         raise T2TLiteError(
-            f"{place}: {key} must be a whole number, at least 0; got {value}. "
-            f"Write for example {key} {1 if key == 'LABELED' else 10}."
+            f"{place}: {key} must be a whole number, at least 0; got "
+            f"{values[0]}. Write for example {key} "
+            f"{1 if key == 'LABELED' else 10}."
         )
-    return int(value)
+    return field, kind(int(values[0]))

@@ -123,12 +123,7 @@ class ParsingProblem(Problem):
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
     ) -> dict[str, Any]:
-        """Learns the vocabulary of the words and lists that of the targets.
-
-        Raises:
-          T2TLiteError: files are missing or bad; too few words for so many
-            pieces.
-        """
+        """Learns the vocabulary of the words and lists that of the targets."""
         from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
         from t2t_lite.text.token_encoder import TokenEncoder
 
@@ -152,10 +147,7 @@ class ParsingProblem(Problem):
         return {files["inputs"]: encoder.learned_from}
 
     def load_encoders(self, directory: str | os.PathLike) -> dict[str, Any]:
-        """A SentencePiece encoder of words, and one of tokens of trees.
-
-        A reversed copy gives the latter as `inputs`.
-        """
+        """A SentencePiece encoder of words, and one of tokens of trees."""
         from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
         from t2t_lite.text.token_encoder import TokenEncoder
 

@@ -1,9 +1,4 @@
-"""What graphs must know about sentences and linearized trees.
-
-The decoder and the exported model both use it: it brings sentences into the
-form of the training data, constrains the search to trees, and writes trees in
-brackets.
-"""
+"""What graphs, the decoder's and an export's, must know about trees."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,7 +14,7 @@ _SPACE = r"[ \t\n\v\f\r]+"  # as tf.strings.split and the tree reader have it
 
 
 class TreeForm(tf.Module):
-    """The `TextForm` of sentences and their trees.
+    """The `TextForm` of sentences and their linearized trees.
 
     Args:
       tokens: the vocabulary of linearized trees, in the order of its ids; the
@@ -47,12 +42,9 @@ class TreeForm(tf.Module):
         self._is_leaf = self._behind == ")"
 
     def prepare(self, texts: tf.Tensor) -> tf.Tensor:
-        """Sentences in the form of the training data: one space between words.
+        """Sentences, tf.string [B], in the form of the training data.
 
-        Brackets in words are escaped: `(` is `-LRB-` in trees.
-
-        Args:
-          texts: tf.string [B].
+        One space is between words; `(` in a word is `-LRB-`, as in trees.
         """
         texts = tf.strings.regex_replace(texts, _SPACE, " ")
         texts = tf.strings.regex_replace(texts, r"\(", "-LRB-")

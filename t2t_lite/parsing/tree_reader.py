@@ -30,9 +30,7 @@ def read_trees(path: str | os.PathLike) -> Iterator[Tree]:
     """The trees of a UTF-8 file, packed or not, one after the other.
 
     Trees may take several lines or share one. Memory holds one tree at a time.
-
-    Raises:
-      T2TLiteError: the file cannot be read, or as `parse_trees` does.
+    `tree_lines` and `parse_trees` say what is an error.
     """
     return parse_trees(tree_lines(path), str(path))
 

@@ -114,13 +114,12 @@ class TreeGrammar:
         )
         depth = state["depth"]
         here = ops.equal(ops.arange(MOST_OPEN_BRACKETS), depth[..., None])
-        pushed = ops.logical_and(here, opens[..., None])
+        pushed = here & opens[..., None]
+        change = ops.cast(opens, "int32") - ops.cast(closes, "int32")
         return {
             **state,
             "stack": ops.where(pushed, labels[..., None], state["stack"]),
-            "depth": depth
-            + ops.cast(opens, "int32")
-            - ops.cast(closes, "int32"),
+            "depth": depth + change,
             "leaves": state["leaves"] + ops.cast(is_leaf, "int32"),
             "is_empty": opens,
         }
@@ -133,36 +132,31 @@ class TreeGrammar:
         # One bracket more has to leave room for the words, for the closing
         # brackets and for EOS.
         room = state["limits"][:, None] - index - left - depth
-        may_open = ops.logical_and(
-            ops.logical_and(left > 0, ops.logical_or(is_open, leaves < 1)),
-            ops.logical_and(depth < MOST_OPEN_BRACKETS, room >= _SHORTEST),
+        may_open = (
+            ((left > 0) & (is_open | (leaves < 1)))
+            & (depth < MOST_OPEN_BRACKETS)
+            & (room >= _SHORTEST)
         )
-        may_close = ops.logical_and(
-            ops.logical_and(is_open, ops.logical_not(state["is_empty"])),
-            ops.logical_or(depth > 1, left < 1),
-        )
+        may_close = is_open & ~state["is_empty"] & ((depth > 1) | (left < 1))
         top = ops.equal(ops.arange(MOST_OPEN_BRACKETS), depth[..., None] - 1)
         top = ops.sum(ops.where(top, state["stack"], 0), axis=-1)
-        closing = ops.logical_and(
-            ops.equal(self._kinds, _CLOSING),
-            ops.equal(self._labels, top[..., None]),
+        closing = ops.equal(self._kinds, _CLOSING) & ops.equal(
+            self._labels, top[..., None]
         )
         last = ops.shape(state["word_classes"])[1] - 1
         classes = gather_rows(
             state["word_classes"], ops.clip(leaves, 0, ops.maximum(last, 0))
         )
         leaf = ops.take(self._leaves, classes, axis=0)  # [B, K, V]
-        may_take = ops.logical_and(is_open, left > 0)
-        may_end = ops.logical_and(depth < 1, left < 1)
+        may_take = is_open & (left > 0)
+        may_end = (depth < 1) & (left < 1)
         ending = ops.equal(ops.arange(len(self._kinds)), self._eos_id)
-        choices = (
-            (may_open, ops.equal(self._kinds, _OPENING)),
-            (may_close, closing),
-            (may_take, leaf),
-            (may_end, ending),
+        return (
+            (may_open[..., None] & ops.equal(self._kinds, _OPENING))
+            | (may_close[..., None] & closing)
+            | (may_take[..., None] & leaf)
+            | (may_end[..., None] & ending)
         )
-        allowed = [ops.logical_and(m[..., None], t) for m, t in choices]
-        return ops.any(ops.stack(allowed), axis=0)
 
 
 _OF_BEAMS = ("stack", "depth", "leaves", "is_empty")

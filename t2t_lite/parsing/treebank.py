@@ -16,24 +16,15 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 
 
 class Numbers(NamedTuple):
-    """The numbers of files, as ranges.
+    """The numbers of files, as ranges."""
 
-    Attributes:
-      ranges: (first, last) of each, both included.
-    """
-
-    ranges: tuple[tuple[int, int], ...]
+    ranges: tuple[tuple[int, int], ...]  # (first, last), both included
 
     @classmethod
     def parse(cls, text: str, name: str = "numbers") -> "Numbers":
         """The ranges of a text such as "200-2199" or "1-9+12".
 
-        Args:
-          text: ranges and single numbers, joined by "+".
-          name: what they are, for the error.
-
-        Raises:
-          UsageError: it is not of that form, or a range is empty.
+        Another form, or an empty range, is a UsageError about `name`.
         """
         ranges = []
         for part in text.split("+"):
@@ -144,13 +135,9 @@ def mix(
     Example: [a, b], [1, 2, 3, 4, 5, 6], a share of a third:
     1, 2, a, 3, 4, b, 5, 6, a.
 
-    The additional items are streamed, each once; the treebank is repeated, and
-    each of its items comes at least once.
-
-    Args:
-      treebank: at least one item.
-      additional: any number.
-      share: of the treebank, above 0 and below 1.
+    The additional items are streamed, each once; the treebank, of at least one
+    item, is repeated, and each of its items comes at least once. `share` is
+    above 0 and below 1.
     """
     due, given = 0.0, 0
     for item in additional:

@@ -8,15 +8,12 @@ import functools
 import re
 
 # As the treebank writes what stands for something else in it.
-_BRACKETS = {
-    "(": "-LRB-",
-    ")": "-RRB-",
-    "[": "-LSB-",
-    "]": "-RSB-",
-    "{": "-LCB-",
-    "}": "-RCB-",
-}
-_ESCAPED = str.maketrans(_BRACKETS)
+_ESCAPED = str.maketrans(
+    {
+        **{"(": "-LRB-", "[": "-LSB-", "{": "-LCB-"},
+        **{")": "-RRB-", "]": "-RSB-", "}": "-RCB-"},
+    }
+)
 _BARE = re.compile(r"(?<!\\)[/*]")
 _TYPOGRAPHIC_QUOTES = str.maketrans(
     {"“": " `` ", "”": " '' ", "‘": "`", "’": "'"}

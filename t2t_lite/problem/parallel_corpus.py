@@ -33,9 +33,7 @@ class ParallelCorpus(Text2TextProblem):
 
     Attributes:
       stems: by split, what its files may be called, before the language.
-      tfds_name: name and configuration of the dataset; empty for none.
-      tfds_splits: by split, what it is called in the dataset.
-      tfds_bytes: to download, about.
+      tfds_splits: by split, what it is called in the dataset `tfds_name`.
     """
 
     stems: Mapping[str, tuple[str, ...]] = {
@@ -114,8 +112,9 @@ class ParallelCorpus(Text2TextProblem):
             download.util.DownloadError,
             download.download_manager.NonMatchingChecksumError,
         ) as error:
+            lines = str(error).strip().splitlines() or [type(error).__name__]
             raise T2TLiteError(
-                f"{self.tfds_name} is not available: {_first_line(error)}. "
+                f"{self.tfds_name} is not available: {lines[0]}. "
                 f"{self.base_name} needs a network ({_size(self.tfds_bytes)} "
                 "to download); or a TensorFlow Datasets folder that has it, "
                 f"with --tfds_dir; or {self._file_names()}, with --raw_dir."
@@ -167,10 +166,6 @@ def _file_parts(source, target):
 
 def _size(count):
     return f"{count / 1e9:.1f} GB"
-
-
-def _first_line(error):
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _read_dataset(builder, split, languages):
