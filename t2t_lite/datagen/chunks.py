@@ -5,7 +5,7 @@ split is cut depends on its pairs alone.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from t2t_lite.datagen.drops import SAMPLE_CHARACTERS
 from t2t_lite.errors import T2TLiteError
@@ -42,7 +42,12 @@ def cut(pairs: Iterable[tuple[str, str]], place: str) -> Iterator[Chunk]:
     held: list[tuple[str, str]] = []
     characters = 0
     for pair in pairs:
-        if not _is_text_pair(pair):
+        if not (
+            isinstance(pair, (tuple, list))
+            and len(pair) == 2
+            and isinstance(pair[0], str)
+            and isinstance(pair[1], str)
+        ):
             raise T2TLiteError(
                 "samples must yield (source, target) texts; got "
                 f"{str(pair)[:SAMPLE_CHARACTERS]!r} as pair "
@@ -56,12 +61,3 @@ def cut(pairs: Iterable[tuple[str, str]], place: str) -> Iterator[Chunk]:
             held, characters = [], 0
     if held:
         yield Chunk(number, first, held)
-
-
-def _is_text_pair(pair: Any) -> bool:
-    return (
-        isinstance(pair, (tuple, list))
-        and len(pair) == 2
-        and isinstance(pair[0], str)
-        and isinstance(pair[1], str)
-    )

@@ -35,8 +35,7 @@ class Drops:
         self.unknown_words += other.unknown_words
         for reason, count in other.counts.items():
             self.counts[reason] = self.counts.get(reason, 0) + count
-        for reason, samples in other.samples.items():
-            both = [*self.samples.get(reason, []), *samples]
+            both = [*self.samples.get(reason, []), *other.samples[reason]]
             both.sort(key=lambda sample: sample["pair"])
             self.samples[reason] = both[:MOST_SAMPLES]
 

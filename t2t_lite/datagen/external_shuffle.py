@@ -80,7 +80,11 @@ class RecordsInOrder:
     ):
         self._files = list(zip(map(pathlib.Path, paths), counts, strict=True))
         self._distinct = distinct
-        borders = self._firsts() if in_order else _even_borders()
+        if in_order:
+            borders = self._firsts()
+        else:  # of even ranges
+            bits = np.uint64(64 - (_SLOTS - 1).bit_length())
+            borders = np.arange(_SLOTS, dtype=np.uint64) << bits
         # [chunks, slots + 1]: where slots begin, in records and in bytes
         self._starts = np.zeros((len(self._files), len(borders) + 1), np.int64)
         self._offsets = np.zeros_like(self._starts)
@@ -96,11 +100,9 @@ class RecordsInOrder:
           start: how many to skip; groups before it are not read.
         """
         for group, kept in zip(self._groups, self._kept, strict=True):
-            if start >= kept:
-                start -= kept
-                continue
-            yield from self._records_of(group, start)
-            start = 0
+            if start < kept:
+                yield from self._records_of(group, start)
+            start = max(start - kept, 0)
 
     def _records_of(
         self, group: tuple[int, int], start: int
@@ -115,14 +117,9 @@ class RecordsInOrder:
 
     def _firsts(self) -> np.ndarray:
         """The first key of each chunk."""
-        return np.array(
-            [
-                np.fromfile(path, INDEX, 1)["key"][0]
-                for path, count in self._files
-                if count
-            ],
-            np.uint64,
-        )
+        paths = [path for path, count in self._files if count]
+        firsts = [np.fromfile(path, INDEX, 1)["key"][0] for path in paths]
+        return np.array(firsts, np.uint64)
 
     def _find_slots(self, chunk: int, borders: np.ndarray) -> None:
         path, count = self._files[chunk]
@@ -177,19 +174,12 @@ class RecordsInOrder:
         self.examples = sum(self._kept)
 
     def _index(self, group: tuple[int, int]) -> np.ndarray:
-        first, end = group
-        return np.concatenate(
-            [
-                np.fromfile(
-                    path,
-                    INDEX,
-                    self._starts[chunk, end] - self._starts[chunk, first],
-                    offset=self._starts[chunk, first] * INDEX.itemsize,
-                )
-                for chunk, (path, _) in enumerate(self._files)
-            ]
-            or [np.empty(0, INDEX)]
-        )
+        parts = [np.empty(0, INDEX)]
+        for (path, _), starts in zip(self._files, self._starts, strict=True):
+            first, end = starts[list(group)]
+            offset = first * INDEX.itemsize
+            parts.append(np.fromfile(path, INDEX, end - first, offset=offset))
+        return np.concatenate(parts)
 
     def _data(self, group: tuple[int, int]) -> bytearray:
         first, end = group
@@ -222,13 +212,6 @@ def order_of(
     order = np.lexsort((index["pair"], index["check"], index["key"]))
     found = index[order]
     is_copy = np.zeros(len(found), bool)
-    is_copy[1:] = (found["key"][1:] == found["key"][:-1]) & (
-        found["check"][1:] == found["check"][:-1]
-    )
+    hashes = found[["key", "check"]]
+    is_copy[1:] = hashes[1:] == hashes[:-1]
     return order[~is_copy], order[is_copy]
-
-
-def _even_borders() -> np.ndarray:
-    return np.arange(_SLOTS, dtype=np.uint64) << np.uint64(
-        64 - (_SLOTS - 1).bit_length()
-    )

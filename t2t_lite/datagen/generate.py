@@ -82,14 +82,14 @@ class Generation:
           T2TLiteError: there is data that does not fit; the corpus is missing,
             empty or bad; the folder cannot be written.
         """
-        if not overwrite and self._is_there():
-            return self._checked()
+        if not overwrite and (manifest := self._checked()):
+            return manifest
         with _file_errors_named(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
             with self._only_one():
                 # Another process may have made it while this one waited.
-                if not overwrite and self._is_there():
-                    return self._checked()
+                if not overwrite and (manifest := self._checked()):
+                    return manifest
                 return self._generate()
 
     def write_split(self, job: SplitJob, work: Work) -> SplitRecord:
@@ -99,10 +99,10 @@ class Generation:
         """
         return write_split(job, work, self.processes, self.progress)
 
-    def _is_there(self) -> bool:
-        return Manifest.path(self._folder, self.problem).exists()
-
-    def _checked(self) -> Manifest:
+    def _checked(self) -> Manifest | None:
+        """The manifest of data that is there and fits; None without data."""
+        if not Manifest.path(self._folder, self.problem).exists():
+            return None
         manifest = Manifest.load(self._folder, self.problem)
         check_data(self._folder, self.problem, manifest)
         check_sources(self.problem, manifest)
@@ -129,10 +129,8 @@ class Generation:
         if work.resumed:
             self._say("continuing with what is finished")
         if work.difference:
-            self._say(
-                f"there was unfinished data, but {work.difference}: starting "
-                "over"
-            )
+            why = work.difference
+            self._say(f"there was unfinished data, but {why}: starting over")
         try:
             if not Manifest.path(work.folder, self.problem).exists():
                 self._make(work).save(work.folder)
@@ -148,14 +146,11 @@ class Generation:
         problem = self.problem
         learned = self._learn_vocabulary(work)
         splits = {split: self._split(split, work) for split in problem.splits}
-        vocabulary = {
-            name: {
-                "sha256": sha256_of(work.folder / name),
-                "bytes": (work.folder / name).stat().st_size,
-                **learned.get(name, {}),
-            }
-            for name in sorted(set(problem.vocabulary_files().values()))
-        }
+        vocabulary = {}
+        for name in sorted(set(problem.vocabulary_files().values())):
+            file = work.folder / name
+            record = {"sha256": sha256_of(file), "bytes": file.stat().st_size}
+            vocabulary[name] = {**record, **learned.get(name, {})}
         return Manifest(
             problem=problem.base_name,
             fingerprint=problem.fingerprint(),
@@ -172,10 +167,8 @@ class Generation:
         learned = work.finished("vocabulary")
         if learned is None:
             self._say("learning the vocabulary")
-            learned = (
-                self.problem.train_encoders(work.raw, work.folder, self.seed)
-                or {}
-            )
+            train = self.problem.train_encoders
+            learned = train(work.raw, work.folder, self.seed) or {}
             work.finish("vocabulary", learned)
         for name, of in sorted(learned.items()):
             self._say(f"{name} learned from {_lines(of)}")
@@ -184,13 +177,8 @@ class Generation:
     def _split(self, split: str, work: Work) -> SplitRecord:
         finished = work.finished(split)
         if finished is None:
-            job = SplitJob(
-                self.problem,
-                split,
-                vocabulary_dir=work.folder,
-                folder=work.folder / split,
-                seed=self.seed,
-            )
+            folder = work.folder / split
+            job = SplitJob(self.problem, split, work.folder, folder, self.seed)
             record = self.write_split(job, work)
             work.finish(split, dataclasses.asdict(record))
             shutil.rmtree(job.folder)
@@ -201,18 +189,14 @@ class Generation:
 
     @contextlib.contextmanager
     def _only_one(self) -> Iterator[None]:
-        """Lets one process at a time make the data.
-
-        The system releases the lock of a process that dies.
-        """
-        name = self.problem.base_name
-        with open(self._folder / f".{name}.lock", "w") as lock:
+        """Lets one process make the data at a time; the dead hold no lock."""
+        folder = self._folder
+        with open(folder / f".{self.problem.base_name}.lock", "w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 self._say(
-                    "another process is generating it in "
-                    f"{self._folder}; waiting"
+                    f"another process is generating it in {folder}; waiting"
                 )
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -272,11 +256,8 @@ def _move_into_place(
     """
     manifest = Manifest.load(work.folder, problem)
     Manifest.path(data_dir, problem).unlink(missing_ok=True)
-    shards = {
-        shard.file
-        for record in manifest.splits.values()
-        for shard in record.shards
-    }
+    splits = manifest.splits.values()
+    shards = {shard.file for split in splits for shard in split.shards}
     for split in problem.splits:
         # No wider: the next problem may be called NAME-train.
         for old in data_dir.glob(f"{problem.base_name}-{split}-{_SHARD}"):
@@ -299,14 +280,9 @@ def _file_errors_named(data_dir: pathlib.Path) -> Iterator[None]:
         yield
     except OSError as error:
         place = pathlib.Path(error.filename or data_dir)
-        is_ours = place in data_dir.parents or data_dir in (
-            place,
-            *place.parents,
-        )
-        if not is_ours:
+        if not (place.is_relative_to(data_dir) or place in data_dir.parents):
             raise  # it is about the corpus
-        reason = error.strerror or str(error)
-        raise _cannot_write(place, reason) from error
+        raise _cannot_write(place, error.strerror or str(error)) from error
     except tf.errors.OpError as error:
         if str(data_dir) not in error.message:
             raise  # it is about some other file

@@ -33,9 +33,8 @@ def serialize_pairs(
     ):
         first = _before_values(b"inputs", len(source))
         second = _before_values(b"targets", len(target))
-        size = len(first) + len(source) + len(second) + len(target)
-        begin = _before_features(size)
-        examples.append(b"".join((begin, first, source, second, target)))
+        features = b"".join((first, source, second, target))
+        examples.append(_before_features(len(features)) + features)
     return examples
 
 
@@ -116,5 +115,4 @@ def _varint(number: int) -> bytes:
     while number >> _BITS:
         out.append(number & 0x7F | 0x80)
         number >>= _BITS
-    out.append(number)
-    return bytes(out)
+    return bytes([*out, number])

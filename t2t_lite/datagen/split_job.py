@@ -20,9 +20,8 @@ from t2t_lite.datagen.external_shuffle import INDEX, write_chunk
 from t2t_lite.datagen.serialization import frame, serialize_pairs
 from t2t_lite.problem import Problem
 
-# A score is one of the whole set, in the order of the corpus.
-_FILTERED_SPLITS = ("train",)
-_SHUFFLED_SPLITS = ("train",)
+# What is filtered and shuffled. A score is one of the whole set, in its order.
+_TRAIN = "train"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +50,7 @@ class SplitJob:
     @property
     def filters(self) -> dict[str, Any]:
         """Those that the split has."""
-        if self.split not in _FILTERED_SPLITS:
+        if self.split != _TRAIN:
             return {}
         return filters.checked(self.problem.filters)
 
@@ -63,7 +62,7 @@ class SplitJob:
     @property
     def is_shuffled(self) -> bool:
         """Whether the split is in a random order."""
-        return self.split in _SHUFFLED_SPLITS
+        return self.split == _TRAIN
 
     def path(self, number: int) -> pathlib.Path:
         """Where the records of a chunk are."""

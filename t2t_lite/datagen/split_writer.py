@@ -31,17 +31,14 @@ def write_split(
     Raises:
       T2TLiteError: there is no pair to use.
     """
-    chunks = range(_encode(job, work, processes, progress))
-    counts, drops = [], Drops()
-    for number in chunks:
+    paths, counts, drops = [], [], Drops()
+    for number in range(_encode(job, work, processes, progress)):
         examples, dropped = job.report(number)
+        paths.append(job.path(number))
         counts.append(examples)
         drops.merge(dropped)
     records = RecordsInOrder(
-        [job.path(number) for number in chunks],
-        counts,
-        in_order=not job.is_shuffled,
-        distinct=job.is_distinct,
+        paths, counts, in_order=not job.is_shuffled, distinct=job.is_distinct
     )
     if records.copies:
         drops.merge(_copies(records, job, work))
@@ -65,13 +62,7 @@ def split_record(
 ) -> SplitRecord:
     """The record of a split that is written.
 
-    Args:
-      job: whose split it is.
-      drops: what is left out of it.
-      lengths: number of pairs by the tokens of their longer side; may be 0.
-      source_tokens: of all pairs.
-      target_tokens: of all pairs.
-      shards: in order.
+    Args: as in `SplitRecord`; a count in `lengths` may be 0.
 
     Raises:
       T2TLiteError: there is no pair.
@@ -127,15 +118,12 @@ def _copies(records: RecordsInOrder, job: SplitJob, work: Work) -> Drops:
 
     Their texts are read again: what was encoded may not give them back.
     """
-    samples = []
-    wanted = set(records.first_copies)
+    wanted = records.first_copies
     pairs = job.problem.samples(job.split, work.raw)
-    for number, pair in zip(range(1, max(wanted) + 1), pairs, strict=False):
-        if number in wanted:
-            samples.append(sample_of(number, *pair))
-    return Drops(
-        {filters.DUPLICATES: records.copies}, {filters.DUPLICATES: samples}
-    )
+    numbered = zip(range(1, max(wanted) + 1), pairs, strict=False)
+    samples = [sample_of(n, *pair) for n, pair in numbered if n in wanted]
+    reason = filters.DUPLICATES
+    return Drops({reason: records.copies}, {reason: samples})
 
 
 def _write_shards(
@@ -146,12 +134,8 @@ def _write_shards(
     While one is written, another thread brings the last one to the disk.
     """
     names = shard_names(job, records.examples)
-    shards = []
-    for name in names:
-        shard = work.finished(name)
-        if shard is None:
-            break
-        shards.append(ShardRecord(**shard))
+    done = itertools.takewhile(bool, map(work.finished, names))
+    shards = [ShardRecord(**shard) for shard in done]
     left = records.records(len(shards) * SHARD_EXAMPLES)
 
     def finish(file: Shard) -> ShardRecord:
@@ -182,11 +166,7 @@ def shard_names(job: SplitJob, examples: int) -> list[str]:
 
 
 class Shard:
-    """A TFRecord file that is complete or not there.
-
-    Args:
-      path: where it is when it is finished.
-    """
+    """A TFRecord file that is at `path` when it is complete."""
 
     def __init__(self, path: pathlib.Path):
         self._path = path

@@ -43,10 +43,9 @@ class Work:
         self.raw = raw
         self._identity = json.loads(json.dumps(identity))
         self._noted: dict[str, dict[str, int]] | None = None
-        self.difference, self.resumed = "", False
-        if folder.exists():
-            self.difference = self._compare()
-            self.resumed = not self.difference
+        was_there = folder.exists()
+        self.difference = self._compare() if was_there else ""
+        self.resumed = was_there and not self.difference
         if self.difference:
             self.remove()
         folder.mkdir(exist_ok=True)
@@ -83,11 +82,10 @@ class Work:
 
         That is to be known before anything made of them counts as finished.
         """
-        if self._noted == self.raw.noted:
-            return
-        self._noted = dict(self.raw.noted)
-        note = {"identity": self._identity, "sources": self._noted}
-        files.write_json(self.folder / _NOTE, note)
+        if self._noted != self.raw.noted:
+            self._noted = dict(self.raw.noted)
+            note = {"identity": self._identity, "sources": self._noted}
+            files.write_json(self.folder / _NOTE, note)
 
     def finish(self, step: str, record: Any) -> None:
         """Keeps the record of a step whose files are all written."""
@@ -97,9 +95,7 @@ class Work:
     def finished(self, step: str) -> Any:
         """The record of a step, or None if it is not finished."""
         path = self._path(step)
-        if not path.exists():
-            return None
-        return json.loads(path.read_text("utf-8"))
+        return json.loads(path.read_text("utf-8")) if path.exists() else None
 
     def _path(self, step: str) -> pathlib.Path:
         return self.folder / f"finished-{step}.json"

@@ -6,7 +6,6 @@ corpus is, only a few chunks are in memory.
 
 import collections
 import concurrent.futures
-import contextlib
 import functools
 import multiprocessing
 import os
@@ -15,7 +14,7 @@ import pickle
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from t2t_lite.datagen.chunks import Chunk
@@ -50,13 +49,13 @@ class WorkerPool:
         self._job = job
         self._processes = processes or _cores()
         self._tell_done = tell_done
-        self._held: collections.deque[Chunk] = collections.deque()
+        self._held = collections.deque[Chunk]()
         self._held_pairs = 0
         self._executor: concurrent.futures.Executor | None = None
         # What the processes have to do: each with its number of pairs.
-        self._under_way: collections.deque[
+        self._under_way = collections.deque[
             tuple[concurrent.futures.Future, int]
-        ] = collections.deque()
+        ]()
 
     def __enter__(self) -> Self:
         return self
@@ -122,7 +121,6 @@ def _cores() -> int:
 
 
 def _start(processes: int, job: SplitJob) -> concurrent.futures.Executor:
-    """Starts the processes."""
     # TensorFlow does not survive a fork: workers start from scratch.
     executor = concurrent.futures.ProcessPoolExecutor(
         processes,
@@ -130,9 +128,13 @@ def _start(processes: int, job: SplitJob) -> concurrent.futures.Executor:
         initializer=_set_up_worker,
         initargs=(_module_folder(job.problem),),
     )
-    with _ctrl_c_held_back():  # inherited: it is for this process to handle
+    # They inherit that Ctrl-C is blocked: it is for this process to handle.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
         for _ in range(processes):
             executor.submit(os.getpid)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return executor
 
 
@@ -145,16 +147,6 @@ def _module_folder(problem: Any) -> str:
     top = sys.modules[type(problem).__module__.partition(".")[0]]
     file = pathlib.Path(getattr(top, "__file__", None) or __file__)
     return str(file.parent.parent if file.stem == "__init__" else file.parent)
-
-
-@contextlib.contextmanager
-def _ctrl_c_held_back() -> Iterator[None]:
-    """Processes that start inside never see Ctrl-C; this one sees it after."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 # All below runs in the worker processes.
@@ -185,15 +177,10 @@ def _run_in_worker(pickled_job: bytes, chunk: Chunk) -> None:
 @functools.lru_cache(maxsize=1)
 def _load(pickled_job: bytes) -> tuple[SplitJob, Mapping[str, Any]]:
     """The job and its encoders; a worker loads them with its first chunk."""
-    _start_tensorflow()
-    job = pickle.loads(pickled_job)
-    return job, job.problem.load_encoders(job.vocabulary_dir)
-
-
-def _start_tensorflow() -> None:
-    """Imports TensorFlow on one thread, silently: the parent speaks."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the parent speaks
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
+    job = pickle.loads(pickled_job)
+    return job, job.problem.load_encoders(job.vocabulary_dir)

@@ -20,12 +20,7 @@ class BeamGeneration(Generation):
     """A generation whose splits are written by Apache Beam.
 
     Attributes:
-      runner: one of Beam's runners, "Runner" and capitals optional.
-      beam_options: Beam's own, such as `["--flink_master=localhost:8081"]`.
-
-    Raises:
-      UsageError: Beam has no such runner, or does not take the options.
-      T2TLiteError: the runner needs packages that are not there.
+      runner, beam_options: the arguments of `BeamRunner`.
     """
 
     runner: str = "DirectRunner"
