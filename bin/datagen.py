@@ -24,12 +24,8 @@ def make_parser() -> flags.Parser:
     flags.add_corpus_flags(parser)
     flags.add_usr_dir(parser)
     flags.add_seed(parser)
-    parser.add_argument(
-        "--processes",
-        type=flags.at_least(1),
-        metavar="N",
-        help="worker processes (default: one per CPU core)",
-    )
+    told = "worker processes (default: one per CPU core)"
+    flags.add(parser, {"--processes=N": told}, flags.at_least(1))
     switches = {
         "--overwrite": "generate the data again, even if it is there and fits",
         "--inspect": "generate nothing; report on the data that is there: "

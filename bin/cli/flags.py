@@ -31,20 +31,16 @@ class Parser(argparse.ArgumentParser):
     ) -> Any:
         """The flags; raises UsageError naming the nearest known flag."""
         parsed, unknown = self.parse_known_args(args, namespace)
-        for word in unknown:
-            flag = word.split("=")[0]
-            if flag.startswith("--"):
-                known = self._option_string_actions
-                raise UsageError(
-                    f"Unknown flag {flag}.{nearest(flag, known)} "
-                    f"{self.prog} --help lists them all."
-                )
-        if unknown:
-            raise UsageError(
-                f"Unexpected argument {unknown[0]!r}; flags look like "
-                f"--flag=value. {self.prog} --help lists them all."
-            )
-        return parsed
+        if not unknown:
+            return parsed
+        flags = [word.split("=")[0] for word in unknown if word[:2] == "--"]
+        wrong = (
+            f"Unexpected argument {unknown[0]!r}; flags look like --flag=value."
+        )
+        if flags:
+            hint = nearest(flags[0], self._option_string_actions)
+            wrong = f"Unknown flag {flags[0]}.{hint}"
+        raise UsageError(f"{wrong} {self.prog} --help lists them all.")
 
     def error(self, message: str) -> NoReturn:
         """Raises argparse's message as a UsageError, without a usage dump."""
@@ -66,23 +62,25 @@ class _HelpFormatter(argparse.HelpFormatter):
 
 
 def add(
-    parser: Flags, table: Mapping[str, str], default: str | None = None
+    parser: Flags,
+    table: Mapping[str, str],
+    kind: Kind | None = None,
+    default: Any = None,
 ) -> None:
-    """Adds flags that take text and switches.
+    """Adds flags that take a value, and switches.
 
     Args:
       parser: or a group of one.
       table: their help by "--name=METAVAR", or by "--name" for a switch.
-      default: of those that take text.
+      kind: of the values; None means text.
+      default: of the values.
     """
     for flag, told in table.items():
         name, _, metavar = flag.partition("=")
+        how: dict[str, Any] = {"action": "store_true"}
         if metavar:
-            parser.add_argument(
-                name, metavar=metavar, default=default, help=told
-            )
-        else:
-            parser.add_argument(name, action="store_true", help=told)
+            how = {"metavar": metavar, "type": kind, "default": default}
+        parser.add_argument(name, help=told, **how)
 
 
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
@@ -159,19 +157,13 @@ def add_search_flags(parser: Flags, batch_size: bool = True) -> None:
     """How the beam search goes."""
     group = parser.add_argument_group("the search")
     add_checkpoint_flag(group)
-    group.add_argument(
-        "--beam_size",
-        type=at_least(1),
-        metavar="K",
-        help="beams per sentence; 1 is greedy (default: the run's hparam)",
+    told = "beams per sentence; 1 is greedy (default: the run's hparam)"
+    add(group, {"--beam_size=K": told}, at_least(1))
+    told = (
+        "length penalty: score = log-probability / ((5 + length) / 6) ** A "
+        "(default: the run's hparam)"
     )
-    group.add_argument(
-        "--alpha",
-        type=number(0),
-        metavar="A",
-        help="length penalty: score = log-probability / ((5 + length) / 6) "
-        "** A (default: the run's hparam)",
-    )
+    add(group, {"--alpha=A": told}, number(0))
     group.add_argument(
         "--constrained",
         choices=[True, False],
@@ -181,24 +173,14 @@ def add_search_flags(parser: Flags, batch_size: bool = True) -> None:
         "the words (default: the run's hparam)",
     )
     if batch_size:
-        group.add_argument(
-            "--batch_size",
-            type=at_least(1),
-            metavar="N",
-            default=64,
-            help="sentences searched together; changes speed, not results",
-        )
+        told = "sentences searched together; changes speed, not results"
+        add(group, {"--batch_size=N": told}, at_least(1), default=64)
 
 
 def add_seed(parser: Flags) -> None:
     """`--seed`, for commands that draw at random."""
-    parser.add_argument(
-        "--seed",
-        type=at_least(0),
-        metavar="N",
-        default=1,
-        help="of everything random; the same seed gives the same result",
-    )
+    told = "of everything random; the same seed gives the same result"
+    add(parser, {"--seed=N": told}, at_least(0), default=1)
 
 
 def add_json(parser: Flags) -> None:

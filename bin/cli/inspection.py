@@ -70,18 +70,15 @@ def _counts(splits: Mapping[str, Any]) -> list[list[str]]:
         rows[1].append(f"{split['examples']:,}")
         rows[2].append(f"{sum(split['dropped'].values()):,}")
     for side in ("source", "target"):
-        columns = [
-            (
-                f"{split[side]['tokens']:,}",
-                f"{split[side]['tokens'] / split['examples']:.1f}",
-                _or_dash(split[side]["tokens_per_word"], ".2f"),
-                _or_dash(split[side]["byte_share"], ".3%"),
-            )
-            for split in splits.values()
-        ]
         labels = "tokens", "tokens a pair", "tokens per word", "bytes"
-        for label, *cells in zip(labels, *columns, strict=True):
-            rows.append([f"{side} {label}", *cells])
+        added = [[f"{side} {label}"] for label in labels]
+        for split in splits.values():
+            found, tokens = split[side], split[side]["tokens"]
+            added[0].append(f"{tokens:,}")
+            added[1].append(f"{tokens / split['examples']:.1f}")
+            added[2].append(_or_dash(found["tokens_per_word"], ".2f"))
+            added[3].append(_or_dash(found["byte_share"], ".3%"))
+        rows += added
     return rows
 
 
