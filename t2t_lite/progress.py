@@ -5,7 +5,7 @@ This is the only place that sets up rich, and it does so when work starts.
 
 import sys
 import time
-from typing import TextIO
+from typing import Self, TextIO
 
 _SECONDS_BETWEEN_LINES = 30
 _SECONDS_OF_SPEED = 1800  # the time left follows from the speed of the last
@@ -72,7 +72,7 @@ class Line:
             label, total=total, completed=done, status=""
         )
 
-    def __enter__(self) -> "Line":
+    def __enter__(self) -> Self:
         self._progress.start()
         return self
 
@@ -97,7 +97,7 @@ class Line:
         self._console.print(text, markup=False)
 
 
-class Counter:
+class Counter(Line):
     """Counts: a live line on a terminal, elsewhere a line now and then.
 
     Args: as in `Line`, and
@@ -111,27 +111,20 @@ class Counter:
         shown: bool = True,
         total: float | None = None,
     ):
+        super().__init__(label, total, shown=shown)
         self._label, self._unit, self._shown = label, unit, shown
         self._count = 0.0
-        self._line = Line(label, total, shown=shown)
-
-    def __enter__(self) -> "Counter":
         self._started = self._told = time.monotonic()
-        self._line.__enter__()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._line.__exit__()
 
     def advance(self, count: float) -> None:
         """Adds to the count."""
         self._count += count
         now = time.monotonic()
         counted = f"{self._count:,.0f} {self._unit}"
-        if self._line.is_live:
+        if self.is_live:
             rate = self._count / max(now - self._started, 1e-3)
             status = f"{counted}  {rate:,.0f} {self._unit}/s"
-            self._line.update(status, self._count)
+            self.update(status, self._count)
         elif self._shown and now - self._told > _SECONDS_BETWEEN_LINES:
             self._told = now
             say(f"{self._label}: {counted}")

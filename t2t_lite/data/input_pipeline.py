@@ -100,6 +100,12 @@ def training_batches(
             "A position in this data has a portion below "
             f"{portions_per_epoch}; got {start}. It belongs to other data."
         )
+    files = functools.partial(
+        _files_of_epoch,
+        *(pathlib.Path(data_dir), record, seed),
+        start=start,
+        portion_size=portion_size,
+    )
     lengths = (max_positions, max_length)
     if packing:
         shape = packed_shape(*lengths)
@@ -109,7 +115,7 @@ def training_batches(
         planned, cut = planner(problem, *lengths, seed), padded_batch
     return (
         tf.data.Dataset.range(start.epoch, _ENDLESS)
-        .flat_map(_epoch_reader(data_dir, record, seed, start, portion_size))
+        .flat_map(_epoch_reader(files, portion_size))
         .map(planned)
         .prefetch(1)
         .flat_map(_batch_cutter(cut, start, portions_per_epoch))
@@ -227,19 +233,8 @@ def _files_of_epoch(
     return np.array(paths, object), np.int64(skip), np.int64(portion)
 
 
-def _epoch_reader(
-    data_dir: str | os.PathLike,
-    record: SplitRecord,
-    seed: int,
-    start: Position,
-    portion_size: int,
-) -> Callable:
+def _epoch_reader(files: Callable, portion_size: int) -> Callable:
     """A map from an epoch to its portions: (epoch, portion, serialized)."""
-
-    def files(epoch):
-        return _files_of_epoch(
-            pathlib.Path(data_dir), record, seed, epoch, start, portion_size
-        )
 
     def portions_of_epoch(epoch):
         paths, skip, portion = tf.numpy_function(

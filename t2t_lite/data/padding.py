@@ -5,9 +5,9 @@ import os
 
 import numpy as np
 
-from t2t_lite.data import bucketing
-from t2t_lite.data import packing as packed_rows
+from t2t_lite.data.bucketing import plan_batches
 from t2t_lite.data.manifest import Manifest
+from t2t_lite.data.packing import plan_rows
 from t2t_lite.data.portions import (
     PORTION_SIZE,
     check_lengths,
@@ -43,9 +43,8 @@ class PaddingReport:
     def __str__(self) -> str:
         left_out = f", {self.too_long:,} too long" if self.too_long else ""
         return (
-            f"{self.examples:,} pairs{left_out}; about {self.batches:,} "
-            f"batches an epoch, {self.share:.1%} of their positions are real "
-            "tokens"
+            f"{self.examples:,} pairs{left_out}; about {self.batches:,} batches"
+            f" an epoch, {self.share:.1%} of their positions are real tokens"
         )
 
 
@@ -69,13 +68,10 @@ def padding_report(
     """
     record = manifest.split(split)
     check_lengths(record, max_positions, max_length)
-    planned = packed_rows.plan_rows if packing else bucketing.plan_batches
+    planned = plan_rows if packing else plan_batches
     seen, real, found = 0, np.zeros(2), []
-    for portion, sides in enumerate(
-        ragged_portions(data_dir, problem, record, portion_size)
-    ):
-        if portion == most_portions:
-            break
+    portions = ragged_portions(data_dir, problem, record, portion_size)
+    for portion, sides in zip(range(most_portions), portions, strict=False):
         lengths = [side.row_lengths().numpy() for side in sides]
         plan = planned(
             *lengths,
