@@ -130,7 +130,19 @@ def plan_batches(
         batches.reverse()
     else:
         batches = [batches[i] for i in generator.permutation(len(batches))]
-    return _plan(batches, source_lengths, target_lengths, boundaries, dropped)
+    batches = [batch for batch in batches if len(batch)]
+    rows = np.concatenate([kept[:0], *batches])
+    splits = np.cumsum([0, *map(len, batches)], dtype=np.int64)
+
+    def widths(lengths: np.ndarray) -> np.ndarray:
+        """Each batch is as wide as its longest row needs."""
+        if not batches:
+            return np.zeros(0, np.int64)
+        longest = np.maximum.reduceat(lengths[rows], splits[:-1])
+        return boundaries[np.searchsorted(boundaries, longest)]
+
+    sides = widths(source_lengths), widths(target_lengths)
+    return Plan(rows, splits, *sides, dropped)
 
 
 def usable(
@@ -174,25 +186,3 @@ def _cut(
         members = members[np.argsort(keys[members], kind="stable")]
         batches.extend(np.split(members, np.arange(rows, full, rows)))
     return batches + [carried] * bool(len(carried))
-
-
-def _plan(
-    batches: list[np.ndarray],
-    source_lengths: np.ndarray,
-    target_lengths: np.ndarray,
-    boundaries: np.ndarray,
-    dropped: dict[str, int],
-) -> Plan:
-    """The `Plan` of those batches: each as wide as its longest row needs."""
-    batches = [batch for batch in batches if len(batch)]
-    rows = np.concatenate([np.zeros(0, np.int64), *batches]).astype(np.int64)
-    splits = np.cumsum([0] + [len(batch) for batch in batches], dtype=np.int64)
-
-    def widths(lengths: np.ndarray) -> np.ndarray:
-        if not batches:
-            return np.zeros(0, np.int64)
-        longest = np.maximum.reduceat(lengths[rows], splits[:-1])
-        return boundaries[np.searchsorted(boundaries, longest)]
-
-    sides = widths(source_lengths), widths(target_lengths)
-    return Plan(rows, splits, *sides, dropped)

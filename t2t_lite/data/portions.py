@@ -229,7 +229,7 @@ def packed_batch(
 ) -> dict[str, tf.Tensor]:
     """Batch `index` of a packed portion: `packing.feature_names(True)`.
 
-    Args: what `packing_planner` planned, int64 [], and `packing.packed_shape`.
+    Args: what `packing_planner` gives, an int64 scalar, `packing.packed_shape`.
     """
     first = index * shape[0]
     return {

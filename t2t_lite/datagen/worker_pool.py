@@ -50,7 +50,6 @@ class WorkerPool:
         self._processes = processes or _cores()
         self._tell_done = tell_done
         self._held = collections.deque[Chunk]()
-        self._held_pairs = 0
         self._executor: concurrent.futures.Executor | None = None
         # What the processes have to do: each with its number of pairs.
         self._under_way = collections.deque[
@@ -66,10 +65,10 @@ class WorkerPool:
         Chunks are held back until there are enough for several processes.
         """
         self._held.append(chunk)
-        self._held_pairs += len(chunk.pairs)
+        held_pairs = sum(len(held.pairs) for held in self._held)
         if self._processes == 1:
             self._run_held_here()
-        elif self._held_pairs >= PAIRS_WORTH_A_POOL or self._executor:
+        elif held_pairs >= PAIRS_WORTH_A_POOL or self._executor:
             self._hand_over_held()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from t2t_lite.data.manifest import ShardRecord, SplitRecord
 from t2t_lite.datagen.beam.pipeline import add_steps, not_shared
@@ -49,17 +48,13 @@ class BeamGeneration(Generation):
         self._runner.run(pipeline)
         if not report.exists():
             raise not_shared(job.folder)
-        return _split_record(job, json.loads(report.read_text("utf-8")))
-
-
-def _split_record(job: SplitJob, found: dict[str, Any]) -> SplitRecord:
-    """The record of a split, of what the workers found."""
-    shards = (ShardRecord(**shard) for shard in found["shards"])
-    return split_record(
-        job,
-        Drops(**found["drops"]),
-        lengths={int(n): count for n, count in found["lengths"].items()},
-        source_tokens=found["source_tokens"],
-        target_tokens=found["target_tokens"],
-        shards=sorted(shards, key=lambda shard: shard.file),
-    )
+        found = json.loads(report.read_text("utf-8"))
+        shards = (ShardRecord(**shard) for shard in found["shards"])
+        return split_record(
+            job,
+            Drops(**found["drops"]),
+            lengths={int(n): count for n, count in found["lengths"].items()},
+            source_tokens=found["source_tokens"],
+            target_tokens=found["target_tokens"],
+            shards=sorted(shards, key=lambda shard: shard.file),
+        )
