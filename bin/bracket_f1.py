@@ -84,20 +84,17 @@ def score_files(args: argparse.Namespace) -> None:
 
 def note_errors(scores: Sequence[SentenceScore], name: str, most: int) -> None:
     """Says on stderr how many sentences do not count, and the first reason."""
-    left_out = {
-        number: score
+    left_out = [
+        f"line {number} of {name}: {score.problem or 'no words'}"
         for number, score in enumerate(scores, 1)
         if score.status != bracket_f1.SCORED
-    }
-    if not left_out:
-        return
-    number, score = next(iter(left_out.items()))
-    first = f"line {number} of {name}: {score.problem or 'no words'}"
-    command.note(
-        f"{len(left_out)} of {len(scores)} sentences are left out of the "
-        f"scores, as EVALB does; the first is {first.rstrip('.')}."
-    )
-    if sum(x.status == bracket_f1.ERROR for x in left_out.values()) > most:
+    ]
+    if left_out:
+        command.note(
+            f"{len(left_out)} of {len(scores)} sentences are left out of the "
+            f"scores, as EVALB does; the first is {left_out[0].rstrip('.')}."
+        )
+    if sum(score.status == bracket_f1.ERROR for score in scores) > most:
         command.note(f"EVALB itself would stop after {most} error sentences.")
 
 
@@ -113,14 +110,14 @@ def sentence_table(scores: Sequence[SentenceScore], report: dict) -> str:
             f"{score.crossing:3}   {score.words:4}  {score.correct_tags:4}   "
             f"{percent(score.correct_tags, score.words):6.2f}"
         )
-    lines.append(_RULE)
-    lines.append(
+    lines += [
+        _RULE,
         f"{'':16}{report['recall']:6.2f} {report['precision']:6.2f} "
         f"{report['matched_brackets']:6} {report['gold_brackets']:5} "
         f"{report['test_brackets']:5}  {report['crossing_brackets']:5}  "
         f"{report['words']:5} {report['correct_tags']:5}   "
-        f"{report['tagging_accuracy']:6.2f}"
-    )
+        f"{report['tagging_accuracy']:6.2f}",
+    ]
     return "\n".join(lines)
 
 

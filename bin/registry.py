@@ -34,8 +34,7 @@ def make_parser() -> flags.Parser:
         type=flags.at_least(1),
         metavar="N",
         help="with --vocab_size: tokens per sentence, for the FLOPs of "
-        "attention "
-        f"(default: {DEFAULT_LENGTH})",
+        f"attention (default: {DEFAULT_LENGTH})",
     )
     parser.add_argument(
         "--table3",
@@ -54,29 +53,26 @@ def show(args: argparse.Namespace) -> None:
     if args.length and not args.vocab_size:
         raise UsageError("--length goes with --vocab_size.")
     plugins.load_plugins(args.usr_dir)
+    sets, problems = registry.hparams_names(), registry.problem_names()
     if args.table3:
         _show_table3(args.json)
-        return
-    if not args.name:
+    elif not args.name:
         _list(args.json)
-        return
-    sets = registry.hparams_names()
-    problems = registry.problem_names()
-    if args.name in sets:
+    elif args.name in sets:
         _show_set(args)
-        return
-    if args.name.removesuffix("_rev") not in problems:
+    elif args.name.removesuffix("_rev") not in problems:
         raise UsageError(
             f"Unknown problem or hparams set {args.name!r}."
             f"{nearest(args.name, sets + problems)} t2t-lite-registry lists "
             "them all; add --usr_dir for your own."
         )
-    if args.vocab_size or args.hparams_override:
+    elif args.vocab_size or args.hparams_override:
         raise UsageError(
             "--vocab_size and --hparams_override go with an hparams set; "
             f"{args.name!r} is a problem."
         )
-    _show_problem(registry.problem(args.name), args.json)
+    else:
+        _show_problem(registry.problem(args.name), args.json)
 
 
 def _list(as_json: bool) -> None:

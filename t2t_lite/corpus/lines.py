@@ -63,10 +63,11 @@ def open_packed(path: str | os.PathLike) -> Iterator[BinaryIO]:
             raise T2TLiteError(
                 f"Cannot read {path}: {error.strerror}."
             ) from error
-        raise _damaged(path, error) from error
+        raise damaged(path, error) from error
     except (EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError) as error:
-        raise _damaged(path, error) from error
+        raise damaged(path, error) from error
 
 
-def _damaged(path, error):
-    return T2TLiteError(f"{path} is damaged: {error}. Get the file again.")
+def damaged(path: str | os.PathLike, reason: object) -> T2TLiteError:
+    """The error that a file cannot be read to its end."""
+    return T2TLiteError(f"{path} is damaged: {reason}. Get the file again.")

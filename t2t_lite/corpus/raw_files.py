@@ -78,7 +78,14 @@ class RawFiles:
             is not the expected one.
         """
         if self.raw_dir is not None:
-            path = self._in_raw_dir(name)
+            path = self.raw_dir / name
+            if not path.is_file():
+                fix = f"Put {name} there, or name another folder with --raw_dir"
+                if name in self.files:
+                    fix += ", or leave --raw_dir out to download it"
+                raise T2TLiteError(
+                    f"{self.raw_dir} holds no file {name}. {fix}."
+                )
         elif name in self.files and self.download_dir is not None:
             file, path = self.files[name], self.download_dir / name
             if not path.exists() or _sha256_of_content(path) != file.sha256:
@@ -101,15 +108,6 @@ class RawFiles:
         if path.exists():
             return f"found: {path}"
         return f"missing: {path}, from {address}"
-
-    def _in_raw_dir(self, name):
-        path = self.raw_dir / name
-        if path.is_file():
-            return path
-        fix = f"Put {name} there, or name another folder with --raw_dir"
-        if name in self.files:
-            fix += ", or leave --raw_dir out to download it"
-        raise T2TLiteError(f"{self.raw_dir} holds no file {name}. {fix}.")
 
     def _download(self, file, path):
         aside = files.aside(path)

@@ -5,7 +5,7 @@ import pathlib
 import re
 from collections.abc import Iterator, Sequence
 
-from t2t_lite.corpus.lines import PACKED, open_packed, read_lines
+from t2t_lite.corpus.lines import PACKED, damaged, open_packed, read_lines
 from t2t_lite.corpus.parallel_lines import read_parallel
 from t2t_lite.errors import T2TLiteError, UsageError
 
@@ -159,8 +159,6 @@ def read_segments(path: str | os.PathLike) -> Iterator[str]:
                 yield " ".join("".join(segment.itertext()).split("\n")).strip()
                 segment.clear()
         except etree.XMLSyntaxError as error:
-            raise T2TLiteError(
-                f"{path} is damaged: {error}. Get the file again."
-            ) from error
+            raise damaged(path, error) from error
     if not found:
         raise T2TLiteError(f"{path} has no <seg>: is it a test set in SGML?")

@@ -4,7 +4,7 @@ import itertools
 import os
 from collections.abc import Iterator
 
-from t2t_lite.corpus.lines import open_packed
+from t2t_lite.corpus.lines import damaged, open_packed
 from t2t_lite.errors import T2TLiteError
 
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -82,9 +82,7 @@ def _units(path):
             # The exception itself does not always have the line.
             first = next(iter(units.error_log), None)
             reason = f"line {first.line}: {first.message}" if first else error
-            raise T2TLiteError(
-                f"{path} is damaged: {reason}. Get the file again."
-            ) from error
+            raise damaged(path, reason) from error
 
 
 def _choose(wanted, variants, place):

@@ -263,13 +263,12 @@ def report(
     """The metric's report on a corpus; see `bracket_f1`."""
     everything = totals(scores)
     cutoff = parameters.cutoff_length
-    short = [score for score in scores if score.length <= cutoff]
     return {
         "metric": "bracket_f1",
         "score": everything["f1"],
         **everything,
         "cutoff_length": cutoff,
-        "within_cutoff": totals(short),
+        "within_cutoff": totals([x for x in scores if x.length <= cutoff]),
     }
 
 

@@ -43,7 +43,9 @@ class TreeGrammar:
         self, tokens: Sequence[str], special: int = 3, eos_id: int = 1
     ):
         self._eos_id = eos_id
-        kinds = [_OTHER] * special + [_kind_of(t) for t in tokens[special:]]
+        signs = {"(": _OPENING, ")": _CLOSING}
+        kinds = [signs.get(token[0], _LEAF) for token in tokens[special:]]
+        kinds = [_OTHER] * special + kinds
         marks = {mark: number for number, mark in enumerate(PUNCTUATION, 1)}
         labels = {token[1:]: number for number, token in enumerate(tokens)}
         self._kinds = np.array(kinds, np.int32)
@@ -99,7 +101,8 @@ class TreeGrammar:
         def follow(cache, parents, index):
             inner, state = cache
             followed = {
-                name: gather_rows(state[name], parents) for name in _OF_BEAMS
+                name: gather_rows(state[name], parents)
+                for name in ("stack", "depth", "leaves", "is_empty")
             }
             return follow_fn(inner, parents, index), {**state, **followed}
 
@@ -157,10 +160,3 @@ class TreeGrammar:
             | (may_take[..., None] & leaf)
             | (may_end[..., None] & ending)
         )
-
-
-_OF_BEAMS = ("stack", "depth", "leaves", "is_empty")
-
-
-def _kind_of(token):
-    return {"(": _OPENING, ")": _CLOSING}.get(token[0], _LEAF)

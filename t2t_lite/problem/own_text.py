@@ -160,14 +160,15 @@ class OwnText(Text2TextProblem):
     def _read(self, split):
         """The pairs of the files of a split, at least one."""
         files = self._files(split)
-        pair = None
-        for pair in self._pairs(files):
-            yield pair
-        if pair is None:
+        pairs = self._pairs(files)
+        first = next(pairs, None)
+        if first is None:
             raise T2TLiteError(
                 "A split must have at least one pair; got nothing in "
                 f"{' and '.join(files)}."
             )
+        yield first
+        yield from pairs
 
     def _pairs(self, files):
         options = self.options

@@ -131,12 +131,8 @@ class ParallelCorpus(Text2TextProblem):
 
     def tell_sources(self, raw: RawFiles) -> list[str]:
         if raw.raw_dir is None and self.tfds_name:
-            folder = (
-                raw.tfds_dir
-                or pathlib.Path(
-                    os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
-                ).expanduser()
-            )
+            default = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
+            folder = raw.tfds_dir or pathlib.Path(default).expanduser()
             if any((folder / self.tfds_name).glob("*/dataset_info.json")):
                 return [f"found: {self.tfds_name} in {folder}"]
             return [

@@ -79,6 +79,24 @@ class TextEncoder(tf.Module):
         """
         raise NotImplementedError
 
+    def _ids_of_text(self, ids, unknown=None):
+        """The ids of each row before its first EOS, without padding.
+
+        Those outside the vocabulary become `unknown`; None leaves them out.
+
+        Example: [[5, 0, 6, 1, 7]] -> [[5, 6]], ragged int32 [N, None].
+        """
+        if isinstance(ids, tf.RaggedTensor):
+            ids = ids.to_tensor(PAD_ID)
+        ids = tf.cast(ids, tf.int32)
+        is_eos = tf.equal(ids, EOS_ID)
+        ended = tf.cumsum(tf.cast(is_eos, tf.int32), axis=1) > 0  # [N, T]
+        kept = ~ended & (ids != PAD_ID)
+        known = (ids >= 0) & (ids < self.vocab_size)
+        if unknown is None:
+            return tf.ragged.boolean_mask(ids, kept & known)
+        return tf.ragged.boolean_mask(tf.where(known, ids, unknown), kept)
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The vocabulary's entry of each id."""
         raise NotImplementedError
@@ -119,24 +137,6 @@ def lines_of(content: bytes) -> list[str]:
     except UnicodeDecodeError:
         return []
     return lines if lines[-1] else lines[:-1]
-
-
-def ids_of_text(ids: tf.Tensor | tf.RaggedTensor) -> tf.RaggedTensor:
-    """The ids of each row before its first EOS, without padding.
-
-    Example: [[5, 0, 6, 1, 7]] -> [[5, 6]].
-
-    Args:
-      ids: int [N, T], dense or ragged.
-
-    Returns: ragged int32 [N, None].
-    """
-    if isinstance(ids, tf.RaggedTensor):
-        ids = ids.to_tensor(PAD_ID)
-    ids = tf.cast(ids, tf.int32)
-    is_eos = tf.equal(ids, EOS_ID)
-    ended = tf.cumsum(tf.cast(is_eos, tf.int32), axis=1) > 0  # [N, T]
-    return tf.ragged.boolean_mask(ids, ~ended & (ids != PAD_ID))
 
 
 def cleaned(text: str | bytes) -> str:

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 
 class TextForm(Protocol):
-    """Graph ops only; `tree_form.TreeForm` is one."""
+    """Has graph ops only; `tree_form.TreeForm` is one."""
 
     def prepare(self, texts: tf.Tensor) -> tf.Tensor:
         """Source texts in the form of the training data: tf.string [B]."""

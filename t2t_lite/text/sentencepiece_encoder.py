@@ -10,12 +10,7 @@ import tensorflow_text as tf_text
 
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text.encoder import (
-    TextEncoder,
-    clean_utf8,
-    cleaned,
-    ids_of_text,
-)
+from t2t_lite.text.encoder import TextEncoder, clean_utf8, cleaned
 from t2t_lite.text.sentencepiece_model import (
     NORMALIZATION,
     UNK_ID,
@@ -82,11 +77,7 @@ class SentencePieceEncoder(TextEncoder):
         Bytes that form no character, UNK_ID and ids outside the vocabulary
         become U+FFFD, or what another trainer's model has for unknown text.
         """
-        kept = ids_of_text(ids)
-        ids = kept.flat_values
-        known = (ids >= 0) & (ids < self.vocab_size)
-        ids = tf.where(known, ids, UNK_ID)
-        return self._pieces.detokenize(kept.with_flat_values(ids))
+        return self._pieces.detokenize(self._ids_of_text(ids, UNK_ID))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The vocabulary's entry of each id, U+2581 where a space is."""

@@ -137,9 +137,6 @@ def with_our_ids(model: bytes) -> tuple[bytes, bool]:
     keep their order, scores and meaning, so texts have the same pieces as
     before.
 
-    Args:
-      model: the bytes of a SentencePiece model.
-
     Returns: the bytes, and whether it writes every text, with bytes for
       characters that it does not know.
 
@@ -168,9 +165,8 @@ def with_our_ids(model: bytes) -> tuple[bytes, bool]:
         pieces += [p for p in proto.pieces if p.piece not in kinds]
         names = [piece.piece for piece in pieces]
         spec.pad_id, spec.eos_id, spec.unk_id = PAD_ID, EOS_ID, UNK_ID
-        spec.bos_id = -1
-        if spec.bos_piece in by_name:
-            spec.bos_id = names.index(spec.bos_piece)
+        has_bos = spec.bos_piece in by_name
+        spec.bos_id = names.index(spec.bos_piece) if has_bos else -1
         spec.vocab_size = len(pieces)
         del proto.pieces[:]
         proto.pieces.extend(pieces)

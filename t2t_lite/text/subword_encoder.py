@@ -22,7 +22,6 @@ from t2t_lite.text.encoder import (
     PAD_ID,
     TextEncoder,
     clean_utf8,
-    ids_of_text,
     lines_of,
 )
 
@@ -102,9 +101,7 @@ class SubwordEncoder(TextEncoder):
         As in tensor2tensor, an escaped number beyond Unicode becomes U+3013.
         Half a surrogate pair becomes U+FFFD.
         """
-        kept = ids_of_text(ids)
-        known = (kept >= 0) & (kept < self.vocab_size)
-        texts = tf.gather(self._texts, tf.ragged.boolean_mask(kept, known))
+        texts = tf.gather(self._texts, self._ids_of_text(ids))
         words = tf.strings.split(tf.strings.reduce_join(texts, axis=-1), "_")
         words = tf.ragged.boolean_mask(words, words != "")
         flat = _unescaped(words.flat_values)  # [W]
@@ -166,9 +163,7 @@ class SubwordEncoder(TextEncoder):
         escaped, widths = _escaped_codes(codes, self._has(_PLAIN, codes))
         lengths = tf.reduce_sum(characters.with_flat_values(widths), axis=1)
         escaped = tf.RaggedTensor.from_row_lengths(escaped, lengths)
-        return tf.strings.join(
-            [tf.strings.unicode_encode(escaped, "UTF-8"), "_"]
-        )
+        return tf.strings.unicode_encode(escaped, "UTF-8") + "_"
 
 
 def subwords_of(content: bytes) -> list[str]:
@@ -220,10 +215,7 @@ def _alphanumeric_bounds():
 
 
 def _kinds(alphabet):
-    """Where the kind of characters changes, and the kinds between.
-
-    Returns: int32 [N], int32 [N + 1], bits of _ALPHANUMERIC and _PLAIN.
-    """
+    """Where the kind of characters changes, [N]; the kinds between, [N + 1]."""
     plain = np.array(sorted(map(ord, alphabet - {"\\", "_", "\n"})))
     alphanumeric = _alphanumeric_bounds()
     bounds = np.unique(np.concatenate([alphanumeric, plain, plain + 1]))

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text.encoder import TextEncoder, ids_of_text
+from t2t_lite.text.encoder import TextEncoder
 from t2t_lite.text.sentencepiece_model import UNK_ID
 
 SPECIAL_TOKENS = ("<pad>", "</s>", "<unk>")  # of PAD_ID, EOS_ID and UNK_ID
@@ -64,13 +64,9 @@ class TokenEncoder(TextEncoder):
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """The text of each row; an id outside the vocabulary is `<unk>`."""
-        kept = ids_of_text(ids)
-        ids = kept.flat_values
-        known = (ids >= 0) & (ids < self.vocab_size)
-        tokens = tf.gather(tf.constant(self.tokens), tf.where(known, ids, 2))
-        return tf.strings.reduce_join(
-            kept.with_flat_values(tokens), axis=1, separator=" "
-        )
+        kept = self._ids_of_text(ids, UNK_ID)
+        tokens = tf.gather(tf.constant(self.tokens), kept)
+        return tf.strings.reduce_join(tokens, axis=1, separator=" ")
 
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
         """The ids of each text, int32, without EOS.

@@ -3,7 +3,7 @@
 import os
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text.encoder import TextEncoder, read_vocabulary
+from t2t_lite.text.encoder import TextEncoder, lines_of, read_vocabulary
 from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 from t2t_lite.text.subword_encoder import SubwordEncoder, subwords_of
 from t2t_lite.text.wordpiece_encoder import WordPieceEncoder, wordpieces_of
@@ -20,19 +20,11 @@ def open_vocabulary(path: str | os.PathLike) -> TextEncoder:
         return SubwordEncoder(path)
     if wordpieces_of(content):
         return WordPieceEncoder(path)
-    if _is_binary(content):
-        return SentencePieceEncoder(path)
+    if b"\0" in content or (content and not lines_of(content)):
+        return SentencePieceEncoder(path)  # it is not text
     raise T2TLiteError(
         f"{path} is not a vocabulary, or is damaged: it is not a SentencePiece "
         "model, not a WordPiece vocabulary (one piece a line, [UNK] among "
         "them) and not a tensor2tensor subword file ('<pad>_' and '<EOS>_' "
         "first). t2t-lite-datagen makes a new one."
     )
-
-
-def _is_binary(content):
-    """Whether it is not text, as a SentencePiece model is not."""
-    try:
-        return "\0" in content.decode()
-    except UnicodeDecodeError:
-        return True

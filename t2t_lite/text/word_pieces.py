@@ -43,10 +43,8 @@ class WordPieces:
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """The ids of each text, int32; texts must not have surrogates."""
         if not self.is_wordwise:
-            return [
-                np.array(ids, np.int32)
-                for ids in self._processor.encode(list(texts))
-            ]
+            rows = self._processor.encode(list(texts))
+            return [np.array(ids, np.int32) for ids in rows]
         found, ends = array.array("q"), []
         look_up = self._table.__getitem__
         for text in texts:
@@ -82,9 +80,8 @@ class WordPieces:
         ][::-1]
         pieces = self._processor.encode(words)
         lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
-        self._starts = np.append(
-            self._starts, self._starts[-1] + np.cumsum(lengths)
-        )
+        ends = self._starts[-1] + np.cumsum(lengths)
+        self._starts = np.append(self._starts, ends)
         new = np.array([i for ids in pieces for i in ids], np.int32)
         self._ids = np.append(self._ids, new)
         self._characters += sum(map(len, words)) + _WORD_COST * len(words)
@@ -96,11 +93,8 @@ class WordPieces:
         word_ends = np.cumsum(lengths)
         shifts = np.repeat(starts - word_ends + lengths, lengths)
         ids = self._ids[shifts + np.arange(len(shifts))]
-        rows, start = [], 0
-        for end in word_ends[ends - 1].tolist():
-            rows.append(ids[start:end])
-            start = end
-        return rows
+        cuts = [0, *word_ends[ends - 1].tolist()]
+        return [ids[start:end] for start, end in itertools.pairwise(cuts)]
 
 
 def _is_wordwise(model, rules):

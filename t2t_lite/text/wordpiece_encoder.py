@@ -9,13 +9,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text.encoder import (
-    EOS_ID,
-    TextEncoder,
-    clean_utf8,
-    ids_of_text,
-    lines_of,
-)
+from t2t_lite.text.encoder import EOS_ID, TextEncoder, clean_utf8, lines_of
 
 UNKNOWN_PIECE = "[UNK]"
 _SUFFIX = "##"
@@ -95,9 +89,7 @@ class WordPieceEncoder(TextEncoder):
         A piece in brackets, such as [CLS], is skipped, except for [UNK]. So
         are ids outside the vocabulary.
         """
-        kept = ids_of_text(ids)
-        known = (kept >= 0) & (kept < self.vocab_size)
-        texts = tf.gather(self._texts, tf.ragged.boolean_mask(kept, known))
+        texts = tf.gather(self._texts, self._ids_of_text(ids))
         joined = tf.strings.reduce_join(texts, axis=-1)
         return tf.strings.regex_replace(joined, "^ ", "")
 
