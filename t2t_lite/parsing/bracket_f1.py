@@ -18,6 +18,7 @@ from t2t_lite.parsing.tree_reader import parse_line
 from t2t_lite.parsing.trees import LEAF, OPEN, Tree, walk
 
 SCORED, ERROR, SKIPPED = 0, 1, 2  # EVALB's status of a sentence
+_QUOTES = ("'", '"', "/")  # the words that QUOTE_LABEL is about
 # `NP-SBJ` counts as `NP`; in EVALB, a leading `-` ends a label, too.
 _FUNCTION = re.compile("[-=].*", re.DOTALL)
 
@@ -164,7 +165,7 @@ def _read(trees, parameters, kept=None):
     length = place = 0
     for event, part in (step for tree in trees for step in walk(tree)):
         if event is LEAF:
-            if parameters.is_quote(part):
+            if part.label in parameters.quote_labels and part.word in _QUOTES:
                 quotes.append((place, len(leaves), part.label))
             length += part.label not in parameters.uncounted_labels
             if not parameters.deletes_leaf(part):

@@ -9,8 +9,6 @@ from t2t_lite.corpus.lines import read_lines
 from t2t_lite.errors import T2TLiteError, nearest
 from t2t_lite.parsing.trees import Tree
 
-_QUOTES = ("'", '"', "/")  # the words that QUOTE_LABEL is about
-
 
 @dataclasses.dataclass(frozen=True)
 class Parameters:
@@ -48,10 +46,6 @@ class Parameters:
         return (
             leaf.label in self.deleted_labels or leaf.word in self.deleted_words
         )
-
-    def is_quote(self, leaf: Tree) -> bool:
-        """Whether QUOTE_LABEL is about this word."""
-        return leaf.label in self.quote_labels and leaf.word in _QUOTES
 
 
 def _same(one, other, pairs):
