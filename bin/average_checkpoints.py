@@ -12,12 +12,8 @@ def make_parser() -> flags.Parser:
     """The flags of `t2t-lite-average`."""
     parser = flags.Parser("t2t-lite-average", __doc__)
     flags.add_run_flags(parser)
-    parser.add_argument(
-        "--num_checkpoints",
-        type=flags.at_least(1),
-        metavar="N",
-        help="how many of the newest (default: the run's average_checkpoints)",
-    )
+    told = "how many of the newest (default: the run's average_checkpoints)"
+    flags.add(parser, {"--num_checkpoints=N": told}, flags.at_least(1))
     return parser
 
 

@@ -12,34 +12,25 @@ from t2t_lite.errors import T2TLiteError, UsageError
 def make_parser() -> flags.Parser:
     """The flags of `t2t-lite-bleu`."""
     parser = flags.Parser("t2t-lite-bleu", __doc__)
-    parser.add_argument(
-        "--hypothesis", metavar="FILE", help="one translation a line"
-    )
-    parser.add_argument(
-        "--reference",
-        metavar="FILE",
-        help="its reference on the same line, detokenized text",
-    )
-    parser.add_argument(
-        "--lowercase", action="store_true", help="compare without case"
-    )
+    table = {
+        "--hypothesis=FILE": "one translation a line",
+        "--reference=FILE": "its reference on the same line, detokenized text",
+        "--lowercase": "compare without case",
+    }
+    flags.add(parser, table)
     parser.add_argument(
         "--tokenize",
         default="13a",
         choices=["13a", "intl", "char", "none", "zh", "ja-mecab", "ko-mecab"],
         help="sacreBLEU's tokenizer of both sides",
     )
-    parser.add_argument(
-        "--tokenized",
-        action="store_true",
-        help="also print the tokenized BLEU that the paper reports, with "
-        "compounds split",
-    )
-    parser.add_argument(
-        "--target_language",
-        metavar="CODE",
-        help="language of both files, for --tokenized; for example de",
-    )
+    table = {
+        "--tokenized": "also print the tokenized BLEU that the paper reports, "
+        "with compounds split",
+        "--target_language=CODE": "language of both files, for --tokenized; "
+        "for example de",
+    }
+    flags.add(parser, table)
     flags.add_json(parser)
     return parser
 

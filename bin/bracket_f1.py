@@ -36,23 +36,15 @@ _ROWS = (
 def make_parser() -> flags.Parser:
     """The flags of `t2t-lite-bracket-f1`."""
     parser = flags.Parser("t2t-lite-bracket-f1", __doc__)
-    parser.add_argument(
-        "--gold", metavar="FILE", help="one bracketed tree a line"
-    )
-    parser.add_argument(
-        "--test",
-        metavar="FILE",
-        help="a parse of the same words on the same line; empty where there "
-        "is none",
-    )
-    parser.add_argument(
-        "--parameters",
-        metavar="FILE",
-        help="what counts: an EVALB parameter file (default: COLLINS.prm's)",
-    )
-    parser.add_argument(
-        "--sentences", action="store_true", help="show each sentence, too"
-    )
+    table = {
+        "--gold=FILE": "one bracketed tree a line",
+        "--test=FILE": "a parse of the same words on the same line; empty "
+        "where there is none",
+        "--parameters=FILE": "what counts: an EVALB parameter file (default: "
+        "COLLINS.prm's)",
+        "--sentences": "show each sentence, too",
+    }
+    flags.add(parser, table)
     flags.add_json(parser)
     return parser
 

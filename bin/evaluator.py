@@ -11,17 +11,10 @@ def make_parser() -> flags.Parser:
     """The flags of `t2t-lite-evaluator`."""
     parser = flags.Parser("t2t-lite-evaluator", __doc__)
     flags.add_run_flags(parser)
-    parser.add_argument(
-        "--split",
-        default="dev",
-        metavar="NAME",
-        help="dev or test, or another split of the problem",
-    )
-    parser.add_argument(
-        "--data_dir",
-        metavar="DIR",
-        help="the TFRecord shards (default: where the run had them)",
-    )
+    told = "dev or test, or another split of the problem"
+    flags.add(parser, {"--split=NAME": told}, default="dev")
+    told = "the TFRecord shards (default: where the run had them)"
+    flags.add(parser, {"--data_dir=DIR": told})
     flags.add_search_flags(parser)
     flags.add_json(parser)
     return parser

@@ -12,12 +12,11 @@ def make_parser() -> flags.Parser:
     """The flags of `t2t-lite-exporter`."""
     parser = flags.Parser("t2t-lite-exporter", __doc__)
     flags.add_run_flags(parser)
-    parser.add_argument(
-        "--export_dir",
-        metavar="DIR",
-        help="where to write; each export is a new folder 1, 2, ... in it "
-        "(default: OUTPUT_DIR/export)",
+    told = (
+        "where to write; each export is a new folder 1, 2, ... in it "
+        "(default: OUTPUT_DIR/export)"
     )
+    flags.add(parser, {"--export_dir=DIR": told})
     flags.add_search_flags(parser, batch_size=False)
     return parser
 
