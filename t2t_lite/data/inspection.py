@@ -157,21 +157,19 @@ class _Side:
         texts = self._encoder.decode(self.rows)
         words = sum(len(text.split()) for text in texts)
         text_tokens = sum(len(row) - 1 for row in self.rows)  # without EOS
-        report = {
+        share = self._bytes / max(tokens - self.pairs, 1)
+        return {
             "file": self._file,
             "pieces": self._encoder.vocab_size,
             "tokens": tokens,
             "tokens_per_word": text_tokens / words if words else None,
-            "byte_share": None,
+            "byte_share": None if self._is_byte is None else share,
             "lengths": {
                 n: count
                 for n, count in enumerate(self._lengths.tolist())
                 if count
             },
         }
-        if self._is_byte is not None:
-            report["byte_share"] = self._bytes / max(tokens - self.pairs, 1)
-        return report
 
 
 def _byte_table(encoder: Any) -> np.ndarray | None:

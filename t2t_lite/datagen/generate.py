@@ -175,15 +175,14 @@ class Generation:
         return learned
 
     def _split(self, split: str, work: Work) -> SplitRecord:
-        finished = work.finished(split)
-        if finished is None:
+        if finished := work.finished(split):
+            record = SplitRecord.from_json(finished)
+        else:
             folder = work.folder / split
             job = SplitJob(self.problem, split, work.folder, folder, self.seed)
             record = self.write_split(job, work)
             work.finish(split, dataclasses.asdict(record))
-            shutil.rmtree(job.folder)
-        else:
-            record = SplitRecord.from_json(finished)
+            shutil.rmtree(folder)
         self._say(f"{record.examples:,} pairs, {record.drops}", split)
         return record
 
@@ -238,13 +237,11 @@ def _versions() -> dict[str, str]:
 
 def _lines(learned_from: Mapping[str, Any]) -> str:
     """How many lines a vocabulary is learned from, in words."""
-    lines = f"{learned_from['lines']:,} lines"
-    if learned_from["sampled_lines"] == learned_from["lines"]:
-        return lines
-    return (
-        f"{learned_from['sampled_lines']:,} of {lines}, drawn with seed "
-        f"{learned_from['seed']}"
-    )
+    lines, sampled = learned_from["lines"], learned_from["sampled_lines"]
+    if sampled == lines:
+        return f"{lines:,} lines"
+    seed = learned_from["seed"]
+    return f"{sampled:,} of {lines:,} lines, drawn with seed {seed}"
 
 
 def _move_into_place(

@@ -78,7 +78,7 @@ class SplitJob:
         return report["examples"], Drops(**report["drops"])
 
     def _report_path(self, number: int) -> pathlib.Path:
-        return self.folder / f"chunk-{number:05d}.json"
+        return self.path(number).with_suffix(".json")
 
     def run(self, encoders: Mapping[str, Any], chunk: Chunk) -> None:
         """Filters, encodes and writes a chunk, its report last."""

@@ -93,8 +93,7 @@ def _encode(
     To find where it stopped, the corpus is read from its start.
     """
     step = f"{job.split}-encoded"
-    encoded = work.finished(step)
-    if encoded is not None:
+    if encoded := work.finished(step):
         return encoded["chunks"]
     job.folder.mkdir(exist_ok=True)
     count = 0
