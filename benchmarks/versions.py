@@ -1,6 +1,6 @@
 """This checkout beside an older one: training steps, decoding, data generation.
 
-    git worktree add ../before v0.1.0 && make -C ../before install
+    git worktree add ../before REVISION && make -C ../before install
     .venv/bin/python benchmarks/versions.py --before=../before
 
 Both checkouts have a .venv of their own; they take turns in one run, so quote
