@@ -31,32 +31,23 @@ def make_parser() -> flags.Parser:
     flags.add_run_flags(parser)
     flags.add_search_flags(parser)
     group = parser.add_argument_group("what goes in and out")
-    group.add_argument(
-        "--decode_from_file", metavar="FILE", help="(default: stdin)"
+    places = {
+        "--decode_from_file=FILE": "(default: stdin)",
+        "--decode_to_file=FILE": "written aside and renamed when complete "
+        "(default: stdout)",
+    }
+    flags.add(group, places)
+    switches = {
+        "--interactive": "ask for a line, translate it, ask again; ends at "
+        "Ctrl-D",
+        "--score": "score lines `source<TAB>target` instead of translating",
+    }
+    flags.add(group, switches)
+    told = (
+        "write the N best translations of each line, best first, separated by "
+        "TABs; at most --beam_size"
     )
-    group.add_argument(
-        "--decode_to_file",
-        metavar="FILE",
-        help="written aside and renamed when complete (default: stdout)",
-    )
-    group.add_argument(
-        "--interactive",
-        action="store_true",
-        help="ask for a line, translate it, ask again; ends at Ctrl-D",
-    )
-    group.add_argument(
-        "--score",
-        action="store_true",
-        help="score lines `source<TAB>target` instead of translating",
-    )
-    group.add_argument(
-        "--nbest",
-        type=flags.at_least(1),
-        metavar="N",
-        default=1,
-        help="write the N best translations of each line, best first, "
-        "separated by TABs; at most --beam_size",
-    )
+    flags.add(group, {"--nbest=N": told}, flags.at_least(1), default=1)
     group.add_argument(
         "--format",
         choices=["text", "json"],
@@ -64,17 +55,12 @@ def make_parser() -> flags.Parser:
         help='json: one object a line, {"line", "source", "hypotheses": '
         '[{"text", "score", "tokens"}]}',
     )
-    group.add_argument(
-        "--tokenize",
-        action="store_true",
-        help="the lines are raw text: first split them into words as the "
-        "problem's corpus does, for example a treebank",
-    )
-    group.add_argument(
-        "--draw",
-        action="store_true",
-        help="draw each tree, with an empty line after it",
-    )
+    switches = {
+        "--tokenize": "the lines are raw text: first split them into words as "
+        "the problem's corpus does, for example a treebank",
+        "--draw": "draw each tree, with an empty line after it",
+    }
+    flags.add(group, switches)
     return parser
 
 

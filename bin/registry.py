@@ -22,26 +22,21 @@ def make_parser() -> flags.Parser:
     parser.add_argument(
         "name", metavar="NAME", nargs="?", help="a problem or an hparams set"
     )
-    parser.add_argument(
-        "--vocab_size",
-        type=flags.at_least(2),
-        metavar="V",
-        help="tokens of the vocabulary of each side: also print the "
-        "parameters, FLOPs and memory of a set",
+    told = (
+        "tokens of the vocabulary of each side: also print the parameters, "
+        "FLOPs and memory of a set"
     )
-    parser.add_argument(
-        "--length",
-        type=flags.at_least(1),
-        metavar="N",
-        help="with --vocab_size: tokens per sentence, for the FLOPs of "
-        f"attention (default: {DEFAULT_LENGTH})",
+    flags.add(parser, {"--vocab_size=V": told}, flags.at_least(2))
+    told = (
+        "with --vocab_size: tokens per sentence, for the FLOPs of attention "
+        f"(default: {DEFAULT_LENGTH})"
     )
-    parser.add_argument(
-        "--table3",
-        action="store_true",
-        help="parameter counts of the models in the paper's table 3: ours "
-        "beside the paper's",
+    flags.add(parser, {"--length=N": told}, flags.at_least(1))
+    told = (
+        "parameter counts of the models in the paper's table 3: ours beside "
+        "the paper's"
     )
+    flags.add(parser, {"--table3": told})
     flags.add_override(parser)
     flags.add_usr_dir(parser)
     flags.add_json(parser)

@@ -27,11 +27,8 @@ def make_parser() -> flags.Parser:
     _add_what_flags(parser.add_argument_group("what to train"))
     where = parser.add_argument_group("where things are")
     flags.add_corpus_flags(where)
-    where.add_argument(
-        "--output_dir",
-        metavar="DIR",
-        help=f"the run (default: {recipe.RUNS_DIR}/PROBLEM/SET)",
-    )
+    told = f"the run (default: {recipe.RUNS_DIR}/PROBLEM/SET)"
+    flags.add(where, {"--output_dir=DIR": told})
     flags.add_text_flags(parser)
     _add_loop_flags(parser.add_argument_group("the training"))
     parser.set_defaults(
@@ -45,78 +42,44 @@ def make_parser() -> flags.Parser:
 
 
 def _add_what_flags(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--problem", metavar="NAME", help="t2t-lite-registry lists them"
-    )
-    group.add_argument(
-        "--hparams", metavar="SET", help="t2t-lite-registry lists them"
-    )
+    told = "t2t-lite-registry lists them"
+    flags.add(group, {"--problem=NAME": told, "--hparams=SET": told})
     flags.add_override(group)
     flags.add_usr_dir(group)
-    group.add_argument(
-        "--print_hparams",
-        action="store_true",
-        help="print every hparam with its value and train nothing",
-    )
+    told = "print every hparam with its value and train nothing"
+    flags.add(group, {"--print_hparams": told})
 
 
 def _add_loop_flags(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--train_steps",
-        type=flags.at_least(1),
-        metavar="N",
-        help="optimizer updates in total (default: the set's)",
-    )
-    group.add_argument(
-        "--eval_steps_every",
-        type=flags.at_least(1),
-        metavar="N",
-        help="updates between evaluations on the dev split",
-    )
-    group.add_argument(
+    steps = {
+        "--train_steps=N": "optimizer updates in total (default: the set's)",
+        "--eval_steps_every=N": "updates between evaluations on the dev split",
+    }
+    flags.add(group, steps, flags.at_least(1))
+    told = "minutes between checkpoints"
+    flags.add(group, {"--save_minutes=M": told}, flags.number(0))
+    checkpoints = {
+        "--save_steps=N": "updates between checkpoints, instead of "
         "--save_minutes",
-        type=flags.number(0),
-        metavar="M",
-        help="minutes between checkpoints",
-    )
-    group.add_argument(
-        "--save_steps",
-        type=flags.at_least(1),
-        metavar="N",
-        help="updates between checkpoints, instead of --save_minutes",
-    )
-    group.add_argument(
-        "--keep_checkpoints",
-        type=flags.at_least(1),
-        metavar="N",
-        help="how many of the newest checkpoints to keep; the best one is "
-        "always kept",
-    )
+        "--keep_checkpoints=N": "how many of the newest checkpoints to keep; "
+        "the best one is always kept",
+    }
+    flags.add(group, checkpoints, flags.at_least(1))
     flags.add_seed(group)
-    group.add_argument(
-        "--deterministic",
-        action="store_true",
-        help="the same result to the bit each time; slower",
+    told = "the same result to the bit each time; slower"
+    flags.add(group, {"--deterministic": told})
+    told = "train on N logical CPU devices (default: all GPUs, else one CPU)"
+    flags.add(group, {"--replicas=N": told}, flags.at_least(1))
+    told = (
+        "sustained TFLOP/s of one device, for a training cost as in the "
+        "paper's table 2 (default: the paper's, on a K80, K40, M40 or P100)"
     )
-    group.add_argument(
-        "--replicas",
-        type=flags.at_least(1),
-        metavar="N",
-        help="train on N logical CPU devices (default: all GPUs, else one CPU)",
+    flags.add(group, {"--sustained_tflops=X": told}, flags.number(0.001))
+    told = (
+        "check flags, data and model, make one update on the largest batch, "
+        "save nothing"
     )
-    group.add_argument(
-        "--sustained_tflops",
-        type=flags.number(0.001),
-        metavar="X",
-        help="sustained TFLOP/s of one device, for a training cost as in the "
-        "paper's table 2 (default: the paper's, on a K80, K40, M40 or P100)",
-    )
-    group.add_argument(
-        "--dry_run",
-        action="store_true",
-        help="check flags, data and model, make one update on the largest "
-        "batch, save nothing",
-    )
+    flags.add(group, {"--dry_run": told})
 
 
 def train(args: argparse.Namespace) -> None:

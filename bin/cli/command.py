@@ -28,7 +28,7 @@ def run(
     """Parses the flags, calls `body(args)` and returns the exit code.
 
     Args:
-      parser: the command's flags; it must have had `add_verbose`.
+      parser: the command's flags.
       body: does the work; prints results to stdout, all else to stderr.
       argv: the flags; None takes them from the command line.
     """

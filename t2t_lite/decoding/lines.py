@@ -96,8 +96,8 @@ def translate_lines(
     r"""Translates a stream of lines, one answer a line, in their order.
 
     It answers the lines that have come without waiting for more, so `lines`
-    may be a pipe or a person. The batch size changes the speed,
-    not the answers.
+    may be a pipe or a person. The batch size changes the speed, not the
+    answers.
 
     Args:
       translator: what translates.

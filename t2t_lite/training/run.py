@@ -2,7 +2,7 @@
 
 ```
 OUTPUT_DIR/config.json        problem, hparams in full, seed, versions, data
-           *.spm.model        copies of the vocabulary
+           *.vocab.*          copies of the vocabulary
            checkpoints/       see `checkpoint`
            metrics.jsonl, tensorboard/
 ```
