@@ -72,15 +72,15 @@ $(BEAM)/.installed: setup.py pyproject.toml constraints.txt
 beamtest: $(BEAM)/.installed ## run the tests of Apache Beam, in an environment of its own
 	$(BEAM)/bin/python -m pytest tests/datagen/test_beam_splits.py
 
-lint: $(STAMP) $(TYPES) ## check style, formatting and types
+lint: $(STAMP) ## check style, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@# One package for mypy, which knows of no package_dir: links to the rooms,
+	@# made anew each time, because rooms come and go.
+	@rm -rf $(TYPES) && mkdir -p $(TYPES)/t2t_lite
+	@ln -s $(addprefix $(CURDIR)/,$(wildcard t2t_lite/*) problems hparams bin) \
+	  $(TYPES)/t2t_lite
 	$(BIN)/mypy $(TYPES)/t2t_lite
-
-# One package for mypy, which knows of no package_dir: links to the rooms.
-$(TYPES): $(wildcard t2t_lite/*)
-	@rm -rf $@ && mkdir -p $@/t2t_lite
-	@ln -s $(addprefix $(CURDIR)/,$(wildcard t2t_lite/*) problems hparams bin) $@/t2t_lite
 
 docs: $(STAMP) ## build the documents into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

@@ -93,6 +93,7 @@ def compare_data_generation(before, corpus, rounds):
                     for side in ("source", "target")
                 ],
                 check=True,
+                cwd=folder,  # -m would import the package of this one
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )
@@ -138,7 +139,7 @@ def main():
             flags.rounds,
         )
     if flags.corpus:
-        compare_data_generation(before, flags.corpus, flags.rounds)
+        compare_data_generation(before, flags.corpus.resolve(), flags.rounds)
 
 
 if __name__ == "__main__":
