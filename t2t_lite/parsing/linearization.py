@@ -9,8 +9,7 @@ left to the source sentence.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.parsing.trees import CLOSE, NO_TAG, OPEN, TOP, Tree, walk
@@ -34,21 +33,6 @@ MARKS_OR_WORDS = ("'", '"', "’")
 _MOST_PAIRS = 1_000_000
 _SIGNS = {"(": -1, ")": 1}
 _TOKEN = re.compile(r"[()]?[^\s()]*", re.ASCII)
-
-
-class Repairs(NamedTuple):
-    """How often each rule of `rebuild` was needed, in its order."""
-
-    unknown_tokens: int = 0
-    surplus_closings: int = 0
-    mislabeled_closings: int = 0
-    missing_closings: int = 0
-    empty_output: int = 0
-    missing_leaves: int = 0
-    surplus_leaves: int = 0
-    empty_constituents: int = 0
-    several_roots: int = 0
-    corrected_tags: int = 0
 
 
 def linearize(tree: Tree, keep_tags: bool = False) -> list[str]:
@@ -80,15 +64,15 @@ def linearize(tree: Tree, keep_tags: bool = False) -> list[str]:
 def rebuild(
     tokens: Sequence[str],
     words: Sequence[str],
-    known: Iterable[str] | None = None,
     correct_tags: bool = False,
-) -> tuple[Tree, Repairs]:
+) -> tuple[Tree, Counter[str]]:
     """The tree over the words that the tokens describe; any tokens give one.
 
     `rebuild(linearize(tree), words(tree))` is the tree, with the tag XX where
     one was dropped. Everything else is repaired, in this order:
 
-    1. Tokens that are not `known` are left out (`unknown_tokens`).
+    1. Empty tokens, and those with white space or a bracket after their first
+       character, are left out (`unknown_tokens`).
     2. A closing bracket of another label than the innermost open bracket's is
        left out if the brackets after it close all open ones
        (`surplus_closings`). If they do not, it closes the innermost bracket,
@@ -112,10 +96,10 @@ def rebuild(
     Args:
       tokens: brackets with labels; any other token is a leaf and its tag.
       words: of the sentence, at least one.
-      known: the tokens of a vocabulary; None knows each that has neither white
-        space nor a bracket after its first character.
       correct_tags: apply rule 7; it saves sentences that EVALB would leave out
         as errors, because it deletes words by their tags.
+
+    Returns: the tree, and how often each repair was needed, by name.
 
     Raises:
       T2TLiteError: there are no words.
@@ -123,11 +107,7 @@ def rebuild(
     if not words:
         raise T2TLiteError("A tree needs at least one word; got none.")
     counts: Counter[str] = Counter()
-    if known is None:
-        kept = [token for token in tokens if token and _TOKEN.fullmatch(token)]
-    else:
-        vocabulary = frozenset(known)
-        kept = [token for token in tokens if token in vocabulary]
+    kept = [token for token in tokens if token and _TOKEN.fullmatch(token)]
     counts["unknown_tokens"] += len(tokens) - len(kept)
     tokens = _balanced(kept, counts)
     if tokens:
@@ -136,12 +116,7 @@ def rebuild(
         counts["empty_output"] += 1
         tokens = [f"({TOP}", *map(_usual_tag, words), f"){TOP}"]
     tree = _tree(tokens, words, correct_tags, counts)
-    return tree, Repairs(**counts)
-
-
-def sum_repairs(many: Iterable[Repairs]) -> Repairs:
-    """The repairs of several sentences, added up by name."""
-    return Repairs(*map(sum, zip(Repairs(), *many, strict=True)))
+    return tree, +counts  # without zeros
 
 
 def _balanced(tokens, counts):

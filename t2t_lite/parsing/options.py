@@ -2,13 +2,20 @@
 
 from typing import Any
 
-from t2t_lite.parsing.treebank import Numbers
+from t2t_lite.parsing.treebank import parse_numbers
 from t2t_lite.problem.option import Option
 from t2t_lite.values import file_path, number, whole_number
 
 
 def _numbers(split):
-    return lambda value: str(Numbers.parse(str(value), split))
+    def read(value):
+        ranges = parse_numbers(str(value), split)
+        return "+".join(
+            f"{numbers[0]}-{numbers[-1]}" if numbers[1:] else f"{numbers[0]}"
+            for numbers in ranges
+        )
+
+    return read
 
 
 def _paths(value: Any) -> str:

@@ -5,6 +5,7 @@ the target the linearized tree.
 """
 
 import collections
+import itertools
 import os
 import pathlib
 import re
@@ -14,23 +15,16 @@ from typing import Any, NamedTuple, Self
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.parsing import trees
-from t2t_lite.parsing.linearization import (
-    PUNCTUATION,
-    Repairs,
-    linearize,
-    rebuild,
-    sum_repairs,
-)
+from t2t_lite.parsing.linearization import PUNCTUATION, linearize, rebuild
 from t2t_lite.parsing.options import OPTIONS
+from t2t_lite.parsing.tree_reader import read_trees
 from t2t_lite.parsing.treebank import (
-    Numbers,
     choose_files,
     mix,
     numbered_files,
-    stripped_trees,
     with_subtrees,
 )
-from t2t_lite.parsing.trees import NO_TAG, TOP, format_tree
+from t2t_lite.parsing.trees import NO_TAG, TOP, format_tree, strip_annotation
 from t2t_lite.problem import Problem
 
 _WORD = re.compile(r"\S+", re.ASCII)
@@ -95,18 +89,17 @@ class ParsingProblem(Problem):
         Example: `("It works .", "(S (NP XX )NP (VP XX )VP . )S")`. A tree
         without words gives two empty texts, which are counted and left out.
         """
-        found = _noted_trees(self._chosen(split, raw)[1], raw)
+        found = _trees(self._chosen(split, raw)[1], raw)
         if split != "train":
             return map(self._pair, found)
-        most = self.options.get("subtrees")
-        if most:
+        if most := self.options.get("subtrees"):
             found = with_subtrees(found, most)
         treebank = map(self._pair, found)
         files = self._additional_files()
         if not files:
             return treebank
         share = self.options.get("treebank_share", self.treebank_share)
-        additional = map(self._pair, _noted_trees(files, raw))
+        additional = map(self._pair, _trees(files, raw))
         return mix(list(treebank), additional, share)
 
     def vocabulary_files(self) -> dict[str, str]:
@@ -145,18 +138,6 @@ class ParsingProblem(Problem):
             pathlib.Path(data_dir) / files["targets"],
         )
         return {files["inputs"]: encoder.learned_from}
-
-    def load_encoders(self, directory: str | os.PathLike) -> dict[str, Any]:
-        """A SentencePiece encoder of words, and one of tokens of trees."""
-        from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
-        from t2t_lite.text.token_encoder import TokenEncoder
-
-        files, folder = self.vocabulary_files(), pathlib.Path(directory)
-        inputs, targets = self.directed(
-            SentencePieceEncoder(folder / files["inputs"]),
-            TokenEncoder(folder / files["targets"]),
-        )
-        return {"inputs": inputs, "targets": targets}
 
     def tell_sources(self, raw: RawFiles) -> list[str]:
         if raw.raw_dir is None:
@@ -198,7 +179,7 @@ class ParsingProblem(Problem):
         if not words:
             return "", {"repairs": {}}
         tree, repairs = rebuild(output.split(), words, correct_tags=True)
-        return format_tree(tree), {"repairs": _counted(repairs)}
+        return format_tree(tree), {"repairs": dict(repairs)}
 
     def evaluate(
         self,
@@ -212,7 +193,7 @@ class ParsingProblem(Problem):
           tags are not part of the target; `repaired`, the outputs that needed a
           repair, in percent; and `repairs`, by name.
         """
-        from t2t_lite.parsing.bracket_f1 import report, score_trees
+        from t2t_lite.parsing.bracket_f1 import percent, report, score_trees
 
         scores, repairs = [], []
         for source, reference, output in zip(
@@ -223,15 +204,14 @@ class ParsingProblem(Problem):
             test, needed = rebuild(output.split(), words, correct_tags=True)
             scores.append(score_trees([gold], [test]))
             repairs.append(needed)
-        repaired = sum(map(any, repairs))
         counts = report(scores)
         if not self.keeps_tags:
             for part in (counts, counts["within_cutoff"]):
                 del part["tagging_accuracy"], part["correct_tags"]
         return {
             **counts,
-            "repaired": 100.0 * repaired / len(repairs) if repairs else 0.0,
-            "repairs": _counted(sum_repairs(repairs)),
+            "repaired": percent(sum(map(bool, repairs)), len(repairs)),
+            "repairs": dict(sum(repairs, collections.Counter())),
         }
 
     def _pair(self, tree):
@@ -242,9 +222,15 @@ class ParsingProblem(Problem):
 
     def _chosen(self, split, raw):
         """The numbers of a split, and the files of the treebank with these."""
-        numbers = Numbers.parse(getattr(self._layout(raw), split), split)
+        numbers = getattr(self._layout(raw), split)
         files = numbered_files(raw.raw_dir, self.file_stem)
-        return numbers, choose_files(files, numbers, split)
+        chosen = choose_files(files, numbers)
+        if not chosen:
+            raise T2TLiteError(
+                f"The {split} split must have files; there is none with a "
+                f"number in {numbers}, only {min(files)} to {max(files)}."
+            )
+        return numbers, chosen
 
     def _layout(self, raw):
         """The layout that the options say or the files fit."""
@@ -254,10 +240,7 @@ class ParsingProblem(Problem):
         fitting = [
             layout
             for layout in self.layouts
-            if all(
-                any(number in Numbers.parse(numbers) for number in files)
-                for numbers in (layout.train, layout.dev, layout.test)
-            )
+            if all(choose_files(files, numbers) for numbers in layout[:3])
         ]
         if "train" in self.options:
             # The size of the vocabulary that a treebank of this extent has.
@@ -300,15 +283,12 @@ def _words(source):
     return [trees.escape_brackets(word) for word in _WORD.findall(source)]
 
 
-def _counted(repairs: Repairs) -> dict[str, int]:
-    return {name: count for name, count in repairs._asdict().items() if count}
-
-
-def _noted_trees(files, raw):
-    """The stripped trees of files that the corpus is read from."""
+def _trees(files, raw):
+    """The stripped trees of files, which are noted as read."""
     for path in files:
         raw.note(path)
-    return stripped_trees(files)
+    read = itertools.chain.from_iterable(map(read_trees, files))
+    return map(strip_annotation, read)
 
 
 def _brackets(labels):

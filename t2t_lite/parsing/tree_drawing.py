@@ -13,11 +13,10 @@ PRP       VBZ
 
 import shutil
 import sys
-from typing import TextIO
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.parsing.tree_reader import parse_line
-from t2t_lite.parsing.trees import CLOSE, LEAF, Tree, fold, leaves_of, walk
+from t2t_lite.parsing.trees import CLOSE, LEAF, fold, walk, words
 
 _LINES = "│┌┐─┬┴┼└├"
 _LEAST_COLUMNS = 4  # of a word in a drawing, its distance to the next counted
@@ -25,10 +24,7 @@ _MOST_LEVELS = 100  # the library calls itself for each level
 
 
 def draw_tree(
-    tree: Tree | str,
-    width: int | None = None,
-    unicode_lines: bool | None = None,
-    stream: TextIO | None = None,
+    text: str, width: int | None = None, unicode_lines: bool | None = None
 ) -> str:
     """The drawing of a tree: lines without spaces at their ends.
 
@@ -37,34 +33,31 @@ def draw_tree(
     where a constituent is empty. A character counts as a column.
 
     Args:
-      tree: or its brackets on one line.
+      text: the brackets of the tree, on one line.
       width: columns that there are; None asks the terminal.
       unicode_lines: lines of box-drawing characters; False draws in ASCII; None
-        takes what `stream` can show.
-      stream: where the drawing will be printed; None is stdout.
+        takes what stdout can show.
 
     Raises:
       T2TLiteError: the text is not exactly one tree.
     """
-    trees = parse_line(tree) if isinstance(tree, str) else [tree]
+    trees = parse_line(text)
     if len(trees) != 1:
-        raise T2TLiteError(f"One tree can be drawn; got {len(trees)}: {tree!r}")
-    (whole,) = trees
+        raise T2TLiteError(f"One tree can be drawn; got {len(trees)}: {text!r}")
+    (tree,) = trees
     if width is None:
         width = shutil.get_terminal_size().columns
     if unicode_lines is None:
-        unicode_lines = _can_show(stream or sys.stdout)
-    levels = fold(
-        whole, lambda _: 1, lambda _, parts: 1 + max(parts, default=0)
-    )
+        unicode_lines = _can_show(sys.stdout)
+    levels = fold(tree, lambda _: 1, lambda _, parts: 1 + max(parts, default=0))
     why = f"{width} columns are too few to draw it"
     if levels > _MOST_LEVELS:
         why = f"{levels} levels are too many to draw"
-    elif _LEAST_COLUMNS * len(leaves_of(whole)) <= width + 1:
-        lines = _branches(whole, unicode_lines)
+    elif _LEAST_COLUMNS * len(words(tree)) <= width + 1:
+        lines = _branches(tree, unicode_lines)
         if max(map(len, lines)) <= width:
             return "\n".join(lines)
-    return "\n".join([f"(indented: {why})", *_indented(whole, unicode_lines)])
+    return "\n".join([f"(indented: {why})", *_indented(tree, unicode_lines)])
 
 
 def _can_show(stream):
@@ -83,7 +76,7 @@ def _branches(tree, unicode_lines):
     drawn = fold(
         tree,
         lambda leaf: Drawn(leaf.label, [leaf.word]),
-        lambda bracket, parts: Drawn(bracket.label, list(parts)),
+        lambda bracket, parts: Drawn(bracket.label, parts),
     )
     text = TreePrettyPrinter(drawn).text(
         unicodelines=unicode_lines, maxwidth=None

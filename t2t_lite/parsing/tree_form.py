@@ -7,9 +7,13 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_lite.parsing.linearization import MARKS, MARKS_OR_WORDS, PUNCTUATION
-from t2t_lite.parsing.tree_search import WORD, WORD_OR_MARK, TreeGrammar
+from t2t_lite.parsing.tree_search import (
+    SPECIAL,
+    WORD,
+    WORD_OR_MARK,
+    TreeGrammar,
+)
 
-_SPECIAL = 3  # tokens that are not part of trees
 _SPACE = r"[ \t\n\v\f\r]+"  # as tf.strings.split and the tree reader have it
 
 
@@ -23,7 +27,7 @@ class TreeForm(tf.Module):
 
     def __init__(self, tokens: Sequence[str]):
         super().__init__(name="tree_form")
-        self._grammar = TreeGrammar(tokens, _SPECIAL)
+        self._grammar = TreeGrammar(tokens)
         classes = {
             **{mark: PUNCTUATION.index(tag) + 1 for mark, tag in MARKS.items()},
             **dict.fromkeys(MARKS_OR_WORDS, WORD_OR_MARK),
@@ -35,9 +39,7 @@ class TreeForm(tf.Module):
             ),
             default_value=WORD,
         )
-        written = [("", "")] * _SPECIAL + [
-            _written(t) for t in tokens[_SPECIAL:]
-        ]
+        written = [("", "")] * SPECIAL + list(map(_written, tokens[SPECIAL:]))
         self._before, self._behind = np.array(written).T
         self._is_leaf = self._behind == ")"
 
@@ -75,14 +77,14 @@ class TreeForm(tf.Module):
         classes = words.with_flat_values(
             self._classes.lookup(words.flat_values)
         )
-        state, limits = self._grammar.start(
+        return self._grammar.constrain(
             classes.to_tensor(WORD),
             tf.cast(words.row_lengths(), tf.int32),
             limits,
             beam_size,
+            step_fn,
+            follow_fn,
         )
-        step_fn, follow_fn = self._grammar.constrain(step_fn, follow_fn)
-        return step_fn, follow_fn, state, limits
 
     def write(self, texts: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
         """Trees in brackets, from tokens of a constrained search.

@@ -15,6 +15,7 @@ from keras import ops
 
 from t2t_lite.decoding.log_probs import IMPOSSIBLE, gather_rows
 from t2t_lite.parsing.linearization import PUNCTUATION
+from t2t_lite.text.sentencepiece_model import EOS_ID, UNK_ID
 
 MOST_OPEN_BRACKETS = 100
 
@@ -23,6 +24,7 @@ MOST_OPEN_BRACKETS = 100
 WORD = 0
 WORD_OR_MARK = len(PUNCTUATION) + 1
 
+SPECIAL = UNK_ID + 1  # tokens that are not part of trees, the first ones
 _OTHER, _OPENING, _CLOSING, _LEAF = range(4)
 _SHORTEST = 3  # tokens beside the leaves: two brackets and EOS
 
@@ -35,20 +37,14 @@ class TreeGrammar:
 
     Args:
       tokens: the vocabulary in the order of its ids, special tokens first.
-      special: how many of them are special; `eos_id` is one of these.
-      eos_id: of the token that ends a tree.
     """
 
-    def __init__(
-        self, tokens: Sequence[str], special: int = 3, eos_id: int = 1
-    ):
-        self._eos_id = eos_id
+    def __init__(self, tokens: Sequence[str]):
         signs = {"(": _OPENING, ")": _CLOSING}
-        kinds = [signs.get(token[0], _LEAF) for token in tokens[special:]]
-        kinds = [_OTHER] * special + kinds
+        kinds = [signs.get(token[0], _LEAF) for token in tokens[SPECIAL:]]
         marks = {mark: number for number, mark in enumerate(PUNCTUATION, 1)}
         labels = {token[1:]: number for number, token in enumerate(tokens)}
-        self._kinds = np.array(kinds, np.int32)
+        self._kinds = np.array([_OTHER] * SPECIAL + kinds, np.int32)
         # One number for both brackets of a label; not used for other tokens.
         self._labels = np.array([labels[t[1:]] for t in tokens], np.int32)
         # [WORD_OR_MARK + 1, V]: the leaves that a word of some class can be.
@@ -58,25 +54,32 @@ class TreeGrammar:
             (wanted == classes) | (wanted == WORD_OR_MARK)
         )
 
-    def start(
-        self, word_classes: Any, counts: Any, limits: Any, beam_size: int
-    ) -> tuple[dict[str, Any], Any]:
-        """The state of a search that has not begun.
+    def constrain(
+        self,
+        word_classes: Any,
+        counts: Any,
+        limits: Any,
+        beam_size: int,
+        step_fn: Callable,
+        follow_fn: Callable,
+    ) -> tuple[Callable, Callable, dict[str, Any], Any]:
+        """See `TreeForm.constrain`.
 
         Args:
           word_classes: int32 [B, n], from WORD to WORD_OR_MARK.
           counts: int32 [B], words of each sentence.
           limits: int32 [B], the most tokens, EOS included.
           beam_size: K.
+          step_fn: of `beam_search`.
+          follow_fn: likewise.
 
-        Returns: a dict of tensors, and limits int32 [B] that leave room for
-          some tree; 0 where there are no words.
+        Returns: `(step_fn, follow_fn, state, limits)`; the limits leave room
+          for some tree, and are 0 where there are no words.
         """
-        least = counts + _SHORTEST
-        limits = ops.where(counts > 0, ops.maximum(limits, least), 0)
-        batch_size = ops.shape(counts)[0]
-        shape = (batch_size, beam_size)
-        return {
+        limits = ops.maximum(limits, counts + _SHORTEST)
+        limits = ops.where(counts > 0, limits, 0)
+        shape = (ops.shape(counts)[0], beam_size)
+        state = {
             "word_classes": word_classes,
             "counts": counts,
             "limits": limits,
@@ -84,12 +87,7 @@ class TreeGrammar:
             "depth": ops.zeros(shape, "int32"),
             "leaves": ops.zeros(shape, "int32"),
             "is_empty": ops.zeros(shape, "bool"),
-        }, limits
-
-    def constrain(
-        self, step_fn: Callable, follow_fn: Callable
-    ) -> tuple[Callable, Callable]:
-        """A step_fn and a follow_fn whose cache is (theirs, the state)."""
+        }
 
         def step(ids, index, cache):
             inner, state = cache
@@ -106,7 +104,7 @@ class TreeGrammar:
             }
             return follow_fn(inner, parents, index), {**state, **followed}
 
-        return step, follow
+        return step, follow, state, limits
 
     def _advance(self, state, ids):
         """The state after the tokens `ids` [B, K]; padding changes nothing."""
@@ -153,7 +151,7 @@ class TreeGrammar:
         leaf = ops.take(self._leaves, classes, axis=0)  # [B, K, V]
         may_take = is_open & (left > 0)
         may_end = (depth < 1) & (left < 1)
-        ending = ops.equal(ops.arange(len(self._kinds)), self._eos_id)
+        ending = ops.equal(ops.arange(len(self._kinds)), EOS_ID)
         return (
             (may_open[..., None] & ops.equal(self._kinds, _OPENING))
             | (may_close[..., None] & closing)

@@ -5,48 +5,31 @@ import os
 import pathlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from t2t_lite.corpus.lines import PACKED
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.parsing.tree_reader import read_trees
-from t2t_lite.parsing.trees import OPEN, Tree, strip_annotation, walk, words
+from t2t_lite.parsing.trees import OPEN, Tree, walk, words
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 
 
-class Numbers(NamedTuple):
-    """The numbers of files, as ranges."""
+def parse_numbers(text: str, name: str = "numbers") -> list[range]:
+    """The numbers of files that a text such as "200-2199" or "1-9+12" says.
 
-    ranges: tuple[tuple[int, int], ...]  # (first, last), both included
-
-    @classmethod
-    def parse(cls, text: str, name: str = "numbers") -> "Numbers":
-        """The ranges of a text such as "200-2199" or "1-9+12".
-
-        Another form, or an empty range, is a UsageError about `name`.
-        """
-        ranges = []
-        for part in text.split("+"):
-            found = _RANGE.fullmatch(part.strip())
-            first = int(found[1]) if found else 0
-            last = int(found[2] or first) if found else -1
-            if last < first:
-                raise UsageError(
-                    f"{name} must be numbers of files such as 200-2199 or "
-                    f"1-9+12; got {text!r}."
-                )
-            ranges.append((first, last))
-        return cls(tuple(ranges))
-
-    def __contains__(self, number):
-        return any(first <= number <= last for first, last in self.ranges)
-
-    def __str__(self):
-        return "+".join(
-            f"{first}-{last}" if last > first else f"{first}"
-            for first, last in self.ranges
-        )
+    Another form, or an empty range, is a UsageError about `name`.
+    """
+    ranges = []
+    for part in text.split("+"):
+        found = _RANGE.fullmatch(part.strip())
+        numbers = found and range(int(found[1]), int(found[2] or found[1]) + 1)
+        if not numbers:
+            raise UsageError(
+                f"{name} must be numbers of files such as 200-2199 or "
+                f"1-9+12; got {text!r}."
+            )
+        ranges.append(numbers)
+    return ranges
 
 
 def numbered_files(
@@ -91,24 +74,15 @@ def numbered_files(
 
 
 def choose_files(
-    files: Mapping[int, pathlib.Path], numbers: Numbers, name: str
+    files: Mapping[int, pathlib.Path], numbers: str
 ) -> list[pathlib.Path]:
-    """The files with these numbers; none of them is a T2TLiteError."""
-    chosen = [path for number, path in files.items() if number in numbers]
-    if not chosen:
-        raise T2TLiteError(
-            f"The {name} split must have files; there is none with a number "
-            f"in {numbers}, only {min(files)} to {max(files)}."
-        )
-    return chosen
-
-
-def stripped_trees(
-    paths: Sequence[str | os.PathLike],
-) -> Iterator[Tree | None]:
-    """The trees of files as `strip_annotation` and `read_trees` give them."""
-    for path in paths:
-        yield from map(strip_annotation, read_trees(path))
+    """The files whose numbers the text says, see `parse_numbers`."""
+    ranges = parse_numbers(numbers)
+    return [
+        path
+        for number, path in files.items()
+        if any(number in each for each in ranges)
+    ]
 
 
 def with_subtrees(

@@ -7,20 +7,13 @@ r"""Penn Treebank tokenisation: a sentence to the words that trees have.
 import functools
 import re
 
-# As the treebank writes what stands for something else in it.
-_ESCAPED = str.maketrans(
-    {
-        **{"(": "-LRB-", "[": "-LSB-", "{": "-LCB-"},
-        **{")": "-RRB-", "]": "-RSB-", "}": "-RCB-"},
-    }
-)
 _BARE = re.compile(r"(?<!\\)[/*]")
 _TYPOGRAPHIC_QUOTES = str.maketrans(
     {"“": " `` ", "”": " '' ", "‘": "`", "’": "'"}
 )
 
 
-def tokenize(text: str, tokenized: bool = False) -> list[str]:
+def tokenize(text: str) -> list[str]:
     r"""The words of a sentence, as a treebank writes them.
 
     By the rules of the treebank's own script, which nltk has: contractions are
@@ -32,16 +25,9 @@ def tokenize(text: str, tokenized: bool = False) -> list[str]:
     A line of such words comes back as it is, as long as it does not have words
     that the rules would split: these know `AT&T`, `US$` and `D.C.` at the end
     of a line not as words. It happens in 1 to 2 of 100 sentences.
-
-    Args:
-      text: one sentence.
-      tokenized: white space alone separates words, as in a line of them.
     """
-    if tokenized:
-        words = [word.translate(_ESCAPED) for word in text.split()]
-    else:
-        text = text.translate(_TYPOGRAPHIC_QUOTES)
-        words = _tokenizer().tokenize(text, convert_parentheses=True)
+    text = text.translate(_TYPOGRAPHIC_QUOTES)
+    words = _tokenizer().tokenize(text, convert_parentheses=True)
     return [_BARE.sub(r"\\\g<0>", word) for word in words]
 
 

@@ -89,24 +89,12 @@ def fold(
 
 def leaves_of(tree: Tree) -> list[Tree]:
     """The words of a tree with their tags, in order."""
-    leaves, todo = [], [tree]
-    while todo:
-        part = todo.pop()
-        if part.word is not None:
-            leaves.append(part)
-        else:
-            todo += part.children[::-1]
-    return leaves
+    return [part for event, part in walk(tree) if event is LEAF]
 
 
 def words(tree: Tree) -> list[str]:
     """The words of a tree, in order; traces are among them."""
     return [leaf.word or "" for leaf in leaves_of(tree)]
-
-
-def tags(tree: Tree) -> list[str]:
-    """The part-of-speech tag of each word, in order."""
-    return [leaf.label for leaf in leaves_of(tree)]
 
 
 def format_tree(tree: Tree) -> str:

@@ -9,10 +9,8 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.parsing.linearization import (
     MARKS,
     PUNCTUATION,
-    Repairs,
     linearize,
     rebuild,
-    sum_repairs,
 )
 from t2t_lite.parsing.tree_reader import parse_line, parse_trees
 from t2t_lite.parsing.trees import (
@@ -50,9 +48,7 @@ def without_tags(whole):
 def repaired(tokens, sentence="a b c", **options):
     """The rebuilt tree as text, and the repairs that were needed."""
     rebuilt, repairs = rebuild(tokens.split(), sentence.split(), **options)
-    return format_tree(rebuilt), {
-        k: v for k, v in repairs._asdict().items() if v
-    }
+    return format_tree(rebuilt), repairs
 
 
 def test_words_are_xx_and_punctuation_keeps_its_tags():
@@ -69,9 +65,9 @@ def test_tags_are_kept_on_demand():
 
 def test_rebuilding_a_linearized_tree_gives_it_back():
     whole = tree(TREE)
-    assert rebuild(linearize(whole, True), words(whole)) == (whole, Repairs())
+    assert rebuild(linearize(whole, True), words(whole)) == (whole, {})
     rebuilt, repairs = rebuild(linearize(whole), words(whole))
-    assert repairs == Repairs()
+    assert repairs == {}
     assert format_tree(rebuilt) == (
         "(S (`` ``) (NP (XX The) (XX cat)) (, ,) (VP (XX sleeps)) ('' '') "
         "(. .))"
@@ -84,7 +80,7 @@ def test_rebuilding_a_linearized_tree_gives_it_back():
 )
 def test_odd_but_whole_trees_come_back(text):
     whole = tree(text)
-    assert rebuild(linearize(whole), words(whole)) == (whole, Repairs())
+    assert rebuild(linearize(whole), words(whole)) == (whole, {})
 
 
 def test_a_surplus_closing_bracket_is_left_out():
@@ -178,15 +174,7 @@ def test_unknown_tokens_are_left_out():
     tokens = ["(S", "", "a b", "(N(P", "XX)", "XX", "XX", "XX", "\n", ")S"]
     rebuilt, repairs = rebuild(tokens, ["a", "b", "c"])
     assert format_tree(rebuilt) == "(S (XX a) (XX b) (XX c))"
-    assert repairs == Repairs(unknown_tokens=5)
-
-
-def test_a_vocabulary_says_which_tokens_are_known():
-    known = ["(S", ")S", "XX", "."]
-    assert repaired("(S XX <unk> (Q XX NN . )Q )S", "a b .", known=known) == (
-        "(S (XX a) (XX b) (. .))",
-        {"unknown_tokens": 4},
-    )
+    assert repairs == {"unknown_tokens": 5}
 
 
 @pytest.mark.parametrize("tokens", ["", ")S", ")S )"])
@@ -227,12 +215,6 @@ def test_a_sentence_without_words_is_refused():
         rebuild(["(S", ")S"], [])
 
 
-def test_repairs_are_added_up_by_name():
-    many = [Repairs(missing_leaves=2), Repairs(several_roots=1), Repairs()]
-    assert sum_repairs(many) == Repairs(missing_leaves=2, several_roots=1)
-    assert sum_repairs([]) == Repairs()
-
-
 def test_any_tokens_become_a_tree_over_exactly_the_words():
     draw = random.Random(5)
     vocabulary = "(S )S (NP )NP (VP )VP ( ) XX XX XX XX , . NN".split()
@@ -244,7 +226,7 @@ def test_any_tokens_become_a_tree_over_exactly_the_words():
             tokens, sentence, correct_tags=draw.random() < 0.5
         )
         assert words(rebuilt) == sentence
-        assert min(repairs) >= 0
+        assert all(count > 0 for count in repairs.values())
         assert all(
             part.children for kind, part in walk(rebuilt) if kind is OPEN
         )
@@ -263,8 +245,8 @@ def test_a_damaged_sequence_is_repaired_and_its_repair_is_whole():
             damaged = damaged or ["XX"]
         rebuilt, repairs = rebuild(damaged, sentence)
         assert words(rebuilt) == sentence
-        assert (repairs == Repairs()) == (linearize(rebuilt) == damaged)
-        assert rebuild(linearize(rebuilt), sentence) == (rebuilt, Repairs())
+        assert (repairs == {}) == (linearize(rebuilt) == damaged)
+        assert rebuild(linearize(rebuilt), sentence) == (rebuilt, {})
 
 
 def test_endless_and_deep_outputs_are_rebuilt_in_time():
@@ -287,4 +269,4 @@ def test_every_tree_of_a_treebank_survives(treebank):
 def check_survives(whole, keep_tags):
     rebuilt = rebuild(linearize(whole, keep_tags), words(whole))
     expected = whole if keep_tags else without_tags(whole)
-    assert rebuilt == (expected, Repairs())
+    assert rebuilt == (expected, {})

@@ -9,14 +9,9 @@ from t2t_lite import registry
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.parsing import trees
-from t2t_lite.parsing.linearization import Repairs, linearize, rebuild
-from t2t_lite.parsing.tree_reader import parse_trees
-from t2t_lite.parsing.treebank import (
-    Numbers,
-    mix,
-    numbered_files,
-    stripped_trees,
-)
+from t2t_lite.parsing.linearization import linearize, rebuild
+from t2t_lite.parsing.tree_reader import parse_trees, read_trees
+from t2t_lite.parsing.treebank import choose_files, mix, numbered_files
 from t2t_lite.plugins import load_plugins
 
 
@@ -172,9 +167,11 @@ def test_bad_options_are_refused(options, message):
 
 
 def test_numbers_are_ranges_and_single_ones():
-    numbers = Numbers.parse("1-3+12")
-    assert [n for n in range(20) if n in numbers] == [1, 2, 3, 12]
-    assert str(numbers) == "1-3+12"
+    files = {number: f"file {number}" for number in range(20)}
+    chosen = choose_files(files, "1-3+12")
+    assert chosen == ["file 1", "file 2", "file 3", "file 12"]
+    options = problem(train=" 01-3 + 12-12", dev="4", test="5").options
+    assert options["train"] == "1-3+12"
 
 
 def test_an_answer_is_a_tree_over_the_words_and_tells_its_repairs():
@@ -215,7 +212,6 @@ def test_tags_are_scored_where_they_are_kept():
 
 
 def test_every_tree_of_a_treebank_comes_back(treebank):
-    none = Repairs()
     found = [
         trees.strip_annotation(tree)
         for text in treebank.values()
@@ -224,9 +220,9 @@ def test_every_tree_of_a_treebank_comes_back(treebank):
     assert len(found) in (10, 3396)
     for tree in found:
         words, hidden = trees.words(tree), _tags_hidden(trees.format_tree(tree))
-        assert rebuild(linearize(tree, keep_tags=True), words) == (tree, none)
+        assert rebuild(linearize(tree, keep_tags=True), words) == (tree, {})
         rebuilt, repairs = rebuild(linearize(tree), words)
-        assert (trees.format_tree(rebuilt), repairs) == (hidden, none)
+        assert (trees.format_tree(rebuilt), repairs) == (hidden, {})
 
 
 def _tags_hidden(text):
@@ -239,5 +235,5 @@ def test_the_sample_is_divided_by_number(tmp_path):
     train, dev, test = (pairs(folder, s) for s in ("train", "dev", "test"))
     assert [len(train), len(dev), len(test)] == [196, 20, 20]  # two a file
     assert train == pairs(folder, train="1-139", dev="140-149", test="150-159")
-    (first, *_) = stripped_trees([numbered_files(folder, "wsj_")[150]])
-    assert test[0][0].split() == trees.words(first)
+    (first, *_) = read_trees(numbered_files(folder, "wsj_")[150])
+    assert test[0][0].split() == trees.words(trees.strip_annotation(first))

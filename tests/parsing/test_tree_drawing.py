@@ -6,7 +6,6 @@ import pytest
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.parsing.tree_drawing import draw_tree
-from t2t_lite.parsing.tree_reader import parse_line
 
 WORKS = "(S (NP (PRP It)) (VP (VBZ works) (ADVP (RB well))) (. .))"
 
@@ -30,11 +29,9 @@ def test_branches_stand_above_their_words():
     | It works     well  .
     """)
     assert draw_tree(WORKS, 80, unicode_lines=True) == expected
-    (tree,) = parse_line(WORKS)
-    assert draw_tree(tree, 80, unicode_lines=True) == expected
 
 
-def test_ascii_where_nothing_else_can_be_shown():
+def test_ascii_where_nothing_else_can_be_shown(monkeypatch):
     expected = drawn("""
     |     S
     |  ___|____
@@ -47,9 +44,11 @@ def test_ascii_where_nothing_else_can_be_shown():
     text = "(S (NP (PRP It)) (VP (VBZ works)))"
     assert draw_tree(text, 80, unicode_lines=False) == expected
     plain = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    assert draw_tree(text, 80, stream=plain) == expected
+    monkeypatch.setattr("sys.stdout", plain)
+    assert draw_tree(text, 80) == expected
     fine = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    assert draw_tree(text, 80, stream=fine) != expected
+    monkeypatch.setattr("sys.stdout", fine)
+    assert draw_tree(text, 80) != expected
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from t2t_lite.decoding.beam_search import beam_search
 from t2t_lite.parsing import trees
-from t2t_lite.parsing.linearization import Repairs, rebuild
+from t2t_lite.parsing.linearization import rebuild
 from t2t_lite.parsing.tree_form import TreeForm
 
 TOKENS = ("<pad>", "</s>", "<unk>", "XX", ",", ".", "(S", "(NP", ")S", ")NP")
@@ -69,7 +69,7 @@ def test_any_opinion_gives_a_tree_over_the_words():
             continue
         assert tokens.pop() == "</s>"
         rebuilt, repairs = rebuild(tokens, words, correct_tags=True)
-        assert repairs == Repairs()
+        assert repairs == {}
         assert trees.format_tree(rebuilt) == tree
 
 
@@ -108,7 +108,7 @@ def _is_tree(tokens):
     leaves = [token for token in tokens if token[0] not in "()"]
     if end != "</s>" or leaves != ["XX", ","] or tokens[0][0] != "(":
         return False
-    return rebuild(tokens, ["a", ","])[1] == Repairs()
+    return rebuild(tokens, ["a", ","])[1] == {}
 
 
 def test_leaves_are_of_the_kind_of_their_word():

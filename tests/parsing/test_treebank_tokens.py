@@ -41,17 +41,7 @@ def test_lines_become_the_words_of_a_treebank(text, expected):
     ],
 )
 def test_what_is_tokenized_stays(line):
-    assert tokenize(line) == tokenize(line, tokenized=True) == line.split()
-
-
-def test_white_space_alone_separates_what_is_said_to_be_tokenized():
-    assert tokenize("AT&T n't (a) 1/2", tokenized=True) == [
-        "AT&T",
-        "n't",
-        "-LRB-a-RRB-",
-        r"1\/2",
-    ]
-    assert tokenize("AT&T") == ["AT", "&", "T"]
+    assert tokenize(line) == line.split()
 
 
 @pytest.fixture
@@ -74,11 +64,6 @@ def test_real_sentences_stay_but_for_words_that_the_rules_split(sentences):
     known = r"\S[&$]|Dunkin'|Gotta|%-owned|CREATOR'S|D\.C\. *$"
     for line in changed:
         assert re.search(known, line)
-
-
-def test_real_sentences_stay_where_they_are_said_to_be_tokenized(sentences):
-    for sentence in sentences:
-        assert tokenize(" ".join(sentence), tokenized=True) == sentence
 
 
 def test_to_tokenize_twice_changes_no_more_than_once(sentences):

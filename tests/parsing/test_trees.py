@@ -19,7 +19,6 @@ from t2t_lite.parsing.trees import (
     format_tree,
     leaves_of,
     strip_annotation,
-    tags,
     walk,
     without_function,
     words,
@@ -63,7 +62,7 @@ def test_a_tree_is_labels_children_and_words():
     expected = Tree("S", (Tree("NP", (it,)), Tree("VP", (works,))))
     assert tree(TREE) == expected
     assert words(expected) == ["It", "works"]
-    assert tags(expected) == ["PRP", "VBZ"]
+    assert [leaf.label for leaf in leaves_of(expected)] == ["PRP", "VBZ"]
 
 
 def test_a_tree_cannot_be_changed():
@@ -77,7 +76,7 @@ def test_a_tree_of_many_lines_is_that_of_one_line():
     assert format_tree(read) == ON_ONE_LINE
     assert read.label == ""
     assert words(read)[3:5] == ["*-1", "*T*-2"]
-    assert tags(read)[5] == "-LRB-"
+    assert leaves_of(read)[5].label == "-LRB-"
 
 
 def test_a_tree_may_break_at_any_space():
