@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from t2t_lite.errors import T2TLiteError
-
 GROWTH = 1.05  # of boundaries, where that is more than one token
 _ROW_MULTIPLE = 8  # full batches have so many rows, or a multiple
 # Random part of the sorting key, in tokens: up to 1 it shuffles pairs whose
@@ -27,14 +25,12 @@ class Plan(NamedTuple):
       rows: int64 [kept examples], indices into the portion.
       splits: int64 [batches + 1].
       source_widths, target_widths: int64 [batches], padded lengths.
-      dropped: how many examples are in no batch, by reason.
     """
 
     rows: np.ndarray
     splits: np.ndarray
     source_widths: np.ndarray
     target_widths: np.ndarray
-    dropped: dict[str, int]
 
     def shapes(self) -> np.ndarray:
         """Rows, source and target width of each batch: int64 [batches, 3]."""
@@ -69,24 +65,6 @@ def rows_of_class(boundary: int, max_positions: int) -> int:
     return max(rows, 1)
 
 
-def check_longest(longest: int, max_positions: int, max_length: int) -> None:
-    """Refuses data whose longest kept pair does not fit one pass.
-
-    Args:
-      longest: tokens of the longest side of the data.
-      max_positions: positions of one pass, each side.
-      max_length: longer pairs are left out anyway.
-    """
-    if min(longest, max_length) > max_positions:
-        raise T2TLiteError(
-            "The longest pair must fit one pass: min(max_length, longest) <= "
-            f"batch_tokens / micro_batches; got max_length={max_length}, "
-            f"longest={longest}, batch_tokens / micro_batches="
-            f"{max_positions}. Lower max_length or micro_batches, or raise "
-            "batch_tokens."
-        )
-
-
 def plan_batches(
     source_lengths: np.ndarray,
     target_lengths: np.ndarray,
@@ -113,7 +91,7 @@ def plan_batches(
     Returns:
       A `Plan`, a pure function of the arguments.
     """
-    kept, dropped = usable(source_lengths, target_lengths, max_length)
+    kept = usable(source_lengths, target_lengths, max_length)
     longest = np.maximum(source_lengths, target_lengths)
     boundaries = length_boundaries(min(max_length, max_positions))
     keys = source_lengths - target_lengths
@@ -141,25 +119,16 @@ def plan_batches(
         longest = np.maximum.reduceat(lengths[rows], splits[:-1])
         return boundaries[np.searchsorted(boundaries, longest)]
 
-    sides = widths(source_lengths), widths(target_lengths)
-    return Plan(rows, splits, *sides, dropped)
+    return Plan(rows, splits, widths(source_lengths), widths(target_lengths))
 
 
 def usable(
     source_lengths: np.ndarray, target_lengths: np.ndarray, max_length: int
-) -> tuple[np.ndarray, dict[str, int]]:
-    """Which examples are trained on, and how many are not, by reason.
-
-    Args: as in `plan_batches`.
-
-    Returns:
-      int64 [kept examples], indices into the portion; the `Plan.dropped`.
-    """
+) -> np.ndarray:
+    """Which examples are neither empty nor too long: indices, int64 [kept]."""
+    shortest = np.minimum(source_lengths, target_lengths)
     longest = np.maximum(source_lengths, target_lengths)
-    empty = np.minimum(source_lengths, target_lengths) == 0
-    too_long = (longest > max_length) & ~empty
-    dropped = {"empty": int(empty.sum()), "too_long": int(too_long.sum())}
-    return np.flatnonzero(~empty & ~too_long), dropped
+    return np.flatnonzero((shortest > 0) & (longest <= max_length))
 
 
 def _cut(

@@ -35,14 +35,12 @@ class PackedPlan(NamedTuple):
       splits: int64 [bins + 1].
       height: rows of a batch.
       width: positions of a row, either side.
-      dropped: how many examples are in no bin, by reason.
     """
 
     rows: np.ndarray
     splits: np.ndarray
     height: int
     width: int
-    dropped: dict[str, int]
 
     def shapes(self) -> np.ndarray:
         """Rows, source and target width of each batch: int64 [batches, 3]."""
@@ -92,7 +90,7 @@ def plan_rows(
       A `PackedPlan`, a pure function of the arguments.
     """
     height, width = packed_shape(max_positions, max_length)
-    kept, dropped = usable(source_lengths, target_lengths, max_length)
+    kept = usable(source_lengths, target_lengths, max_length)
     lengths = np.stack([source_lengths[kept], target_lengths[kept]])
     noise = 0 if generator is None else generator.random(len(kept))
     # Longest first, ties at random.
@@ -102,7 +100,7 @@ def plan_rows(
         bins = generator.permutation(count)[bins]
     by_bin = np.argsort(bins, kind="stable")
     splits = np.searchsorted(bins[by_bin], np.arange(count + 1))
-    return PackedPlan(kept[by_bin], splits, height, width, dropped)
+    return PackedPlan(kept[by_bin], splits, height, width)
 
 
 def _bins_of(

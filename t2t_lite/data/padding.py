@@ -19,26 +19,21 @@ from t2t_lite.problem import Problem
 
 @dataclasses.dataclass(frozen=True)
 class PaddingReport:
-    """How well a split fits its batches.
+    """How well the train split fits its batches.
 
     Attributes:
       examples: pairs of the split.
       too_long: of these, those left out for `max_length`; an exact count.
-      batches: batches of an epoch, an estimate if `is_sampled`.
+      batches: of an epoch; an estimate from its first portions.
       share: real tokens / positions of both sides together, 0-1.
-      source_share, target_share: the same of each side.
       shapes: distinct (rows, source, target) shapes seen.
-      is_sampled: only the first portions were looked at.
     """
 
     examples: int
     too_long: int
     batches: int
     share: float
-    source_share: float
-    target_share: float
     shapes: int
-    is_sampled: bool
 
     def __str__(self) -> str:
         left_out = f", {self.too_long:,} too long" if self.too_long else ""
@@ -56,20 +51,19 @@ def padding_report(
     max_positions: int,
     max_length: int,
     seed: int = 0,
-    split: str = "train",
     packing: bool = False,
     portion_size: int = PORTION_SIZE,
     most_portions: int = 4,
 ) -> PaddingReport:
-    """Plans the first portions of a split and counts what is real.
+    """Plans the first portions of train and counts what is real.
 
     Args: as in `training_batches`, and
       most_portions: how many portions are looked at.
     """
-    record = manifest.split(split)
+    record = manifest.split("train")
     check_lengths(record, max_positions, max_length)
     planned = plan_rows if packing else plan_batches
-    seen, real, found = 0, np.zeros(2), []
+    seen, real, found = 0, 0, []
     portions = ragged_portions(data_dir, problem, record, portion_size)
     for portion, sides in zip(range(most_portions), portions, strict=False):
         lengths = [side.row_lengths().numpy() for side in sides]
@@ -80,18 +74,14 @@ def padding_report(
             generator=plan_generator(seed, 0, portion),
         )
         seen += len(lengths[0])
-        real += [side[plan.rows].sum() for side in lengths]
+        real += sum(int(side[plan.rows].sum()) for side in lengths)
         found.append(plan.shapes())
     shapes = np.concatenate(found)
-    positions = np.maximum((shapes[:, :1] * shapes[:, 1:]).sum(axis=0), 1)
-    shares = real / positions
+    positions = (shapes[:, :1] * shapes[:, 1:]).sum()
     return PaddingReport(
         examples=record.examples,
         too_long=record.too_long(max_length),
         batches=round(len(shapes) * record.examples / seen),
-        share=float(real.sum() / positions.sum()),
-        source_share=float(shares[0]),
-        target_share=float(shares[1]),
+        share=real / max(int(positions), 1),
         shapes=len(np.unique(shapes, axis=0)),
-        is_sampled=seen < record.examples,
     )

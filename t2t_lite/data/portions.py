@@ -57,7 +57,7 @@ def ragged_portions(
 def check_lengths(
     record: SplitRecord, max_positions: int, max_length: int
 ) -> None:
-    """Refuses a split without a usable pair, or with one that does not fit.
+    """Refuses a split without a usable pair, or with one too long for a pass.
 
     Args: as in `bucketing.plan_batches`.
     """
@@ -67,7 +67,14 @@ def check_lengths(
             f"There is no pair to use: of {record.examples}, {too_long} are "
             f"longer than max_length={max_length} tokens. Raise max_length."
         )
-    bucketing.check_longest(record.longest, max_positions, max_length)
+    if min(record.longest, max_length) > max_positions:
+        raise T2TLiteError(
+            "The longest pair must fit one pass: min(max_length, longest) <= "
+            f"batch_tokens / micro_batches; got max_length={max_length}, "
+            f"longest={record.longest}, batch_tokens / micro_batches="
+            f"{max_positions}. Lower max_length or micro_batches, or raise "
+            "batch_tokens."
+        )
 
 
 def planner(
