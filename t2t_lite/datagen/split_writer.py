@@ -4,17 +4,17 @@ import concurrent.futures
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from t2t_lite import files
 from t2t_lite.corpus import filters
 from t2t_lite.data.manifest import ShardRecord, SplitRecord, sha256_of
-from t2t_lite.datagen.chunks import cut
+from t2t_lite.datagen.chunks import Chunk, cut
 from t2t_lite.datagen.drops import Drops, sample_of
 from t2t_lite.datagen.external_shuffle import RecordsInOrder
 from t2t_lite.datagen.split_job import SplitJob
 from t2t_lite.datagen.unfinished import Work
-from t2t_lite.datagen.worker_pool import WorkerPool
+from t2t_lite.datagen.worker_pool import run_job
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.progress import Counter
 
@@ -97,17 +97,19 @@ def _encode(
         return encoded["chunks"]
     job.folder.mkdir(exist_ok=True)
     count = 0
-    with (
-        Counter(job.label, "pairs", progress) as counter,
-        WorkerPool(job, processes, counter.advance) as pool,
-    ):
+
+    def chunks_left() -> Iterator[Chunk]:
+        nonlocal count
         for chunk in cut(job.problem.samples(job.split, work.raw), job.label):
             count += 1
             if job.is_done(chunk.number):
                 counter.advance(len(chunk.pairs))
             else:
                 work.note_sources()
-                pool.add(chunk)
+                yield chunk
+
+    with Counter(job.label, "pairs", progress) as counter:
+        run_job(job, chunks_left(), processes, counter.advance)
     work.finish(step, {"chunks": count})
     return count
 
@@ -130,31 +132,29 @@ def _write_shards(
 ) -> list[ShardRecord]:
     """Writes TFRecord files of SHARD_EXAMPLES each; some may be there already.
 
-    While one is written, another thread brings the last one to the disk.
+    While one is written, another thread brings the one before to the disk.
     """
     names = shard_names(job, records.examples)
     done = itertools.takewhile(bool, map(work.finished, names))
     shards = [ShardRecord(**shard) for shard in done]
     left = records.records(len(shards) * SHARD_EXAMPLES)
 
-    def finish(file: Shard) -> ShardRecord:
-        shard = file.finish()
+    def finish(path: pathlib.Path, examples: int) -> ShardRecord:
+        shard = finish_shard(path, examples)
         work.finish(shard.file, dataclasses.asdict(shard))
         return shard
 
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
-        last = None
+        finishing = []
         for number in range(len(shards), len(names)):
             before = number * SHARD_EXAMPLES
             examples = min(records.examples - before, SHARD_EXAMPLES)
-            file = Shard(work.folder / names[number])
-            file.write(itertools.islice(left, examples), examples)
-            if last:
-                shards.append(last.result())
-            last = thread.submit(finish, file)
-        if last:
-            shards.append(last.result())
-    return shards
+            path = work.folder / names[number]
+            write_shard(path, itertools.islice(left, examples))
+            if finishing:
+                finishing[-1].result()  # the disk keeps up
+            finishing.append(thread.submit(finish, path, examples))
+        return shards + [future.result() for future in finishing]
 
 
 def shard_names(job: SplitJob, examples: int) -> list[str]:
@@ -164,24 +164,20 @@ def shard_names(job: SplitJob, examples: int) -> list[str]:
     return [f"{prefix}-{k:05d}-of-{count:05d}" for k in range(count)]
 
 
-class Shard:
-    """A TFRecord file that is at `path` when it is complete."""
+def write_shard(
+    path: pathlib.Path, records: Iterable[bytes | memoryview]
+) -> None:
+    """Writes records, which come in their frames, into a hidden TFRecord file.
 
-    def __init__(self, path: pathlib.Path):
-        self._path = path
-        self._aside = files.aside(path)
-        self._examples = 0
+    `finish_shard` makes it `path`.
+    """
+    with open(files.aside(path), "wb") as file:
+        file.writelines(records)
 
-    def write(
-        self, records: Iterable[bytes | memoryview], examples: int
-    ) -> None:
-        """Writes so many records, which come in their frames."""
-        self._examples = examples
-        with open(self._aside, "wb") as file:
-            file.writelines(records)
 
-    def finish(self) -> ShardRecord:
-        """Brings it to the disk and to its place."""
-        files.put_in_place(self._aside, self._path)
-        size, sha256 = self._path.stat().st_size, sha256_of(self._path)
-        return ShardRecord(self._path.name, self._examples, size, sha256)
+def finish_shard(path: pathlib.Path, examples: int) -> ShardRecord:
+    """Brings a shard that is written to the disk and to its place."""
+    files.put_in_place(files.aside(path), path)
+    return ShardRecord(
+        path.name, examples, path.stat().st_size, sha256_of(path)
+    )

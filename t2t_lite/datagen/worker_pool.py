@@ -7,6 +7,7 @@ corpus is, only a few chunks are in memory.
 import collections
 import concurrent.futures
 import functools
+import itertools
 import multiprocessing
 import os
 import pathlib
@@ -14,8 +15,8 @@ import pickle
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from t2t_lite.datagen.chunks import Chunk
 from t2t_lite.datagen.split_job import SplitJob
@@ -25,13 +26,17 @@ PAIRS_WORTH_A_POOL = 131_072
 _WAITING_CHUNKS = 2  # for each process
 
 
-class WorkerPool:
+def run_job(
+    job: SplitJob,
+    chunks: Iterable[Chunk],
+    processes: int | None,
+    tell_done: Callable[[int], None],
+) -> None:
     """Does a job on chunks.
-
-    Enter it, and `add` the chunks. After the block all of them are done.
 
     Args:
       job: what is done; goes to each process, which loads the encoders.
+      chunks: of the split, streamed.
       processes: None means one for each core. A split that is too small for
         several is encoded in this process.
       tell_done: called with the number of pairs of each finished chunk.
@@ -39,77 +44,57 @@ class WorkerPool:
     Raises:
       BrokenProcessPool: a worker process died.
     """
+    processes = processes or _cores()
+    are_many = False
+    if processes > 1:
+        chunks, are_many = _look_ahead(chunks)
+    if are_many:
+        _run_in_pool(job, chunks, processes, tell_done)
+        return
+    encoders = job.problem.load_encoders(job.vocabulary_dir)
+    for chunk in chunks:
+        job.run(encoders, chunk)
+        tell_done(len(chunk.pairs))
 
-    def __init__(
-        self,
-        job: SplitJob,
-        processes: int | None,
-        tell_done: Callable[[int], None],
-    ):
-        self._job = job
-        self._processes = processes or _cores()
-        self._tell_done = tell_done
-        self._held = collections.deque[Chunk]()
-        self._executor: concurrent.futures.Executor | None = None
-        # What the processes have to do: each with its number of pairs.
-        self._under_way = collections.deque[
-            tuple[concurrent.futures.Future, int]
-        ]()
 
-    def __enter__(self) -> Self:
-        return self
+def _look_ahead(chunks: Iterable[Chunk]) -> tuple[Iterator[Chunk], bool]:
+    """The same chunks, and whether they are worth several processes."""
+    chunks = iter(chunks)
+    held, pairs = [], 0
+    for chunk in chunks:
+        held.append(chunk)
+        pairs += len(chunk.pairs)
+        if pairs >= PAIRS_WORTH_A_POOL:
+            break
+    return itertools.chain(held, chunks), pairs >= PAIRS_WORTH_A_POOL
 
-    def add(self, chunk: Chunk) -> None:
-        """Does the job on a chunk, now or later.
 
-        Chunks are held back until there are enough for several processes.
-        """
-        self._held.append(chunk)
-        held_pairs = sum(len(held.pairs) for held in self._held)
-        if self._processes == 1:
-            self._run_held_here()
-        elif held_pairs >= PAIRS_WORTH_A_POOL or self._executor:
-            self._hand_over_held()
+def _run_in_pool(
+    job: SplitJob,
+    chunks: Iterable[Chunk],
+    processes: int,
+    tell_done: Callable[[int], None],
+) -> None:
+    pickled_job = pickle.dumps(job)
+    # What the processes have to do, each with its number of pairs.
+    under_way = collections.deque[tuple[concurrent.futures.Future, int]]()
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self._run_held_here()
-                while self._under_way:
-                    self._wait_for_oldest()
-        finally:
-            if self._executor:
-                self._executor.shutdown(wait=True, cancel_futures=True)
-
-    def _run_held_here(self) -> None:
-        while self._held:
-            chunk = self._held.popleft()
-            self._job.run(self._encoders, chunk)
-            self._tell_done(len(chunk.pairs))
-
-    @functools.cached_property
-    def _encoders(self) -> Mapping[str, Any]:
-        return self._job.problem.load_encoders(self._job.vocabulary_dir)
-
-    @functools.cached_property
-    def _pickled_job(self) -> bytes:
-        return pickle.dumps(self._job)
-
-    def _hand_over_held(self) -> None:
-        executor = self._executor = self._executor or _start(
-            self._processes, self._job
-        )
-        while self._held:
-            if len(self._under_way) >= self._processes * _WAITING_CHUNKS:
-                self._wait_for_oldest()
-            chunk = self._held.popleft()
-            future = executor.submit(_run_in_worker, self._pickled_job, chunk)
-            self._under_way.append((future, len(chunk.pairs)))
-
-    def _wait_for_oldest(self) -> None:
-        future, pairs = self._under_way.popleft()
+    def wait_for_oldest() -> None:
+        future, pairs = under_way.popleft()
         future.result()
-        self._tell_done(pairs)
+        tell_done(pairs)
+
+    executor = _start(processes, job)
+    try:
+        for chunk in chunks:
+            if len(under_way) >= processes * _WAITING_CHUNKS:
+                wait_for_oldest()
+            future = executor.submit(_run_in_worker, pickled_job, chunk)
+            under_way.append((future, len(chunk.pairs)))
+        while under_way:
+            wait_for_oldest()
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
 
 
 def _cores() -> int:

@@ -349,8 +349,7 @@ def test_tfds_dir_is_refused_by_problems_that_read_none(tmp_path):
 
 
 def test_memory_does_not_grow_with_the_corpus(tmp_path, monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK_PAIRS", 200)
-    monkeypatch.setattr(worker_pool, "PAIRS_WORTH_A_POOL", 400)
+    monkeypatch.setattr(chunks, "CHUNK_PAIRS", 400)
     monkeypatch.setattr(
         split_writer,
         "RecordsInOrder",

@@ -32,7 +32,12 @@ from t2t_lite.datagen.chunks import Chunk, cut
 from t2t_lite.datagen.drops import MOST_SAMPLES, Drops, sample_of
 from t2t_lite.datagen.external_shuffle import order_of
 from t2t_lite.datagen.split_job import SplitJob
-from t2t_lite.datagen.split_writer import SHARD_EXAMPLES, Shard, shard_names
+from t2t_lite.datagen.split_writer import (
+    SHARD_EXAMPLES,
+    finish_shard,
+    shard_names,
+    write_shard,
+)
 from t2t_lite.errors import T2TLiteError
 
 
@@ -262,17 +267,16 @@ class _Write(_Worker):
     """What goes into a shard to its file and its record."""
 
     def process(self, element: Any, places: Any) -> Iterator[ShardRecord]:
-        shard, pieces = element
+        number, pieces = element
         _, total = places
         folder = self._job.folder.parent
         if not folder.is_dir():
             raise not_shared(folder)
         pieces = sorted(pieces, key=lambda piece: piece[0])
         records = [record for _, part in pieces for record in part]
-        name = shard_names(self._job, total)[shard]
-        shard = Shard(folder / name)
-        shard.write(records, len(records))
-        yield shard.finish()
+        path = folder / shard_names(self._job, total)[number]
+        write_shard(path, records)
+        yield finish_shard(path, len(records))
 
 
 def _find(
