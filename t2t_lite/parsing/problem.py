@@ -157,7 +157,8 @@ class ParsingProblem(Problem):
             return None
         from t2t_lite.parsing.tree_form import TreeForm
 
-        return TreeForm(encoders["targets"].tokens)
+        targets = encoders["targets"]
+        return TreeForm(targets.pieces(range(targets.vocab_size)))
 
     def tokenize(self, text: str) -> str:
         """A sentence as the Penn Treebank writes it; see `treebank_tokens`.

@@ -7,11 +7,12 @@ TF Text's, which stock TensorFlow Serving links.
 import hashlib
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from t2t_lite import files
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.text.sentencepiece_model import EOS_ID, PAD_ID
 
@@ -34,7 +35,7 @@ def clean_utf8(text: tf.Tensor) -> tf.Tensor:
 class TextEncoder(tf.Module):
     """What every kind of vocabulary can do; `open_vocabulary` opens a file.
 
-    A kind defines `tokenize`, `detokenize` and `pieces`. An encoder held by a
+    A kind defines `tokenize`, `detokenize` and `_pieces`. An encoder held by a
     `tf.Module` is saved with it, no file beside it is needed.
 
     Attributes:
@@ -49,6 +50,7 @@ class TextEncoder(tf.Module):
     sha256: str
     vocab_size: int
     unknown_id: int | None = None
+    _pieces: Sequence[str]  # by id
 
     def _read(self, path):
         """Takes note of the file and gives its bytes."""
@@ -99,7 +101,7 @@ class TextEncoder(tf.Module):
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The vocabulary's entry of each id."""
-        raise NotImplementedError
+        return [self._pieces[index] for index in ids]
 
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
         """The ids of each text, int32, without EOS: `tokenize` from Python."""
@@ -130,6 +132,19 @@ def read_vocabulary(path: str | os.PathLike) -> bytes:
         ) from error
 
 
+def write_vocabulary(path: str | os.PathLike, content: bytes) -> None:
+    """Writes a vocabulary file, complete or not at all, or a T2TLiteError."""
+    path = pathlib.Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with files.write_file(path) as file:
+            file.write(content)
+    except OSError as error:
+        raise T2TLiteError(
+            f"Cannot write the vocabulary {path}: {error.strerror}."
+        ) from error
+
+
 def lines_of(content: bytes) -> list[str]:
     r"""What "\n" ends in a vocabulary file; what is not UTF-8 has no lines."""
     try:
@@ -137,6 +152,23 @@ def lines_of(content: bytes) -> list[str]:
     except UnicodeDecodeError:
         return []
     return lines if lines[-1] else lines[:-1]
+
+
+def matchable(
+    pieces: Sequence[str], reserved: Container[int] = ()
+) -> list[str]:
+    """The pieces as a matcher of TF Text takes them, in their order.
+
+    What never matches, because no word has a line end, stands for those at
+    `reserved`, for empty ones and for all but the last of equal ones.
+    """
+    last = {piece: index for index, piece in enumerate(pieces)}
+    return [
+        piece
+        if piece and last[piece] == index and index not in reserved
+        else f"\n{index}"
+        for index, piece in enumerate(pieces)
+    ]
 
 
 def cleaned(text: str | bytes) -> str:

@@ -1,18 +1,20 @@
 """SentencePiece vocabularies: learned from a corpus, text to ids and back."""
 
 import os
-import pathlib
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from t2t_lite import files
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text.encoder import TextEncoder, clean_utf8, cleaned
+from t2t_lite.text.encoder import (
+    TextEncoder,
+    clean_utf8,
+    cleaned,
+    write_vocabulary,
+)
 from t2t_lite.text.sentencepiece_model import (
-    NORMALIZATION,
     UNK_ID,
     sample_lines,
     train_model,
@@ -51,8 +53,8 @@ class SentencePieceEncoder(TextEncoder):
         model = self._read(path)
         try:
             self._model, writes_all = with_our_ids(model)
-            self._pieces = tf_text.SentencepieceTokenizer(self._model)
-            self.vocab_size = int(self._pieces.vocab_size())
+            self._tokenizer = tf_text.SentencepieceTokenizer(self._model)
+            self.vocab_size = int(self._tokenizer.vocab_size())
         except (tf.errors.OpError, ValueError) as error:
             raise T2TLiteError(
                 f"{path} is not a SentencePiece model or is damaged; "
@@ -63,12 +65,12 @@ class SentencePieceEncoder(TextEncoder):
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         """The ids of each text, from UNK_ID to vocab_size - 1."""
-        return self._pieces.tokenize(clean_utf8(text))
+        return self._tokenizer.tokenize(clean_utf8(text))
 
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
         """The ids of each text, int32, without EOS: as `tokenize`, but fast."""
         if self._words is None:
-            self._words = WordPieces(self._model, NORMALIZATION)
+            self._words = WordPieces(self._model)
         return self._words.encode([cleaned(text) for text in texts])
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
@@ -77,12 +79,12 @@ class SentencePieceEncoder(TextEncoder):
         Bytes that form no character, UNK_ID and ids outside the vocabulary
         become U+FFFD, or what another trainer's model has for unknown text.
         """
-        return self._pieces.detokenize(self._ids_of_text(ids, UNK_ID))
+        return self._tokenizer.detokenize(self._ids_of_text(ids, UNK_ID))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The vocabulary's entry of each id, U+2581 where a space is."""
         ids = tf.constant(np.asarray(ids, np.int32))
-        return [p.decode() for p in self._pieces.id_to_string(ids).numpy()]
+        return [p.decode() for p in self._tokenizer.id_to_string(ids).numpy()]
 
     @property
     def learned_from(self) -> dict[str, int]:
@@ -115,22 +117,13 @@ class SentencePieceEncoder(TextEncoder):
           T2TLiteError: there is no text, too little for so many pieces, or too
             many different characters for so few.
         """
-        path = pathlib.Path(path)
         kept, count = sample_lines(lines, seed)
         if not kept:
             raise T2TLiteError(
                 "A vocabulary needs text; got a corpus without any. Check the "
                 "files of the train split."
             )
-        model = train_model(kept, vocab_size)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with files.write_file(path) as file:
-                file.write(model)
-        except OSError as error:
-            raise T2TLiteError(
-                f"Cannot write the vocabulary {path}: {error.strerror}."
-            ) from error
+        write_vocabulary(path, train_model(kept, vocab_size))
         encoder = cls(path)
         encoder._learned_from = dict(
             lines=count, sampled_lines=len(kept), seed=seed

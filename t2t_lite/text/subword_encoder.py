@@ -10,7 +10,6 @@ import functools
 import os
 import sys
 import unicodedata
-from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -23,6 +22,7 @@ from t2t_lite.text.encoder import (
     TextEncoder,
     clean_utf8,
     lines_of,
+    matchable,
 )
 
 _RESERVED = {PAD_ID: ("<pad>_", "<pad>"), EOS_ID: ("<EOS>_", "<EOS>")}
@@ -116,10 +116,6 @@ class SubwordEncoder(TextEncoder):
         words = words.with_flat_values(tf.strings.join([gaps, flat]))
         return tf.strings.reduce_join(words, axis=-1)
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The vocabulary's entry of each id, _ where a word ends."""
-        return [self._pieces[index] for index in ids]
-
     def _has(self, bit, codes):
         """Whether each character, an int32 code point, has a bit set."""
         bounds, kinds = self._kinds
@@ -184,21 +180,13 @@ def _unquoted(line):
 
 def _matcher(pieces):
     """Covers words with the longest pieces, from their beginning."""
-    last = {piece: index for index, piece in enumerate(pieces)}
-    # What never matches stands for reserved and repeated pieces: no escaped
-    # word has a line end.
-    never = [
-        piece
-        if piece and index not in _RESERVED and last[piece] == index
-        else f"\n{index}"
-        for index, piece in enumerate(pieces)
-    ]
+    known = matchable(pieces, _RESERVED)
     return tf_text.FastWordpieceTokenizer(
-        never,
+        known,
         suffix_indicator="",
         max_bytes_per_word=2**31 - 1,
         token_out_type=tf.int32,
-        unknown_token=never[PAD_ID],  # every character is a piece: unused
+        unknown_token=known[PAD_ID],  # every character is a piece: unused
         no_pretokenization=True,
     )
 

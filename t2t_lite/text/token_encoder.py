@@ -1,15 +1,13 @@
 """The encoder of a closed vocabulary: tokens to ids and back, in graphs."""
 
 import os
-import pathlib
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite import files
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text.encoder import TextEncoder
+from t2t_lite.text.encoder import TextEncoder, lines_of, write_vocabulary
 from t2t_lite.text.sentencepiece_model import UNK_ID
 
 SPECIAL_TOKENS = ("<pad>", "</s>", "<unk>")  # of PAD_ID, EOS_ID and UNK_ID
@@ -33,28 +31,22 @@ class TokenEncoder(TextEncoder):
 
     def __init__(self, path: str | os.PathLike):
         super().__init__(name="token_encoder")
-        try:
-            lines = self._read(path).decode().splitlines()
-        except UnicodeDecodeError as error:
+        tokens = tokens_of(self._read(path))
+        if not tokens:
             raise T2TLiteError(
-                f"{path} is not a list of tokens or is damaged; "
+                f"{path} is not a list of tokens or is damaged: it must begin "
+                f"with {' '.join(SPECIAL_TOKENS)} and name each token once. "
                 "t2t-lite-datagen makes a new one."
-            ) from error
-        if tuple(lines[:3]) != SPECIAL_TOKENS or len(set(lines)) < len(lines):
-            raise T2TLiteError(
-                f"A list of tokens must begin with {' '.join(SPECIAL_TOKENS)} "
-                f"and name each token once; {path} does not. t2t-lite-datagen "
-                "makes a new one."
             )
-        self.tokens = tuple(lines)
-        self.vocab_size = len(lines)
+        self._pieces = tuple(tokens)
+        self.vocab_size = len(tokens)
         self._ids = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(
-                tf.constant(lines), tf.range(len(lines), dtype=tf.int32)
+                tf.constant(tokens), tf.range(len(tokens), dtype=tf.int32)
             ),
             default_value=UNK_ID,
         )
-        self._known = frozenset(lines[UNK_ID + 1 :])
+        self._known = frozenset(tokens[len(SPECIAL_TOKENS) :])
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         """The ids of each text; UNK_ID for an unknown token."""
@@ -65,7 +57,7 @@ class TokenEncoder(TextEncoder):
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """The text of each row; an id outside the vocabulary is `<unk>`."""
         kept = self._ids_of_text(ids, UNK_ID)
-        tokens = tf.gather(tf.constant(self.tokens), kept)
+        tokens = tf.gather(tf.constant(self._pieces), kept)
         return tf.strings.reduce_join(tokens, axis=1, separator=" ")
 
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
@@ -85,10 +77,6 @@ class TokenEncoder(TextEncoder):
                     )
         return super().encode(texts)
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The token of each id."""
-        return [self.tokens[id_] for id_ in ids]
-
     @classmethod
     def write(
         cls, tokens: Iterable[str], path: str | os.PathLike
@@ -106,11 +94,13 @@ class TokenEncoder(TextEncoder):
                     "A token must not be empty nor hold white space; got "
                     f"{token!r}."
                 )
-        text = "".join(f"{line}\n" for line in (*SPECIAL_TOKENS, *tokens))
-        try:
-            files.write_text(pathlib.Path(path), text)
-        except OSError as error:
-            raise T2TLiteError(
-                f"Cannot write the vocabulary {path}: {error.strerror}."
-            ) from error
+        lines = "\n".join((*SPECIAL_TOKENS, *tokens, ""))
+        write_vocabulary(path, lines.encode())
         return cls(path)
+
+
+def tokens_of(content: bytes) -> list[str]:
+    """The tokens of a list of this content; [] if it is none."""
+    lines = lines_of(content)
+    is_list = tuple(lines[:3]) == SPECIAL_TOKENS
+    return lines if is_list and len(set(lines)) == len(lines) else []

@@ -6,6 +6,7 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.text.encoder import TextEncoder, lines_of, read_vocabulary
 from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 from t2t_lite.text.subword_encoder import SubwordEncoder, subwords_of
+from t2t_lite.text.token_encoder import TokenEncoder, tokens_of
 from t2t_lite.text.wordpiece_encoder import WordPieceEncoder, wordpieces_of
 
 
@@ -20,6 +21,8 @@ def open_vocabulary(path: str | os.PathLike) -> TextEncoder:
         return SubwordEncoder(path)
     if wordpieces_of(content):
         return WordPieceEncoder(path)
+    if tokens_of(content):
+        return TokenEncoder(path)
     if b"\0" in content or (content and not lines_of(content)):
         return SentencePieceEncoder(path)  # it is not text
     raise T2TLiteError(

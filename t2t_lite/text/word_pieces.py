@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from t2t_lite.text.sentencepiece_model import NORMALIZATION
+
 _SPACE = "\u2581"
 _BPE = 2  # TrainerSpec.ModelType
 # The table is emptied at this size in characters, 64 more for each word.
@@ -26,18 +28,17 @@ class WordPieces:
     """Encodes texts with a SentencePiece model.
 
     Args:
-      model: the bytes of the model file.
-      rules: of normalization, as TSV, that never look at a space; a model with
-        other rules is used on whole texts.
+      model: the bytes of the model file. One whose pieces may cross spaces is
+        used on whole texts.
     """
 
-    def __init__(self, model: bytes, rules: str):
+    def __init__(self, model: bytes):
         import sentencepiece
 
         self._processor = sentencepiece.SentencePieceProcessor(
             model_proto=model
         )
-        self.is_wordwise = _is_wordwise(model, rules)
+        self.is_wordwise = _is_wordwise(model)
         self._empty()
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
@@ -97,7 +98,7 @@ class WordPieces:
         return [ids[start:end] for start, end in itertools.pairwise(cuts)]
 
 
-def _is_wordwise(model, rules):
+def _is_wordwise(model):
     """Whether the pieces of a text are certainly those of its words."""
     from sentencepiece import sentencepiece_model_pb2
 
@@ -111,18 +112,18 @@ def _is_wordwise(model, rules):
         and not normalizer.add_dummy_prefix
         and not normalizer.remove_extra_whitespaces
         and not any(_SPACE in piece.piece[1:] for piece in proto.pieces)
-        and normalizer.precompiled_charsmap in (b"", _compiled(rules))
+        and normalizer.precompiled_charsmap in (b"", _compiled_normalization())
     )
 
 
-def _compiled(rules):
+def _compiled_normalization():
     import sentencepiece
     from sentencepiece import sentencepiece_model_pb2
 
     sentencepiece.set_min_log_level(2)  # errors only, as in training
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "normalize.tsv"
-        path.write_text(rules)
+        path.write_text(NORMALIZATION)
         normalizer = sentencepiece.SentencePieceNormalizer(rule_tsv=str(path))
     model = normalizer.serialized_model_proto()
     proto = sentencepiece_model_pb2.ModelProto.FromString(model)

@@ -3,13 +3,18 @@
 import os
 import re
 import unicodedata
-from collections.abc import Sequence
 
 import tensorflow as tf
 import tensorflow_text as tf_text
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text.encoder import EOS_ID, TextEncoder, clean_utf8, lines_of
+from t2t_lite.text.encoder import (
+    EOS_ID,
+    TextEncoder,
+    clean_utf8,
+    lines_of,
+    matchable,
+)
 
 UNKNOWN_PIECE = "[UNK]"
 _SUFFIX = "##"
@@ -56,8 +61,8 @@ class WordPieceEncoder(TextEncoder):
                 f"have {UNKNOWN_PIECE} as a line."
             )
         self.vocab_size = _FIRST_ID + len(pieces)
-        last = {piece: index for index, piece in enumerate(pieces)}
-        self.unknown_id = _FIRST_ID + last[UNKNOWN_PIECE]
+        matched = matchable(pieces)
+        self.unknown_id = _FIRST_ID + matched.index(UNKNOWN_PIECE)
         self._pieces = ["<pad>", "</s>", *pieces]
         self._texts = tf.constant(["", "", *map(_text_of, pieces)])
         known = [p for p in pieces if not _SPECIAL.fullmatch(p)]
@@ -65,11 +70,7 @@ class WordPieceEncoder(TextEncoder):
         strips = self.lower_case and all(p == _bare(p) for p in known)
         self.strips_accents = strips
         self._matcher = tf_text.FastBertTokenizer(
-            # What never matches stands for lines that are empty or repeated.
-            [
-                piece if piece and last[piece] == index else f"\n{index}"
-                for index, piece in enumerate(pieces)
-            ],
+            matched,
             suffix_indicator=_SUFFIX,
             max_bytes_per_word=2**31 - 1,
             token_out_type=tf.int32,
@@ -92,10 +93,6 @@ class WordPieceEncoder(TextEncoder):
         texts = tf.gather(self._texts, self._ids_of_text(ids))
         joined = tf.strings.reduce_join(texts, axis=-1)
         return tf.strings.regex_replace(joined, "^ ", "")
-
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The vocabulary's entry of each id, ## where no word begins."""
-        return [self._pieces[index] for index in ids]
 
 
 def wordpieces_of(content: bytes) -> list[str]:

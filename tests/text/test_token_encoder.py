@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.text.token_encoder import TokenEncoder
+from t2t_lite.text.vocabulary import open_vocabulary
 
 
 @pytest.fixture
@@ -43,6 +44,10 @@ def test_graphs_give_unknown_tokens_an_id_of_their_own(encoder):
 def test_an_unknown_token_cannot_be_learned_from(encoder):
     with pytest.raises(T2TLiteError, match=r"got '\(NP' in '\(S \(NP"):
         encoder.encode(["(S XX )S", "(S (NP XX )NP )S"])
+
+
+def test_the_file_is_known_by_its_content(encoder):
+    assert type(open_vocabulary(encoder.path)) is TokenEncoder
 
 
 def test_the_file_is_checked(tmp_path):

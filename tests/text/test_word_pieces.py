@@ -106,7 +106,7 @@ def test_a_model_whose_pieces_may_cross_spaces_is_used_on_whole_texts(options):
     import sentencepiece
 
     model = foreign(**options)
-    pieces = WordPieces(model, "")
+    pieces = WordPieces(model)
     assert not pieces.is_wordwise
     texts = [text for text in LINES if isinstance(text, str)]
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
