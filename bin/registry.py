@@ -7,7 +7,7 @@ from typing import Any
 
 from t2t_lite import plugins, registry
 from t2t_lite.bin.cli import command, flags
-from t2t_lite.errors import UsageError, nearest
+from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
 
@@ -56,11 +56,8 @@ def show(args: argparse.Namespace) -> None:
     elif args.name in sets:
         _show_set(args)
     elif args.name.removesuffix("_rev") not in problems:
-        raise UsageError(
-            f"Unknown problem or hparams set {args.name!r}."
-            f"{nearest(args.name, sets + problems)} t2t-lite-registry lists "
-            "them all; add --usr_dir for your own."
-        )
+        kind = "problem or hparams set"
+        raise registry.unknown_name(kind, args.name, sets + problems)
     elif args.vocab_size or args.hparams_override:
         raise UsageError(
             "--vocab_size and --hparams_override go with an hparams set; "

@@ -13,7 +13,7 @@ import traceback
 from importlib import metadata
 from typing import Any
 
-from t2t_lite import registry
+from t2t_lite import progress, registry
 from t2t_lite.errors import T2TLiteError, UsageError
 
 GROUP = "t2t_lite.plugins"
@@ -25,22 +25,37 @@ _loaded: set[Any] = set()  # entry points, folders and packages
 def load_plugins(usr_dir: str | None = None) -> None:
     """Imports what registers problems and hparams sets, each thing once.
 
+    An installed plugin that fails to import is a warning on stderr, because
+    most commands need nothing of it. A name that is not found then tells of it.
+
     Args:
       usr_dir: also import this: a folder with an `__init__.py` (a package), a
         folder of plain modules, or the name of an importable package.
 
     Raises:
       UsageError: `usr_dir` is neither a folder nor a package.
-      T2TLiteError: something failed to import (the message has file and line),
-        or `usr_dir` registers nothing.
+      T2TLiteError: `usr_dir` or a part of this package failed to import (the
+        message has file and line), or `usr_dir` registers nothing.
     """
-    for entry in metadata.entry_points(group=GROUP):
-        if (entry.name, entry.value) not in _loaded:
+    # Our own come first, so that no plugin can take a built-in name.
+    for entry in sorted(metadata.entry_points(group=GROUP), key=_is_foreign):
+        if (entry.name, entry.value) in _loaded:
+            continue
+        try:
             source = f"plugin {entry.name!r} ({entry.value})"
             _guarded(entry.load, source, within=None)
-            _loaded.add((entry.name, entry.value))
+        except T2TLiteError as error:
+            if not _is_foreign(entry):
+                raise
+            progress.say(f"Warning: {error}")
+            registry.remember_broken_plugin(str(error))
+        _loaded.add((entry.name, entry.value))
     if usr_dir:
         _load_usr_dir(str(usr_dir))
+
+
+def _is_foreign(entry):
+    return entry.value.partition(".")[0] != "t2t_lite"
 
 
 def _load_usr_dir(usr_dir):
@@ -132,7 +147,7 @@ def _guarded(load, source, within):
     """Calls `load`; a failure becomes one line with the file and the line."""
     try:
         load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script exits at its end
         place = _place_of(error, within)
         raise T2TLiteError(
             f"{source} failed to import: {place}{_in_one_line(error)}"

@@ -12,7 +12,7 @@ def transformer_big(): ...
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, overload
 
 from t2t_lite.errors import T2TLiteError, UsageError, nearest
@@ -54,15 +54,35 @@ class _Registry:
 
     def get(self, name: str, alias: str | None = None) -> Any:
         if name not in self._entries:
-            asked = alias or name
-            raise UsageError(
-                f"Unknown {self.kind} {asked!r}.{nearest(name, self.names())} "
-                f"t2t-lite-registry lists them all; add --usr_dir for your own."
-            )
+            raise unknown_name(self.kind, alias or name, self.names())
         return self._entries[name]
 
     def names(self) -> list[str]:
         return sorted(self._entries)
+
+
+_broken_plugins: list[str] = []
+
+
+def remember_broken_plugin(failure: str) -> None:
+    """Keeps why a plugin failed, for the errors of unknown names."""
+    _broken_plugins.append(failure)
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """The error for a name that is not registered; names the nearest ones.
+
+    Args:
+      kind: what was looked up, such as "problem".
+      name: as asked for.
+      known: the names that exist.
+    """
+    base = name.removesuffix(REVERSED_SUFFIX)
+    broken = [f" It may be of a broken plugin: {b}" for b in _broken_plugins]
+    return UsageError(
+        f"Unknown {kind} {name!r}.{nearest(base, known)} t2t-lite-registry "
+        f"lists them all; add --usr_dir for your own.{''.join(broken)}"
+    )
 
 
 _PROBLEMS = _Registry("problem")

@@ -141,6 +141,7 @@ def forget_plugins(monkeypatch):
     for kind in (registry._PROBLEMS, registry._HPARAMS):
         monkeypatch.setattr(kind, "_entries", dict(kind._entries))
     monkeypatch.setattr(plugins, "_loaded", set(plugins._loaded))
+    monkeypatch.setattr(registry, "_broken_plugins", [])
     monkeypatch.setattr(sys, "path", list(sys.path))
     known = set(sys.modules)
     yield
