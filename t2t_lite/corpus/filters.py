@@ -22,13 +22,12 @@ spaces there is `characters`.
 import functools
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from t2t_lite.errors import UsageError, nearest
 from t2t_lite.values import Kind, number, parse_key_values, whole_number
 
-REPLACEMENT = "\ufffd"
 DUPLICATES = "duplicates"  # `datagen` finds them, in the whole corpus
 
 # ASCII's, then Latin-1's quotes and inverted marks, then general and CJK ones.
@@ -83,7 +82,7 @@ def _identical(_, source, target):
 
 
 def _broken_encoding(_, source, target):
-    return REPLACEMENT in source or REPLACEMENT in target
+    return "\ufffd" in source or "\ufffd" in target
 
 
 def _control_characters(_, source, target):
@@ -137,30 +136,19 @@ def find_reason(
     return reason
 
 
-def passing(
-    pairs: Iterable[tuple[str, str]], filters: Mapping[str, Any]
-) -> Iterator[tuple[str, str]]:
-    """Yields the pairs that no filter leaves out, duplicates included."""
-    reason = find_reason(filters)
-    return (pair for pair in pairs if not reason(*pair))
-
-
-def parse(text: str) -> dict[str, Any]:
-    """Reads filters as a command line gives them.
-
-    Example: "length=80,identical" gives {"length": 80, "identical": True}. A
-    filter that is there twice is a UsageError.
-    """
-    return checked(parse_key_values(text, "filters", bare_keys=True))
-
-
-def checked(filters: Mapping[str, Any]) -> dict[str, Any]:
+def checked(filters: str | Mapping[str, Any]) -> dict[str, Any]:
     """The filters by name, in a fixed order.
 
+    Args:
+      filters: by name; or as a command line gives them: "length=80,identical"
+        is {"length": 80, "identical": True}.
+
     Raises:
-      UsageError: there is no such filter, which names the nearest ones; or the
-        filter does not take that value.
+      UsageError: there is no such filter, which names the nearest ones; the
+        filter does not take that value; or it is there twice.
     """
+    if isinstance(filters, str):
+        filters = parse_key_values(filters, "filters", bare_keys=True)
     for name in filters:
         if name not in _FILTERS:
             raise UsageError(

@@ -8,7 +8,6 @@ one pass is enough, which remembers at most twice the pairs it may choose.
 import hashlib
 import heapq
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from t2t_lite.errors import T2TLiteError
 
@@ -28,19 +27,12 @@ def digest_of(source: str, target: str, size: int, key: bytes = b"") -> bytes:
     return hashlib.blake2b(text, digest_size=size, key=key).digest()
 
 
-class HeldOut(NamedTuple):
-    """A split that was cut from a corpus."""
-
-    pairs: list[tuple[str, str]]  # with all copies, in the corpus's order
-    hashes: frozenset[int]  # of these pairs
-
-
 def choose_held_out(
     pairs: Iterable[tuple[str, str]],
     splits: Sequence[str],
     count: int | None = None,
-) -> dict[str, HeldOut]:
-    """The pairs that each split gets.
+) -> dict[str, list[tuple[str, str]]]:
+    """The pairs that each split gets, in the order of the corpus.
 
     A pair without text on both sides is never chosen. A pair that is there
     several times counts once, and all its copies go to the same split.
@@ -81,7 +73,5 @@ def choose_held_out(
     for split, start in zip(splits, range(0, needed, each), strict=True):
         chosen = hashes[start : start + each]
         copies = sorted(item for key in chosen for item in smallest[key])
-        held_out[split] = HeldOut(
-            [pair for _, pair in copies], frozenset(chosen)
-        )
+        held_out[split] = [pair for _, pair in copies]
     return held_out

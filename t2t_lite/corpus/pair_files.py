@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import reprlib
 from collections.abc import Iterator
 
 from t2t_lite.corpus.lines import PACKED, read_lines
@@ -80,7 +81,8 @@ def _object(line, place):
         ) from error
     if not isinstance(record, dict):
         raise T2TLiteError(
-            f"Each line must be a JSON object; got {_kind(record)} in {place}."
+            f"Each line must be a JSON object; got "
+            f"{reprlib.repr(record)} in {place}."
         )
     return record
 
@@ -95,22 +97,9 @@ def _text(record, key, place):
     text = record[key]
     if not isinstance(text, str):
         raise T2TLiteError(
-            f"The value of {key!r} must be a string; got {_kind(text)} in "
-            f"{place}."
+            f"The value of {key!r} must be a string; got "
+            f"{reprlib.repr(text)} in {place}."
         )
     if text.isascii():
         return text
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-
-
-_KINDS = {
-    dict: "an object",
-    list: "a list",
-    str: "a string",
-    bool: "true or false",
-    type(None): "null",
-}
-
-
-def _kind(value):
-    return _KINDS.get(type(value), "a number")

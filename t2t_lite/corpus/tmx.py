@@ -9,7 +9,7 @@ from t2t_lite.errors import T2TLiteError
 
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 # These hold the formatting of another program, not text.
-_FORMATTING = frozenset(("bpt", "ept", "it", "ph", "ut"))
+_FORMATTING = ("{*}bpt", "{*}ept", "{*}it", "{*}ph", "{*}ut")
 
 
 def read_tmx(
@@ -40,10 +40,8 @@ def read_tmx(
         for variant in unit.iterchildren("{*}tuv"):
             language = variant.get(_XML_LANG) or variant.get("lang") or ""
             for segment in variant.iterchildren("{*}seg"):
-                text = "".join(_pieces(segment, path)).replace("\n", " ")
-                variants.setdefault(_comparable(language), []).append(
-                    text.strip()
-                )
+                texts = variants.setdefault(_comparable(language), [])
+                texts.append(_text(segment, path))
                 seen.add(language)
         place = f"{path}, line {unit.sourceline}"
         chosen = {name: _choose(name, variants, place) for name in wanted}
@@ -101,21 +99,18 @@ def _choose(wanted, variants, place):
     return variants[regions[0]] if regions else []
 
 
-def _pieces(element, path):
-    """The text of an element in pieces, without formatting."""
+def _text(segment, path):
+    """The text of a segment, without formatting."""
     from lxml import etree
 
-    yield element.text or ""
-    for child in element:
-        if isinstance(child.tag, str):
-            if child.tag.rpartition("}")[2] not in _FORMATTING:
-                yield from _pieces(child, path)
-        elif child.tag is etree.Entity:
+    if len(segment):  # elements, comments or entities within the text
+        etree.strip_elements(segment, *_FORMATTING, with_tail=False)
+        for entity in segment.iter(etree.Entity):
             raise T2TLiteError(
-                f"An entity of a DTD is not read; got {child.text} in "
-                f"{path}, line {child.sourceline}. Put its text in its place."
+                f"An entity of a DTD is not read; got {entity.text} in {path}, "
+                f"line {entity.sourceline}. Put its text in its place."
             )
-        yield child.tail or ""
+    return "".join(segment.itertext()).replace("\n", " ").strip()
 
 
 def _comparable(language):

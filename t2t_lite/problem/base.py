@@ -99,10 +99,10 @@ class Problem:
 
         Without the pairs that `filters` leave out.
         """
-        pairs = self.samples("train", raw)
-        for source, target in filters.passing(pairs, self.filters):
-            yield source
-            yield target
+        reason = filters.find_reason(self.filters)
+        for pair in self.samples("train", raw):
+            if not reason(*pair):
+                yield from pair
 
     def vocabulary_files(self) -> dict[str, str]:
         """The file name of the vocabulary of `inputs` and of `targets`.

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from t2t_lite.corpus.held_out import choose_held_out, hash_of
+from t2t_lite.corpus.held_out import choose_held_out
 from t2t_lite.corpus.pair_files import format_of, read_json_lines, read_tsv
 from t2t_lite.corpus.parallel_lines import (
     cut_lines,
@@ -54,7 +54,7 @@ class OwnText(Text2TextProblem):
         self._require_files(raw)
         if split not in self._cut_splits():
             return self._left_of(split, self._read(split))
-        return iter(self._held_out()[split].pairs)
+        return iter(self._held_out()[split])
 
     def parts(self, split: str, raw: RawFiles) -> Sequence[Any]:
         self._require_files(raw)
@@ -133,9 +133,8 @@ class OwnText(Text2TextProblem):
         """The pairs of the files of a split that are not held out of it."""
         if split != "train" or not self._cut_splits():
             return pairs
-        held_out = self._held_out().values()
-        taken = frozenset().union(*(each.hashes for each in held_out))
-        return (pair for pair in pairs if hash_of(*pair) not in taken)
+        taken = set(itertools.chain(*self._held_out().values()))
+        return (pair for pair in pairs if pair not in taken)
 
     def _files(self, split):
         """The files of a split: two, one or none."""
@@ -191,7 +190,7 @@ class OwnText(Text2TextProblem):
         return [s for s in self.splits if s != "train" and not self._files(s)]
 
     def _held_out(self):
-        """The `HeldOut` of each split; found once for the same files."""
+        """The pairs held out for each split; found once for the same files."""
         state = [(path, state_of(path)) for path in self._files("train")]
         known, held_out = getattr(self, "_chosen", (None, None))
         if known != state:

@@ -40,12 +40,6 @@ def _name(value):
     return name
 
 
-def _filters(value):
-    if isinstance(value, str):
-        return filters.parse(value)
-    return filters.checked(value)
-
-
 OPTIONS = (
     *FILE_OPTIONS,
     Option(
@@ -97,7 +91,7 @@ OPTIONS = (
         "which pairs to leave out of train: length=WORDS, length_ratio=R, "
         "characters=N, duplicates, identical, broken_encoding, "
         "control_characters",
-        _filters,
+        filters.checked,
         default={},
         without="none",
     ),

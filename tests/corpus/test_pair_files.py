@@ -86,10 +86,10 @@ def test_what_is_no_character_becomes_a_replacement(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("[1]", "must be a JSON object; got a list in "),
-        ('"text"', "must be a JSON object; got a string in "),
-        ("null", "must be a JSON object; got null in "),
-        ("7", "must be a JSON object; got a number in "),
+        ("[1]", "must be a JSON object; got [1] in "),
+        ('"text"', "must be a JSON object; got 'text' in "),
+        ("null", "must be a JSON object; got None in "),
+        ("7", "must be a JSON object; got 7 in "),
         ("", "must be a JSON object; got invalid JSON in "),
         ('{"source": "a"', "must be a JSON object; got invalid JSON in "),
         ("[" * 100_000, "must be a JSON object; got invalid JSON in "),
@@ -97,11 +97,11 @@ def test_what_is_no_character_becomes_a_replacement(tmp_path):
         ("{}", "have the key 'source'; got no key in "),
         (
             '{"source": 1, "target": ""}',
-            "of 'source' must be a string; got a n",
+            "of 'source' must be a string; got 1 in ",
         ),
         ('{"source": "", "target": null}', "of 'target' must be a string; got"),
-        ('{"source": "", "target": [""]}', "must be a string; got a list in "),
-        ('{"source": true, "target": ""}', "string; got true or false in "),
+        ('{"source": "", "target": [""]}', "must be a string; got [''] in "),
+        ('{"source": true, "target": ""}', "string; got True in "),
     ],
 )
 def test_a_bad_json_line_is_named(tmp_path, line, message):
