@@ -29,7 +29,7 @@ from t2t_lite.data.manifest import (
 )
 from t2t_lite.datagen.split_job import SplitJob
 from t2t_lite.datagen.split_writer import write_split
-from t2t_lite.datagen.unfinished import Work, absolute, code_version
+from t2t_lite.datagen.unfinished import Work, code_version
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.problem import OwnText, Problem
 from t2t_lite.progress import say
@@ -120,8 +120,8 @@ class Generation:
         identity = {
             "the definition": self.problem.definition(),
             "the seed": self.seed,
-            "--raw_dir": absolute(raw.raw_dir),
-            "--tfds_dir": absolute(raw.tfds_dir),
+            "--raw_dir": raw.raw_dir and os.path.abspath(raw.raw_dir),
+            "--tfds_dir": raw.tfds_dir and os.path.abspath(raw.tfds_dir),
             "the version of a package": _versions(),
             "the code": code_version(),
         }
@@ -271,29 +271,20 @@ def _move_into_place(
 @contextlib.contextmanager
 def _file_errors_named(data_dir: pathlib.Path) -> Iterator[None]:
     """Turns errors of writing into one that says what to do."""
-    import tensorflow as tf
-
     try:
         yield
     except OSError as error:
         place = pathlib.Path(error.filename or data_dir)
         if not (place.is_relative_to(data_dir) or place in data_dir.parents):
             raise  # it is about the corpus
-        raise _cannot_write(place, error.strerror or str(error)) from error
-    except tf.errors.OpError as error:
-        if str(data_dir) not in error.message:
-            raise  # it is about some other file
-        raise _cannot_write(data_dir, error.message) from error
+        raise T2TLiteError(
+            f"Cannot write data to {place}: {error.strerror or error}. Make "
+            "room, and the same command goes on where it stopped; or choose "
+            "another --data_dir."
+        ) from error
     except BrokenProcessPool as error:
         raise T2TLiteError(
             "An encoding process died, most likely for lack of memory. The "
             "same command goes on where it stopped; use fewer with "
             "--processes."
         ) from error
-
-
-def _cannot_write(place: pathlib.Path, reason: str) -> T2TLiteError:
-    return T2TLiteError(
-        f"Cannot write data to {place}: {reason}. Make room, and the same "
-        "command goes on where it stopped; or choose another --data_dir."
-    )

@@ -145,7 +145,7 @@ def _write_shards(
         return shard
 
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
-        finishing = []
+        finishing: list[concurrent.futures.Future[ShardRecord]] = []
         for number in range(len(shards), len(names)):
             before = number * SHARD_EXAMPLES
             examples = min(records.examples - before, SHARD_EXAMPLES)

@@ -6,7 +6,6 @@ of each finished step, written after the files of the step.
 
 import hashlib
 import json
-import os
 import pathlib
 import shutil
 from typing import Any
@@ -114,8 +113,3 @@ def code_version() -> str:
         digest.update(str(path.relative_to(package)).encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def absolute(folder: str | os.PathLike | None) -> str | None:
-    """A folder that a flag names, wherever the command is typed."""
-    return None if folder is None else os.path.abspath(folder)
