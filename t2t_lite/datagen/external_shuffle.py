@@ -7,13 +7,16 @@ random keys shuffle, numbers keep an order, and hashes bring equal records
 together. It depends neither on the memory nor on who wrote which chunk when.
 """
 
+import dataclasses
 import os
 import pathlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from t2t_lite import files
+from t2t_lite.datagen.drops import MOST_SAMPLES
 from t2t_lite.errors import T2TLiteError
 
 # What the file of a chunk begins with, one for each record.
@@ -48,6 +51,46 @@ def write_chunk(
         file.write(b"".join([records[i] for i in order.tolist()]))
 
 
+@dataclasses.dataclass
+class Totals:
+    """What records add up to.
+
+    Attributes:
+      lengths: number of records by the tokens of their longer side.
+      source_tokens, target_tokens: of all of them.
+      copies: how many more there were, copies of these.
+      first_copies: the lowest numbers of the copies, MOST_SAMPLES at most.
+    """
+
+    lengths: Counter[int] = dataclasses.field(default_factory=Counter)
+    source_tokens: int = 0
+    target_tokens: int = 0
+    copies: int = 0
+    first_copies: list[int] = dataclasses.field(default_factory=list)
+
+    @classmethod
+    def of(cls, kept: np.ndarray, copies: np.ndarray) -> "Totals":
+        """Those of INDEX [records] that are kept and others that are not."""
+        source = kept["source_tokens"].astype(np.int64)
+        target = kept["target_tokens"].astype(np.int64)
+        return cls(
+            Counter(np.maximum(source, target).tolist()),
+            int(source.sum()),
+            int(target.sum()),
+            len(copies),
+            sorted(copies["pair"].tolist())[:MOST_SAMPLES],
+        )
+
+    def merge(self, other: "Totals") -> None:
+        """Adds those of other records."""
+        self.lengths += other.lengths
+        self.source_tokens += other.source_tokens
+        self.target_tokens += other.target_tokens
+        self.copies += other.copies
+        numbers = sorted(self.first_copies + other.first_copies)
+        self.first_copies = numbers[:MOST_SAMPLES]
+
+
 class RecordsInOrder:
     """The records of chunk files as one sequence.
 
@@ -60,11 +103,7 @@ class RecordsInOrder:
       memory_bytes: what may be read at a time, about.
 
     Attributes:
-      examples: records, without the copies that `distinct` leaves out.
-      lengths: int64 [longest + 1], records by the tokens of the longer side.
-      source_tokens, target_tokens: of all of them.
-      copies: how many were left out.
-      first_copies: the lowest numbers of these, three at most.
+      totals: what they add up to.
 
     Raises:
       T2TLiteError: a file is damaged.
@@ -91,7 +130,13 @@ class RecordsInOrder:
         for chunk in range(len(self._files)):
             self._find_slots(chunk, borders)
         self._groups = self._group(memory_bytes)
-        self._count()
+        self._kept: list[int] = []  # records of each group
+        self.totals = Totals()
+        for group in self._groups:
+            index = self._index(group)
+            order, copies = order_of(index, distinct)
+            self._kept.append(len(order))
+            self.totals.merge(Totals.of(index[order], index[copies]))
 
     def records(self, start: int = 0) -> Iterator[memoryview]:
         """Yields the records in the order of their keys.
@@ -148,30 +193,6 @@ class RecordsInOrder:
                 first, held = slot, 0
             held += more
         return [*groups, (first, len(size))]
-
-    def _count(self) -> None:
-        """Reads every index once, to count what there is and what is a copy."""
-        self._kept: list[int] = []
-        self.copies = self.source_tokens = self.target_tokens = 0
-        self.first_copies: list[int] = []
-        self.lengths = np.zeros(1, np.int64)
-        for group in self._groups:
-            index = self._index(group)
-            order, copies = order_of(index, self._distinct)
-            self._kept.append(len(order))
-            self.copies += len(copies)
-            numbers = np.sort(index["pair"][copies])[:3].tolist()
-            self.first_copies = sorted([*self.first_copies, *numbers])[:3]
-            source = index["source_tokens"][order].astype(np.int64)
-            target = index["target_tokens"][order].astype(np.int64)
-            self.source_tokens += int(source.sum())
-            self.target_tokens += int(target.sum())
-            lengths = np.bincount(
-                np.maximum(source, target), minlength=len(self.lengths)
-            )
-            lengths[: len(self.lengths)] += self.lengths
-            self.lengths = lengths
-        self.examples = sum(self._kept)
 
     def _index(self, group: tuple[int, int]) -> np.ndarray:
         parts = [np.empty(0, INDEX)]

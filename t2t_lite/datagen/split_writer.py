@@ -4,14 +4,14 @@ import concurrent.futures
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from t2t_lite import files
 from t2t_lite.corpus import filters
 from t2t_lite.data.manifest import ShardRecord, SplitRecord, sha256_of
 from t2t_lite.datagen.chunks import Chunk, cut
 from t2t_lite.datagen.drops import Drops, sample_of
-from t2t_lite.datagen.external_shuffle import RecordsInOrder
+from t2t_lite.datagen.external_shuffle import RecordsInOrder, Totals
 from t2t_lite.datagen.split_job import SplitJob
 from t2t_lite.datagen.unfinished import Work
 from t2t_lite.datagen.worker_pool import run_job
@@ -40,38 +40,25 @@ def write_split(
     records = RecordsInOrder(
         paths, counts, in_order=not job.is_shuffled, distinct=job.is_distinct
     )
-    if records.copies:
+    if records.totals.copies:
         drops.merge(_copies(records, job, work))
-    return split_record(
-        job,
-        drops,
-        lengths=dict(enumerate(records.lengths.tolist())),
-        source_tokens=records.source_tokens,
-        target_tokens=records.target_tokens,
-        shards=_write_shards(records, job, work),
-    )
+    shards = _write_shards(records, job, work)
+    return split_record(job, drops, records.totals, shards)
 
 
 def split_record(
-    job: SplitJob,
-    drops: Drops,
-    lengths: Mapping[int, int],
-    source_tokens: int,
-    target_tokens: int,
-    shards: Iterable[ShardRecord],
+    job: SplitJob, drops: Drops, totals: Totals, shards: Iterable[ShardRecord]
 ) -> SplitRecord:
     """The record of a split that is written.
-
-    Args: as in `SplitRecord`; a count in `lengths` may be 0.
 
     Raises:
       T2TLiteError: there is no pair.
     """
     record = SplitRecord(
-        examples=sum(lengths.values()),
-        source_tokens=source_tokens,
-        target_tokens=target_tokens,
-        lengths={n: count for n, count in sorted(lengths.items()) if count},
+        examples=totals.lengths.total(),
+        source_tokens=totals.source_tokens,
+        target_tokens=totals.target_tokens,
+        lengths=dict(sorted(totals.lengths.items())),
         dropped=dict(sorted(drops.counts.items())),
         dropped_samples=dict(sorted(drops.samples.items())),
         shards=tuple(shards),
@@ -119,12 +106,12 @@ def _copies(records: RecordsInOrder, job: SplitJob, work: Work) -> Drops:
 
     Their texts are read again: what was encoded may not give them back.
     """
-    wanted = records.first_copies
+    wanted = records.totals.first_copies
     pairs = job.problem.samples(job.split, work.raw)
     numbered = zip(range(1, max(wanted) + 1), pairs, strict=False)
     samples = [sample_of(n, *pair) for n, pair in numbered if n in wanted]
     reason = filters.DUPLICATES
-    return Drops({reason: records.copies}, {reason: samples})
+    return Drops({reason: records.totals.copies}, {reason: samples})
 
 
 def _write_shards(
@@ -134,7 +121,8 @@ def _write_shards(
 
     While one is written, another thread brings the one before to the disk.
     """
-    names = shard_names(job, records.examples)
+    total = records.totals.lengths.total()
+    names = shard_names(job, total)
     done = itertools.takewhile(bool, map(work.finished, names))
     shards = [ShardRecord(**shard) for shard in done]
     left = records.records(len(shards) * SHARD_EXAMPLES)
@@ -148,7 +136,7 @@ def _write_shards(
         finishing: list[concurrent.futures.Future[ShardRecord]] = []
         for number in range(len(shards), len(names)):
             before = number * SHARD_EXAMPLES
-            examples = min(records.examples - before, SHARD_EXAMPLES)
+            examples = min(total - before, SHARD_EXAMPLES)
             path = work.folder / names[number]
             write_shard(path, itertools.islice(left, examples))
             if finishing:

@@ -44,10 +44,10 @@ def test_the_order_is_that_of_the_keys_however_it_is_cut(
     written = spill(tmp_path / "a", KEYS, cuts)
     records = RecordsInOrder(*written, memory_bytes=memory_bytes)
     assert order(records) == np.argsort(KEYS).tolist()
-    assert records.examples == 300
-    assert records.source_tokens == sum(i % 7 + 1 for i in range(300))
-    assert records.target_tokens == 900
-    assert records.lengths.tolist() == [0, 0, 0, 129, 43, 43, 43, 42]
+    assert records.totals.lengths.total() == 300
+    assert records.totals.source_tokens == sum(i % 7 + 1 for i in range(300))
+    assert records.totals.target_tokens == 900
+    assert records.totals.lengths == {3: 129, 4: 43, 5: 43, 6: 43, 7: 42}
 
 
 @pytest.mark.parametrize("start", [0, 1, 150, 299, 300])
@@ -74,10 +74,9 @@ def test_of_equal_records_the_first_of_the_corpus_is_kept(
     written = spill(tmp_path / "a", keys, cuts, checks)
     records = RecordsInOrder(*written, distinct=True, memory_bytes=memory_bytes)
     assert order(records) == [5, 0, 2, 1]
-    assert records.examples == 4
-    assert records.copies == 4
-    assert records.first_copies == [4, 5, 7]  # numbers are from 1
-    assert records.lengths.sum() == 4
+    assert records.totals.lengths.total() == 4
+    assert records.totals.copies == 4
+    assert records.totals.first_copies == [4, 5, 7]  # numbers are from 1
 
 
 def test_memory_holds_a_group_at_a_time(tmp_path):
@@ -102,4 +101,4 @@ def test_nothing_is_nothing(tmp_path):
         written = spill(tmp_path / str(in_order), KEYS[:0])
         records = RecordsInOrder(*written, in_order)
         assert order(records) == []
-        assert records.examples == 0
+        assert records.totals.lengths.total() == 0

@@ -1,13 +1,12 @@
 """A generation whose splits Apache Beam writes, on all its machines."""
 
 import dataclasses
-import json
+import pickle
 from collections.abc import Sequence
 
-from t2t_lite.data.manifest import ShardRecord, SplitRecord
+from t2t_lite.data.manifest import SplitRecord
 from t2t_lite.datagen.beam.pipeline import add_steps, not_shared
 from t2t_lite.datagen.beam.runner import BeamRunner
-from t2t_lite.datagen.drops import Drops
 from t2t_lite.datagen.generate import Generation
 from t2t_lite.datagen.split_job import SplitJob
 from t2t_lite.datagen.split_writer import split_record
@@ -41,20 +40,11 @@ class BeamGeneration(Generation):
             for name in raw.files:
                 raw.path(name)  # downloads it, once and not on every worker
         job.folder.mkdir(exist_ok=True)
-        report = job.folder / "report.json"
+        report = job.folder / "report.pickle"
         report.unlink(missing_ok=True)
         pipeline = self._runner.pipeline()
         add_steps(pipeline, job, raw, report)
         self._runner.run(pipeline)
         if not report.exists():
             raise not_shared(job.folder)
-        found = json.loads(report.read_text("utf-8"))
-        shards = (ShardRecord(**shard) for shard in found["shards"])
-        return split_record(
-            job,
-            Drops(**found["drops"]),
-            lengths={int(n): count for n, count in found["lengths"].items()},
-            source_tokens=found["source_tokens"],
-            target_tokens=found["target_tokens"],
-            shards=sorted(shards, key=lambda shard: shard.file),
-        )
+        return split_record(job, *pickle.loads(report.read_bytes()))

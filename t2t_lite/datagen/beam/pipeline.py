@@ -16,7 +16,6 @@ import itertools
 import pathlib
 import pickle
 import tempfile
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -30,7 +29,7 @@ from t2t_lite.datagen.beam.runner import beam
 from t2t_lite.datagen.beam.shipping import ship
 from t2t_lite.datagen.chunks import Chunk, cut
 from t2t_lite.datagen.drops import MOST_SAMPLES, Drops, sample_of
-from t2t_lite.datagen.external_shuffle import order_of
+from t2t_lite.datagen.external_shuffle import Totals, order_of
 from t2t_lite.datagen.split_job import SplitJob
 from t2t_lite.datagen.split_writer import (
     SHARD_EXAMPLES,
@@ -58,7 +57,7 @@ def add_steps(
       pipeline: of Beam.
       job: whose shards are written beside its folder.
       raw: finds the corpus.
-      report: the JSON file to write what the workers found into.
+      report: the file to pickle what the workers found into.
     """
     shipped = ship(job, raw)
     parts = job.problem.parts(job.split, raw)
@@ -83,7 +82,7 @@ def add_steps(
         | "MeetByKey" >> beam.GroupByKey()
         | "Order" >> beam.Map(_order, job.is_distinct)
     )
-    totals = runs | "Totals" >> beam.MapTuple(lambda _, run: run.totals())
+    totals = runs | "Totals" >> beam.MapTuple(lambda _, run: run.totals)
     places = beam.pvalue.AsSingleton(
         runs
         | "RunSizes" >> beam.MapTuple(lambda key, run: (key, len(run.records)))
@@ -208,34 +207,11 @@ def _starts(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Totals:
-    """What some records add up to; as in `RecordsInOrder`."""
-
-    lengths: Counter[int]
-    source_tokens: int
-    target_tokens: int
-    copies: int
-    first_copies: list[int]
-
-
-@dataclasses.dataclass(frozen=True)
 class _Run:
     """The records of a range of keys, in order, without copies."""
 
     records: list[bytes]
-    index: np.ndarray
-    copies: list[int]  # the numbers of the pairs that are left out
-
-    def totals(self) -> _Totals:
-        source = self.index["source_tokens"].astype(np.int64)
-        target = self.index["target_tokens"].astype(np.int64)
-        return _Totals(
-            Counter(np.maximum(source, target).tolist()),
-            int(source.sum()),
-            int(target.sum()),
-            len(self.copies),
-            sorted(self.copies)[:MOST_SAMPLES],
-        )
+    totals: Totals
 
 
 def _order(element: Any, distinct: bool) -> tuple[int, _Run]:
@@ -244,11 +220,10 @@ def _order(element: Any, distinct: bool) -> tuple[int, _Run]:
     index = np.concatenate(indices)
     records = list(itertools.chain.from_iterable(parts))
     by_number = np.argsort(index["pair"])  # as on one machine, for equal keys
-    order, copies = order_of(index[by_number], distinct)
-    copies = index["pair"][by_number[copies]].tolist()
-    order = by_number[order]
-    records = [records[i] for i in order.tolist()]
-    return key, _Run(records, index[order], copies)
+    index = index[by_number]
+    order, copies = order_of(index, distinct)
+    records = [records[i] for i in by_number[order].tolist()]
+    return key, _Run(records, Totals.of(index[order], index[copies]))
 
 
 def _pieces(element: Any, places: Any) -> Iterator[Any]:
@@ -293,7 +268,7 @@ def _find(
 def _write_report(
     _: None,
     drops: Iterable[Drops],
-    totals: Iterable[_Totals],
+    totals: Iterable[Totals],
     samples: Iterable[dict[str, Any]],
     shards: Iterable[ShardRecord],
     report: pathlib.Path,
@@ -304,20 +279,12 @@ def _write_report(
     all_drops = Drops()
     for part in drops:
         all_drops.merge(part)
-    totals = list(totals)
-    copies = sum(part.copies for part in totals)
-    if copies:
-        all_drops.merge(
-            Drops(
-                {filters.DUPLICATES: copies},
-                {filters.DUPLICATES: list(samples)},
-            )
-        )
-    found = {
-        "drops": dataclasses.asdict(all_drops),
-        "lengths": sum((part.lengths for part in totals), Counter[int]()),
-        "source_tokens": sum(part.source_tokens for part in totals),
-        "target_tokens": sum(part.target_tokens for part in totals),
-        "shards": [dataclasses.asdict(shard) for shard in shards],
-    }
-    files.write_json(report, found)
+    all_totals = Totals()
+    for added in totals:
+        all_totals.merge(added)
+    if copies := all_totals.copies:
+        reason = filters.DUPLICATES
+        all_drops.merge(Drops({reason: copies}, {reason: list(samples)}))
+    with files.write_file(report) as file:
+        in_order = sorted(shards, key=lambda shard: shard.file)
+        pickle.dump((all_drops, all_totals, in_order), file)
