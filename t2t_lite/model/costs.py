@@ -12,7 +12,7 @@ f = d_ff, h heads of d_k and d_v, and w = h (d_k + d_v):
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from t2t_lite.hparam import HParams, ModelHParams
 
@@ -24,13 +24,7 @@ TRAINING_PER_FORWARD = 3
 def count_parameters(
     hparams: ModelHParams, source_vocab_size: int, target_vocab_size: int
 ) -> dict[str, int]:
-    """The parameters of a model by part; their sum is the model's.
-
-    Args:
-      hparams: of the model.
-      source_vocab_size: V of the source.
-      target_vocab_size: V of the target.
-    """
+    """The parameters of a model by part; their sum is the model's."""
     d, layers = hparams.hidden_size, hparams.num_hidden_layers
     attention = 2 * d * _attention_width(hparams)
     feed_forward = 2 * d * hparams.filter_size + hparams.filter_size + d
@@ -65,20 +59,13 @@ _PAPER_SUSTAINED_FLOPS = {
 }
 
 
-class ForwardFlops(NamedTuple):
-    """FLOPs of a forward pass, split over the tokens that cause them."""
-
-    per_source_token: float
-    per_target_token: float
-
-
 def count_forward_flops(
     hparams: ModelHParams,
     target_vocab_size: int,
     source_length: float,
     target_length: float,
-) -> ForwardFlops:
-    """The FLOPs of a forward pass over a token in a sentence of such lengths.
+) -> tuple[float, float]:
+    """The FLOPs of a forward pass over a source and over a target token.
 
     Matrix products alone, 2 FLOPs for each multiplication with its addition:
     a product with an [a, b] matrix is 2 a b a token, and attention to n
@@ -116,21 +103,17 @@ def count_forward_flops(
         + half_attention
         + 2 * width * source_length
     )
-    return ForwardFlops(source, target + 2 * d * target_vocab_size)
+    return source, target + 2 * d * target_vocab_size
 
 
 def count_step_flops(
     hparams: HParams, target_vocab_size: int, length: float
 ) -> float:
-    """The FLOPs of one update: `batch_tokens` tokens a side, three passes.
-
-    Args:
-      hparams: model and batch.
-      target_vocab_size: V.
-      length: tokens a sentence, of either side.
-    """
-    forward = count_forward_flops(hparams, target_vocab_size, length, length)
-    return TRAINING_PER_FORWARD * hparams.batch_tokens * sum(forward)
+    """The FLOPs of an update: `batch_tokens` a side, sentences of `length`."""
+    tokens = hparams.batch_tokens
+    return count_training_flops(
+        hparams, target_vocab_size, tokens, tokens, length, length
+    )
 
 
 def count_training_flops(
@@ -143,13 +126,7 @@ def count_training_flops(
 ) -> float:
     """The FLOPs of a training that saw so many tokens, padding left out.
 
-    Args:
-      hparams: of the model.
-      target_vocab_size: V.
-      source_tokens: trained on, in all updates.
-      target_tokens: likewise.
-      source_length: tokens of a mean source sentence.
-      target_length: tokens of a mean target sentence.
+    Args: as in `count_forward_flops`; tokens are those of all updates.
     """
     source, target = count_forward_flops(
         hparams, target_vocab_size, source_length, target_length
@@ -217,11 +194,6 @@ def estimate_memory(
     activations are an estimate for the largest micro-batch, as sentences of
     `max_length`: what the backward pass reads, and one block of logits. The
     process itself, half a GiB of TensorFlow, comes on top.
-
-    Args:
-      hparams: model, batch and precision.
-      source_vocab_size: V of the source.
-      target_vocab_size: V of the target.
     """
     sizes = (source_vocab_size, target_vocab_size)
     parts = count_parameters(hparams, *sizes)

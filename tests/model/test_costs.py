@@ -103,10 +103,10 @@ def test_a_window_bounds_what_attention_costs():
     short = costs.count_forward_flops(SMALL, 17, 2, 2)
     assert costs.count_forward_flops(windowed, 17, 2, 2) == short
     # w = 16, 3 layers: 5 positions in the encoder, 3 in the decoder.
-    bare = costs.count_forward_flops(SMALL, 17, 0, 0)
+    bare_source, bare_target = costs.count_forward_flops(SMALL, 17, 0, 0)
     source, target = costs.count_forward_flops(windowed, 17, 100, 100)
-    assert source == bare.per_source_token + 3 * 2 * 16 * 5
-    assert target == bare.per_target_token + 3 * 2 * 16 * (3 + 100)
+    assert source == bare_source + 3 * 2 * 16 * 5
+    assert target == bare_target + 3 * 2 * 16 * (3 + 100)
 
 
 def test_a_step_is_three_forward_passes_over_its_tokens():
@@ -135,11 +135,9 @@ def test_heads_of_row_a_change_no_size(name):
 
 
 def test_training_counts_the_tokens_it_saw():
-    forward = costs.count_forward_flops(SMALL, 17, 6, 7)
+    source, target = costs.count_forward_flops(SMALL, 17, 6, 7)
     got = costs.count_training_flops(SMALL, 17, 1000, 2000, 6, 7)
-    assert got == 3 * (
-        1000 * forward.per_source_token + 2000 * forward.per_target_token
-    )
+    assert got == 3 * (1000 * source + 2000 * target)
 
 
 def test_memory_depends_on_the_pass_and_not_on_the_update():

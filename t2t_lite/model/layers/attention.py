@@ -91,7 +91,7 @@ class MultiHeadAttention(keras.layers.Layer):
         Returns: float [B, T, D].
         """
         query, keys, values = self._project(x, memory)
-        if self.window is None:
+        if self.reach is None:
             context = self.attend(query, keys, values, bias, dropout)
         else:
             context = attend_window(
@@ -99,7 +99,7 @@ class MultiHeadAttention(keras.layers.Layer):
                 keys,
                 values,
                 bias,
-                self.window // 2,
+                self.reach,
                 self.causal,
                 lambda weights: dropout(weights, self.attention_dropout),
                 segments,
@@ -111,10 +111,10 @@ class MultiHeadAttention(keras.layers.Layer):
     ) -> Tensor:
         """The attention weights of a call: float32 [B, H, T, S]."""
         query, keys, _ = self._project(x, memory)
-        if self.window is not None:
+        if self.reach is not None:
             length = ops.shape(x)[1]
             band = attention_scores_bias(
-                band_mask(length, length, self.window // 2, self.causal)
+                band_mask(length, length, self.reach, self.causal)
             )
             bias = band if bias is None else bias + band
         return _attention_weights(query, keys, bias)
