@@ -2,8 +2,9 @@
 
     python ask_export.py EXPORT_DIR "some text" "some more"
 
-Needs only TensorFlow and TF Text, as TensorFlow Serving has them. Takes the
-newest version in the folder, as the server does; without texts, reads stdin.
+Needs only TensorFlow and TF Text, as TensorFlow Serving has them. EXPORT_DIR is
+a version, or the folder of versions, of which it takes the newest, as the
+server does. Without texts, it reads lines from stdin.
 """
 
 import os
@@ -11,24 +12,34 @@ import pathlib
 import sys
 
 
-def newest_version(export_dir: str) -> pathlib.Path:
-    """The version folder with the largest number."""
-    folders = pathlib.Path(export_dir).glob("[0-9]*")
-    return max(folders, key=lambda folder: int(folder.name))
+def newest_version(export_dir: pathlib.Path) -> pathlib.Path:
+    """The folder itself, or the version in it with the largest number."""
+    versions = [f for f in export_dir.glob("[0-9]*") if f.name.isdecimal()]
+    versions.sort(key=lambda folder: int(folder.name))
+    for folder in (export_dir, *reversed(versions)):
+        if (folder / "saved_model.pb").is_file():
+            return folder
+    sys.exit(f"{export_dir} is no export: it has no saved_model.pb, nor a 1/.")
 
 
 def main() -> None:
     """Prints a translation for each text."""
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    version = newest_version(pathlib.Path(sys.argv[1]))
+    texts = sys.argv[2:] or [line.rstrip("\n") for line in sys.stdin]
+    if not texts:
+        return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
     import tensorflow_text  # noqa: F401 (the model uses its ops)
 
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    model = tf.saved_model.load(str(newest_version(sys.argv[1])))
-    texts = sys.argv[2:] or [line.rstrip("\n") for line in sys.stdin]
-    answer = model.signatures["serving_default"](inputs=tf.constant(texts))
-    for text in answer["outputs"].numpy():
+    try:
+        model = tf.saved_model.load(str(version))
+        translate = model.signatures["serving_default"]
+    except (OSError, KeyError) as error:
+        sys.exit(f"Cannot load {version}: {str(error).splitlines()[0]}")
+    for text in translate(inputs=tf.constant(texts))["outputs"].numpy():
         print(text.decode("utf-8"))
 
 

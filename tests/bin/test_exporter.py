@@ -1,4 +1,6 @@
+import io
 import json
+import runpy
 import shutil
 import subprocess
 import sys
@@ -59,6 +61,50 @@ def test_client_without_this_package_gets_the_decoders_answers(
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == expected
+
+
+@pytest.fixture
+def ask(monkeypatch, capsys):
+    """Runs the client in this process: `(exit code or message, stdout)`."""
+
+    def run(*argv, stdin=""):
+        monkeypatch.setattr(sys, "argv", [str(ASK), *map(str, argv)])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        code = 0
+        try:
+            runpy.run_path(str(ASK), run_name="__main__")
+        except SystemExit as end:
+            code = end.code  # Python prints a text to stderr and exits with 1
+        return code, capsys.readouterr().out
+
+    return run
+
+
+def test_client_takes_a_version_itself_and_passes_by_what_is_none(
+    ask, export, tmp_path
+):
+    shutil.copytree(export / "1", tmp_path / "1")
+    for none in ("1.bak", "2", "notes"):
+        (tmp_path / none).mkdir()
+    code, out = ask(tmp_path, *TEXTS)
+    assert (code, out.count("\n")) == (0, len(TEXTS))
+    assert ask(tmp_path / "1", stdin="\n".join(TEXTS)) == (0, out)
+
+
+def test_client_without_an_export_says_so_in_a_line(ask, tmp_path):
+    (tmp_path / "1.bak").mkdir()
+    (tmp_path / "file").write_text("no export")
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    (damaged / "saved_model.pb").write_text("no export")
+    for folder in (tmp_path / "missing", tmp_path, tmp_path / "file", damaged):
+        message, out = ask(folder, "1")
+        assert str(folder) in message
+        assert "\n" not in message + out
+
+
+def test_client_with_no_lines_on_stdin_prints_nothing(ask, export):
+    assert ask(export) == (0, "")
 
 
 def test_nbest_signature_gives_what_the_decoder_gives(
