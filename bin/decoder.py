@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TextIO
 from t2t_lite import files
 from t2t_lite.bin.cli import command, flags, runs
 from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.progress import Counter
 
 if TYPE_CHECKING:
     from t2t_lite.decoding.translator import Translator
@@ -67,6 +68,8 @@ def make_parser() -> flags.Parser:
 def decode(args: argparse.Namespace) -> None:
     """Translates or scores what the flags name."""
     _check(args)
+    if args.interactive:
+        command.note("Loading the model.")
     run = runs.open_run(args)
     beam_size = args.beam_size or run.hparams.beam_size
     if args.nbest > beam_size:
@@ -75,15 +78,19 @@ def decode(args: argparse.Namespace) -> None:
             f"nbest={args.nbest}, beam_size={beam_size}."
         )
     translator = runs.make_translator(run, args)
-    answers = functools.partial(
-        _scores if args.score else _translations, run, translator, args
-    )
-    if args.interactive:
-        _converse(answers)
-        return
-    with _lines_in(args.decode_from_file) as lines, _text_out(args) as out:
-        for answer in answers(lines):
-            print(answer, file=out, flush=True)
+    with command.LineNotes(args.verbose or args.interactive) as note:
+        answers = functools.partial(
+            _scores if args.score else _translations,
+            run,
+            translator,
+            args,
+            note,
+        )
+        if args.interactive:
+            translator.warm_up(args.nbest)
+            _converse(answers)
+        else:
+            _answer_lines(answers, args)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -119,6 +126,28 @@ def _check(args: argparse.Namespace) -> None:
             )
 
 
+def _answer_lines(
+    answers: Callable[[Iterable[bytes]], Iterator[str]],
+    args: argparse.Namespace,
+) -> None:
+    """Answers what `--decode_from_file` or stdin holds, and shows progress."""
+    source = args.decode_from_file
+    total = None
+    if source and pathlib.Path(source).is_file():
+        with open(source, "rb") as file:
+            total = sum(1 for _ in file)
+    # Answers on the terminal show by themselves how far it is.
+    shown = bool(args.decode_to_file) or not sys.stdout.isatty()
+    with (
+        _lines_in(source) as lines,
+        _text_out(args) as out,
+        Counter("decoding", "lines", shown, total) as counter,
+    ):
+        for answer in answers(lines):
+            print(answer, file=out, flush=True)
+            counter.advance(1)
+
+
 @contextlib.contextmanager
 def _lines_in(path: str | None) -> Iterator[Iterable[bytes]]:
     """The lines of a file or of stdin, as bytes."""
@@ -135,7 +164,10 @@ def _lines_in(path: str | None) -> Iterator[Iterable[bytes]]:
 
 @contextlib.contextmanager
 def _text_out(args: argparse.Namespace) -> Iterator[TextIO]:
-    """Stdout, or `--decode_to_file`, which is complete or not there."""
+    """Stdout, or `--decode_to_file`, which is complete or not there.
+
+    Ctrl-C leaves the lines that are written so far in `FILE.partial`.
+    """
     if not args.decode_to_file:
         yield sys.stdout
         return
@@ -145,13 +177,31 @@ def _text_out(args: argparse.Namespace) -> Iterator[TextIO]:
         files.write_file(path) as file,
         io.TextIOWrapper(file, encoding="utf-8", newline="\n") as text,
     ):
-        yield text
+        try:
+            yield text
+        except KeyboardInterrupt:
+            text.flush()
+            _keep_lines(
+                files.aside(path), path.with_name(f"{path.name}.partial")
+            )
+            raise
+
+
+def _keep_lines(written: pathlib.Path, partial: pathlib.Path) -> None:
+    """Copies the whole lines of a file, if it has any."""
+    content = written.read_bytes()
+    content = content[: content.rfind(b"\n") + 1]
+    if content:
+        partial.write_bytes(content)
+        count = content.count(b"\n")
+        command.note(f"{partial} has the first {count:,} lines.")
 
 
 def _translations(
     run: "Run",
     translator: "Translator",
     args: argparse.Namespace,
+    note: command.LineNotes,
     lines: Iterable[str | bytes],
 ) -> Iterator[str]:
     from t2t_lite.decoding.lines import strip_line_end, translate_lines
@@ -165,7 +215,7 @@ def _translations(
         batch_size=args.batch_size,
         num_hypotheses=args.nbest,
         complete=run.problem.complete,
-        note=_note_line,
+        note=note,
     ):
         best = translation.hypotheses[0].text
         if args.draw:
@@ -184,6 +234,7 @@ def _scores(
     run: "Run",
     translator: "Translator",
     args: argparse.Namespace,
+    note: command.LineNotes,
     lines: Iterable[bytes],
 ) -> Iterator[str]:
     from t2t_lite.decoding.lines import score_pairs, split_pairs
@@ -193,7 +244,7 @@ def _scores(
         translator,
         split_pairs(lines),
         batch_size=args.batch_size,
-        note=_note_line,
+        note=note,
     ):
         if args.format == "json":
             yield json.dumps(dataclasses.asdict(pair), ensure_ascii=False)
@@ -208,10 +259,6 @@ def _drawn(tree: str) -> str:
     from t2t_lite.parsing.tree_drawing import draw_tree
 
     return f"{draw_tree(tree)}\n"
-
-
-def _note_line(number: int, text: str) -> None:
-    command.note(f"line {number}: {text}")
 
 
 def _converse(answers: Callable[[list[str]], Iterator[str]]) -> None:

@@ -30,14 +30,16 @@ def evaluate(args: argparse.Namespace) -> None:
     command.note(f"Translating {len(sources)} sentences of {args.split}.")
     from t2t_lite.training.validation import translate_and_score
 
-    report = translate_and_score(
-        run.problem,
-        translator,
-        sources,
-        references,
-        batch_size=args.batch_size,
-        note=lambda number, text: command.note(f"line {number}: {text}"),
-    )
+    with command.LineNotes(args.verbose) as note:
+        report = translate_and_score(
+            run.problem,
+            translator,
+            sources,
+            references,
+            batch_size=args.batch_size,
+            note=note,
+            progress=True,
+        )
     report |= {
         "problem": run.problem.name,
         "split": args.split,

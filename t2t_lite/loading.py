@@ -234,7 +234,7 @@ class _ExportTranslator(LoadedTranslator):
             )
         import tensorflow as tf
 
-        from t2t_lite.decoding.lines import hypotheses_of
+        from t2t_lite.decoding.lines import hypotheses_of, log_note
 
         name = "serving_default" if count == 1 else "nbest"
         signature = self._model.signatures[name]
@@ -249,7 +249,14 @@ class _ExportTranslator(LoadedTranslator):
             }
             for row in range(len(batch)):
                 answer = {name: value[row] for name, value in answers.items()}
-                yield hypotheses_of(answer, line=start + row + 1)
+                line = start + row + 1
+                if any(answer.get("cut", ())):  # exports of 0.1.0 do not tell
+                    log_note(
+                        line,
+                        "the text is longer than the export takes; its end "
+                        "was left out.",
+                    )
+                yield hypotheses_of(answer, line)
 
 
 def _require_beams(count: int, beam_size: int) -> None:

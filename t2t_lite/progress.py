@@ -63,6 +63,7 @@ class Line:
             console=self._console,
             disable=not self.is_live,
             expand=total is not None,
+            redirect_stdout=False,  # results are no part of the display
             get_time=time.monotonic,
             refresh_per_second=2,  # the cores are for the work
             speed_estimate_period=_SECONDS_OF_SPEED,
@@ -113,6 +114,7 @@ class Counter(Line):
     ):
         super().__init__(label, total, shown=shown)
         self._label, self._unit, self._shown = label, unit, shown
+        self._total = total
         self._count = 0.0
         self._started = self._told = time.monotonic()
 
@@ -120,11 +122,16 @@ class Counter(Line):
         """Adds to the count."""
         self._count += count
         now = time.monotonic()
-        counted = f"{self._count:,.0f} {self._unit}"
-        if self.is_live:
-            rate = self._count / max(now - self._started, 1e-3)
-            status = f"{counted}  {rate:,.0f} {self._unit}/s"
-            self.update(status, self._count)
-        elif self._shown and now - self._told > _SECONDS_BETWEEN_LINES:
+        rate = self._count / max(now - self._started, 1e-3)
+        digits = 0 if rate >= 10 else 1
+        status = (
+            f"{self._count:,.0f} {self._unit}  "
+            f"{rate:,.{digits}f} {self._unit}/s"
+        )
+        self.update(status, self._count)
+        if self.is_live or not self._shown:
+            return
+        if now - self._told > _SECONDS_BETWEEN_LINES:
             self._told = now
-            say(f"{self._label}: {counted}")
+            left = f"  ETA {self.time_left}" if self._total else ""
+            say(f"{self._label}: {status}{left}")

@@ -90,6 +90,14 @@ def test_an_export_answers_as_its_run(of_run, of_export, export):
     assert repr(of_export) == f"<Translator of {export / '2'}, an export>"
 
 
+def test_a_text_that_is_cut_is_logged(of_run, of_export, caplog):
+    for translator in (of_run, of_export):
+        caplog.clear()
+        translator(["1", "2 " * 500])
+        (record,) = caplog.records
+        assert record.getMessage().startswith("line 2: ")
+
+
 def test_what_does_not_go_is_one_clear_error(
     of_run, of_export, tiny_run, export, tmp_path
 ):

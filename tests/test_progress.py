@@ -28,9 +28,18 @@ def test_elsewhere_a_counter_tells_every_half_minute(capsys, clock):
         for clock.seconds in range(0, 75, 5):
             counter.advance(1000)
     assert capsys.readouterr().err.splitlines() == [
-        "toy train: 8,000 pairs",
-        "toy train: 15,000 pairs",
+        "toy train: 8,000 pairs  229 pairs/s",
+        "toy train: 15,000 pairs  214 pairs/s",
     ]
+
+
+def test_elsewhere_a_counter_with_an_end_says_when(capsys, clock):
+    with Counter("decoding", "lines", total=100) as counter:
+        for clock.seconds in range(0, 40, 5):
+            counter.advance(5)
+    assert capsys.readouterr().err == (
+        "decoding: 40 lines  1.1 lines/s  ETA 0:01:00\n"
+    )
 
 
 def test_on_a_terminal_a_counter_is_live(monkeypatch, clock):

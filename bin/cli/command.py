@@ -7,11 +7,13 @@ command goes on), 130 stopped by Ctrl-C with nothing to save.
 import argparse
 import errno
 import io
+import math
 import os
 import sys
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Self
 
 from t2t_lite.bin.cli.flags import Parser
 from t2t_lite.errors import T2TLiteError
@@ -63,6 +65,35 @@ def run(
 def note(text: str) -> None:
     """Writes a remark to stderr, where it does not mix with results."""
     print(text, file=sys.stderr, flush=True)
+
+
+class LineNotes:
+    """Remarks on lines: the first three, and at the end how many more.
+
+    Enter it, call it with a line's number and the remark.
+
+    Args:
+      every: write all of them.
+    """
+
+    def __init__(self, every: bool = False):
+        self._most = math.inf if every else 3
+        self._count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __call__(self, line: int, text: str) -> None:
+        self._count += 1
+        if self._count <= self._most:
+            note(f"line {line}: {text}")
+
+    def __exit__(self, *exception: object) -> None:
+        if self._count > self._most:
+            note(
+                f"and {self._count - self._most:,} more lines like these "
+                "(--verbose shows all)."
+            )
 
 
 def _say(program: str, message: str, verbose: bool = False) -> None:

@@ -181,20 +181,20 @@ def _ask(
     note: Callable[[int, str], None] | None,
 ) -> Iterator[Result]:
     """What a graph answers to each row of texts, as records, in their order."""
-    note = note or _log_note
+    note = note or log_note
 
-    def ask(batch: list[tuple[int, list[bytes]]]) -> Iterator[Result]:
+    def ask(
+        batch: list[tuple[int, list[bytes]]],
+    ) -> Iterator[tuple[Result, bool]]:
         columns = zip(*(texts for _, texts in batch), strict=True)
         answers = graph(*(tf.constant(column) for column in columns))
         values = {name: value.numpy() for name, value in answers.items()}
         for place, (line, texts) in enumerate(batch):
             answer = {name: value[place] for name, value in values.items()}
-            if answer["cut"]:
-                note(line, _CUT.format(max_length))
             decoded = [text.decode("utf-8", "replace") for text in texts]
-            yield record(line, decoded, answer)
+            yield record(line, decoded, answer), bool(answer["cut"])
 
-    return map_sorted(
+    answered = map_sorted(
         (
             (line, [strip_line_end(text) for text in texts])
             for line, texts in enumerate(rows, start=1)
@@ -203,6 +203,10 @@ def _ask(
         batch_size,
         length=lambda item: sum(map(len, item[1])),
     )
+    for line, (result, cut) in enumerate(answered, start=1):
+        if cut:
+            note(line, _CUT.format(max_length))
+        yield result
 
 
 def split_pairs(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -264,7 +268,8 @@ def _trim(tokens: np.ndarray) -> list[int]:
     return ids
 
 
-def _log_note(number: int, message: str) -> None:
+def log_note(number: int, message: str) -> None:
+    """Logs a remark on a line as a warning."""
     logging.getLogger("t2t_lite").warning("line %d: %s", number, message)
 
 

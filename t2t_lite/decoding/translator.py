@@ -96,6 +96,10 @@ class Translator(tf.Module):
             )
         return self._graphs[num_hypotheses]
 
+    def warm_up(self, num_hypotheses: int = 1) -> None:
+        """Makes the graph of `translate`, so that the first text is quick."""
+        self.translate(tf.constant([""]), num_hypotheses)
+
     def score(
         self, sources: tf.Tensor, targets: tf.Tensor
     ) -> dict[str, tf.Tensor]:

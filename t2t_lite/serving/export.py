@@ -33,7 +33,8 @@ class ServedTranslator(tf.Module):
 
     `serving_default`: `inputs` string [batch] to `outputs` string [batch] and
     `scores` float32 [batch]. `nbest`: the same input to `outputs` and
-    `scores` [batch, beam]. The batch of every output is the batch of the
+    `scores` [batch, beam]. Both say `cut`, bool [batch]: the text was longer
+    than the model takes, and its end was left out. The batch of every output is the batch of the
     inputs, and every score is a number, as batching servers and strict JSON
     readers need.
 
@@ -76,8 +77,8 @@ class ServedTranslator(tf.Module):
                 "scores": answers["scores"],
             }
             if best_only:
-                return {name: value[:, 0] for name, value in served.items()}
-            return served
+                served = {name: value[:, 0] for name, value in served.items()}
+            return {**served, "cut": answers["cut"]}
 
         return answer
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 from t2t_lite.decoding.lines import translate_lines
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.problem import Problem
+from t2t_lite.progress import Counter
 from t2t_lite.training.run import Run
 
 _SIDE = tf.TensorSpec([None, None], tf.int32)
@@ -26,6 +27,7 @@ def translate_and_score(
     *,
     batch_size: int = 64,
     note: Callable[[int, str], None] | None = None,
+    progress: bool = False,
 ) -> dict[str, Any]:
     """Translates texts and scores the best hypotheses with a problem's metric.
 
@@ -36,6 +38,7 @@ def translate_and_score(
       references: what to compare with, one for each source.
       batch_size: sentences searched together; changes speed, not results.
       note: as in `translate_lines`.
+      progress: show how far it is.
 
     Returns:
       The report of `Problem.evaluate`: `metric`, `score`, ...
@@ -43,7 +46,11 @@ def translate_and_score(
     translations = translate_lines(
         translator, sources, batch_size=batch_size, note=note
     )
-    hypotheses = [each.hypotheses[0].text for each in translations]
+    hypotheses = []
+    with Counter("translating", "sentences", progress, len(sources)) as counter:
+        for each in translations:
+            hypotheses.append(each.hypotheses[0].text)
+            counter.advance(1)
     return problem.evaluate(sources, references, hypotheses)
 
 

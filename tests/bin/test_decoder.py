@@ -5,8 +5,11 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
+
+from t2t_lite.decoding.translator import Translator
 
 LINES = ["1 2 3", "", "4", "7 8 9 1 1", "\u2603 snow\u2028man"]
 
@@ -58,6 +61,65 @@ def test_over_long_line_is_cut_with_a_note(run_command, tiny_run, stdin):
     code, out, err = run_command("decoder", f"--output_dir={tiny_run}")
     assert (code, out.count("\n")) == (0, 3)
     assert "line 2: " in err and "max_length" in err
+
+
+def test_notes_come_in_order_and_do_not_bury_the_rest(
+    run_command, tiny_run, stdin
+):
+    lines = ["1", *("2 " * length for length in (300, 500, 400, 600, 350))]
+    stdin(*lines)
+    flags = [f"--output_dir={tiny_run}", "--batch_size=2"]
+    _, _, err = run_command("decoder", *flags)
+    starts = [line.partition(":")[0] for line in err.splitlines()[1:]]
+    assert starts[:3] == ["line 2", "line 3", "line 4"]
+    assert starts[3] == "and 2 more lines like these (--verbose shows all)."
+    stdin(*lines)
+    _, _, err = run_command("decoder", *flags, "--verbose")
+    assert all(f"line {number}: a text may" in err for number in range(2, 7))
+
+
+def test_a_long_file_shows_how_far_it_is(
+    run_command, tiny_run, monkeypatch, tmp_path
+):
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.write_text("1 2\n" * 30)
+    monkeypatch.setattr("t2t_lite.progress._SECONDS_BETWEEN_LINES", 0)
+    code, _, err = run_command(
+        "decoder",
+        f"--output_dir={tiny_run}",
+        f"--decode_from_file={source}",
+        f"--decode_to_file={target}",
+    )
+    assert code == 0
+    last = err.splitlines()[-1]
+    assert last.startswith("decoding: 30 lines  ")
+    assert "lines/s" in last and last.endswith("ETA 0:00:00")
+
+
+def test_ctrl_c_keeps_the_whole_lines_and_says_where(
+    run_command, tiny_run, stdin, monkeypatch, tmp_path
+):
+    def interrupted(*args, **kwargs):
+        for answer in ("eins", "zwei"):
+            hypotheses = [SimpleNamespace(text=answer)]
+            yield SimpleNamespace(hypotheses=hypotheses)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("t2t_lite.decoding.lines.translate_lines", interrupted)
+    target = tmp_path / "out"
+    target.write_text("of another day\n")
+    stdin("1", "2", "3")
+    code, _, err = run_command(
+        "decoder", f"--output_dir={tiny_run}", f"--decode_to_file={target}"
+    )
+    assert code == 130
+    assert err.splitlines()[-2:] == [
+        f"{target}.partial has the first 2 lines.",
+        "t2t-lite-decoder: stopped by Ctrl-C.",
+    ]
+    assert (tmp_path / "out.partial").read_text() == "eins\nzwei\n"
+    assert target.read_text() == "of another day\n"
+    assert not list(tmp_path.glob(".*.tmp"))
 
 
 def test_json_is_one_object_a_line(run_command, tiny_run, stdin):
@@ -147,10 +209,32 @@ def test_interactive_answers_until_the_end_of_input(
     run_command, tiny_run, monkeypatch
 ):
     monkeypatch.setattr("sys.stdin", io.StringIO("1 2\n3\n"))
-    code, out, _ = run_command(
+    code, out, err = run_command(
         "decoder", f"--output_dir={tiny_run}", "--interactive"
     )
     assert (code, out.count("\n")) == (0, 2)
+    assert err.startswith("Loading the model.\nWeights: ")
+
+
+def test_interactive_asks_when_it_can_answer(
+    run_command, tiny_run, monkeypatch
+):
+    events = []
+    warm_up = Translator.warm_up
+
+    def warmed(translator, *args):
+        warm_up(translator, *args)
+        events.append("warm")
+
+    def ask(prompt):
+        events.append("asked")
+        raise EOFError
+
+    monkeypatch.setattr(Translator, "warm_up", warmed)
+    monkeypatch.setattr("builtins.input", ask)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    run_command("decoder", f"--output_dir={tiny_run}", "--interactive")
+    assert events == ["warm", "asked"]
 
 
 @pytest.mark.parametrize("which", ["latest", "average", "2", "default"])

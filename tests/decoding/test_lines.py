@@ -183,7 +183,7 @@ def test_overlong_line_is_cut_with_a_note(translator, caplog):
             translator, lines, note=lambda *note: notes.append(note)
         )
     )
-    assert [number for number, _ in notes] == [3, 2]
+    assert [number for number, _ in notes] == [2, 3]
     assert "max_length" in notes[0][1] and "20 tokens" in notes[0][1]
     # What is beyond the cut does not matter.
     assert texts(answers)[1] == texts(answers)[2]

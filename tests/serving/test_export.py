@@ -51,7 +51,7 @@ for size in (1, 3, len(lines)):
             model.signatures[name](inputs=tf.constant(lines[i : i + size]))
             for i in range(0, len(lines), size)
         ]
-        assert all(set(b) == {"outputs", "scores"} for b in batches)
+        assert all(set(b) == {"outputs", "scores", "cut"} for b in batches)
         outputs = np.concatenate([b["outputs"].numpy() for b in batches])
         scores = np.concatenate([b["scores"].numpy() for b in batches])
         answers[f"{name} {size}"] = {
@@ -185,7 +185,16 @@ def test_signatures_are_those_of_the_contract(exported):
         } == {
             "outputs": (tf.string, shape),
             "scores": (tf.float32, shape),
+            "cut": (tf.bool, [None]),
         }
+
+
+def test_a_text_that_is_cut_is_marked(exported):
+    signatures = tf.saved_model.load(exported).signatures
+    texts = tf.constant(["eins", "zwei " * 500, ""])
+    for name in ("serving_default", "nbest"):
+        cut = signatures[name](inputs=texts)["cut"]
+        assert cut.numpy().tolist() == [False, True, False]
 
 
 def test_an_empty_batch_is_answered(exported):
