@@ -34,9 +34,9 @@ class ServedTranslator(tf.Module):
     `serving_default`: `inputs` string [batch] to `outputs` string [batch] and
     `scores` float32 [batch]. `nbest`: the same input to `outputs` and
     `scores` [batch, beam]. Both say `cut`, bool [batch]: the text was longer
-    than the model takes, and its end was left out. The batch of every output is the batch of the
-    inputs, and every score is a number, as batching servers and strict JSON
-    readers need.
+    than the model takes, and its end was left out. The batch of every output is
+    the batch of the inputs, and every score is a number, as batching servers
+    and strict JSON readers need.
 
     Where the answers have a form, they are written in it: trees in brackets.
 
