@@ -17,18 +17,27 @@ def make_parser() -> flags.Parser:
         "(default: OUTPUT_DIR/export)"
     )
     flags.add(parser, {"--export_dir=DIR": told})
+    told = "after the export, remove the oldest so that N remain (default: all)"
+    flags.add(parser, {"--keep=N": told}, flags.at_least(1))
     flags.add_search_flags(parser, batch_size=False)
     return parser
 
 
 def export(args: argparse.Namespace) -> None:
-    """Writes the export and prints its folder."""
+    """Writes the export, prints its folder and removes old ones."""
     run = runs.open_run(args)
     translator = runs.make_translator(run, args)
-    from t2t_lite.serving.export import export_saved_model
+    from t2t_lite.serving.export import (
+        export_saved_model,
+        remove_old_versions,
+    )
 
     export_dir = flags.folder(args.export_dir) or run.output_dir / "export"
-    print(export_saved_model(translator, export_dir))
+    newest = export_saved_model(translator, export_dir)
+    print(newest, flush=True)
+    if args.keep:
+        for removed in remove_old_versions(newest, args.keep):
+            command.note(f"Removed {removed}.")
 
 
 def main(argv: list[str] | None = None) -> int:

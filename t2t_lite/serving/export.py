@@ -150,6 +150,34 @@ def _version(export_dir: pathlib.Path, version: int | None) -> int:
     return version
 
 
+def remove_old_versions(newest: pathlib.Path, keep: int) -> list[pathlib.Path]:
+    """Removes the oldest exports, so that `keep` remain.
+
+    Only numbered folders with an export count. Versions above `newest` are
+    neither counted nor removed: someone else has just written them.
+
+    Args:
+      newest: the folder of a version, complete.
+      keep: how many remain with it, at least 1.
+
+    Returns:
+      what was removed, oldest first.
+    """
+    versions = [
+        path
+        for path in newest.parent.iterdir()
+        if path.name.isdecimal()
+        and int(path.name) <= int(newest.name)
+        and (path / "saved_model.pb").is_file()
+        and not path.is_symlink()
+    ]
+    versions.sort(key=lambda path: int(path.name))
+    old = versions[:-keep]
+    for path in old:
+        files.remove_folder(path)
+    return old
+
+
 def check_servable(saved_model: str | os.PathLike) -> None:
     """Refuses a SavedModel that the stock server could not run.
 

@@ -36,6 +36,18 @@ def test_versions_count_up_and_nothing_else_is_left(
         assert err.startswith("Weights: the average of 2")
     assert {p.name for p in (tmp_path / "e").iterdir()} == {"1", "2"}
     assert (tmp_path / "e" / "1" / "saved_model.pb").is_file()
+    code, out, err = run_command("exporter", *flags, "--keep=2")
+    assert (code, out) == (0, f"{tmp_path / 'e' / '3'}\n")
+    assert err.endswith(f"\nRemoved {tmp_path / 'e' / '1'}.\n")
+    assert {p.name for p in (tmp_path / "e").iterdir()} == {"2", "3"}
+
+
+def test_at_least_one_version_is_kept(run_command, tiny_run):
+    code, _, err = run_command(
+        "exporter", f"--output_dir={tiny_run}", "--keep=0"
+    )
+    assert code == 2
+    assert "--keep: must be a whole number, at least 1; got '0'." in err
 
 
 def test_client_without_this_package_gets_the_decoders_answers(

@@ -17,7 +17,11 @@ from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.serving import export
-from t2t_lite.serving.export import check_servable, export_saved_model
+from t2t_lite.serving.export import (
+    check_servable,
+    export_saved_model,
+    remove_old_versions,
+)
 from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
 LINES = [
@@ -221,6 +225,20 @@ def test_versions_count_up_and_none_is_overwritten(translator, tmp_path):
     with pytest.raises(T2TLiteError, match="got version=8, and .* has 1, 8"):
         export_saved_model(translator, tmp_path, version=8)
     assert sorted(os.listdir(tmp_path)) == ["1", "8", "notes"]
+
+
+def test_old_versions_go_and_nothing_else(tmp_path):
+    for name in ("1", "2", "9", "10", "11", "12", "9.bak", "notes"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "saved_model.pb").write_text("")
+    (tmp_path / "3").mkdir()  # no export
+    (tmp_path / "4").symlink_to(tmp_path / "notes")
+    removed = remove_old_versions(tmp_path / "11", keep=2)
+    assert removed == [tmp_path / name for name in ("1", "2", "9")]
+    assert sorted(os.listdir(tmp_path)) == sorted(
+        ["3", "4", "10", "11", "12", "9.bak", "notes"]
+    )
+    assert remove_old_versions(tmp_path / "11", keep=2) == []
 
 
 def test_failed_export_leaves_nothing(translator, tmp_path, monkeypatch):
