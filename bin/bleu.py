@@ -1,4 +1,4 @@
-"""Scores a file of translations against a file of references with sacreBLEU."""
+"""Scores a file of translations against references with sacreBLEU."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Scores a file of parse trees against gold trees by the rules of EVALB."""
+"""Scores parse trees against gold trees by the rules of EVALB."""
 
 import argparse
 import json

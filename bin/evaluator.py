@@ -1,4 +1,4 @@
-"""Translates a split of a run's problem and prints the problem's metric."""
+"""Translates a split of a run's problem and prints its metric."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""Lists the problems and the hparams sets, or shows one of them in full."""
+"""Lists problems and hparams sets, or shows one of them in full."""
 
 import argparse
 import inspect

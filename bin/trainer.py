@@ -1,4 +1,4 @@
-"""Trains a problem with an hparams set: data, training, evaluation, saving.
+"""Trains a problem with an hparams set, from corpus to checkpoints.
 
 The same command again goes on where it stopped.
 """

@@ -15,6 +15,7 @@ from support.places import ROOT
 
 ENGINE = ROOT / "t2t_lite"
 COMMANDS = {
+    "": "main",
     "trainer": "trainer",
     "decoder": "decoder",
     "datagen": "datagen",
@@ -321,8 +322,11 @@ def test_every_command_is_a_console_script():
         for entry in metadata.distribution("t2t-lite").entry_points
         if entry.group == "console_scripts"
     }
+    assert {path.stem for path in (ROOT / "bin").glob("[!_]*.py")} == set(
+        COMMANDS.values()
+    )
     assert scripts == {
-        f"t2t-lite-{command}": f"t2t_lite.bin.{module}:main"
+        f"t2t-lite-{command}".rstrip("-"): f"t2t_lite.bin.{module}:main"
         for command, module in COMMANDS.items()
     }
 

@@ -56,6 +56,7 @@ def shell_lines(document):
 
 def commands_in(line):
     """(name, arguments) of each of our commands with flags on a line."""
+    line = re.sub(r"\bt2t-lite (?=[a-z])", "t2t-lite-", line)
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.wordchars += ":,+$[]{}"
     for is_operator, words in itertools.groupby(
@@ -72,7 +73,7 @@ def documented_commands():
     """(document, name, arguments) of every command line with flags."""
     for document in (*DOCUMENTS, ROOT / "Makefile"):
         for line in shell_lines(document):
-            if "t2t-lite-" in line:
+            if re.search("t2t-lite[- ]", line):
                 for name, arguments in commands_in(line):
                     yield document.name, name, arguments
 
