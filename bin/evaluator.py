@@ -31,7 +31,7 @@ def evaluate(args: argparse.Namespace) -> None:
     from t2t_lite.training.validation import translate_and_score
 
     with command.LineNotes(args.verbose) as note:
-        report = translate_and_score(
+        report, _ = translate_and_score(
             run.problem,
             translator,
             sources,

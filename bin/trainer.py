@@ -5,6 +5,7 @@ The same command again goes on where it stopped.
 
 import argparse
 import inspect
+import shlex
 from typing import TYPE_CHECKING
 
 from t2t_lite import plugins, recipe, registry
@@ -63,8 +64,14 @@ def _add_loop_flags(group: argparse._ArgumentGroup) -> None:
         "--save_minutes",
         "--keep_checkpoints=N": "how many of the newest checkpoints to keep; "
         "the best one is always kept",
+        "--log_steps=N": "updates between lines of metrics.jsonl",
     }
     flags.add(group, checkpoints, flags.at_least(1))
+    told = (
+        "what tells the best checkpoint: loss, or the problem's metric (bleu, "
+        "f1); auto: the loss on dev until the score reaches 1, then the score"
+    )
+    flags.add(group, {"--best_metric=NAME": told})
     flags.add_seed(group)
     told = "the same result to the bit each time; slower"
     flags.add(group, {"--deterministic": told})
@@ -76,7 +83,7 @@ def _add_loop_flags(group: argparse._ArgumentGroup) -> None:
     )
     flags.add(group, {"--sustained_tflops=X": told}, flags.number(0.001))
     told = (
-        "check flags, data and model, make one update on the largest batch, "
+        "check flags, data and model, measure one pass over the largest batch, "
         "save nothing"
     )
     flags.add(group, {"--dry_run": told})
@@ -99,6 +106,7 @@ def train(args: argparse.Namespace) -> None:
 
     if isinstance(trained, Run):
         _print_reached(trained)
+        _print_next(trained)
     else:
         print(trained)
 
@@ -108,8 +116,10 @@ def _print_reached(run: "Run") -> None:
     print(f"output_dir: {run.output_dir}")
     print(f"step: {reached.step}")
     if reached.best:
-        best = "{metric} {value:.4g} at step {step}".format(**reached.best)
-        print(f"best: {best}")
+        metric, value = reached.best["metric"], reached.best["value"]
+        if metric.startswith("negative_"):
+            metric, value = metric.removeprefix("negative_"), -value
+        print(f"best: {metric} {value:.4g} at step {reached.best['step']}")
     if reached.average:
         print(f"average: {reached.average}")
     cost = run.config["training_cost"]
@@ -123,6 +133,17 @@ def _print_reached(run: "Run") -> None:
             f"training_cost_as_table_2: {cost['flops_as_table_2']:.3g} FLOPs "
             f"(time x devices x {rate:g} TFLOP/s)"
         )
+
+
+def _print_next(run: "Run") -> None:
+    """The commands that people try next."""
+    folder = f"--output_dir={shlex.quote(str(run.output_dir))}"
+    command.note(
+        "Next:\n"
+        f"  t2t-lite-decoder {folder} --interactive\n"
+        f"  t2t-lite-evaluator {folder} --split=test\n"
+        f"  t2t-lite-exporter {folder}"
+    )
 
 
 def main(argv: list[str] | None = None) -> int:

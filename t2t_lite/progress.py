@@ -17,6 +17,21 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
+def duration(seconds: float) -> str:
+    """Seconds in words: "0.4 s", "12 min 30 s", "2 h 5 min", "3 days 4 h"."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    rest = round(seconds)
+    parts = []
+    for name, size in (("day", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, rest = divmod(rest, size)
+        if name == "day" and count > 1:
+            name = "days"
+        parts.append((count, f"{count:,} {name}"))
+    first = next(i for i, (count, _) in enumerate(parts) if count)
+    return " ".join(text for count, text in parts[first : first + 2] if count)
+
+
 class Line:
     """A line about some work. On a terminal it is live, with a bar.
 

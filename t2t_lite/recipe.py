@@ -3,6 +3,7 @@
 import functools
 import os
 import pathlib
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, overload
 
@@ -41,6 +42,8 @@ def train(
     save_minutes: float = 10,
     save_steps: int | None = None,
     keep_checkpoints: int = 20,
+    best_metric: str = "auto",
+    log_steps: int = 100,
     seed: int = 1,
     deterministic: bool = False,
     replicas: int | None = None,
@@ -70,6 +73,9 @@ def train(
       save_minutes: minutes between checkpoints.
       save_steps: updates between checkpoints, instead of minutes.
       keep_checkpoints: how many of the newest to keep, besides the best.
+      best_metric: what tells the best checkpoint: "loss" on dev, the problem's
+        metric, or "auto": the loss until the score reaches 1, then the score.
+      log_steps: updates between lines of `metrics.jsonl`.
       seed: of everything random; the same seed gives the same result.
       deterministic: the same result to the bit each time; slower. It stays on
         for the whole process.
@@ -77,7 +83,7 @@ def train(
         one CPU.
       sustained_tflops: of one device, for the cost as in the paper's table 2;
         None takes the paper's, of the devices that are in it.
-      dry_run: check names, data and model, make one update on the largest
+      dry_run: check names, data and model, measure one pass over the largest
         batch, save nothing.
       verbose: show TensorFlow's messages.
 
@@ -95,6 +101,7 @@ def train(
         eval_steps_every=eval_steps_every,
         save_steps=save_steps,
         keep_checkpoints=keep_checkpoints,
+        log_steps=log_steps,
         replicas=replicas,
     )
     plugins.load_plugins(usr_dir)
@@ -102,9 +109,16 @@ def train(
     task, data_folder = choose_problem(
         problem, problem_options or {}, data_dir, output_dir
     )
+    if best_metric not in (known := ("auto", "loss", task.metric)):
+        raise UsageError(
+            f"best_metric is one of {', '.join(known)} for {task.name}; got "
+            f"{best_metric!r}."
+        )
     run_folder = _run_folder(output_dir, task.name, set_name)
     raw_folder, tfds_folder = absolute(raw_dir), absolute(tfds_dir)
     require_fitting_vocabularies(task, values)
+    if "tensorflow" not in sys.modules:
+        say("Starting TensorFlow.")
     start_tensorflow(verbose)
     from t2t_lite.data.manifest import Manifest
     from t2t_lite.datagen.generate import Generation
@@ -149,6 +163,8 @@ def train(
         save_minutes=save_minutes,
         save_steps=save_steps,
         keep_checkpoints=keep_checkpoints,
+        log_steps=log_steps,
+        best_metric=best_metric,
         replicas=replicas,
         deterministic=deterministic,
     )

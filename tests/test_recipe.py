@@ -65,7 +65,7 @@ def test_problem_and_hparams_may_be_objects(trained, tmp_path):
         dry_run=True,
     )
     assert report.vocab_sizes == (290, 290)
-    assert "days for 4 updates: " in str(report)
+    assert "time for 4 updates: " in str(report)
     assert not (tmp_path / "run").exists()
 
 

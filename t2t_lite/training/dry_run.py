@@ -1,6 +1,7 @@
-"""One update on the largest batch: does it fit, and how long does it take?"""
+"""One pass over the largest batch: does it fit, how long does training take?"""
 
 import dataclasses
+import math
 import resource
 import sys
 import time
@@ -11,13 +12,14 @@ from t2t_lite.data.packing import feature_names, packed_shape
 from t2t_lite.hparam import HParams
 from t2t_lite.model import costs
 from t2t_lite.model.transformer import Transformer
+from t2t_lite.progress import duration
 from t2t_lite.training.state import prepare
 from t2t_lite.training.updates import Updater, choose_strategy
 
 
 @dataclasses.dataclass(frozen=True)
 class DryRun:
-    """What one update showed; as text, a line for each part.
+    """What one pass showed; as text, a line for each part.
 
     Attributes:
       data: what is there of the data, or missing, in lines.
@@ -25,9 +27,9 @@ class DryRun:
       vocab_sizes: V of source and target.
       train_steps: updates that are planned.
       parameters: of the model.
-      replicas: devices that shared the update.
-      micro_batch: its rows and columns.
-      seconds_per_update: the making of graphs left out.
+      replicas: devices, each of which made a pass.
+      micro_batch: of a pass, its rows and columns.
+      seconds_per_update: of all its passes, from the time of the one made.
       peak_memory_bytes: of the first GPU, or of this process without one.
       loss: in nats a token, of a model that has learned nothing.
     """
@@ -57,7 +59,7 @@ class DryRun:
             f"of {columns} tokens a side",
             "peak memory": f"{self.peak_memory_bytes / 2**30:.2f} GiB",
             "seconds per update": f"{seconds:.2f}",
-            f"days for {steps:,} updates": f"{seconds * steps / 86400:.2f}",
+            f"time for {steps:,} updates": duration(seconds * steps),
             "FLOPs per update": f"{flops:.3g}",
             f"FLOPs of {steps:,} updates": f"{flops * steps:.3g}",
             "loss": f"{self.loss:.3f}",
@@ -76,7 +78,10 @@ def try_update(
     seed: int = 1,
     replicas: int | None = None,
 ) -> DryRun:
-    """Makes one update on the largest possible micro-batches; saves nothing.
+    """Makes one pass over the largest possible micro-batch; saves nothing.
+
+    The passes of an update differ in nothing, so the time of one is multiplied,
+    and its peak of memory is that of them all.
 
     Args:
       hparams: of the model and its training.
@@ -93,11 +98,19 @@ def try_update(
     updater = Updater(model, hparams, strategy, seed)
     positions = hparams.batch_tokens // hparams.micro_batches
     rows, columns = packed_shape(positions, hparams.max_length)
-    # The first update, on next to nothing, makes the graphs.
-    for step, shape in enumerate([(1, 1), (rows, columns)], start=1):
-        batch = _full_batch(shape, hparams.packing)
+    tiny, full = [
+        [_full_batch(shape, hparams.packing)] * strategy.num_replicas_in_sync
+        for shape in ((1, 1), (rows, columns))
+    ]
+    seconds = []
+    # The first update makes the graphs. The second is hardly more than the
+    # optimizer's part, the third has a full pass before it.
+    for step, batches in enumerate((tiny, tiny, full), start=1):
         start = time.monotonic()
-        stats = updater.update([batch] * hparams.micro_batches, step).read()
+        stats = updater.update(batches, step).read()
+        seconds.append(time.monotonic() - start)
+    _, optimizer, whole = seconds
+    passes = math.ceil(hparams.micro_batches / strategy.num_replicas_in_sync)
     return DryRun(
         data=data,
         hparams=hparams,
@@ -106,7 +119,7 @@ def try_update(
         parameters=model.count_params(),
         replicas=strategy.num_replicas_in_sync,
         micro_batch=(rows, columns),
-        seconds_per_update=time.monotonic() - start,
+        seconds_per_update=whole + (passes - 1) * max(whole - optimizer, 0),
         peak_memory_bytes=_peak_memory_bytes(),
         loss=stats.loss_sum / stats.target_tokens,
     )

@@ -134,6 +134,15 @@ class TrainingState:
         self.meter = Meter(**{name: state[name] for name in counted})
         self.saved_work = self.meter.totals()
 
+    @property
+    def best(self) -> dict[str, Any]:
+        """What marks the best checkpoint, {} if there is none any more."""
+        directory = self.run.checkpoints_dir
+        best = checkpoint.read_best(directory) or {}
+        saved = checkpoint.list_checkpoints(directory)
+        is_there = best.get("step") in [found.step for found in saved]
+        return best if is_there else {}
+
     def mark_if_best(self, metric: str, value: float) -> None:
         """Saves and marks this update if none that is still there was better.
 
@@ -141,12 +150,10 @@ class TrainingState:
           metric: the higher, the better.
           value: of the model as it is now.
         """
-        directory = self.run.checkpoints_dir
-        best = checkpoint.read_best(directory) or {}
-        saved = checkpoint.list_checkpoints(directory)
-        is_there = best.get("step") in [found.step for found in saved]
-        if is_there and best["metric"] == metric and best["value"] >= value:
+        best = self.best
+        if best.get("metric") == metric and best["value"] >= value:
             return
+        directory = self.run.checkpoints_dir
         self.save()
         checkpoint.mark_best(directory, self.step, metric, value)
         # The one that was the best may be an old one now.

@@ -13,6 +13,7 @@ import tensorflow as tf
 from t2t_lite import files
 from t2t_lite.progress import Line
 from t2t_lite.training.updates import UpdateStats
+from t2t_lite.training.validation import Sample
 
 METRICS_FILE = "metrics.jsonl"
 EVENTS_FOLDER = "tensorboard"
@@ -242,7 +243,9 @@ class Telemetry:
                 f"ETA {self._line.time_left}"
             )
 
-    def evaluation(self, record: Mapping[str, Any]) -> None:
+    def evaluation(
+        self, record: Mapping[str, Any], sample: Sample | None = None
+    ) -> None:
         """Records an evaluation; `record` has `step` and `dev_loss`."""
         self._write(record)
         values = "  ".join(
@@ -252,6 +255,15 @@ class Telemetry:
         )
         weights = f" ({record['weights']})" if "weights" in record else ""
         self.note(f"step {record['step']}{weights} on dev:  {values}")
+        for name, text in (sample._asdict() if sample else {}).items():
+            self.note(f"  {name + ':':12} {text}")
+
+    def phase(self, text: str) -> None:
+        """Says what is done now, on the bar or in a line."""
+        if self._line.is_live:
+            self.activity(text)
+        else:
+            self.note(text)
 
     def activity(self, text: str) -> None:
         """Says on the bar what is done now, as evaluations take a while."""
@@ -277,11 +289,13 @@ class _Events:
     def write(self, record: Mapping[str, Any]) -> None:
         group = "dev" if "dev_loss" in record else "train"
         if "weights" in record:
-            group = record["weights"]
+            group = "averaged"
         with self._writer.as_default(step=record["step"]):
             for key, value in record.items():
                 if key != "step" and isinstance(value, (int, float)):
-                    name = key.removeprefix("dev_")
+                    # Only training smooths labels: two losses, two names.
+                    name = "smoothed_loss" if key == "loss" else key
+                    name = name.removeprefix("dev_")
                     tf.summary.scalar(f"{group}/{name}", value)
 
     def close(self) -> None:

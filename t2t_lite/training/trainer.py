@@ -7,6 +7,7 @@ from typing import Any
 from t2t_lite import files
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
+from t2t_lite.progress import say
 from t2t_lite.training import checkpoint
 from t2t_lite.training.lock import only_trainer
 from t2t_lite.training.run import Run
@@ -28,6 +29,7 @@ def train(
     save_steps: int | None = None,
     keep_checkpoints: int,
     log_steps: int = 100,
+    best_metric: str = "auto",
     replicas: int | None = None,
     deterministic: bool = False,
     evaluate_text: TextEvaluator | None = None,
@@ -42,6 +44,7 @@ def train(
       save_steps: updates between checkpoints, instead of minutes.
       keep_checkpoints: how many of the newest to keep, besides the best.
       log_steps: updates between lines of `metrics.jsonl`.
+      best_metric: see `DevEvaluation`.
       replicas: logical CPU devices; None takes all GPUs, else one device.
       deterministic: the same to the bit each time; slower.
       evaluate_text: see `DevEvaluation`.
@@ -61,15 +64,17 @@ def train(
         run.data.batches("dev")  # fails now rather than at the first evaluation
         for folder in (run.output_dir, run.checkpoints_dir):
             files.remove_unfinished(folder)
+        say("Building the model.")
         state = TrainingState(run, choose_strategy(replicas), keep_checkpoints)
         state.restore()
         with Telemetry(run.output_dir, state.step, steps) as telemetry:
+            telemetry.phase("Checking the data.")
             telemetry.note(str(run.data.check()))
             _Loop(
                 state,
                 telemetry,
                 stop,
-                DevEvaluation(run, state.model, evaluate_text),
+                DevEvaluation(run, state.model, evaluate_text, best_metric),
                 _Due(eval_steps_every, save_steps, save_minutes, log_steps),
             ).to_the_end(steps)
         return {
@@ -151,6 +156,8 @@ class _Loop:
             # An evaluation that was due when the last process was stopped.
             if state.step and due.evaluation(state.step):
                 self._evaluate()
+            if state.step < steps:
+                self._telemetry.phase("The first update makes the graphs.")
             while state.step < steps:
                 state.update(between_passes=self._stop.check)
                 self._tell(log=due.log(state.step) or state.step == steps)
@@ -224,13 +231,10 @@ class _Loop:
         if weights:
             record["weights"] = weights
         else:
-            # Without a metric, the best model is that with the lowest loss.
-            metric, value = "negative_dev_loss", -scores["dev_loss"]
-            if self._dev.metric in scores:
-                metric, value = self._dev.metric, scores[self._dev.metric]
+            metric, value = self._dev.judge(scores, state.best)
             if math.isfinite(value):
                 state.mark_if_best(metric, value)
-        telemetry.evaluation(record)
+        telemetry.evaluation(record, self._dev.sample)
 
     def _average(self) -> None:
         """Averages the last checkpoints; the model then has these weights."""

@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -19,6 +19,14 @@ _SIDE = tf.TensorSpec([None, None], tf.int32)
 TextEvaluator = Callable[[], dict[str, Any]]
 
 
+class Sample(NamedTuple):
+    """A sentence that shows people what a model makes of it."""
+
+    source: str
+    translation: str
+    reference: str
+
+
 def translate_and_score(
     problem: Problem,
     translator: Translator,
@@ -28,7 +36,7 @@ def translate_and_score(
     batch_size: int = 64,
     note: Callable[[int, str], None] | None = None,
     progress: bool = False,
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], list[str]]:
     """Translates texts and scores the best hypotheses with a problem's metric.
 
     Args:
@@ -41,7 +49,8 @@ def translate_and_score(
       progress: show how far it is.
 
     Returns:
-      The report of `Problem.evaluate`: `metric`, `score`, ...
+      The report of `Problem.evaluate`: `metric`, `score`, ..., and the
+      hypotheses.
     """
     translations = translate_lines(
         translator, sources, batch_size=batch_size, note=note
@@ -51,7 +60,7 @@ def translate_and_score(
         for each in translations:
             hypotheses.append(each.hypotheses[0].text)
             counter.advance(1)
-    return problem.evaluate(sources, references, hypotheses)
+    return problem.evaluate(sources, references, hypotheses), hypotheses
 
 
 class LossEvaluation:
@@ -104,19 +113,28 @@ class DevEvaluation:
       model: its model.
       evaluate_text: scores the model's texts; None translates the dev split
         greedily and scores that.
+      best_metric: what tells the best checkpoint: "loss", the problem's metric,
+        or "auto", see `judge`.
 
     Attributes:
       metric: the name of the score, `dev_bleu` say.
+      sample: of the last evaluation; None before it.
     """
 
     def __init__(
-        self, run: Run, model: Any, evaluate_text: TextEvaluator | None = None
+        self,
+        run: Run,
+        model: Any,
+        evaluate_text: TextEvaluator | None = None,
+        best_metric: str = "auto",
     ):
         self._run = run
         self._model = model
         self._loss = LossEvaluation(model)
         self._evaluate_text = evaluate_text or self._score_translations
+        self._best_metric = best_metric
         self.metric = f"dev_{run.problem.metric}"
+        self.sample: Sample | None = None
 
     def __call__(self) -> dict[str, float]:
         """`dev_loss`, `dev_perplexity`, and the score if there is a report."""
@@ -127,13 +145,43 @@ class DevEvaluation:
             scores[self.metric] = float(report["score"])
         return scores
 
+    def judge(
+        self, scores: Mapping[str, float], best: Mapping[str, Any]
+    ) -> tuple[str, float]:
+        """The metric by which a checkpoint is the best, and its value.
+
+        With "auto" that is the loss until the score reaches one point of a
+        hundred, and the score from then on: below, it is noise.
+
+        Args:
+          scores: of an evaluation.
+          best: what marks the best checkpoint so far, or {}.
+        """
+        score = scores.get(self.metric)
+        reached = best.get("metric") == self.metric and best["value"] >= 1
+        too_early = self._best_metric == "auto" and not reached
+        if (
+            self._best_metric == "loss"
+            or score is None
+            or (too_early and not score >= 1)
+        ):
+            return "negative_dev_loss", -scores["dev_loss"]
+        return self.metric, score
+
     def _score_translations(self) -> dict[str, Any]:
-        return translate_and_score(
+        sources, references = self._texts
+        report, translations = translate_and_score(
             self._run.problem,
             self._translator,
-            *self._texts,
+            sources,
+            references,
             note=lambda number, text: None,  # the same at every evaluation
         )
+        # The same line each time, of middling length, shows the progress.
+        by_length = sorted(range(len(sources)), key=lambda i: len(sources[i]))
+        i = by_length[len(sources) // 2]
+        self.sample = Sample(sources[i], translations[i], references[i])
+        return report
 
     @functools.cached_property
     def _texts(self) -> tuple[list[str], list[str]]:

@@ -60,10 +60,25 @@ def test_the_same_command_goes_on_and_then_has_nothing_to_do(
     assert code == 0
     assert "Going on from update 4" in err
     assert "step: 6\n" in out
-    code, out, _ = run_command("trainer", *flags, "--train_steps=6")
+    code, out, err = run_command("trainer", *flags, "--train_steps=6")
     assert code == 0
     assert "step: 6\n" in out
+    assert err.splitlines()[-3:] == [
+        f"  t2t-lite-decoder --output_dir={run_copy} --interactive",
+        f"  t2t-lite-evaluator --output_dir={run_copy} --split=test",
+        f"  t2t-lite-exporter --output_dir={run_copy}",
+    ]
     assert [r["step"] for r in records(run_copy, "loss")] == [1, 4, 6]
+
+
+def test_a_metric_that_the_problem_has_not_is_refused(
+    run_command, tiny_flags, run_copy
+):
+    code, _, err = run_command(
+        "trainer", *tiny_flags, f"--output_dir={run_copy}", "--best_metric=f1"
+    )
+    assert code == 2
+    assert "is one of auto, loss, bleu for tiny_digits; got 'f1'." in err
 
 
 @pytest.mark.parametrize(
@@ -144,7 +159,7 @@ def test_dry_run_says_what_would_be_trained_and_saves_nothing(
         r"largest batch: 2 x 4 sentences of 64 tokens a side",
         r"peak memory: \d+\.\d+ GiB",
         r"seconds per update: \d+\.\d+",
-        r"days for 4 updates: \d+\.\d+",
+        r"time for 4 updates: \d+\.\d s",
         r"FLOPs of 4 updates: \d.*",
     ):
         assert re.search(f"^{line}$", out, re.MULTILINE), line

@@ -12,6 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import (
 
 from t2t_lite.training.telemetry import Meter, MetricsFile, Telemetry
 from t2t_lite.training.updates import UpdateStats
+from t2t_lite.training.validation import Sample
 
 
 def _stats(skipped=0.0):
@@ -160,13 +161,34 @@ def test_on_a_terminal_there_is_a_live_bar(tmp_path, monkeypatch, clock):
         assert part in shown
 
 
-def test_tensorboard_gets_scalars_of_training_and_dev(tmp_path):
+def test_an_evaluation_shows_a_sentence(tmp_path):
+    stream = io.StringIO()
+    with Telemetry(tmp_path, 0, 10, stream) as telemetry:
+        telemetry.evaluation(
+            {"step": 5, "dev_loss": 2.0}, Sample("Two dogs.", "Hund.", "Hunde.")
+        )
+    assert stream.getvalue().splitlines()[1:] == [
+        "  source:      Two dogs.",
+        "  translation: Hund.",
+        "  reference:   Hunde.",
+    ]
+
+
+def test_tensorboard_has_the_same_tags_in_every_run(tmp_path):
+    scores = {"step": 5, "dev_loss": 2.0, "dev_bleu": 31.25}
     with Telemetry(tmp_path, 0, 10, io.StringIO()) as telemetry:
         telemetry.training(_record(5))
-        telemetry.evaluation({"step": 5, "dev_loss": 2.0, "dev_bleu": 31.25})
+        telemetry.evaluation(scores)
+        telemetry.evaluation({**scores, "weights": "average-3-step-00000005"})
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
-    tags = events.Tags()["tensors"]
-    assert {"train/loss", "train/learning_rate", "dev/loss", "dev/bleu"} <= set(
-        tags
-    )
+    assert set(events.Tags()["tensors"]) == {
+        "train/smoothed_loss",
+        "train/learning_rate",
+        "train/tokens_per_second",
+        "train/epoch",
+        "dev/loss",
+        "dev/bleu",
+        "averaged/loss",
+        "averaged/bleu",
+    }
     assert events.Tensors("dev/bleu")[0].step == 5

@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +19,13 @@ from t2t_lite.model.transformer import Transformer
 from t2t_lite.training import checkpoint, trainer
 from t2t_lite.training.dry_run import try_update
 from t2t_lite.training.state import TrainingState, prepare
-from t2t_lite.training.updates import choose_strategy, dropout_seed
+from t2t_lite.training.updates import (
+    Updater,
+    UpdateStats,
+    choose_strategy,
+    dropout_seed,
+)
+from t2t_lite.training.validation import DevEvaluation
 
 # Before anything runs on TensorFlow's devices, for the tests of replicas.
 choose_strategy(replicas=3)
@@ -259,6 +267,49 @@ def test_the_best_on_dev_is_marked_and_kept(tmp_path):
     assert _steps(run) == [4, 8, 10]
     bleu = [r["dev_bleu"] for r in _metrics(run) if "dev_bleu" in r]
     assert bleu == [10.0, 30.0, 20.0, 25.0, 5.0]
+
+
+def _best(tmp_path, losses_and_scores, best_metric):
+    """The update that is marked as best, one evaluation an update."""
+    run = TinyRun(tmp_path, train_steps=len(losses_and_scores))
+    evaluation = DevEvaluation(run, ToyModel(8, 0.0), best_metric=best_metric)
+    best = {}
+    for step, (loss, score) in enumerate(losses_and_scores, start=1):
+        scores = {"dev_loss": loss, "dev_bleu": score}
+        metric, value = evaluation.judge(scores, best)
+        if best.get("metric") != metric or value > best["value"]:
+            best = {"step": step, "metric": metric, "value": value}
+    return best["step"]
+
+
+@pytest.mark.parametrize(
+    ("best_metric", "evaluations", "step"),
+    [
+        # BLEU of 0.03 is noise: the loss decides.
+        ("auto", [(7.0, 0.03), (6.0, 0.0)], 2),
+        # From one point on the score decides,
+        ("auto", [(6.0, 0.0), (3.0, 8.0), (2.0, 7.0)], 2),
+        # also if it falls below again.
+        ("auto", [(3.0, 8.0), (2.0, 0.5)], 1),
+        ("loss", [(3.0, 8.0), (2.0, 7.0)], 2),
+        ("bleu", [(7.0, 0.03), (6.0, 0.0)], 1),
+    ],
+)
+def test_the_metric_of_the_best_checkpoint(
+    tmp_path, best_metric, evaluations, step
+):
+    assert _best(tmp_path, evaluations, best_metric) == step
+
+
+def test_training_names_what_it_does(tmp_path, capsys):
+    _train(TinyRun(tmp_path, train_steps=1))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:4] == [
+        "Building the model.",
+        "Checking the data.",
+        "made-up data",
+        "The first update makes the graphs.",
+    ]
 
 
 def test_without_a_metric_the_lowest_dev_loss_is_best(tmp_path):
@@ -550,7 +601,7 @@ def test_bfloat16_trains_float32_weights(tmp_path):
 
 
 @pytest.mark.parametrize("packing", [False, True])
-def test_a_dry_run_makes_an_update_on_the_largest_batch(packing):
+def test_a_dry_run_measures_the_largest_batch(packing):
     hparams = tiny_hparams(max_length=16, packing=packing)
     sizes = (VOCAB_SIZE, VOCAB_SIZE)
     done = try_update(hparams, sizes, train_steps=6)
@@ -561,6 +612,26 @@ def test_a_dry_run_makes_an_update_on_the_largest_batch(packing):
     assert done.replicas == 1
     assert np.isfinite(done.loss)
     assert "largest batch: 3 x 2 sentences of 16 tokens a side" in str(done)
+
+
+def test_a_dry_run_makes_one_full_pass_and_multiplies(monkeypatch):
+    clock, made = [0.0], []
+
+    def update(updater, batches, step):
+        rows, columns = batches[0]["inputs"].shape
+        made.append((len(batches), rows * columns))
+        # Making graphs; 5 s for the optimizer; 100 s for each full pass.
+        clock[0] += {1: 60, 2: 5, 3: 5 + 100 * len(batches)}[step]
+        stats = UpdateStats(0.1, 1.0, 1.0, 1.0, 1.0, 0.0)
+        return SimpleNamespace(read=lambda: stats)
+
+    monkeypatch.setattr(Updater, "update", update)
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    hparams = tiny_hparams(max_length=16)
+    done = try_update(hparams, (VOCAB_SIZE, VOCAB_SIZE), train_steps=1000)
+    assert made == [(1, 1), (1, 1), (1, 2 * 16)]
+    assert done.seconds_per_update == 5 + hparams.micro_batches * 100
+    assert "time for 1,000 updates: 3 days 12 h" in str(done)
 
 
 def test_replicas_need_a_process_that_did_not_start_with_fewer():
