@@ -1,1 +1,1 @@
-"""The commands, one file each; `main` is the front door to all of them."""
+"""The commands, one file each: `t2t-lite-<name>`, or `t2t-lite <name>`."""
