@@ -11,7 +11,7 @@ from importlib import metadata
 from typing import Any
 
 import t2t_lite
-from t2t_lite.bin.cli import command, flags
+from t2t_lite.bin.cli import command, completion, flags
 from t2t_lite.errors import UsageError, nearest
 
 _PREFIX = "t2t-lite-"
@@ -31,15 +31,24 @@ def make_parser() -> flags.Parser:
     """The flags of `t2t-lite`; its help lists the commands."""
     parser = flags.Parser("t2t-lite", __doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    purposes = {name: _purpose(script) for name, script in commands().items()}
     told = "one of those below; COMMAND --help shows its flags"
-    parser.add_argument("command", metavar="COMMAND", nargs="?", help=told)
-    parser.add_argument(
+    first: Any = parser.add_argument(
+        "command", metavar="COMMAND", nargs="?", help=told
+    )
+    first.completer = lambda **_: purposes
+    others: Any = parser.add_argument(
         "words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS
     )
+    others.completer = lambda **_: []
     version = f"%(prog)s {t2t_lite.__version__}"
     parser.add_argument("--version", action="version", version=version)
-    known = commands().items()
-    lines = [f"  {name:12}{_purpose(script)}" for name, script in known]
+    told = "print the code that makes a shell complete all commands"
+    shells = ("bash", "zsh", "fish")
+    parser.add_argument(
+        "--completion", choices=shells, metavar="|".join(shells), help=told
+    )
+    lines = [f"  {name:12}{told}" for name, told in purposes.items()]
     parser.epilog = "\n".join(["commands:", *lines])
     return parser
 
@@ -55,11 +64,13 @@ def main(argv: list[str] | None = None) -> int:
     """Runs the command that the first word names; returns its exit code."""
     words = sys.argv[1:] if argv is None else argv
     known = commands()
+    if completion.is_asked() and (name := completion.enter_command(known)):
+        return known[name].load()([])
     if words and words[0] in known:
         return known[words[0]].load()(words[1:])
     parser = make_parser()
 
-    def help_or_refuse(args: argparse.Namespace) -> None:
+    def show(args: argparse.Namespace) -> None:
         if args.command in known:
             raise UsageError(
                 f"A command comes before its flags: t2t-lite {args.command} ..."
@@ -70,9 +81,13 @@ def main(argv: list[str] | None = None) -> int:
                 f"Unknown command {args.command!r}.{hint} "
                 "t2t-lite --help lists them all."
             )
-        parser.print_help()
+        if args.completion:
+            programs = ["t2t-lite", *(f"{_PREFIX}{name}" for name in known)]
+            print(completion.shell_code(args.completion, programs))
+        else:
+            parser.print_help()
 
-    return command.run(parser, help_or_refuse, argv)
+    return command.run(parser, show, argv)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Self
 
+from t2t_lite.bin.cli import completion
 from t2t_lite.bin.cli.flags import Parser
 from t2t_lite.errors import T2TLiteError
 
@@ -34,6 +35,8 @@ def run(
       body: does the work; prints results to stdout, all else to stderr.
       argv: the flags; None takes them from the command line.
     """
+    if completion.is_asked():
+        completion.answer(parser)
     verbose = False
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
