@@ -42,19 +42,16 @@ def cut(pairs: Iterable[tuple[str, str]], place: str) -> Iterator[Chunk]:
     held: list[tuple[str, str]] = []
     characters = 0
     for pair in pairs:
-        if not (
-            isinstance(pair, (tuple, list))
-            and len(pair) == 2
-            and isinstance(pair[0], str)
-            and isinstance(pair[1], str)
-        ):
-            raise T2TLiteError(
-                "samples must yield (source, target) texts; got "
-                f"{str(pair)[:SAMPLE_CHARACTERS]!r} as pair "
-                f"{first + len(held)} of {place}."
-            )
-        held.append(pair)
-        characters += len(pair[0]) + len(pair[1])
+        match pair:
+            case [str(source), str(target)]:
+                held.append(pair)
+                characters += len(source) + len(target)
+            case _:
+                raise T2TLiteError(
+                    "samples must yield (source, target) texts; got "
+                    f"{str(pair)[:SAMPLE_CHARACTERS]!r} as pair "
+                    f"{first + len(held)} of {place}."
+                )
         if len(held) == CHUNK_PAIRS or characters >= CHUNK_CHARACTERS:
             yield Chunk(number, first, held)
             number, first = number + 1, first + len(held)

@@ -39,11 +39,7 @@ def write_chunk(
     """Writes the file of a chunk, complete or not at all.
 
     Nothing waits for the disk: it is read soon, and its size is checked then.
-
-    Args:
-      path: the file.
-      index: INDEX [records], in any order.
-      records: in the same order.
+    INDEX [records] may be in any order, which is also that of the records.
     """
     order = np.argsort(index["key"], kind="stable")
     with files.write_file(pathlib.Path(path), to_disk=False) as file:

@@ -36,7 +36,9 @@ def attention_weights(
     bias = source_bias(padding_mask(inputs))
     x = model.embed_source(inputs)
     for layer in model.encoder_layers:
-        x = layer.with_attention(x, keep("encoder", layer.self_attention, bias))
+        x = layer.with_attentions(
+            x, keep("encoder", layer.self_attention, bias)
+        )
     memory = model.encoder_norm(x)
     self_bias = model.decoder_bias(ops.shape(targets)[1])
     x = model.embed_target(targets)

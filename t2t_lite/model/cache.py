@@ -73,10 +73,10 @@ class DecoderCache:
         Args:
           layers: the decoder's layers.
           softmax: the `TokenEmbedding` that makes the logits.
-          memory: float [B, S, D].
-          memory_mask: bool [B, S].
-          beam_size: K.
-          max_length: L.
+          memory: float [B, S, D], from `Transformer.encode`.
+          memory_mask: bool [B, S], likewise.
+          beam_size: K, hypotheses a sentence.
+          max_length: L, the most steps; an int, or an int32 scalar.
         """
         attention = layers[0].self_attention
         depths = (attention.key_depth, attention.value_depth)

@@ -15,7 +15,7 @@ import keras
 from keras import ops
 
 from t2t_lite.model.layers.backend import Tensor
-from t2t_lite.model.layers.masks import PAD_ID
+from t2t_lite.model.layers.masks import padding_mask
 
 # Rows of logits computed at a time: few enough to bound memory, and enough of
 # them that adding up the table's gradient, once a block, is not what costs.
@@ -70,7 +70,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         sample_weight: Tensor | None = None,
     ) -> Tensor:
         """The mean loss of int [B, T] targets under [B, T, V] logits."""
-        real = ops.cast(ops.not_equal(y_true, PAD_ID), "float32")
+        real = ops.cast(padding_mask(y_true), "float32")
         if sample_weight is not None:
             real = real * ops.reshape(
                 ops.cast(sample_weight, "float32"), (-1, 1)
@@ -106,7 +106,7 @@ def fused_cross_entropy_sum(
 
     Returns: float32 scalar, in nats, differentiable in `hidden` and `table`.
     """
-    weights = ops.cast(ops.not_equal(targets, PAD_ID), "float32")
+    weights = ops.cast(padding_mask(targets), "float32")
 
     @ops.custom_gradient
     def loss_of(hidden, table):

@@ -302,14 +302,7 @@ class Transformer(keras.Model):
         beam_size: int,
         max_length: int | Tensor,
     ) -> Tensors:
-        """The cache of a search that has not begun; see `DecoderCache`.
-
-        Args:
-          memory: float [B, S, D], from `encode`.
-          memory_mask: bool [B, S], from `encode`.
-          beam_size: K, hypotheses a sentence.
-          max_length: L, the most steps; an int, or an int32 scalar.
-        """
+        """The cache of a search to begin; see `DecoderCache.start`."""
         return DecoderCache.start(
             self.decoder_layers,
             self.softmax_embedding,

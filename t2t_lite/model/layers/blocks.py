@@ -52,22 +52,26 @@ class _Block(keras.layers.Layer):
             layer.build(input_shape)
         self.built = True
 
-    def _feed_forward(self, x, dropout):
-        return self.residual(
+    def with_attentions(
+        self,
+        x: Tensor,
+        *attend: Callable[[Tensor], Tensor],
+        dropout: Dropout = no_dropout,
+    ) -> Tensor:
+        """The layer around functions that attend, each [B, T, D] -> same.
+
+        A full pass and a cached step differ in these functions only.
+        """
+        for norm, function in zip(self._attention_norms, attend, strict=True):
+            x = self._residual(x, norm, function, dropout)
+        return self._residual(
             x,
             self.feed_forward_norm,
             lambda y: self.feed_forward(y, dropout=dropout),
             dropout,
         )
 
-    def residual(
-        self,
-        x: Tensor,
-        norm: LayerNormalization,
-        sublayer: Callable[[Tensor], Tensor],
-        dropout: Dropout = no_dropout,
-    ) -> Tensor:
-        """`sublayer`, a function of [B, T, D], with what goes around it."""
+    def _residual(self, x, norm, sublayer, dropout):
         rate = self.hparams.residual_dropout
         if self.hparams.norm_placement == "pre":
             return x + dropout(sublayer(norm(x)), rate)
@@ -112,23 +116,17 @@ class EncoderLayer(_Block):
           dropout: `DropoutMasks` of this pass, or `no_dropout`.
           segments: int [B, S], or None; for a window, see `MultiHeadAttention`.
         """
-        return self.with_attention(
+        return self.with_attentions(
             x,
             lambda y: self.self_attention(
                 y, bias, dropout=dropout, segments=segments
             ),
-            dropout,
+            dropout=dropout,
         )
 
-    def with_attention(
-        self,
-        x: Tensor,
-        attend_self: Callable[[Tensor], Tensor],
-        dropout: Dropout = no_dropout,
-    ) -> Tensor:
-        """The layer around a function that attends, [B, S, D] -> same."""
-        x = self.residual(x, self.self_attention_norm, attend_self, dropout)
-        return self._feed_forward(x, dropout)
+    @property
+    def _attention_norms(self):
+        return [self.self_attention_norm]
 
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
@@ -175,20 +173,9 @@ class DecoderLayer(_Block):
             lambda y: self.cross_attention(
                 y, cross_bias, memory=memory, dropout=dropout
             ),
-            dropout,
+            dropout=dropout,
         )
 
-    def with_attentions(
-        self,
-        x: Tensor,
-        attend_self: Callable[[Tensor], Tensor],
-        attend_source: Callable[[Tensor], Tensor],
-        dropout: Dropout = no_dropout,
-    ) -> Tensor:
-        """The layer around two functions that attend, each [B, T, D] -> same.
-
-        A full pass and a cached step differ in these two functions only.
-        """
-        x = self.residual(x, self.self_attention_norm, attend_self, dropout)
-        x = self.residual(x, self.cross_attention_norm, attend_source, dropout)
-        return self._feed_forward(x, dropout)
+    @property
+    def _attention_norms(self):
+        return [self.self_attention_norm, self.cross_attention_norm]

@@ -53,10 +53,6 @@ def band_mask(
 def attention_scores_bias(mask: Tensor) -> Tensor:
     """What to add to attention scores so that only `mask` is attended.
 
-    Args:
-      mask: bool, of any shape.
-
-    Returns: float32 of the same shape: 0 where True, a large negative
-      number elsewhere.
+    Returns: float32 of its shape: 0 where True, else a large negative number.
     """
     return ops.where(mask, 0.0, MASKED_SCORE)

@@ -40,14 +40,7 @@ class Segments(NamedTuple):
 
 
 def segment_mask(segments: Segments, memory_segments: Segments) -> Tensor:
-    """Mask letting a position see those of its own pair.
-
-    Args:
-      segments: `Segments` of [B, T], what asks.
-      memory_segments: `Segments` of [B, S], what is attended.
-
-    Returns: bool [B, 1, T, S], True where attention is allowed.
-    """
+    """Where those of [B, T] may see those of [B, S]: bool [B, 1, T, S]."""
     asking, asked = segments.numbers, memory_segments.numbers
     return ops.equal(asking[:, None, :, None], asked[:, None, None, :])
 
@@ -76,10 +69,6 @@ def causal_bias(
 ) -> Tensor:
     """What causal self-attention adds to its scores.
 
-    Args:
-      length: T.
-      segments: `Segments` of [B, T], or None.
-
     Returns: float32 [1, 1, T, T]; with segments, [B, 1, T, T].
     """
     mask = causal_mask(length)
@@ -91,14 +80,7 @@ def causal_bias(
 def previous_targets(
     targets: Tensor, segments: Segments | None = None
 ) -> Tensor:
-    """The target before each one; padding before the first of a sentence.
-
-    Args:
-      targets: int [B, T].
-      segments: `Segments` of `targets`, or None.
-
-    Returns: int [B, T].
-    """
+    """The target before each one; padding before the first: int [B, T]."""
     previous = ops.pad(targets, ((0, 0), (1, 0)))[:, :-1]
     if segments is not None:
         is_first = ops.equal(segments.positions, 0)
