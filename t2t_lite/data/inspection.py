@@ -4,6 +4,8 @@ One pass over all records: counts, lengths and shares of bytes are those of
 every pair. Texts are those of a sample, because decoding takes long.
 """
 
+import collections
+import functools
 import os
 import pathlib
 from typing import Any
@@ -81,7 +83,7 @@ def inspect_data(
                 target.add(targets)
                 counter.advance(int(sources.nrows()))
         splits[split] = {
-            "examples": source.pairs,
+            "examples": source.lengths.total(),
             "dropped": record.dropped,
             "dropped_samples": record.dropped_samples,
             "lengths": record.lengths,
@@ -90,8 +92,12 @@ def inspect_data(
             "sampled": sampled,
             "drawn": _drawn(source, target, sample[:DRAWN_PAIRS]),
         }
-    place = {"problem": problem.name, "data_dir": str(data_dir)}
-    return {**place, "seed": seed, "splits": splits}
+    return {
+        "problem": problem.name,
+        "data_dir": str(data_dir),
+        "seed": seed,
+        "splits": splits,
+    }
 
 
 def _drawn(
@@ -103,8 +109,8 @@ def _drawn(
             "number": number + 1,
             "source_tokens": len(source.rows[place]),
             "target_tokens": len(target.rows[place]),
-            "source": source.decode(place),
-            "target": target.decode(place),
+            "source": source.texts[place],
+            "target": target.texts[place],
         }
         for number, place in zip(numbers.tolist(), places, strict=True)
     ]
@@ -115,7 +121,7 @@ class _Side:
 
     Attributes:
       sample: the pairs to keep, by number from 0, in order.
-      pairs: how many there were.
+      lengths: how many texts have so many tokens.
       rows: the ids of the sample.
     """
 
@@ -124,9 +130,8 @@ class _Side:
         self._encoder = encoder
         self._is_byte = _byte_table(encoder)
         self._bytes = 0
-        self._lengths = np.zeros(0, np.int64)
         self.sample = sample
-        self.pairs = 0
+        self.lengths = collections.Counter[int]()
         self.rows: list[np.ndarray] = []
 
     def add(self, portion: tf.RaggedTensor) -> None:
@@ -140,35 +145,28 @@ class _Side:
             )
         if self._is_byte is not None:
             self._bytes += int(np.count_nonzero(self._is_byte[ids]))
-        lengths = np.bincount(np.diff(splits), minlength=len(self._lengths))
-        lengths[: len(self._lengths)] += self._lengths
-        self._lengths = lengths
-        end = self.pairs + len(splits) - 1
-        first, last = np.searchsorted(self.sample, [self.pairs, end])
-        for row in self.sample[first:last] - self.pairs:
+        before, pairs = self.lengths.total(), len(splits) - 1
+        self.lengths.update(np.diff(splits).tolist())
+        first, end = np.searchsorted(self.sample, [before, before + pairs])
+        for row in self.sample[first:end] - before:
             self.rows.append(ids[splits[row] : splits[row + 1]].copy())
-        self.pairs = end
 
-    def decode(self, place: int) -> str:
-        return self._encoder.decode([self.rows[place]])[0]
+    @functools.cached_property
+    def texts(self) -> list[str]:
+        return self._encoder.decode(self.rows)
 
     def report(self) -> dict[str, Any]:
-        tokens = int(self._lengths @ np.arange(len(self._lengths)))
-        texts = self._encoder.decode(self.rows)
-        words = sum(len(text.split()) for text in texts)
+        tokens = sum(n * count for n, count in self.lengths.items())
+        words = sum(len(text.split()) for text in self.texts)
         text_tokens = sum(len(row) - 1 for row in self.rows)  # without EOS
-        share = self._bytes / max(tokens - self.pairs, 1)
+        share = self._bytes / max(tokens - self.lengths.total(), 1)
         return {
             "file": self._file,
             "pieces": self._encoder.vocab_size,
             "tokens": tokens,
             "tokens_per_word": text_tokens / words if words else None,
             "byte_share": None if self._is_byte is None else share,
-            "lengths": {
-                n: count
-                for n, count in enumerate(self._lengths.tolist())
-                if count
-            },
+            "lengths": dict(sorted(self.lengths.items())),
         }
 
 

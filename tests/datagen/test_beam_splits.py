@@ -121,7 +121,7 @@ def test_what_fails_on_a_worker_is_one_line_here(
 def test_unknown_runners_and_options_get_the_nearest_as_answer(tmp_path):
     with pytest.raises(UsageError, match="Did you mean DirectRunner"):
         on_beam("DirectRuner", tmp_path)
-    with pytest.raises(UsageError, match="Did you mean FlinkRunner.*DataflowR"):
+    with pytest.raises(UsageError, match=r"Did you mean Flink\?.*DataflowR"):
         on_beam("flik", tmp_path)
     with pytest.raises(UsageError, match="Did you mean direct_num_workers"):
         on_beam("DirectRunner", tmp_path, options=["--direct_num_worker=3"])

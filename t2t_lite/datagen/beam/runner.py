@@ -75,17 +75,15 @@ def _known_runner(name: str) -> str:
     """Beam's spelling of a runner; the full name of a class stays as it is."""
     if "." in name:
         return name
-    known = {r.lower(): r for r in StandardOptions.KNOWN_RUNNER_NAMES}
-    lower = name.lower()
-    for spelling in (lower, f"{lower}runner"):
-        if spelling in known:
-            return known[spelling]
-    hint = nearest(lower, known) or nearest(f"{lower}runner", known)
-    for spelling, runner in known.items():
-        hint = re.sub(rf"\b{spelling}\b", runner, hint)
+    names = StandardOptions.KNOWN_RUNNER_NAMES
+    short = [runner.removesuffix("Runner") for runner in names]
+    asked = name.lower().removesuffix("runner")
+    for runner, short_name in zip(names, short, strict=True):
+        if short_name.lower() == asked:
+            return runner
     raise UsageError(
-        f"Apache Beam has no runner {name!r}.{hint} Its runners: "
-        f"{', '.join(known.values())}; or the full name of a class."
+        f"Apache Beam has no runner {name!r}.{nearest(name, [*names, *short])} "
+        f"Its runners: {', '.join(names)}; or the full name of a class."
     )
 
 
