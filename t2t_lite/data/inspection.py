@@ -14,7 +14,6 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_lite.data.checks import check_data, verify_shards
-from t2t_lite.data.input_pipeline import naming_damaged_shards
 from t2t_lite.data.manifest import Manifest
 from t2t_lite.data.portions import PORTION_SIZE, ragged_portions
 from t2t_lite.errors import T2TLiteError
@@ -29,7 +28,6 @@ def inspect_data(
     data_dir: str | os.PathLike,
     problem: Problem,
     seed: int = 0,
-    progress: bool = True,
 ) -> dict[str, Any]:
     """Reads all the data of a problem that is there; makes none.
 
@@ -38,7 +36,6 @@ def inspect_data(
       problem: in either direction; its encoders have `vocab_size`, `decode`
         and, where bytes are to be counted, `pieces`.
       seed: of the pairs that are drawn.
-      progress: show progress on stderr.
 
     Returns:
       `problem`, `data_dir`, `seed`, and by name of the split `splits`, each:
@@ -73,10 +70,7 @@ def inspect_data(
         sample = generator.choice(record.examples, sampled, replace=False)
         source = _Side(files[0], encoders["inputs"], np.sort(sample))
         target = _Side(files[1], encoders["targets"], np.sort(sample))
-        with (
-            naming_damaged_shards(data_dir, manifest, split),
-            Counter(f"{problem.name} {split}", "pairs", progress) as counter,
-        ):
+        with Counter(f"{problem.name} {split}", "pairs") as counter:
             portions = ragged_portions(data_dir, problem, record, PORTION_SIZE)
             for sources, targets in portions:
                 source.add(sources)

@@ -210,12 +210,9 @@ def find_data(data_dir: str | os.PathLike, problem: Problem) -> list[str]:
 def describe_sources(
     noted: Mapping[str, Mapping[str, int]],
 ) -> dict[str, dict[str, Any]]:
-    """What a manifest keeps of the files of a corpus, by path.
+    """What a manifest keeps of the files in `RawFiles.noted`, by path.
 
     Reads them, about a second per gigabyte.
-
-    Args:
-      noted: `RawFiles.noted`.
 
     Raises:
       T2TLiteError: a file has changed since it was noted.

@@ -29,8 +29,7 @@ class Work:
       raw: notes the files of the corpus as they are read.
 
     Attributes:
-      folder: where the files of the work go.
-      raw: as given.
+      folder, raw: as given.
       difference: why older work was removed; "" if it was not.
       resumed: whether older work was there and goes on.
     """

@@ -218,8 +218,8 @@ def _with_room(tensors, index):
     def grow():
         ancestry = tensors["ancestry"]
         return [
-            _extended(ancestry, ops.full_like(ancestry[:1], _NO_SLOT)),
-            *(_extended(tensors[n], tensors[n][:1]) for n in names),
+            ops.concatenate([ancestry, ops.full_like(ancestry[:1], _NO_SLOT)]),
+            *(ops.concatenate([tensors[n], tensors[n][:1]]) for n in names),
         ]
 
     def keep():
@@ -227,10 +227,6 @@ def _with_room(tensors, index):
 
     values = ops.cond(ops.equal(index, blocks * positions), grow, keep)
     return {**tensors, **dict(zip(["ancestry", *names], values, strict=True))}
-
-
-def _extended(x, block):
-    return ops.concatenate([x, block], axis=0)
 
 
 def _attend_blocks(query, keys, values, bias):

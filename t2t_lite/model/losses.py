@@ -127,7 +127,6 @@ def fused_cross_entropy_sum(
 
 def _loss_and_gradients(hidden, table, targets, weights, label_smoothing):
     """The summed loss and its float32 gradients, [N, D] and [V, D]."""
-    rows, size = ops.shape(hidden)
     on_target, on_all = _target_weights(label_smoothing, table.shape[0])
     log_partition_sum, hidden_gradient, table_gradient = _partition_part(
         hidden, table, weights

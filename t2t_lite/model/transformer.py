@@ -105,24 +105,21 @@ class Transformer(keras.Model):
 
     def _embeddings(self):
         """The embedding of the source, that of the target, and the softmax."""
-
-        def embedding(vocab_size, name):
-            size, policy = self.hparams.hidden_size, self.dtype_policy
-            return TokenEmbedding(vocab_size, size, name=name, dtype=policy)
-
         source, target = self.vocab_sizes
+        size, policy = self.hparams.hidden_size, self.dtype_policy
+        embedding = partial(TokenEmbedding, hidden_size=size, dtype=policy)
         if not self.hparams.shared_embedding:
             return (
-                embedding(source, "source_embedding"),
-                embedding(target, "target_embedding"),
-                embedding(target, "softmax"),
+                embedding(source, name="source_embedding"),
+                embedding(target, name="target_embedding"),
+                embedding(target, name="softmax"),
             )
         if source != target:
             raise UsageError(
                 "shared_embedding needs one vocabulary for both sides; got "
                 f"source_vocab_size={source}, target_vocab_size={target}."
             )
-        return [embedding(source, "shared_embedding")] * 3
+        return (embedding(source, name="shared_embedding"),) * 3
 
     def _positions(self, name):
         options = {"name": name, "dtype": self.dtype_policy}
@@ -221,11 +218,7 @@ class Transformer(keras.Model):
         return loss, count
 
     def target_log_probs(self, features: Features) -> tuple[Tensor, Tensor]:
-        """The log-probability of each row: float32 [B], and its targets [B].
-
-        Args:
-          features: as of a call.
-        """
+        """The log-probability of each row and its real targets: float32 [B]."""
         targets = ops.cast(features["targets"], "int32")
         real = ops.cast(padding_mask(targets), "float32")
         losses = smoothed_cross_entropy(self(features), targets)
@@ -343,13 +336,7 @@ class Transformer(keras.Model):
     def follow_beams(
         self, cache: Tensors, parents: Tensor, index: Tensor
     ) -> Tensors:
-        """The cache after hypotheses were selected again at step `index`.
-
-        Args:
-          cache: from `decode_step`.
-          parents: int32 [B, K], which hypothesis each one continues.
-          index: int32 scalar, the step that selected.
-        """
+        """The cache after hypothesis k went on from `parents[:, k]`."""
         del index
         return DecoderCache.follow(cache, parents)
 

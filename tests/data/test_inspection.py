@@ -83,7 +83,7 @@ def copy(folder, tmp_path):
 
 
 def inspect(problem, folder, seed=0):
-    return inspect_data(folder, problem, seed, progress=False)
+    return inspect_data(folder, problem, seed)
 
 
 def test_counts_are_those_of_every_pair(folder):

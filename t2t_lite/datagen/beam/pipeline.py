@@ -51,13 +51,10 @@ def not_shared(folder: pathlib.Path) -> T2TLiteError:
 def add_steps(
     pipeline: Any, job: SplitJob, raw: RawFiles, report: pathlib.Path
 ) -> None:
-    """Adds all steps of a split to a pipeline.
+    """Adds the steps of a split to a pipeline of Beam.
 
-    Args:
-      pipeline: of Beam.
-      job: whose shards are written beside its folder.
-      raw: finds the corpus.
-      report: the file to pickle what the workers found into.
+    Shards go beside the folder of the job, what the workers found is pickled
+    into `report`.
     """
     shipped = ship(job, raw)
     parts = job.problem.parts(job.split, raw)

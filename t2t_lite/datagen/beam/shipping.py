@@ -1,5 +1,6 @@
 """A job as bytes, for machines that do not have the user's code."""
 
+import copy
 import pathlib
 import sys
 from importlib import metadata
@@ -15,13 +16,8 @@ def ship(job: SplitJob, raw: RawFiles) -> bytes:
 
     The problem goes along with the modules it needs, unless they are installed.
     """
-    quiet = RawFiles(
-        tuple(raw.files.values()),
-        raw.raw_dir,
-        raw.download_dir,
-        progress=False,
-        tfds_dir=raw.tfds_dir,
-    )
+    quiet = copy.copy(raw)
+    quiet.progress = False
     vocabulary = {
         name: (job.vocabulary_dir / name).read_bytes()
         for name in set(job.problem.vocabulary_files().values())
