@@ -62,7 +62,7 @@ class Candidates(NamedTuple):
 
 def beam_search(
     step_fn: Callable[[Tensor, Tensor, Any], tuple[Tensor, Any]],
-    follow_fn: Callable[[Any, Tensor, Tensor], Any],
+    follow_fn: Callable[[Any, Tensor], Any],
     cache: Any,
     *,
     batch_size: int | Tensor,
@@ -83,8 +83,8 @@ def beam_search(
       step_fn: `(ids int32 [B, K], index int32 [], cache) -> (logits float32
         [B, K, V], cache)`: what may follow the newest ids; at index 0, when
         there are none, the ids are 0.
-      follow_fn: `(cache, parents int32 [B, K], index) -> cache`: from now on
-        row k goes on from what was row parents[k] at this index.
+      follow_fn: `(cache, parents int32 [B, K]) -> cache`: from now on row k
+        goes on from what was row parents[k].
       cache: a structure of tensors.
       batch_size: B.
       beam_size: K, at least 1.
@@ -118,7 +118,7 @@ def beam_search(
         ended = ops.equal(candidates.ids, eos_id)
         finished = _finish(state, candidates, ended, alpha)
         live, parents = _go_on(state, candidates, ended)
-        cache = follow_fn(cache, parents, state.index)
+        cache = follow_fn(cache, parents)
         state = _advance(state, live, finished, cache)
         return tuple(state._replace(running=_running(state, limits, alpha)))
 

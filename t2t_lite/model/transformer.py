@@ -333,11 +333,8 @@ class Transformer(keras.Model):
         logits = step.logits(self.softmax_embedding, self.decoder_norm(x))
         return logits, step.tensors
 
-    def follow_beams(
-        self, cache: Tensors, parents: Tensor, index: Tensor
-    ) -> Tensors:
+    def follow_beams(self, cache: Tensors, parents: Tensor) -> Tensors:
         """The cache after hypothesis k went on from `parents[:, k]`."""
-        del index
         return DecoderCache.follow(cache, parents)
 
     def embed_source(

@@ -96,13 +96,13 @@ class TreeGrammar:
             allowed = self._allowed(state, index)
             return ops.where(allowed, logits, IMPOSSIBLE), (inner, state)
 
-        def follow(cache, parents, index):
+        def follow(cache, parents):
             inner, state = cache
             followed = {
                 name: gather_rows(state[name], parents)
                 for name in ("stack", "depth", "leaves", "is_empty")
             }
-            return follow_fn(inner, parents, index), {**state, **followed}
+            return follow_fn(inner, parents), {**state, **followed}
 
         return step, follow, state, limits
 

@@ -35,8 +35,7 @@ def search_tables(tables, first_ids, limits, beam_size, alpha, **options):
         logits = tf.gather(rows, history[:, :, -1], batch_dims=1)
         return logits, {"history": history}
 
-    def follow_fn(cache, parents, index):
-        del index
+    def follow_fn(cache, parents):
         return {"history": tf.gather(cache["history"], parents, batch_dims=1)}
 
     ids, scores = beam_search(

@@ -49,7 +49,7 @@ def cached_logits(model, inputs, parents, tokens):
 
     def step(index, ids, cache, logits):
         scores, cache = model.decode_step(ids, index, cache)
-        cache = model.follow_beams(cache, parents[index], index)
+        cache = model.follow_beams(cache, parents[index])
         return index + 1, tokens[index], cache, logits.write(index, scores)
 
     *_, logits = tf.while_loop(

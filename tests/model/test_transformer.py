@@ -123,7 +123,7 @@ def test_beams_that_follow_others_equal_full_passes_of_their_histories():
             np.testing.assert_allclose(logits[:, beam], full[:, -1], atol=1e-5)
         parents = generator.integers(0, beam_size, (1, beam_size))
         previous = generator.integers(2, VOCAB, (1, beam_size)).astype("int32")
-        cache = model.follow_beams(cache, ops.array(parents, "int32"), index)
+        cache = model.follow_beams(cache, ops.array(parents, "int32"))
         histories = [
             [*histories[parent], token]
             for parent, token in zip(parents[0], previous[0], strict=True)
