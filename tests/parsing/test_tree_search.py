@@ -36,7 +36,7 @@ def search(texts, log_probs, beam_size=4, limits=None, alpha=0.0):
         return logits, cache
 
     step, follow, state, limits = form.constrain(
-        texts, limits, beam_size, step, lambda cache, parents, index: cache
+        texts, limits, beam_size, step, lambda cache, parents: cache
     )
     ids, scores = beam_search(
         step,
