@@ -211,7 +211,7 @@ def steps_taken(table, limit, beam_size, alpha, **options):
 
     beam_search(
         step_fn,
-        lambda cache, parents, index: cache,
+        lambda cache, parents: cache,
         {},
         batch_size=1,
         beam_size=beam_size,
@@ -310,7 +310,7 @@ def test_traces_with_unknown_batch_and_length():
 
         return beam_search(
             step_fn,
-            lambda cache, parents, index: cache,
+            lambda cache, parents: cache,
             {"unused": tf.zeros_like(first_ids)},
             batch_size=tf.shape(first_ids)[0],
             beam_size=3,
@@ -340,7 +340,7 @@ table = ops.convert_to_tensor(
     np.random.default_rng(3).normal(0, 1.5, (6, 5, 5)).astype("float32"))
 ids, scores = beam_search(
     lambda ids, index, cache: (ops.take(table[index], ids, axis=0), cache),
-    lambda cache, parents, index: cache, {}, batch_size=1, beam_size=3,
+    lambda cache, parents: cache, {}, batch_size=1, beam_size=3,
     vocab_size=5, limits=np.array([6], "int32"), alpha=0.6)
 print(np.asarray(ids).tolist())
 print(np.asarray(scores).tolist())
