@@ -1,4 +1,8 @@
-"""What graphs, the decoder's and an export's, must know about trees."""
+"""What graphs, the decoder's and an export's, must know about trees.
+
+The search itself is unchanged: its `step_fn` masks the tokens that may not
+follow. Shapes: B batch, K beam, V vocabulary, n words of the longest sentence.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,42 +10,63 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from t2t_lite.decoding.log_probs import IMPOSSIBLE, gather_rows
 from t2t_lite.parsing.linearization import MARKS, MARKS_OR_WORDS, PUNCTUATION
-from t2t_lite.parsing.tree_search import (
-    SPECIAL,
-    WORD,
-    WORD_OR_MARK,
-    TreeGrammar,
-)
+from t2t_lite.text.encoder import EOS_ID
+from t2t_lite.text.token_encoder import SPECIAL_TOKENS
 
+MOST_OPEN_BRACKETS = 100
+
+# What a word may be in a target: a punctuation mark, by its number from 1; a
+# plain word; or either, as some quotes may.
+_WORD = 0
+_WORD_OR_MARK = len(PUNCTUATION) + 1
+
+_SPECIAL, _OPENING, _CLOSING, _LEAF = range(4)
+_SHORTEST = 3  # tokens beside the leaves: two brackets and EOS
 _SPACE = r"[ \t\n\v\f\r]+"  # as tf.strings.split and the tree reader have it
 
 
 class TreeForm(tf.Module):
     """The `TextForm` of sentences and their linearized trees.
 
+    Brackets match, none is empty, there is one root, and leaf i is one that
+    word i can be. After the last word, all open brackets close.
+
     Args:
-      tokens: the vocabulary of linearized trees, in the order of its ids; the
-        first three are special.
+      tokens: the vocabulary of linearized trees, in the order of its ids; it
+        begins with SPECIAL_TOKENS.
     """
 
     def __init__(self, tokens: Sequence[str]):
         super().__init__(name="tree_form")
-        self._grammar = TreeGrammar(tokens)
+        tags = {mark: number for number, mark in enumerate(PUNCTUATION, 1)}
         classes = {
-            **{mark: PUNCTUATION.index(tag) + 1 for mark, tag in MARKS.items()},
-            **dict.fromkeys(MARKS_OR_WORDS, WORD_OR_MARK),
+            **{mark: tags[tag] for mark, tag in MARKS.items()},
+            **dict.fromkeys(MARKS_OR_WORDS, _WORD_OR_MARK),
         }
         self._classes = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(
                 tf.constant(list(classes)),
                 tf.constant(list(classes.values()), tf.int32),
             ),
-            default_value=WORD,
+            default_value=_WORD,
         )
-        written = [("", "")] * SPECIAL + list(map(_written, tokens[SPECIAL:]))
+        special = len(SPECIAL_TOKENS)
+        signs = {"(": _OPENING, ")": _CLOSING}
+        kinds = [signs.get(token[0], _LEAF) for token in tokens[special:]]
+        self._kinds = np.array([_SPECIAL] * special + kinds, np.int32)
+        # One number for both brackets of a label; not used for other tokens.
+        labels = {token[1:]: number for number, token in enumerate(tokens)}
+        self._labels = np.array([labels[t[1:]] for t in tokens], np.int32)
+        # [_WORD_OR_MARK + 1, V]: the leaves that a word of some class can be.
+        of_tokens = np.array([tags.get(token, _WORD) for token in tokens])
+        wanted = np.arange(_WORD_OR_MARK + 1)[:, None]
+        self._leaves = (self._kinds == _LEAF) & (
+            (wanted == of_tokens) | (wanted == _WORD_OR_MARK)
+        )
+        written = [("", "")] * special + list(map(_written, tokens[special:]))
         self._before, self._behind = np.array(written).T
-        self._is_leaf = self._behind == ")"
 
     def prepare(self, texts: tf.Tensor) -> tf.Tensor:
         """Sentences, tf.string [B], in the form of the training data.
@@ -64,26 +89,99 @@ class TreeForm(tf.Module):
 
         Args:
           texts: tf.string [B], from `prepare`.
-          limits: int32 [B], the most tokens of an answer.
+          limits: int32 [B], the most tokens of an answer, EOS included.
           beam_size: K.
           step_fn: of `beam_search`.
           follow_fn: likewise.
 
         Returns: `(step_fn, follow_fn, state, limits)`; the cache of the new
           functions is a pair, the former cache and the state. Limits too small
-          for a tree are raised.
+          for a tree are raised; where there are no words they are 0.
         """
         words = tf.strings.split(texts)
         classes = words.with_flat_values(
             self._classes.lookup(words.flat_values)
         )
-        return self._grammar.constrain(
-            classes.to_tensor(WORD),
-            tf.cast(words.row_lengths(), tf.int32),
-            limits,
-            beam_size,
-            step_fn,
-            follow_fn,
+        counts = tf.cast(words.row_lengths(), tf.int32)
+        limits = tf.maximum(limits, counts + _SHORTEST)
+        limits = tf.where(counts > 0, limits, 0)
+        shape = [tf.shape(counts)[0], beam_size]
+        state = {
+            "word_classes": classes.to_tensor(_WORD),  # [B, n]
+            "counts": counts,
+            "limits": limits,
+            "stack": tf.zeros([*shape, MOST_OPEN_BRACKETS], tf.int32),
+            "depth": tf.zeros(shape, tf.int32),
+            "leaves": tf.zeros(shape, tf.int32),
+            "is_empty": tf.zeros(shape, tf.bool),
+        }
+
+        def step(ids, index, cache):
+            inner, state = cache
+            logits, inner = step_fn(ids, index, inner)
+            state = self._advance(state, ids)
+            allowed = self._allowed(state, index)
+            return tf.where(allowed, logits, IMPOSSIBLE), (inner, state)
+
+        def follow(cache, parents):
+            inner, state = cache
+            followed = {
+                name: gather_rows(state[name], parents)
+                for name in ("stack", "depth", "leaves", "is_empty")
+            }
+            return follow_fn(inner, parents), {**state, **followed}
+
+        return step, follow, state, limits
+
+    def _advance(self, state, ids):
+        """The state after the tokens `ids` [B, K]; padding changes nothing."""
+        kinds = tf.gather(self._kinds, ids)
+        labels = tf.gather(self._labels, ids)
+        opens, depth = kinds == _OPENING, state["depth"]
+        here = depth[..., None] == tf.range(MOST_OPEN_BRACKETS)
+        pushed = here & opens[..., None]
+        opened, closed, taken = (
+            tf.cast(kinds == kind, tf.int32)
+            for kind in (_OPENING, _CLOSING, _LEAF)
+        )
+        return {
+            **state,
+            "stack": tf.where(pushed, labels[..., None], state["stack"]),
+            "depth": depth + opened - closed,
+            "leaves": state["leaves"] + taken,
+            "is_empty": opens,
+        }
+
+    def _allowed(self, state, index):
+        """Bool [B, K, V]: what may follow at this index."""
+        depth, leaves = state["depth"], state["leaves"]
+        left = state["counts"][:, None] - leaves
+        is_open = depth > 0
+        # One bracket more has to leave room for the words, for the closing
+        # brackets and for EOS.
+        room = state["limits"][:, None] - index - left - depth
+        may_open = (
+            ((left > 0) & (is_open | (leaves < 1)))
+            & (depth < MOST_OPEN_BRACKETS)
+            & (room >= _SHORTEST)
+        )
+        may_close = is_open & ~state["is_empty"] & ((depth > 1) | (left < 1))
+        top = depth[..., None] - 1 == tf.range(MOST_OPEN_BRACKETS)
+        top = tf.reduce_sum(tf.where(top, state["stack"], 0), axis=-1)
+        closing = (top[..., None] == self._labels) & (self._kinds == _CLOSING)
+        last = tf.maximum(tf.shape(state["word_classes"])[1] - 1, 0)
+        classes = gather_rows(
+            state["word_classes"], tf.clip_by_value(leaves, 0, last)
+        )
+        leaf = tf.gather(self._leaves, classes)  # [B, K, V]
+        may_take = is_open & (left > 0)
+        may_end = (depth < 1) & (left < 1)
+        ending = np.arange(len(self._kinds)) == EOS_ID
+        return (
+            (may_open[..., None] & (self._kinds == _OPENING))
+            | (may_close[..., None] & closing)
+            | (may_take[..., None] & leaf)
+            | (may_end[..., None] & ending)
         )
 
     def write(self, texts: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
@@ -101,7 +199,7 @@ class TreeForm(tf.Module):
         words = tf.strings.split(texts).to_tensor("")  # [B, n]
         # So that there is a word to gather where there is no leaf.
         words = tf.pad(words, [[0, 0], [0, 1]], constant_values="")
-        leaves = tf.gather(self._is_leaf, tokens)  # [B, N, L]
+        leaves = tf.gather(self._kinds == _LEAF, tokens)  # [B, N, L]
         places = tf.cumsum(tf.cast(leaves, tf.int32), axis=2, exclusive=True)
         places = tf.minimum(places, tf.shape(words)[1] - 1)
         words = tf.where(leaves, tf.gather(words, places, batch_dims=1), "")
