@@ -27,9 +27,9 @@ from t2t_lite.text.encoder import (
 
 _RESERVED = {PAD_ID: ("<pad>_", "<pad>"), EOS_ID: ("<EOS>_", "<EOS>")}
 _ESCAPE_CHARACTERS = "\\_u;0123456789"
-_BACKSLASH, _UNDERSCORE, _SPACE = map(ord, "\\_ ")
-_POWERS = [10**n for n in range(7)]  # a character has at most seven digits
+_SPACE = ord(" ")
 _ESCAPES = r"\\u|\\\\|\\[0-9]+;"
+_MOST_DIGITS = 7  # of a character, as sys.maxunicode has them
 _NO_CHARACTER = 0x3013  # what an escaped number beyond Unicode stands for
 _ALPHANUMERIC, _PLAIN = 1, 2  # bits of a character's kind
 
@@ -155,11 +155,14 @@ class SubwordEncoder(TextEncoder):
     def _escaped(self, words):
         r"""Words, tf.string [W], as they are matched: "_" -> "\u_"."""
         characters = tf.strings.unicode_decode(words, "UTF-8")
-        codes = characters.flat_values
-        escaped, widths = _escaped_codes(codes, self._has(_PLAIN, codes))
-        lengths = tf.reduce_sum(characters.with_flat_values(widths), axis=1)
-        escaped = tf.RaggedTensor.from_row_lengths(escaped, lengths)
-        return tf.strings.unicode_encode(escaped, "UTF-8") + "_"
+        codes, places = tf.unique(characters.flat_values)
+        plain = tf.strings.unicode_encode(codes[:, None], "UTF-8")
+        escaped = tf.strings.join(["\\", tf.strings.as_string(codes), ";"])
+        escaped = tf.where(self._has(_PLAIN, codes), plain, escaped)
+        escaped = tf.where(plain == "_", r"\u", escaped)
+        escaped = tf.where(plain == "\\", r"\\", escaped)
+        escaped = characters.with_flat_values(tf.gather(escaped, places))
+        return tf.strings.reduce_join(escaped, axis=1) + "_"
 
 
 def subwords_of(content: bytes) -> list[str]:
@@ -213,33 +216,6 @@ def _kinds(alphabet):
     return tf.constant(bounds, tf.int32), tf.constant(kinds, tf.int32)
 
 
-def _escaped_codes(codes, plain):
-    r"""The characters as they stand in a word.
-
-    Example: "a", "_", "\" and U+00E9 that is not plain -> "a", "\u", "\\",
-    "\233;".
-
-    Args:
-      codes: int32 [C], code points.
-      plain: bool [C], stands for itself.
-
-    Returns: int32 code points of all, and int32 [C], how many each makes.
-    """
-    digits = 1 + tf.searchsorted(_POWERS[1:], codes, side="right")
-    is_named = (codes == _BACKSLASH) | (codes == _UNDERSCORE)
-    widths = tf.where(plain, 1, tf.where(is_named, 2, digits + 2))
-    place = tf.ragged.range(widths).flat_values
-    codes, plain, is_named, digits = (
-        tf.repeat(values, widths) for values in (codes, plain, is_named, digits)
-    )
-    power = tf.gather(_POWERS, tf.clip_by_value(digits - place, 0, 6))
-    numbers = tf.where(place > digits, ord(";"), codes // power % 10 + ord("0"))
-    names = tf.where(codes == _UNDERSCORE, ord("u"), _BACKSLASH)
-    escaped = tf.where(is_named, names, numbers)
-    escaped = tf.where(place == 0, _BACKSLASH, escaped)
-    return tf.where(plain, codes, escaped), widths
-
-
 def _unescaped(words):
     r"""The words without escapes: tf.string [W] of the same.
 
@@ -253,7 +229,7 @@ def _unescaped(words):
     numbers = tf.strings.regex_replace(
         tf.where(is_number, flat, r"\0;"), r"^\\0*([0-9]+);$", r"\1"
     )
-    is_long = tf.strings.length(numbers) > len(_POWERS)
+    is_long = tf.strings.length(numbers) > _MOST_DIGITS
     numbers = tf.where(is_long, str(_NO_CHARACTER), numbers)
     codes = tf.strings.to_number(numbers, tf.int32)
     codes = tf.where(codes > sys.maxunicode, _NO_CHARACTER, codes)
