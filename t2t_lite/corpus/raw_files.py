@@ -110,32 +110,27 @@ class RawFiles:
         return f"missing: {path}, from {address}"
 
     def _download(self, file, path):
-        aside = files.aside(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             files.remove_unfinished(path.parent, path.name)
-            self._fetch(file, aside)
-            found = _sha256_of_content(aside)
-            if found != file.sha256:
-                raise T2TLiteError(
-                    f"{file.url} is not the expected file: sha256 must be "
-                    f"{file.sha256}; got {found}. Get {file.name} by hand and "
-                    "name its folder with --raw_dir."
-                )
-            files.put_in_place(aside, path)
+            with files.write_file(path) as out:
+                self._fetch(file, out)
+                out.flush()
+                found = _sha256_of_content(pathlib.Path(out.name))
+                if found != file.sha256:
+                    raise T2TLiteError(
+                        f"{file.url} is not the expected file: sha256 must be "
+                        f"{file.sha256}; got {found}. Get {file.name} by hand "
+                        "and name its folder with --raw_dir."
+                    )
         except OSError as error:  # URLError and time-outs are among them
             raise T2TLiteError(
                 f"Cannot download {file.url} to {path}: {error}. Get "
                 f"{file.name} by hand and name its folder with --raw_dir."
             ) from error
-        finally:
-            aside.unlink(missing_ok=True)
 
-    def _fetch(self, file, aside):
-        with (
-            urllib.request.urlopen(file.url, timeout=_TIMEOUT_SECONDS) as page,
-            open(aside, "wb") as out,
-        ):
+    def _fetch(self, file, out):
+        with urllib.request.urlopen(file.url, timeout=_TIMEOUT_SECONDS) as page:
             size = page.headers.get("Content-Length")
             megabytes = int(size) / 1e6 if size else None
             with Counter(file.name, "MB", self.progress, megabytes) as counter:

@@ -49,7 +49,6 @@ def find_sides(
     for stem in stems:
         plain = _by_part(folder, names, stem, languages, _PLAIN)
         if any(plain):
-            _require_whole_or_parts(folder, plain, stem)
             return _paired(folder, plain, stem, languages)
         segments = _by_part(folder, names, stem, languages, _SGML)
         whole = segments[0].keys() & segments[1].keys()
@@ -97,7 +96,8 @@ def _by_part(folder, names, stem, languages, pattern):
     return sides
 
 
-def _require_whole_or_parts(folder, sides, stem):
+def _paired(folder, sides, stem, languages):
+    """The two files of the whole split, or of every part of it."""
     for found in sides:
         if "" in found and len(found) > 1:
             part = next(file for part, file in found.items() if part)
@@ -106,10 +106,6 @@ def _require_whole_or_parts(folder, sides, stem):
                 f"{found[''].name} and {part.name} in {folder}. Take out what "
                 f"does not belong to {stem}."
             )
-
-
-def _paired(folder, sides, stem, languages):
-    """Every part's two files."""
     sources, targets = sides
     for part in sorted(sources.keys() ^ targets.keys()):
         there, missing = languages if part in sources else languages[::-1]

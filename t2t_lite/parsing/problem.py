@@ -121,7 +121,7 @@ class ParsingProblem(Problem):
         from t2t_lite.text.token_encoder import TokenEncoder
 
         files = self.vocabulary_files()
-        found: collections.Counter[str] = collections.Counter()
+        found: set[str] = set()
 
         def sources():
             for source, target in self.samples("train", raw):

@@ -18,7 +18,6 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.parsing.tree_reader import parse_line
 from t2t_lite.parsing.trees import CLOSE, LEAF, fold, walk, words
 
-_LINES = "│┌┐─┬┴┼└├"
 _LEAST_COLUMNS = 4  # of a word in a drawing, its distance to the next counted
 _MOST_LEVELS = 100  # the library calls itself for each level
 
@@ -48,7 +47,8 @@ def draw_tree(
     if width is None:
         width = shutil.get_terminal_size().columns
     if unicode_lines is None:
-        unicode_lines = _can_show(sys.stdout)
+        encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+        unicode_lines = encoding.lower().startswith("utf")
     levels = fold(tree, lambda _: 1, lambda _, parts: 1 + max(parts, default=0))
     why = f"{width} columns are too few to draw it"
     if levels > _MOST_LEVELS:
@@ -58,14 +58,6 @@ def draw_tree(
         if max(map(len, lines)) <= width:
             return "\n".join(lines)
     return "\n".join([f"(indented: {why})", *_indented(tree, unicode_lines)])
-
-
-def _can_show(stream):
-    try:
-        _LINES.encode(getattr(stream, "encoding", None) or "ascii")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _branches(tree, unicode_lines):

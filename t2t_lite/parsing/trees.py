@@ -70,10 +70,8 @@ def fold(
 ) -> Any:
     """The value of a tree, computed from its words up.
 
-    Args:
-      tree: any.
-      of_leaf: the value of a word.
-      of_bracket: the value of a constituent, from it and its parts' values.
+    `of_leaf` gives that of a word; `of_bracket` that of a constituent, from it
+    and the values of its parts.
     """
     levels: list[list[Any]] = [[]]
     for event, part in walk(tree):
@@ -106,29 +104,25 @@ def format_tree(tree: Tree) -> str:
       T2TLiteError: a word or tag is empty; or it, or a label, holds a bracket
         or white space.
     """
-    pieces = []
-    for event, part in walk(tree):
-        if event is CLOSE:
-            pieces.append(")")
-            continue
-        if pieces:
-            pieces.append(" ")
-        if part.label or event is LEAF:
-            _check_name(part.label)
-        pieces.append(f"({part.label}")
-        if event is LEAF:
-            _check_name(part.word)
-            pieces.append(f" {part.word})")
-    return "".join(pieces)
+
+    def of_leaf(leaf):
+        return f"({_checked(leaf.label)} {_checked(leaf.word)})"
+
+    def of_bracket(bracket, parts):
+        label = bracket.label and _checked(bracket.label)
+        return f"({' '.join([label, *parts])})"
+
+    return fold(tree, of_leaf, of_bracket)
 
 
-def _check_name(text):
+def _checked(text):
     if not _NAME.fullmatch(text):
         raise T2TLiteError(
             "A word, tag or label of a tree must not be empty, nor contain "
             f"brackets or white space; got {text!r}. Write -LRB- and -RRB- for "
             "brackets."
         )
+    return text
 
 
 def escape_brackets(word: str) -> str:

@@ -6,6 +6,7 @@ work on the engine leaves the data of users alone; all others by their code.
 """
 
 import ast
+import contextlib
 import hashlib
 import inspect
 import json
@@ -37,17 +38,11 @@ def attributes_of(cls: type) -> dict[str, Any]:
             continue  # as if there were no such attribute
         if name == "files":  # an address may move, the content may not
             attributes[name] = [[file.name, file.sha256] for file in value]
-        elif _is_plain(value):
-            attributes[name] = value
+        else:
+            with contextlib.suppress(TypeError):  # it is not plain
+                json.dumps(value, sort_keys=True)
+                attributes[name] = value
     return attributes
-
-
-def _is_plain(value):
-    try:
-        json.dumps(value, sort_keys=True)
-    except TypeError:
-        return False
-    return True
 
 
 def hash_of_code(cls: type) -> str:

@@ -175,8 +175,5 @@ def _read_dataset(builder, split, languages):
     )
     source, target = languages
     for batch in dataset.batch(_BATCH).prefetch(2).as_numpy_iterator():
-        for texts in zip(batch[source], batch[target], strict=True):
-            yield (
-                texts[0].decode(errors="replace"),
-                texts[1].decode(errors="replace"),
-            )
+        for pair in zip(batch[source], batch[target], strict=True):
+            yield tuple(text.decode(errors="replace") for text in pair)

@@ -18,14 +18,11 @@ from t2t_lite.text.sentencepiece_model import EOS_ID, PAD_ID
 
 
 def clean_utf8(text: tf.Tensor) -> tf.Tensor:
-    """The text with U+FFFD wherever it is not valid UTF-8.
+    """The text, of any shape, with U+FFFD wherever it is not valid UTF-8.
 
     Valid text comes back byte for byte: NUL, a byte order mark and
     noncharacters included. Broken bytes give as many U+FFFD as Python's
     `bytes.decode(errors="replace")`.
-
-    Args:
-      text: tf.string of any shape, as what is returned.
     """
     return tf.strings.unicode_transcode(
         text, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD

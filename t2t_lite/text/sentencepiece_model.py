@@ -16,8 +16,6 @@ PAD_ID = 0
 EOS_ID = 1
 UNK_ID = 2  # stands for what a model without bytes cannot write
 
-_BYTE_PIECES = 256
-
 # A larger corpus is sampled for its vocabulary, which bounds memory.
 MOST_VOCABULARY_LINES = 1_000_000
 _CHUNK = 10_000  # characters; the trainer needs lines of a bounded length
@@ -110,7 +108,7 @@ def _explained(error, vocab_size):
         )
     if least := re.search(r"required_chars\. \d+ vs (\d+)", message):
         return T2TLiteError(
-            f"vocab_size must be at least {least[1]}, for the {_BYTE_PIECES} "
+            f"vocab_size must be at least {least[1]}, for the 256 "
             "bytes and the characters of the corpus; got "
             f"vocab_size={vocab_size}."
         )

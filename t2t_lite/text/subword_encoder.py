@@ -31,7 +31,6 @@ _SPACE = ord(" ")
 _ESCAPES = r"\\u|\\\\|\\[0-9]+;"
 _MOST_DIGITS = 7  # of a character, as sys.maxunicode has them
 _NO_CHARACTER = 0x3013  # what an escaped number beyond Unicode stands for
-_ALPHANUMERIC, _PLAIN = 1, 2  # bits of a character's kind
 
 
 class SubwordEncoder(TextEncoder):
@@ -78,7 +77,16 @@ class SubwordEncoder(TextEncoder):
         # beyond the vocabulary, and written as the ids of its escape.
         alone = sorted(alphabet - set(pieces))
         self._matcher = _matcher([*pieces, *alone])
-        self._kinds = _kinds(alphabet)
+        self._bounds = tf.constant(_alphanumeric_bounds(), tf.int32)
+        # How a character of the alphabet is written in a word.
+        written = {c: c for c in alphabet if c != "\n"}
+        written |= {"_": r"\u", "\\": r"\\"}
+        self._written = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(
+                list(written), list(written.values())
+            ),
+            default_value="",
+        )
         self._alone = None
         if alone:
             escapes = self._matcher.tokenize([f"\\{ord(c)};" for c in alone])
@@ -108,7 +116,7 @@ class SubwordEncoder(TextEncoder):
         first = tf.strings.unicode_decode(
             tf.strings.substr(flat, 0, 1, "UTF8_CHAR"), "UTF-8"
         )
-        alphanumeric = self._has(_ALPHANUMERIC, first.flat_values)
+        alphanumeric = self._is_alphanumeric(first.flat_values)
         rows = words.value_rowids()
         follows = (rows[1:] == rows[:-1]) & alphanumeric[:-1]
         gaps = tf.concat([[False], follows & alphanumeric[1:]], axis=0)
@@ -116,11 +124,9 @@ class SubwordEncoder(TextEncoder):
         words = words.with_flat_values(tf.strings.join([gaps, flat]))
         return tf.strings.reduce_join(words, axis=-1)
 
-    def _has(self, bit, codes):
-        """Whether each character, an int32 code point, has a bit set."""
-        bounds, kinds = self._kinds
-        places = tf.searchsorted(bounds, codes, side="right")
-        return tf.gather(kinds, places) & bit != 0
+    def _is_alphanumeric(self, codes):
+        """Whether each character, an int32 code point, is a letter or digit."""
+        return tf.searchsorted(self._bounds, codes, side="right") % 2 == 1
 
     def _words(self, text):
         """The words of each text: ragged tf.string [B, None].
@@ -129,7 +135,7 @@ class SubwordEncoder(TextEncoder):
         """
         characters = tf.strings.unicode_decode(text, "UTF-8")
         codes, rows = characters.flat_values, characters.value_rowids()
-        alphanumeric = self._has(_ALPHANUMERIC, codes)  # [C]
+        alphanumeric = self._is_alphanumeric(codes)  # [C]
         follows = rows[1:] == rows[:-1]  # [C - 1], in the same text
         changes = ~follows | (alphanumeric[1:] != alphanumeric[:-1])
         starts = tf.concat([[True], changes], axis=0)[: tf.size(codes)]
@@ -156,11 +162,11 @@ class SubwordEncoder(TextEncoder):
         r"""Words, tf.string [W], as they are matched: "_" -> "\u_"."""
         characters = tf.strings.unicode_decode(words, "UTF-8")
         codes, places = tf.unique(characters.flat_values)
-        plain = tf.strings.unicode_encode(codes[:, None], "UTF-8")
-        escaped = tf.strings.join(["\\", tf.strings.as_string(codes), ";"])
-        escaped = tf.where(self._has(_PLAIN, codes), plain, escaped)
-        escaped = tf.where(plain == "_", r"\u", escaped)
-        escaped = tf.where(plain == "\\", r"\\", escaped)
+        written = self._written.lookup(
+            tf.strings.unicode_encode(codes[:, None], "UTF-8")
+        )
+        numbers = tf.strings.join(["\\", tf.strings.as_string(codes), ";"])
+        escaped = tf.where(written == "", numbers, written)
         escaped = characters.with_flat_values(tf.gather(escaped, places))
         return tf.strings.reduce_join(escaped, axis=1) + "_"
 
@@ -203,17 +209,6 @@ def _alphanumeric_bounds():
             bounds.append(code)
             inside = not inside
     return np.array(bounds)
-
-
-def _kinds(alphabet):
-    """Where the kind of characters changes, [N]; the kinds between, [N + 1]."""
-    plain = np.array(sorted(map(ord, alphabet - {"\\", "_", "\n"})))
-    alphanumeric = _alphanumeric_bounds()
-    bounds = np.unique(np.concatenate([alphanumeric, plain, plain + 1]))
-    begins = np.concatenate([[0], bounds])
-    kinds = np.searchsorted(alphanumeric, begins, side="right") % 2
-    kinds = kinds * _ALPHANUMERIC + np.isin(begins, plain) * _PLAIN
-    return tf.constant(bounds, tf.int32), tf.constant(kinds, tf.int32)
 
 
 def _unescaped(words):
