@@ -94,7 +94,7 @@ def generate_data(args: argparse.Namespace) -> None:
             f", {count} dropped: {reason}"
             for reason, count in record.dropped.items()
         )
-        print(f"{split}: {record.examples} examples{dropped}")
+        print(f"{split}: {record.examples:,} pairs{dropped}")
 
 
 def _refuse_what_beam_does_not_do(args: argparse.Namespace) -> None:

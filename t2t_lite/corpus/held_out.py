@@ -63,11 +63,12 @@ def choose_held_out(
     hashes = sorted(smallest)
     needed = each * len(splits)
     if len(hashes) <= needed:
+        names = " and ".join(splits)
+        smaller = "a smaller --holdout, or " if each > 1 else ""
         raise T2TLiteError(
-            f"Holding out {each} for {' and '.join(splits)} needs more than "
-            f"{needed} different pairs with text on both sides; got "
-            f"{len(hashes)}. Give a smaller --holdout, or files for "
-            f"{' and '.join(splits)}."
+            f"Holding out {each} for {names} needs more than {needed} "
+            "different pairs with text on both sides; got "
+            f"{len(hashes)}. Give {smaller}files for {names}."
         )
     held_out = {}
     for split, start in zip(splits, range(0, needed, each), strict=True):

@@ -31,9 +31,9 @@ def test_without_json_there_is_a_line_a_split(run_command, flags):
     code, out, _ = run_command("datagen", *flags)
     assert code == 0
     assert out.splitlines() == [
-        "train: 40 examples",
-        "dev: 4 examples",
-        "test: 4 examples",
+        "train: 40 pairs",
+        "dev: 4 pairs",
+        "test: 4 pairs",
     ]
 
 
@@ -182,9 +182,9 @@ def test_own_text_needs_its_flags_once(run_command, text_flags, tmp_path):
     code, out, _ = run_command("datagen", *text_flags)
     assert code == 0
     assert out.splitlines() == [
-        "train: 54 examples",
-        "dev: 3 examples",
-        "test: 3 examples",
+        "train: 54 pairs",
+        "dev: 3 pairs",
+        "test: 3 pairs",
     ]
     manifest = tmp_path / "data" / "text.manifest.json"
     before = manifest.read_bytes()
@@ -225,7 +225,7 @@ def test_a_name_chooses_among_data(run_command, text_flags, tmp_path):
     assert code == 2
     assert f"{tmp_path / 'data'} holds the data of one, two: name one" in err
     two = run_command("datagen", "--problem=text", data_dir, "--name=two")
-    assert "dev: 4 examples" in two[1]
+    assert "dev: 4 pairs" in two[1]
     code, _, err = run_command(
         "datagen", "--problem=text", data_dir, "--name=tow"
     )

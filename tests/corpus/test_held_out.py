@@ -73,3 +73,9 @@ def test_something_must_be_left_for_train(count):
         "different pairs with text on both sides; got 1000" in str(error.value)
     )
     assert "smaller --holdout, or files for dev and test." in str(error.value)
+
+
+def test_no_smaller_count_is_asked_for_than_one():
+    with pytest.raises(T2TLiteError) as error:
+        choose_held_out([("one", "eins")], CUT)
+    assert str(error.value).endswith("got 1. Give files for dev and test.")

@@ -1,5 +1,6 @@
 import functools
 import pathlib
+import re
 import resource
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from support.toy_problem import (
     texts,
 )
 from t2t_lite.corpus.parallel_lines import read_parallel
+from t2t_lite.corpus.raw_files import RemoteFile
 from t2t_lite.data.input_pipeline import read_pairs
 from t2t_lite.data.manifest import Manifest, sha256_of
 from t2t_lite.datagen import chunks, external_shuffle, split_writer, worker_pool
@@ -145,6 +147,23 @@ class TwoFiles(Text2TextProblem):
 
     def samples(self, split, raw):
         return read_parallel(raw.path("a.txt"), raw.path("b.txt"))
+
+
+class TwoRemoteFiles(TwoFiles):
+    files = tuple(RemoteFile(f"{x}.txt", f"http://x/{x}", "00") for x in "ab")
+
+
+def test_what_is_missing_shows_before_work_begins(tmp_path, capsys):
+    raw = tmp_path / "raw"
+    for problem, message in (
+        (TwoFiles(), f"--raw_dir: there is no folder {raw}."),
+        (TwoRemoteFiles(), "holds no file b.txt. Put b.txt there"),
+    ):
+        with pytest.raises(T2TLiteError, match=re.escape(message)):
+            Generation(problem, tmp_path / "data", raw_dir=raw).run()
+        raw.mkdir(exist_ok=True)
+        (raw / "a.txt").write_text("one\ntwo\n")
+    assert capsys.readouterr().err == ""
 
 
 def test_missing_unequal_and_empty_files_are_errors(tmp_path):
