@@ -32,9 +32,10 @@ def attention_of(
       target: its translation; None takes the search's.
 
     Returns: `{"texts": [source, target], "views": [...]}`, fit for JSON. A
-      view is one kind of attention: its `name`, the tokens that attend
-      (`rows`, of the `row_side`) and that are attended (`columns`, of the
-      `column_side`), and `weights` [N, H, rows, columns].
+      view is one kind of attention: its `name`, a sentence `about` it, the
+      tokens that attend (`rows`, of the `row_side`) and that are attended
+      (`columns`, of the `column_side`), and `weights` [N, H, rows, columns].
+      Where the decoder attends, a row is the token it chooses there.
 
     Raises:
       UsageError: a text has more tokens than the model was trained on.
@@ -62,18 +63,28 @@ def attention_of(
         "texts": [source, target],
         "views": [
             _view(
-                "Encoder", "source", read, "source", read, weights["encoder"]
+                "Cross",
+                "What the decoder looks at in the source when it chooses the "
+                "next token.",
+                ("next token", written),
+                ("source", read),
+                weights["cross"],
+            ),
+            _view(
+                "Encoder",
+                "What the encoder looks at when it reads a token of the "
+                "source.",
+                ("source", read),
+                ("source", read),
+                weights["encoder"],
             ),
             _view(
                 "Decoder",
-                "writing",
-                written,
-                "written so far",
-                [_START, *target_tokens],
+                "What the decoder looks at in the target so far when it "
+                "chooses the next token.",
+                ("next token", written),
+                ("target so far", [_START, *target_tokens]),
                 weights["decoder"],
-            ),
-            _view(
-                "Cross", "writing", written, "source", read, weights["cross"]
             ),
         ],
     }
@@ -90,13 +101,14 @@ def _ids(translator: Translator, encoder: TextEncoder, text: str) -> list[int]:
     return ids
 
 
-def _view(name, row_side, rows, column_side, columns, weights):
+def _view(name, about, left, right, weights):
     return {
         "name": name,
-        "row_side": row_side,
-        "rows": list(rows),
-        "column_side": column_side,
-        "columns": list(columns),
+        "about": about,
+        "row_side": left[0],
+        "rows": left[1],
+        "column_side": right[0],
+        "columns": right[1],
         "weights": np.round(weights.astype("float64"), _DIGITS).tolist(),
     }
 

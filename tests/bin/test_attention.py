@@ -30,18 +30,28 @@ def page(tiny_run, tmp_path_factory):
 def test_every_word_layer_and_head_is_in_the_page(page):
     data = data_of(page.read_text("utf-8"))
     assert data["texts"] == ["1 2 3", "one two"]
-    encoder, decoder, cross = data["views"]
+    cross, encoder, decoder = data["views"]
     text = "".join(encoder["rows"]).replace("▁", " ").strip()
     assert text == "1 2 3⟨end⟩"
     assert encoder["rows"] == encoder["columns"] == cross["columns"]
     assert decoder["rows"] == cross["rows"]
-    # What is written at a place is fed at the next one.
+    # A row is named by the token that it chooses, a column by one before it.
     assert decoder["columns"] == ["⟨start⟩", *decoder["rows"][:-1]]
     for view in data["views"]:
         weights = np.array(view["weights"])
         shape = (len(view["rows"]), len(view["columns"]))
         assert weights.shape == (1, 2, *shape)  # one layer of two heads
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-2)
+
+
+def test_every_view_says_what_its_sides_are(page):
+    views = data_of(page.read_text("utf-8"))["views"]
+    assert [(v["name"], v["row_side"], v["column_side"]) for v in views] == [
+        ("Cross", "next token", "source"),
+        ("Encoder", "source", "source"),
+        ("Decoder", "next token", "target so far"),
+    ]
+    assert len({view["about"] for view in views}) == 3
 
 
 def test_without_a_target_it_is_the_models_own(run_command, tiny_run, tmp_path):
@@ -141,7 +151,7 @@ def test_in_a_browser_lines_follow_the_view_the_heads_and_the_word(
         }
 
     assert _lines(browser) == pytest.approx(weights(0))
-    _press(browser, "views", "Cross")
+    _press(browser, "views", "Decoder")
     assert _lines(browser) == pytest.approx(weights(2))
     _press(browser, "heads", "1")  # lets the first head go
     assert _lines(browser) == pytest.approx(weights(2, heads=[1]))
@@ -155,3 +165,44 @@ def test_in_a_browser_lines_follow_the_view_the_heads_and_the_word(
         for entry in browser.get_log("browser")
         if entry["level"] == "SEVERE"
     ]
+
+
+@pytest.mark.parametrize("width", [320, 420, 1280])
+def test_in_a_browser_of_any_width_nothing_is_cut_off(browser, tmp_path, width):
+    long = ["⟨start⟩", "Donaudampfschifffahrtsgesellschaft", "m" * 60]
+    views = [
+        {
+            "name": name,
+            "about": "What looks at what.",
+            "row_side": "next token",
+            "rows": long,
+            "column_side": "target so far",
+            "columns": long,
+            "weights": np.full([6, 16, 3, 3], 1 / 3).tolist(),
+        }
+        for name in ("Cross", "Encoder", "Decoder")
+    ]
+    page = tmp_path / "wide.html"
+    page.write_text(render_page({"texts": long[1:], "views": views}), "utf-8")
+    browser.get(page.as_uri())
+    # Drawn wide, it follows when the window becomes narrow.
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {
+            "width": width,
+            "height": 900,
+            "deviceScaleFactor": 1,
+            "mobile": False,
+        },
+    )
+    words = browser.find_elements("css selector", 'g.word[data-side="row"]')
+    words[1].click()
+    outside = browser.execute_script(
+        "return [...document.querySelectorAll('body *')].filter(node => {"
+        "  const box = node.getBoundingClientRect();"
+        "  return box.left < 0 || box.right > innerWidth;"
+        "}).map(node => node.outerHTML.slice(0, 200))"
+    )
+    assert not outside
+    figure = browser.find_element("id", "figure")
+    assert figure.get_property("scrollWidth") <= width
