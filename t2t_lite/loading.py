@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
-from t2t_lite.errors import UsageError
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.progress import Counter
 from t2t_lite.runtime import start_tensorflow
 
@@ -44,7 +44,7 @@ def load(
 
     Raises:
       UsageError: `path` is neither, or an export is given other options.
-      T2TLiteError: a part of the run is missing or damaged.
+      T2TLiteError: a part of the run or the export is missing or damaged.
     """
     folder = pathlib.Path(path).expanduser()
     if (folder / "config.json").is_file():
@@ -221,7 +221,13 @@ class _ExportTranslator(LoadedTranslator):
         import tensorflow_text  # noqa: F401 (registers the ops of vocabularies)
 
         self._folder = folder
-        self._model = tf.saved_model.load(str(folder))
+        try:
+            self._model = tf.saved_model.load(str(folder))
+        except OSError as error:
+            reason = str(error).splitlines()[0]
+            raise T2TLiteError(
+                f"Cannot load the export {folder}: {reason}"
+            ) from error
 
     def __repr__(self) -> str:
         return f"<Translator of {self._folder}, an export>"

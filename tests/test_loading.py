@@ -18,11 +18,12 @@ def of_run(tiny_run):
 
 @pytest.fixture(scope="module")
 def export(tiny_run, tmp_path_factory):
-    """A folder of two versions; the first is no export."""
+    """A folder with one export, and what only looks like one."""
     from t2t_lite.bin import exporter
 
     folder = tmp_path_factory.mktemp("export")
-    (folder / "1").mkdir()
+    for none in ("1", "9.bak", "notes"):
+        (folder / none).mkdir()
     flags = [f"--output_dir={tiny_run}", f"--export_dir={folder}"]
     assert exporter.main(flags) == 0
     return folder
@@ -122,6 +123,12 @@ def test_what_does_not_go_is_one_clear_error(
     ):
         with pytest.raises(error, match=message):
             call()
+
+
+def test_a_damaged_export_is_named(tmp_path):
+    (tmp_path / "saved_model.pb").write_text("no export")
+    with pytest.raises(T2TLiteError, match=f"Cannot load .*{tmp_path}: Cannot"):
+        t2t_lite.load(tmp_path)
 
 
 def test_an_unknown_folder_is_refused_before_tensorflow_is_loaded(tmp_path):
