@@ -188,8 +188,7 @@ class _RunTranslator(LoadedTranslator):
 
         self._folder = folder
         self._run = Run.open(folder, usr_dir)
-        self._model = self._run.model()
-        self._weights = self._run.load_weights(self._model, checkpoint)
+        self._model, self._weights = self._run.load_model(checkpoint)
         # A graph takes a while to trace, so each one is kept.
         self._translator = functools.cache(self._new_translator)
 

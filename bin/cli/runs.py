@@ -40,8 +40,7 @@ def make_translator(run: "Run", args: argparse.Namespace) -> "Translator":
 
     Says on stderr which weights it took.
     """
-    model = run.model()
-    found = run.load_weights(model, args.checkpoint)
+    model, found = run.load_model(args.checkpoint)
     command.note(f"Weights: {found} ({found.path}).")
     return run.translator(
         model,

@@ -19,6 +19,7 @@ from t2t_lite.data.manifest import Manifest
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
+from t2t_lite.model.layers import initial
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.problem import Problem
 from t2t_lite.training import checkpoint
@@ -209,24 +210,25 @@ class Run:
             self.hparams, *self.vocab_sizes
         ).build_weights()
 
-    def load_weights(
-        self, model: Transformer, which: str | int = "default"
-    ) -> checkpoint.Checkpoint:
-        """Gives a model the weights of a checkpoint.
+    def load_model(
+        self, which: str | int = "default"
+    ) -> tuple[Transformer, checkpoint.Checkpoint]:
+        """The run's model with the weights of a checkpoint.
 
         Args:
-          model: from `model()`.
           which: see `checkpoint.resolve`.
 
         Returns:
-          The checkpoint they are from.
+          The model, and the checkpoint that its weights are from.
 
         Raises:
           T2TLiteError: it is missing, damaged or another model's.
         """
         found = checkpoint.resolve(self.checkpoints_dir, which)
+        with initial.zeros():
+            model = self.model()
         checkpoint.restore(found.path, checkpoint.model_tensors(model))
-        return found
+        return model, found
 
     def translator(
         self,
@@ -238,7 +240,7 @@ class Run:
         """A `Translator` with the run's vocabulary.
 
         Args:
-          model: from `model()`.
+          model: the run's.
           beam_size: None takes the run's hparam.
           alpha: of the length penalty; None takes the run's hparam.
           constrained: None takes the run's hparam `constrained_search`.

@@ -1,5 +1,6 @@
 import json
 
+import keras
 import numpy as np
 import pytest
 
@@ -94,12 +95,27 @@ def test_weights_come_back_by_name(create):
     checkpoint.save(
         run.checkpoints_dir, checkpoint.model_tensors(model), {"step": 9}
     )
-    other = run.model()
-    found = run.load_weights(other, "latest")
+    other, found = run.load_model("latest")
     assert found.step == 9
     assert found.averaged is None
     for weight in other.get_weights():
         np.testing.assert_array_equal(weight, np.full(weight.shape, 0.25))
+
+
+def test_no_weight_is_drawn_where_all_are_read(create, monkeypatch):
+    run = create()
+    state = {"step": 9}
+    tensors = checkpoint.model_tensors(run.model())
+    checkpoint.save(run.checkpoints_dir, tensors, state)
+
+    def draw(*args, **kwargs):
+        raise AssertionError("A weight was drawn.")
+
+    for name in ("RandomNormal", "GlorotUniform"):
+        monkeypatch.setattr(getattr(keras.initializers, name), "__call__", draw)
+    run.load_model()
+    with pytest.raises(AssertionError, match="was drawn"):
+        run.model()
 
 
 def test_the_same_run_may_go_on_longer_and_decode_otherwise(create, tmp_path):

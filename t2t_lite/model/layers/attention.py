@@ -7,6 +7,7 @@ from keras import ops
 
 from t2t_lite.model.layers.backend import Shape, Tensor
 from t2t_lite.model.layers.dropout import Dropout, no_dropout
+from t2t_lite.model.layers.initial import drawn
 from t2t_lite.model.layers.masks import attention_scores_bias, band_mask
 from t2t_lite.model.layers.product import project
 from t2t_lite.model.layers.window import attend_window
@@ -60,7 +61,9 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def _kernel(self, name, rows, columns):
         return self.add_weight(
-            shape=(rows, columns), initializer="glorot_uniform", name=name
+            shape=(rows, columns),
+            initializer=drawn("glorot_uniform"),
+            name=name,
         )
 
     @property

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from t2t_lite.model.layers.backend import Shape, Tensor
+from t2t_lite.model.layers.initial import drawn
 from t2t_lite.model.layers.masks import padding_mask
 from t2t_lite.model.layers.product import project
 
@@ -28,7 +29,7 @@ class TokenEmbedding(keras.layers.Layer):
         stddev = self.hidden_size**-0.5
         self.table = self.add_weight(
             shape=(self.vocab_size, self.hidden_size),
-            initializer=keras.initializers.RandomNormal(stddev=stddev),
+            initializer=drawn(keras.initializers.RandomNormal(stddev=stddev)),
             name="table",
             autocast=False,  # the rows that are used are cast, not all
         )

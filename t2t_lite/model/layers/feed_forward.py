@@ -7,6 +7,7 @@ from keras import ops
 
 from t2t_lite.model.layers.backend import Shape, Tensor
 from t2t_lite.model.layers.dropout import Dropout, no_dropout
+from t2t_lite.model.layers.initial import drawn
 from t2t_lite.model.layers.product import project
 
 
@@ -30,7 +31,7 @@ class FeedForward(keras.layers.Layer):
         size = input_shape[-1]
         self.hidden_kernel = self.add_weight(
             shape=(size, self.filter_size),
-            initializer="glorot_uniform",
+            initializer=drawn("glorot_uniform"),
             name="hidden_kernel",
         )
         self.hidden_bias = self.add_weight(
@@ -38,7 +39,7 @@ class FeedForward(keras.layers.Layer):
         )
         self.output_kernel = self.add_weight(
             shape=(self.filter_size, size),
-            initializer="glorot_uniform",
+            initializer=drawn("glorot_uniform"),
             name="output_kernel",
         )
         self.output_bias = self.add_weight(
