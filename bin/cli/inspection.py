@@ -3,7 +3,7 @@
 import argparse
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from t2t_lite.errors import UsageError
@@ -44,13 +44,18 @@ def inspect(
             f"{first[side]['pieces']:,} pieces"
         )
     print()
-    _print_table(_counts(splits))
+    _print_table("", {name: _counts(split) for name, split in splits.items()})
     print(
         "EOS is one of the tokens, but does not count for tokens per word (of "
         "a sample)\nor bytes: tokens that are bytes of a character that the "
         "vocabulary lacks.\n"
     )
-    _print_table(_lengths(splits))
+    sides = {
+        f"{name} {side}": _lengths(split[side])
+        for name, split in splits.items()
+        for side in ("source", "target")
+    }
+    _print_table("most tokens of", sides)
     _print_drops(splits)
     if problem.reversed and any(split["dropped"] for split in splits.values()):
         print(f"What was dropped has the sides of {problem.base_name}.")
@@ -63,37 +68,29 @@ def inspect(
         )
 
 
-def _counts(splits: Mapping[str, Any]) -> list[list[str]]:
-    """The rows of a table with a column for each split."""
-    rows = [["", *splits], ["pairs"], ["dropped"]]
-    for split in splits.values():
-        rows[1].append(f"{split['examples']:,}")
-        rows[2].append(f"{sum(split['dropped'].values()):,}")
-    for side in ("source", "target"):
-        labels = "tokens", "tokens a pair", "tokens per word", "bytes"
-        added = [[f"{side} {label}"] for label in labels]
-        for split in splits.values():
-            found, tokens = split[side], split[side]["tokens"]
-            added[0].append(f"{tokens:,}")
-            added[1].append(f"{tokens / split['examples']:.1f}")
-            added[2].append(_or_dash(found["tokens_per_word"], ".2f"))
-            added[3].append(_or_dash(found["byte_share"], ".3%"))
-        rows += added
-    return rows
-
-
-def _lengths(splits: Mapping[str, Any]) -> list[list[str]]:
-    """The rows of a table: how long such a share of the texts is at most."""
-    sides = {
-        f"{name} {side}": split[side]["lengths"]
-        for name, split in splits.items()
-        for side in ("source", "target")
+def _counts(split: Mapping[str, Any]) -> dict[str, str]:
+    """A column of a table: what each of its rows says of a split."""
+    column = {
+        "pairs": f"{split['examples']:,}",
+        "dropped": f"{sum(split['dropped'].values()):,}",
     }
-    rows = [["most tokens of", *sides]]
-    for label, share in _SHARES.items():
-        longest = (length_of(share, lengths) for lengths in sides.values())
-        rows.append([label, *(f"{length:,}" for length in longest)])
-    return rows
+    for name in ("source", "target"):
+        side, tokens = split[name], split[name]["tokens"]
+        column |= {
+            f"{name} tokens": f"{tokens:,}",
+            f"{name} tokens a pair": f"{tokens / split['examples']:.1f}",
+            f"{name} tokens per word": _or_dash(side["tokens_per_word"], ".2f"),
+            f"{name} bytes": _or_dash(side["byte_share"], ".3%"),
+        }
+    return column
+
+
+def _lengths(side: Mapping[str, Any]) -> dict[str, str]:
+    """Likewise: how long such a share of the texts of a side is at most."""
+    return {
+        label: f"{length_of(share, side['lengths']):,}"
+        for label, share in _SHARES.items()
+    }
 
 
 def length_of(share: float, lengths: Mapping[int, int]) -> int:
@@ -124,8 +121,11 @@ def _print_drops(splits: Mapping[str, Any]) -> None:
                 )
 
 
-def _print_table(rows: Sequence[Sequence[str]]) -> None:
-    """Prints columns, the first one flush left, the others flush right."""
+def _print_table(title: str, columns: Mapping[str, Mapping[str, str]]) -> None:
+    """Prints columns flush right, after their labels flush left."""
+    rows = [[title, *columns]]
+    for label in next(iter(columns.values())):
+        rows.append([label, *(column[label] for column in columns.values())])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = map(str.rjust, row[1:], widths[1:])

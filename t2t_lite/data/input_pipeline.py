@@ -186,12 +186,11 @@ def read_pairs(
 
 @contextlib.contextmanager
 def naming_damaged_shards(
-    data_dir: str | os.PathLike, manifest: Manifest, *splits: str
+    data_dir: str | os.PathLike, manifest: Manifest, split: str
 ) -> Iterator[None]:
     """Turns TensorFlow's reading errors into an error that names the file.
 
-    Put it around code that iterates over a dataset of this module and reads
-    these `splits`; none means all.
+    Put it around code that iterates over a dataset of this split.
 
     Raises:
       T2TLiteError: a shard is damaged, gone or cannot be read.
@@ -204,7 +203,7 @@ def naming_damaged_shards(
         tf.errors.PermissionDeniedError,
         tf.errors.FailedPreconditionError,
     ) as error:
-        verify_shards(data_dir, manifest, splits or None)
+        verify_shards(data_dir, manifest, [split])
         raise T2TLiteError(
             f"Cannot read the data in {data_dir}: {error.message}"
         ) from error

@@ -116,7 +116,12 @@ class RecordsInOrder:
         self._files = list(zip(map(pathlib.Path, paths), counts, strict=True))
         self._distinct = distinct
         if in_order:
-            borders = self._firsts()
+            firsts = [
+                np.fromfile(path, INDEX, 1)["key"][0]
+                for path, count in self._files
+                if count
+            ]
+            borders = np.array(firsts, np.uint64)
         else:  # of even ranges
             bits = np.uint64(64 - (_SLOTS - 1).bit_length())
             borders = np.arange(_SLOTS, dtype=np.uint64) << bits
@@ -155,12 +160,6 @@ class RecordsInOrder:
         order = order_of(index, self._distinct)[0][start:]
         places = map(slice, starts[order].tolist(), ends[order].tolist())
         yield from map(data.__getitem__, places)
-
-    def _firsts(self) -> np.ndarray:
-        """The first key of each chunk."""
-        paths = [path for path, count in self._files if count]
-        firsts = [np.fromfile(path, INDEX, 1)["key"][0] for path in paths]
-        return np.array(firsts, np.uint64)
 
     def _find_slots(self, chunk: int, borders: np.ndarray) -> None:
         path, count = self._files[chunk]

@@ -407,7 +407,7 @@ def test_unreadable_data_without_damage_still_says_where(tmp_path):
     with pytest.raises(
         T2TLiteError, match=f"Cannot read the data in {tmp_path}"
     ):
-        with input_pipeline.naming_damaged_shards(tmp_path, manifest):
+        with input_pipeline.naming_damaged_shards(tmp_path, manifest, "train"):
             raise tf.errors.DataLossError(None, None, "corrupted record at 0")
 
 

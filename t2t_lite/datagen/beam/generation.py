@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from t2t_lite.data.manifest import SplitRecord
 from t2t_lite.datagen.beam.pipeline import add_steps, not_shared
-from t2t_lite.datagen.beam.runner import BeamRunner
+from t2t_lite.datagen.beam.runner import new_pipeline, run
 from t2t_lite.datagen.generate import Generation
 from t2t_lite.datagen.split_job import SplitJob
 from t2t_lite.datagen.split_writer import split_record
@@ -18,7 +18,7 @@ class BeamGeneration(Generation):
     """A generation whose splits are written by Apache Beam.
 
     Attributes:
-      runner, beam_options: the arguments of `BeamRunner`.
+      runner, beam_options: see `new_pipeline`.
     """
 
     runner: str = "DirectRunner"
@@ -26,7 +26,8 @@ class BeamGeneration(Generation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._runner = BeamRunner(self.runner, self.beam_options)
+        # If something is wrong with them, say so before work begins.
+        new_pipeline(self.runner, self.beam_options)
 
     def write_split(self, job: SplitJob, work: Work) -> SplitRecord:
         """As in `Generation`.
@@ -42,9 +43,9 @@ class BeamGeneration(Generation):
         job.folder.mkdir(exist_ok=True)
         report = job.folder / "report.pickle"
         report.unlink(missing_ok=True)
-        pipeline = self._runner.pipeline()
+        pipeline = new_pipeline(self.runner, self.beam_options)
         add_steps(pipeline, job, raw, report)
-        self._runner.run(pipeline)
+        run(pipeline, self.runner)
         if not report.exists():
             raise not_shared(job.folder)
         return split_record(job, *pickle.loads(report.read_bytes()))

@@ -20,55 +20,48 @@ except ModuleNotFoundError as error:
     ) from error
 
 
-class BeamRunner:
-    """A runner of Apache Beam, such as DirectRunner or FlinkRunner.
+def new_pipeline(runner: str, options: Sequence[str] = ()) -> Any:
+    """A pipeline without steps.
 
     Args:
-      name: "Runner" and capitals optional; or the full name of a class.
+      runner: "Runner" and capitals optional; or the full name of a class.
       options: Beam's own, such as `["--flink_master=localhost:8081"]`.
 
     Raises:
       UsageError: Beam has no such runner, or does not take the options.
       T2TLiteError: the runner needs packages that are not there.
     """
+    runner = _known_runner(runner)
+    parsed = PipelineOptions([f"--runner={runner}", *options])
+    if runner in StandardOptions.LOCAL_RUNNERS:
+        # The others may have options that only their servers know.
+        _refuse_unknown(parsed)
+    try:
+        return beam.Pipeline(options=parsed)
+    except (ImportError, AttributeError) as error:
+        raise T2TLiteError(
+            f"--runner={runner} cannot be loaded: {error}."
+        ) from error
+    except ValueError as error:
+        reason = "; ".join(str(error).split("\n"))
+        raise UsageError(
+            f"--runner={runner} does not take the options after --: {reason}"
+        ) from error
 
-    def __init__(self, name: str, options: Sequence[str] = ()):
-        self._runner = _known_runner(name)
-        self._options = list(options)
-        self.pipeline()  # if something is wrong, say so before work begins
 
-    def pipeline(self) -> Any:
-        """A pipeline without steps."""
-        options = PipelineOptions([f"--runner={self._runner}", *self._options])
-        if self._runner in StandardOptions.LOCAL_RUNNERS:
-            # The others may have options that only their servers know.
-            _refuse_unknown(options)
-        try:
-            return beam.Pipeline(options=options)
-        except (ImportError, AttributeError) as error:
-            raise T2TLiteError(
-                f"--runner={self._runner} cannot be loaded: {error}."
-            ) from error
-        except ValueError as error:
-            reason = "; ".join(str(error).split("\n"))
-            raise UsageError(
-                f"--runner={self._runner} does not take the options after --: "
-                f"{reason}"
-            ) from error
+def run(pipeline: Any, runner: str) -> None:
+    """Runs a pipeline to its end.
 
-    def run(self, pipeline: Any) -> None:
-        """Runs a pipeline to its end.
-
-        Raises:
-          T2TLiteError: a worker raised it.
-          RuntimeError: the pipeline failed otherwise.
-        """
-        try:
-            state = pipeline.run().wait_until_finish()
-        except Exception as error:
-            raise _in_one_line(error, self._runner) from error
-        if state not in (None, beam.runners.runner.PipelineState.DONE):
-            raise RuntimeError(f"{self._runner} ended with the state {state}")
+    Raises:
+      T2TLiteError: a worker raised it.
+      RuntimeError: the pipeline failed otherwise.
+    """
+    try:
+        state = pipeline.run().wait_until_finish()
+    except Exception as error:
+        raise _in_one_line(error, runner) from error
+    if state not in (None, beam.runners.runner.PipelineState.DONE):
+        raise RuntimeError(f"{runner} ended with the state {state}")
 
 
 def _known_runner(name: str) -> str:
