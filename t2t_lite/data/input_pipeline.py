@@ -132,7 +132,6 @@ def eval_batches(
     *,
     max_positions: int,
     max_length: int,
-    portion_size: int = PORTION_SIZE,
 ) -> tf.data.Dataset:
     """Every pair of a split once, in padded batches, the longest ones first.
 
@@ -156,7 +155,7 @@ def eval_batches(
     zero = tf.constant(0, tf.int64)
     return (
         records_of(data_dir, record)
-        .batch(portion_size)
+        .batch(PORTION_SIZE)
         .map(lambda serialized: (zero, zero, serialized))
         .map(planner(problem, max_positions, max_length))
         .flat_map(batches_of_portion)

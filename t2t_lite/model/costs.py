@@ -51,12 +51,7 @@ def count_parameters(
 
 
 # Single-precision FLOP/s that section 6.1 estimates with, in its footnote.
-_PAPER_SUSTAINED_FLOPS = {
-    "K80": 2.8e12,
-    "K40": 3.7e12,
-    "M40": 6.0e12,
-    "P100": 9.5e12,
-}
+_PAPER_FLOPS = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
 
 
 def count_forward_flops(
@@ -176,7 +171,7 @@ def training_cost(
 
 def sustained_flops(device_name: str) -> float | None:
     """FLOP/s that a GPU sustains, by the paper; None of those not in it."""
-    for part, value in _PAPER_SUSTAINED_FLOPS.items():
+    for part, value in _PAPER_FLOPS.items():
         if re.search(rf"\b{part}(?![0-9])", device_name):  # no K4000
             return value
     return None

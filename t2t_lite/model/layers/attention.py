@@ -139,9 +139,7 @@ class MultiHeadAttention(keras.layers.Layer):
     ) -> list[Tensor]:
         """Queries, keys and values of `x` [B, T, D], each [B, H, T, d].
 
-        Args:
-          x: float [B, T, D].
-          kernel: `self_kernel()`; None makes it here.
+        `kernel` is a `self_kernel()` made before; None makes it here.
         """
         # One product instead of three: wide ones are cheaper per column.
         kernel = self.self_kernel() if kernel is None else kernel

@@ -40,10 +40,6 @@ class DropoutMasks:
 
         The share is rounded to a multiple of 2 ** -16, and what is left is
         divided by what is really kept: the mean is exact.
-
-        Args:
-          x: float, of any shape.
-          rate: a Python float in [0, 1).
         """
         dropped = round(rate * _VALUES)
         if not dropped:

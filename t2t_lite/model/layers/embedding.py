@@ -54,9 +54,7 @@ class TokenEmbedding(keras.layers.Layer):
     def logits(self, hidden: Tensor, kernel: Tensor | None = None) -> Tensor:
         """Float [..., D] to float32 [..., V], the input of the softmax.
 
-        Args:
-          hidden: float [..., D].
-          kernel: `logits_kernel(hidden.dtype)`; None makes it here.
+        `kernel` is a `logits_kernel(hidden.dtype)` made before.
         """
         if kernel is None:
             kernel = self.logits_kernel(hidden.dtype)
