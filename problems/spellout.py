@@ -125,10 +125,7 @@ def _items() -> Iterator[tuple]:
 
 
 def _spread(count: int, dense: int, most: int) -> list[int]:
-    """`count` numbers: all below `dense`, a fixed sample of those below `most`.
-
-    Returns: ints in increasing order.
-    """
+    """So many numbers, in order: all below `dense`, a sample below `most`."""
     sparse = sorted(range(dense, most), key=_digest)[: count - dense]
     return [*range(dense), *sorted(sparse)]
 

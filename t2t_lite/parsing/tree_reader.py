@@ -4,6 +4,7 @@ import functools
 import itertools
 import os
 import re
+import reprlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -98,7 +99,7 @@ class _Reader:
         self._name = name
         self._words_needed = words_needed
         self._labels: list[str] = []  # of the open brackets
-        # Parts: of the text, then of each open bracket.
+        # Trees that are complete, then the parts of each open bracket.
         self._levels: list[list[Any]] = [[]]
         # Places are (number, line, index of token).
         self._start: tuple[int, str, int] = (0, "", 0)  # of the tree
@@ -108,7 +109,7 @@ class _Reader:
 
     def feed(self, number: int, line: str) -> list[Tree]:
         """The trees that end in this line."""
-        labels, levels, trees = self._labels, self._levels, []
+        labels, levels = self._labels, self._levels
         if labels and number - self._start[0] > _MOST_LINES:
             raise self._unclosed(f"after {_MOST_LINES:,} lines")
         for index, token in enumerate(_TOKENS.findall(line)):
@@ -117,15 +118,16 @@ class _Reader:
                 self._start = number, line, index
             if word:
                 levels[-1].append(_new((tag, (), word)))
-                if not labels:
-                    trees.append(self._finished())
             elif loose:
                 self._add_loose(loose, (number, line, index))
             elif not closing:
                 labels.append(label)
                 levels.append([])
             if closings or closing:
-                trees += self._close(closings or closing, (number, line, index))
+                self._close(closings or closing, (number, line, index))
+            elif word and not labels:
+                self._finish()
+        trees, levels[0] = levels[0], []
         return trees
 
     def end(self, unit: str = "text") -> None:
@@ -134,8 +136,8 @@ class _Reader:
             raise self._unclosed(f"at the end of the {unit}")
 
     def _close(self, brackets, place):
-        """Closes as many constituents; the tree, if it is complete."""
-        labels, levels, trees = self._labels, self._levels, []
+        """Closes as many constituents."""
+        labels, levels = self._labels, self._levels
         for left in range(brackets.count(")"), 0, -1):
             if not labels:
                 raise self._fault(
@@ -151,15 +153,14 @@ class _Reader:
                 node = _new((label, tuple(parts), None))
             levels[-1].append(node)
             if not labels:
-                trees.append(self._finished())
-        return trees
+                self._finish()
 
     def _add_loose(self, word, place):
         """Takes a word that does not follow its tag on the same line."""
         if not self._labels:
             raise self._fault(
-                f"text must stand in brackets; got {_short(word)}. A tree is "
-                "written like (S (NP (PRP It)) (VP (VBZ works))).",
+                f"text must stand in brackets; got {reprlib.repr(word)}. A "
+                "tree is written like (S (NP (PRP It)) (VP (VBZ works))).",
                 place,
             )
         if not self._labels[-1] and not self._levels[-1]:
@@ -176,8 +177,8 @@ class _Reader:
         if len(loose) < len(parts):
             raise self._fault(
                 "a bracket must hold words or brackets, not both; got the "
-                f"word {_short(loose[-1])} beside a bracket. In words, write "
-                "-LRB- and -RRB- for brackets.",
+                f"word {reprlib.repr(loose[-1])} beside a bracket. In words, "
+                "write -LRB- and -RRB- for brackets.",
                 self._loose,
             )
         if len(loose) == 1:
@@ -186,23 +187,24 @@ class _Reader:
         leaves = (_new((NO_TAG, (), word)) for word in loose)
         return _new((label, tuple(leaves), None))
 
-    def _finished(self):
-        """Takes the tree that is complete, checked."""
-        tree = self._levels[0].pop()
-        if self._words_needed and all(event != LEAF for event, _ in walk(tree)):
+    def _finish(self):
+        """Checks the tree that is complete; gives untagged words their tag."""
+        trees = self._levels[0]
+        if self._words_needed and all(
+            event != LEAF for event, _ in walk(trees[-1])
+        ):
             raise self._fault(
                 "a tree must have at least one word; got one without. Take it "
                 "out of the file.",
                 self._start,
             )
         if self._untagged:
-            tree = fold(
-                tree,
+            trees[-1] = fold(
+                trees[-1],
                 _without_tag,
                 lambda tree, parts: tree._replace(children=tuple(parts)),
             )
         self._loose, self._untagged = None, False
-        return tree
 
     def _unclosed(self, where):
         return self._fault(
@@ -222,10 +224,6 @@ class _Reader:
         return T2TLiteError(
             f"{self._name}, line {number}, column {column}: {text}"
         )
-
-
-def _short(word):
-    return repr(word if len(word) <= 40 else f"{word[:40]}...")
 
 
 def _without_tag(leaf):

@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -88,17 +89,11 @@ class Problem:
         return self.samples(split, raw)
 
     def tell_sources(self, raw: RawFiles) -> list[str]:
-        """What is found, missing or to be downloaded: a line for each.
-
-        Nothing is downloaded for it.
-        """
+        """What is found, missing or still to be downloaded: a line for each."""
         return [raw.tell(file) for file in self.files]
 
     def vocabulary_lines(self, raw: RawFiles) -> Iterator[str]:
-        """The texts a vocabulary is learned from: both sides of train.
-
-        Without the pairs that `filters` leave out.
-        """
+        """What a vocabulary is learned from: both sides of train, filtered."""
         reason = filters.find_reason(self.filters)
         for pair in self.samples("train", raw):
             if not reason(*pair):
@@ -175,14 +170,10 @@ class Problem:
         )
 
     def complete(self, source: str, output: str) -> tuple[str, dict[str, Any]]:
-        """The answer that the output of the model stands for, and facts on it.
+        """The answer to `source` that an output stands for, and facts on it.
 
-        Args:
-          source: the text that was translated.
-          output: one hypothesis.
-
-        Returns: by default the output as it is and no facts. The facts, fit
-          for JSON, are reported beside the answer.
+        By default that is the output as it is, and no facts. The facts, fit for
+        JSON, are reported beside the answer.
         """
         return output, {}
 
@@ -270,6 +261,8 @@ class Problem:
 class Text2TextProblem(Problem):
     """A problem with one shared SentencePiece vocabulary and BLEU.
 
+    A subclass whose `vocabulary_files` are two has a vocabulary for each side.
+
     Attributes:
       source_language, target_language: such as "en" and "de", in the direction
         of the name without `_rev`, as in `samples`.
@@ -292,14 +285,18 @@ class Text2TextProblem(Problem):
     ) -> dict[str, Any]:
         from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
-        file = self.vocabulary_files()["inputs"]
-        encoder = SentencePieceEncoder.train(
-            self.vocabulary_lines(raw),
-            self.vocab_size,
-            pathlib.Path(data_dir) / file,
-            seed,
-        )
-        return {file: encoder.learned_from}
+        learned = {}
+        names = dict.fromkeys(self.vocabulary_files().values())
+        for side, name in enumerate(names):
+            lines = self.vocabulary_lines(raw)
+            encoder = SentencePieceEncoder.train(
+                itertools.islice(lines, side, None, len(names)),
+                self.vocab_size,
+                pathlib.Path(data_dir) / name,
+                seed,
+            )
+            learned[name] = encoder.learned_from
+        return learned
 
     def evaluate(
         self,

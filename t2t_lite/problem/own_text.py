@@ -103,26 +103,14 @@ class OwnText(Text2TextProblem):
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
     ) -> dict[str, Any]:
         """Learns the vocabularies, or copies the one that is given."""
-        from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
-
         self._require_files(raw)
-        files = self.vocabulary_files()
-        data_dir = pathlib.Path(data_dir)
-        if "vocabulary" in self.options:
-            path = self.options["vocabulary"]
-            _usable(path)
-            shutil.copyfile(path, data_dir / files["inputs"])
-            return {}
-        if files["inputs"] == files["targets"]:
+        if "vocabulary" not in self.options:
             return super().train_encoders(raw, data_dir, seed)
-        learned = {}
-        for side, file in enumerate(files.values()):
-            lines = itertools.islice(self.vocabulary_lines(raw), side, None, 2)
-            encoder = SentencePieceEncoder.train(
-                lines, self.vocab_size, data_dir / file, seed
-            )
-            learned[file] = encoder.learned_from
-        return learned
+        path = self.options["vocabulary"]
+        _usable(path)
+        name = self.vocabulary_files()["inputs"]
+        shutil.copyfile(path, pathlib.Path(data_dir) / name)
+        return {}
 
     def _paths(self):
         """The files that are given, by option."""
@@ -211,7 +199,5 @@ def _usable(path):
         return open_vocabulary(path)
     except T2TLiteError as error:
         raise T2TLiteError(
-            "--vocabulary must name a SentencePiece model, a WordPiece "
-            "vocabulary or a tensor2tensor subword file, or be left out: "
-            f"{error}"
+            f"--vocabulary must name a vocabulary or be left out: {error}"
         ) from error

@@ -154,10 +154,10 @@ def lines_of(content: bytes) -> list[str]:
 def matchable(
     pieces: Sequence[str], reserved: Container[int] = ()
 ) -> list[str]:
-    """The pieces as a matcher of TF Text takes them, in their order.
+    """The pieces for a matcher of TF Text, which takes no empty or equal ones.
 
-    What never matches, because no word has a line end, stands for those at
-    `reserved`, for empty ones and for all but the last of equal ones.
+    What never matches stands for these, for all but the last of equal ones,
+    and for those at `reserved`: no word has a line end.
     """
     last = {piece: index for index, piece in enumerate(pieces)}
     return [

@@ -90,9 +90,7 @@ class SubwordEncoder(TextEncoder):
         self._alone = None
         if alone:
             escapes = self._matcher.tokenize([f"\\{ord(c)};" for c in alone])
-            own = tf.RaggedTensor.from_row_lengths(
-                tf.range(len(pieces)), [1] * len(pieces)
-            )
+            own = tf.RaggedTensor.from_tensor(tf.range(len(pieces))[:, None])
             self._alone = tf.concat([own, escapes], axis=0)
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:

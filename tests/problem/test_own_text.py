@@ -397,8 +397,9 @@ def test_what_is_no_vocabulary_is_refused(sides, make, tmp_path):
     given.write_text("no model")
     with pytest.raises(T2TLiteError) as error:
         make(text(**sides(), vocabulary=given))
-    assert "--vocabulary must name a SentencePiece model" in str(error.value)
-    assert "not a WordPiece vocabulary" in str(error.value)
+    assert "--vocabulary must name a vocabulary or be" in str(error.value)
+    for kind in ("SentencePiece model", "WordPiece vocabulary", "subword file"):
+        assert kind in str(error.value)
     assert not list((tmp_path / "data").glob("*.m*"))
 
 
