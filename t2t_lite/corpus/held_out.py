@@ -13,15 +13,11 @@ from t2t_lite.errors import T2TLiteError
 
 MOST_BY_DEFAULT = 2000  # different pairs of a split
 SHARE_BY_DEFAULT = 100  # one pair of so many goes to a split
-
-
-def hash_of(source: str, target: str) -> int:
-    """64 bits that stand for a pair, the same in every process."""
-    return int.from_bytes(digest_of(source, target, size=8), "big")
+_DIGEST_BYTES = 8
 
 
 def digest_of(source: str, target: str, size: int, key: bytes = b"") -> bytes:
-    """So many bytes that stand for a pair; another key gives other ones."""
+    """So many bytes that stand for a pair and a key, in every process."""
     # The length tells where the source ends.
     text = f"{len(source)} {source}{target}".encode("utf-8", "surrogatepass")
     return hashlib.blake2b(text, digest_size=size, key=key).digest()
@@ -48,31 +44,32 @@ def choose_held_out(
     """
     # One more than is held out, to know that something is left.
     most = len(splits) * (count or MOST_BY_DEFAULT) + 1
-    smallest: dict[int, list] = {}  # numbered copies of each pair, by its hash
-    total, bound = 0, 1 << 64
+    # Numbered copies of each pair, by its hash.
+    smallest: dict[bytes, list] = {}
+    total, largest = 0, b"\xff" * _DIGEST_BYTES
     for pair in pairs:
         if all(text.strip() for text in pair):
             total += 1
-            if (key := hash_of(*pair)) < bound:
+            if (key := digest_of(*pair, _DIGEST_BYTES)) <= largest:
                 smallest.setdefault(key, []).append((total, pair))
             if len(smallest) > 2 * most:
                 kept = heapq.nsmallest(most, smallest)
                 smallest = {key: smallest[key] for key in kept}
-                bound = kept[-1] + 1
+                largest = kept[-1]
     each = count or max(1, min(MOST_BY_DEFAULT, total // SHARE_BY_DEFAULT))
-    hashes = sorted(smallest)
+    digests = sorted(smallest)
     needed = each * len(splits)
-    if len(hashes) <= needed:
+    if len(digests) <= needed:
         names = " and ".join(splits)
         smaller = "a smaller --holdout, or " if each > 1 else ""
         raise T2TLiteError(
             f"Holding out {each} for {names} needs more than {needed} "
             "different pairs with text on both sides; got "
-            f"{len(hashes)}. Give {smaller}files for {names}."
+            f"{len(digests)}. Give {smaller}files for {names}."
         )
     held_out = {}
     for split, start in zip(splits, range(0, needed, each), strict=True):
-        chosen = hashes[start : start + each]
+        chosen = digests[start : start + each]
         copies = sorted(item for key in chosen for item in smallest[key])
         held_out[split] = [pair for _, pair in copies]
     return held_out

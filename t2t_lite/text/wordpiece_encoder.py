@@ -66,9 +66,9 @@ class WordPieceEncoder(TextEncoder):
         self._pieces = ["<pad>", "</s>", *pieces]
         self._texts = tf.constant(["", "", *map(_text_of, pieces)])
         known = [p for p in pieces if not _SPECIAL.fullmatch(p)]
-        self.lower_case = all(p == p.lower() for p in known)
-        strips = self.lower_case and all(p == _bare(p) for p in known)
-        self.strips_accents = strips
+        lowers = all(p == p.lower() for p in known)
+        strips = lowers and all(p == _bare(p) for p in known)
+        self._only_lowers = lowers and not strips
         self._matcher = tf_text.FastBertTokenizer(
             matched,
             suffix_indicator=_SUFFIX,
@@ -80,7 +80,7 @@ class WordPieceEncoder(TextEncoder):
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         text = clean_utf8(text)
-        if self.lower_case and not self.strips_accents:
+        if self._only_lowers:
             text = tf.strings.lower(text, "utf-8")
         return self._matcher.tokenize(text) + _FIRST_ID
 
