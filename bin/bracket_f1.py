@@ -1,13 +1,19 @@
-"""Scores parse trees against gold trees by the rules of EVALB."""
+"""Scores parse trees against gold trees by the rules of EVALB.
+
+The trees are in a file, or a trained model parses the sentences.
+"""
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from t2t_lite.bin.cli import command, flags
+from t2t_lite.bin.cli import command, flags, runs
+from t2t_lite.errors import UsageError
 from t2t_lite.parsing import bracket_f1, evalb_parameters
 from t2t_lite.parsing.bracket_f1 import SentenceScore, percent
-from t2t_lite.parsing.tree_reader import tree_lines
+from t2t_lite.parsing.tree_reader import one_tree_a_line, parse_line
+from t2t_lite.parsing.trees import strip_annotation, words
+from t2t_lite.progress import Counter
 
 _RULE = "=" * 76
 # EVALB's own, so that whoever reads its output reads ours.
@@ -37,33 +43,45 @@ def make_parser() -> flags.Parser:
     """The flags of `t2t-lite-bracket-f1`."""
     parser = flags.Parser("t2t-lite-bracket-f1", __doc__)
     table = {
-        "--gold=FILE": "one bracketed tree a line",
-        "--test=FILE": "a parse of the same words on the same line; empty "
-        "where there is none",
+        "--gold=FILE": "bracketed trees: one a line, or as treebanks have them",
+        "--test=FILE": "parses of the same words, one a line or as treebanks "
+        "have them; an empty line where there is none",
+        "--text=FILE": "raw sentences for the model, instead of --test; they "
+        "are split into words as the problem's treebank is (default: the "
+        "words of the gold trees)",
         "--parameters=FILE": "what counts: an EVALB parameter file (default: "
         "COLLINS.prm's)",
         "--sentences": "show each sentence, too",
+        "--labels": "show each label, too",
     }
     flags.add(parser, table)
     flags.add_json(parser)
+    flags.add_run_flags(parser, "the model that parses, instead of --test")
+    flags.add_search_flags(parser)
     return parser
 
 
 def score_files(args: argparse.Namespace) -> None:
     """Prints the scores of `--test` against `--gold`."""
-    flags.require(args, "gold", "test")
+    flags.require(args, "gold")
+    if bool(args.test) == bool(args.output_dir or args.problem):
+        raise UsageError(
+            "Give --test, or a model by --output_dir or by --problem and "
+            "--hparams."
+        )
+    if args.test and args.text:
+        raise UsageError("--text is for a model: leave --test out.")
     parameters = evalb_parameters.COLLINS
     if args.parameters:
         parameters = evalb_parameters.read_parameters(args.parameters)
-    scores = bracket_f1.score_lines(
-        list(tree_lines(args.gold)),
-        list(tree_lines(args.test)),
-        parameters,
-        args.gold,
-        args.test,
-    )
-    note_errors(scores, args.test, parameters.max_errors)
+    gold = one_tree_a_line(args.gold)
+    test = one_tree_a_line(args.test) if args.test else _parses(args, gold)
+    name = args.test or args.text or "the parses"
+    scores = bracket_f1.score_lines(gold, test, parameters, args.gold, name)
+    note_errors(scores, name, parameters.max_errors)
     report = bracket_f1.report(scores, parameters)
+    if args.labels:
+        report["labels"] = bracket_f1.label_totals(scores)
     if args.json:
         if args.sentences:
             report["per_sentence"] = [score._asdict() for score in scores]
@@ -72,6 +90,46 @@ def score_files(args: argparse.Namespace) -> None:
     if args.sentences:
         print(sentence_table(scores, report), end="\n\n")
     print(totals_table(report))
+    if args.labels:
+        print(f"\n{label_table(report['labels'])}")
+
+
+def _parses(args: argparse.Namespace, gold: Sequence[str]) -> list[str]:
+    """A model's trees over the sentences of `--text` or of the gold trees."""
+    if args.text:
+        with open(args.text, encoding="utf-8", errors="replace") as file:
+            sentences = file.read().splitlines()
+    else:
+        sentences = [
+            " ".join(
+                word
+                for tree in map(strip_annotation, parse_line(line))
+                if tree is not None
+                for word in words(tree)
+            )
+            for line in gold
+        ]
+    run = runs.open_run(args)
+    if args.text:
+        sentences = [run.problem.tokenize(text) for text in sentences]
+    translator = runs.make_translator(run, args)
+    from t2t_lite.decoding.lines import translate_lines
+
+    with (
+        command.LineNotes(args.verbose) as note,
+        Counter("parsing", "sentences", total=len(sentences)) as counter,
+    ):
+        parses = []
+        for answer in translate_lines(
+            translator,
+            sentences,
+            batch_size=args.batch_size,
+            complete=run.problem.complete,
+            note=note,
+        ):
+            parses.append(answer.hypotheses[0].text)
+            counter.advance(1)
+    return parses
 
 
 def note_errors(scores: Sequence[SentenceScore], name: str, most: int) -> None:
@@ -110,6 +168,18 @@ def sentence_table(scores: Sequence[SentenceScore], report: dict) -> str:
         f"{report['words']:5} {report['correct_tags']:5}   "
         f"{report['tagging_accuracy']:6.2f}",
     ]
+    return "\n".join(lines)
+
+
+def label_table(labels: Mapping[str, Mapping[str, float]]) -> str:
+    """Recall, precision and F1 of each label, the most frequent first."""
+    lines = ["label         gold    test  recall  precision      F1"]
+    for label, counts in labels.items():
+        lines.append(
+            f"{label:10}  {counts['gold']:6}  {counts['test']:6}  "
+            f"{counts['recall']:6.2f}     {counts['precision']:6.2f}  "
+            f"{counts['f1']:6.2f}"
+        )
     return "\n".join(lines)
 
 

@@ -83,9 +83,11 @@ def add(
         parser.add_argument(name, help=told, **how)
 
 
-def add_run_flags(parser: argparse.ArgumentParser) -> None:
+def add_run_flags(
+    parser: argparse.ArgumentParser, title: str = "the run"
+) -> None:
     """The flags that name a run, for commands that read one."""
-    group = parser.add_argument_group("the run")
+    group = parser.add_argument_group(title)
     flags = {
         "--output_dir=DIR": f"the run (default: {recipe.RUNS_DIR}/PROBLEM/SET)",
         "--problem=NAME": "with --hparams, instead of a DIR",

@@ -36,6 +36,7 @@ class SentenceScore(NamedTuple):
       words: that were compared, without punctuation.
       correct_tags: words with the same tag in both trees.
       problem: of an error sentence, in words.
+      labels: (label, matched, gold, test) of each label in either tree.
     """
 
     status: int
@@ -47,6 +48,7 @@ class SentenceScore(NamedTuple):
     words: int = 0
     correct_tags: int = 0
     problem: str = ""
+    labels: tuple[tuple[str, int, int, int], ...] = ()
 
 
 class _Bracket(NamedTuple):
@@ -142,15 +144,17 @@ def score_trees(
     if problem:
         return SentenceScore(ERROR, length, problem=problem)
     tags = zip(gold_side.leaves, test_side.leaves, strict=True)
+    matched = _matched(gold_side.brackets, test_side.brackets, parameters)
     return SentenceScore(
         SCORED,
         length,
-        _matched(gold_side.brackets, test_side.brackets, parameters),
+        len(matched),
         len(gold_side.brackets),
         len(test_side.brackets),
         _crossing(gold_side.brackets, test_side.brackets),
         len(gold_side.leaves),
         sum(parameters.same_label(a.label, b.label) for a, b in tags),
+        labels=_by_label(matched, gold_side.brackets, test_side.brackets),
     )
 
 
@@ -229,11 +233,11 @@ def _difference(gold, test, parameters):
 
 
 def _matched(gold, test, parameters):
-    """How many gold brackets have a test bracket of their own."""
+    """The labels of the gold brackets that have a test bracket of their own."""
     unmatched = defaultdict(list)
     for bracket in test:
         unmatched[bracket.start, bracket.end].append(bracket.label)
-    matched = 0
+    matched = []
     for bracket in gold:
         labels = unmatched[bracket.start, bracket.end]
         for label in labels:
@@ -241,9 +245,22 @@ def _matched(gold, test, parameters):
                 bracket.label, label
             ):
                 labels.remove(label)
-                matched += 1
+                matched.append(bracket.label)
                 break
     return matched
+
+
+def _by_label(matched, gold, test):
+    """What `SentenceScore.labels` says."""
+    counts = [
+        Counter(matched),
+        Counter(bracket.label for bracket in gold),
+        Counter(bracket.label for bracket in test),
+    ]
+    return tuple(
+        (label, *(count[label] for count in counts))
+        for label in counts[1] | counts[2]
+    )
 
 
 def _crossing(gold, test):
@@ -270,6 +287,33 @@ def report(
         **everything,
         "cutoff_length": cutoff,
         "within_cutoff": totals([x for x in scores if x.length <= cutoff]),
+    }
+
+
+def label_totals(scores: Sequence[SentenceScore]) -> dict[str, dict]:
+    """Recall, precision and F1, 0-100, of each label, the most frequent first.
+
+    A bracket that matches one of another label, which some parameters allow,
+    counts for the gold tree's label.
+    """
+    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for score in scores:
+        for label, *counts in score.labels:
+            sums[label] = [
+                a + b for a, b in zip(sums[label], counts, strict=True)
+            ]
+    return {
+        label: {
+            "gold": gold,
+            "test": test,
+            "matched": matched,
+            "recall": percent(matched, gold),
+            "precision": percent(matched, test),
+            "f1": percent(2 * matched, gold + test),
+        }
+        for label, (matched, gold, test) in sorted(
+            sums.items(), key=lambda item: (-item[1][1], item[0])
+        )
     }
 
 

@@ -16,6 +16,9 @@ from t2t_lite.text.encoder import EOS_ID
 from t2t_lite.text.token_encoder import SPECIAL_TOKENS
 
 MOST_OPEN_BRACKETS = 100
+# The trees of the treebank's free sample need 6. Without a limit, a model that
+# strays nests one constituent in another until its room is used up.
+MOST_OPENED_IN_A_ROW = 12
 
 # What a word may be in a target: a punctuation mark, by its number from 1; a
 # plain word; or either, as some quotes may.
@@ -113,7 +116,7 @@ class TreeForm(tf.Module):
             "stack": tf.zeros([*shape, MOST_OPEN_BRACKETS], tf.int32),
             "depth": tf.zeros(shape, tf.int32),
             "leaves": tf.zeros(shape, tf.int32),
-            "is_empty": tf.zeros(shape, tf.bool),
+            "opened": tf.zeros(shape, tf.int32),  # in a row
         }
 
         def step(ids, index, cache):
@@ -127,7 +130,7 @@ class TreeForm(tf.Module):
             inner, state = cache
             followed = {
                 name: gather_rows(state[name], parents)
-                for name in ("stack", "depth", "leaves", "is_empty")
+                for name in ("stack", "depth", "leaves", "opened")
             }
             return follow_fn(inner, parents), {**state, **followed}
 
@@ -149,12 +152,13 @@ class TreeForm(tf.Module):
             "stack": tf.where(pushed, labels[..., None], state["stack"]),
             "depth": depth + opened - closed,
             "leaves": state["leaves"] + taken,
-            "is_empty": opens,
+            "opened": (state["opened"] + 1) * opened,
         }
 
     def _allowed(self, state, index):
         """Bool [B, K, V]: what may follow at this index."""
         depth, leaves = state["depth"], state["leaves"]
+        is_empty = state["opened"] > 0
         left = state["counts"][:, None] - leaves
         is_open = depth > 0
         # One bracket more has to leave room for the words, for the closing
@@ -163,9 +167,10 @@ class TreeForm(tf.Module):
         may_open = (
             ((left > 0) & (is_open | (leaves < 1)))
             & (depth < MOST_OPEN_BRACKETS)
+            & (state["opened"] < MOST_OPENED_IN_A_ROW)
             & (room >= _SHORTEST)
         )
-        may_close = is_open & ~state["is_empty"] & ((depth > 1) | (left < 1))
+        may_close = is_open & ~is_empty & ((depth > 1) | (left < 1))
         top = depth[..., None] - 1 == tf.range(MOST_OPEN_BRACKETS)
         top = tf.reduce_sum(tf.where(top, state["stack"], 0), axis=-1)
         closing = (top[..., None] == self._labels) & (self._kinds == _CLOSING)

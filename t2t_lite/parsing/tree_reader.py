@@ -10,7 +10,14 @@ from typing import Any
 
 from t2t_lite.corpus.lines import read_byte_lines
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.parsing.trees import LEAF, NO_TAG, Tree, fold, walk
+from t2t_lite.parsing.trees import (
+    LEAF,
+    NO_TAG,
+    Tree,
+    fold,
+    format_tree,
+    walk,
+)
 
 # A tree that does not end is not read on to the end of a long file.
 _MOST_LINES = 10_000
@@ -90,6 +97,25 @@ def tree_lines(path: str | os.PathLike) -> Iterator[str]:
                 "first, for example with iconv."
             ) from error
         yield text if number > 1 else text.removeprefix(_BOM)
+
+
+def one_tree_a_line(path: str | os.PathLike) -> list[str]:
+    """The trees of a file, a line each, also if the file has them otherwise.
+
+    In a file as treebanks are, a tree takes several lines, of which all but the
+    first begin with a space; the bracket without a label around it is left
+    out. Other files are taken line by line, so that an empty or damaged line
+    stays the answer to its sentence.
+    """
+    lines = list(tree_lines(path))
+    depth = 0
+    for line in lines:
+        continues = line[:1].isspace() and bool(line.strip())
+        if continues and depth > 0:
+            trees = parse_trees(lines, str(path))
+            return [format_tree(_unwrapped(tree)) for tree in trees]
+        depth = line.count("(") - line.count(")") + (depth if continues else 0)
+    return lines
 
 
 class _Reader:
@@ -224,6 +250,12 @@ class _Reader:
         return T2TLiteError(
             f"{self._name}, line {number}, column {column}: {text}"
         )
+
+
+def _unwrapped(tree):
+    if tree.label == "" and len(tree.children) == 1:
+        return tree.children[0]
+    return tree
 
 
 def _without_tag(leaf):

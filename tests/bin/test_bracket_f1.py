@@ -33,6 +33,55 @@ def test_json_is_one_object_with_the_keys_of_the_contract(run_command, files):
     assert "per_sentence" not in report
 
 
+def test_treebank_files_are_read_as_they_are(run_command, tmp_path):
+    gold = tmp_path / "wsj_0001.mrg"
+    gold.write_text(
+        "\n( (S \n    (NP-SBJ (X a) )\n    (VP (X b) \n      (X c) )))\n"
+        "( (S \n  (NP (X a))\n  (VP (X b) (X c)) ))\n"
+    )
+    lines = tmp_path / "lines"
+    lines.write_text(f"{GOLD}\n\n")
+    for test, skipped in ((gold, 0), (lines, 1)):
+        code, out, _ = run_command(
+            "bracket_f1", f"--gold={gold}", f"--test={test}", "--json"
+        )
+        report = json.loads(out)
+        assert (code, report["f1"], report["sentences"]) == (0, 100, 2)
+        assert report["skipped"] == skipped
+        # S, NP and VP: the bracket around a treebank's tree is none.
+        assert report["gold_brackets"] == 3 * (2 - skipped)
+
+
+def test_labels_are_scored_one_by_one(run_command, files):
+    flags = [*files([GOLD, GOLD], [GOLD, TEST]), "--labels"]
+    _, out, _ = run_command("bracket_f1", *flags, "--json")
+    labels = json.loads(out)["labels"]
+    assert list(labels) == ["NP", "S", "VP"]
+    assert labels["S"]["f1"] == 100
+    assert labels["NP"] == {
+        "gold": 2,
+        "test": 2,
+        "matched": 1,
+        "recall": 50,
+        "precision": 50,
+        "f1": 50,
+    }
+    _, out, _ = run_command("bracket_f1", *flags)
+    assert out.splitlines()[-1].split() == "VP 2 2 50.00 50.00 50.00".split()
+
+
+def test_trees_come_from_a_file_or_from_a_model(run_command, files):
+    gold, test = files([GOLD], [TEST])
+    for flags, message in (
+        ([gold], "Give --test, or a model by --output_dir"),
+        ([gold, test, "--output_dir=x"], "Give --test, or a model"),
+        ([gold, test, "--text=x"], "--text is for a model: leave --test out."),
+    ):
+        code, _, err = run_command("bracket_f1", *flags)
+        assert code == 2
+        assert message in err
+
+
 def test_the_table_has_all_and_the_short_sentences(run_command, files):
     long = "(S " + "(X a) " * 41 + ")"
     code, out, err = run_command(
@@ -128,11 +177,6 @@ def test_another_encoding_is_refused(run_command, files, tmp_path):
     (tmp_path / "test").write_bytes("(S (X é))\n".encode("latin1"))
     code, _, err = run_command("bracket_f1", *flags)
     assert code == 1 and "test, line 1, column 7: trees must be UTF-8" in err
-
-
-def test_flags_that_are_needed_are_named(run_command):
-    code, _, err = run_command("bracket_f1", "--gold=a")
-    assert (code, err) == (2, "t2t-lite-bracket-f1: --test is required.\n")
 
 
 def test_the_sample_is_printed_as_evalb_prints_it(run_command):

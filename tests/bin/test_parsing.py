@@ -52,6 +52,30 @@ def test_metrics_have_the_f1_of_dev(run):
     assert len(scores) == 1 and 0 <= scores[0] <= 100
 
 
+def test_a_model_is_scored_on_gold_trees_in_one_command(
+    run_command, run, tmp_path
+):
+    gold, text = tmp_path / "gold.mrg", tmp_path / "text"
+    gold.write_text(
+        "( (S\n  (NP-SBJ (DT The) (NN cat))\n  (VP (VBZ is) (RB n't)"
+        " (NP (-NONE- *)))\n  (. .)))\n"
+    )
+    text.write_text("The cat isn't.\n")
+    reports = []
+    for flags in ([], [f"--text={text}"]):
+        code, out, err = run_command(
+            "bracket_f1",
+            f"--gold={gold}",
+            f"--output_dir={run}",
+            *flags,
+            "--json",
+        )
+        assert code == 0, err
+        reports.append(json.loads(out))
+    assert reports[0] == reports[1]
+    assert (reports[0]["valid"], reports[0]["words"]) == (1, 4)
+
+
 def test_later_commands_know_the_options(run_command, flags, run):
     without = [flag for flag in flags if "options" not in flag]
     again = [*without, SMALL, f"--output_dir={run}"]

@@ -10,7 +10,7 @@ import tensorflow as tf
 from t2t_lite.decoding.beam_search import beam_search
 from t2t_lite.parsing import trees
 from t2t_lite.parsing.linearization import rebuild
-from t2t_lite.parsing.tree_form import TreeForm
+from t2t_lite.parsing.tree_form import MOST_OPENED_IN_A_ROW, TreeForm
 
 TOKENS = ("<pad>", "</s>", "<unk>", "XX", ",", ".", "(S", "(NP", ")S", ")NP")
 IDS = {token: number for number, token in enumerate(TOKENS)}
@@ -126,6 +126,19 @@ def test_brackets_leave_room_for_what_has_to_come():
     opinion[..., IDS["(S"]] = 9.0  # for ever
     (tokens,), _, _ = search(["a b"], opinion, limits=[8])
     assert tokens == ["(S", "(S", "XX", "XX", ")S", ")S", "</s>"]
+
+
+def test_constituents_are_not_nested_without_end():
+    opinion = np.zeros([1, 120, len(TOKENS)])
+    opinion[..., IDS["(S"]] = 9.0  # for ever
+    (tokens,), _, _ = search(["a b"], opinion)
+    runs = [
+        len(list(run))
+        for sign, run in itertools.groupby(tokens)
+        if sign == "(S"
+    ]
+    assert max(runs) == MOST_OPENED_IN_A_ROW
+    assert rebuild(tokens[:-1], ["a", "b"])[1] == {}
 
 
 def test_a_limit_too_small_for_any_tree_is_raised():
