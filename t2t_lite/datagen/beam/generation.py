@@ -1,15 +1,13 @@
 """A generation whose splits Apache Beam writes, on all its machines."""
 
 import dataclasses
-import pickle
 from collections.abc import Sequence
 
 from t2t_lite.data.manifest import SplitRecord
-from t2t_lite.datagen.beam.pipeline import add_steps, not_shared
+from t2t_lite.datagen.beam.pipeline import add_steps, not_shared, read_report
 from t2t_lite.datagen.beam.runner import new_pipeline, run
 from t2t_lite.datagen.generate import Generation
 from t2t_lite.datagen.split_job import SplitJob
-from t2t_lite.datagen.split_writer import split_record
 from t2t_lite.datagen.unfinished import Work
 
 
@@ -41,11 +39,11 @@ class BeamGeneration(Generation):
             for name in raw.files:
                 raw.path(name)  # downloads it, once and not on every worker
         job.folder.mkdir(exist_ok=True)
-        report = job.folder / "report.pickle"
+        report = job.folder / "report.json"
         report.unlink(missing_ok=True)
         pipeline = new_pipeline(self.runner, self.beam_options)
         add_steps(pipeline, job, raw, report)
         run(pipeline, self.runner)
         if not report.exists():
             raise not_shared(job.folder)
-        return split_record(job, *pickle.loads(report.read_bytes()))
+        return read_report(job, report)

@@ -13,9 +13,11 @@ the same names.
 
 import dataclasses
 import itertools
+import json
 import pathlib
 import pickle
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -24,7 +26,7 @@ import numpy as np
 from t2t_lite import files
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.raw_files import RawFiles
-from t2t_lite.data.manifest import ShardRecord
+from t2t_lite.data.manifest import ShardRecord, SplitRecord
 from t2t_lite.datagen.beam.runner import beam
 from t2t_lite.datagen.beam.shipping import ship
 from t2t_lite.datagen.chunks import Chunk, cut
@@ -35,6 +37,7 @@ from t2t_lite.datagen.split_writer import (
     SHARD_EXAMPLES,
     finish_shard,
     shard_names,
+    split_record,
     write_shard,
 )
 from t2t_lite.errors import T2TLiteError
@@ -53,8 +56,9 @@ def add_steps(
 ) -> None:
     """Adds the steps of a split to a pipeline of Beam.
 
-    Shards go beside the folder of the job, what the workers found is pickled
-    into `report`.
+    Shards go beside the folder of the job, what the workers found goes into
+    `report`, which `read_report` reads. It is JSON: what lies in a folder that
+    others may write to is no code.
     """
     shipped = ship(job, raw)
     parts = job.problem.parts(job.split, raw)
@@ -262,6 +266,18 @@ def _find(
             yield sample_of(number, *pairs[number - first])
 
 
+def read_report(job: SplitJob, report: pathlib.Path) -> SplitRecord:
+    """What the workers found, as a record of the split."""
+    drops, totals, shards = json.loads(report.read_text("utf-8"))
+    lengths = {int(n): count for n, count in totals["lengths"].items()}
+    return split_record(
+        job,
+        Drops(**drops),
+        Totals(**{**totals, "lengths": Counter(lengths)}),
+        [ShardRecord(**shard) for shard in shards],
+    )
+
+
 def _write_report(
     _: None,
     drops: Iterable[Drops],
@@ -282,6 +298,6 @@ def _write_report(
     if copies := all_totals.copies:
         reason = filters.DUPLICATES
         all_drops.merge(Drops({reason: copies}, {reason: list(samples)}))
-    with files.write_file(report) as file:
-        in_order = sorted(shards, key=lambda shard: shard.file)
-        pickle.dump((all_drops, all_totals, in_order), file)
+    in_order = sorted(shards, key=lambda shard: shard.file)
+    found = [vars(all_drops), vars(all_totals), list(map(vars, in_order))]
+    files.write_json(report, found)
