@@ -88,8 +88,7 @@ class TextEncoder(tf.Module):
         if isinstance(ids, tf.RaggedTensor):
             ids = ids.to_tensor(PAD_ID)
         ids = tf.cast(ids, tf.int32)
-        is_eos = tf.equal(ids, EOS_ID)
-        ended = tf.cumsum(tf.cast(is_eos, tf.int32), axis=1) > 0  # [N, T]
+        ended = tf.cumsum(tf.cast(ids == EOS_ID, tf.int32), axis=1) > 0
         kept = ~ended & (ids != PAD_ID)
         known = (ids >= 0) & (ids < self.vocab_size)
         if unknown is None:
