@@ -6,6 +6,8 @@ Decoding then uses the average, unless --checkpoint says otherwise.
 import argparse
 
 from t2t_lite.bin.cli import command, flags, runs
+from t2t_lite.hparam import HParams
+from t2t_lite.runtime import start_tensorflow
 
 
 def make_parser() -> flags.Parser:
@@ -19,11 +21,13 @@ def make_parser() -> flags.Parser:
 
 def average(args: argparse.Namespace) -> None:
     """Makes the average and prints its folder."""
-    run = runs.open_run(args)
+    output_dir, config = runs.find_run(args)
+    hparams = HParams.from_dict(config["hparams"])
+    count = args.num_checkpoints or hparams.average_checkpoints
+    start_tensorflow(args.verbose)
     from t2t_lite.training import checkpoint
 
-    count = args.num_checkpoints or run.hparams.average_checkpoints
-    made = checkpoint.average(run.checkpoints_dir, count)
+    made = checkpoint.average(output_dir / checkpoint.FOLDER, count)
     if made.averaged != count:
         command.note(f"There are only {made.averaged} checkpoints.")
     print(made.path)

@@ -22,7 +22,7 @@ def make_parser() -> flags.Parser:
 
 def evaluate(args: argparse.Namespace) -> None:
     """Prints the report of the split."""
-    run = runs.open_run(args)
+    run = runs.open_run(args, to_decode=False)
     if args.data_dir:
         run.data.folder = recipe.absolute(args.data_dir)
     sources, references = run.data.texts(args.split)

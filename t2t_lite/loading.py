@@ -39,8 +39,9 @@ def load(
       checkpoint: of a run: "latest", "best", "average", a step number, or a
         folder. By default the average of the newest checkpoints if it was
         made, else the newest.
-      usr_dir: of a run: where a problem of your own is, if it has moved since
-        the training.
+      usr_dir: of a run: where the code of its problem is. It is only needed
+        if the problem does more in decoding than to name a vocabulary, and
+        the code has moved since the training or you did not train with it.
 
     Raises:
       UsageError: `path` is neither, or an export is given other options.
@@ -187,7 +188,7 @@ class _RunTranslator(LoadedTranslator):
         from t2t_lite.training.run import Run
 
         self._folder = folder
-        self._run = Run.open(folder, usr_dir)
+        self._run = Run.open(folder, usr_dir, to_decode=True)
         self._model, self._weights = self._run.load_model(checkpoint)
         # A graph takes a while to trace, so each one is kept.
         self._translator = functools.cache(self._new_translator)

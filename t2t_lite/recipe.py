@@ -181,7 +181,7 @@ def choose_problem(
     """A problem with its options, and where its data is.
 
     Options that are not given are those of the data or of the run that is
-    there, see `training.option_choice`.
+    there, see `training.problem_choice`.
 
     Args:
       problem: its name, with or without `_rev`, or the problem itself.
@@ -192,7 +192,7 @@ def choose_problem(
     Raises:
       UsageError: no such problem or option, or no files and no data.
     """
-    from t2t_lite.training.option_choice import choose_options
+    from t2t_lite.training.problem_choice import choose_options
 
     if isinstance(problem, str):
         problem = registry.problem(problem)

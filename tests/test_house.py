@@ -100,7 +100,7 @@ ROWS = (
     ("data",),
     ("model",),
     ("model.layers",),
-    ("plugins",),
+    ("plugins", "allowed_code"),
     ("registry",),
     ("problem",),
     ("evaluation",),

@@ -1,38 +1,65 @@
 """Opens the run that the flags name, for commands that use a trained model."""
 
 import argparse
-from typing import TYPE_CHECKING
+import pathlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from t2t_lite.bin.cli import command, flags
 from t2t_lite.errors import UsageError
+from t2t_lite.registry import REVERSED_SUFFIX
 from t2t_lite.runtime import start_tensorflow
+from t2t_lite.training.config import problem_options, read_config
 
 if TYPE_CHECKING:
     from t2t_lite.decoding.translator import Translator
     from t2t_lite.training.run import Run
 
 
-def open_run(args: argparse.Namespace) -> "Run":
-    """The `Run` of `--output_dir`, or of `--problem` and `--hparams`.
+def find_run(args: argparse.Namespace) -> tuple[pathlib.Path, dict[str, Any]]:
+    """The folder and the config of the run that the flags name.
 
-    Imports TensorFlow.
+    That is `--output_dir`, or the default one of `--problem` and `--hparams`.
 
     Raises:
       UsageError: the flags name no run, or not the problem that is there.
       T2TLiteError: there is no run, or it is damaged.
     """
     output_dir = flags.output_dir(args)
+    config = read_config(output_dir)
+    name = _name_of_problem(config)
+    if args.problem and args.problem not in (name, config["problem"]):
+        raise UsageError(
+            f"--problem={args.problem} is not what {output_dir} was trained "
+            f"on, which is {name}."
+        )
+    return output_dir, config
+
+
+def _name_of_problem(config: Mapping[str, Any]) -> str:
+    """As in reports: own text may have chosen a name."""
+    registered = config["problem"]
+    base_name = registered.removesuffix(REVERSED_SUFFIX)
+    chosen = problem_options(config).get("name", base_name)
+    return f"{chosen}{registered[len(base_name) :]}"
+
+
+def open_run(args: argparse.Namespace, *, to_decode: bool = True) -> "Run":
+    """The `Run` that `find_run` finds; imports TensorFlow.
+
+    Args:
+      args: of the command.
+      to_decode: see `Run.open`.
+
+    Raises:
+      UsageError: as `find_run`.
+      T2TLiteError: as `find_run`; or the run needs code that is not allowed.
+    """
+    output_dir, _ = find_run(args)
     start_tensorflow(args.verbose)
     from t2t_lite.training.run import Run
 
-    run = Run.open(output_dir, args.usr_dir)
-    names = (run.problem.name, run.problem.registered_name)
-    if args.problem and args.problem not in names:
-        raise UsageError(
-            f"--problem={args.problem} is not what {output_dir} was trained "
-            f"on, which is {run.problem.name}."
-        )
-    return run
+    return Run.open(output_dir, args.usr_dir, to_decode=to_decode)
 
 
 def make_translator(run: "Run", args: argparse.Namespace) -> "Translator":

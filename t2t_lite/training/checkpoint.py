@@ -30,9 +30,10 @@ from t2t_lite.errors import T2TLiteError, UsageError
 
 _Path = str | os.PathLike
 
+FOLDER = "checkpoints"  # in that of a run
 MODEL_PREFIX = "model/"
 NAMED = ("default", "latest", "best", "average")
-_FOLDER = re.compile(r"(?:average-(\d+)-)?step-(\d{8,})")
+_NAME = re.compile(r"(?:average-(\d+)-)?step-(\d{8,})")
 _TENSORS = "tensors"
 _STATE = "state.json"
 _BEST = "best.json"
@@ -311,7 +312,7 @@ def _save_tensors(folder: pathlib.Path, tensors: Mapping[str, Any]) -> None:
 
 
 def _checkpoint_at(path: pathlib.Path) -> Checkpoint | None:
-    match = _FOLDER.fullmatch(path.name)
+    match = _NAME.fullmatch(path.name)
     if not match:
         return None
     count, step = match.groups()

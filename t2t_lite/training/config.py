@@ -58,6 +58,7 @@ def make_config(
         "seed": seed,
         "data": {"dir": str(data_dir), "fingerprint": data_fingerprint},
         "vocabulary": vocabulary_hashes(problem, encoders),
+        "decodes_alone": _decodes_alone(problem),
         "usr_dir": _absolute_usr_dir(usr_dir),
         "versions": _versions(),
     }
@@ -75,6 +76,16 @@ def vocabulary_hashes(
     }
 
 
+def _decodes_alone(problem: Problem) -> bool:
+    """Whether decoding needs nothing of a problem but its vocabulary."""
+    asked = ("complete", "load_encoders", "text_form", "tokenize")
+    return all(
+        getattr(getattr(problem, name), "__func__", None)
+        is getattr(Problem, name)
+        for name in asked
+    )
+
+
 def _versions() -> dict[str, str]:
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
@@ -86,7 +97,7 @@ def _versions() -> dict[str, str]:
 def _absolute_usr_dir(usr_dir: str | None) -> str | None:
     """A folder is found from anywhere; a package name is one already."""
     if usr_dir and pathlib.Path(usr_dir).expanduser().is_dir():
-        return str(pathlib.Path(usr_dir).expanduser().absolute())
+        return str(pathlib.Path(usr_dir).expanduser().resolve())
     return usr_dir
 
 
@@ -121,7 +132,7 @@ def read_config(output_dir: pathlib.Path) -> dict[str, Any]:
     return config
 
 
-def problem_options(config: dict[str, Any]) -> dict[str, Any]:
+def problem_options(config: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a run's problem; most problems have none."""
     return config.get("problem_options", {})
 

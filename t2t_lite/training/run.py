@@ -14,7 +14,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
-from t2t_lite import files, plugins, registry
+from t2t_lite import allowed_code, files
 from t2t_lite.data.manifest import Manifest
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError
@@ -26,15 +26,13 @@ from t2t_lite.training import checkpoint
 from t2t_lite.training.config import (
     CONFIG,
     make_config,
-    problem_options,
     read_config,
     require_fitting_vocabularies,
     require_same,
     vocabulary_hashes,
 )
+from t2t_lite.training.problem_choice import problem_of_run
 from t2t_lite.training.run_data import RunData
-
-CHECKPOINTS = "checkpoints"
 
 
 class Reached(NamedTuple):
@@ -97,7 +95,8 @@ class Run:
           seed: of everything random.
           data_dir: holds the shards and the vocabulary.
           manifest: of the data.
-          usr_dir: as given by the user.
+          usr_dir: as given by the user, who so allows its code in later
+            commands on this machine.
           hparams_set: the name of the set, for people.
           dry_run: check everything, write nothing.
 
@@ -129,27 +128,37 @@ class Run:
             )
         if not dry_run:
             _write(output_dir, config, data_dir)
+            if usr_dir:
+                allowed_code.remember(usr_dir)
             encoders = problem.load_encoders(output_dir)
         return cls(output_dir, config, problem, encoders)
 
     @classmethod
     def open(
-        cls, output_dir: str | os.PathLike, usr_dir: str | None = None
+        cls,
+        output_dir: str | os.PathLike,
+        usr_dir: str | None = None,
+        *,
+        to_decode: bool = False,
     ) -> Self:
         """The run in a folder, with nothing but that folder.
 
         Args:
           output_dir: its folder.
           usr_dir: where a problem of the user's is; None takes the one that
-            was used when the run was created.
+            was used when the run was created, if the user has allowed it.
+          to_decode: for `load_model` and `translator` alone, not for `data` or
+            scores; see `problem_choice.problem_of_run`.
 
         Raises:
-          T2TLiteError: there is no run, or a part of it is damaged.
+          T2TLiteError: there is no run, a part of it is damaged, or it needs
+            code that is not allowed.
         """
         output_dir = pathlib.Path(output_dir).absolute()
         config = read_config(output_dir)
-        plugins.load_plugins(usr_dir or config["usr_dir"])
-        problem = registry.problem(config["problem"], problem_options(config))
+        problem = problem_of_run(
+            output_dir, config, usr_dir, to_decode=to_decode
+        )
         encoders = problem.load_encoders(output_dir)
         if vocabulary_hashes(problem, encoders) != config["vocabulary"]:
             raise T2TLiteError(
@@ -161,7 +170,7 @@ class Run:
     @property
     def checkpoints_dir(self) -> pathlib.Path:
         """Where the checkpoints are."""
-        return self.output_dir / CHECKPOINTS
+        return self.output_dir / checkpoint.FOLDER
 
     @functools.cached_property
     def data(self) -> RunData:
@@ -280,7 +289,7 @@ class Run:
 
 
 def _is_run_without_config(output_dir: pathlib.Path) -> bool:
-    directory = output_dir / CHECKPOINTS
+    directory = output_dir / checkpoint.FOLDER
     return bool(
         checkpoint.list_checkpoints(directory)
         or checkpoint.list_checkpoints(directory, averages=True)

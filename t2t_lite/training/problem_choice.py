@@ -1,7 +1,8 @@
-"""Which options a problem goes by: those given, or those kept.
+"""Which problem a command works on: by what is given and what was kept.
 
 Data keeps the options of its problem in its manifest and a run keeps them in
-its config, so that a later command need not be given them again.
+its config, so that a later command need not be given them again. A run also
+says where the code of its problem is, and whether decoding needs it.
 """
 
 import os
@@ -9,9 +10,9 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from t2t_lite import registry
+from t2t_lite import allowed_code, plugins, registry
 from t2t_lite.data.manifest import Manifest, find_data
-from t2t_lite.errors import UsageError, nearest
+from t2t_lite.errors import T2TLiteError, UsageError, nearest
 from t2t_lite.problem import Problem
 from t2t_lite.problem.own_text import OwnText
 from t2t_lite.training.config import CONFIG, problem_options, read_config
@@ -100,3 +101,74 @@ def _options_of_run(problem, name, output_dir):
     if not (is_same and is_named):
         return None, None
     return options, pathlib.Path(config["data"]["dir"])
+
+
+def problem_of_run(
+    output_dir: pathlib.Path,
+    config: Mapping[str, Any],
+    usr_dir: str | None = None,
+    *,
+    to_decode: bool = False,
+) -> Problem:
+    """The problem that a run was trained on.
+
+    What an installed package registers is there already. Of the user's code
+    only what `usr_dir` names is run, or what the config names if the user has
+    allowed it.
+
+    Args:
+      output_dir: of the run.
+      config: of the run.
+      usr_dir: given with this command.
+      to_decode: the problem is not asked for data or scores. Where the config
+        says that decoding needs nothing else of it, no code is run.
+
+    Raises:
+      T2TLiteError: the problem's code is not allowed or not there, or does not
+        register the problem with these options.
+    """
+    plugins.load_plugins(usr_dir)
+    name = config["problem"]
+    base_name = name.removesuffix(registry.REVERSED_SUFFIX)
+    if base_name not in registry.problem_names() and not usr_dir:
+        if to_decode and config.get("decodes_alone"):
+            return _Recorded(config)
+        if config["usr_dir"]:
+            _require_allowed(config["usr_dir"], name, output_dir / CONFIG)
+            plugins.load_plugins(config["usr_dir"])
+    try:
+        return registry.problem(name, problem_options(config))
+    except UsageError as error:
+        raise T2TLiteError(f"{output_dir / CONFIG}: {error}") from error
+
+
+def _require_allowed(usr_dir: str, name: str, config: pathlib.Path) -> None:
+    place = allowed_code.place_of(usr_dir)
+    if place is None:
+        raise T2TLiteError(
+            f"{config} names {usr_dir} for the code of the problem {name}, "
+            "and there is no such folder or package: say where it is now with "
+            "--usr_dir=..."
+        )
+    if not allowed_code.is_allowed(place):
+        raise T2TLiteError(
+            f"{config} asks to run the code in {place} for the problem "
+            f"{name}, and you have not trained with that code here. If you "
+            f"trust it, add --usr_dir={usr_dir}"
+        )
+
+
+class _Recorded(Problem):
+    """What the config of a run says of its problem: enough to decode."""
+
+    def __init__(self, config: Mapping[str, Any]):
+        self.name = config["problem"]
+        self.base_name = self.name.removesuffix(registry.REVERSED_SUFFIX)
+        self.reversed = self.name != self.base_name
+        self.options = problem_options(config)
+        self._vocabulary = list(config["vocabulary"])
+
+    def vocabulary_files(self) -> dict[str, str]:
+        inputs, targets = self._vocabulary[0], self._vocabulary[-1]
+        source_side, target_side = self.directed(inputs, targets)
+        return {"inputs": source_side, "targets": target_side}

@@ -1,0 +1,373 @@
+"""Which choices own text goes by, and whose code a run may ask for.
+
+For the former, data and runs are but their JSON files.
+"""
+
+import json
+import sys
+
+import pytest
+
+import t2t_lite
+from t2t_lite import plugins, registry
+from t2t_lite.data.manifest import Manifest
+from t2t_lite.datagen import generate
+from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.hparam import HParams
+from t2t_lite.plugins import load_plugins
+from t2t_lite.training import checkpoint
+from t2t_lite.training.problem_choice import choose_options
+from t2t_lite.training.run import Run
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _registered():
+    load_plugins()
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Puts the manifest of data of these options into a folder."""
+
+    def data(folder="data", **options):
+        problem = registry.problem("text", options)
+        (tmp_path / folder).mkdir(exist_ok=True)
+        Manifest(
+            problem=problem.base_name,
+            fingerprint=problem.fingerprint(),
+            definition=problem.definition(),
+            vocabulary={},
+            splits={},
+            seed=0,
+            versions={},
+        ).save(tmp_path / folder)
+        return tmp_path / folder
+
+    return data
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Puts the config of a run into a folder; its data is in `far`."""
+
+    def run(problem="text", **options):
+        (tmp_path / "run").mkdir()
+        config = {
+            "format": 1,
+            "problem": problem,
+            "problem_options": options,
+            "hparams": {},
+            "seed": 1,
+            "data": {"dir": str(tmp_path / "far")},
+            "vocabulary": {},
+            "usr_dir": None,
+        }
+        (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+        return tmp_path / "run"
+
+    return run
+
+
+def choose(data_dir, given=None, output_dir=None, name="text", **more):
+    problem = registry.problem(name)
+    problem, data_dir = choose_options(
+        problem, given or {}, data_dir, output_dir, **more
+    )
+    return problem.name, dict(problem.options), data_dir
+
+
+def test_given_files_win_over_kept_ones(data, run):
+    folder = data(pairs="/kept.tsv", vocab_size=300)
+    output_dir = run(pairs="/run.tsv")
+    given = {"pairs": "/given.tsv", "holdout": 2}
+    assert choose(folder, given, output_dir) == ("text", given, folder)
+
+
+def test_the_only_data_is_meant_in_both_directions(data):
+    options = {"pairs": "/a.tsv", "name": "mine", "vocab_size": 300}
+    folder = data(**options)
+    assert choose(folder) == ("mine", options, folder)
+    assert choose(folder, name="text_rev") == ("mine_rev", options, folder)
+
+
+def test_among_several_the_default_name_is_meant_or_one_is_named(data):
+    folder = data(pairs="/a.tsv", name="one")
+    data(pairs="/b.tsv", name="two")
+    with pytest.raises(UsageError, match="holds the data of one, two: name"):
+        choose(folder)
+    two = {"pairs": "/b.tsv", "name": "two"}
+    assert choose(folder, {"name": "two"}) == ("two", two, folder)
+    data(pairs="/c.tsv")
+    assert choose(folder) == ("text", {"pairs": "/c.tsv"}, folder)
+
+
+def test_a_name_that_no_data_has_is_answered_with_the_nearest(data):
+    folder = data(pairs="/a.tsv", name="two")
+    with pytest.raises(UsageError, match=r"no data of tow: .* mean two\?"):
+        choose(folder, {"name": "tow"})
+
+
+def test_the_name_of_another_problem_is_refused(tmp_path):
+    message = "must not be that of another problem; got 'wmt_ende'"
+    with pytest.raises(UsageError, match=message):
+        choose(tmp_path, {"name": "wmt_ende"})
+
+
+def test_a_run_brings_its_data_where_no_folder_was_given(data, run, tmp_path):
+    folder = data(pairs="/kept.tsv")
+    output_dir = run(pairs="/run.tsv")
+    ours = "text", {"pairs": "/run.tsv"}, tmp_path / "far"
+    assert choose(folder, None, output_dir, data_dir_given=False) == ours
+    kept = "text", {"pairs": "/kept.tsv"}, folder
+    assert choose(folder, None, output_dir) == kept
+
+
+def test_a_given_folder_without_data_gets_the_options_of_the_run(run, tmp_path):
+    output_dir = run(pairs="/run.tsv")
+    expected = "text", {"pairs": "/run.tsv"}, tmp_path / "new"
+    assert choose(tmp_path / "new", None, output_dir) == expected
+
+
+@pytest.mark.parametrize(
+    ("problem", "options", "given"),
+    [
+        ("wmt_ende", {}, {}),
+        ("text", {"pairs": "/a.tsv", "name": "one"}, {"name": "two"}),
+    ],
+)
+def test_a_run_of_something_else_is_no_choice(
+    run, tmp_path, problem, options, given
+):
+    output_dir = run(problem, **options)
+    with pytest.raises(UsageError, match="holds no data of t[ew][xo]"):
+        choose(tmp_path / "new", given, output_dir, data_dir_given=False)
+
+
+CODE = """
+from t2t_lite import Text2TextProblem
+from t2t_lite.registry import register_problem
+
+open(__file__ + ".ran", "a").write("x")
+
+
+@register_problem("usr_bits")
+class Bits(Text2TextProblem):
+    vocab_size = 275
+
+    def samples(self, split, raw):
+        for number in range(40):
+            yield f"{number:b}", f"{number:o} and {number:b}"
+"""
+COMPLETE = """
+    def complete(self, source, output):
+        return output.upper(), {}
+"""
+TINY = HParams(
+    hidden_size=8,
+    filter_size=16,
+    num_heads=2,
+    num_hidden_layers=1,
+    max_length=32,
+    batch_tokens=256,
+    micro_batches=2,
+)
+
+
+class _RunOfAUser:
+    """A run of a problem in a folder of code, that counts its imports."""
+
+    def __init__(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+        self._patch = monkeypatch
+        self.home = tmp_path / "home"
+        self.code = tmp_path / "code"
+        self.folder = tmp_path / "run"
+
+    def train(self, code=CODE, name="usr_bits", hparams=TINY, usr_dir=None):
+        self.code.mkdir()
+        (self.code / "usr_bits.py").write_text(code)
+        with self._patch.context() as patch:
+            for kind in (registry._PROBLEMS, registry._HPARAMS):
+                patch.setattr(kind, "_entries", dict(kind._entries))
+            patch.setattr(plugins, "_loaded", set(plugins._loaded))
+            usr_dir = usr_dir or str(self.code)
+            plugins.load_plugins(usr_dir)
+            problem = registry.problem(name)
+            data = self.folder.with_name("data")
+            run = Run.create(
+                self.folder,
+                problem=problem,
+                hparams=hparams,
+                seed=1,
+                data_dir=data,
+                manifest=generate.Generation(
+                    problem, data, progress=False
+                ).run(),
+                usr_dir=usr_dir,
+            )
+            tensors = checkpoint.model_tensors(run.model())
+            for step in (1, 2):
+                checkpoint.save(run.checkpoints_dir, tensors, {"step": step})
+        self.forget()
+        return self
+
+    def forget(self):
+        """As a new process would."""
+        sys.modules.pop("usr_bits", None)
+        (self.code / "usr_bits.py.ran").unlink(missing_ok=True)
+
+    def forbid(self):
+        """As if it had been trained by somebody else."""
+        (file,) = self.home.rglob("*.json")
+        file.unlink()
+        return self
+
+    @property
+    def ran(self):
+        return (self.code / "usr_bits.py.ran").exists()
+
+
+@pytest.fixture
+def run_of_user(tmp_path, monkeypatch, forget_plugins):
+    return _RunOfAUser(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("name", ["usr_bits", "usr_bits_rev"])
+def test_decoding_with_a_plain_problem_runs_no_code(run_of_user, name):
+    folder = run_of_user.train(name=name).folder
+    run = Run.open(folder, to_decode=True)
+    assert run.problem.name == run.problem.registered_name == name
+    assert isinstance(t2t_lite.load(folder)("101"), str)
+    assert not run_of_user.ran
+    shared = Run.open(folder)  # asked for all, and the user has allowed it
+    assert run_of_user.ran
+    assert run.vocab_sizes == shared.vocab_sizes
+    assert run.problem.vocabulary_files() == shared.problem.vocabulary_files()
+
+
+def test_decoders_averages_and_exports_of_others_run_no_code(
+    run_of_user, run_command, tmp_path
+):
+    where = f"--output_dir={run_of_user.train().forbid().folder}"
+    (tmp_path / "lines").write_text("101\n")
+    lines = f"--decode_from_file={tmp_path / 'lines'}"
+    for command, *more in (
+        ["average_checkpoints"],
+        ["decoder", lines],
+        ["exporter"],
+    ):
+        code, _, err = run_command(command, where, *more)
+        assert code == 0, err
+    assert not run_of_user.ran
+
+
+def test_two_vocabularies_keep_their_sides_without_code(run_of_user):
+    two = """
+    def vocabulary_files(self):
+        return {"inputs": "source.model", "targets": "target.model"}
+
+    def train_encoders(self, raw, data_dir, seed):
+        from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
+
+        sides = zip(*self.samples("train", raw))
+        for side, size, name in zip(sides, (265, 275), ("source", "target")):
+            path = f"{data_dir}/{name}.model"
+            SentencePieceEncoder.train(iter(side), size, path, seed)
+"""
+    untied = TINY.replace(shared_embedding=False)
+    folder = run_of_user.train(CODE + two, "usr_bits_rev", untied).folder
+    assert Run.open(folder, to_decode=True).vocab_sizes == (275, 265)
+
+
+def test_a_class_that_changes_decoding_is_asked(run_of_user):
+    run = run_of_user.train(CODE + COMPLETE)
+    translator = t2t_lite.load(run.folder)
+    assert run.ran
+    answer = translator("101")
+    assert answer == answer.upper()
+
+
+@pytest.mark.parametrize("to_decode", [False, True])
+def test_code_of_a_stranger_is_named_and_not_run(run_of_user, to_decode):
+    run = run_of_user.train(CODE + COMPLETE).forbid()
+    with pytest.raises(T2TLiteError) as caught:
+        Run.open(run.folder, to_decode=to_decode)
+    assert not run.ran
+    config = run.folder / "config.json"
+    assert f"{config} asks to run the code in {run.code}" in str(caught.value)
+    assert f"add --usr_dir={run.code}" in str(caught.value)
+    assert Run.open(run.folder, str(run.code)).problem.name == "usr_bits"
+    assert run.ran
+    assert not list(run.home.rglob("*.json"))  # for this once
+
+
+def test_averaging_needs_no_code_of_any_class(run_of_user, run_command):
+    run = run_of_user.train(CODE + COMPLETE).forbid()
+    code, out, _ = run_command(
+        "average_checkpoints", f"--output_dir={run.folder}"
+    )
+    assert code == 0 and "average-2-step-00000002" in out
+    assert not run.ran
+
+
+def test_scores_are_the_problems_own_and_need_its_code(
+    run_of_user, run_command
+):
+    run = run_of_user.train().forbid()
+    flags = ["evaluator", f"--output_dir={run.folder}"]
+    code, out, err = run_command(*flags)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "you have not trained with that code here" in err
+    assert run_command(*flags, f"--usr_dir={run.code}")[0] == 0
+
+
+def test_a_relative_folder_of_a_config_is_none_that_was_allowed(
+    run_of_user, tmp_path, monkeypatch
+):
+    run = run_of_user.train()
+    config = json.loads((run.folder / "config.json").read_text())
+    assert config["usr_dir"] == str(run.code)
+    config["usr_dir"] = "code"
+    (run.folder / "config.json").write_text(json.dumps(config))
+    evil = tmp_path / "elsewhere" / "code"
+    evil.mkdir(parents=True)
+    (evil / "usr_bits.py").write_text(CODE)
+    monkeypatch.chdir(evil.parent)
+    with pytest.raises(T2TLiteError, match=f"run the code in {evil} for"):
+        Run.open(run.folder)
+    assert not list(evil.glob("*.ran"))
+
+
+def test_training_with_a_relative_folder_keeps_an_absolute_one(
+    run_of_user, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    run = run_of_user.train(usr_dir="code")
+    monkeypatch.chdir("/")
+    assert Run.open(run.folder).problem.name == "usr_bits"
+
+
+def test_code_that_is_gone_names_the_config_and_the_flag(run_of_user):
+    run = run_of_user.train()
+    run.code.rename(run.code.with_name("moved"))
+    with pytest.raises(T2TLiteError) as caught:
+        Run.open(run.folder)
+    told = f"{run.folder / 'config.json'} names {run.code} for the code of"
+    assert told in str(caught.value)
+    assert "say where it is now with --usr_dir=" in str(caught.value)
+    moved = str(run.code.with_name("moved"))
+    assert Run.open(run.folder, moved).problem.name == "usr_bits"
+
+
+def test_code_without_the_problem_any_more_names_the_config(run_of_user):
+    run = run_of_user.train()
+    code = run.code / "usr_bits.py"
+    code.write_text(code.read_text().replace('"usr_bits"', '"usr_bytes"'))
+    with pytest.raises(T2TLiteError, match="config.json: Unknown problem"):
+        Run.open(run.folder)
+
+
+def test_a_problem_that_is_installed_needs_no_folder(run_of_user):
+    run = run_of_user.train(name="spellout_ende").forbid()
+    assert Run.open(run.folder).problem.name == "spellout_ende"
+    assert not run.ran
