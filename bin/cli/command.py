@@ -46,7 +46,7 @@ def run(
         verbose = args.verbose
         if not verbose:
             warnings.simplefilter("ignore")  # they are for developers
-        body(args)
+        _call(body, args)
         sys.stdout.flush()
         return 0
     except BrokenPipeError:
@@ -63,6 +63,21 @@ def run(
     except Exception as error:
         _say(parser.prog, _in_words(error), verbose)
         return FAILED
+
+
+def _call(
+    body: Callable[[argparse.Namespace], None], args: argparse.Namespace
+) -> None:
+    """Calls `body`. What exits in there is a user's code, with work left."""
+    try:
+        body(args)
+    except SystemExit as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        code = "" if error.code is None else error.code
+        raise T2TLiteError(
+            f"{place.filename}:{place.lineno}: sys.exit({code}) ends the "
+            "command before its work is done: take it out."
+        ) from error
 
 
 def note(text: str) -> None:

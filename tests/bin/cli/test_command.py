@@ -141,3 +141,22 @@ def test_output_dir_is_named_by_problem_and_set(monkeypatch, tmp_path):
     assert flags.output_dir(args) == tmp_path / "mine"
     with pytest.raises(UsageError, match="Give --output_dir, or"):
         flags.output_dir(parser.parse_args(["--problem=wmt_ende"]))
+
+
+@pytest.mark.parametrize("word", ["0", "", "3", "'done'"])
+def test_code_that_exits_is_an_error_with_its_line(
+    parser, tmp_path, capsys, word
+):
+    """As a script does at its end; the work is not done then."""
+    file = tmp_path / "usr_script.py"
+    code = compile(f"import sys\nsys.exit({word})\n", str(file), "exec")
+    outcome_ = outcome(parser, [], capsys, lambda args: exec(code, {}))
+    assert outcome_[:2] == (1, "")
+    assert f"{file}:2: sys.exit({word.strip(chr(39))})" in outcome_[2]
+    assert outcome_[2].count("\n") == 1
+
+
+def test_help_is_no_such_error(parser, capsys):
+    with pytest.raises(SystemExit) as caught:
+        command.run(parser, lambda args: None, ["--help"])
+    assert caught.value.code == 0
