@@ -5,13 +5,14 @@ import inspect
 import json
 from typing import Any
 
-from t2t_lite import plugins, registry
+from t2t_lite import plugins, recipe, registry
 from t2t_lite.bin.cli import command, flags
-from t2t_lite.errors import UsageError
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
 
 DEFAULT_LENGTH = 25  # tokens of an ordinary sentence of news
+_RUNS = "~/t2t-lite"
 LIST_EXAMPLE = "t2t-lite-registry transformer_base --vocab_size=32000"
 
 
@@ -37,6 +38,14 @@ def make_parser() -> flags.Parser:
         "the paper's"
     )
     flags.add(parser, {"--table3": told})
+    parser.add_argument(
+        "--runs",
+        metavar="DIR",
+        nargs="?",
+        const=_RUNS,
+        help="the runs in a folder and the folders in it, with step, last "
+        f"score and date (default: {_RUNS})",
+    )
     flags.add_override(parser)
     flags.add_usr_dir(parser)
     flags.add_json(parser)
@@ -47,6 +56,9 @@ def show(args: argparse.Namespace) -> None:
     """Prints the registries, or one entry."""
     if args.length and not args.vocab_size:
         raise UsageError("--length goes with --vocab_size.")
+    if args.runs:
+        _list_runs(args.runs, args.json)
+        return
     plugins.load_plugins(args.usr_dir)
     sets, problems = registry.hparams_names(), registry.problem_names()
     if args.table3:
@@ -80,6 +92,26 @@ def _list(as_json: bool) -> None:
     print("Hparams sets:")
     for name, doc in sets.items():
         print(f"  {name:{width}}  {doc}")
+
+
+def _list_runs(folder: str, as_json: bool) -> None:
+    from t2t_lite.run_list import RunSummary, list_runs
+
+    place = recipe.absolute(folder)
+    if not place.is_dir():
+        raise T2TLiteError(f"--runs: there is no folder {place}.")
+    runs = [run._asdict() for run in list_runs(place)]
+    if as_json:
+        print(json.dumps({"runs": runs}, ensure_ascii=False))
+    elif runs:
+        rows = [RunSummary._fields, *(map(str, run.values()) for run in runs)]
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        widths = [max(map(len, column)) for column in columns]
+        for row in zip(*columns, strict=True):
+            cells = map(str.ljust, row, widths)
+            print("  ".join(cells).rstrip())
+    else:
+        print(f"There is no run in {place}.")
 
 
 def _show_set(args: argparse.Namespace) -> None:
@@ -189,7 +221,10 @@ def _show_problem(problem: Problem, as_json: bool) -> None:
         {
             "option": option.off_flag or option.name,
             "meaning": option.meaning,
-            "default": option.default_text,
+            "default": option.default_text or "none",
+            "example": "=".join(
+                filter(None, (option.off_flag or option.name, option.example))
+            ),
         }
         for option in problem.known_options
     ]
@@ -202,9 +237,10 @@ def _show_problem(problem: Problem, as_json: bool) -> None:
         print(f"{key}: {value}")
     if options:
         import rich
-        from rich.table import Table
+        from rich.table import Column, Table
 
-        table = Table(*options[0], box=None)
+        columns = [Column(name, overflow="fold") for name in options[0]]
+        table = Table(*columns, box=None)
         for option in options:
             table.add_row(*option.values())
         rich.print("", table)

@@ -38,8 +38,13 @@ OPTIONS = (
             "three splits or none",
             _numbers(split),
             without="chosen by the files that are there",
+            example=example,
         )
-        for split in ("train", "dev", "test")
+        for split, example in (
+            ("train", "1-80+85"),
+            ("dev", "81-84"),
+            ("test", "86-99"),
+        )
     ),
     Option(
         "vocab_size",
@@ -47,6 +52,7 @@ OPTIONS = (
         "pieces of the source vocabulary",
         whole_number(1),
         without="chosen by the files that are there",
+        example="8000",
     ),
     Option(
         "leaves",
@@ -54,6 +60,7 @@ OPTIONS = (
         "what a word is in the target: XX or its part-of-speech tag",
         _leaves,
         default="XX",
+        example="tags",
     ),
     Option(
         "subtrees",
@@ -61,6 +68,7 @@ OPTIONS = (
         "use constituents of 2 to N words as sentences of train, too",
         whole_number(2),
         without="none",
+        example="12",
     ),
     Option(
         "trees",
@@ -68,6 +76,7 @@ OPTIONS = (
         "files with additional trees for train, one or more per line; a colon "
         "between files",
         _paths,
+        example="A.txt.gz:B.txt",
     ),
     Option(
         "treebank_share",
@@ -75,5 +84,6 @@ OPTIONS = (
         "share of the treebank in train, with additional trees",
         number(float, lambda x: 0 < x < 1, "a number above 0 and below 1"),
         without="the problem's own",
+        example="0.1",
     ),
 )

@@ -19,6 +19,7 @@ class Option:
       kind: of the value, see the module `values`.
       default: what holds without it; None if there is no single value.
       without: what holds without it, in words, where `default` does not say it.
+      example: a value, for people.
       off_flag: the flag that turns it off, in place of one of its name.
     """
 
@@ -28,6 +29,7 @@ class Option:
     kind: Callable[[Any], Any] = text
     default: Any = None
     without: str = ""
+    example: str = ""
     off_flag: str = ""
 
     @property

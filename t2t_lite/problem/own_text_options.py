@@ -15,9 +15,12 @@ from t2t_lite.values import file_path, text, true_or_false, whole_number
 # What comes before `source`, `target` and `pairs` in the options of a split.
 PREFIXES = {"train": "", "dev": "dev_", "test": "test_"}
 _FILES = {
-    "source": "source text, one sentence per line",
-    "target": "its translation: line i translates line i",
-    "pairs": "both sides in one file: .tsv (one TAB per line), .jsonl or .tmx",
+    "source": ("source text, one sentence per line", "news.en"),
+    "target": ("its translation: line i translates line i", "news.de"),
+    "pairs": (
+        "both sides in one file: .tsv (one TAB per line), .jsonl or .tmx",
+        "news.tsv",
+    ),
 }
 FILE_OPTIONS = tuple(
     Option(
@@ -25,9 +28,10 @@ FILE_OPTIONS = tuple(
         "FILE",
         f"as --{part}, for the {split} split" if prefix else meaning,
         file_path,
+        example=example,
     )
     for split, prefix in PREFIXES.items()
-    for part, meaning in _FILES.items()
+    for part, (meaning, example) in _FILES.items()
 )
 
 
@@ -42,14 +46,21 @@ def _name(value):
 
 OPTIONS = (
     *FILE_OPTIONS,
-    Option(
-        "source_language", "CODE", "such as en; for reports and for .tmx files"
+    *(
+        Option(
+            f"{side}_language",
+            "CODE",
+            f"such as {code}; for reports and for .tmx files",
+            example=code,
+        )
+        for side, code in (("source", "en"), ("target", "de"))
     ),
-    Option(
-        "target_language", "CODE", "such as de; for reports and for .tmx files"
+    *(
+        Option(
+            f"{side}_key", "KEY", "in .jsonl files", default=side, example=code
+        )
+        for side, code in (("source", "en"), ("target", "de"))
     ),
-    Option("source_key", "KEY", "in .jsonl files", default="source"),
-    Option("target_key", "KEY", "in .jsonl files", default="target"),
     Option(
         "holdout",
         "N",
@@ -57,9 +68,15 @@ OPTIONS = (
         "without files",
         whole_number(1),
         without=f"one in {SHARE_BY_DEFAULT}, at most {MOST_BY_DEFAULT}",
+        example="500",
     ),
     Option(
-        "name", "NAME", "what the data files are called", _name, default="text"
+        "name",
+        "NAME",
+        "what the data files are called",
+        _name,
+        default="text",
+        example="news",
     ),
     Option(
         "vocab_size",
@@ -67,6 +84,7 @@ OPTIONS = (
         "pieces of a vocabulary, special pieces and bytes included",
         whole_number(1),
         default=Text2TextProblem.vocab_size,
+        example="16000",
     ),
     Option(
         "shared_vocabulary",
@@ -84,6 +102,7 @@ OPTIONS = (
         "an existing vocabulary: a SentencePiece model, a WordPiece vocab.txt "
         "or a tensor2tensor subword file",
         file_path,
+        example="news.model",
     ),
     Option(
         "filters",
@@ -94,6 +113,7 @@ OPTIONS = (
         filters.checked,
         default={},
         without="none",
+        example="length=100,duplicates",
     ),
 )
 

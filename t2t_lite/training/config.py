@@ -12,7 +12,9 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
 
+# Files of a run.
 CONFIG = "config.json"
+METRICS_FILE = "metrics.jsonl"
 _FORMAT = 1
 _PACKAGES = (
     "t2t-lite",

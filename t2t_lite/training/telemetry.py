@@ -12,10 +12,10 @@ import tensorflow as tf
 
 from t2t_lite import files
 from t2t_lite.progress import Line
+from t2t_lite.training.config import METRICS_FILE
 from t2t_lite.training.updates import UpdateStats
 from t2t_lite.training.validation import Sample
 
-METRICS_FILE = "metrics.jsonl"
 EVENTS_FOLDER = "tensorboard"
 
 

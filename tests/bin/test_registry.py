@@ -103,7 +103,7 @@ def test_a_problem_is_shown_in_both_directions(run_command):
 @pytest.mark.parametrize(
     ("name", "option", "meaning", "default"),
     [
-        ("text", "source", "source text, one", ""),
+        ("text", "source", "source text, one", "none"),
         ("text", "vocab_size", "pieces of a vocabulary", "8000"),
         ("wsj_parsing", "leaves", "what a word is in the target", "XX"),
     ],
@@ -117,8 +117,8 @@ def test_the_options_of_a_problem_are_a_table(
     assert rows[option]["default"] == default
     _, out, _ = run_command("registry", name)
     lines = [" ".join(line.split()) for line in out.splitlines()]
-    assert "option meaning default" in lines
-    assert any(line.startswith(f"{option} {meaning[:20]}") for line in lines)
+    assert "option meaning default example" in lines
+    assert any(line.startswith(f"{option} {meaning[:10]}") for line in lines)
     _, out, _ = run_command("registry", "wmt_ende")
     assert "option" not in out
 
@@ -147,3 +147,52 @@ def test_length_without_a_vocabulary_is_wrong_usage(run_command):
 def test_vocab_size_of_a_problem_is_wrong_usage(run_command):
     code, _, err = run_command("registry", "spellout_ende", "--vocab_size=9")
     assert code == 2 and "is a problem" in err
+
+
+def _make_run(folder, *records, config=None):
+    folder.mkdir(parents=True)
+    config = config or {
+        "format": 1,
+        "problem": "wmt_ende",
+        "hparams_set": "transformer_base",
+        "hparams": {},
+        "data": {"dir": "/data"},
+        "seed": 1,
+        "vocabulary": {},
+        "usr_dir": None,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    lines = "".join(f"{json.dumps(record)}\n" for record in records)
+    (folder / "metrics.jsonl").write_text(lines + '{"step": 9, "cut o')
+
+
+def test_runs_are_listed_with_step_score_and_date(run_command, tmp_path):
+    _make_run(
+        tmp_path / "runs" / "a",
+        {"step": 1, "dev_loss": 5.5, "dev_perplexity": 244.7, "dev_bleu": 3.0},
+        {"step": 2, "dev_loss": 5.0, "dev_perplexity": 148.4, "dev_bleu": 26.3},
+        {"step": 3, "loss": 4.0},
+    )
+    _make_run(tmp_path / "runs" / "b", {"step": 1, "dev_loss": 5.5})
+    _make_run(tmp_path / "runs" / "c", config={"format": 1})
+    code, out, _ = run_command("registry", f"--runs={tmp_path}", "--json")
+    runs = json.loads(out)["runs"]
+    assert code == 0
+    assert [(run["step"], run["score"]) for run in runs] == [
+        (3, "bleu 26.30"),
+        (1, "loss 5.50"),
+        (0, ""),
+    ]
+    assert runs[0]["folder"] == str(tmp_path / "runs" / "a")
+    assert runs[0]["problem"] == "wmt_ende"
+    assert "config.json is damaged" in runs[2]["problem"]
+    _, out, _ = run_command("registry", f"--runs={tmp_path}")
+    assert out.splitlines()[0].split() == list(runs[0])
+    assert out.splitlines()[1].startswith(f"{tmp_path}/runs/a  wmt_ende  ")
+
+
+def test_no_runs_and_no_folder_are_said(run_command, tmp_path):
+    code, out, _ = run_command("registry", f"--runs={tmp_path}")
+    assert (code, out) == (0, f"There is no run in {tmp_path}.\n")
+    code, _, err = run_command("registry", f"--runs={tmp_path}/no")
+    assert (code, "there is no folder" in err) == (1, True)

@@ -175,5 +175,5 @@ def test_the_command_takes_a_runner_and_its_options(
     )
     assert (code, out.splitlines()) == (
         0,
-        ["train: 40 pairs", "dev: 4 examples", "test: 4 examples"],
+        ["train: 40 pairs", "dev: 4 pairs", "test: 4 pairs"],
     ), err
