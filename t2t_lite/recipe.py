@@ -124,6 +124,7 @@ def train(
     from t2t_lite.datagen.generate import Generation
     from t2t_lite.training import trainer
     from t2t_lite.training.dry_run import try_update
+    from t2t_lite.training.lock import only_trainer
     from t2t_lite.training.run import Run
     from t2t_lite.training.updates import choose_strategy
 
@@ -142,7 +143,8 @@ def train(
         told = _tell_missing(task, data_folder, raw_folder, tfds_folder)
         sizes = task.directed(*task.expected_vocab_sizes())
         return update(sizes, told)
-    run = Run.create(
+    create = functools.partial(
+        Run.create,
         run_folder,
         problem=task,
         hparams=values,
@@ -151,24 +153,26 @@ def train(
         manifest=data.run(),
         usr_dir=usr_dir,
         hparams_set=set_name,
-        dry_run=dry_run,
     )
     if dry_run:
+        run = create(dry_run=True)
         return update(run.vocab_sizes, f"data: {run.data.check()}")
-    say(f"Training {task.name} in {run.output_dir}.")
-    work = trainer.train(
-        run,
-        train_steps=train_steps,
-        eval_steps_every=eval_steps_every,
-        save_minutes=save_minutes,
-        save_steps=save_steps,
-        keep_checkpoints=keep_checkpoints,
-        log_steps=log_steps,
-        best_metric=best_metric,
-        replicas=replicas,
-        deterministic=deterministic,
-    )
-    _record_cost(run, work, sustained_tflops)
+    with only_trainer(run_folder):  # what is compared, nobody else changes
+        run = create()
+        say(f"Training {task.name} in {run.output_dir}.")
+        work = trainer.train(
+            run,
+            train_steps=train_steps,
+            eval_steps_every=eval_steps_every,
+            save_minutes=save_minutes,
+            save_steps=save_steps,
+            keep_checkpoints=keep_checkpoints,
+            log_steps=log_steps,
+            best_metric=best_metric,
+            replicas=replicas,
+            deterministic=deterministic,
+        )
+        _record_cost(run, work, sustained_tflops)
     return run
 
 

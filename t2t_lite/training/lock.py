@@ -11,15 +11,23 @@ from t2t_lite.errors import T2TLiteError
 
 @contextlib.contextmanager
 def only_trainer(output_dir: pathlib.Path) -> Iterator[None]:
-    """Keeps a second trainer out of a run's folder.
+    """Keeps a second trainer out of a run's folder, which is made.
 
     Raises:
-      T2TLiteError: another process trains there.
+      T2TLiteError: another process trains there, or it cannot be written.
     """
-    with open(output_dir / ".lock", "a+", encoding="utf-8") as file:
+    try:
+        output_dir.mkdir(parents=True, exist_ok=True)
+        file = open(output_dir / ".lock", "a+", encoding="utf-8")
+    except OSError as error:
+        raise T2TLiteError(
+            f"{output_dir} cannot be written: {error.strerror}; choose another "
+            "--output_dir."
+        ) from error
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             file.seek(0)
             raise T2TLiteError(
                 f"Another trainer (process {file.read().strip()}) is writing "

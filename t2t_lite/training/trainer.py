@@ -9,7 +9,6 @@ from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.progress import say
 from t2t_lite.training import checkpoint
-from t2t_lite.training.lock import only_trainer
 from t2t_lite.training.run import Run
 from t2t_lite.training.signals import StopRequested, StopSignals
 from t2t_lite.training.state import TrainingState, prepare
@@ -37,7 +36,8 @@ def train(
     """Trains a run to its end, going on where it stopped.
 
     Args:
-      run: what to train; its folder gets checkpoints and metrics.
+      run: what to train; its folder gets checkpoints and metrics, and is kept
+        from other trainers by the caller, see `lock`.
       train_steps: updates in total; None takes the run's hparam.
       eval_steps_every: updates between evaluations on dev.
       save_minutes: minutes between checkpoints.
@@ -59,7 +59,7 @@ def train(
       T2TLiteError: something is wrong; the message says what to do.
     """
     steps = _last_step(run.hparams, train_steps)
-    with StopSignals() as stop, only_trainer(run.output_dir):
+    with StopSignals() as stop:
         prepare(run.seed, deterministic)
         run.data.batches("dev")  # fails now rather than at the first evaluation
         for folder in (run.output_dir, run.checkpoints_dir):

@@ -276,17 +276,36 @@ def test_wrong_usage_is_one_line_and_exit_code_2(run_command, flags, message):
     assert message in err
 
 
-def test_second_trainer_in_the_same_folder_is_refused(
-    run_command, tiny_flags, run_copy
+def test_a_second_trainer_is_refused_and_changes_nothing(
+    run_command, tiny_flags, run_copy, tmp_path
 ):
     from t2t_lite.training.lock import only_trainer
 
-    with only_trainer(run_copy):
-        code, _, err = run_command(
-            "trainer", *tiny_flags, f"--output_dir={run_copy}"
-        )
+    before = (run_copy / "config.json").read_bytes()
+    first_start = tmp_path / "first"
+    for folder in (run_copy, first_start):
+        with only_trainer(folder):
+            code, _, err = run_command(
+                "trainer",
+                *tiny_flags,
+                f"--output_dir={folder}",
+                "--hparams_override=beam_size=9,train_steps=9",
+            )
+        assert code == 1
+        assert "Another trainer (process" in err.splitlines()[-1]
+    assert (run_copy / "config.json").read_bytes() == before
+    assert [path.name for path in first_start.iterdir()] == [".lock"]
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(
+    run_command, tiny_flags, tmp_path
+):
+    (tmp_path / "run").write_text("a file in the way")
+    code, _, err = run_command(
+        "trainer", *tiny_flags, f"--output_dir={tmp_path / 'run'}"
+    )
     assert code == 1
-    assert "Another trainer" in err.splitlines()[-1]
+    assert "run cannot be written: File exists; choose another" in err
 
 
 @pytest.fixture
