@@ -29,7 +29,6 @@ from t2t_lite import files
 from t2t_lite.errors import T2TLiteError, UsageError
 
 _Path = str | os.PathLike
-
 FOLDER = "checkpoints"  # in that of a run
 MODEL_PREFIX = "model/"
 NAMED = ("default", "latest", "best", "average")
@@ -250,7 +249,9 @@ def _resolve_name(
             found = averages
     if not found:
         kind = "average of checkpoints" if which == "average" else "checkpoint"
-        make = "t2t-lite-average makes one" if steps else "train first"
+        make = "t2t-lite-average makes one"
+        if not steps:
+            make = "train first, or put back what was moved away"
         raise T2TLiteError(f"There is no {kind} in {directory}; {make}.")
     return found[-1]
 

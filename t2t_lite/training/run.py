@@ -120,7 +120,9 @@ class Run:
             hparams_set,
         )
         if (output_dir / CONFIG).exists():
-            require_same(output_dir, read_config(output_dir), config)
+            there = read_config(output_dir)
+            require_same(output_dir, there, config)
+            config = {**there, **config}  # what was recorded stays
         elif _is_run_without_config(output_dir):
             raise T2TLiteError(
                 f"{output_dir} holds checkpoints but no {CONFIG}, which would "

@@ -1,5 +1,7 @@
 """All that a checkpoint holds: weights, optimizer, and place in the data."""
 
+import os
+import pathlib
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -108,6 +110,7 @@ class TrainingState:
             },
         )
         self.saved_step, self.saved_work = self.step, work
+        self._note_checkpoints()
         checkpoint.remove_old(self.run.checkpoints_dir, self._keep)
 
     def restore(self) -> None:
@@ -120,19 +123,35 @@ class TrainingState:
         directory = self.run.checkpoints_dir
         saved = checkpoint.list_checkpoints(directory)
         if not saved:
-            if directory.is_dir() and any(directory.iterdir()):
+            if self._has_saved() or not _is_empty(directory):
                 raise T2TLiteError(
-                    f"{directory} holds no checkpoint to go on from, but is "
-                    "not empty: put the checkpoints back, or choose another "
-                    "--output_dir."
+                    f"{self.run.output_dir} has trained, and {directory} holds "
+                    "no checkpoint to go on from: put its checkpoints back "
+                    "(they were moved, or their disk is not mounted), or "
+                    "choose another --output_dir."
                 )
             return
         state = checkpoint.restore(saved[-1].path, self._tensors())
         self.step = self.saved_step = state["step"]
         self._position = state["position"]
+        self._note_checkpoints()
         counted = self.meter.totals().keys() & state.keys()
         self.meter = Meter(**{name: state[name] for name in counted})
         self.saved_work = self.meter.totals()
+
+    def _note_checkpoints(self) -> None:
+        """Tells a run that lost its checkpoints from one that never had any.
+
+        Metrics cannot, because they are there before the first checkpoint is.
+        """
+        if not self.run.config.get("has_checkpoints"):
+            self.run.record(has_checkpoints=True)
+
+    def _has_saved(self) -> bool:
+        # A run that is older than the note had a cost at its end.
+        return not self.run.config.keys().isdisjoint(
+            ("has_checkpoints", "training_cost")
+        )
 
     @property
     def best(self) -> dict[str, Any]:
@@ -177,3 +196,10 @@ class TrainingState:
         """Everything that is trained or kept by the optimizer, by name."""
         model = checkpoint.model_tensors(self.model)
         return {**model, **self.updater.tensors()}
+
+
+def _is_empty(directory: pathlib.Path) -> bool:
+    """Whether nothing is there; a link to nowhere is something."""
+    if directory.is_dir():
+        return not any(directory.iterdir())
+    return not os.path.lexists(directory)

@@ -3,15 +3,17 @@
 import contextlib
 import json
 import math
+import os
 import pathlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self, TextIO
 
 import tensorflow as tf
 
 from t2t_lite import files
-from t2t_lite.progress import Line
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.progress import Line, say
 from t2t_lite.training.config import METRICS_FILE
 from t2t_lite.training.updates import UpdateStats
 from t2t_lite.training.validation import Sample
@@ -138,17 +140,50 @@ class Meter:
 class MetricsFile:
     """`metrics.jsonl`: one JSON object with a `step` on each line.
 
+    Nothing of an older file is lost. Lines about updates that are about to be
+    made again go to `metrics.jsonl.superseded`, and damaged ones, such as what
+    a crash left of a line, to `metrics.jsonl.damaged`; stderr tells of both.
+
     Args:
       path: the file; made if it is missing.
-      step: where the run goes on. Later lines, and what a crash left of a
-        line, are dropped: those updates are about to be made again.
+      step: where the run goes on.
+
+    Raises:
+      T2TLiteError: the file is there and cannot be read.
     """
 
     def __init__(self, path: pathlib.Path, step: int):
         self._evaluated: set[tuple[int, str | None]] = set()
-        lines = path.read_text("utf-8").splitlines() if path.exists() else []
-        kept = [line for line in lines if self._keep(line, step)]
-        files.write_text(path, "".join(line + "\n" for line in kept))
+        content = _content(path)
+        kept: list[bytes] = []
+        superseded: list[bytes] = []
+        damaged: dict[int, bytes] = {}
+        for number, line in enumerate(content.split(b"\n"), 1):
+            record = _record(line)
+            if record is None:
+                damaged |= {number: line} if line else {}
+            elif record["step"] > step:
+                superseded.append(line)
+            else:
+                self._note_evaluation(record)
+                kept.append(line)
+        if damaged:
+            numbers = [str(number) for number in damaged]
+            aside = _put_aside(path, "damaged", damaged.values())
+            say(
+                f"Warning: {path} is damaged in line(s) "
+                f"{', '.join(numbers[:8])}{', ...' * (len(numbers) > 8)}, "
+                f"which are in {aside} now."
+            )
+        if superseded:
+            aside = _put_aside(path, "superseded", superseded)
+            say(
+                f"{path}: {len(superseded)} line(s) about updates after "
+                f"{step}, which are made again, are in {aside} now."
+            )
+        if (sound := _joined(kept)) != content:
+            with files.write_file(path) as file:
+                file.write(sound)
         self._file = open(path, "a", encoding="utf-8")
 
     def write(self, record: Mapping[str, Any]) -> None:
@@ -166,19 +201,47 @@ class MetricsFile:
         """Closes the file."""
         self._file.close()
 
-    def _keep(self, line: str, step: int) -> bool:
-        try:
-            record = json.loads(line)
-            keep = record["step"] <= step
-        except (ValueError, KeyError, TypeError):
-            return False
-        if keep:
-            self._note_evaluation(record)
-        return keep
-
     def _note_evaluation(self, record: Mapping[str, Any]) -> None:
         if "dev_loss" in record:
             self._evaluated.add((record["step"], record.get("weights")))
+
+
+def _content(path: pathlib.Path) -> bytes:
+    """What a file holds. A link to nowhere is no missing file."""
+    if not os.path.lexists(path):
+        return b""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise T2TLiteError(
+            f"{path} cannot be read: {error.strerror}. Put it back, or move it "
+            "away to go on without it."
+        ) from error
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    """The object that a line of `metrics.jsonl` is; None if it is damaged."""
+    try:
+        record = json.loads(line.decode("utf-8"))
+        weights = record.get("weights")
+        sound = type(record["step"]) is int
+    except (ValueError, LookupError, AttributeError, RecursionError):
+        return None
+    return record if sound and isinstance(weights, str | None) else None
+
+
+def _joined(lines: Iterable[bytes]) -> bytes:
+    return b"".join(line + b"\n" for line in lines)
+
+
+def _put_aside(path: pathlib.Path, why: str, lines: Iterable[bytes]) -> str:
+    """Appends lines to the file beside `path` whose name it returns."""
+    aside = path.with_name(f"{path.name}.{why}")
+    with open(aside, "ab") as file:
+        file.write(_joined(lines))
+        file.flush()
+        os.fsync(file.fileno())
+    return aside.name
 
 
 class Telemetry:

@@ -114,10 +114,14 @@ class TinyRun:
         self.output_dir.mkdir(exist_ok=True)
         self.checkpoints_dir = self.output_dir / "checkpoints"
         self.hparams = tiny_hparams(**changes)
+        self.config = {}
         self.seed = seed
         self._make_model = make_model
         self.problem = Text2TextProblem()
         self.data = TinyData(seed, self.hparams.packing)
+
+    def record(self, **facts):
+        self.config |= facts
 
     def model(self):
         return self._make_model.from_hparams(

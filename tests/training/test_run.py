@@ -125,6 +125,14 @@ def test_the_same_run_may_go_on_longer_and_decode_otherwise(create, tmp_path):
     assert Run.open(tmp_path / "run").hparams == longer
 
 
+def test_a_run_that_goes_on_keeps_what_was_recorded_of_it(create, tmp_path):
+    create().record(has_checkpoints=True, training_cost={"seconds": 1})
+    create(hparams=HPARAMS.replace(beam_size=2))
+    config = Run.open(tmp_path / "run").config
+    assert config["has_checkpoints"] and config["training_cost"]
+    assert config["hparams"]["beam_size"] == 2
+
+
 @pytest.mark.parametrize(
     "changes, message",
     [

@@ -10,6 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
 )
 
+from t2t_lite.errors import T2TLiteError
 from t2t_lite.training.telemetry import Meter, MetricsFile, Telemetry
 from t2t_lite.training.updates import UpdateStats
 from t2t_lite.training.validation import Sample
@@ -31,6 +32,11 @@ def _record(step, **more):
         "epoch": 0,
         **more,
     }
+
+
+def _records(path):
+    lines = path.read_text().splitlines()
+    return [json.loads(line) for line in lines if line]
 
 
 def test_meter_gives_the_loss_per_target_token():
@@ -77,7 +83,9 @@ def test_meter_counts_only_the_time_of_updates():
     assert 100.0 < meter.seconds < 100.5
 
 
-def test_metrics_of_updates_that_are_made_again_are_dropped(tmp_path):
+def test_metrics_of_updates_that_are_made_again_are_kept_aside(
+    tmp_path, capsys
+):
     path = tmp_path / "metrics.jsonl"
     metrics = MetricsFile(path, 0)
     for step in (1, 2, 3):
@@ -85,15 +93,73 @@ def test_metrics_of_updates_that_are_made_again_are_dropped(tmp_path):
     metrics.write({"step": 2, "dev_loss": 2.0})
     metrics.write({"step": 3, "dev_loss": 2.0})
     metrics.close()
-    with open(path, "a") as file:
-        file.write('{"step": 2, "lo')  # where a crash cut it off
     metrics = MetricsFile(path, 2)
     metrics.write({"step": 4, "loss": 0.5})
     metrics.close()
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [record["step"] for record in records] == [1, 2, 2, 4]
+    assert [record["step"] for record in _records(path)] == [1, 2, 2, 4]
     assert metrics.has_evaluation(2)
     assert not metrics.has_evaluation(3)
+    superseded = tmp_path / "metrics.jsonl.superseded"
+    assert [record["step"] for record in _records(superseded)] == [3, 3]
+    MetricsFile(path, 1).close()
+    # More of them come after those that are there.
+    steps = [record["step"] for record in _records(superseded)]
+    assert steps == [3, 3, 2, 2, 4]
+    assert (
+        f"{path}: 3 line(s) about updates after 1, which are made again, are "
+        f"in {superseded.name} now.\n" in capsys.readouterr().err
+    )
+
+
+def test_damaged_metrics_are_named_and_kept_aside(tmp_path, capsys):
+    path = tmp_path / "metrics.jsonl"
+    sound = [b'{"step": 1, "loss": 1.0}', b'{"step": 2, "dev_loss": 2.0}']
+    damaged = [
+        b'{"step": 1, "lo\xff',
+        b'{"step": 2, "lo',
+        b"[1]",
+        b'{"loss": 1.0}',
+        b'{"step": "2"}',
+        b'{"step": 2, "dev_loss": 1.0, "weights": []}',
+        b"[" * 100_000,
+        b'{"step": 2, "lo',  # where a crash cut it off
+    ]
+    path.write_bytes(b"\n".join([sound[0], *damaged[:4], sound[1]]))
+    with open(path, "ab") as file:
+        file.write(b"\n" + b"\n".join(damaged[4:]))
+    metrics = MetricsFile(path, 2)
+    metrics.close()
+    assert metrics.has_evaluation(2)
+    assert path.read_bytes().splitlines() == sound
+    aside = tmp_path / "metrics.jsonl.damaged"
+    assert aside.read_bytes().splitlines() == damaged
+    assert capsys.readouterr().err == (
+        f"Warning: {path} is damaged in line(s) 2, 3, 4, 5, 7, 8, 9, 10, which "
+        f"are in {aside.name} now.\n"
+    )
+
+
+def test_sound_metrics_are_left_as_they_are(tmp_path, capsys):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1}\n\n{"step":2}')
+    metrics = MetricsFile(path, 2)
+    metrics.write({"step": 3})
+    metrics.close()
+    assert [record["step"] for record in _records(path)] == [1, 2, 3]
+    MetricsFile(path, 3).close()
+    assert capsys.readouterr().err == ""
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("kind", ["folder", "link"])
+def test_metrics_that_cannot_be_read_are_named(tmp_path, kind):
+    path = tmp_path / "metrics.jsonl"
+    if kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("not/mounted")
+    with pytest.raises(T2TLiteError, match=f"{path} cannot be read: "):
+        MetricsFile(path, 0)
 
 
 def test_metrics_know_evaluations_of_other_weights(tmp_path):

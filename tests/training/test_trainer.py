@@ -562,15 +562,42 @@ def test_a_damaged_newest_checkpoint_is_never_passed_over(tmp_path):
     assert _steps(run) == [2, 4]
 
 
-def test_lost_checkpoints_do_not_start_the_run_over(tmp_path):
-    run = TinyRun(tmp_path)
+@pytest.mark.parametrize("left", ["nothing", "a link", "a folder", "a file"])
+def test_lost_checkpoints_do_not_start_the_run_over(tmp_path, left):
+    run = TinyRun(tmp_path / "run")
     _train(run, train_steps=2)
-    for saved in checkpoint.list_checkpoints(run.checkpoints_dir):
-        for file in saved.path.iterdir():
-            file.unlink()
-        saved.path.rmdir()
-    with pytest.raises(T2TLiteError, match="no checkpoint to go on from"):
+    metrics = (run.output_dir / "metrics.jsonl").read_bytes()
+    run.checkpoints_dir.rename(tmp_path / "moved")
+    if left == "a link":
+        run.checkpoints_dir.symlink_to("not/mounted")
+    elif left == "a folder":
+        run.checkpoints_dir.mkdir()
+    elif left == "a file":
+        run.checkpoints_dir.touch()
+    with pytest.raises(T2TLiteError, match="no checkpoint to go on from: put"):
         _train(run, train_steps=4)
+    assert (run.output_dir / "metrics.jsonl").read_bytes() == metrics
+    if left == "nothing":
+        (tmp_path / "moved").rename(run.checkpoints_dir)
+        _train(run, train_steps=4)
+
+
+def test_a_run_that_saved_nothing_starts_over_and_keeps_its_metrics(tmp_path):
+    run = TinyRun(tmp_path)
+
+    def fail(epoch, number):
+        if number == 9:
+            raise RuntimeError("a crash")
+
+    run.data.before_batch = fail
+    with pytest.raises(RuntimeError, match="a crash"):
+        _train(run)
+    assert [record["step"] for record in _metrics(run)] == [1, 2]
+    run.data.before_batch = lambda epoch, number: None
+    _train(run, train_steps=1)
+    assert {record["step"] for record in _metrics(run)} == {1}
+    superseded = (tmp_path / "metrics.jsonl.superseded").read_text()
+    assert [json.loads(x)["step"] for x in superseded.splitlines()] == [1, 2]
 
 
 def test_a_save_that_fails_ends_training_with_one_clear_error(
