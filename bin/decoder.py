@@ -11,10 +11,12 @@ import dataclasses
 import functools
 import io
 import json
+import os
 import pathlib
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from t2t_lite import files
 from t2t_lite.bin.cli import command, flags, runs
@@ -114,6 +116,8 @@ def _check(args: argparse.Namespace) -> None:
     if path.is_dir() or not path.exists():
         raise T2TLiteError(f"--decode_from_file: there is no file {source}.")
     if target:
+        if pathlib.Path(target).is_dir():
+            raise T2TLiteError(f"--decode_to_file: {target} is a folder.")
         folder = pathlib.Path(target).absolute().parent
         if not folder.is_dir():
             raise T2TLiteError(f"--decode_to_file: no folder {folder}.")
@@ -136,6 +140,7 @@ def _answer_lines(
     if source and pathlib.Path(source).is_file():
         with open(source, "rb") as file:
             total = sum(1 for _ in file)
+    signal.signal(signal.SIGTERM, _stopped)
     # Answers on the terminal show by themselves how far it is.
     shown = bool(args.decode_to_file) or not sys.stdout.isatty()
     with (
@@ -155,6 +160,8 @@ def _lines_in(path: str | None) -> Iterator[Iterable[bytes]]:
         with open(path, "rb") as file:
             yield file
         return
+    if sys.stdin is None:
+        raise T2TLiteError("stdin is closed, but lines are read from it.")
     if sys.stdin.isatty():
         command.note("Reading lines from the keyboard; Ctrl-D ends them.")
     # A file object of its own that is never closed: closing waits for the
@@ -166,35 +173,39 @@ def _lines_in(path: str | None) -> Iterator[Iterable[bytes]]:
 def _text_out(args: argparse.Namespace) -> Iterator[TextIO]:
     """Stdout, or `--decode_to_file`, which is complete or not there.
 
-    Ctrl-C leaves the lines that are written so far in `FILE.partial`.
+    Whatever stops the work leaves the lines so far in `FILE.partial`.
     """
     if not args.decode_to_file:
         yield sys.stdout
         return
     path = pathlib.Path(args.decode_to_file)
     files.remove_unfinished(path.parent, path.name)
-    with (
-        files.write_file(path) as file,
-        io.TextIOWrapper(file, encoding="utf-8", newline="\n") as text,
-    ):
-        try:
+    hidden = files.aside(path)
+    try:
+        with open(hidden, "w", encoding="utf-8", newline="\n") as text:
             yield text
-        except KeyboardInterrupt:
-            text.flush()
-            _keep_lines(
-                files.aside(path), path.with_name(f"{path.name}.partial")
-            )
-            raise
+        files.put_in_place(hidden, path)
+    except BaseException:
+        _keep_lines(hidden, path.with_name(f"{path.name}.partial"))
+        raise
+    finally:
+        hidden.unlink(missing_ok=True)
 
 
 def _keep_lines(written: pathlib.Path, partial: pathlib.Path) -> None:
-    """Copies the whole lines of a file, if it has any."""
-    content = written.read_bytes()
-    content = content[: content.rfind(b"\n") + 1]
-    if content:
-        partial.write_bytes(content)
+    """Renames a file with its whole lines, if it has any; takes no space."""
+    content = written.read_bytes() if written.exists() else b""
+    end = content.rfind(b"\n") + 1
+    if end:
+        os.truncate(written, end)
+        os.replace(written, partial)
         count = content.count(b"\n")
         command.note(f"{partial} has the first {count:,} lines.")
+
+
+def _stopped(number: int, frame: object) -> NoReturn:
+    """A handler that lets a signal end the work as Ctrl-C does."""
+    raise KeyboardInterrupt(signal.Signals(number).name)
 
 
 def _translations(

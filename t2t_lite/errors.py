@@ -1,7 +1,22 @@
 """The errors that users see: one line each, with an exit code."""
 
 import difflib
+import errno
+import os
+import re
 from collections.abc import Iterable
+
+# What to do about what the system says.
+_ADVICE = {
+    errno.ENOSPC: "free some space, then run the same command again",
+    errno.EDQUOT: "free some space, then run the same command again",
+    errno.EACCES: "choose a place that you may use",
+    errno.EPERM: "choose a place that you may use",
+    errno.EROFS: "choose a place on a disk that can be written to",
+    errno.ENAMETOOLONG: "choose a shorter name",
+}
+# What TensorFlow's graphs put before and after a reason.
+_OF_GRAPHS = re.compile(r"\{\{\w+ [^}]*\}\}|\[\[.*?\]\]|\[Op:.*?\]")
 
 
 class T2TLiteError(Exception):
@@ -34,3 +49,49 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """
     close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
     return f" Did you mean {', '.join(close)}?" if close else ""
+
+
+def in_words(error: BaseException) -> str:
+    """What the system, Python or TensorFlow says: one clause, and what to do.
+
+    Examples: "/data/x: No space left on device; free some space, then run the
+    same command again", "ValueError: bad value".
+    """
+    if isinstance(error, T2TLiteError):
+        return str(error).rstrip(".")
+    text = _text_of(error)
+    name = "" if _is_of_tensorflow(error) else f"{type(error).__name__}: "
+    for number, advice in _ADVICE.items():
+        # TensorFlow has the system's words, but not its numbers.
+        if getattr(error, "errno", None) == number or (
+            not name and os.strerror(number) in text
+        ):
+            return f"{_place_of(error)}{os.strerror(number)}; {advice}"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{_place_of(error)}{error.strerror}"
+    if isinstance(error, MemoryError) or "OOM when" in text:
+        return (
+            "out of memory: in training, lower batch_tokens or raise "
+            "micro_batches; in decoding, lower --batch_size or --beam_size"
+        )
+    return f"{name}{text}"
+
+
+def _is_of_tensorflow(error):
+    """Whether it is a `tf.errors.OpError`; TensorFlow may not be loaded."""
+    return hasattr(error, "error_code") and hasattr(error, "message")
+
+
+def _place_of(error):
+    filename = getattr(error, "filename", None)
+    return f"{filename}: " if filename else ""
+
+
+def _text_of(error):
+    """The first line that says something, without the names of graph nodes."""
+    text = str(error.message if _is_of_tensorflow(error) else error)
+    lines = [_OF_GRAPHS.sub("", line).strip() for line in text.splitlines()]
+    lines = [line for line in lines if line] or [type(error).__name__]
+    # An error inside a graph begins with a traceback and ends with the reason.
+    line = lines[-1 if lines[0].startswith("in user code") else 0]
+    return line.rstrip(".")

@@ -5,7 +5,6 @@ command goes on), 130 stopped by Ctrl-C with nothing to save.
 """
 
 import argparse
-import errno
 import io
 import math
 import os
@@ -17,7 +16,7 @@ from typing import Self
 
 from t2t_lite.bin.cli import completion
 from t2t_lite.bin.cli.flags import Parser
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import T2TLiteError, in_words
 
 FAILED = 1
 CTRL_C = 130  # 128 + SIGINT, as shells count
@@ -38,6 +37,11 @@ def run(
     if completion.is_asked():
         completion.answer(parser)
     verbose = False
+    if sys.stderr is None:  # closed
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (for good)
+    if sys.stdout is None:
+        _say(parser.prog, "stdout is closed, but results go there: open it.")
+        return FAILED
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8")
@@ -54,14 +58,16 @@ def run(
         # it flushes stdout at exit, so stdout goes nowhere from here on.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
-        _say(parser.prog, "stopped by Ctrl-C.")
+    except KeyboardInterrupt as error:
+        _say(parser.prog, f"stopped by {str(error) or 'Ctrl-C'}.")
         return CTRL_C
     except T2TLiteError as error:
         _say(parser.prog, str(error), verbose)
         return error.exit_code
     except Exception as error:
-        _say(parser.prog, _in_words(error), verbose)
+        is_known = isinstance(error, (OSError, MemoryError))
+        where = "" if is_known else " (--verbose shows where it comes from)"
+        _say(parser.prog, f"{in_words(error)}{where}.", verbose)
         return FAILED
 
 
@@ -118,22 +124,3 @@ def _say(program: str, message: str, verbose: bool = False) -> None:
     if verbose:
         traceback.print_exc()
     note(f"{program}: {' '.join(message.splitlines())}")
-
-
-def _in_words(error: Exception) -> str:
-    """One line for an error that the engine did not foresee."""
-    if isinstance(error, OSError) and error.errno and error.strerror:
-        place = f"{error.filename}: " if error.filename else ""
-        advice = {
-            errno.ENOSPC: "; free some space, then run the same command again",
-            errno.EACCES: "; choose a folder that you may write to",
-        }.get(error.errno, "")
-        return f"{place}{error.strerror}{advice}."
-    if isinstance(error, MemoryError):
-        return "out of memory: lower batch_tokens or raise micro_batches."
-    lines = str(error).strip().splitlines() or [""]
-    # An error inside a graph begins with a traceback and ends with the reason.
-    line = lines[-1 if lines[0].startswith("in user code") else 0].strip()
-    return (
-        f"{type(error).__name__}: {line} (--verbose shows where it comes from)"
-    )

@@ -33,6 +33,12 @@ def find_run(args: argparse.Namespace) -> tuple[pathlib.Path, dict[str, Any]]:
             f"--problem={args.problem} is not what {output_dir} was trained "
             f"on, which is {name}."
         )
+    hparams_set = config.get("hparams_set")
+    if args.hparams not in (None, hparams_set):
+        raise UsageError(
+            f"--hparams={args.hparams} is not what {output_dir} was trained "
+            f"with, which is {hparams_set or 'no set with a name'}."
+        )
     return output_dir, config
 
 

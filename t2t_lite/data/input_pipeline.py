@@ -30,7 +30,7 @@ from t2t_lite.data.portions import (
     ragged_portions,
     records_of,
 )
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import T2TLiteError, in_words
 from t2t_lite.problem import Problem
 
 _PREFETCHED_BATCHES = 16
@@ -204,7 +204,7 @@ def naming_damaged_shards(
     ) as error:
         verify_shards(data_dir, manifest, [split])
         raise T2TLiteError(
-            f"Cannot read the data in {data_dir}: {error.message}"
+            f"Cannot read the data in {data_dir}: {in_words(error)}."
         ) from error
 
 

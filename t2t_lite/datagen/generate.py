@@ -30,7 +30,7 @@ from t2t_lite.data.manifest import (
 from t2t_lite.datagen.split_job import SplitJob
 from t2t_lite.datagen.split_writer import write_split
 from t2t_lite.datagen.unfinished import Work, code_version
-from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.errors import T2TLiteError, UsageError, in_words
 from t2t_lite.problem import OwnText, Problem
 from t2t_lite.progress import say
 
@@ -281,10 +281,10 @@ def _file_errors_named(data_dir: pathlib.Path) -> Iterator[None]:
         place = pathlib.Path(error.filename or data_dir)
         if not (place.is_relative_to(data_dir) or place in data_dir.parents):
             raise  # it is about the corpus
+        error.filename = str(place)
         raise T2TLiteError(
-            f"Cannot write data to {place}: {error.strerror or error}. Make "
-            "room, and the same command goes on where it stopped; or choose "
-            "another --data_dir."
+            f"Cannot write data: {in_words(error)}. The same command goes on "
+            "where it stopped; or choose another --data_dir."
         ) from error
     except BrokenProcessPool as error:
         raise T2TLiteError(

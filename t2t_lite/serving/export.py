@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from t2t_lite import files
 from t2t_lite.decoding.translator import Translator
-from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.errors import T2TLiteError, UsageError, in_words
 
 # Ops of TensorFlow that the stock server cannot run: they call Python or a
 # compiler that it does not link, or they need this machine's processor.
@@ -129,9 +129,8 @@ def export_saved_model(
             )
             check_servable(folder)
     except (OSError, tf.errors.OpError) as error:
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise T2TLiteError(
-            f"Cannot write the export to {export_dir}: {reason}."
+            f"Cannot write the export to {export_dir}: {in_words(error)}."
         ) from error
     return target
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 from t2t_lite import allowed_code, files
 from t2t_lite.data.manifest import Manifest
 from t2t_lite.decoding.translator import Translator
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import T2TLiteError, in_words
 from t2t_lite.hparam import HParams
 from t2t_lite.model.layers import initial
 from t2t_lite.model.transformer import Transformer
@@ -286,7 +286,7 @@ class Run:
         except OSError as error:
             raise T2TLiteError(
                 f"{self.output_dir / CONFIG} cannot be written: "
-                f"{error.strerror}."
+                f"{in_words(error)}."
             ) from error
 
 
@@ -310,6 +310,6 @@ def _write(
         files.write_json(output_dir / CONFIG, config)
     except OSError as error:
         raise T2TLiteError(
-            f"{output_dir} cannot be written: {error.strerror}; choose another "
-            "--output_dir."
+            f"{output_dir} cannot be written: {in_words(error)}. Or choose "
+            "another --output_dir."
         ) from error

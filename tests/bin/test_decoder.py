@@ -1,3 +1,4 @@
+import errno
 import io
 import json
 import os
@@ -120,6 +121,46 @@ def test_ctrl_c_keeps_the_whole_lines_and_says_where(
     assert (tmp_path / "out.partial").read_text() == "eins\nzwei\n"
     assert target.read_text() == "of another day\n"
     assert not list(tmp_path.glob(".*.tmp"))
+
+
+def test_a_full_disk_keeps_the_whole_lines(
+    run_command, tiny_run, stdin, monkeypatch, tmp_path
+):
+    def full(*args, **kwargs):
+        yield SimpleNamespace(hypotheses=[SimpleNamespace(text="eins")])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("t2t_lite.decoding.lines.translate_lines", full)
+    stdin("1", "2")
+    code, _, err = run_command(
+        "decoder",
+        f"--output_dir={tiny_run}",
+        f"--decode_to_file={tmp_path / 'out'}",
+    )
+    assert code == 1
+    assert "No space left on device; free some space" in err.splitlines()[-1]
+    assert (tmp_path / "out.partial").read_text() == "eins\n"
+    assert not (tmp_path / "out").exists()
+
+
+def test_sigterm_is_as_ctrl_c(
+    run_command, tiny_run, stdin, monkeypatch, tmp_path
+):
+    def terminated(*args, **kwargs):
+        yield SimpleNamespace(hypotheses=[SimpleNamespace(text="eins")])
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield SimpleNamespace(hypotheses=[SimpleNamespace(text="zwei")])
+
+    monkeypatch.setattr("t2t_lite.decoding.lines.translate_lines", terminated)
+    stdin("1", "2")
+    code, _, err = run_command(
+        "decoder",
+        f"--output_dir={tiny_run}",
+        f"--decode_to_file={tmp_path / 'out'}",
+    )
+    assert code == 130
+    assert err.splitlines()[-1] == "t2t-lite-decoder: stopped by SIGTERM."
+    assert (tmp_path / "out.partial").read_text().startswith("eins\n")
 
 
 def test_json_is_one_object_a_line(run_command, tiny_run, stdin):
@@ -265,6 +306,8 @@ def test_bad_requests_are_one_line(run_command, tiny_run, stdin, tmp_path):
         ([run, "--checkpoint=bset"], 2, "A checkpoint is named by one of"),
         ([run, "--interactive", "--score"], 2, "asks for lines: leave out"),
         ([run, "--problem=other"], 2, "--problem=other is not what"),
+        ([run, "--hparams=other"], 2, "--hparams=other is not what"),
+        ([run, f"--decode_to_file={tmp_path}"], 1, "is a folder."),
     ]
     for flags, code, message in cases:
         stdin("1")

@@ -327,7 +327,7 @@ def test_processes_at_once_make_the_data_once(tmp_path):
 
 def test_folder_that_cannot_be_made_is_one_clear_error(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(T2TLiteError, match="Cannot write data to .*file"):
+    with pytest.raises(T2TLiteError, match="Cannot write data: .*file"):
         make(Toy(), tmp_path / "file" / "data")
 
 
@@ -355,7 +355,7 @@ def test_full_disk_is_one_clear_error_and_keeps_the_old_data(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "\n" not in str(error.value)
-    assert "Make room, and the same command goes on where" in str(error.value)
+    assert "The same command goes on where it stopped" in str(error.value)
     assert files_in(tmp_path) == COMPLETE | {".toy.incomplete"}
     assert Manifest.load(tmp_path, Toy()) == before
     assert make(big, tmp_path, overwrite=True).splits["train"].examples == 500

@@ -82,7 +82,7 @@ def test_errors_become_one_line_and_an_exit_code(parser, error, code, capsys):
 
     got, out, err = outcome(parser, [], capsys, body)
     assert (got, out, err.count("\n")) == (code, "", 1)
-    assert "It failed." in err
+    assert "It failed" in err
     assert "Traceback" not in err
 
 
@@ -160,3 +160,21 @@ def test_help_is_no_such_error(parser, capsys):
     with pytest.raises(SystemExit) as caught:
         command.run(parser, lambda args: None, ["--help"])
     assert caught.value.code == 0
+
+
+@pytest.mark.parametrize(
+    ("closed", "said"),
+    [(">&-", "stdout is closed"), ("<&-", "stdin is closed"), ("2>&-", "")],
+)
+def test_a_closed_stream_is_one_line(closed, said, tiny_run):
+    done = subprocess.run(
+        f"{sys.executable} -m t2t_lite.bin.decoder --output_dir={tiny_run} "
+        f"{closed}",
+        shell=True,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert "Traceback" not in done.stderr
+    assert said in done.stderr
+    assert done.returncode == (1 if said else 0)
