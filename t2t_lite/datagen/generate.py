@@ -29,7 +29,7 @@ from t2t_lite.data.manifest import (
 )
 from t2t_lite.datagen.split_job import SplitJob
 from t2t_lite.datagen.split_writer import write_split
-from t2t_lite.datagen.unfinished import Work, code_version
+from t2t_lite.datagen.unfinished import Work, code_version, remove_any
 from t2t_lite.errors import T2TLiteError, UsageError, in_words
 from t2t_lite.problem import OwnText, Problem
 from t2t_lite.progress import say
@@ -76,7 +76,7 @@ class Generation:
         """The manifest of the data, which is made unless it is there and fits.
 
         Args:
-          overwrite: make it even if it is there.
+          overwrite: make it from the start, even if it is there.
 
         Raises:
           T2TLiteError: there is data that does not fit; the corpus is missing,
@@ -90,7 +90,7 @@ class Generation:
                 # Another process may have made it while this one waited.
                 if not overwrite and (manifest := self._checked()):
                     return manifest
-                return self._generate()
+                return self._generate(overwrite)
 
     def write_split(self, job: SplitJob, work: Work) -> SplitRecord:
         """Writes the shards of a split into the folder of the work.
@@ -108,7 +108,7 @@ class Generation:
         check_sources(self.problem, manifest)
         return manifest
 
-    def _generate(self) -> Manifest:
+    def _generate(self, overwrite: bool) -> Manifest:
         name = self.problem.base_name
         raw = RawFiles(
             self.problem.files,
@@ -129,7 +129,10 @@ class Generation:
             "the version of a package": _versions(),
             "the code": code_version(),
         }
-        work = Work(self._folder / f".{name}.incomplete", identity, raw)
+        unfinished = self._folder / f".{name}.incomplete"
+        if overwrite:
+            remove_any(unfinished)
+        work = Work(unfinished, identity, raw)
         if work.resumed:
             self._say("continuing with what is finished")
         if work.difference:

@@ -4,20 +4,19 @@ All of it is the same in this process, in another one and on another machine.
 """
 
 import dataclasses
-import json
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from t2t_lite import files
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.held_out import digest_of
 from t2t_lite.datagen.chunks import Chunk
 from t2t_lite.datagen.drops import Drops
 from t2t_lite.datagen.external_shuffle import INDEX, write_chunk
 from t2t_lite.datagen.serialization import frame, serialize_pairs
+from t2t_lite.datagen.unfinished import read_record, write_record
 from t2t_lite.problem import Problem
 
 # What is filtered and shuffled. A score is one of the whole set, in its order.
@@ -74,7 +73,7 @@ class SplitJob:
 
     def report(self, number: int) -> tuple[int, Drops]:
         """How many records a written chunk has, and what was left out."""
-        report = json.loads(self._report_path(number).read_text("utf-8"))
+        report = read_record(self._report_path(number))
         return report["examples"], Drops(**report["drops"])
 
     def _report_path(self, number: int) -> pathlib.Path:
@@ -85,7 +84,7 @@ class SplitJob:
         index, records, drops = self.encode(encoders, chunk)
         write_chunk(self.path(chunk.number), index, records)
         report = {"examples": len(records), "drops": dataclasses.asdict(drops)}
-        files.write_json(self._report_path(chunk.number), report)
+        write_record(self._report_path(chunk.number), report)
 
     def encode(
         self, encoders: Mapping[str, Any], chunk: Chunk

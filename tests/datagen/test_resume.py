@@ -1,7 +1,6 @@
 """Generation that is stopped goes on; what is finished is not done again."""
 
 import collections
-import json
 import os
 import pathlib
 import signal
@@ -146,8 +145,6 @@ Interrupted.definition = Files.definition
         ({"vocab_size": 7}, "the definition differs: starting over"),
         ({"code": "other"}, "the code differs: starting over"),
         ({"text": "other\n"}, "a.txt has changed: starting over"),
-        ({"note": "{"}, "its note cannot be read: starting over"),
-        ({"record": "{"}, "finished-train.json is damaged: starting over"),
     ],
 )
 def test_other_work_is_not_gone_on_with(
@@ -165,15 +162,10 @@ def test_other_work_is_not_gone_on_with(
         make(Interrupted(), data_dir, raw_dir=raw_dir)
     left = data_dir / ".toy.incomplete"
     marker = left / "finished-vocabulary.json"
-    record = json.loads(marker.read_text())
-    marker.write_text(json.dumps(record | {"toy.vocab": {"kept": True}}))
+    unfinished.write_record(marker, {"toy.vocab": {"kept": True}})
     monkeypatch.setattr("t2t_lite.datagen.generate._lines", str)
     if "text" in change:
         (raw_dir / "a.txt").write_text(change["text"] * 25)
-    if "note" in change:
-        (left / "work.json").write_text(change["note"])
-    if "record" in change:
-        (left / "finished-train.json").write_text(change["record"])
     if "code" in change:
         monkeypatch.setattr(
             "t2t_lite.datagen.generate.code_version", lambda: change["code"]
@@ -186,6 +178,105 @@ def test_other_work_is_not_gone_on_with(
     assert message in capsys.readouterr().err
     kept = "kept" in manifest.vocabulary["toy.vocab"]
     assert kept == (not change)
+
+
+def stop_at_dev(data_dir, raw_dir, monkeypatch):
+    """Leaves unfinished work, of which train is done."""
+
+    def samples(self, split, raw):
+        if split == "dev":
+            raise KeyboardInterrupt
+        return read_parallel(raw.path("a.txt"), raw.path("b.txt"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "samples", samples)
+        with pytest.raises(KeyboardInterrupt):
+            make(Files(), data_dir, raw_dir=raw_dir)
+
+
+def _folder(path):
+    path.unlink()
+    (path / "something").mkdir(parents=True)
+
+
+DAMAGE = {
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-9]),
+    "empty": lambda path: path.write_bytes(b""),
+    "not JSON": lambda path: path.write_bytes(b"\xff\0"),
+    "deep": lambda path: path.write_text("[" * 100_000),
+    "of another kind": lambda path: path.write_text("[1]"),
+    "changed": lambda path: path.write_text(
+        path.read_text().replace("e", "E", 1)
+    ),
+    "a folder": _folder,
+    "a link to nothing": lambda path: (
+        path.unlink(),
+        path.symlink_to("nowhere"),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        *(("finished-vocabulary.json", damage) for damage in DAMAGE),
+        ("work.json", "changed"),
+        ("finished-train.json", "a folder"),
+        ("dev/chunk-00001.json", "empty"),
+    ],
+)
+def test_damaged_work_is_set_aside_and_all_starts_over(
+    raw_dir, tmp_path, monkeypatch, capsys, name, damage
+):
+    make(Files(), tmp_path / "whole", raw_dir=raw_dir)
+    data_dir = tmp_path / "data"
+    stop_at_dev(data_dir, raw_dir, monkeypatch)
+    left = data_dir / ".toy.incomplete"
+    path = left / name
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        unfinished.write_record(path, {})
+        path.with_suffix("").touch()
+    DAMAGE[damage](path)
+    Generation(Files(), data_dir, raw_dir=raw_dir).run()
+    said = capsys.readouterr().err
+    assert (
+        f"there was unfinished data, but {path.name} is damaged (it is now in "
+        ".toy.incomplete.damaged): starting over"
+    ) in said
+    assert content(data_dir) == content(tmp_path / "whole")
+    assert not left.exists()
+
+
+def test_a_chunk_that_is_gone_is_damage(raw_dir, tmp_path, monkeypatch, capsys):
+    data_dir = tmp_path / "data"
+    stop_at_dev(data_dir, raw_dir, monkeypatch)
+    report = data_dir / ".toy.incomplete" / "dev" / "chunk-00000.json"
+    report.parent.mkdir(exist_ok=True)
+    unfinished.write_record(report, {})
+    Generation(Files(), data_dir, raw_dir=raw_dir).run()
+    assert "chunk-00000 is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", ["a file", "a link to nothing"])
+def test_what_is_no_folder_of_work_is_set_aside(raw_dir, tmp_path, damage):
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    left = data_dir / ".toy.incomplete"
+    left.touch() if damage == "a file" else left.symlink_to("nowhere")
+    make(Files(), data_dir, raw_dir=raw_dir)
+    assert ".toy.incomplete.damaged" in files_in(data_dir)
+
+
+def test_overwriting_starts_clean(raw_dir, tmp_path, monkeypatch, capsys):
+    data_dir = tmp_path / "data"
+    stop_at_dev(data_dir, raw_dir, monkeypatch)
+    marker = data_dir / ".toy.incomplete" / "finished-vocabulary.json"
+    marker.write_text("{")
+    Generation(Files(), data_dir, raw_dir=raw_dir).run(overwrite=True)
+    assert "unfinished" not in capsys.readouterr().err
+    assert files_in(data_dir) >= {"toy.manifest.json", "toy.vocab"}
+    assert not any("incomplete" in name for name in files_in(data_dir))
 
 
 def test_data_that_fits_does_not_go_on_with_what_an_overwriting_left(
