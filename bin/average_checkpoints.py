@@ -25,9 +25,10 @@ def average(args: argparse.Namespace) -> None:
     hparams = HParams.from_dict(config["hparams"])
     count = args.num_checkpoints or hparams.average_checkpoints
     start_tensorflow(args.verbose)
-    from t2t_lite.training import checkpoint
+    from t2t_lite.training.averaging import average_checkpoints
+    from t2t_lite.training.checkpoint import FOLDER
 
-    made = checkpoint.average(output_dir / checkpoint.FOLDER, count)
+    made = average_checkpoints(output_dir / FOLDER, count)
     if made.averaged != count:
         command.note(f"There are only {made.averaged} checkpoints.")
     print(made.path)

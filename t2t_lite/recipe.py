@@ -124,8 +124,7 @@ def train(
     from t2t_lite.datagen.generate import Generation
     from t2t_lite.training import trainer
     from t2t_lite.training.dry_run import try_update
-    from t2t_lite.training.lock import only_trainer
-    from t2t_lite.training.run import Run
+    from t2t_lite.training.run import Run, only_trainer
     from t2t_lite.training.updates import choose_strategy
 
     if replicas:

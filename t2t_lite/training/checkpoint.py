@@ -1,4 +1,4 @@
-"""Checkpoints: saved whole or not at all, checked when read, averaged.
+"""Checkpoints: saved whole or not at all, and checked when read.
 
 A checkpoint is a folder that is written beside its place and renamed into it:
 
@@ -22,7 +22,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from t2t_lite import files
@@ -36,6 +35,12 @@ _NAME = re.compile(r"(?:average-(\d+)-)?step-(\d{8,})")
 _TENSORS = "tensors"
 _STATE = "state.json"
 _BEST = "best.json"
+# The checkpoint may be sound where one of these keeps it from being read.
+_NOT_DAMAGE = (
+    PermissionError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.ResourceExhaustedError,
+)
 
 
 class Checkpoint(NamedTuple):
@@ -49,6 +54,15 @@ class Checkpoint(NamedTuple):
         if self.averaged is None:
             return f"step {self.step}"
         return f"the average of {self.averaged} up to step {self.step}"
+
+
+class DamagedError(T2TLiteError):
+    """A checkpoint is damaged; an older one may do instead."""
+
+    def __init__(self, path: pathlib.Path, reason: str, remedy: str):
+        super().__init__(f"{path} is damaged ({reason}); {remedy}.")
+        self.path = path
+        self.reason = reason
 
 
 def list_checkpoints(
@@ -116,7 +130,7 @@ def read_state(path: _Path) -> dict[str, Any]:
         if record["sha256"] != _sha256(state):
             raise ValueError(f"{_STATE} does not match its checksum")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _damaged(path, _short(error)) from error
+        raise damaged(path, error) from error
     return state
 
 
@@ -153,42 +167,10 @@ def restore(
             dtypes=[variables[name].dtype for name in names],
         )
     except tf.errors.OpError as error:
-        raise _damaged(path, _short(error)) from error
+        raise damaged(path, error) from error
     for name, value in zip(names, values, strict=True):
         variables[name].assign(value)
     return state
-
-
-def average(directory: _Path, count: int) -> Checkpoint:
-    """Averages the weights of the last checkpoints, and saves the mean.
-
-    Sums are made in float64. The optimizer's state is left out: an average is
-    for decoding, not for training on.
-
-    Args:
-      directory: the `checkpoints` folder of a run.
-      count: how many of the newest; fewer if there are fewer.
-
-    Raises:
-      T2TLiteError: there is none, one is damaged, or they do not match.
-    """
-    sources = list_checkpoints(directory)[-count:]
-    if not sources:
-        raise T2TLiteError(
-            f"There is no checkpoint to average in {directory}; train first."
-        )
-    readers = [_reader(source.path) for source in sources]
-    shapes = _model_shapes(readers[0])
-    for source, reader in zip(sources, readers, strict=True):
-        if _model_shapes(reader) != shapes:
-            raise T2TLiteError(
-                f"Checkpoints of different models cannot be averaged: "
-                f"{source.path} does not match {sources[0].path}."
-            )
-    means = {name: _mean(name, sources, readers) for name in shapes}
-    steps = [source.step for source in sources]
-    state = {"step": steps[-1], "averaged_steps": steps}
-    return save(directory, means, state, averaged=len(sources))
 
 
 def resolve(directory: _Path, which: str | int) -> Checkpoint:
@@ -256,6 +238,15 @@ def _resolve_name(
     return found[-1]
 
 
+def set_aside(path: pathlib.Path) -> pathlib.Path:
+    """Renames a damaged checkpoint, which does not count then."""
+    names = (f"{path.name}.damaged{n}" for n in ("", *range(2, 1000)))
+    aside = next(p for p in map(path.with_name, names) if not p.exists())
+    with _one_clear_error(path):
+        path.rename(aside)
+    return aside
+
+
 def remove_old(directory: _Path, keep: int) -> None:
     """Removes all but the newest `keep` checkpoints, the best and averages."""
     best = read_best(directory) or {}
@@ -320,18 +311,18 @@ def _checkpoint_at(path: pathlib.Path) -> Checkpoint | None:
     return Checkpoint(path, int(step), int(count) if count else None)
 
 
-def _reader(path: pathlib.Path) -> Any:
+def open_tensors(path: pathlib.Path) -> Any:
     """Reads a checkpoint's tensors one at a time."""
     try:
         return tf.train.load_checkpoint(str(path / _TENSORS))
     except (tf.errors.OpError, ValueError) as error:
-        raise _damaged(path, _short(error)) from error
+        raise damaged(path, error) from error
 
 
 def _check_shapes(
     path: pathlib.Path, variables: Mapping[str, tf.Variable]
 ) -> None:
-    saved = _reader(path).get_variable_to_shape_map()
+    saved = open_tensors(path).get_variable_to_shape_map()
     for name, variable in variables.items():
         if name not in saved:
             raise T2TLiteError(
@@ -345,29 +336,10 @@ def _check_shapes(
             )
 
 
-def _model_shapes(reader: Any) -> dict[str, list[int]]:
-    return {
-        name: shape
-        for name, shape in sorted(reader.get_variable_to_shape_map().items())
-        if name.startswith(MODEL_PREFIX)
-    }
-
-
-def _mean(
-    name: str, sources: list[Checkpoint], readers: list[Any]
-) -> np.ndarray:
-    total: Any = 0.0
-    for source, reader in zip(sources, readers, strict=True):
-        try:
-            value = reader.get_tensor(name)
-        except (tf.errors.OpError, ValueError) as error:
-            raise _damaged(source.path, _short(error)) from error
-        total = total + value.astype(np.float64)
-    return (total / len(readers)).astype(value.dtype)
-
-
-def _damaged(path: pathlib.Path, reason: str) -> T2TLiteError:
+def damaged(path: pathlib.Path, error: Exception) -> T2TLiteError:
     """The error for a checkpoint that cannot be read, with the way out."""
+    if isinstance(error, _NOT_DAMAGE):
+        return T2TLiteError(f"{path} cannot be read: {_short(error)}.")
     checkpoint = _checkpoint_at(path)
     earlier = [
         other.step
@@ -380,7 +352,7 @@ def _damaged(path: pathlib.Path, reason: str) -> T2TLiteError:
         remedy = f"remove this folder to go on from step {earlier[-1]}"
     else:
         remedy = "it is the only one: remove the run and train again"
-    return T2TLiteError(f"{path} is damaged ({reason}); {remedy}.")
+    return DamagedError(path, _short(error), remedy)
 
 
 def _short(error: Exception) -> str:

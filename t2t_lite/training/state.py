@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.training import checkpoint
+from t2t_lite.training.averaging import average_checkpoints
 from t2t_lite.training.run import Run
 from t2t_lite.training.telemetry import Meter
 from t2t_lite.training.updates import Updater
@@ -190,7 +191,7 @@ class TrainingState:
         made = checkpoint.resolve(directory, "default")
         if made.averaged == count:
             return made
-        return checkpoint.average(directory, count)
+        return average_checkpoints(directory, count)
 
     def _tensors(self) -> dict[str, tf.Variable]:
         """Everything that is trained or kept by the optimizer, by name."""

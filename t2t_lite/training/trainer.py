@@ -37,7 +37,7 @@ def train(
 
     Args:
       run: what to train; its folder gets checkpoints and metrics, and is kept
-        from other trainers by the caller, see `lock`.
+        from other trainers by the caller, see `run.only_trainer`.
       train_steps: updates in total; None takes the run's hparam.
       eval_steps_every: updates between evaluations on dev.
       save_minutes: minutes between checkpoints.

@@ -279,7 +279,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(run_command, flags, message):
 def test_a_second_trainer_is_refused_and_changes_nothing(
     run_command, tiny_flags, run_copy, tmp_path
 ):
-    from t2t_lite.training.lock import only_trainer
+    from t2t_lite.training.run import only_trainer
 
     before = (run_copy / "config.json").read_bytes()
     first_start = tmp_path / "first"

@@ -9,6 +9,7 @@ import tensorflow as tf
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.training import checkpoint
+from t2t_lite.training.averaging import average_checkpoints
 
 
 def _save(directory, step, fill=0.0, shape=(3, 2), **state):
@@ -46,7 +47,7 @@ def test_what_was_saved_comes_back_with_its_state(tmp_path):
 def test_weights_filled_with_10_20_30_average_to_20(tmp_path):
     for step, fill in ((1, 1000.0), (2, 10.0), (3, 20.0), (4, 30.0)):
         _save(tmp_path, step, fill=fill)
-    made = checkpoint.average(tmp_path, 3)
+    made = average_checkpoints(tmp_path, 3)
     variables = _kernel()
     state = checkpoint.restore(made.path, variables)
     assert made.path.name == "average-3-step-00000004"
@@ -59,7 +60,7 @@ def test_weights_filled_with_10_20_30_average_to_20(tmp_path):
 def test_average_of_more_than_there_are_takes_all_and_says_so(tmp_path):
     _save(tmp_path, 1, fill=1.0)
     _save(tmp_path, 2, fill=2.0)
-    made = checkpoint.average(tmp_path, 20)
+    made = average_checkpoints(tmp_path, 20)
     assert made.averaged == 2
     assert made.path.name == "average-2-step-00000002"
 
@@ -69,7 +70,7 @@ def test_averages_are_summed_in_double_precision(tmp_path):
     for step, fill in ((1, 2.0**24), (2, 1.0), (3, 1.0)):
         _save(tmp_path, step, fill=fill)
     variables = _kernel()
-    checkpoint.restore(checkpoint.average(tmp_path, 3).path, variables)
+    checkpoint.restore(average_checkpoints(tmp_path, 3).path, variables)
     expected = np.float32((2.0**24 + 2) / 3)
     np.testing.assert_array_equal(
         variables["model/kernel"], np.full((3, 2), expected)
@@ -78,7 +79,7 @@ def test_averages_are_summed_in_double_precision(tmp_path):
 
 def test_an_average_cannot_be_trained_on(tmp_path):
     _save(tmp_path, 1)
-    made = checkpoint.average(tmp_path, 1)
+    made = average_checkpoints(tmp_path, 1)
     with pytest.raises(T2TLiteError, match="cannot be trained on"):
         checkpoint.restore(
             made.path, {**_kernel(), "adam/applied": tf.Variable(0)}
@@ -87,21 +88,21 @@ def test_an_average_cannot_be_trained_on(tmp_path):
 
 def test_averaging_nothing_is_an_error(tmp_path):
     with pytest.raises(T2TLiteError, match="no checkpoint to average"):
-        checkpoint.average(tmp_path, 5)
+        average_checkpoints(tmp_path, 5)
 
 
 def test_checkpoints_of_different_models_are_not_averaged(tmp_path):
     _save(tmp_path, 1)
     _save(tmp_path, 2, shape=(2, 2))
     with pytest.raises(T2TLiteError, match="different models"):
-        checkpoint.average(tmp_path, 2)
+        average_checkpoints(tmp_path, 2)
 
 
 def test_old_ones_are_removed_but_never_the_best_or_an_average(tmp_path):
     for step in range(1, 7):
         _save(tmp_path, step)
         if step == 3:
-            checkpoint.average(tmp_path, 2)
+            average_checkpoints(tmp_path, 2)
     checkpoint.mark_best(tmp_path, 2, "dev_bleu", 30.0)
     checkpoint.remove_old(tmp_path, 3)
     assert _steps(tmp_path) == [2, 4, 5, 6]
@@ -123,7 +124,7 @@ def test_names_stand_for_checkpoints(tmp_path):
     assert step_of(str(tmp_path / "step-00000001")) == 1
     assert step_of("step-00000001") == 1
     assert checkpoint.resolve(str(tmp_path), "step-00000001").step == 1
-    made = checkpoint.average(tmp_path, 2)
+    made = average_checkpoints(tmp_path, 2)
     assert checkpoint.resolve(tmp_path, "average") == made
     assert checkpoint.resolve(tmp_path, "default") == made
     assert checkpoint.resolve(tmp_path, "latest").averaged is None
@@ -229,7 +230,7 @@ def test_a_damaged_source_is_named_when_averaging(tmp_path):
     saved = _save(tmp_path, 20)
     _flip_a_bit(saved)
     with pytest.raises(T2TLiteError, match="step-00000020 is damaged"):
-        checkpoint.average(tmp_path, 2)
+        average_checkpoints(tmp_path, 2)
 
 
 def test_another_models_checkpoint_is_refused(tmp_path):

@@ -10,8 +10,7 @@ from t2t_lite.hparam import HParams
 from t2t_lite.problem import Option, Text2TextProblem
 from t2t_lite.registry import register_problem
 from t2t_lite.training import checkpoint
-from t2t_lite.training.lock import only_trainer
-from t2t_lite.training.run import Run
+from t2t_lite.training.run import Run, only_trainer
 from t2t_lite.training.validation import DevEvaluation, LossEvaluation
 from t2t_lite.values import true_or_false, whole_number
 
