@@ -68,6 +68,11 @@ def _add_loop_flags(group: argparse._ArgumentGroup) -> None:
     }
     flags.add(group, checkpoints, flags.at_least(1))
     told = (
+        "refuse to go on if the newest checkpoint is damaged, rather than to "
+        "set it aside and go on from the one before"
+    )
+    flags.add(group, {"--strict_checkpoints": told})
+    told = (
         "what tells the best checkpoint: loss, or the problem's metric (bleu, "
         "f1); auto: the loss on dev until the score reaches 1, then the score"
     )

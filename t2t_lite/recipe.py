@@ -42,6 +42,7 @@ def train(
     save_minutes: float = 10,
     save_steps: int | None = None,
     keep_checkpoints: int = 20,
+    strict_checkpoints: bool = False,
     best_metric: str = "auto",
     log_steps: int = 100,
     seed: int = 1,
@@ -73,6 +74,8 @@ def train(
       save_minutes: minutes between checkpoints.
       save_steps: updates between checkpoints, instead of minutes.
       keep_checkpoints: how many of the newest to keep, besides the best.
+      strict_checkpoints: refuse to go on if the newest checkpoint is damaged;
+        by default it is set aside, and training goes on from the one before.
       best_metric: what tells the best checkpoint: "loss" on dev, the problem's
         metric, or "auto": the loss until the score reaches 1, then the score.
       log_steps: updates between lines of `metrics.jsonl`.
@@ -166,6 +169,7 @@ def train(
             save_minutes=save_minutes,
             save_steps=save_steps,
             keep_checkpoints=keep_checkpoints,
+            strict_checkpoints=strict_checkpoints,
             log_steps=log_steps,
             best_metric=best_metric,
             replicas=replicas,

@@ -33,8 +33,8 @@ def average_checkpoints(directory: str | os.PathLike, count: int) -> Checkpoint:
     sources = list_checkpoints(directory)[-count:]
     if not sources:
         raise T2TLiteError(
-            f"There is no checkpoint to average in {directory}: train first, or "
-            "put back what was moved away."
+            f"There is no checkpoint to average in {directory}: train first, "
+            "or put back what was moved away."
         )
     readers = [open_tensors(source.path) for source in sources]
     shapes = _model_shapes(readers[0])

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.progress import say
 from t2t_lite.training import checkpoint
 from t2t_lite.training.averaging import average_checkpoints
 from t2t_lite.training.run import Run
@@ -114,12 +115,16 @@ class TrainingState:
         self._note_checkpoints()
         checkpoint.remove_old(self.run.checkpoints_dir, self._keep)
 
-    def restore(self) -> None:
+    def restore(self, strict: bool = False) -> None:
         """Goes on from the newest checkpoint, if there is any.
 
+        Args:
+          strict: raise if it is damaged, rather than to set it aside and go
+            on from the one before.
+
         Raises:
-          T2TLiteError: the newest one is damaged or another model's, or all
-            are gone.
+          T2TLiteError: it is another model's, all are damaged, or all are
+            gone.
         """
         directory = self.run.checkpoints_dir
         saved = checkpoint.list_checkpoints(directory)
@@ -132,13 +137,41 @@ class TrainingState:
                     "choose another --output_dir."
                 )
             return
-        state = checkpoint.restore(saved[-1].path, self._tensors())
+        state = self._restore_newest(saved, strict)
         self.step = self.saved_step = state["step"]
         self._position = state["position"]
         self._note_checkpoints()
         counted = self.meter.totals().keys() & state.keys()
         self.meter = Meter(**{name: state[name] for name in counted})
         self.saved_work = self.meter.totals()
+
+    def _restore_newest(
+        self, saved: list[checkpoint.Checkpoint], strict: bool
+    ) -> dict[str, Any]:
+        """Restores the newest sound checkpoint and gives its state."""
+        damaged: list[checkpoint.DamagedError] = []
+        for found in reversed(saved):
+            try:
+                state = checkpoint.restore(found.path, self._tensors())
+                break
+            except checkpoint.DamagedError as error:
+                damaged.append(error)
+                if strict or len(saved) == 1:
+                    raise
+        else:
+            raise T2TLiteError(
+                f"All {len(saved)} checkpoints in {saved[0].path.parent} are "
+                f"damaged, the newest one so: {damaged[0].reason}. Put a copy "
+                "of one back, or choose another --output_dir."
+            )
+        for lost in damaged:
+            aside = checkpoint.set_aside(lost.path)
+            say(
+                f"WARNING: {lost.path} is damaged ({lost.reason}). It is "
+                f"{aside.name} now, and training goes on from update "
+                f"{found.step}."
+            )
+        return state
 
     def _note_checkpoints(self) -> None:
         """Tells a run that lost its checkpoints from one that never had any.

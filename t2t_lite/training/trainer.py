@@ -31,6 +31,7 @@ def train(
     best_metric: str = "auto",
     replicas: int | None = None,
     deterministic: bool = False,
+    strict_checkpoints: bool = False,
     evaluate_text: TextEvaluator | None = None,
 ) -> dict[str, Any]:
     """Trains a run to its end, going on where it stopped.
@@ -47,6 +48,7 @@ def train(
       best_metric: see `DevEvaluation`.
       replicas: logical CPU devices; None takes all GPUs, else one device.
       deterministic: the same to the bit each time; slower.
+      strict_checkpoints: see `TrainingState.restore`.
       evaluate_text: see `DevEvaluation`.
 
     Returns:
@@ -66,7 +68,7 @@ def train(
             files.remove_unfinished(folder)
         say("Building the model.")
         state = TrainingState(run, choose_strategy(replicas), keep_checkpoints)
-        state.restore()
+        state.restore(strict_checkpoints)
         with Telemetry(run.output_dir, state.step, steps) as telemetry:
             telemetry.phase("Checking the data.")
             telemetry.note(str(run.data.check()))

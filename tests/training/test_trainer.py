@@ -550,14 +550,72 @@ def test_a_killed_process_costs_only_what_was_not_saved(tmp_path):
     assert _steps(run) == [1, 2, 3]
 
 
-def test_a_damaged_newest_checkpoint_is_never_passed_over(tmp_path):
+def _damage(run, *steps):
+    for step in steps:
+        path = checkpoint.resolve(run.checkpoints_dir, step).path
+        data = path / "tensors.data-00000-of-00001"
+        content = bytearray(data.read_bytes())
+        content[len(content) // 2] ^= 4
+        data.write_bytes(content)
+
+
+def test_damaged_checkpoints_are_set_aside_for_the_one_before(tmp_path, capsys):
+    run = TinyRun(tmp_path)
+    _train(run, train_steps=6, save_steps=2)
+    sound = _weights(run, 6)
+    _damage(run, 4, 6)
+    _train(run, train_steps=6, save_steps=2)
+    assert _steps(run) == [2, 4, 6]
+    for name, value in _weights(run, 6).items():
+        np.testing.assert_allclose(value, sound[name], rtol=0, atol=1e-6)
+    folder = run.checkpoints_dir
+    for step in (4, 6):
+        assert (folder / f"step-0000000{step}.damaged").is_dir()
+    told = f"WARNING: {folder / 'step-00000006'} is damaged ("
+    err = capsys.readouterr().err
+    assert told in err
+    assert "It is step-00000006.damaged now, and training goes on from" in err
+    assert "from update 2.\n" in err
+    # The next damage of the same step finds another name.
+    _damage(run, 6)
+    _train(run, train_steps=6, save_steps=2)
+    assert (folder / "step-00000006.damaged2").is_dir()
+    assert _steps(run) == [2, 4, 6]
+
+
+def test_a_damaged_checkpoint_is_refused_if_the_user_says_so(tmp_path):
     run = TinyRun(tmp_path)
     _train(run, train_steps=4, save_steps=2)
-    data = tmp_path / "checkpoints/step-00000004/tensors.data-00000-of-00001"
-    content = bytearray(data.read_bytes())
-    content[len(content) // 2] ^= 4
-    data.write_bytes(content)
+    _damage(run, 4)
     with pytest.raises(T2TLiteError, match="go on from step 2"):
+        _train(run, train_steps=6, strict_checkpoints=True)
+    assert _steps(run) == [2, 4]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_nothing_is_set_aside_where_all_checkpoints_are_damaged(
+    tmp_path, count
+):
+    run = TinyRun(tmp_path)
+    _train(run, train_steps=2 * count, save_steps=2)
+    _damage(run, *_steps(run))
+    told = "it is the only one" if count == 1 else "All 2 checkpoints in .* are"
+    with pytest.raises(T2TLiteError, match=told):
+        _train(run, train_steps=6)
+    assert _steps(run) == [2, 4][:count]
+
+
+def test_a_checkpoint_that_may_be_sound_is_never_set_aside(
+    tmp_path, monkeypatch
+):
+    run = TinyRun(tmp_path)
+    _train(run, train_steps=4, save_steps=2)
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("pathlib.Path.read_bytes", refuse)
+    with pytest.raises(T2TLiteError, match="step-00000004 cannot be read: Per"):
         _train(run, train_steps=6)
     assert _steps(run) == [2, 4]
 
