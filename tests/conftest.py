@@ -157,3 +157,9 @@ def forget_plugins(monkeypatch):
     for name in set(sys.modules) - known:
         if name.startswith("usr_"):
             del sys.modules[name]
+
+
+def pytest_addoption(parser):
+    """How long, and from which seed, `system/test_chaos.py` goes on."""
+    parser.addoption("--rounds", type=int, default=40)
+    parser.addoption("--chaos_seed", type=int, default=1)
