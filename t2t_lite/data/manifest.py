@@ -125,7 +125,7 @@ class Manifest:
         except FileNotFoundError as error:
             raise T2TLiteError(
                 f"{data_dir} holds no data of {problem.base_name}: make it "
-                f"with t2t-lite-datagen {_flags_of(problem)}."
+                f"with t2t-lite-datagen {flags_of(problem)}."
             ) from error
         except (OSError, ValueError) as error:
             raise T2TLiteError(
@@ -245,14 +245,14 @@ def how_to_remake(
     """
     place = " or --name" if with_options else ""
     options = " and the flags given here" if with_options else ""
-    flags = _flags_of(problem_or_manifest)
+    flags = flags_of(problem_or_manifest)
     return (
         f"Use another --data_dir{place}, or make the data again with "
         f"t2t-lite-datagen {flags} --overwrite{options}."
     )
 
 
-def _flags_of(problem_or_manifest: Problem | Manifest) -> str:
+def flags_of(problem_or_manifest: Problem | Manifest) -> str:
     """What names the problem of some data on a command line."""
     thing = problem_or_manifest
     if isinstance(thing, Manifest):

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import pathlib
 import platform
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from importlib import metadata
 from typing import Any
 
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.hparam import HParams
+from t2t_lite.hparam import HParams, Rule
 from t2t_lite.problem import Problem
 
 # Files of a run.
@@ -103,35 +104,91 @@ def _absolute_usr_dir(usr_dir: str | None) -> str | None:
     return usr_dir
 
 
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and "\0" not in value
+
+
+def _are_hashes_of_files(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and len(value) in (1, 2)
+        and all(map(_is_text, [*value, *value.values()]))
+        and all(name == os.path.basename(name) for name in value)
+    )
+
+
+_TEXT = Rule("text", _is_text)
+_OBJECT = Rule("an object", lambda value: isinstance(value, dict))
+_RULES = {
+    "problem": _TEXT,
+    "problem_options": _OBJECT,
+    "problem_fingerprint": _TEXT,
+    "hparams": _OBJECT,
+    "seed": Rule("a whole number", lambda value: type(value) is int),
+    "data": _OBJECT,
+    "data.dir": _TEXT,
+    "data.fingerprint": _TEXT,
+    "vocabulary": Rule(
+        "one or two names of files with their sha256", _are_hashes_of_files
+    ),
+    "usr_dir": Rule(
+        "text or null", lambda value: value is None or _is_text(value)
+    ),
+}
+
+
 def read_config(output_dir: pathlib.Path) -> dict[str, Any]:
-    """The config of the run in a folder.
+    """The config of the run in a folder; its values are of the right kind.
 
     Raises:
-      T2TLiteError: there is none, or it cannot be understood.
+      T2TLiteError: there is none, or it cannot be understood; names the key.
     """
     path = output_dir / CONFIG
     try:
         config = json.loads(path.read_text("utf-8"))
-        config["hparams"], config["data"]["dir"], config["seed"]
-        config["problem"], config["vocabulary"], config["usr_dir"]
-        dict(problem_options(config))
+        _require_format(path, config["format"], config.get("versions"))
+        for key, rule in _RULES.items():
+            _require(config, key, rule)
+        HParams.from_dict(config["hparams"])
     except FileNotFoundError as error:
         raise T2TLiteError(
             f"There is no run in {output_dir}: it has no {CONFIG}. "
             "t2t-lite-trainer makes one."
         ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise T2TLiteError(
-            f"{path} is damaged ({error}), and nothing else says what the run "
-            "is: put a copy back, or train a new run."
-        ) from error
-    if config.get("format") != _FORMAT:
-        raise T2TLiteError(
-            f"{path} has format {config.get('format')}, and this version "
-            f"reads format {_FORMAT}: use the version that wrote it, "
-            f"{config.get('versions', {}).get('t2t-lite', 'unknown')}."
-        )
+    except UsageError as error:
+        raise _damaged(path, f"hparams: {error}") from error
+    except KeyError as error:
+        raise _damaged(path, f"it has no {error.args[0]}") from error
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise _damaged(path, str(error)) from error
     return config
+
+
+def _require(config: dict[str, Any], key: str, rule: Rule) -> None:
+    value: Any = {"problem_options": {}, **config}
+    for part in key.split("."):
+        if part not in value:
+            raise KeyError(key)
+        value = value[part]
+    if not rule.holds(value):
+        raise ValueError(f"{key} must be {rule.text}; got {repr(value)[:80]}")
+
+
+def _require_format(path: pathlib.Path, form: Any, versions: Any) -> None:
+    if form != _FORMAT:
+        known = versions if isinstance(versions, dict) else {}
+        raise T2TLiteError(
+            f"{path} has format {form!r}, and this version reads format "
+            f"{_FORMAT}: use the version that wrote it, "
+            f"{known.get('t2t-lite', 'unknown')}."
+        )
+
+
+def _damaged(path: pathlib.Path, reason: str) -> T2TLiteError:
+    return T2TLiteError(
+        f"{path} is damaged ({reason}), and nothing else says what the run "
+        "is: correct it, put a copy back, or train a new run."
+    )
 
 
 def problem_options(config: Mapping[str, Any]) -> dict[str, Any]:

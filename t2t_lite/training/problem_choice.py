@@ -53,18 +53,43 @@ def choose_options(
         raise UsageError(
             f"--name must not be that of another problem; got {name!r}."
         )
-    if not problem.known_options or given.keys() - ({"name"} if name else ()):
+    if given.keys() - ({"name"} if name else ()):
         return problem.with_options(given), data_dir
     options, run_data_dir = _options_of_run(problem, name, output_dir)
     if options is not None and not data_dir_given:
-        return problem.with_options(options), run_data_dir
+        problem = _with_options_of_run(problem, options, output_dir)
+        return problem, _find_data(problem, run_data_dir, data_dir, output_dir)
+    if not problem.known_options:
+        return problem.with_options({}), data_dir
     if is_own_text:
         kept = _options_of_text(problem, name, data_dir, needed=not options)
     elif Manifest.path(data_dir, problem).exists():
         kept = Manifest.load(data_dir, problem).options
     else:
         kept = None
-    return problem.with_options(kept or options or {}), data_dir
+    if kept is None and options:
+        return _with_options_of_run(problem, options, output_dir), data_dir
+    return problem.with_options(kept or {}), data_dir
+
+
+def _with_options_of_run(problem, options, output_dir):
+    try:
+        return problem.with_options(options)
+    except UsageError as error:
+        path = pathlib.Path(output_dir) / CONFIG
+        raise T2TLiteError(f"{path}: problem_options: {error}") from error
+
+
+def _find_data(problem, run_data_dir, default_dir, output_dir):
+    """The folder that has the data of a run; it is not made elsewhere."""
+    for folder in (run_data_dir, default_dir):
+        if Manifest.path(folder, problem).exists():
+            return folder
+    raise T2TLiteError(
+        f"{output_dir} was trained on data in {run_data_dir}, which holds no "
+        f"data of {problem.base_name} now: put it back, or say with --data_dir "
+        f"where it is. --data_dir={run_data_dir} makes it there again."
+    )
 
 
 def _options_of_text(problem, name, data_dir, needed):
@@ -137,9 +162,12 @@ def problem_of_run(
             _require_allowed(config["usr_dir"], name, output_dir / CONFIG)
             plugins.load_plugins(config["usr_dir"])
     try:
-        return registry.problem(name, problem_options(config))
+        problem = registry.problem(name)
     except UsageError as error:
-        raise T2TLiteError(f"{output_dir / CONFIG}: {error}") from error
+        raise T2TLiteError(
+            f"{output_dir / CONFIG}: problem: {error}"
+        ) from error
+    return _with_options_of_run(problem, problem_options(config), output_dir)
 
 
 def _require_allowed(usr_dir: str, name: str, config: pathlib.Path) -> None:

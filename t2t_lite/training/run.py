@@ -24,6 +24,7 @@ from t2t_lite.hparam import HParams
 from t2t_lite.model.layers import initial
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.problem import Problem
+from t2t_lite.text.encoder import TextEncoder
 from t2t_lite.training import checkpoint
 from t2t_lite.training.config import (
     CONFIG,
@@ -163,12 +164,7 @@ class Run:
         problem = problem_of_run(
             output_dir, config, usr_dir, to_decode=to_decode
         )
-        encoders = problem.load_encoders(output_dir)
-        if vocabulary_hashes(problem, encoders) != config["vocabulary"]:
-            raise T2TLiteError(
-                f"The vocabulary in {output_dir} is not the one the run was "
-                f"trained with: copy it from {config['data']['dir']} again."
-            )
+        encoders = _load_encoders(output_dir, config, problem)
         return cls(output_dir, config, problem, encoders)
 
     @property
@@ -329,6 +325,21 @@ def _is_run_without_config(output_dir: pathlib.Path) -> bool:
     return bool(
         checkpoint.list_checkpoints(directory)
         or checkpoint.list_checkpoints(directory, averages=True)
+    )
+
+
+def _load_encoders(
+    output_dir: pathlib.Path, config: Mapping[str, Any], problem: Problem
+) -> dict[str, TextEncoder]:
+    """Those that the run was trained with, or an error."""
+    with contextlib.suppress(T2TLiteError):  # which advises to make new ones
+        encoders = problem.load_encoders(output_dir)
+        if vocabulary_hashes(problem, encoders) == config["vocabulary"]:
+            return encoders
+    raise T2TLiteError(
+        f"The vocabulary in {output_dir} is gone, or is not the one the run "
+        f"was trained with: copy {' and '.join(config['vocabulary'])} from "
+        f"{config['data']['dir']} again, or from a copy of the run."
     )
 
 

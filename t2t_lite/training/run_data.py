@@ -8,7 +8,7 @@ from typing import Any
 
 from t2t_lite.data import input_pipeline
 from t2t_lite.data.checks import verify_shards
-from t2t_lite.data.manifest import Manifest
+from t2t_lite.data.manifest import Manifest, flags_of
 from t2t_lite.data.padding import PaddingReport, padding_report
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
@@ -54,6 +54,14 @@ class RunData:
           T2TLiteError: it is missing, or the data was made again since the run
             was created.
         """
+        if not Manifest.path(self.folder, self._problem).exists():
+            raise T2TLiteError(
+                f"{self.folder} holds no data of {self._problem.base_name}, "
+                "which the run was trained on: put it back, or say with "
+                "--data_dir where it is. If it is lost, t2t-lite-datagen "
+                f"{flags_of(self._problem)} --data_dir={self.folder} makes the "
+                "same again."
+            )
         manifest = Manifest.load(self.folder, self._problem)
         if manifest.digest != self._fingerprint:
             raise T2TLiteError(

@@ -29,8 +29,8 @@ def _registered():
 def data(tmp_path):
     """Puts the manifest of data of these options into a folder."""
 
-    def data(folder="data", **options):
-        problem = registry.problem("text", options)
+    def data(folder="data", problem="text", **options):
+        problem = registry.problem(problem, options)
         (tmp_path / folder).mkdir(exist_ok=True)
         Manifest(
             problem=problem.base_name,
@@ -56,10 +56,11 @@ def run(tmp_path):
             "format": 1,
             "problem": problem,
             "problem_options": options,
+            "problem_fingerprint": "0",
             "hparams": {},
             "seed": 1,
-            "data": {"dir": str(tmp_path / "far")},
-            "vocabulary": {},
+            "data": {"dir": str(tmp_path / "far"), "fingerprint": "0"},
+            "vocabulary": {"vocab": "0"},
             "usr_dir": None,
         }
         (tmp_path / "run" / "config.json").write_text(json.dumps(config))
@@ -115,11 +116,38 @@ def test_the_name_of_another_problem_is_refused(tmp_path):
 
 def test_a_run_brings_its_data_where_no_folder_was_given(data, run, tmp_path):
     folder = data(pairs="/kept.tsv")
+    data("far", pairs="/run.tsv")
     output_dir = run(pairs="/run.tsv")
     ours = "text", {"pairs": "/run.tsv"}, tmp_path / "far"
     assert choose(folder, None, output_dir, data_dir_given=False) == ours
     kept = "text", {"pairs": "/kept.tsv"}, folder
     assert choose(folder, None, output_dir) == kept
+
+
+def test_data_of_a_run_that_is_gone_is_not_made_elsewhere(data, run, tmp_path):
+    output_dir = run("wmt_ende")
+    default = tmp_path / "default"
+    asked = default, None, output_dir, "wmt_ende"
+    with pytest.raises(T2TLiteError) as caught:
+        choose(*asked, data_dir_given=False)
+    assert str(caught.value) == (
+        f"{output_dir} was trained on data in {tmp_path / 'far'}, which holds "
+        "no data of wmt_ende now: put it back, or say with --data_dir where "
+        f"it is. --data_dir={tmp_path / 'far'} makes it there again."
+    )
+    assert choose(*asked) == ("wmt_ende", {}, default)  # as the user says
+    data("default", "wmt_ende")
+    assert choose(*asked, data_dir_given=False)[-1] == default
+    data("far", "wmt_ende")
+    assert choose(*asked, data_dir_given=False)[-1] == tmp_path / "far"
+
+
+def test_an_option_of_a_config_that_there_is_not_names_the_config(
+    run, tmp_path
+):
+    output_dir = run(pears="/run.tsv")
+    with pytest.raises(T2TLiteError, match="config.json: problem_options: t"):
+        choose(tmp_path / "new", None, output_dir)
 
 
 def test_a_given_folder_without_data_gets_the_options_of_the_run(run, tmp_path):
@@ -363,7 +391,7 @@ def test_code_without_the_problem_any_more_names_the_config(run_of_user):
     run = run_of_user.train()
     code = run.code / "usr_bits.py"
     code.write_text(code.read_text().replace('"usr_bits"', '"usr_bytes"'))
-    with pytest.raises(T2TLiteError, match="config.json: Unknown problem"):
+    with pytest.raises(T2TLiteError, match="config.json: problem: Unknown"):
         Run.open(run.folder)
 
 

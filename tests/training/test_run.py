@@ -186,12 +186,81 @@ def test_a_folder_without_a_run_is_one_clear_error(tmp_path):
         Run.open(tmp_path)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"hparams": {}}'])
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", '{"hparams": {}}', "[" * 100_000, "\0", "7", "\udcff"],
+)
 def test_a_damaged_config_is_one_clear_error(create, tmp_path, content):
     create()
-    (tmp_path / "run" / "config.json").write_text(content)
+    path = tmp_path / "run" / "config.json"
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
     with pytest.raises(T2TLiteError, match="config.json is damaged"):
         Run.open(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("problem", 3, "problem must be text; got 3"),
+        ("problem", "no_such", "problem: Unknown problem 'no_such'"),
+        ("problem_options", [], "problem_options must be an object; got []"),
+        ("problem_options", {"x": 1}, "problem_options: run_letters has no o"),
+        ("problem_fingerprint", None, "problem_fingerprint must be text; got"),
+        ("hparams", [1], "hparams must be an object; got [1]"),
+        ("hparams", {"hiden_size": 8}, "hparams: Unknown hparam 'hiden_size'"),
+        ("hparams", {"num_heads": [2]}, "hparams: num_heads must be a whole"),
+        ("hparams", {"num_heads": "two"}, "hparams: num_heads must be a whol"),
+        ("seed", "1", "seed must be a whole number; got '1'"),
+        ("seed", True, "seed must be a whole number; got True"),
+        ("data", "here", "data must be an object; got 'here'"),
+        ("data", {"dir": 3, "fingerprint": ""}, "data.dir must be text; got 3"),
+        ("data", {"dir": "a"}, "it has no data.fingerprint"),
+        ("vocabulary", ["a"], "vocabulary must be one or two names of files"),
+        ("vocabulary", {}, "vocabulary must be one or two names of files"),
+        ("vocabulary", {"../x": "0"}, "vocabulary must be one or two names"),
+        ("vocabulary", {"x": 0}, "vocabulary must be one or two names of fil"),
+        ("usr_dir", ["a"], "usr_dir must be text or null; got ['a']"),
+        ("usr_dir", "a\0b", "usr_dir must be text or null; got 'a\\x00b'"),
+        ("format", 2, "has format 2, and this version reads format 1: use"),
+        ("format", [], "has format [], and this version reads format 1"),
+    ],
+)
+def test_a_wrong_value_of_a_config_is_named(create, tmp_path, key, value, told):
+    create()
+    path = tmp_path / "run" / "config.json"
+    config = json.loads(path.read_text()) | {key: value, "versions": []}
+    path.write_text(json.dumps(config))
+    with pytest.raises(T2TLiteError) as caught:
+        Run.open(tmp_path / "run")
+    assert str(caught.value).startswith(str(path))
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_vocabulary_that_is_gone_is_copied_and_not_made(create, tmp_path):
+    (name,) = create().config["vocabulary"]
+    copy = f"copy {name} from {tmp_path / 'data'} again, or from a copy of the"
+    for content in (b"damaged", None):
+        (tmp_path / "run" / name).unlink()
+        if content:
+            (tmp_path / "run" / name).write_bytes(content)
+        with pytest.raises(T2TLiteError) as caught:
+            Run.open(tmp_path / "run")
+        assert copy in str(caught.value)
+        assert "datagen" not in str(caught.value)
+
+
+def test_data_that_is_gone_is_put_back_first_of_all(create, tmp_path):
+    create()
+    (tmp_path / "data").rename(tmp_path / "moved")
+    with pytest.raises(T2TLiteError) as caught:
+        Run.open(tmp_path / "run").data.texts("dev")
+    assert str(caught.value) == (
+        f"{tmp_path / 'data'} holds no data of run_letters, which the run was "
+        "trained on: put it back, or say with --data_dir where it is. If it "
+        "is lost, t2t-lite-datagen --problem=run_letters --data_dir="
+        f"{tmp_path / 'data'} makes the same again."
+    )
 
 
 def test_a_vocabulary_of_another_run_is_noticed(create, problem, tmp_path):
@@ -203,7 +272,7 @@ def test_a_vocabulary_of_another_run_is_noticed(create, problem, tmp_path):
     (ours,) = set(problem.vocabulary_files().values())
     other = (tmp_path / "other" / next(iter(theirs))).read_bytes()
     (tmp_path / "run" / ours).write_bytes(other)
-    with pytest.raises(T2TLiteError, match="vocabulary in .* is not the one"):
+    with pytest.raises(T2TLiteError, match="vocabulary in .* not the one"):
         Run.open(tmp_path / "run")
 
 
