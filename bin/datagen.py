@@ -27,8 +27,8 @@ def make_parser() -> flags.Parser:
     told = "worker processes (default: one per CPU core)"
     flags.add(parser, {"--processes=N": told}, flags.at_least(1))
     switches = {
-        "--overwrite": "generate the data again, from the start, even if it is there "
-        "and fits",
+        "--overwrite": "generate the data again, from the start, even if it is "
+        "there and fits",
         "--inspect": "generate nothing; report on the data that is there: "
         "counts, lengths, what was dropped, ten pairs at random",
     }
