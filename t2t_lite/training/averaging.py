@@ -4,11 +4,11 @@ import os
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.training.checkpoint import (
     MODEL_PREFIX,
+    UNREADABLE,
     Checkpoint,
     damaged,
     list_checkpoints,
@@ -65,7 +65,7 @@ def _mean(
     for source, reader in zip(sources, readers, strict=True):
         try:
             value = reader.get_tensor(name)
-        except (tf.errors.OpError, ValueError) as error:
+        except UNREADABLE as error:
             raise damaged(source.path, error) from error
         total = total + value.astype(np.float64)
     return (total / len(readers)).astype(value.dtype)

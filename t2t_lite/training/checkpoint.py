@@ -35,6 +35,9 @@ _NAME = re.compile(r"(?:average-(\d+)-)?step-(\d{8,})")
 _TENSORS = "tensors"
 _STATE = "state.json"
 _BEST = "best.json"
+# What TensorFlow's reader of checkpoints raises; an IndexError, for example,
+# where a file is shorter than it should be.
+UNREADABLE = (tf.errors.OpError, ValueError, LookupError, RuntimeError)
 # The checkpoint may be sound where one of these keeps it from being read.
 _NOT_DAMAGE = (
     PermissionError,
@@ -57,7 +60,7 @@ class Checkpoint(NamedTuple):
 
 
 class DamagedError(T2TLiteError):
-    """A checkpoint is damaged; an older one may do instead."""
+    """A checkpoint or the mark of the best is damaged."""
 
     def __init__(self, path: pathlib.Path, reason: str, remedy: str):
         super().__init__(f"{path} is damaged ({reason}); {remedy}.")
@@ -239,7 +242,7 @@ def _resolve_name(
 
 
 def set_aside(path: pathlib.Path) -> pathlib.Path:
-    """Renames a damaged checkpoint, which does not count then."""
+    """Renames what is damaged, which does not count then."""
     names = (f"{path.name}.damaged{n}" for n in ("", *range(2, 1000)))
     aside = next(p for p in map(path.with_name, names) if not p.exists())
     with _one_clear_error(path):
@@ -275,10 +278,8 @@ def read_best(directory: _Path) -> dict[str, Any] | None:
         marked = json.loads(path.read_bytes())
         return {key: marked[key] for key in ("step", "metric", "value")}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise T2TLiteError(
-            f"{path} is damaged ({_short(error)}); remove it to go on "
-            "without a best checkpoint."
-        ) from error
+        remedy = "remove it to go on without a best checkpoint"
+        raise DamagedError(path, _short(error), remedy) from error
 
 
 @contextlib.contextmanager
@@ -315,7 +316,7 @@ def open_tensors(path: pathlib.Path) -> Any:
     """Reads a checkpoint's tensors one at a time."""
     try:
         return tf.train.load_checkpoint(str(path / _TENSORS))
-    except (tf.errors.OpError, ValueError) as error:
+    except UNREADABLE as error:
         raise damaged(path, error) from error
 
 
@@ -341,17 +342,19 @@ def damaged(path: pathlib.Path, error: Exception) -> T2TLiteError:
     if isinstance(error, _NOT_DAMAGE):
         return T2TLiteError(f"{path} cannot be read: {_short(error)}.")
     checkpoint = _checkpoint_at(path)
-    earlier = [
+    others = [
         other.step
         for other in list_checkpoints(path.parent)
-        if checkpoint and other.step < checkpoint.step
+        if checkpoint and other.step != checkpoint.step
     ]
     if not checkpoint or checkpoint.averaged is not None:
         remedy = "t2t-lite-average makes the average again"
-    elif earlier:
-        remedy = f"remove this folder to go on from step {earlier[-1]}"
-    else:
+    elif not others:
         remedy = "it is the only one: remove the run and train again"
+    elif others[-1] > checkpoint.step:
+        remedy = "remove this folder to go on without it"
+    else:
+        remedy = f"remove this folder to go on from step {others[-1]}"
     return DamagedError(path, _short(error), remedy)
 
 

@@ -120,7 +120,7 @@ class TrainingState:
 
         Args:
           strict: raise if it is damaged, rather than to set it aside and go
-            on from the one before.
+            on from the one before. The mark of the best likewise.
 
         Raises:
           T2TLiteError: it is another model's, all are damaged, or all are
@@ -138,6 +138,12 @@ class TrainingState:
                 )
             return
         state = self._restore_newest(saved, strict)
+        try:
+            checkpoint.read_best(directory)
+        except checkpoint.DamagedError as error:
+            if strict:
+                raise
+            _set_aside(error, "no checkpoint is marked as the best")
         self.step = self.saved_step = state["step"]
         self._position = state["position"]
         self._note_checkpoints()
@@ -165,12 +171,7 @@ class TrainingState:
                 "of one back, or choose another --output_dir."
             )
         for lost in damaged:
-            aside = checkpoint.set_aside(lost.path)
-            say(
-                f"WARNING: {lost.path} is damaged ({lost.reason}). It is "
-                f"{aside.name} now, and training goes on from update "
-                f"{found.step}."
-            )
+            _set_aside(lost, f"training goes on from update {found.step}")
         return state
 
     def _note_checkpoints(self) -> None:
@@ -230,6 +231,14 @@ class TrainingState:
         """Everything that is trained or kept by the optimizer, by name."""
         model = checkpoint.model_tensors(self.model)
         return {**model, **self.updater.tensors()}
+
+
+def _set_aside(damaged: checkpoint.DamagedError, then: str) -> None:
+    aside = checkpoint.set_aside(damaged.path)
+    say(
+        f"WARNING: {damaged.path} is damaged ({damaged.reason}). It is "
+        f"{aside.name} now, and {then}."
+    )
 
 
 def _is_empty(directory: pathlib.Path) -> bool:

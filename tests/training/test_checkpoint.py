@@ -294,6 +294,16 @@ def test_saving_a_step_again_replaces_it(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
 
 
+def test_a_damaged_checkpoint_among_others_is_not_the_end_of_the_run(tmp_path):
+    for step in (10, 20, 30):
+        _save(tmp_path, step)
+    _data_file(checkpoint.resolve(tmp_path, 10)).write_bytes(b"")
+    with pytest.raises(T2TLiteError) as caught:
+        average_checkpoints(tmp_path, 3)
+    assert "step-00000010 is damaged" in str(caught.value)
+    assert "remove this folder to go on without it." in str(caught.value)
+
+
 def test_a_damaged_mark_of_the_best_is_one_clear_error(tmp_path):
     (tmp_path / "best.json").write_text('{"step":')
     with pytest.raises(T2TLiteError, match="best.json is damaged"):

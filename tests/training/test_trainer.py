@@ -583,6 +583,19 @@ def test_damaged_checkpoints_are_set_aside_for_the_one_before(tmp_path, capsys):
     assert _steps(run) == [2, 4, 6]
 
 
+def test_a_damaged_mark_of_the_best_is_set_aside(tmp_path, capsys):
+    run = TinyRun(tmp_path)
+    _train(run, train_steps=2)
+    mark = run.checkpoints_dir / "best.json"
+    mark.write_text("{")
+    with pytest.raises(T2TLiteError, match="best.json is damaged"):
+        _train(run, train_steps=4, strict_checkpoints=True)
+    _train(run, train_steps=4)
+    assert checkpoint.read_best(run.checkpoints_dir)["step"] == 4
+    assert mark.with_name("best.json.damaged").read_text() == "{"
+    assert f"WARNING: {mark} is damaged (" in capsys.readouterr().err
+
+
 def test_a_damaged_checkpoint_is_refused_if_the_user_says_so(tmp_path):
     run = TinyRun(tmp_path)
     _train(run, train_steps=4, save_steps=2)
