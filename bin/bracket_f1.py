@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from t2t_lite.bin.cli import command, flags, runs
+from t2t_lite.corpus.lines import read_lines
 from t2t_lite.errors import UsageError
 from t2t_lite.parsing import bracket_f1, evalb_parameters
 from t2t_lite.parsing.bracket_f1 import SentenceScore, percent
@@ -97,8 +98,7 @@ def score_files(args: argparse.Namespace) -> None:
 def _parses(args: argparse.Namespace, gold: Sequence[str]) -> list[str]:
     """A model's trees over the sentences of `--text` or of the gold trees."""
     if args.text:
-        with open(args.text, encoding="utf-8", errors="replace") as file:
-            sentences = file.read().splitlines()
+        sentences = list(read_lines(args.text))
     else:
         sentences = [
             " ".join(

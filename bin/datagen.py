@@ -85,7 +85,11 @@ def generate_data(args: argparse.Namespace) -> None:
     ).run(args.overwrite)
     if args.json:
         splits = {
-            split: {"examples": record.examples, "dropped": record.dropped}
+            split: {
+                "examples": record.examples,
+                "dropped": record.dropped,
+                "damaged": record.damaged,
+            }
             for split, record in manifest.splits.items()
         }
         print(json.dumps({"problem": problem.base_name, "splits": splits}))
@@ -95,7 +99,10 @@ def generate_data(args: argparse.Namespace) -> None:
             f", {count} dropped: {reason}"
             for reason, count in record.dropped.items()
         )
-        print(f"{split}: {record.examples:,} pairs{dropped}")
+        damaged = "".join(
+            f", {count} with {what}" for what, count in record.damaged.items()
+        )
+        print(f"{split}: {record.examples:,} pairs{dropped}{damaged}")
 
 
 def _refuse_what_beam_does_not_do(args: argparse.Namespace) -> None:

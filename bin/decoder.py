@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from t2t_lite import files
 from t2t_lite.bin.cli import command, flags, runs
+from t2t_lite.corpus.encoding import lines_without_mark
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.progress import Counter
 
@@ -148,7 +149,7 @@ def _answer_lines(
         _text_out(args) as out,
         Counter("decoding", "lines", shown, total) as counter,
     ):
-        for answer in answers(lines):
+        for answer in answers(lines_without_mark(lines, source or "stdin")):
             print(answer, file=out, flush=True)
             counter.advance(1)
 

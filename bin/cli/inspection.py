@@ -57,8 +57,10 @@ def inspect(
     }
     _print_table("most tokens of", sides)
     _print_drops(splits)
-    if problem.reversed and any(split["dropped"] for split in splits.values()):
-        print(f"What was dropped has the sides of {problem.base_name}.")
+    if problem.reversed and any(
+        split["dropped"] or split["damaged"] for split in splits.values()
+    ):
+        print(f"These pairs have the sides of {problem.base_name}.")
     print(f"\nPairs of {name} drawn at random (--seed={report['seed']})")
     for pair in first["drawn"]:
         print(
@@ -73,6 +75,7 @@ def _counts(split: Mapping[str, Any]) -> dict[str, str]:
     column = {
         "pairs": f"{split['examples']:,}",
         "dropped": f"{sum(split['dropped'].values()):,}",
+        "with broken text": f"{sum(split['damaged'].values()):,}",
     }
     for name in ("source", "target"):
         side, tokens = split[name], split[name]["tokens"]
@@ -109,11 +112,19 @@ def length_of(share: float, lengths: Mapping[int, int]) -> int:
 
 
 def _print_drops(splits: Mapping[str, Any]) -> None:
-    """What was left out, and the first of it."""
+    """What was left out or is damaged, and the first of it."""
     for name, split in splits.items():
-        for reason, count in split["dropped"].items():
-            print(f"\ndropped from {name}: {count:,}, {reason}")
-            for sample in split["dropped_samples"].get(reason, ()):
+        told = {
+            reason: f"dropped from {name}: {count:,}, {reason}"
+            for reason, count in split["dropped"].items()
+        } | {
+            what: f"in {name} with {what}: {count:,}"
+            for what, count in split["damaged"].items()
+        }
+        samples = split["dropped_samples"] | split["damaged_samples"]
+        for reason, line in told.items():
+            print(f"\n{line}")
+            for sample in samples.get(reason, ()):
                 print(
                     f"  pair {sample['pair']:,}: source "
                     f'"{_shown(sample["source"])}", target '

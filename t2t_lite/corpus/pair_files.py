@@ -6,11 +6,11 @@ import pathlib
 import reprlib
 from collections.abc import Iterator
 
+from t2t_lite.corpus.encoding import CORPUS, Encoding
 from t2t_lite.corpus.lines import PACKED, read_lines
 from t2t_lite.errors import T2TLiteError, UsageError
 
 FORMATS = (".tsv", ".jsonl", ".tmx")
-_BYTE_ORDER_MARK = "\ufeff"
 
 
 def format_of(path: str | os.PathLike) -> str:
@@ -29,7 +29,9 @@ def format_of(path: str | os.PathLike) -> str:
     return ending
 
 
-def read_tsv(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
+def read_tsv(
+    path: str | os.PathLike, encoding: Encoding = CORPUS
+) -> Iterator[tuple[str, str]]:
     r"""The two texts of each line of a file, packed or not.
 
     Example: `a b\tA B\n` gives `("a b", "A B")`. Nothing is quoted or escaped.
@@ -37,7 +39,7 @@ def read_tsv(path: str | os.PathLike) -> Iterator[tuple[str, str]]:
     Raises:
       T2TLiteError: a line without a TAB, or with two; or `read_lines` does.
     """
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path, encoding=encoding), 1):
         texts = line.split("\t")
         if len(texts) != 2:
             raise T2TLiteError(
@@ -51,20 +53,18 @@ def read_json_lines(
     path: str | os.PathLike,
     source_key: str = "source",
     target_key: str = "target",
+    encoding: Encoding = CORPUS,
 ) -> Iterator[tuple[str, str]]:
     """The texts under two keys of the JSON object on each line of a file.
 
-    Example: `{"source": "a", "target": "A", "id": 7}` gives `("a", "A")`. A
-    byte order mark at the start of the file is skipped. Half a surrogate pair
-    becomes U+FFFD.
+    Example: `{"source": "a", "target": "A", "id": 7}` gives `("a", "A")`.
+    Half a surrogate pair becomes U+FFFD.
 
     Raises:
       T2TLiteError: a line is not a JSON object, or has no string under a key;
         or `read_lines` does.
     """
-    for number, line in enumerate(read_lines(path), start=1):
-        if number == 1:
-            line = line.removeprefix(_BYTE_ORDER_MARK)
+    for number, line in enumerate(read_lines(path, encoding=encoding), 1):
         place = f"{path}, line {number}"
         record = _object(line, place)
         yield _text(record, source_key, place), _text(record, target_key, place)

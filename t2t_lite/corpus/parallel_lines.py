@@ -4,12 +4,14 @@ Several readers share a corpus by its parts. A part says where its first line is
 in either file, because line i may begin at different bytes.
 """
 
+import functools
 import itertools
 import os
 import pathlib
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from t2t_lite.corpus.encoding import CORPUS, Encoding
 from t2t_lite.corpus.lines import PACKED, read_lines
 from t2t_lite.errors import T2TLiteError
 
@@ -21,16 +23,24 @@ _LINE_END = ord("\n")
 def read_parallel(
     source_path: str | os.PathLike,
     target_path: str | os.PathLike,
-    read: Callable[[str | os.PathLike], Iterator[str]] = read_lines,
+    read: Callable[[str | os.PathLike], Iterator[str]] | None = None,
+    encoding: Encoding = CORPUS,
 ) -> Iterator[tuple[str, str]]:
     r"""The pairs of two files in which line i translates line i.
 
     Example: files `a\nb\n` and `x\ny\n` give `("a", "x")`, `("b", "y")`.
 
+    Args:
+      source_path: a file, packed or not.
+      target_path: another.
+      read: gives the lines of a file; by default `read_lines`.
+      encoding: what is expected of both, see `read_lines`.
+
     Raises:
       T2TLiteError: one file has more lines, known only at the end of the
         other; or `read_lines` does.
     """
+    read = read or functools.partial(read_lines, encoding=encoding)
     sources, targets = read(source_path), read(target_path)
     for count, pair in enumerate(itertools.zip_longest(sources, targets)):
         if None in pair:
@@ -78,12 +88,14 @@ def cut_lines(
     ]
 
 
-def read_part(part: LinePart) -> Iterator[tuple[str, str]]:
-    """The pairs of a part, as `read_parallel` gives them."""
+def read_part(
+    part: LinePart, encoding: Encoding = CORPUS
+) -> Iterator[tuple[str, str]]:
+    """The pairs of a part of UTF-8 text, as `read_parallel` gives them."""
     starts = {part.source: part.source_start, part.target: part.target_start}
 
     def lines(path):
-        return itertools.islice(read_lines(path, starts[path]), part.lines)
+        return read_lines(path, starts[path], encoding, part.lines)
 
     return read_parallel(part.source, part.target, lines)
 

@@ -5,6 +5,7 @@ import pathlib
 import re
 from collections.abc import Iterator, Sequence
 
+from t2t_lite.corpus.encoding import CORPUS
 from t2t_lite.corpus.lines import PACKED, damaged, open_packed, read_lines
 from t2t_lite.corpus.parallel_lines import read_parallel
 from t2t_lite.errors import T2TLiteError, UsageError
@@ -130,7 +131,9 @@ def is_segments(path: pathlib.Path) -> bool:
 
 
 def _texts(path):
-    return read_segments(path) if is_segments(path) else read_lines(path)
+    if is_segments(path):
+        return read_segments(path)
+    return read_lines(path, encoding=CORPUS)
 
 
 def read_segments(path: str | os.PathLike) -> Iterator[str]:

@@ -42,6 +42,7 @@ def inspect_data(
         examples: pairs in the shards.
         dropped, dropped_samples: as in `SplitRecord`, so with the sides of the
           name without `_rev`.
+        damaged, damaged_samples: likewise.
         lengths: number of pairs by the tokens of their longer side, EOS
           counted as in all numbers of tokens but those of shares.
         source, target: `file` and `pieces` of the vocabulary, `tokens`,
@@ -80,6 +81,8 @@ def inspect_data(
             "examples": source.lengths.total(),
             "dropped": record.dropped,
             "dropped_samples": record.dropped_samples,
+            "damaged": record.damaged,
+            "damaged_samples": record.damaged_samples,
             "lengths": record.lengths,
             "source": source.report(),
             "target": target.report(),

@@ -43,6 +43,9 @@ class SplitRecord:
       shards: the files, in order.
       unknown_words: of both sides, that the vocabulary cannot write; none
         if it can write bytes.
+      damaged: number of pairs with broken text that are there all the same,
+        by what is wrong; copies that were left out count, too.
+      damaged_samples: the first of them, by what is wrong.
     """
 
     examples: int
@@ -53,6 +56,10 @@ class SplitRecord:
     dropped_samples: dict[str, list[dict[str, Any]]]
     shards: tuple[ShardRecord, ...]
     unknown_words: int = 0
+    damaged: dict[str, int] = dataclasses.field(default_factory=dict)
+    damaged_samples: dict[str, list[dict[str, Any]]] = dataclasses.field(
+        default_factory=dict
+    )
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "SplitRecord":
@@ -66,6 +73,7 @@ class SplitRecord:
         """What was left out in words: "2 dropped (empty source)"."""
         dropped = [f"{n:,} dropped ({why})" for why, n in self.dropped.items()]
         parts = dropped or ["none dropped"]
+        parts += [f"{n:,} with {what}" for what, n in self.damaged.items()]
         if self.unknown_words:
             parts.append(f"{self.unknown_words:,} words not in the vocabulary")
         return ", ".join(parts)
@@ -170,6 +178,8 @@ class Manifest:
         record = dataclasses.asdict(self)
         del record["versions"], record["sources"]
         for split in record["splits"].values():
+            # What only describes the pairs, and was not always there.
+            del split["damaged"], split["damaged_samples"]
             if not split["unknown_words"]:  # as before there was the field
                 del split["unknown_words"]
         text = json.dumps(record, sort_keys=True)

@@ -1,18 +1,29 @@
-"""What is left out of a split, and what of the rest cannot be written."""
+"""What is left out of a split, and what of the rest is damaged or unknown."""
 
 import dataclasses
 from typing import Any
 
 MOST_SAMPLES = 3  # of each reason
 SAMPLE_CHARACTERS = 100
+_SIGNS = {"\ufffd": "invalid UTF-8", "\0": "NUL"}
+DAMAGE = tuple(_SIGNS.values())
+
+
+def damage_in(source: str, target: str) -> str | None:
+    """Why a pair is damaged, one of DAMAGE, or None."""
+    for sign, reason in _SIGNS.items():
+        if sign in source or sign in target:
+            return reason
+    return None
 
 
 @dataclasses.dataclass
 class Drops:
-    """What is left out of a split or of a part of it.
+    """What is left out of a split or of a part of it, or worth a remark.
 
     Attributes:
-      counts: number of pairs by the reason why they were left out.
+      counts: number of pairs by the reason why they were left out; or why
+        they are damaged, if that is one of DAMAGE: these pairs are kept.
       samples: the first of them, by reason, as the manifest shows them.
       unknown_words: in what is kept, that the vocabulary cannot write.
     """

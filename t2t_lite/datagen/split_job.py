@@ -13,7 +13,7 @@ import numpy as np
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.held_out import digest_of
 from t2t_lite.datagen.chunks import Chunk
-from t2t_lite.datagen.drops import Drops
+from t2t_lite.datagen.drops import Drops, damage_in
 from t2t_lite.datagen.external_shuffle import INDEX, write_chunk
 from t2t_lite.datagen.serialization import frame, serialize_pairs
 from t2t_lite.datagen.unfinished import read_record, write_record
@@ -139,6 +139,8 @@ class SplitJob:
             else:
                 numbers.append(number)
                 pairs.append(pair)
+                if damage := damage_in(*pair):
+                    drops.add(damage, number, *pair)
         return numbers, pairs, list(digests)
 
 

@@ -4,13 +4,14 @@ import concurrent.futures
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from t2t_lite import files
 from t2t_lite.corpus import filters
 from t2t_lite.data.manifest import ShardRecord, SplitRecord, sha256_of
 from t2t_lite.datagen.chunks import Chunk, cut
-from t2t_lite.datagen.drops import Drops, sample_of
+from t2t_lite.datagen.drops import DAMAGE, Drops, sample_of
 from t2t_lite.datagen.external_shuffle import RecordsInOrder, Totals
 from t2t_lite.datagen.split_job import SplitJob
 from t2t_lite.datagen.unfinished import Work
@@ -59,10 +60,12 @@ def split_record(
         source_tokens=totals.source_tokens,
         target_tokens=totals.target_tokens,
         lengths=dict(sorted(totals.lengths.items())),
-        dropped=dict(sorted(drops.counts.items())),
-        dropped_samples=dict(sorted(drops.samples.items())),
+        dropped=_by_reason(drops.counts, damage=False),
+        dropped_samples=_by_reason(drops.samples, damage=False),
         shards=tuple(shards),
         unknown_words=drops.unknown_words,
+        damaged=_by_reason(drops.counts, damage=True),
+        damaged_samples=_by_reason(drops.samples, damage=True),
     )
     if not record.examples:
         raise T2TLiteError(
@@ -70,6 +73,15 @@ def split_record(
             f"use: 0 pairs, {record.drops}. Check the corpus."
         )
     return record
+
+
+def _by_reason(found: Mapping[str, Any], damage: bool) -> dict[str, Any]:
+    """What is known of pairs that are left out, or that are damaged."""
+    return {
+        reason: value
+        for reason, value in sorted(found.items())
+        if (reason in DAMAGE) == damage
+    }
 
 
 def _encode(

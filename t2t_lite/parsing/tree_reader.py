@@ -21,7 +21,6 @@ from t2t_lite.parsing.trees import (
 
 # A tree that does not end is not read on to the end of a long file.
 _MOST_LINES = 10_000
-_BOM = "\ufeff"
 # Only ASCII white space: a no-break space is part of its word.
 _TOKENS = re.compile(
     r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)((?:\s*\))*)"  # a word, with its tag,
@@ -96,7 +95,7 @@ def tree_lines(path: str | os.PathLike) -> Iterator[str]:
                 f"text; got byte 0x{line[error.start]:02x}. Convert the file "
                 "first, for example with iconv."
             ) from error
-        yield text if number > 1 else text.removeprefix(_BOM)
+        yield text
 
 
 def one_tree_a_line(path: str | os.PathLike) -> list[str]:

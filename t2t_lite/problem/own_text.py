@@ -7,7 +7,9 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
+from t2t_lite.corpus.encoding import CORPUS, UTF_8, Encoding
 from t2t_lite.corpus.held_out import choose_held_out
+from t2t_lite.corpus.lines import require_text
 from t2t_lite.corpus.pair_files import format_of, read_json_lines, read_tsv
 from t2t_lite.corpus.parallel_lines import (
     cut_lines,
@@ -60,7 +62,8 @@ class OwnText(Text2TextProblem):
         self._require_files(raw)
         self._held_out()  # once, here: copies of this object know it then
         files = self._files(split)
-        lines = cut_lines(*files) if len(files) == 2 else []
+        cuttable = len(files) == 2 and self._encoding.name == UTF_8
+        lines = cut_lines(*files) if cuttable else []
         return lines or super().parts(split, raw)
 
     def part_samples(
@@ -69,7 +72,7 @@ class OwnText(Text2TextProblem):
         if part is None:
             return self.samples(split, raw)
         self._require_files(raw)
-        return self._left_of(split, read_part(part))
+        return self._left_of(split, read_part(part, self._encoding))
 
     def tell_sources(self, raw: RawFiles) -> list[str]:
         return [
@@ -104,6 +107,9 @@ class OwnText(Text2TextProblem):
     ) -> dict[str, Any]:
         """Learns the vocabularies, or copies the one that is given."""
         self._require_files(raw)
+        for files in map(self._files, self.splits):
+            if len(files) == 2 or (files and format_of(*files) != ".tmx"):
+                require_text(files, self._encoding)
         if "vocabulary" not in self.options:
             return super().train_encoders(raw, data_dir, seed)
         path = self.options["vocabulary"]
@@ -111,6 +117,14 @@ class OwnText(Text2TextProblem):
         name = self.vocabulary_files()["inputs"]
         shutil.copyfile(path, pathlib.Path(data_dir) / name)
         return {}
+
+    @property
+    def _encoding(self):
+        """Of the files that have lines."""
+        return Encoding(
+            self.options.get("encoding", UTF_8),
+            self.options.get("broken_share", CORPUS.broken_share),
+        )
 
     def _paths(self):
         """The files that are given, by option."""
@@ -160,17 +174,19 @@ class OwnText(Text2TextProblem):
     def _pairs(self, files):
         options = self.options
         if len(files) == 2:
-            return read_parallel(*files)
+            source, target = files
+            return read_parallel(source, target, encoding=self._encoding)
         (file,) = files
         form = format_of(file)
         if form == ".tmx":
             return read_tmx(file, *(options[name] for name in _LANGUAGES))
         if form == ".tsv":
-            return read_tsv(file)
+            return read_tsv(file, self._encoding)
         return read_json_lines(
             file,
             options.get("source_key", "source"),
             options.get("target_key", "target"),
+            self._encoding,
         )
 
     def _cut_splits(self):

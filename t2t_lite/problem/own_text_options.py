@@ -5,12 +5,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from t2t_lite.corpus import filters
+from t2t_lite.corpus.encoding import CORPUS, UTF_8, known_encoding
 from t2t_lite.corpus.held_out import MOST_BY_DEFAULT, SHARE_BY_DEFAULT
 from t2t_lite.corpus.pair_files import format_of
 from t2t_lite.errors import UsageError
 from t2t_lite.problem.base import Text2TextProblem
 from t2t_lite.problem.option import Option
-from t2t_lite.values import file_path, text, true_or_false, whole_number
+from t2t_lite.values import (
+    file_path,
+    number,
+    text,
+    true_or_false,
+    whole_number,
+)
 
 # What comes before `source`, `target` and `pairs` in the options of a split.
 PREFIXES = {"train": "", "dev": "dev_", "test": "test_"}
@@ -60,6 +67,23 @@ OPTIONS = (
             f"{side}_key", "KEY", "in .jsonl files", default=side, example=code
         )
         for side, code in (("source", "en"), ("target", "de"))
+    ),
+    Option(
+        "encoding",
+        "NAME",
+        "of the text files, such as windows-1252 or utf-16",
+        known_encoding,
+        default=UTF_8,
+        example="windows-1252",
+    ),
+    Option(
+        "broken_share",
+        "SHARE",
+        "the largest share of lines of a file with bytes that are no text or "
+        "with NUL, 0-1",
+        number(float, lambda share: 0 <= share <= 1, "a number from 0 to 1"),
+        default=CORPUS.broken_share,
+        example="0.05",
     ),
     Option(
         "holdout",
@@ -148,6 +172,10 @@ def require_consistent(
     for key in ("source_key", "target_key"):
         if key in options and ".jsonl" not in forms:
             raise UsageError(f"--{key} goes with a .jsonl file.")
+    if "encoding" in options and forms <= {".tmx", None}:
+        raise UsageError(
+            "--encoding is for lines; a .tmx file says its encoding itself."
+        )
     if "holdout" in options and None not in forms:
         raise UsageError(
             "--holdout goes with splits that have no files; got files for all."

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from t2t_lite.corpus.encoding import CORPUS
+from t2t_lite.corpus.lines import require_text
 from t2t_lite.corpus.parallel_lines import (
     PART_LINES,
     LinePart,
@@ -73,6 +75,17 @@ class ParallelCorpus(Text2TextProblem):
             rows = f"{self.tfds_splits[split]}[{part.start}:{part.stop}]"
             return _read_dataset(self._builder(raw), rows, self._sides)
         return read_sides([part])
+
+    def train_encoders(
+        self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
+    ) -> dict[str, Any]:
+        """As in `Text2TextProblem`, after a look into the files of lines."""
+        if raw.raw_dir is not None:
+            for split in self.splits:
+                for path in itertools.chain(*self._find_files(split, raw)):
+                    if not is_segments(path):
+                        require_text([path], CORPUS)
+        return super().train_encoders(raw, data_dir, seed)
 
     @property
     def _sides(self):

@@ -144,7 +144,7 @@ def write_vocabulary(path: str | os.PathLike, content: bytes) -> None:
 def lines_of(content: bytes) -> list[str]:
     r"""What "\n" ends in a vocabulary file; what is not UTF-8 has no lines."""
     try:
-        lines = content.decode().split("\n")
+        lines = content.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError:
         return []
     return lines if lines[-1] else lines[:-1]

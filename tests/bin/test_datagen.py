@@ -18,7 +18,11 @@ def test_files_have_the_names_of_the_contract(run_command, flags, tmp_path):
     report = json.loads(out)
     assert (code, out.count("\n")) == (0, 1)
     assert report["problem"] == "tiny_digits"
-    assert report["splits"]["train"] == {"examples": 40, "dropped": {}}
+    assert report["splits"]["train"] == {
+        "examples": 40,
+        "dropped": {},
+        "damaged": {},
+    }
     names = {path.name for path in (tmp_path / "data").iterdir()}
     assert "tiny_digits.manifest.json" in names
     assert "tiny_digits.vocab.290.model" in names

@@ -57,6 +57,25 @@ def test_windows_line_ends_and_no_last_one_change_nothing(
     assert expected.count("\n") == 2
 
 
+def test_a_byte_order_mark_is_no_text(run_command, tiny_run, stdin, tmp_path):
+    stdin("1 2", "3")
+    _, expected, _ = run_command("decoder", f"--output_dir={tiny_run}")
+    stdin("\ufeff1 2", "3")
+    _, marked, _ = run_command("decoder", f"--output_dir={tiny_run}")
+    path = tmp_path / "marked.txt"
+    path.write_text("1 2\n3\n", "utf-8-sig")
+    _, from_file, _ = run_command(
+        "decoder", f"--output_dir={tiny_run}", f"--decode_from_file={path}"
+    )
+    assert expected == marked == from_file
+    path.write_text("1 2\n3\n", "utf-16")
+    code, _, err = run_command(
+        "decoder", f"--output_dir={tiny_run}", f"--decode_from_file={path}"
+    )
+    assert code == 1
+    assert f"{path} must be UTF-8 text; it is UTF-16, as its byte" in err
+
+
 def test_over_long_line_is_cut_with_a_note(run_command, tiny_run, stdin):
     stdin("1", "2 " * 500, "3")
     code, out, err = run_command("decoder", f"--output_dir={tiny_run}")

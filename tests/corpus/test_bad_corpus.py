@@ -1,5 +1,6 @@
 """Corpora with all that is wrong in the wild, from files to shards."""
 
+import dataclasses
 import gzip
 import os
 
@@ -14,7 +15,8 @@ from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
 LONG = "word " * 2_000_000 + "end"  # 10 MB
 ODD = [  # bytes of a line, and the text that it is
-    (b"\xef\xbb\xbfbyte order mark", "\ufeffbyte order mark"),
+    (b"\xef\xbb\xbfbyte order mark", "byte order mark"),
+    (b"\xef\xbb\xbfand another", "\ufeffand another"),
     (b"nul \0 here", "nul \0 here"),
     (b"carriage return\r", "carriage return"),
     (b"and \r within", "and \r within"),
@@ -65,12 +67,13 @@ def make(tmp_path, vocabulary):
 def test_odd_lines_come_back_beside_their_translations(make, tmp_path):
     lines = b"".join(line + b"\n" for line, _ in ODD)
     (tmp_path / "dev.xx").write_bytes(lines)
-    problem, manifest = make()
+    problem, manifest = make(broken_share=1)
     record = manifest.splits["dev"]
+    assert record.damaged == {"NUL": 1, "invalid UTF-8": 2}
     assert record.dropped == {"empty source": 2}
     assert [
         sample["pair"] for sample in record.dropped_samples["empty source"]
-    ] == [5, 11]
+    ] == [6, 12]
     assert record.longest > 2_000_000
     encoder = problem.load_encoders(tmp_path / "data")["inputs"]
     pairs = read_pairs(tmp_path / "data", problem, manifest, "dev")
@@ -87,20 +90,68 @@ def test_what_is_left_out_is_named_with_its_line(make, tmp_path):
     lines = b"".join(line + b"\n" for line, _ in ODD)
     (tmp_path / "train.xx").write_bytes(lines)
     chosen = "characters=1000,broken_encoding,control_characters"
-    _, manifest = make(filters=chosen)
+    _, manifest = make(filters=chosen, broken_share=1)
     record = manifest.splits["train"]
     left_out = {
         reason: [sample["pair"] for sample in samples]
         for reason, samples in record.dropped_samples.items()
     }
     assert left_out == {
-        "broken_encoding": [8, 9],
-        "characters": [10],
-        "control_characters": [2, 7],
-        "empty source": [5, 11],
+        "broken_encoding": [9, 10],
+        "characters": [11],
+        "control_characters": [3, 8],
+        "empty source": [6, 12],
     }
+    assert not record.damaged
     (sample,) = record.dropped_samples["characters"]
-    assert sample == {"pair": 10, "source": LONG[:100], "target": "number 9"}
+    assert sample == {"pair": 11, "source": LONG[:100], "target": "number 10"}
+
+
+def test_broken_text_is_counted_and_the_data_is_the_same(make, tmp_path):
+    lines = ["good"] * 398 + ["br\ufffdken", "n\0l"]
+    (tmp_path / "train.xx").write_text("".join(f"{x}\n" for x in lines))
+    (tmp_path / "train.yy").write_text("word\n" * 400)
+    _, manifest = make()
+    record = manifest.splits["train"]
+    assert record.damaged == {"NUL": 1, "invalid UTF-8": 1}
+    assert record.damaged_samples["NUL"] == [
+        {"pair": 400, "source": "n\0l", "target": "word"}
+    ]
+    assert record.drops == "none dropped, 1 with NUL, 1 with invalid UTF-8"
+    silent = dataclasses.replace(record, damaged={}, damaged_samples={})
+    splits = manifest.splits | {"train": silent}
+    assert dataclasses.replace(manifest, splits=splits).digest == (
+        manifest.digest
+    )
+
+
+@pytest.mark.parametrize("split", ["train", "dev", "test"])
+def test_text_in_another_encoding_is_refused_before_work(make, tmp_path, split):
+    path = tmp_path / f"{split}.yy"
+    path.write_text("".join(f"Grüße {i}\n" for i in NUMBERS), "latin-1")
+    with pytest.raises(T2TLiteError, match="looks like Latin-1") as error:
+        make()
+    assert str(path) in str(error.value)
+    assert not list((tmp_path / "data").glob("*.vocab*"))
+    with pytest.raises(T2TLiteError, match="train.xx is not UTF-16 text"):
+        make(encoding="utf-16")
+
+
+def test_text_in_a_named_encoding_is_read(make, tmp_path):
+    for split in ("train", "dev", "test"):
+        for side in ("xx", "yy"):
+            text = "".join(f"{x} é{side}\r\n" for x in NUMBERS)
+            (tmp_path / f"{split}.{side}").write_bytes(text.encode("utf-16"))
+    with pytest.raises(T2TLiteError, match="train.xx must be UTF-8 text; it "):
+        make()
+    problem, manifest = make(encoding="UTF16")
+    assert problem.options["encoding"] == "utf-16"
+    assert manifest.splits["train"].examples == len(NUMBERS)
+    encoder = problem.load_encoders(tmp_path / "data")["inputs"]
+    pairs = read_pairs(tmp_path / "data", problem, manifest, "dev")
+    assert [encoder.decode(pair)[1] for pair in pairs] == [
+        f"{x} éyy" for x in NUMBERS
+    ]
 
 
 def test_a_truncated_archive_is_named_and_leaves_no_data(make, tmp_path):
@@ -127,7 +178,7 @@ def test_data_of_a_file_that_has_changed_is_refused(make, tmp_path):
     assert "it has other text of the same size. Use another" in message
     assert "--problem=text --overwrite and the flags given here" in message
     path.write_text("one\n")
-    with pytest.raises(T2TLiteError, match="it had 110 bytes, it has 4. Use"):
+    with pytest.raises(T2TLiteError, match="it had 120 bytes, it has 4. Use"):
         make()
     path.unlink()
     assert manifest.digest

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from t2t_lite.corpus.encoding import LENIENT
 from t2t_lite.corpus.pair_files import format_of, read_json_lines, read_tsv
 from t2t_lite.errors import T2TLiteError, UsageError
 
@@ -44,9 +45,9 @@ def test_a_tsv_line_is_a_pair(tmp_path):
         ("\ufeffx\0\u2028y", "\ufffd"),
         ("a", "b"),
     ]
-    assert list(read_tsv(path)) == pairs
+    assert list(read_tsv(path, LENIENT)) == pairs
     packed = write(tmp_path / "a.tsv.gz", gzip.compress(path.read_bytes()))
-    assert list(read_tsv(packed)) == pairs
+    assert list(read_tsv(packed, LENIENT)) == pairs
 
 
 @pytest.mark.parametrize(("line", "tabs"), [("a", 0), ("a\tb\tc", 2), ("", 0)])
@@ -78,7 +79,8 @@ def test_the_keys_may_have_other_names(tmp_path):
 
 def test_what_is_no_character_becomes_a_replacement(tmp_path):
     data = b'{"source": "\xff\xc3\xa9", "target": "\\ud800 \\ud83d\\ude00"}\n'
-    ((source, target),) = read_json_lines(write(tmp_path / "a.jsonl", data))
+    path = write(tmp_path / "a.jsonl", data)
+    ((source, target),) = read_json_lines(path, encoding=LENIENT)
     assert source == "\ufffd\u00e9"
     assert target == "\ufffd\ufffd\ufffd \U0001f600"
 

@@ -78,11 +78,13 @@ def test_digest_knows_the_data_not_the_versions(data):
     assert other.digest != manifest.digest
 
 
-def test_runs_on_data_older_than_unknown_words_know_it_again(data):
+def test_runs_on_data_with_an_older_manifest_know_it_again(data):
     folder, manifest = data
     path = Manifest.path(folder, Words())
     record = json.loads(path.read_text())
     assert record["splits"]["train"].pop("unknown_words") == 0
+    for name in ("damaged", "damaged_samples"):
+        assert record["splits"]["train"].pop(name) == {}
     path.write_text(json.dumps(record))
     older = Manifest.load(folder, Words())
     assert older.digest == manifest.digest

@@ -104,9 +104,10 @@ def test_odd_lines_shift_no_pair(write):
         target=write("a.yy", b"1\n2\n3\r\n4\n"),
         dev_pairs=write("b.tsv", "a\tA\n"),
         test_pairs=write("c.tsv", "a\tA\n"),
+        broken_share="1",
     )
     assert samples(problem, "train") == [
-        ("\ufeffa\0", "1"),
+        ("a\0", "1"),
         ("", "2"),
         ("b\u2028c", "3"),
         ("\ufffd", "4"),
@@ -415,9 +416,9 @@ def test_a_vocabulary_of_another_trainer_is_used(sides, make, tmp_path):
 def test_a_corpus_that_is_cut_is_read_three_times(sides, make, monkeypatch):
     reads = []
 
-    def counted(*files):
+    def counted(*files, encoding):
         reads.append(files)
-        return read_parallel(*files)
+        return read_parallel(*files, encoding=encoding)
 
     monkeypatch.setattr(own_text, "read_parallel", counted)
     make(text(**sides(), vocab_size=280))
