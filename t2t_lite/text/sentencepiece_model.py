@@ -15,6 +15,7 @@ from t2t_lite.errors import T2TLiteError
 PAD_ID = 0
 EOS_ID = 1
 UNK_ID = 2  # stands for what a model without bytes cannot write
+_LEAST_SIZE, _MOST_SIZE = UNK_ID + 1, 2**31 - 1  # that the trainer can count
 
 # A larger corpus is sampled for its vocabulary, which bounds memory.
 MOST_VOCABULARY_LINES = 1_000_000
@@ -53,6 +54,8 @@ def _in_pieces(lines):
     """The lines as the trainer can take them, without empty ones."""
     for line in lines:
         line = line.translate(_RESERVED_IN_TRAINING)
+        if line.isspace():
+            continue
         for start in range(0, len(line), _CHUNK):
             yield line[start : start + _CHUNK]
 
@@ -76,7 +79,8 @@ def train_model(lines: list[str], vocab_size: int) -> bytes:
                 sentence_iterator=iter(lines),
                 model_writer=model,
                 model_type="bpe",
-                vocab_size=vocab_size,
+                # Of what it cannot count, it does not say what it can.
+                vocab_size=min(max(vocab_size, _LEAST_SIZE), _MOST_SIZE),
                 pad_id=PAD_ID,
                 eos_id=EOS_ID,
                 unk_id=UNK_ID,

@@ -305,7 +305,7 @@ def test_training_is_quiet(tmp_path, capfd):
     assert "trainer" not in err and "normalizer" not in err
 
 
-@pytest.mark.parametrize("lines", [[], [""], ["", ""]])
+@pytest.mark.parametrize("lines", [[], [""], ["", ""], [" ", "\t\u3000"]])
 def test_an_empty_corpus_is_refused(tmp_path, lines):
     with pytest.raises(T2TLiteError, match="needs text; got a corpus without"):
         SentencePieceEncoder.train(lines, 300, tmp_path / "m")
@@ -323,12 +323,22 @@ def test_too_large_a_vocabulary_names_the_largest(tmp_path):
     assert encoder.vocab_size == largest
 
 
-def test_too_small_a_vocabulary_names_the_smallest(tmp_path):
+@pytest.mark.parametrize("size", [2**31, 10**20])
+def test_a_vocabulary_of_any_size_is_refused_in_the_same_words(tmp_path, size):
+    with pytest.raises(
+        T2TLiteError, match=r"must be at most \d+ for so sm"
+    ) as e:
+        SentencePieceEncoder.train(corpus(), size, tmp_path / "m")
+    assert f"got vocab_size={size}." in str(e.value)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 100])
+def test_too_small_a_vocabulary_names_the_smallest(tmp_path, size):
     with pytest.raises(T2TLiteError) as raised:
-        SentencePieceEncoder.train(corpus(), 100, tmp_path / "m")
+        SentencePieceEncoder.train(corpus(), size, tmp_path / "m")
     message = str(raised.value)
     assert "vocab_size must be at least " in message
-    assert "got vocab_size=100" in message
+    assert f"got vocab_size={size}." in message
     least = int(message.split("at least ")[1].split(",")[0])
     encoder = SentencePieceEncoder.train(corpus(), least, tmp_path / "m")
     assert encoder.vocab_size == least
