@@ -80,6 +80,11 @@ def decode(args: argparse.Namespace) -> None:
             "--nbest must be at most the beam size; got "
             f"nbest={args.nbest}, beam_size={beam_size}."
         )
+    if args.draw and run.problem.text_form(run.encoders) is None:
+        raise UsageError(
+            f"--draw is for trees; the answers of {run.problem.name} are plain "
+            "text: leave it out."
+        )
     translator = runs.make_translator(run, args)
     with command.LineNotes(args.verbose or args.interactive) as note:
         answers = functools.partial(

@@ -76,6 +76,14 @@ def test_a_byte_order_mark_is_no_text(run_command, tiny_run, stdin, tmp_path):
     assert f"{path} must be UTF-8 text; it is UTF-16, as its byte" in err
 
 
+def test_only_trees_are_drawn(run_command, tiny_run):
+    code, out, err = run_command(
+        "decoder", f"--output_dir={tiny_run}", "--draw"
+    )
+    assert (code, out) == (2, "")
+    assert "--draw is for trees; the answers of tiny_digits are plain " in err
+
+
 def test_over_long_line_is_cut_with_a_note(run_command, tiny_run, stdin):
     stdin("1", "2 " * 500, "3")
     code, out, err = run_command("decoder", f"--output_dir={tiny_run}")
