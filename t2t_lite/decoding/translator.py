@@ -14,6 +14,9 @@ from t2t_lite.model.transformer import Transformer
 from t2t_lite.text.encoder import EOS_ID, PAD_ID, TextEncoder
 from t2t_lite.text.form import TextForm
 
+# White space as `str.strip` knows it, which is what counts in a corpus.
+_BLANK = r"[\s\v\x1c-\x1f\x{85}\pZ]*"
+
 
 class Translator(tf.Module):
     """Translates tensors of text in one graph.
@@ -82,7 +85,8 @@ class Translator(tf.Module):
           scores: float32 [B, N], finite; see `beam_search`;
           tokens: int32 [B, N, L], EOS, then zeros;
           cut: bool [B], where the source was longer than `max_length`.
-        An empty text has N empty outputs with score 0.
+        An empty text, or one of white space only, has N empty outputs with
+        score 0.
         """
         return self.graph(num_hypotheses)(texts)
 
@@ -157,6 +161,8 @@ class Translator(tf.Module):
         }
 
     def _prepared(self, texts):
+        blank = tf.strings.regex_full_match(texts, _BLANK)
+        texts = tf.where(blank, "", texts)
         return texts if self.form is None else self.form.prepare(texts)
 
     def _score(self, sources, targets):

@@ -5,6 +5,7 @@ import itertools
 import logging
 import queue
 import random
+import sys
 import threading
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_lite.decoding.lines import score_pairs, translate_lines
-from t2t_lite.decoding.translator import Translator, _with_eos
+from t2t_lite.decoding.translator import _BLANK, Translator, _with_eos
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.text.encoder import EOS_ID
@@ -128,6 +129,9 @@ def test_first_hypothesis_does_not_depend_on_how_many_are_asked(translator):
         assert len({tuple(h.tokens) for h in translation.hypotheses}) == 3
 
 
+SPACES = [" ", "   ", " \t ", "\u3000", "\xa0 \u2003", "\x85\x0b\x1c"]
+
+
 def test_empty_line_gives_an_empty_line(translator):
     answers = list(translate_lines(translator, [b"\n", b"eins\n", b"\r\n"]))
     for answer in (answers[0], answers[2]):
@@ -135,9 +139,29 @@ def test_empty_line_gives_an_empty_line(translator):
         assert (hypothesis.text, hypothesis.score) == ("", 0.0)
         assert hypothesis.tokens == []
     assert answers[1].hypotheses[0].score < 0
-    # Spaces are text.
-    (blank,) = translate_lines(translator, [b"   \n"])
-    assert blank.hypotheses[0].tokens
+
+
+@pytest.mark.parametrize("blank", SPACES)
+def test_a_line_of_white_space_is_an_empty_line(translator, blank):
+    lines = ["5 6", blank, "7"]
+    first, second, third = translate_lines(translator, lines)
+    empty, *_ = translate_lines(translator, [""])
+    assert second.hypotheses == empty.hypotheses
+    assert (second.line, second.source) == (2, blank)
+    assert [first.hypotheses[0].text, third.hypotheses[0].text] == [
+        answer.hypotheses[0].text
+        for answer in translate_lines(translator, [lines[0], lines[2]])
+    ]
+    text = f"{blank}5"
+    (indented,) = translate_lines(translator, [text])
+    assert indented.hypotheses[0].score != 0
+
+
+def test_white_space_is_what_a_corpus_has_as_such(translator):
+    white = [chr(c) for c in range(sys.maxunicode + 1) if chr(c).isspace()]
+    others = ["\u200b", "\ufeff", "\0", "\x1b", "\x86", "\u180e", "\x7f"]
+    matched = tf.strings.regex_full_match([*white, *others], _BLANK)
+    assert matched.numpy().tolist() == [True] * len(white) + [False] * 7
 
 
 def test_no_lines_give_no_lines(translator):
