@@ -10,8 +10,8 @@ from collections.abc import Iterable
 _ADVICE = {
     errno.ENOSPC: "free some space, then run the same command again",
     errno.EDQUOT: "free some space, then run the same command again",
-    errno.EACCES: "choose a place that you may use",
-    errno.EPERM: "choose a place that you may use",
+    errno.EACCES: "change its permissions, or choose another place",
+    errno.EPERM: "change its permissions, or choose another place",
     errno.EROFS: "choose a place on a disk that can be written to",
     errno.ENAMETOOLONG: "choose a shorter name",
 }
@@ -51,24 +51,30 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {', '.join(close)}?" if close else ""
 
 
-def in_words(error: BaseException) -> str:
+def in_words(error: BaseException, place: bool = True) -> str:
     """What the system, Python or TensorFlow says: one clause, and what to do.
 
     Examples: "/data/x: No space left on device; free some space, then run the
     same command again", "ValueError: bad value".
+
+    Args:
+      error: of any kind.
+      place: say which file it is about, where the system does.
     """
     if isinstance(error, T2TLiteError):
         return str(error).rstrip(".")
     text = _text_of(error)
+    filename = getattr(error, "filename", None)
+    where = f"{filename}: " if place and filename else ""
     name = "" if _is_of_tensorflow(error) else f"{type(error).__name__}: "
     for number, advice in _ADVICE.items():
         # TensorFlow has the system's words, but not its numbers.
         if getattr(error, "errno", None) == number or (
             not name and os.strerror(number) in text
         ):
-            return f"{_place_of(error)}{os.strerror(number)}; {advice}"
+            return f"{where}{os.strerror(number)}; {advice}"
     if isinstance(error, OSError) and error.strerror:
-        return f"{_place_of(error)}{error.strerror}"
+        return f"{where}{error.strerror}"
     if isinstance(error, MemoryError) or "OOM when" in text:
         return (
             "out of memory: in training, lower batch_tokens or raise "
@@ -80,11 +86,6 @@ def in_words(error: BaseException) -> str:
 def _is_of_tensorflow(error):
     """Whether it is a `tf.errors.OpError`; TensorFlow may not be loaded."""
     return hasattr(error, "error_code") and hasattr(error, "message")
-
-
-def _place_of(error):
-    filename = getattr(error, "filename", None)
-    return f"{filename}: " if filename else ""
 
 
 def _text_of(error):

@@ -23,7 +23,7 @@ from t2t_lite.corpus.encoding import (
     lines_without_mark,
     without_mark,
 )
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import T2TLiteError, in_words
 
 _OPENERS: dict[str, Any] = {
     ".gz": gzip.open,
@@ -144,7 +144,7 @@ def open_packed(path: str | os.PathLike) -> Iterator[BinaryIO]:
     except OSError as error:
         if error.errno:
             raise T2TLiteError(
-                f"Cannot read {path}: {error.strerror}."
+                f"Cannot read {path}: {in_words(error, place=False)}."
             ) from error
         raise damaged(path, error) from error
     except (EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError) as error:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from t2t_lite.corpus.encoding import CORPUS
 from t2t_lite.corpus.lines import PACKED, damaged, open_packed, read_lines
 from t2t_lite.corpus.parallel_lines import read_parallel
-from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.errors import T2TLiteError, UsageError, in_words
 
 Sides = tuple[pathlib.Path, pathlib.Path]
 
@@ -44,7 +44,8 @@ def find_sides(
         names = sorted(entry.name for entry in folder.iterdir())
     except OSError as error:
         raise T2TLiteError(
-            f"Cannot look for a corpus in {folder}: {error.strerror}. Name "
+            f"Cannot look for a corpus in {folder}: "
+            f"{in_words(error, place=False)}. Name "
             "the folder that holds it with --raw_dir."
         ) from error
     for stem in stems:

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_lite import files
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import T2TLiteError, in_words
 from t2t_lite.text.sentencepiece_model import EOS_ID, PAD_ID
 
 
@@ -123,7 +123,8 @@ def read_vocabulary(path: str | os.PathLike) -> bytes:
         return pathlib.Path(path).read_bytes()
     except OSError as error:
         raise T2TLiteError(
-            f"Cannot read the vocabulary {path}: {error.strerror}. "
+            f"Cannot read the vocabulary {path}: "
+            f"{in_words(error, place=False)}. "
             "t2t-lite-datagen makes it."
         ) from error
 
@@ -137,7 +138,8 @@ def write_vocabulary(path: str | os.PathLike, content: bytes) -> None:
             file.write(content)
     except OSError as error:
         raise T2TLiteError(
-            f"Cannot write the vocabulary {path}: {error.strerror}."
+            f"Cannot write the vocabulary {path}: "
+            f"{in_words(error, place=False)}."
         ) from error
 
 

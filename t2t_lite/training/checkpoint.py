@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_lite import files
-from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.errors import T2TLiteError, UsageError, in_words
 
 _Path = str | os.PathLike
 FOLDER = "checkpoints"  # in that of a run
@@ -289,8 +289,8 @@ def _one_clear_error(path: pathlib.Path) -> Iterator[None]:
         yield
     except (OSError, tf.errors.OpError) as error:
         raise T2TLiteError(
-            f"{path} cannot be saved: {_short(error)}. What was saved before "
-            "is intact: make room there, then run the same command again."
+            f"{path} cannot be saved: {in_words(error, place=False)}. What was "
+            "saved before is intact."
         ) from error
 
 
@@ -340,7 +340,9 @@ def _check_shapes(
 def damaged(path: pathlib.Path, error: Exception) -> T2TLiteError:
     """The error for a checkpoint that cannot be read, with the way out."""
     if isinstance(error, _NOT_DAMAGE):
-        return T2TLiteError(f"{path} cannot be read: {_short(error)}.")
+        return T2TLiteError(
+            f"{path} cannot be read: {in_words(error, place=False)}."
+        )
     checkpoint = _checkpoint_at(path)
     others = [
         other.step
@@ -359,15 +361,12 @@ def damaged(path: pathlib.Path, error: Exception) -> T2TLiteError:
 
 
 def _short(error: Exception) -> str:
-    """An error's own words, on one line."""
-    if isinstance(error, OSError) and error.strerror:
-        name = os.path.basename(error.filename or "")
-        return f"{error.strerror}: {name}" if name else error.strerror
+    """What is wrong with a file, on one line."""
     if isinstance(error, KeyError):
         return f"{_STATE} has no {error}"
-    text = error.message if isinstance(error, tf.errors.OpError) else error
-    lines = str(text).strip().splitlines() or [type(error).__name__]
-    return lines[0].rstrip(".")
+    if isinstance(error, ValueError):
+        return str(error).splitlines()[0].rstrip(".")
+    return in_words(error)
 
 
 def _sha256(state: Any) -> str:

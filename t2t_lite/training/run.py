@@ -300,7 +300,8 @@ def only_trainer(output_dir: pathlib.Path) -> Iterator[None]:
         file = open(output_dir / ".lock", "a+", encoding="utf-8")
     except OSError as error:
         raise T2TLiteError(
-            f"{output_dir} cannot be written: {error.strerror}; choose another "
+            f"{output_dir} cannot be written: "
+            f"{in_words(error, place=False)}. Or choose another "
             "--output_dir."
         ) from error
     with file:

@@ -12,7 +12,7 @@ from typing import Any, Self, TextIO
 import tensorflow as tf
 
 from t2t_lite import files
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import T2TLiteError, in_words
 from t2t_lite.progress import Line, say
 from t2t_lite.training.config import METRICS_FILE
 from t2t_lite.training.updates import UpdateStats
@@ -214,7 +214,8 @@ def _content(path: pathlib.Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise T2TLiteError(
-            f"{path} cannot be read: {error.strerror}. Put it back, or move it "
+            f"{path} cannot be read: "
+            f"{in_words(error, place=False)}. Put it back, or move it "
             "away to go on without it."
         ) from error
 
