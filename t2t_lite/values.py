@@ -5,9 +5,10 @@ JSON. It raises ValueError with the rule for anything else: "true or false".
 """
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
 
 from t2t_lite.errors import UsageError
 
@@ -40,6 +41,32 @@ def parse_key_values(
             )
         values[key] = value if equals else "true"
     return values
+
+
+def is_of_type(value: Any, kind: Any) -> bool:
+    """Whether a value is of a type as annotations write it.
+
+    Args:
+      value: of a JSON file, or a dataclass made of some.
+      kind: Any, a class, or a dict, list or tuple of these, such as
+        `dict[str, list[int]]` or `tuple[int, ...]`. The fields of a dataclass
+        must be of their types, too. A bool is no int.
+    """
+    if kind is Any:
+        return True
+    parts = get_args(kind)
+    plain = get_origin(kind) or kind
+    if not isinstance(value, plain) or type(value) is bool and kind is int:
+        return False
+    if dataclasses.is_dataclass(plain):
+        hints = get_type_hints(plain)
+        return all(is_of_type(getattr(value, n), hints[n]) for n in hints)
+    if parts and plain is dict:
+        return all(
+            is_of_type(key, parts[0]) and is_of_type(inner, parts[1])
+            for key, inner in value.items()
+        )
+    return not parts or all(is_of_type(inner, parts[0]) for inner in value)
 
 
 def text(value: Any) -> str:

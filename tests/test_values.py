@@ -1,9 +1,13 @@
 """Values that people give, on a command line or in Python."""
 
+from typing import Any
+
 import pytest
 
+from t2t_lite.data.manifest import ShardRecord
 from t2t_lite.errors import UsageError
 from t2t_lite.values import (
+    is_of_type,
     number,
     parse_key_values,
     true_or_false,
@@ -51,3 +55,36 @@ def test_a_value_and_its_text_are_read_alike(kind, value, kept):
 def test_what_is_not_of_a_kind_is_refused_with_the_rule(value):
     with pytest.raises(ValueError, match="a whole number, at least 2"):
         whole_number(2)(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (1, int),
+        (True, bool),
+        (None, Any),
+        ({}, dict[str, int]),
+        ({"a": [1, 2]}, dict[str, list[int]]),
+        ((1, 2), tuple[int, ...]),
+        (ShardRecord("a", 1, 2, "b"), ShardRecord),
+    ],
+)
+def test_a_value_is_of_its_type(value, kind):
+    assert is_of_type(value, kind)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("1", int),
+        (True, int),
+        (1.0, int),
+        ({"a": 1}, dict[str, str]),
+        ({1: "a"}, dict[str, str]),
+        ([1, "a"], list[int]),
+        ([1], tuple[int, ...]),
+        (ShardRecord("a", 1, "2", "b"), ShardRecord),
+    ],
+)
+def test_a_value_of_another_type_is_told_apart(value, kind):
+    assert not is_of_type(value, kind)

@@ -143,7 +143,7 @@ def state_of(path: str | os.PathLike) -> dict[str, int] | None:
     """The size and the time of the last change of a file, if it is there."""
     try:
         stat = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):  # or it is no path
         return None
     return {"bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns}
 

@@ -16,6 +16,7 @@ from t2t_lite import files
 from t2t_lite.corpus.raw_files import state_of
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Problem
+from t2t_lite.values import is_of_type
 
 FORMAT_VERSION = 1
 
@@ -135,7 +136,7 @@ class Manifest:
                 f"{data_dir} holds no data of {problem.base_name}: make it "
                 f"with t2t-lite-datagen {flags_of(problem)}."
             ) from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise T2TLiteError(
                 f"Cannot read {path}: {error}. {remake}"
             ) from error
@@ -146,8 +147,16 @@ class Manifest:
                     name: SplitRecord.from_json(split)
                     for name, split in record["splits"].items()
                 }
-                return cls(**record | {"splits": splits})
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+                manifest = cls(**record | {"splits": splits})
+                manifest._require_types()
+                return manifest
+        except (
+            AttributeError,
+            KeyError,
+            OverflowError,
+            TypeError,
+            ValueError,
+        ) as error:
             raise T2TLiteError(
                 f"{path} is not a manifest: {error!r}. {remake}"
             ) from error
@@ -155,6 +164,18 @@ class Manifest:
             f"{path} must have format_version {FORMAT_VERSION}; got "
             f"{version!r}. {remake}"
         )
+
+    def _require_types(self) -> None:
+        """Raises TypeError for a value of another type than it must have."""
+        files, sources = self.vocabulary, self.sources
+        if not (
+            is_of_type(self, Manifest)
+            and self.splits
+            and isinstance(self.options, dict)
+            and _have(files, sha256=str)
+            and _have(sources, sha256=str, bytes=int, mtime_ns=int)
+        ):
+            raise TypeError("a value is of another type than it must be")
 
     def save(self, data_dir: str | os.PathLike) -> pathlib.Path:
         """Writes the manifest, complete or not at all."""
@@ -199,6 +220,15 @@ class Manifest:
         return self.splits[name]
 
 
+def _have(records: Mapping[str, Mapping[str, Any]], **kinds: type) -> bool:
+    """Whether each record has values of these types."""
+    return all(
+        is_of_type(record.get(key), kind)
+        for record in records.values()
+        for key, kind in kinds.items()
+    )
+
+
 def find_data(data_dir: str | os.PathLike, problem: Problem) -> list[str]:
     """The names that data of a problem with options has in a folder, sorted.
 
@@ -210,9 +240,17 @@ def find_data(data_dir: str | os.PathLike, problem: Problem) -> list[str]:
             record = json.loads(path.read_text(encoding="utf-8"))
             definition = record["definition"]
             is_same = _registered_name(definition) == type(problem).name
-            if definition.get("options") and is_same:
-                names.append(record["problem"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            name = record["problem"]
+            if definition.get("options") and is_same and name == str(name):
+                names.append(name)
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+        ):
             continue
     return names
 

@@ -67,7 +67,10 @@ class Work:
         Raises:
           T2TLiteError: it is damaged.
         """
-        note = read_record(self.folder / _NOTE)
+        path = self.folder / _NOTE
+        if self.folder.is_dir() and not os.path.lexists(path):
+            return "it has no note"  # stopped before its start or in its end
+        note = read_record(path)
         for name, value in self._identity.items():
             if note["identity"].get(name) != value:
                 return f"{name} differs"

@@ -69,14 +69,20 @@ class WordPieceEncoder(TextEncoder):
         lowers = all(p == p.lower() for p in known)
         strips = lowers and all(p == _bare(p) for p in known)
         self._only_lowers = lowers and not strips
-        self._matcher = tf_text.FastBertTokenizer(
-            matched,
-            suffix_indicator=_SUFFIX,
-            max_bytes_per_word=2**31 - 1,
-            token_out_type=tf.int32,
-            unknown_token=UNKNOWN_PIECE,
-            lower_case_nfd_strip_accents=strips,
-        )
+        try:
+            self._matcher = tf_text.FastBertTokenizer(
+                matched,
+                suffix_indicator=_SUFFIX,
+                max_bytes_per_word=2**31 - 1,
+                token_out_type=tf.int32,
+                unknown_token=UNKNOWN_PIECE,
+                lower_case_nfd_strip_accents=strips,
+            )
+        except RuntimeError as error:
+            raise T2TLiteError(
+                f"{path} is not a WordPiece vocabulary that can be used: "
+                f"{error}"
+            ) from error
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         text = clean_utf8(text)
