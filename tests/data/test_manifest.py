@@ -184,7 +184,7 @@ def manifest_of(problem, folder):
         fingerprint=problem.fingerprint(),
         definition=problem.definition(),
         vocabulary={},
-        splits={},
+        splits={"train": split_record()},
         seed=0,
         versions={},
     )
