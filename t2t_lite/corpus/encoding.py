@@ -150,8 +150,9 @@ def _is_broken(line):
 
 def _diagnosis(line, name):
     """What is wrong with a broken line, and its likely encoding, if any."""
-    if isinstance(line, str):  # read in another encoding than UTF-8
-        return f"NUL or bytes that are not {name.upper()}", UTF_8
+    if isinstance(line, str):  # in another encoding than UTF-8, or in SGML
+        likely = "" if name == UTF_8 else UTF_8
+        return f"NUL or bytes that are not {name.upper()}", likely
     nuls = line.count(b"\0")
     if nuls > len(line) / 4:
         likely = "utf-16-be" if line.startswith(b"\0") else "utf-16-le"

@@ -1,6 +1,7 @@
 """The lines of text files, as they are or packed."""
 
 import bz2
+import codecs
 import contextlib
 import gzip
 import io
@@ -100,6 +101,12 @@ def _read_encoded(path, name, broken, most):
             for line in itertools.islice(lines, most):
                 if not broken.lines:
                     line = line.removeprefix("\ufeff")
+                    if line[:3].encode(name, "ignore") == codecs.BOM_UTF8:
+                        raise T2TLiteError(
+                            f"{path} is UTF-8, as its byte order mark says; "
+                            f"got --encoding={name}. All files must be in one "
+                            "encoding: convert some, or leave it out."
+                        )
                 broken.look_at([line])
                 yield line.removesuffix("\n").removesuffix("\r")
         except UnicodeError as error:  # such as UTF-16 without its mark

@@ -5,7 +5,7 @@ import pathlib
 import re
 from collections.abc import Iterator, Sequence
 
-from t2t_lite.corpus.encoding import CORPUS
+from t2t_lite.corpus.encoding import CORPUS, BrokenLines
 from t2t_lite.corpus.lines import PACKED, damaged, open_packed, read_lines
 from t2t_lite.corpus.parallel_lines import read_parallel
 from t2t_lite.errors import T2TLiteError, UsageError, in_words
@@ -143,11 +143,12 @@ def read_segments(path: str | os.PathLike) -> Iterator[str]:
     Example: `<doc><seg id="1"> A &amp; B </seg></doc>` gives "A & B".
 
     Raises:
-      T2TLiteError: the file is unreadable or damaged, or has no segment.
+      T2TLiteError: the file is unreadable or damaged, has no segment, or has
+        too much broken text, as in a file of lines.
     """
     from lxml import etree  # sacreBLEU's own, for the same files
 
-    found = False
+    broken = BrokenLines(path, CORPUS)
     with open_packed(path) as file:
         # SGML that is not XML, such as a bare "&", is read as HTML is.
         events = etree.iterparse(
@@ -155,10 +156,12 @@ def read_segments(path: str | os.PathLike) -> Iterator[str]:
         )
         try:
             for _, segment in events:
-                found = True
-                yield " ".join("".join(segment.itertext()).split("\n")).strip()
+                text = " ".join("".join(segment.itertext()).split("\n"))
+                broken.look_at([text])
+                yield text.strip()
                 segment.clear()
         except etree.XMLSyntaxError as error:
             raise damaged(path, error) from error
-    if not found:
+    broken.judge()
+    if not broken.lines:
         raise T2TLiteError(f"{path} has no <seg>: is it a test set in SGML?")

@@ -7,6 +7,7 @@ import pytest
 from t2t_lite.corpus import encoding
 from t2t_lite.corpus.encoding import CORPUS, Encoding, known_encoding
 from t2t_lite.corpus.lines import read_byte_lines, read_lines, require_text
+from t2t_lite.corpus.side_files import read_segments
 from t2t_lite.errors import T2TLiteError
 
 GERMAN = "Grüße aus Köln\n"
@@ -97,6 +98,20 @@ def test_encodings_have_the_names_of_python(name, known):
 def test_what_is_no_encoding_of_text_is_refused(name):
     with pytest.raises(ValueError, match="an encoding of text, such as"):
         known_encoding(name)
+
+
+def test_a_mark_that_contradicts_the_named_encoding_is_refused(tmp_path):
+    path = tmp_path / "a.en"
+    path.write_text(GERMAN, "utf-8-sig")
+    with pytest.raises(T2TLiteError, match="a.en is UTF-8, as its byte order"):
+        list(read_lines(path, encoding=Encoding("cp1252")))
+
+
+def test_broken_text_in_sgml_is_refused(tmp_path):
+    path = tmp_path / "a.sgm"
+    path.write_text(f"<seg id='1'>{GERMAN}</seg>", "latin-1")
+    with pytest.raises(T2TLiteError, match="a.sgm must be UTF-8 text; got NUL"):
+        list(read_segments(path))
 
 
 def test_text_that_is_not_in_the_named_encoding_is_refused(tmp_path):
