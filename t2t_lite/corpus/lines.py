@@ -61,10 +61,8 @@ def read_lines(
     """
     broken = BrokenLines(path, encoding, start)
     if encoding.name == UTF_8:
-        yield from _read_utf_8(path, start, broken, most)
-    else:
-        yield from _read_encoded(path, encoding.name, broken, most)
-    broken.judge()
+        return _read_utf_8(path, start, broken, most)
+    return _read_encoded(path, encoding.name, broken, most)
 
 
 def _read_utf_8(path, start, broken, most):
@@ -79,18 +77,26 @@ def _read_utf_8(path, start, broken, most):
                 lines = lines[: most - broken.lines]
             if not lines:
                 break
-            lines = [x.removesuffix(b"\n").removesuffix(b"\r") for x in lines]
             try:
-                texts = [line.decode() for line in lines]
-                has_nul = b"\0" in b"".join(lines)
+                texts = [
+                    line.removesuffix(b"\n").removesuffix(b"\r").decode()
+                    for line in lines
+                ]
+                is_clean = b"\0" not in b"".join(lines)
             except UnicodeDecodeError:
-                texts = [line.decode(errors="replace") for line in lines]
-                has_nul = True  # perhaps
-            if has_nul:
-                broken.look_at(lines)
-            else:
+                texts = [
+                    line.removesuffix(b"\n")
+                    .removesuffix(b"\r")
+                    .decode(errors="replace")
+                    for line in lines
+                ]
+                is_clean = False
+            if is_clean:
                 broken.lines += len(lines)
+            else:
+                broken.look_at(lines)
             yield from texts
+    broken.judge()
 
 
 def _read_encoded(path, name, broken, most):
@@ -114,6 +120,7 @@ def _read_encoded(path, name, broken, most):
                 f"{path} is not {name.upper()} text: {error}. Name its "
                 "encoding with --encoding."
             ) from error
+    broken.judge()
 
 
 def read_byte_lines(path: str | os.PathLike) -> Iterator[bytes]:
