@@ -154,11 +154,12 @@ def _make_run(folder, *records, config=None):
     config = config or {
         "format": 1,
         "problem": "wmt_ende",
+        "problem_fingerprint": "0" * 64,
         "hparams_set": "transformer_base",
         "hparams": {},
-        "data": {"dir": "/data"},
+        "data": {"dir": "/data", "fingerprint": "0" * 64},
         "seed": 1,
-        "vocabulary": {},
+        "vocabulary": {"v.model": "0" * 64},
         "usr_dir": None,
     }
     (folder / "config.json").write_text(json.dumps(config))
