@@ -9,7 +9,7 @@ from importlib import metadata
 
 import pytest
 
-from support.places import ROOT
+from support.places import ROOT, TESTS
 from t2t_lite import plugins, registry
 from t2t_lite.hparam import HParams
 
@@ -100,7 +100,7 @@ def test_documents_name_only_flags_that_exist():
     for script in scripts.select(group="console_scripts"):
         parser = importlib.import_module(script.module).make_parser()
         known |= parser._option_string_actions.keys()
-    for script in (ROOT / "benchmarks").glob("*.py"):
+    for script in (*(ROOT / "benchmarks").glob("*.py"), TESTS / "conftest.py"):
         known |= set(re.findall(r'"(--\w+)"', script.read_text("utf-8")))
     unknown = [
         f"{document.name}: {flag}"
