@@ -109,8 +109,13 @@ def train(
     )
     plugins.load_plugins(usr_dir)
     values, set_name = _choose_hparams(hparams, hparams_override)
+    # The default folder of own text follows from the name it is given.
+    known_name = problem if isinstance(problem, str) else problem.name
     task, data_folder = choose_problem(
-        problem, problem_options or {}, data_dir, output_dir
+        problem,
+        problem_options or {},
+        data_dir,
+        output_dir or (set_name and default_output_dir(known_name, set_name)),
     )
     if best_metric not in (known := ("auto", "loss", task.metric)):
         raise UsageError(

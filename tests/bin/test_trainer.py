@@ -396,3 +396,20 @@ def test_dry_run_of_own_text_says_which_files_are_missing(
     assert f"missing: {tmp_path / 'dev.tsv'}\n" in out
     assert "to be held out of train: test\n" in out
     assert "vocabulary: 275 and 275\n" in out
+
+
+def test_a_run_in_the_default_folder_goes_on_with_its_own_data(
+    run_command, tiny_flags, run_copy, tmp_path, monkeypatch
+):
+    from t2t_lite import recipe
+
+    monkeypatch.setattr(recipe, "RUNS_DIR", str(tmp_path / "runs"))
+    monkeypatch.setattr(recipe, "DATA_DIR", str(tmp_path / "none"))
+    folder = tmp_path / "runs" / "tiny_digits" / "tiny_digits_set"
+    folder.parent.mkdir(parents=True)
+    run_copy.rename(folder)
+    flags = [flag for flag in tiny_flags if not flag.startswith("--data_dir")]
+    flags.append(f"--data_dir={recipe.DATA_DIR}")
+    code, out, err = run_command("trainer", *flags, "--train_steps=5")
+    assert (code, "step: 5\n" in out) == (0, True), err
+    assert not (tmp_path / "none").exists()
