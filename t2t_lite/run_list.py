@@ -34,7 +34,8 @@ def list_runs(folder: pathlib.Path) -> Iterator[RunSummary]:
         run = config_file.parent
         try:
             config = read_config(run)
-            problem, hparams_set = config["problem"], config["hparams_set"]
+            problem = config["problem"]
+            hparams_set = config.get("hparams_set")
         except T2TLiteError as error:
             problem, hparams_set = str(error), ""
         metrics = run / METRICS_FILE
