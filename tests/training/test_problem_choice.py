@@ -10,7 +10,7 @@ import pytest
 
 import t2t_lite
 from t2t_lite import plugins, registry
-from t2t_lite.data.manifest import Manifest
+from t2t_lite.data.manifest import Manifest, SplitRecord
 from t2t_lite.datagen import generate
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
@@ -37,7 +37,7 @@ def data(tmp_path):
             fingerprint=problem.fingerprint(),
             definition=problem.definition(),
             vocabulary={},
-            splits={},
+            splits={"train": SplitRecord(1, 2, 2, {2: 1}, {}, {}, ())},
             seed=0,
             versions={},
         ).save(tmp_path / folder)
