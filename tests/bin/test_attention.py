@@ -195,6 +195,10 @@ def test_in_a_browser_of_any_width_nothing_is_cut_off(browser, tmp_path, width):
             "mobile": False,
         },
     )
+    browser.execute_async_script(
+        "const drawn = arguments[0];"
+        "requestAnimationFrame(() => requestAnimationFrame(drawn))"
+    )
     words = browser.find_elements("css selector", 'g.word[data-side="row"]')
     words[1].click()
     outside = browser.execute_script(

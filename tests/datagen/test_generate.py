@@ -1,5 +1,3 @@
-import functools
-import gc
 import pathlib
 import re
 import resource
@@ -9,14 +7,12 @@ import sys
 import textwrap
 import threading
 import time
-import tracemalloc
 
 import pytest
 
 from support.places import TESTS
 from support.toy_problem import (
     COMPLETE,
-    Endless,
     Toy,
     WithPairs,
     files_in,
@@ -27,7 +23,7 @@ from t2t_lite.corpus.parallel_lines import read_parallel
 from t2t_lite.corpus.raw_files import RemoteFile
 from t2t_lite.data.input_pipeline import read_pairs
 from t2t_lite.data.manifest import Manifest, sha256_of
-from t2t_lite.datagen import chunks, external_shuffle, split_writer, worker_pool
+from t2t_lite.datagen import chunks, split_writer, worker_pool
 from t2t_lite.datagen import generate as generate_module
 from t2t_lite.datagen.generate import Generation
 from t2t_lite.errors import T2TLiteError
@@ -368,27 +364,33 @@ def test_tfds_dir_is_refused_by_problems_that_read_none(tmp_path):
         make(Toy(), tmp_path, tfds_dir=tmp_path)
 
 
-def test_memory_does_not_grow_with_the_corpus(tmp_path, monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK_PAIRS", 400)
-    monkeypatch.setattr(
-        split_writer,
-        "RecordsInOrder",
-        functools.partial(
-            external_shuffle.RecordsInOrder, memory_bytes=100_000
-        ),
+# In a process of its own, where nothing else takes memory.
+_PEAKS = """
+import functools, sys, tracemalloc
+from support.toy_problem import Endless, Toy, make
+from t2t_lite.datagen import chunks, external_shuffle, split_writer
+
+folder = sys.argv[1]
+chunks.CHUNK_PAIRS = 400
+external_shuffle._SLOTS = 64
+split_writer.RecordsInOrder = functools.partial(
+    external_shuffle.RecordsInOrder, memory_bytes=100_000
+)
+make(Toy(), f"{folder}/warm_up", processes=1)
+for pairs in (10_000, 30_000):
+    tracemalloc.start()
+    make(Endless(pairs), f"{folder}/{pairs}", processes=1)
+    print(tracemalloc.get_traced_memory()[1])
+    tracemalloc.stop()
+"""
+
+
+def test_memory_does_not_grow_with_the_corpus(tmp_path):
+    out = subprocess.check_output(
+        [sys.executable, "-c", _PEAKS, tmp_path], cwd=TESTS, text=True
     )
-    monkeypatch.setattr(external_shuffle, "_SLOTS", 64)
-    make(Toy(), tmp_path / "warm_up", processes=1)
-    peaks = []
-    for pairs in (10_000, 30_000):
-        # What other tests left open warns when it is collected, and with
-        # tracing on a warning reads the sources of the code that opened it.
-        gc.collect()
-        tracemalloc.start()
-        make(Endless(pairs), tmp_path / str(pairs), processes=1)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert peaks[1] < 1.3 * peaks[0], peaks
+    few, many = map(int, out.split())
+    assert many < 1.3 * few
 
 
 def test_number_of_processes_does_not_change_the_data(tmp_path, monkeypatch):
