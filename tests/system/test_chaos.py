@@ -147,7 +147,7 @@ def test_damage_of_a_run_or_its_data_is_never_silent(
                 for path in lost
                 if path.parts[0] != "tensorboard"
                 and path.name not in ("config.json", "metrics.jsonl")
-                and not _set_aside(run, path)
+                and not _set_aside(run, path, before[0][path])
             }
         assert not lost, f"{told}\n{err}"
         counts[command.__name__, "refused" if code else "done"] += 1
@@ -159,15 +159,11 @@ def _lost(before, after):
     return {path for path in before if after.get(path) != before[path]}
 
 
-def _set_aside(run, path):
-    """Whether a file of a checkpoint, or the mark of the best, has moved."""
-    if path.name == "best.json":
-        return True
-    return any(
-        other.parent.name != path.parent.name
-        and other.parent.name.endswith(path.parent.name)
-        or other.parent.name.startswith(path.parent.name)
-        for other in run.rglob(path.name)
+def _set_aside(run, path, content):
+    """Whether a checkpoint's file was moved, whole, or a new best marked."""
+    moved = run.glob(f"{path.parent}.damaged*/{path.name}")
+    return path.name == "best.json" or any(
+        other.is_file() and other.read_bytes() == content for other in moved
     )
 
 

@@ -10,10 +10,7 @@ _drawing = contextvars.ContextVar("drawing", default=True)
 
 @contextlib.contextmanager
 def zeros() -> Iterator[None]:
-    """Weights that are made within are zeros, for values read afterwards.
-
-    To draw those of the paper's base model takes a second.
-    """
+    """Weights that are made within are zeros, for values read afterwards."""
     token = _drawing.set(False)
     try:
         yield
