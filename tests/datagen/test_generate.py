@@ -448,8 +448,9 @@ def test_a_stopped_generation_leaves_no_process(tmp_path, stop):
     _, err = process.communicate(timeout=120)
     wait_until(lambda: not any(map(is_alive, children)))
     if stop == signal.SIGINT:
-        # One traceback, of the process itself; workers say nothing.
-        assert err.decode().count("Traceback") == 1
+        # Only the process itself is interrupted; workers say nothing. (It may
+        # be handling an exception, and then prints two tracebacks.)
+        assert err.decode().splitlines().count("KeyboardInterrupt") == 1
         left = {".toy.lock", ".toy.incomplete"}
         assert files_in(tmp_path / "data") == left
     else:
