@@ -1,25 +1,33 @@
 """Beam search over a `step_fn(ids, index, cache)`; knows of no model.
 
-Shapes: B batch, K beam, N hypotheses asked for, V vocabulary, L the largest
-limit, C candidates a step. Only `keras.ops`, so that the search runs eagerly
-and inside a compiled loop, with sizes known or not.
+There is one loop. Changes of scores and a rule of choice, `ScoreChange` and
+`Choice`, make other searches of it. Shapes are those of `search_state`. Only
+`keras.ops`, so that the search runs eagerly and inside a compiled loop, with
+sizes known or not.
 
 `keras_hub.samplers.BeamSampler` is no substitute: it has no length penalty,
 extends a hypothesis beyond its EOS in place of setting it aside, and tiles and
 gathers the whole cache over the beams at every step.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from keras import ops
+from keras import ops, tree
 
+from t2t_lite.decoding.choice import Best
 from t2t_lite.decoding.log_probs import (
     IMPOSSIBLE,
     Tensor,
-    best_log_probs,
     gather_rows,
     is_possible,
+    log_normalizer,
+)
+from t2t_lite.decoding.search_state import (
+    Choice,
+    ScoreChange,
+    SearchState,
+    append,
 )
 
 
@@ -36,30 +44,6 @@ def length_penalty(length: Tensor, alpha: float) -> Tensor:
     return ops.power((5.0 + ops.cast(length, "float32")) / 6.0, alpha)
 
 
-class SearchState(NamedTuple):
-    """What the search carries from one step to the next.
-
-    Live hypotheses are open, best first; finished ones ended with EOS.
-    """
-
-    index: Tensor  # int32 []: tokens generated so far
-    running: Tensor  # bool [B]: whether a better hypothesis can still come
-    last_ids: Tensor  # int32 [B, K]: the newest token of each live hypothesis
-    live_ids: Tensor  # int32 [B, K, L]: zeros after the newest token
-    live_log_probs: Tensor  # float32 [B, K]
-    finished_ids: Tensor  # int32 [B, N, L]: EOS, then zeros
-    finished_scores: Tensor  # float32 [B, N]
-    cache: Any  # whatever step_fn and follow_fn pass on
-
-
-class Candidates(NamedTuple):
-    """One-token extensions of the live hypotheses, best first: [B, C]."""
-
-    log_probs: Tensor  # float32, of the whole hypothesis
-    parents: Tensor  # int32: the live hypothesis it extends
-    ids: Tensor  # int32: the token that extends it
-
-
 def beam_search(
     step_fn: Callable[[Tensor, Tensor, Any], tuple[Tensor, Any]],
     follow_fn: Callable[[Any, Tensor], Any],
@@ -72,6 +56,9 @@ def beam_search(
     alpha: float,
     eos_id: int = 1,
     num_hypotheses: int | None = None,
+    changes: Sequence[ScoreChange] = (),
+    choice: Choice | None = None,
+    bonus_fn: Callable[[Any], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The best hypotheses of each sentence under `step_fn`.
 
@@ -95,34 +82,46 @@ def beam_search(
       eos_id: the token that ends a hypothesis.
       num_hypotheses: N, from 1 to K; None: K. Asking for fewer ends sooner
         and does not change those that are returned.
+      changes: of the scores, before candidates are chosen, in this order;
+        those that renormalize come first.
+      choice: of candidates; None: the best ones.
+      bonus_fn: `cache -> float32 [B, K]`, what is added to the score of a
+        hypothesis when it ends; at most 0, so that the bound holds that ends
+        the search.
 
     Returns:
       ids int32 [B, N, L] (EOS, then zeros) and scores float32 [B, N], best
-      first, score = log-probability / ((5 + length) / 6) ** alpha. Where
-      fewer than N finished, the best live ones of that sentence follow, cut
-      at the limit and without EOS. A row without a hypothesis (V smaller than
-      2 K, or logits that are not numbers) has no ids and a score for which
-      `is_possible` is false.
+      first, score = log-probability / ((5 + length) / 6) ** alpha, plus the
+      bonus. Where fewer than N finished, the best live ones of that sentence
+      follow, cut at the limit and without EOS. A row without a hypothesis (V
+      smaller than 2 K, or logits that are not numbers) has no ids and a score
+      for which `is_possible` is false.
     """
     count = beam_size if num_hypotheses is None else num_hypotheses
     _check(beam_size, vocab_size, alpha, count)
     limits = ops.cast(limits, "int32")
-    # Two candidates a beam, since up to K of them may end with EOS, and K
-    # have to go on. Greedy search takes the best one, whatever it is.
-    width = 2 * beam_size if beam_size > 1 else 1
+    choice = choice or Best()
 
     def body(*values):
         state = SearchState(*values)
         logits, cache = step_fn(state.last_ids, state.index, state.cache)
-        candidates = _extend(state.live_log_probs, logits, vocab_size, width)
+        logits, normalizer, memories = _change(changes, state, logits)
+        candidates = choice.candidates(state, logits, normalizer)
         ended = ops.equal(candidates.ids, eos_id)
-        finished = _finish(state, candidates, ended, alpha)
-        live, parents = _go_on(state, candidates, ended)
-        cache = follow_fn(cache, parents)
-        state = _advance(state, live, finished, cache)
+        bonus = None if bonus_fn is None else bonus_fn(cache)
+        finished = _finish(state, candidates, ended, alpha, bonus)
+        log_probs, places = choice.survivors(state, candidates, ended)
+        live, parents = _go_on(state, candidates, log_probs, places)
+        state = _advance(state, live, finished)._replace(
+            memories=tree.map_structure(
+                lambda rows: gather_rows(rows, parents), memories
+            ),
+            cache=follow_fn(cache, parents),
+        )
         return tuple(state._replace(running=_running(state, limits, alpha)))
 
-    state = _start(cache, batch_size, beam_size, count, limits)
+    memories = tuple(each.start(batch_size, beam_size) for each in changes)
+    state = _start(cache, memories, batch_size, beam_size, count, limits)
     state = SearchState(
         *ops.while_loop(
             lambda *values: ops.any(SearchState(*values).running),
@@ -130,7 +129,8 @@ def beam_search(
             tuple(state),
         )
     )
-    return _best(state, limits, alpha)
+    bonus = None if bonus_fn is None else bonus_fn(state.cache)
+    return _best(state, limits, alpha, bonus)
 
 
 def _check(beam_size, vocab_size, alpha, count):
@@ -146,7 +146,7 @@ def _check(beam_size, vocab_size, alpha, count):
         raise ValueError(f"alpha must be at least 0; got alpha={alpha}.")
 
 
-def _start(cache, batch_size, beam_size, count, limits):
+def _start(cache, memories, batch_size, beam_size, count, limits):
     """Live hypothesis 0 is the empty one; there are no others yet."""
     length = ops.max(limits, initial=0)
     beams = ops.arange(beam_size)
@@ -161,72 +161,57 @@ def _start(cache, batch_size, beam_size, count, limits):
         ),
         finished_ids=ops.zeros((batch_size, count, length), "int32"),
         finished_scores=ops.full((batch_size, count), IMPOSSIBLE, "float32"),
+        memories=memories,
         cache=cache,
     )
 
 
-def _extend(live_log_probs, logits, vocab_size, width):
-    """The `width` best one-token extensions over all beams of a sentence."""
-    batch_size, beam_size = ops.shape(live_log_probs)
-    each = min(width, vocab_size)
-    log_probs, ids = best_log_probs(
-        ops.reshape(logits, (batch_size * beam_size, vocab_size)), each
-    )
-    # The best of all beams are among the best of each: [B * K, each] ->
-    # [B, K * each], and never a sort over K * V.
-    log_probs = live_log_probs[:, :, None] + ops.reshape(
-        log_probs, (batch_size, beam_size, each)
-    )
-    total = beam_size * each
-    log_probs, places = ops.top_k(
-        ops.reshape(log_probs, (batch_size, total)), min(width, total)
-    )
-    ids = gather_rows(ops.reshape(ids, (batch_size, total)), places)
-    return Candidates(log_probs, ops.cast(places // each, "int32"), ids)
+def _change(changes, state, logits):
+    """The logits after all changes, their normalizer, the new memories."""
+    normalizer, memories = None, []
+    for each, memory in zip(changes, state.memories, strict=True):
+        if normalizer is None and not each.renormalizes:
+            normalizer = log_normalizer(logits)
+        logits, memory = each.change(logits, state, memory)
+        memories.append(memory)
+    return logits, normalizer, tuple(memories)
 
 
-def _append(ids, token, index):
-    """Writes `token` [B, N] into `ids` [B, N, L] at position `index`."""
-    here = ops.equal(ops.arange(ops.shape(ids)[-1], dtype="int32"), index)
-    return ops.where(here, token[..., None], ids)
-
-
-def _finish(state, candidates, ended, alpha):
+def _finish(state, candidates, ended, alpha, bonus):
     """The best N of the finished ones and the candidates that just ended.
 
     Returns: ids int32 [B, N, L] and scores float32 [B, N], best first.
     """
     scores = candidates.log_probs / length_penalty(state.index + 1, alpha)
+    if bonus is not None:
+        scores += gather_rows(bonus, candidates.parents)
     real = ops.logical_and(ended, is_possible(candidates.log_probs))
     scores = ops.concatenate(
         [state.finished_scores, ops.where(real, scores, IMPOSSIBLE)], axis=1
     )
     scores, places = ops.top_k(scores, ops.shape(state.finished_scores)[1])
     ids = gather_rows(state.live_ids, candidates.parents)  # [B, C, L]
-    ids = _append(ids, candidates.ids, state.index)
+    ids = append(ids, candidates.ids, state.index)
     # An impossible one must not bring along the ids of its beam.
     ids = ops.where(real[..., None], ids, 0)
     ids = ops.concatenate([state.finished_ids, ids], axis=1)
     return gather_rows(ids, places), scores
 
 
-def _go_on(state, candidates, ended):
-    """The best K candidates that did not end.
+def _go_on(state, candidates, log_probs, places):
+    """The candidates at some places [B, K], which live on.
 
     Returns: their (newest ids, ids, log-probabilities) and the rows int32
       [B, K] they come from.
     """
-    beam_size = ops.shape(state.live_log_probs)[1]
-    log_probs = ops.where(ended, IMPOSSIBLE, candidates.log_probs)
-    log_probs, places = ops.top_k(log_probs, beam_size)
     parents = gather_rows(candidates.parents, places)
     last_ids = gather_rows(candidates.ids, places)
     ids = gather_rows(state.live_ids, parents)
-    ids = _append(ids, last_ids, state.index)
+    ids = append(ids, last_ids, state.index)
     return (last_ids, ids, ops.maximum(log_probs, IMPOSSIBLE)), parents
 
 
-def _advance(state, live, finished, cache):
+def _advance(state, live, finished):
     """The next state; sentences that no longer run keep what they have."""
     running = state.running[:, None]
     last_ids, live_ids, live_log_probs = live
@@ -242,7 +227,6 @@ def _advance(state, live, finished, cache):
         finished_scores=ops.where(
             running, finished_scores, state.finished_scores
         ),
-        cache=cache,
     )
 
 
@@ -262,10 +246,12 @@ def _running(state, limits, alpha):
     )
 
 
-def _best(state, limits, alpha):
+def _best(state, limits, alpha, bonus):
     """The finished hypotheses, then live ones where too few finished."""
     batch_size, count = ops.shape(state.finished_scores)
     live_scores = state.live_log_probs / length_penalty(limits, alpha)[:, None]
+    if bonus is not None:
+        live_scores += bonus
     real = is_possible(state.live_log_probs)
     scores = ops.concatenate(
         [state.finished_scores, ops.where(real, live_scores, IMPOSSIBLE)],

@@ -23,7 +23,27 @@ def is_possible(log_probs: Tensor) -> Tensor:
     return log_probs > 0.01 * IMPOSSIBLE
 
 
-def best_log_probs(logits: Tensor, width: int) -> tuple[Tensor, Tensor]:
+def log_normalizer(logits: Tensor) -> Tensor:
+    """What is subtracted from logits to give log-probabilities.
+
+    Args:
+      logits: float [..., V].
+
+    Returns: float32 [..., 1], the logarithm of the summed exponentials.
+    """
+    logits = ops.cast(logits, "float32")
+    return _normalizer(logits, ops.max(logits, axis=-1, keepdims=True))
+
+
+def _normalizer(logits, top):
+    """With the largest logit of each row at hand, so that none overflows."""
+    total = ops.sum(ops.exp(logits - top), axis=-1, keepdims=True)
+    return top + ops.log(total)
+
+
+def best_log_probs(
+    logits: Tensor, width: int, normalizer: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """The `width` likeliest tokens of each row of logits.
 
     The array of log-probabilities is never made: a row's score is its logit
@@ -32,16 +52,15 @@ def best_log_probs(logits: Tensor, width: int) -> tuple[Tensor, Tensor]:
     Args:
       logits: float [R, V].
       width: how many, at most V.
+      normalizer: float32 [R, 1]; None: that of these logits.
 
     Returns: log-probabilities float32 [R, width], best first, and ids int32
       [R, width]. Rows that hold a NaN have no possible token.
     """
     logits = ops.cast(logits, "float32")
     best, ids = _top_k(logits, width)
-    top = best[:, :1]
-    normalizer = top + ops.log(
-        ops.sum(ops.exp(logits - top), axis=-1, keepdims=True)
-    )
+    if normalizer is None:
+        normalizer = _normalizer(logits, best[:, :1])
     log_probs = best - normalizer
     # Written so that a NaN becomes impossible, too.
     return ops.where(log_probs > IMPOSSIBLE, log_probs, IMPOSSIBLE), ids

@@ -126,19 +126,17 @@ class Translator(tf.Module):
         )
         empty = lengths <= 1
         limits = tf.where(empty, 0, lengths + self.extra_decode_length)
-        step_fn, follow_fn = self.model.decode_step, self.model.follow_beams
-        form = self.form if self.constrained else None
-        if form is not None:
-            step_fn, follow_fn, state, limits = form.constrain(
-                texts, limits, self.beam_size, step_fn, follow_fn
-            )
+        changes = []
+        if self.form is not None and self.constrained:
+            change, limits = self.form.constrain(texts, limits)
+            changes.append(change)
         memory, mask = self.model.encode(ids)
         longest = tf.reduce_max(tf.concat([limits, [0]], axis=0))
         cache = self.model.start_decoding(memory, mask, self.beam_size, longest)
         tokens, scores = beam_search(
-            step_fn,
-            follow_fn,
-            cache if form is None else (cache, state),
+            self.model.decode_step,
+            self.model.follow_beams,
+            cache,
             batch_size=tf.shape(ids)[0],
             beam_size=self.beam_size,
             vocab_size=self.target_encoder.vocab_size,
@@ -146,6 +144,7 @@ class Translator(tf.Module):
             alpha=self.alpha,
             eos_id=EOS_ID,
             num_hypotheses=num_hypotheses,
+            changes=changes,
         )
         shape = tf.shape(tokens)
         outputs = self.target_encoder.detokenize(

@@ -1,16 +1,16 @@
 """What graphs, the decoder's and an export's, must know about trees.
 
-The search itself is unchanged: its `step_fn` masks the tokens that may not
-follow. Shapes: B batch, K beam, V vocabulary, n words of the longest sentence.
+A change of scores keeps the search to trees. Shapes: B batch, K beam, V
+vocabulary, n words of the longest sentence.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite.decoding.log_probs import IMPOSSIBLE, gather_rows
+from t2t_lite.decoding.log_probs import gather_rows
+from t2t_lite.decoding.search_state import ScoreChange, forbid
 from t2t_lite.parsing.linearization import MARKS, MARKS_OR_WORDS, PUNCTUATION
 from t2t_lite.text.encoder import EOS_ID
 from t2t_lite.text.token_encoder import SPECIAL_TOKENS
@@ -58,14 +58,14 @@ class TreeForm(tf.Module):
         special = len(SPECIAL_TOKENS)
         signs = {"(": _OPENING, ")": _CLOSING}
         kinds = [signs.get(token[0], _LEAF) for token in tokens[special:]]
-        self._kinds = np.array([_SPECIAL] * special + kinds, np.int32)
+        self.kinds = np.array([_SPECIAL] * special + kinds, np.int32)
         # One number for both brackets of a label; not used for other tokens.
         labels = {token[1:]: number for number, token in enumerate(tokens)}
-        self._labels = np.array([labels[t[1:]] for t in tokens], np.int32)
+        self.labels = np.array([labels[t[1:]] for t in tokens], np.int32)
         # [_WORD_OR_MARK + 1, V]: the leaves that a word of some class can be.
         of_tokens = np.array([tags.get(token, _WORD) for token in tokens])
         wanted = np.arange(_WORD_OR_MARK + 1)[:, None]
-        self._leaves = (self._kinds == _LEAF) & (
+        self.leaves = (self.kinds == _LEAF) & (
             (wanted == of_tokens) | (wanted == _WORD_OR_MARK)
         )
         written = [("", "")] * special + list(map(_written, tokens[special:]))
@@ -81,25 +81,16 @@ class TreeForm(tf.Module):
         return tf.strings.strip(tf.strings.regex_replace(texts, r"\)", "-RRB-"))
 
     def constrain(
-        self,
-        texts: tf.Tensor,
-        limits: tf.Tensor,
-        beam_size: int,
-        step_fn: Callable,
-        follow_fn: Callable,
-    ) -> tuple[Callable, Callable, Any, tf.Tensor]:
-        """A search that gives only trees over the words of the texts.
+        self, texts: tf.Tensor, limits: tf.Tensor
+    ) -> tuple[ScoreChange, tf.Tensor]:
+        """What makes a search give only trees over the words of the texts.
 
         Args:
           texts: tf.string [B], from `prepare`.
           limits: int32 [B], the most tokens of an answer, EOS included.
-          beam_size: K.
-          step_fn: of `beam_search`.
-          follow_fn: likewise.
 
-        Returns: `(step_fn, follow_fn, state, limits)`; the cache of the new
-          functions is a pair, the former cache and the state. Limits too small
-          for a tree are raised; where there are no words they are 0.
+        Returns: a change of scores, and the limits: those too small for a
+          tree are raised; where there are no words they are 0.
         """
         words = tf.strings.split(texts)
         classes = words.with_flat_values(
@@ -108,86 +99,8 @@ class TreeForm(tf.Module):
         counts = tf.cast(words.row_lengths(), tf.int32)
         limits = tf.maximum(limits, counts + _SHORTEST)
         limits = tf.where(counts > 0, limits, 0)
-        shape = [tf.shape(counts)[0], beam_size]
-        state = {
-            "word_classes": classes.to_tensor(_WORD),  # [B, n]
-            "counts": counts,
-            "limits": limits,
-            "stack": tf.zeros([*shape, MOST_OPEN_BRACKETS], tf.int32),
-            "depth": tf.zeros(shape, tf.int32),
-            "leaves": tf.zeros(shape, tf.int32),
-            "opened": tf.zeros(shape, tf.int32),  # in a row
-        }
-
-        def step(ids, index, cache):
-            inner, state = cache
-            logits, inner = step_fn(ids, index, inner)
-            state = self._advance(state, ids)
-            allowed = self._allowed(state, index)
-            return tf.where(allowed, logits, IMPOSSIBLE), (inner, state)
-
-        def follow(cache, parents):
-            inner, state = cache
-            followed = {
-                name: gather_rows(state[name], parents)
-                for name in ("stack", "depth", "leaves", "opened")
-            }
-            return follow_fn(inner, parents), {**state, **followed}
-
-        return step, follow, state, limits
-
-    def _advance(self, state, ids):
-        """The state after the tokens `ids` [B, K]; padding changes nothing."""
-        kinds = tf.gather(self._kinds, ids)
-        labels = tf.gather(self._labels, ids)
-        opens, depth = kinds == _OPENING, state["depth"]
-        here = depth[..., None] == tf.range(MOST_OPEN_BRACKETS)
-        pushed = here & opens[..., None]
-        opened, closed, taken = (
-            tf.cast(kinds == kind, tf.int32)
-            for kind in (_OPENING, _CLOSING, _LEAF)
-        )
-        return {
-            **state,
-            "stack": tf.where(pushed, labels[..., None], state["stack"]),
-            "depth": depth + opened - closed,
-            "leaves": state["leaves"] + taken,
-            "opened": (state["opened"] + 1) * opened,
-        }
-
-    def _allowed(self, state, index):
-        """Bool [B, K, V]: what may follow at this index."""
-        depth, leaves = state["depth"], state["leaves"]
-        is_empty = state["opened"] > 0
-        left = state["counts"][:, None] - leaves
-        is_open = depth > 0
-        # One bracket more has to leave room for the words, for the closing
-        # brackets and for EOS.
-        room = state["limits"][:, None] - index - left - depth
-        may_open = (
-            ((left > 0) & (is_open | (leaves < 1)))
-            & (depth < MOST_OPEN_BRACKETS)
-            & (state["opened"] < MOST_OPENED_IN_A_ROW)
-            & (room >= _SHORTEST)
-        )
-        may_close = is_open & ~is_empty & ((depth > 1) | (left < 1))
-        top = depth[..., None] - 1 == tf.range(MOST_OPEN_BRACKETS)
-        top = tf.reduce_sum(tf.where(top, state["stack"], 0), axis=-1)
-        closing = (top[..., None] == self._labels) & (self._kinds == _CLOSING)
-        last = tf.maximum(tf.shape(state["word_classes"])[1] - 1, 0)
-        classes = gather_rows(
-            state["word_classes"], tf.clip_by_value(leaves, 0, last)
-        )
-        leaf = tf.gather(self._leaves, classes)  # [B, K, V]
-        may_take = is_open & (left > 0)
-        may_end = (depth < 1) & (left < 1)
-        ending = np.arange(len(self._kinds)) == EOS_ID
-        return (
-            (may_open[..., None] & (self._kinds == _OPENING))
-            | (may_close[..., None] & closing)
-            | (may_take[..., None] & leaf)
-            | (may_end[..., None] & ending)
-        )
+        classes = classes.to_tensor(_WORD)  # [B, n]
+        return _OnlyTrees(self, classes, counts, limits), limits
 
     def write(self, texts: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
         """Trees in brackets, from tokens of a constrained search.
@@ -204,7 +117,7 @@ class TreeForm(tf.Module):
         words = tf.strings.split(texts).to_tensor("")  # [B, n]
         # So that there is a word to gather where there is no leaf.
         words = tf.pad(words, [[0, 0], [0, 1]], constant_values="")
-        leaves = tf.gather(self._kinds == _LEAF, tokens)  # [B, N, L]
+        leaves = tf.gather(self.kinds == _LEAF, tokens)  # [B, N, L]
         places = tf.cumsum(tf.cast(leaves, tf.int32), axis=2, exclusive=True)
         places = tf.minimum(places, tf.shape(words)[1] - 1)
         words = tf.where(leaves, tf.gather(words, places, batch_dims=1), "")
@@ -213,6 +126,99 @@ class TreeForm(tf.Module):
         )
         trees = tf.strings.reduce_join(before + words + behind, axis=2)
         return tf.strings.strip(trees)
+
+
+class _OnlyTrees:
+    """The `ScoreChange` that forbids what leads to no tree over the words.
+
+    Args:
+      form: of the trees.
+      word_classes: int32 [B, n], what each word can be.
+      counts: int32 [B], words.
+      limits: int32 [B], the most tokens, EOS included.
+    """
+
+    renormalizes = True
+
+    def __init__(
+        self,
+        form: TreeForm,
+        word_classes: tf.Tensor,
+        counts: tf.Tensor,
+        limits: tf.Tensor,
+    ):
+        self.form = form
+        self.word_classes = word_classes
+        self.counts = counts
+        self.limits = limits
+
+    def start(self, batch_size, beam_size):
+        shape = [batch_size, beam_size]
+        return {
+            "stack": tf.zeros([*shape, MOST_OPEN_BRACKETS], tf.int32),
+            "depth": tf.zeros(shape, tf.int32),
+            "leaves": tf.zeros(shape, tf.int32),
+            "opened": tf.zeros(shape, tf.int32),  # in a row
+        }
+
+    def change(self, logits, state, memory):
+        memory = self._advance(memory, state.last_ids)
+        return forbid(logits, ~self._allowed(memory, state.index)), memory
+
+    def _advance(self, memory, ids):
+        """The memory after the tokens `ids` [B, K]; padding changes nothing."""
+        kinds = tf.gather(self.form.kinds, ids)
+        labels = tf.gather(self.form.labels, ids)
+        opens, depth = kinds == _OPENING, memory["depth"]
+        here = depth[..., None] == tf.range(MOST_OPEN_BRACKETS)
+        pushed = here & opens[..., None]
+        opened, closed, taken = (
+            tf.cast(kinds == kind, tf.int32)
+            for kind in (_OPENING, _CLOSING, _LEAF)
+        )
+        return {
+            **memory,
+            "stack": tf.where(pushed, labels[..., None], memory["stack"]),
+            "depth": depth + opened - closed,
+            "leaves": memory["leaves"] + taken,
+            "opened": (memory["opened"] + 1) * opened,
+        }
+
+    def _allowed(self, memory, index):
+        """Bool [B, K, V]: what may follow at this index."""
+        depth, leaves = memory["depth"], memory["leaves"]
+        is_empty = memory["opened"] > 0
+        left = self.counts[:, None] - leaves
+        is_open = depth > 0
+        # One bracket more has to leave room for the words, for the closing
+        # brackets and for EOS.
+        room = self.limits[:, None] - index - left - depth
+        may_open = (
+            ((left > 0) & (is_open | (leaves < 1)))
+            & (depth < MOST_OPEN_BRACKETS)
+            & (memory["opened"] < MOST_OPENED_IN_A_ROW)
+            & (room >= _SHORTEST)
+        )
+        may_close = is_open & ~is_empty & ((depth > 1) | (left < 1))
+        top = depth[..., None] - 1 == tf.range(MOST_OPEN_BRACKETS)
+        top = tf.reduce_sum(tf.where(top, memory["stack"], 0), axis=-1)
+        closing = (top[..., None] == self.form.labels) & (
+            self.form.kinds == _CLOSING
+        )
+        last = tf.maximum(tf.shape(self.word_classes)[1] - 1, 0)
+        classes = gather_rows(
+            self.word_classes, tf.clip_by_value(leaves, 0, last)
+        )
+        leaf = tf.gather(self.form.leaves, classes)  # [B, K, V]
+        may_take = is_open & (left > 0)
+        may_end = (depth < 1) & (left < 1)
+        ending = np.arange(len(self.form.kinds)) == EOS_ID
+        return (
+            (may_open[..., None] & (self.form.kinds == _OPENING))
+            | (may_close[..., None] & closing)
+            | (may_take[..., None] & leaf)
+            | (may_end[..., None] & ending)
+        )
 
 
 def _written(token):

@@ -1,6 +1,5 @@
 """`TextForm`: what graphs must know about the texts of a problem."""
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import tensorflow as tf
@@ -13,14 +12,9 @@ class TextForm(Protocol):
         """Source texts in the form of the training data: tf.string [B]."""
 
     def constrain(
-        self,
-        texts: tf.Tensor,
-        limits: tf.Tensor,
-        beam_size: int,
-        step_fn: Callable,
-        follow_fn: Callable,
-    ) -> tuple[Callable, Callable, Any, tf.Tensor]:
-        """A search for answers of the right form; see `TreeForm.constrain`."""
+        self, texts: tf.Tensor, limits: tf.Tensor
+    ) -> tuple[Any, tf.Tensor]:
+        """The `ScoreChange` to the right form; see `TreeForm.constrain`."""
 
     def write(self, texts: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
         """Readable answers, from tokens [B, N, L] of a constrained search."""

@@ -35,19 +35,18 @@ def search(texts, log_probs, beam_size=4, limits=None, alpha=0.0):
         logits = tf.repeat(table[:, at][:, None], ids.shape[1], axis=1)
         return logits, cache
 
-    step, follow, state, limits = form.constrain(
-        texts, limits, beam_size, step, lambda cache, parents: cache
-    )
+    change, limits = form.constrain(texts, limits)
     ids, scores = beam_search(
         step,
-        follow,
-        ({"none": tf.zeros([len(texts)])}, state),
+        lambda cache, parents: cache,
+        {"none": tf.zeros([len(texts)])},
         batch_size=len(texts),
         beam_size=beam_size,
         vocab_size=len(TOKENS),
         limits=limits,
         alpha=alpha,
         num_hypotheses=1,
+        changes=[change],
     )
     written = form.write(texts, ids)[:, 0].numpy()
     answers = [

@@ -1,0 +1,99 @@
+"""What a search carries, and the two interfaces by which searches differ.
+
+Shapes: B batch, K beam, N hypotheses asked for, V vocabulary, L the largest
+limit, C candidates a step.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+from keras import ops
+
+from t2t_lite.decoding.log_probs import IMPOSSIBLE, Tensor
+
+
+class SearchState(NamedTuple):
+    """What the search carries from one step to the next.
+
+    Live hypotheses are open, best first; finished ones ended with EOS.
+    """
+
+    index: Tensor  # int32 []: tokens generated so far
+    running: Tensor  # bool [B]: whether a better hypothesis can still come
+    last_ids: Tensor  # int32 [B, K]: the newest token of each live hypothesis
+    live_ids: Tensor  # int32 [B, K, L]: zeros after the newest token
+    live_log_probs: Tensor  # float32 [B, K]
+    finished_ids: Tensor  # int32 [B, N, L]: EOS, then zeros
+    finished_scores: Tensor  # float32 [B, N]
+    memories: tuple  # of each `ScoreChange`
+    cache: Any  # whatever step_fn and follow_fn pass on
+
+
+class Candidates(NamedTuple):
+    """One-token extensions of the live hypotheses, best first: [B, C]."""
+
+    log_probs: Tensor  # float32, of the whole hypothesis
+    parents: Tensor  # int32: the live hypothesis it extends
+    ids: Tensor  # int32: the token that extends it
+
+
+class ScoreChange(Protocol):
+    """Changes the scores of the next tokens before candidates are chosen.
+
+    Attributes:
+      renormalizes: whether log-probabilities are those of the changed scores.
+        If not, what is left of a hypothesis keeps the model's own.
+    """
+
+    renormalizes: bool
+
+    def start(self, batch_size: int | Tensor, beam_size: int) -> Any:
+        """Its memory: tensors [B, K, ...], which follow the hypotheses."""
+
+    def change(
+        self, logits: Tensor, state: SearchState, memory: Any
+    ) -> tuple[Tensor, Any]:
+        """The changed logits, and the memory after `state.last_ids`.
+
+        Args:
+          logits: float [B, K, V].
+          state: of the search, about to choose token `state.index`.
+          memory: from `start` or the last step.
+        """
+
+
+class Choice(Protocol):
+    """Chooses the candidates of a step, and those that go on."""
+
+    def candidates(
+        self, state: SearchState, logits: Tensor, normalizer: Tensor | None
+    ) -> Candidates:
+        """The candidates of every sentence, best first.
+
+        Args:
+          state: of the search, about to choose token `state.index`.
+          logits: float [B, K, V], after all changes.
+          normalizer: float32 [B, K, 1], what is subtracted from a logit to
+            give its log-probability; None: that of these logits.
+        """
+
+    def survivors(
+        self, state: SearchState, candidates: Candidates, ended: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Those that go on: log-probabilities and places [B, K], best first.
+
+        Args:
+          state: as before.
+          candidates: [B, C].
+          ended: bool [B, C], those that ended.
+        """
+
+
+def append(ids: Tensor, token: Tensor, index: Tensor) -> Tensor:
+    """`ids` [B, N, L] with `token` [B, N] at position `index`."""
+    here = ops.equal(ops.arange(ops.shape(ids)[-1], dtype="int32"), index)
+    return ops.where(here, token[..., None], ids)
+
+
+def forbid(logits: Tensor, forbidden: Tensor) -> Tensor:
+    """The logits [B, K, V], impossible where a bool of that shape is true."""
+    return ops.where(forbidden, ops.cast(IMPOSSIBLE, logits.dtype), logits)
