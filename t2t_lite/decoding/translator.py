@@ -9,13 +9,11 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from t2t_lite.decoding.beam_search import beam_search, length_penalty
+from t2t_lite.decoding.texts import on_one_line, prepare, with_eos
 from t2t_lite.errors import UsageError
 from t2t_lite.model.transformer import Transformer
-from t2t_lite.text.encoder import EOS_ID, PAD_ID, TextEncoder
+from t2t_lite.text.encoder import EOS_ID, TextEncoder
 from t2t_lite.text.form import TextForm
-
-# White space as `str.strip` knows it, which is what counts in a corpus.
-_BLANK = r"[\s\v\x1c-\x1f\x{85}\pZ]*"
 
 
 class Translator(tf.Module):
@@ -120,8 +118,8 @@ class Translator(tf.Module):
         return self._score_graph(sources, targets)
 
     def _translate(self, texts, num_hypotheses):
-        texts = self._prepared(texts)
-        ids, lengths, cut = _with_eos(
+        texts = prepare(texts, self.form)
+        ids, lengths, cut = with_eos(
             self.source_encoder.tokenize(texts), self.max_length
         )
         empty = lengths <= 1
@@ -150,26 +148,21 @@ class Translator(tf.Module):
         outputs = self.target_encoder.detokenize(
             tf.reshape(tokens, [shape[0] * num_hypotheses, shape[2]])
         )
-        # An answer is one line, as its source is.
-        outputs = tf.strings.regex_replace(outputs, r"\r\n|\r|\n", " ")
         return {
-            "outputs": tf.reshape(outputs, [shape[0], num_hypotheses]),
+            "outputs": tf.reshape(
+                on_one_line(outputs), [shape[0], num_hypotheses]
+            ),
             "scores": tf.where(empty[:, None], 0.0, scores),
             "tokens": tokens,
             "cut": cut,
         }
 
-    def _prepared(self, texts):
-        blank = tf.strings.regex_full_match(texts, _BLANK)
-        texts = tf.where(blank, "", texts)
-        return texts if self.form is None else self.form.prepare(texts)
-
     def _score(self, sources, targets):
-        inputs, _, inputs_cut = _with_eos(
-            self.source_encoder.tokenize(self._prepared(sources)),
+        inputs, _, inputs_cut = with_eos(
+            self.source_encoder.tokenize(prepare(sources, self.form)),
             self.max_length,
         )
-        targets, lengths, targets_cut = _with_eos(
+        targets, lengths, targets_cut = with_eos(
             self.target_encoder.tokenize(targets), self.max_length
         )
         log_probs, _ = self.model.target_log_probs(
@@ -181,24 +174,3 @@ class Translator(tf.Module):
             "scores": log_probs / length_penalty(lengths, self.alpha),
             "cut": inputs_cut | targets_cut,
         }
-
-
-def _with_eos(tokens, max_length):
-    """Cuts and ends rows of tokens.
-
-    Example, with a `max_length` of 3: [[5, 6, 7, 8], [5], []] ->
-    [[5, 6, 1], [5, 1, 0], [1, 0, 0]], [3, 2, 1], [True, False, False].
-
-    Args:
-      tokens: ragged int32 [B, None].
-      max_length: tokens, EOS included.
-
-    Returns: ids int32 [B, S], lengths with EOS int32 [B], bool [B] where
-      tokens were cut off.
-    """
-    cut = tokens.row_lengths() > max_length - 1
-    tokens = tokens[:, : max_length - 1]
-    eos = tf.fill([tokens.nrows(), 1], tf.constant(EOS_ID, tokens.dtype))
-    tokens = tf.concat([tokens, eos], axis=1)
-    lengths = tf.cast(tokens.row_lengths(), tf.int32)
-    return tf.cast(tokens.to_tensor(PAD_ID), tf.int32), lengths, cut

@@ -13,7 +13,8 @@ import pytest
 import tensorflow as tf
 
 from t2t_lite.decoding.lines import score_pairs, translate_lines
-from t2t_lite.decoding.translator import _BLANK, Translator, _with_eos
+from t2t_lite.decoding.texts import prepare, with_eos
+from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.text.encoder import EOS_ID
@@ -77,7 +78,7 @@ def texts(translations):
 
 
 def test_ids_are_cut_ended_and_padded():
-    ids, lengths, cut = _with_eos(
+    ids, lengths, cut = with_eos(
         tf.ragged.constant([[5, 6, 7, 8], [5], []], dtype=tf.int32), 3
     )
     assert ids.numpy().tolist() == [[5, 6, 1], [5, 1, 0], [1, 0, 0]]
@@ -157,11 +158,12 @@ def test_a_line_of_white_space_is_an_empty_line(translator, blank):
     assert indented.hypotheses[0].score != 0
 
 
-def test_white_space_is_what_a_corpus_has_as_such(translator):
+def test_white_space_is_what_a_corpus_has_as_such():
     white = [chr(c) for c in range(sys.maxunicode + 1) if chr(c).isspace()]
     others = ["\u200b", "\ufeff", "\0", "\x1b", "\x86", "\u180e", "\x7f"]
-    matched = tf.strings.regex_full_match([*white, *others], _BLANK)
-    assert matched.numpy().tolist() == [True] * len(white) + [False] * 7
+    prepared = prepare(tf.constant([*white, *others]), form=None)
+    wanted = [b""] * len(white) + [other.encode() for other in others]
+    assert prepared.numpy().tolist() == wanted
 
 
 def test_no_lines_give_no_lines(translator):
