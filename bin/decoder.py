@@ -6,6 +6,7 @@ the score of each pair.
 """
 
 import argparse
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -25,6 +26,7 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.progress import Counter
 
 if TYPE_CHECKING:
+    from t2t_lite.decoding.lines import PairScore, Translation
     from t2t_lite.decoding.translator import Translator
     from t2t_lite.training.run import Run
 
@@ -53,11 +55,18 @@ def make_parser() -> flags.Parser:
     )
     flags.add(group, {"--nbest=N": told}, flags.at_least(1), default=1)
     group.add_argument(
-        "--format",
+        "--input_format",
         choices=["text", "json"],
         default="text",
+        help='json: one request a line, {"text", "id", "prefix", '
+        '"constraints", "avoid", "seed"}, or with --score {"source", "target", '
+        '"id"}; a line that is none is answered with {"error"}',
+    )
+    group.add_argument(
+        "--format",
+        choices=["text", "json"],
         help='json: one object a line, {"line", "source", "hypotheses": '
-        '[{"text", "score", "tokens"}]}',
+        '[{"text", "score", "tokens"}]} (default: as --input_format)',
     )
     switches = {
         "--tokenize": "the lines are raw text: first split them into words as "
@@ -70,6 +79,7 @@ def make_parser() -> flags.Parser:
 
 def decode(args: argparse.Namespace) -> None:
     """Translates or scores what the flags name."""
+    args.format = args.format or args.input_format
     _check(args)
     if args.interactive:
         command.note("Loading the model.")
@@ -86,6 +96,7 @@ def decode(args: argparse.Namespace) -> None:
             "text: leave it out."
         )
     translator = runs.make_translator(run, args)
+    refused = collections.Counter[str]()
     with command.LineNotes(args.verbose or args.interactive) as note:
         answers = functools.partial(
             _scores if args.score else _translations,
@@ -93,12 +104,18 @@ def decode(args: argparse.Namespace) -> None:
             translator,
             args,
             note,
+            refused,
         )
         if args.interactive:
             translator.warm_up(args.nbest)
             _converse(answers)
         else:
             _answer_lines(answers, args)
+    if refused:
+        raise T2TLiteError(
+            f"{refused.total():,} request(s) had an error instead of an "
+            f"answer, for example: {next(iter(refused))}"
+        )
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -219,26 +236,39 @@ def _translations(
     translator: "Translator",
     args: argparse.Namespace,
     note: command.LineNotes,
+    refused: collections.Counter[str],
     lines: Iterable[str | bytes],
 ) -> Iterator[str]:
-    from t2t_lite.decoding.lines import strip_line_end, translate_lines
+    from t2t_lite.decoding.lines import decoded, translate_lines
+    from t2t_lite.decoding.requests import Request
 
+    is_json = args.input_format == "json"
+    requests: Iterable[Request]
+    requests = map(Request.parse if is_json else Request, lines)
     if args.tokenize:
-        texts = (strip_line_end(x).decode("utf-8", "replace") for x in lines)
-        lines = map(run.problem.tokenize, texts)
+        requests = (
+            dataclasses.replace(
+                request, text=run.problem.tokenize(decoded(request.text))
+            )
+            for request in requests
+        )
     for translation in translate_lines(
         translator,
-        lines,
+        requests,
         batch_size=args.batch_size,
         num_hypotheses=args.nbest,
         complete=run.problem.complete,
         note=note,
     ):
+        if translation.error:
+            refused[translation.error] += 1
+            yield _refusal(translation, args, note)
+            continue
         best = translation.hypotheses[0].text
         if args.draw:
             yield _drawn(best)
         elif args.format == "json":
-            yield json.dumps(translation.to_dict(), ensure_ascii=False)
+            yield _json(translation)
         elif args.nbest == 1:
             yield best
         else:  # a tab inside a text must not look like a border
@@ -252,21 +282,45 @@ def _scores(
     translator: "Translator",
     args: argparse.Namespace,
     note: command.LineNotes,
+    refused: collections.Counter[str],
     lines: Iterable[bytes],
 ) -> Iterator[str]:
     from t2t_lite.decoding.lines import score_pairs, split_pairs
+    from t2t_lite.decoding.requests import Pair
 
     del run
+    is_json = args.input_format == "json"
     for pair in score_pairs(
         translator,
-        split_pairs(lines),
+        map(Pair.parse, lines) if is_json else split_pairs(lines),
         batch_size=args.batch_size,
         note=note,
     ):
-        if args.format == "json":
-            yield json.dumps(dataclasses.asdict(pair), ensure_ascii=False)
+        if pair.error:
+            refused[pair.error] += 1
+            yield _refusal(pair, args, note)
+        elif args.format == "json":
+            yield _json(pair)
         else:
             yield f"{pair.score:.6f}"
+
+
+def _refusal(
+    answer: "Translation | PairScore",
+    args: argparse.Namespace,
+    note: command.LineNotes,
+) -> str:
+    """What stands for an answer with an error: as text, an empty line."""
+    if args.format == "json":
+        return _json(answer)
+    note(answer.line, str(answer.error))
+    return ""
+
+
+def _json(answer: "Translation | PairScore") -> str:
+    """An answer on one line; what UTF-8 cannot write is escaped."""
+    text = json.dumps(answer.to_dict(), ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _drawn(tree: str) -> str:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -9,11 +10,13 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_lite.decoding.log_probs import is_possible
+from t2t_lite.decoding.requests import Pair, Request
 from t2t_lite.decoding.streaming import map_sorted
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.text.encoder import EOS_ID, PAD_ID
 
+Asked = TypeVar("Asked", Request, Pair)
 Result = TypeVar("Result")
 _Answer = Mapping[str, Any]  # the values of one row by name
 
@@ -48,17 +51,21 @@ class Translation:
     Attributes:
       line: its number, from 1.
       source: the line without its end, U+FFFD for what is not UTF-8.
-      hypotheses: best first, at least one.
+      hypotheses: best first, at least one; none of a request with an error.
+      id: of the request.
+      error: why the request is not answered.
     """
 
     line: int
     source: str
     hypotheses: list[Hypothesis]
+    id: str | int | None = None
+    error: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, fit for JSON; facts stand beside text and score."""
-        record = dataclasses.asdict(self)
-        for hypothesis in record["hypotheses"]:
+        record = _record(self)
+        for hypothesis in record.get("hypotheses", ()):
             hypothesis |= hypothesis.pop("facts")
         return record
 
@@ -74,19 +81,39 @@ class PairScore:
       score: log_probability / ((5 + tokens) / 6) ** alpha, as a hypothesis's.
       log_probability: natural logarithm, of the target with its EOS.
       tokens: how many the target has, EOS included.
+      id: of the request.
+      error: why the pair is not scored; the numbers say nothing then.
     """
 
     line: int
     source: str
     target: str
-    score: float
-    log_probability: float
-    tokens: int
+    score: float = math.nan
+    log_probability: float = math.nan
+    tokens: int = 0
+    id: str | int | None = None
+    error: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, fit for JSON."""
+        return _record(self)
+
+
+def _record(answer: Translation | PairScore) -> dict[str, Any]:
+    """The fields of an answer; of one with an error, only what says so."""
+    record = dataclasses.asdict(answer)
+    if answer.error is not None:
+        record = {name: record[name] for name in ("line", "id", "error")}
+    return {
+        name: value
+        for name, value in record.items()
+        if not (name in ("id", "error") and value is None)
+    }
 
 
 def translate_lines(
     translator: Translator,
-    lines: Iterable[str | bytes],
+    lines: Iterable[str | bytes | Request],
     *,
     batch_size: int = 32,
     num_hypotheses: int = 1,
@@ -103,7 +130,8 @@ def translate_lines(
       translator: what translates.
       lines: each ends with "\n", "\r\n" or nothing; every other character,
         such as NUL or U+2028, belongs to the line. It may be an open binary
-        file.
+        file. A `Request` asks for more; the answer to one that cannot be met
+        is its error.
       batch_size: lines translated together.
       num_hypotheses: hypotheses a line, at most the translator's beam size.
       complete: `Problem.complete`; None gives what the model wrote.
@@ -114,30 +142,55 @@ def translate_lines(
       T2TLiteError: the model's scores are no numbers.
     """
 
-    def record(line: int, texts: list[str], answer: _Answer) -> Translation:
-        (source,) = texts
-        hypotheses = hypotheses_of(answer, line)
+    def search(requests: Sequence[Request]) -> Mapping[str, tf.Tensor]:
+        # Here what the requests ask for reaches the translator, in columns.
+        texts = [strip_line_end(request.text) for request in requests]
+        return translator.translate(tf.constant(texts), num_hypotheses)
+
+    def answer(line: int, request: Request, found: _Answer) -> Translation:
+        source = decoded(request.text)
+        hypotheses = hypotheses_of(found, line)
         if complete:
             for k, each in enumerate(hypotheses):
                 text, facts = complete(source, each.text)
                 hypotheses[k] = dataclasses.replace(
                     each, text=text, facts=facts
                 )
-        return Translation(line, source, hypotheses)
+        return Translation(line, source, hypotheses, request.id)
+
+    def refuse(line: int, request: Request) -> Translation:
+        source = decoded(request.text)
+        return Translation(line, source, [], request.id, request.error)
 
     return _ask(
-        lambda texts: translator.translate(texts, num_hypotheses),
-        record,
-        ((line,) for line in lines),
+        search,
+        answer,
+        refuse,
+        map(_supported, lines),
+        lambda request: len(request.text),
         batch_size,
         translator.max_length,
         note,
     )
 
 
+# What a `Request` may ask for and the translator does not do yet.
+_UNSUPPORTED = ("prefix", "constraints", "avoid", "seed")
+
+
+def _supported(line: str | bytes | Request) -> Request:
+    """The request of a line, with an error if it asks for what nobody does."""
+    if not isinstance(line, Request):
+        return Request(line)
+    for name in _UNSUPPORTED:
+        if line.error is None and getattr(line, name) not in ("", (), None):
+            return dataclasses.replace(line, error=f"{name} is not supported.")
+    return line
+
+
 def score_pairs(
     translator: Translator,
-    pairs: Iterable[Sequence[str | bytes]],
+    pairs: Iterable[Sequence[str | bytes] | Pair],
     *,
     batch_size: int = 32,
     note: Callable[[int, str], None] | None = None,
@@ -154,59 +207,77 @@ def score_pairs(
       T2TLiteError: the model's scores are no numbers.
     """
 
-    def record(line: int, texts: list[str], answer: _Answer) -> PairScore:
-        if not is_possible(answer["log_probabilities"]):
+    def score(pairs: Sequence[Pair]) -> Mapping[str, tf.Tensor]:
+        columns = [
+            [strip_line_end(pair.source) for pair in pairs],
+            [strip_line_end(pair.target) for pair in pairs],
+        ]
+        return translator.score(*map(tf.constant, columns))
+
+    def answer(line: int, pair: Pair, found: _Answer) -> PairScore:
+        if not is_possible(found["log_probabilities"]):
             raise _not_a_number(line)
-        source, target = texts
         return PairScore(
             line,
-            source,
-            target,
-            score=float(answer["scores"]),
-            log_probability=float(answer["log_probabilities"]),
-            tokens=int(answer["lengths"]),
+            decoded(pair.source),
+            decoded(pair.target),
+            score=float(found["scores"]),
+            log_probability=float(found["log_probabilities"]),
+            tokens=int(found["lengths"]),
+            id=pair.id,
         )
 
+    def refuse(line: int, pair: Pair) -> PairScore:
+        source, target = decoded(pair.source), decoded(pair.target)
+        return PairScore(line, source, target, id=pair.id, error=pair.error)
+
     return _ask(
-        translator.score, record, pairs, batch_size, translator.max_length, note
+        score,
+        answer,
+        refuse,
+        (
+            pair if isinstance(pair, Pair) else Pair(pair[0], pair[1])
+            for pair in pairs
+        ),
+        lambda pair: len(pair.source) + len(pair.target),
+        batch_size,
+        translator.max_length,
+        note,
     )
 
 
 def _ask(
-    graph: Callable[..., Mapping[str, tf.Tensor]],
-    record: Callable[[int, list[str], _Answer], Result],
-    rows: Iterable[Sequence[str | bytes]],
+    graph: Callable[[Sequence[Asked]], Mapping[str, tf.Tensor]],
+    answer: Callable[[int, Asked, _Answer], Result],
+    refuse: Callable[[int, Asked], Result],
+    requests: Iterable[Asked],
+    length: Callable[[Asked], int],
     batch_size: int,
     max_length: int,
     note: Callable[[int, str], None] | None,
 ) -> Iterator[Result]:
-    """What a graph answers to each row of texts, as records, in their order."""
+    """What a graph answers to each request, as records, in their order."""
     note = note or log_note
 
-    def ask(
-        batch: list[tuple[int, list[bytes]]],
-    ) -> Iterator[tuple[Result, bool]]:
-        columns = zip(*(texts for _, texts in batch), strict=True)
-        answers = graph(*(tf.constant(column) for column in columns))
-        values = {name: value.numpy() for name, value in answers.items()}
-        for place, (line, texts) in enumerate(batch):
-            answer = {name: value[place] for name, value in values.items()}
-            decoded = [text.decode("utf-8", "replace") for text in texts]
-            yield record(line, decoded, answer), bool(answer["cut"])
+    def rows(batch: list[Asked]) -> Iterator[_Answer]:
+        values = {name: x.numpy() for name, x in graph(batch).items()}
+        for place in range(len(batch)):
+            yield {name: value[place] for name, value in values.items()}
 
     answered = map_sorted(
-        (
-            (line, [strip_line_end(text) for text in texts])
-            for line, texts in enumerate(rows, start=1)
-        ),
-        ask,
+        requests,
+        lambda request: [] if request.error else [request],
+        rows,
         batch_size,
-        length=lambda item: sum(map(len, item[1])),
+        length,
     )
-    for line, (result, cut) in enumerate(answered, start=1):
-        if cut:
+    for line, (request, found) in enumerate(answered, start=1):
+        if not found:
+            yield refuse(line, request)
+            continue
+        if found[0]["cut"]:
             note(line, _CUT.format(max_length))
-        yield result
+        yield answer(line, request, found[0])
 
 
 def split_pairs(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -231,6 +302,11 @@ def strip_line_end(line: str | bytes) -> bytes:
         # Lone surrogates become broken bytes, which the encoder cleans.
         line = line.encode("utf-8", "surrogatepass")
     return line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def decoded(line: str | bytes) -> str:
+    """The line as text, without its end, U+FFFD for what is not UTF-8."""
+    return strip_line_end(line).decode("utf-8", "replace")
 
 
 def hypotheses_of(answer: _Answer, line: int) -> list[Hypothesis]:

@@ -1,11 +1,13 @@
 """A stream of items through batches of similar length, order kept."""
 
+import itertools
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 Item = TypeVar("Item")
+Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 # Batches sorted by length together: more of them pad less but answer later.
@@ -22,33 +24,40 @@ class _End(NamedTuple):
 
 def map_sorted(
     items: Iterable[Item],
-    work: Callable[[list[Item]], Iterable[Result]],
+    parts: Callable[[Item], Sequence[Part]],
+    work: Callable[[list[Part]], Iterable[Result]],
     batch_size: int,
-    length: Callable[[Item], int],
-) -> Iterator[Result]:
-    """Applies `work` to batches of items of similar length, order kept.
+    length: Callable[[Part], int],
+) -> Iterator[tuple[Item, list[Result]]]:
+    """Applies `work` to batches of parts of similar length, order kept.
 
     It does not wait for more items while it has some to work on.
 
     Args:
       items: a thread reads them, not far ahead.
-      work: a list of items to as many results.
-      batch_size: the most items in a batch.
-      length: an item to its length.
+      parts: an item to what is to be worked on, often one part; an item
+        without any is answered in its place, too.
+      work: a list of parts to as many results.
+      batch_size: the most parts in a batch.
+      length: a part to its length.
 
-    Yields: the result of each item, in the order of the items.
+    Yields: each item and the results of its parts, in the order of the items.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1; got {batch_size}.")
     for chunk in _chunks(items, batch_size * _BATCHES_PER_CHUNK):
+        parts_of = [parts(item) for item in chunk]
+        flat = list(itertools.chain.from_iterable(parts_of))
         # Longest first: if memory does not suffice, it shows at once.
-        order = sorted(range(len(chunk)), key=lambda i: -length(chunk[i]))
+        order = sorted(range(len(flat)), key=lambda i: -length(flat[i]))
         results: dict[int, Result] = {}
-        for start in range(0, len(chunk), batch_size):
+        for start in range(0, len(flat), batch_size):
             rows = order[start : start + batch_size]
-            batch = [chunk[row] for row in rows]
+            batch = [flat[row] for row in rows]
             results.update(zip(rows, work(batch), strict=True))
-        yield from (results[row] for row in range(len(chunk)))
+        in_order = iter([results[row] for row in range(len(flat))])
+        for item, own in zip(chunk, parts_of, strict=True):
+            yield item, list(itertools.islice(in_order, len(own)))
 
 
 def _chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

@@ -6,10 +6,10 @@ import signal
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import pytest
 
+from t2t_lite.decoding.lines import Hypothesis, Translation
 from t2t_lite.decoding.translator import Translator
 
 LINES = ["1 2 3", "", "4", "7 8 9 1 1", "\u2603 snow\u2028man"]
@@ -25,6 +25,10 @@ def stdin(monkeypatch, tmp_path):
         monkeypatch.setattr("sys.stdin", open(path, encoding="utf-8"))
 
     return give
+
+
+def translation(text):
+    return Translation(1, "", [Hypothesis(text, 0.0, [])])
 
 
 def test_line_i_out_answers_line_i_in(run_command, tiny_run, stdin):
@@ -129,8 +133,7 @@ def test_ctrl_c_keeps_the_whole_lines_and_says_where(
 ):
     def interrupted(*args, **kwargs):
         for answer in ("eins", "zwei"):
-            hypotheses = [SimpleNamespace(text=answer)]
-            yield SimpleNamespace(hypotheses=hypotheses)
+            yield translation(answer)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("t2t_lite.decoding.lines.translate_lines", interrupted)
@@ -154,7 +157,7 @@ def test_a_full_disk_keeps_the_whole_lines(
     run_command, tiny_run, stdin, monkeypatch, tmp_path
 ):
     def full(*args, **kwargs):
-        yield SimpleNamespace(hypotheses=[SimpleNamespace(text="eins")])
+        yield translation("eins")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("t2t_lite.decoding.lines.translate_lines", full)
@@ -174,9 +177,9 @@ def test_sigterm_is_as_ctrl_c(
     run_command, tiny_run, stdin, monkeypatch, tmp_path
 ):
     def terminated(*args, **kwargs):
-        yield SimpleNamespace(hypotheses=[SimpleNamespace(text="eins")])
+        yield translation("eins")
         os.kill(os.getpid(), signal.SIGTERM)
-        yield SimpleNamespace(hypotheses=[SimpleNamespace(text="zwei")])
+        yield translation("zwei")
 
     monkeypatch.setattr("t2t_lite.decoding.lines.translate_lines", terminated)
     stdin("1", "2")
@@ -205,6 +208,59 @@ def test_json_is_one_object_a_line(run_command, tiny_run, stdin):
     best = first["hypotheses"][0]
     assert best.keys() == {"text", "score", "tokens"}
     assert all(isinstance(token, int) for token in best["tokens"])
+
+
+def test_json_lines_are_answered_line_for_line(run_command, tiny_run, stdin):
+    flags = [f"--output_dir={tiny_run}"]
+    stdin("1 2", "3")
+    _, out, _ = run_command("decoder", *flags, "--format=json")
+    first, second = map(json.loads, out.splitlines())
+    stdin(
+        '{"text": "1 2", "id": "\\ud800"}',
+        '{"text": "1 2", "txt": 5, "id": 7}',
+        "1 2",
+        '{"text": "3"}',
+        '{"text": "3", "prefix": "th"}',
+    )
+    code, out, err = run_command("decoder", *flags, "--input_format=json")
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert answers[0] == {**first, "id": "\ud800"}
+    assert answers[1].keys() == {"line", "id", "error"}
+    assert (answers[1]["line"], answers[1]["id"]) == (2, 7)
+    assert answers[2].keys() == {"line", "error"}
+    assert answers[3] == {**second, "line": 4}
+    assert len(answers) == 5
+    assert (code, len(err.splitlines())) == (1, 2)
+    assert "request(s) had an error instead of an answer" in err
+
+
+def test_a_request_without_an_answer_is_an_empty_line_of_text(
+    run_command, tiny_run, stdin
+):
+    flags = [f"--output_dir={tiny_run}", "--input_format=json"]
+    stdin('{"text": "1 2"}', '{"text": 5}', '{"text": "1 2"}')
+    code, out, err = run_command("decoder", *flags, "--format=text")
+    first, second, third, end = out.split("\n")
+    assert (code, second, end) == (1, "", "")
+    assert first == third
+    assert "line 2: text must be a string; got 5." in err
+
+
+def test_pairs_may_be_json_lines(run_command, tiny_run, stdin):
+    flags = [f"--output_dir={tiny_run}", "--score"]
+    stdin("1\tone", "2\ttwo")
+    _, out, _ = run_command("decoder", *flags, "--format=json")
+    expected = [json.loads(line) for line in out.splitlines()]
+    stdin(
+        '{"source": "1", "target": "one", "id": 1}',
+        '{"source": "2", "target": "two"}',
+        '{"source": "3"}',
+    )
+    code, out, _ = run_command("decoder", *flags, "--input_format=json")
+    *scored, refused = map(json.loads, out.splitlines())
+    assert scored == [{**expected[0], "id": 1}, expected[1]]
+    assert refused.keys() == {"line", "error"}
+    assert code == 1
 
 
 def test_nbest_text_keeps_one_line_a_source(run_command, tiny_run, stdin):

@@ -1,0 +1,158 @@
+"""Requests: lines that say more than their text, read from JSON."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Self
+
+from t2t_lite.errors import nearest
+
+_SHOWN_CHARACTERS = 60  # of a value that is refused
+_LINE_END = re.compile("\r\n|\r|\n")
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """A text to translate, and what is asked of its translation.
+
+    Attributes:
+      text: one line; broken UTF-8 is cleaned by the encoder.
+      id: comes back in the answer.
+      prefix: how the translation must begin.
+      constraints: what must appear in it.
+      avoid: what must not appear in it.
+      seed: of its samples.
+      error: why it cannot be answered; the answer is then this error.
+    """
+
+    text: str | bytes
+    id: str | int | None = None
+    prefix: str = ""
+    constraints: tuple[str, ...] = ()
+    avoid: tuple[str, ...] = ()
+    seed: int | None = None
+    error: str | None = None
+
+    @classmethod
+    def parse(cls, line: str | bytes) -> Self:
+        """The request that a line of JSON stands for; `error` if it is none.
+
+        Example: `{"text": "Two dogs.", "id": 7}`.
+        """
+        found, error = _parse(line, _OF_REQUESTS, ("text",))
+        return cls(**{"text": "", **found}, error=error)
+
+
+class Pair(NamedTuple):
+    """A text and a translation of it, to be scored; see `Request`."""
+
+    source: str | bytes
+    target: str | bytes
+    id: str | int | None = None
+    error: str | None = None
+
+    @classmethod
+    def parse(cls, line: str | bytes) -> Self:
+        """The pair that a line of JSON stands for; `error` if it is none.
+
+        Example: `{"source": "Two dogs.", "target": "Zwei Hunde.", "id": 7}`.
+        """
+        found, error = _parse(line, _OF_PAIRS, ("source", "target"))
+        return cls(**{"source": "", "target": "", **found}, error=error)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+class _Kind(NamedTuple):
+    """What the value of a key may be."""
+
+    rule: str
+    fits: Callable[[Any], bool]
+    made: Callable[[Any], Any] = lambda value: value
+
+
+def _in_one_line(text: str) -> str:
+    """As the answers of a translator are: line ends become spaces."""
+    return _LINE_END.sub(" ", text)
+
+
+_TEXT = _Kind("a string", _is_text, _in_one_line)
+_TEXTS = _Kind(
+    "a list of strings that are not empty",
+    lambda value: (
+        isinstance(value, list)
+        and all(_is_text(text) and text.strip() for text in value)
+    ),
+    tuple,
+)
+_ID = _Kind(
+    "a string or a whole number",
+    lambda value: _is_text(value) or _is_number(value),
+)
+_SEED = _Kind(
+    "a whole number from 0 to 2**63 - 1",
+    lambda value: _is_number(value) and 0 <= value < 2**63,
+)
+_OF_REQUESTS = {
+    "text": _TEXT,
+    "id": _ID,
+    "prefix": _Kind("a string", _is_text),
+    "constraints": _TEXTS,
+    "avoid": _TEXTS,
+    "seed": _SEED,
+}
+_OF_PAIRS = {"source": _TEXT, "target": _TEXT, "id": _ID}
+
+
+def _parse(
+    line: str | bytes, kinds: Mapping[str, _Kind], required: tuple[str, ...]
+) -> tuple[dict[str, Any], str | None]:
+    """The values of a line by key, null left out, and what is wrong with it.
+
+    Of a wrong line only the id is left, if there is one.
+    """
+    if isinstance(line, bytes):
+        line = line.decode("utf-8", "replace")
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return {}, f"A line must be a JSON object; it is no JSON: {error}."
+    if not isinstance(record, dict):
+        return {}, f"A line must be a JSON object; got {_short(record)}."
+    found = {}
+    wrong = []
+    for key, value in record.items():
+        if key not in kinds:
+            hint = nearest(key, kinds)
+            known = ", ".join(kinds)
+            wrong.append(f"The keys are {known}; got {_short(key)}.{hint}")
+        elif value is not None:
+            if kinds[key].fits(value):
+                found[key] = kinds[key].made(value)
+            else:
+                rule = kinds[key].rule
+                wrong.append(f"{key} must be {rule}; got {_short(value)}.")
+    wrong += [
+        f"{key} must be {kinds[key].rule}; it is missing."
+        for key in required
+        if record.get(key) is None
+    ]
+    if wrong:
+        return {"id": found.get("id")}, wrong[0]
+    return found, None
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list | dict):  # maybe too deep to be written
+        return "a list" if isinstance(value, list) else "an object"
+    text = json.dumps(value)
+    if len(text) > _SHOWN_CHARACTERS:
+        text = f"{text[:_SHOWN_CHARACTERS]}..."
+    return text
