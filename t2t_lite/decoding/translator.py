@@ -111,9 +111,12 @@ class Translator(tf.Module):
           sources: tf.string [B].
           targets: tf.string [B].
 
-        Returns: a dict of `log_probabilities` float32 [B], `lengths` int32
-          [B] and `scores` float32 [B], as in `lines.PairScore`, and `cut`
-          bool [B], where either side was longer than `max_length`.
+        Returns: a dict of
+          log_probabilities, scores: float32 [B], as in `lines.PairScore`;
+          lengths: int32 [B], tokens of the target, EOS included;
+          tokens: int32 [B, T], of the target, EOS, then zeros;
+          token_log_probabilities: float32 [B, T], of these, then zeros;
+          cut: bool [B], where either side was longer than `max_length`.
         """
         return self._score_graph(sources, targets)
 
@@ -165,12 +168,15 @@ class Translator(tf.Module):
         targets, lengths, targets_cut = with_eos(
             self.target_encoder.tokenize(targets), self.max_length
         )
-        log_probs, _ = self.model.target_log_probs(
+        each = self.model.token_log_probs(
             {"inputs": inputs, "targets": targets}
         )
+        log_probs = tf.reduce_sum(each, axis=-1)
         return {
             "log_probabilities": log_probs,
-            "lengths": lengths,
             "scores": log_probs / length_penalty(lengths, self.alpha),
+            "lengths": lengths,
+            "tokens": targets,
+            "token_log_probabilities": each,
             "cut": inputs_cut | targets_cut,
         }

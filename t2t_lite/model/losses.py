@@ -86,6 +86,36 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         return {"label_smoothing": self.label_smoothing, "name": self.name}
 
 
+def fused_log_probs(hidden: Tensor, table: Tensor, targets: Tensor) -> Tensor:
+    """The log-probability of each target, without ever holding all logits.
+
+    Args:
+      hidden: float [N, D], the decoder's output.
+      table: float [V, D], the softmax matrix.
+      targets: int32 [N].
+
+    Returns: float32 [N]; not for training, see `fused_cross_entropy_sum`.
+    """
+    rows = ops.shape(hidden)[0]
+    hidden, targets = _in_blocks(hidden), _in_blocks(targets)
+    block = ops.shape(targets)[1]
+    table_columns = ops.transpose(table)
+
+    def step(index, log_probs):
+        logits = ops.matmul(hidden[index], table_columns)
+        losses = smoothed_cross_entropy(logits, targets[index])
+        return index + 1, ops.scatter_update(
+            log_probs, ops.reshape(index, (1, 1)), -losses[None]
+        )
+
+    _, log_probs = ops.while_loop(
+        lambda index, _: index * block < rows,
+        step,
+        (ops.zeros((), "int32"), ops.zeros_like(targets, dtype="float32")),
+    )
+    return ops.reshape(log_probs, (-1,))[:rows]
+
+
 def fused_cross_entropy_sum(
     hidden: Tensor, table: Tensor, targets: Tensor, label_smoothing: float = 0.0
 ) -> Tensor:
@@ -156,13 +186,8 @@ def _loss_and_gradients(hidden, table, targets, weights, label_smoothing):
 def _partition_part(hidden, table, weights):
     """The sum of weighted logsumexp and its gradients, block by block."""
     rows, size = ops.shape(hidden)
-    blocks = (rows + BLOCK_ROWS - 1) // BLOCK_ROWS
-    block = (rows + blocks - 1) // blocks  # rows R of each, about equal
-    padding = blocks * block - rows
-    hidden = ops.reshape(
-        ops.pad(hidden, ((0, padding), (0, 0))), (blocks, block, size)
-    )
-    weights = ops.reshape(ops.pad(weights, ((0, padding),)), (blocks, block))
+    hidden, weights = _in_blocks(hidden), _in_blocks(weights)
+    blocks, block = ops.shape(weights)
     # The gradient of the table is added up as [D, V]: of the two ways to write
     # that product, the faster one.
     table_columns = ops.transpose(table)
@@ -203,6 +228,15 @@ def _partition_part(hidden, table, weights):
     )
     hidden_gradient = ops.reshape(hidden_gradient, (blocks * block, size))
     return loss, hidden_gradient[:rows], ops.transpose(table_gradient)
+
+
+def _in_blocks(x):
+    """[N, ...] to [blocks, R, ...], R at most BLOCK_ROWS; zeros fill it up."""
+    rows, *rest = ops.shape(x)
+    blocks = 1 + abs(rows - 1) // BLOCK_ROWS  # no rows are one block, too
+    block = (rows + blocks - 1) // blocks  # about equal
+    padding = ((0, blocks * block - rows), *((0, 0) for _ in rest))
+    return ops.reshape(ops.pad(x, padding), (blocks, block, *rest))
 
 
 def _target_weights(label_smoothing, vocab_size):

@@ -30,7 +30,7 @@ from t2t_lite.model.layers.segments import (
 )
 from t2t_lite.model.losses import (
     fused_cross_entropy_sum,
-    smoothed_cross_entropy,
+    fused_log_probs,
 )
 
 # The tensors of a batch by name: `inputs`, `targets`, ...
@@ -210,19 +210,39 @@ class Transformer(keras.Model):
         output = self._decoder_output({**features, "targets": targets}, seed)
         count = ops.sum(ops.cast(padding_mask(targets), "float32"))
         loss = fused_cross_entropy_sum(
-            ops.reshape(output, (-1, self.hparams.hidden_size)),
-            ops.cast(self.softmax_embedding.table, output.dtype),
-            ops.reshape(targets, (-1,)),
-            label_smoothing,
+            *self._softmax_rows(output, targets), label_smoothing
         )
         return loss, count
 
+    def _softmax_rows(self, output, targets):
+        """What the fused losses take: [N, D], the table [V, D] and [N]."""
+        return (
+            ops.reshape(output, (-1, self.hparams.hidden_size)),
+            ops.cast(self.softmax_embedding.table, output.dtype),
+            ops.reshape(targets, (-1,)),
+        )
+
     def target_log_probs(self, features: Features) -> tuple[Tensor, Tensor]:
         """The log-probability of each row and its real targets: float32 [B]."""
+        real = ops.cast(padding_mask(features["targets"]), "float32")
+        log_probs = self.token_log_probs(features)
+        return ops.sum(log_probs, axis=-1), ops.sum(real, axis=-1)
+
+    def token_log_probs(self, features: Features) -> Tensor:
+        """The log-probability of each target token, given those before it.
+
+        Computed without holding the logits.
+
+        Args:
+          features: as of a call.
+
+        Returns: float32 [B, T], 0 where the target is padding.
+        """
         targets = ops.cast(features["targets"], "int32")
+        output = self._decoder_output({**features, "targets": targets}, None)
+        log_probs = fused_log_probs(*self._softmax_rows(output, targets))
         real = ops.cast(padding_mask(targets), "float32")
-        losses = smoothed_cross_entropy(self(features), targets)
-        return -ops.sum(losses * real, axis=-1), ops.sum(real, axis=-1)
+        return ops.reshape(log_probs, ops.shape(targets)) * real
 
     def encode(
         self,

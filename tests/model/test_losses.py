@@ -75,6 +75,17 @@ def test_fused_loss_and_gradients_equal_the_plain_ones(rows, size, smoothing):
         np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("rows", [0, 1, 7, 1024, 1025, 2100])
+def test_fused_log_probs_are_those_of_the_logits(rows):
+    hidden, table, targets = example(rows)
+    np.testing.assert_allclose(
+        losses.fused_log_probs(hidden, table, ops.array(targets)),
+        -numpy_loss((hidden @ table.T).astype("float64"), targets, 0.0),
+        rtol=1e-4,
+        atol=1e-4,
+    )
+
+
 def test_padding_adds_nothing_to_the_fused_loss():
     hidden, table, targets = example()
     padded = np.concatenate([hidden, 9 * hidden])

@@ -190,6 +190,18 @@ def test_log_probs_add_up_over_every_continuation():
     np.testing.assert_array_equal(counts, [0] + [1] * (VOCAB - 1))
 
 
+def test_log_probs_of_tokens_are_those_of_the_logits():
+    model, batch = small_model(), features()
+    batch["targets"][1, 2:] = 0
+    losses = smoothed_cross_entropy(model(batch), batch["targets"])
+    real = batch["targets"] != 0
+    log_probs = model.token_log_probs(batch)
+    np.testing.assert_allclose(log_probs, -losses * real, rtol=1e-5)
+    sums, counts = model.target_log_probs(batch)
+    np.testing.assert_allclose(sums, np.sum(log_probs, -1), rtol=1e-6)
+    np.testing.assert_array_equal(counts, [4, 2])
+
+
 def test_fresh_model_costs_about_the_log_of_the_vocabulary():
     model = Transformer(
         1000,
