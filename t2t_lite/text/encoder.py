@@ -8,6 +8,7 @@ import hashlib
 import os
 import pathlib
 from collections.abc import Container, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,6 +16,7 @@ import tensorflow as tf
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError, in_words
 from t2t_lite.text.sentencepiece_model import EOS_ID, PAD_ID
+from t2t_lite.text.words import Span, spans_of_prefixes, words_of_spans
 
 
 def clean_utf8(text: tf.Tensor) -> tf.Tensor:
@@ -99,6 +101,31 @@ class TextEncoder(tf.Module):
         """The vocabulary's entry of each id."""
         return [self._pieces[index] for index in ids]
 
+    def words_of_text(self, text: str) -> list[range]:
+        """The words of a text, by number, that each of its pieces lies in.
+
+        Words are what `str.split` finds. A piece of white space lies in none.
+
+        Example: "Two  men." in pieces "Two", " ", " men", "." -> 0, none, 1, 1.
+        """
+        return words_of_spans(*self._spans(cleaned(text).encode()))
+
+    def words_of_ids(self, ids: Sequence[int]) -> list[range]:
+        """The words of the text that ids stand for, likewise; none is EOS."""
+        return words_of_spans(*self._spans_of_ids(ids))
+
+    def _spans(self, text: bytes) -> tuple[bytes, Sequence[Span]]:
+        """A text as it is cut, and where in it each piece lies.
+
+        This is for vocabularies that give back any text as it was.
+        """
+        return self._spans_of_ids(self.encode([text])[0])
+
+    def _spans_of_ids(self, ids):
+        ends = range(1, len(ids) + 1)
+        texts = [text.encode() for text in self.decode([ids[:n] for n in ends])]
+        return (texts[-1], spans_of_prefixes(texts)) if texts else (b"", [])
+
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
         """The ids of each text, int32, without EOS: `tokenize` from Python."""
         texts = [cleaned(text) for text in texts]
@@ -141,6 +168,13 @@ def write_vocabulary(path: str | os.PathLike, content: bytes) -> None:
             f"Cannot write the vocabulary {path}: "
             f"{in_words(error, place=False)}."
         ) from error
+
+
+def spans_of_offsets(tokenizer: Any, text: bytes) -> list[Span]:
+    """Where the pieces of a text lie, by a tokenizer of TF Text."""
+    _, starts, ends = tokenizer.tokenize_with_offsets([text])
+    starts, ends = (x.flat_values.numpy().tolist() for x in (starts, ends))
+    return list(zip(starts, ends, strict=True))
 
 
 def lines_of(content: bytes) -> list[str]:

@@ -12,6 +12,7 @@ from t2t_lite.text.encoder import (
     TextEncoder,
     clean_utf8,
     cleaned,
+    spans_of_offsets,
     write_vocabulary,
 )
 from t2t_lite.text.sentencepiece_model import (
@@ -85,6 +86,9 @@ class SentencePieceEncoder(TextEncoder):
         """The vocabulary's entry of each id, U+2581 where a space is."""
         ids = tf.constant(np.asarray(ids, np.int32))
         return [p.decode() for p in self._tokenizer.id_to_string(ids).numpy()]
+
+    def _spans(self, text):
+        return text, spans_of_offsets(self._tokenizer, text)
 
     @property
     def learned_from(self) -> dict[str, int]:

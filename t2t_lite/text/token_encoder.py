@@ -1,6 +1,7 @@
 """The encoder of a closed vocabulary: tokens to ids and back, in graphs."""
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -76,6 +77,9 @@ class TokenEncoder(TextEncoder):
                         "add it to the train split."
                     )
         return super().encode(texts)
+
+    def _spans(self, text):
+        return text, [word.span() for word in re.finditer(rb"\S+", text)]
 
     @classmethod
     def write(

@@ -14,6 +14,7 @@ from t2t_lite.text.encoder import (
     clean_utf8,
     lines_of,
     matchable,
+    spans_of_offsets,
 )
 
 UNKNOWN_PIECE = "[UNK]"
@@ -85,10 +86,15 @@ class WordPieceEncoder(TextEncoder):
             ) from error
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        return self._matcher.tokenize(self._cased(text)) + _FIRST_ID
+
+    def _cased(self, text):
         text = clean_utf8(text)
-        if self._only_lowers:
-            text = tf.strings.lower(text, "utf-8")
-        return self._matcher.tokenize(text) + _FIRST_ID
+        return tf.strings.lower(text, "utf-8") if self._only_lowers else text
+
+    def _spans(self, text):
+        text = self._cased(tf.constant(text)).numpy()
+        return text, spans_of_offsets(self._matcher, text)
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """The text of each row: its words, a space between them.
