@@ -1,0 +1,86 @@
+"""What is drawn by chance, worked by hand."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from support.search_tables import greedy, random_table, search_one
+from t2t_lite.decoding.beam_search import beam_search
+from t2t_lite.decoding.choice import Sample
+
+EOS = 1
+
+
+def draw(probabilities, uniforms, **options):
+    """The first token for each uniform number, and its score."""
+    rows = len(uniforms)
+    with np.errstate(divide="ignore"):
+        logits = np.log(np.asarray(probabilities, np.float32))
+
+    ids, scores = beam_search(
+        lambda ids, index, cache: (
+            tf.tile(tf.constant(logits)[None, None], [rows, 1, 1]),
+            cache,
+        ),
+        lambda cache, parents: cache,
+        (),
+        batch_size=rows,
+        beam_size=1,
+        vocab_size=len(logits),
+        limits=tf.ones([rows], tf.int32),
+        alpha=0.0,
+        choice=Sample(tf.constant(uniforms, tf.float32)[:, None], **options),
+    )
+    return ids.numpy()[:, 0, 0].tolist(), scores.numpy()[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("options", "uniforms", "ids"),
+    [
+        ({}, [0.0, 0.49, 0.51, 0.74, 0.76, 0.91], [0, 0, 2, 2, 3, 4]),
+        # 1 / 3 and 2 / 3 of what is left.
+        ({"top_k": 2}, [0.65, 0.67], [0, 2]),
+        ({"top_k": 1}, [0.0, 0.99], [0, 0]),
+        # 0.5 does not reach 0.6; with the next it does.
+        ({"top_p": 0.6}, [0.65, 0.67, 0.99], [0, 2, 2]),
+        ({"top_p": 0.4}, [0.0, 0.99], [0, 0]),
+        # Squared: 0.25, 0.0625, 0.0225, 0.01 of 0.345.
+        ({"temperature": 0.5}, [0.72, 0.73, 0.9, 0.91], [0, 2, 2, 3]),
+    ],
+)
+def test_a_token_is_where_the_number_falls(options, uniforms, ids):
+    probabilities = [0.5, 1e-30, 0.25, 0.15, 0.1]
+    drawn, scores = draw(probabilities, uniforms, **options)
+    assert drawn == ids
+    # The score is the model's log-probability, however it was drawn.
+    wanted = np.log([probabilities[i] for i in ids])
+    np.testing.assert_allclose(scores, wanted, atol=1e-5)
+
+
+def test_shares_are_the_probabilities():
+    uniforms = np.random.default_rng(0).random(40_000)
+    probabilities = [0.4, 0.05, 0.3, 0.2, 0.05]
+    drawn, _ = draw(probabilities, uniforms)
+    shares = np.bincount(drawn, minlength=5) / len(drawn)
+    np.testing.assert_allclose(shares, probabilities, atol=0.01)
+
+
+def test_what_is_impossible_is_never_drawn():
+    uniforms = [0.0, 0.5, np.nextafter(np.float32(1), np.float32(0))]
+    drawn, _ = draw([0.0, 0.5, 0.0, 0.5, 0.0], uniforms)
+    assert drawn[0] == 1 and drawn[1] in (1, 3) and drawn[2] == 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_likeliest_only_is_greedy_search(seed):
+    table = random_table(seed, length=6, vocab_size=5)
+    choice = Sample(tf.fill([1, 6], 0.9), top_k=1)
+    ((ids, score),) = search_one(table, 6, 1, 0.0, choice=choice)
+    wanted, log_prob = greedy(table, 6)
+    assert ids == wanted
+    assert score == pytest.approx(log_prob, abs=1e-5)
+
+
+def test_sampling_is_for_a_beam_of_one():
+    with pytest.raises(ValueError, match="beam of 1; got 2"):
+        search_one(random_table(0), 4, 2, 0.0, choice=Sample(tf.zeros([1, 4])))

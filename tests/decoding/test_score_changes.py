@@ -1,0 +1,161 @@
+"""Each change of scores against every hypothesis that a small table has."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from support.search_tables import all_hypotheses, random_table, search_one
+from t2t_lite.decoding.required import Required
+from t2t_lite.decoding.score_changes import (
+    NO_TOKEN,
+    Avoid,
+    ForcedPrefix,
+    MinimumLength,
+    NoRepeat,
+    Suppress,
+)
+
+EOS = 1
+
+
+def rows(*tokens):
+    """Lists of tokens as one int32 tensor, NO_TOKEN behind them."""
+    width = max(1, *map(len, tokens))
+    return tf.constant([[*x, *[NO_TOKEN] * (width - len(x))] for x in tokens])
+
+
+def has(ids, phrase):
+    """Whether the phrase stands somewhere in the ids."""
+    places = range(len(ids) - len(phrase) + 1)
+    return any(ids[i : i + len(phrase)] == phrase for i in places)
+
+
+def repeats(ids, size):
+    grams = [tuple(ids[i : i + size]) for i in range(len(ids) - size + 1)]
+    return len(set(grams)) < len(grams)
+
+
+# What is asked for, and whether ids (up to EOS) keep to it.
+CASES = {
+    "suppress": ([Suppress([2])], lambda ids: 2 not in ids),
+    "suppress several": ([Suppress([0, 3])], lambda ids: not {0, 3} & {*ids}),
+    "minimum": (
+        [MinimumLength(2, EOS)],
+        lambda ids: EOS not in ids[:2],
+    ),
+    "no token twice": ([NoRepeat(1)], lambda ids: not repeats(ids, 1)),
+    "no pair twice": ([NoRepeat(2)], lambda ids: not repeats(ids, 2)),
+    "no triple twice": ([NoRepeat(3)], lambda ids: not repeats(ids, 3)),
+    "avoid a token": ([Avoid(rows([2])[None])], lambda ids: 2 not in ids),
+    "avoid phrases": (
+        [Avoid(rows([2, 3], [0, 0, 2], [])[None])],
+        lambda ids: not has(ids, [2, 3]) and not has(ids, [0, 0, 2]),
+    ),
+    "avoid an end": (
+        [Avoid(rows([2, EOS])[None])],
+        lambda ids: not has(ids, [2, EOS]),
+    ),
+    "prefix": ([ForcedPrefix(rows([3, 0]))], lambda ids: ids[:2] == [3, 0]),
+    "no prefix": ([ForcedPrefix(rows([]))], lambda ids: True),
+    "prefix that others forbid": (
+        [ForcedPrefix(rows([2, 2]), [Suppress([2]), NoRepeat(1)])],
+        lambda ids: (
+            ids[:2] == [2, 2] and 2 not in ids[2:] and not repeats(ids[2:], 1)
+        ),
+    ),
+    "several": (
+        [MinimumLength(1, EOS), NoRepeat(1), Suppress([0])],
+        lambda ids: ids[0] != EOS and not repeats(ids, 1) and 0 not in ids,
+    ),
+}
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.8])
+@pytest.mark.parametrize("name", CASES)
+def test_full_width_beam_finds_all_that_is_allowed(name, alpha):
+    changes, allowed = CASES[name]
+    for seed in range(3):
+        table = random_table(seed, length=5)
+        wanted = all_hypotheses(table, 5, alpha, allowed)[:240]
+        found = search_one(table, 5, 250, alpha, changes=changes)
+        assert [ids for ids, _ in found[: len(wanted)]] == [
+            ids for ids, _ in wanted
+        ]
+        # The model's own log-probabilities, whatever is forbidden.
+        np.testing.assert_allclose(
+            [score for _, score in found[: len(wanted)]],
+            [score for _, score in wanted],
+            atol=1e-5,
+        )
+
+
+REQUIRED = {
+    "a token": [[2]],
+    "a phrase": [[2, 0]],
+    "a phrase in itself": [[2, 2, 0]],
+    "two tokens": [[2], [3]],
+    "overlapping": [[0, 2], [2, 3]],
+    "the same twice": [[3], [3]],
+    "none": [[]],
+}
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_full_width_beam_finds_all_that_have_what_is_required(name):
+    phrases = REQUIRED[name]
+    required = Required(rows(*phrases)[None], EOS)
+
+    def allowed(ids):
+        return EOS not in ids or all(has(ids, phrase) for phrase in phrases)
+
+    for seed in range(3):
+        table = random_table(seed, length=5)
+        wanted = [
+            (ids, score)
+            for ids, score in all_hypotheses(table, 5, 0.6, allowed)
+            if EOS in ids
+        ]
+        found = search_one(
+            table, 5, 250, 0.6, changes=[required], choice=required
+        )[: len(wanted)]
+        assert [ids for ids, _ in found] == [ids for ids, _ in wanted]
+        np.testing.assert_allclose(
+            [score for _, score in found], [s for _, s in wanted], atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("beam_size", [4, 8])
+@pytest.mark.parametrize("seed", range(6))
+def test_what_the_model_dislikes_is_met_in_a_narrow_beam(seed, beam_size):
+    table = random_table(seed, length=12, vocab_size=9)
+    phrases = [[7, 8], [6]]
+    table[:, :, 6:] -= 12  # none of these would come by itself
+    table[8:, :, EOS] += 9  # and then the model wants to end
+    required = Required(rows(*phrases)[None], EOS)
+    (ids, _), *_ = search_one(
+        table, 12, beam_size, 0.6, changes=[required], choice=required
+    )
+    assert ids[-1] == EOS
+    assert has(ids, [7, 8]) and has(ids, [6])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_sentence_without_phrases_is_searched_as_ever(seed):
+    table = random_table(seed, length=8, vocab_size=7)
+    required = Required(rows([])[None], EOS)
+    assert search_one(
+        table, 8, 4, 0.6, changes=[required], choice=required
+    ) == search_one(table, 8, 4, 0.6)
+
+
+def test_a_phrase_begun_in_vain_is_begun_again():
+    # 2 2 2 0 has 2 2 0 in it, though 2 2 2 breaks off what 2 2 began.
+    table = np.full((6, 4, 4), -9.0)
+    for step, token in enumerate([2, 2, 2, 0, EOS]):
+        table[step, :, token] = 0.0
+    required = Required(rows([2, 2, 0])[None], EOS)
+    (ids, score), *_ = search_one(
+        table, 6, 3, 0.0, changes=[required], choice=required
+    )
+    assert ids == [2, 2, 2, 0, EOS]
+    assert score == pytest.approx(0.0, abs=5e-3)

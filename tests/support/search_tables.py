@@ -1,0 +1,99 @@
+"""Searches of small tables of logits, and every hypothesis that they have."""
+
+import itertools
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_lite.decoding.beam_search import beam_search
+
+
+def search_tables(tables, first_ids, limits, beam_size, alpha, **options):
+    """Searches logits tables[b, position, previous id, next id]."""
+    tables = tf.constant(tables, tf.float32)
+    first_ids = tf.constant(first_ids, tf.int32)
+    batch_size, _, vocab_size, _ = tables.shape
+
+    def step_fn(ids, index, cache):
+        # The cache holds what each hypothesis has been given, so that a
+        # search that follows its beams wrongly gives wrong answers.
+        history = cache["history"]
+        ids = tf.where(index == 0, first_ids[:, None], ids)
+        history = tf.concat([history[:, :, 1:], ids[..., None]], axis=2)
+        rows = tf.gather(tables, index, axis=1)  # [B, V, V]
+        logits = tf.gather(rows, history[:, :, -1], batch_dims=1)
+        return logits, {"history": history}
+
+    def follow_fn(cache, parents):
+        return {"history": tf.gather(cache["history"], parents, batch_dims=1)}
+
+    ids, scores = beam_search(
+        step_fn,
+        follow_fn,
+        {"history": tf.zeros([batch_size, beam_size, 3], tf.int32)},
+        batch_size=batch_size,
+        beam_size=beam_size,
+        vocab_size=vocab_size,
+        limits=limits,
+        alpha=alpha,
+        **options,
+    )
+    return ids.numpy(), scores.numpy()
+
+
+def search_one(table, limit, beam_size, alpha, **options):
+    """Searches one table; returns a list of (ids up to EOS, score)."""
+    ids, scores = search_tables(
+        np.asarray(table)[None], [0], [limit], beam_size, alpha, **options
+    )
+    return [
+        (trim(row), score) for row, score in zip(ids[0], scores[0], strict=True)
+    ]
+
+
+def trim(row):
+    row = list(row)
+    return row[: row.index(1) + 1] if 1 in row else row
+
+
+def log_softmax(logits):
+    logits = np.asarray(logits, np.float64)
+    return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+
+
+def all_hypotheses(table, limit, alpha, allowed=lambda ids: True):
+    """Every allowed hypothesis of a table, best first: those with EOS before.
+
+    Returns: a list of (ids up to EOS, score).
+    """
+    log_probs = log_softmax(table)
+    others = [i for i in range(table.shape[-1]) if i != 1]
+    found = []
+    for length in range(1, limit + 1):
+        for body in itertools.product(others, repeat=length - 1):
+            for last in [1] if length < limit else range(table.shape[-1]):
+                ids = [*body, last]
+                if not allowed(ids):
+                    continue
+                log_prob = sum(
+                    log_probs[t, ([0, *ids])[t], ids[t]] for t in range(length)
+                )
+                score = log_prob / ((5 + length) / 6) ** alpha
+                found.append((last != 1, -score, ids))
+    return [(ids, -score) for _, score, ids in sorted(found)]
+
+
+def greedy(table, limit):
+    log_probs = log_softmax(table)
+    ids, total = [0], 0.0
+    for t in range(limit):
+        total += log_probs[t, ids[-1]].max()
+        ids.append(int(log_probs[t, ids[-1]].argmax()))
+        if ids[-1] == 1:
+            break
+    return ids[1:], total
+
+
+def random_table(seed, length=4, vocab_size=4):
+    rng = np.random.default_rng(seed)
+    return rng.normal(0, 1.5, (length, vocab_size, vocab_size))
