@@ -26,7 +26,7 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.progress import Counter
 
 if TYPE_CHECKING:
-    from t2t_lite.decoding.lines import PairScore, Translation
+    from t2t_lite.decoding.answers import PairScore, Translation
     from t2t_lite.decoding.translator import Translator
     from t2t_lite.training.run import Run
 

@@ -12,7 +12,7 @@ from t2t_lite.progress import Counter
 from t2t_lite.runtime import start_tensorflow
 
 if TYPE_CHECKING:
-    from t2t_lite.decoding.lines import Hypothesis
+    from t2t_lite.decoding.answers import Hypothesis
     from t2t_lite.decoding.translator import Translator
 
 
@@ -240,7 +240,8 @@ class _ExportTranslator(LoadedTranslator):
             )
         import tensorflow as tf
 
-        from t2t_lite.decoding.lines import hypotheses_of, log_note
+        from t2t_lite.decoding.answers import hypotheses_of
+        from t2t_lite.decoding.lines import log_note
 
         name = "serving_default" if count == 1 else "nbest"
         signature = self._model.signatures[name]

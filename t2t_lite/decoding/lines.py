@@ -2,113 +2,33 @@
 
 import dataclasses
 import logging
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-import numpy as np
 import tensorflow as tf
 
+from t2t_lite.decoding.answers import (
+    Answer,
+    PairScore,
+    Translation,
+    hypotheses_of,
+    not_a_number,
+    trimmed,
+)
 from t2t_lite.decoding.log_probs import is_possible
 from t2t_lite.decoding.requests import Pair, Request
 from t2t_lite.decoding.streaming import map_sorted
+from t2t_lite.decoding.token_details import KNOWN, TokenDetails
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text.encoder import EOS_ID, PAD_ID
 
 Asked = TypeVar("Asked", Request, Pair)
 Result = TypeVar("Result")
-_Answer = Mapping[str, Any]  # the values of one row by name
 
 _CUT = (
     "a text may have {} tokens (max_length, EOS included); what is beyond was "
     "left out."
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Hypothesis:
-    """One translation.
-
-    Attributes:
-      text: one line, without its end.
-      score: log-probability / ((5 + length) / 6) ** alpha.
-      tokens: the ids, with the EOS unless it was cut at the limit; None of an
-        export, which does not tell them.
-      facts: what the problem says of it, see `Problem.complete`.
-    """
-
-    text: str
-    score: float
-    tokens: list[int] | None
-    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True)
-class Translation:
-    """The answer to one line.
-
-    Attributes:
-      line: its number, from 1.
-      source: the line without its end, U+FFFD for what is not UTF-8.
-      hypotheses: best first, at least one; none of a request with an error.
-      id: of the request.
-      error: why the request is not answered.
-    """
-
-    line: int
-    source: str
-    hypotheses: list[Hypothesis]
-    id: str | int | None = None
-    error: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it, fit for JSON; facts stand beside text and score."""
-        record = _record(self)
-        for hypothesis in record.get("hypotheses", ()):
-            hypothesis |= hypothesis.pop("facts")
-        return record
-
-
-@dataclasses.dataclass(frozen=True)
-class PairScore:
-    """How likely a given translation is.
-
-    Attributes:
-      line: the number of the pair, from 1.
-      source: its first text, U+FFFD for what is not UTF-8.
-      target: its second text, likewise.
-      score: log_probability / ((5 + tokens) / 6) ** alpha, as a hypothesis's.
-      log_probability: natural logarithm, of the target with its EOS.
-      tokens: how many the target has, EOS included.
-      id: of the request.
-      error: why the pair is not scored; the numbers say nothing then.
-    """
-
-    line: int
-    source: str
-    target: str
-    score: float = math.nan
-    log_probability: float = math.nan
-    tokens: int = 0
-    id: str | int | None = None
-    error: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it, fit for JSON."""
-        return _record(self)
-
-
-def _record(answer: Translation | PairScore) -> dict[str, Any]:
-    """The fields of an answer; of one with an error, only what says so."""
-    record = dataclasses.asdict(answer)
-    if answer.error is not None:
-        record = {name: record[name] for name in ("line", "id", "error")}
-    return {
-        name: value
-        for name, value in record.items()
-        if not (name in ("id", "error") and value is None)
-    }
 
 
 def translate_lines(
@@ -118,6 +38,7 @@ def translate_lines(
     batch_size: int = 32,
     num_hypotheses: int = 1,
     complete: Callable[[str, str], tuple[str, Mapping[str, Any]]] | None = None,
+    details: TokenDetails | None = None,
     note: Callable[[int, str], None] | None = None,
 ) -> Iterator[Translation]:
     r"""Translates a stream of lines, one answer a line, in their order.
@@ -135,6 +56,7 @@ def translate_lines(
       batch_size: lines translated together.
       num_hypotheses: hypotheses a line, at most the translator's beam size.
       complete: `Problem.complete`; None gives what the model wrote.
+      details: what to tell of each token.
       note: called with a line number and what the user should know about
         that line; by default it is logged as a warning.
 
@@ -145,9 +67,13 @@ def translate_lines(
     def search(requests: Sequence[Request]) -> Mapping[str, tf.Tensor]:
         # Here what the requests ask for reaches the translator, in columns.
         texts = [strip_line_end(request.text) for request in requests]
-        return translator.translate(tf.constant(texts), num_hypotheses)
+        texts = tf.constant(texts)
+        found = translator.translate(texts, num_hypotheses)
+        if details:
+            found = found | details.of_hypotheses(texts, found["tokens"])
+        return found
 
-    def answer(line: int, request: Request, found: _Answer) -> Translation:
+    def answer(line: int, request: Request, found: Answer) -> Translation:
         source = decoded(request.text)
         hypotheses = hypotheses_of(found, line)
         if complete:
@@ -156,7 +82,16 @@ def translate_lines(
                 hypotheses[k] = dataclasses.replace(
                     each, text=text, facts=facts
                 )
-        return Translation(line, source, hypotheses, request.id)
+        if not details:
+            return Translation(line, source, hypotheses, request.id)
+        for k, each in enumerate(hypotheses):
+            known = {name: found[name][k] for name in KNOWN & found.keys()}
+            told = details.tell(source, each.tokens or [], known)
+            hypotheses[k] = dataclasses.replace(each, **told)
+        pieces = details.source_pieces(source)
+        return Translation(
+            line, source, hypotheses, request.id, source_pieces=pieces
+        )
 
     def refuse(line: int, request: Request) -> Translation:
         source = decoded(request.text)
@@ -193,6 +128,7 @@ def score_pairs(
     pairs: Iterable[Sequence[str | bytes] | Pair],
     *,
     batch_size: int = 32,
+    details: TokenDetails | None = None,
     note: Callable[[int, str], None] | None = None,
 ) -> Iterator[PairScore]:
     """Scores a stream of (source, target) pairs, in their order.
@@ -201,6 +137,7 @@ def score_pairs(
       translator: whose model, encoders, alpha and longest length to use.
       pairs: texts, with or without line ends.
       batch_size: pairs scored together.
+      details: what to tell of each token; its log-probability in any case.
       note: as in `translate_lines`.
 
     Raises:
@@ -212,19 +149,29 @@ def score_pairs(
             [strip_line_end(pair.source) for pair in pairs],
             [strip_line_end(pair.target) for pair in pairs],
         ]
-        return translator.score(*map(tf.constant, columns))
+        texts = [tf.constant(column) for column in columns]
+        found = translator.score(*texts)
+        if details:
+            found = details.of_targets(texts[0], found["tokens"]) | found
+        return found
 
-    def answer(line: int, pair: Pair, found: _Answer) -> PairScore:
+    def answer(line: int, pair: Pair, found: Answer) -> PairScore:
         if not is_possible(found["log_probabilities"]):
-            raise _not_a_number(line)
+            raise not_a_number(line)
+        source, target = decoded(pair.source), decoded(pair.target)
+        told = {}
+        if details:
+            told = details.tell(source, trimmed(found["tokens"]), found, target)
+            told["source_pieces"] = details.source_pieces(source)
         return PairScore(
             line,
-            decoded(pair.source),
-            decoded(pair.target),
+            source,
+            target,
             score=float(found["scores"]),
             log_probability=float(found["log_probabilities"]),
             tokens=int(found["lengths"]),
             id=pair.id,
+            **told,
         )
 
     def refuse(line: int, pair: Pair) -> PairScore:
@@ -248,7 +195,7 @@ def score_pairs(
 
 def _ask(
     graph: Callable[[Sequence[Asked]], Mapping[str, tf.Tensor]],
-    answer: Callable[[int, Asked, _Answer], Result],
+    answer: Callable[[int, Asked, Answer], Result],
     refuse: Callable[[int, Asked], Result],
     requests: Iterable[Asked],
     length: Callable[[Asked], int],
@@ -259,7 +206,7 @@ def _ask(
     """What a graph answers to each request, as records, in their order."""
     note = note or log_note
 
-    def rows(batch: list[Asked]) -> Iterator[_Answer]:
+    def rows(batch: list[Asked]) -> Iterator[Answer]:
         values = {name: x.numpy() for name, x in graph(batch).items()}
         for place in range(len(batch)):
             yield {name: value[place] for name, value in values.items()}
@@ -309,49 +256,6 @@ def decoded(line: str | bytes) -> str:
     return strip_line_end(line).decode("utf-8", "replace")
 
 
-def hypotheses_of(answer: _Answer, line: int) -> list[Hypothesis]:
-    """The hypotheses of one text.
-
-    Args:
-      answer: of a graph: `outputs` bytes [N] and `scores` [N], best first,
-        and maybe `tokens` int32 [N, L]. Those that do not exist have scores
-        that are not possible.
-      line: the number of the text, for an error.
-
-    Raises:
-      T2TLiteError: the model's scores are no numbers.
-    """
-    if not is_possible(answer["scores"][0]):
-        raise _not_a_number(line)
-    return [
-        Hypothesis(
-            text=answer["outputs"][k].decode("utf-8", "replace"),
-            score=float(score),
-            tokens=_trim(answer["tokens"][k]) if "tokens" in answer else None,
-        )
-        for k, score in enumerate(answer["scores"])
-        if is_possible(score)
-    ]
-
-
-def _trim(tokens: np.ndarray) -> list[int]:
-    """Ids as a list, up to the EOS, or up to the zeros if there is none."""
-    ids = tokens.tolist()
-    if EOS_ID in ids:
-        return ids[: ids.index(EOS_ID) + 1]
-    while ids and ids[-1] == PAD_ID:
-        ids.pop()
-    return ids
-
-
 def log_note(number: int, message: str) -> None:
     """Logs a remark on a line as a warning."""
     logging.getLogger("t2t_lite").warning("line %d: %s", number, message)
-
-
-def _not_a_number(number: int) -> T2TLiteError:
-    return T2TLiteError(
-        "The scores of a model must be numbers; got NaN or infinities for "
-        f"line {number}. The training diverged or the checkpoint is damaged: "
-        "choose another with --checkpoint."
-    )

@@ -1,4 +1,4 @@
-"""What every attention head of a model looks at, for a given batch."""
+"""What the attention heads of a model look at, for a given batch."""
 
 from keras import ops
 
@@ -49,3 +49,35 @@ def attention_weights(
             keep("cross", layer.cross_attention, bias, memory),
         )
     return {name: ops.stack(weights) for name, weights in kept.items()}
+
+
+def source_attention(
+    model: Transformer, features: Features, layer: int
+) -> Tensor:
+    """What the heads of one decoder layer look at in the source, on average.
+
+    Args:
+      model: built.
+      features: as of `attention_weights`.
+      layer: of the decoder, from 1; those above it are not computed.
+
+    Returns: float32 [B, T, S]; row t is of the position that scores
+      `targets[:, t]`, which is fed the target before it, and sums to 1.
+    """
+    memory, mask = model.encode(features["inputs"])
+    bias = source_bias(mask)
+    self_bias = model.decoder_bias(ops.shape(features["targets"])[1])
+    x = model.embed_target(features["targets"])
+    *below, last = model.decoder_layers[:layer]
+    for each in below:
+        x = each(x, memory, self_bias, bias)
+    kept = []
+
+    def attend_source(y):
+        kept.append(last.cross_attention.weights_of(y, bias, memory))
+        return y  # what the layer makes of it is not needed
+
+    last.with_attentions(
+        x, lambda y: last.self_attention(y, self_bias), attend_source
+    )
+    return ops.mean(kept[0], axis=1)

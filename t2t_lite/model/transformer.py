@@ -214,7 +214,7 @@ class Transformer(keras.Model):
         )
         return loss, count
 
-    def _softmax_rows(self, output, targets):
+    def _softmax_rows(self, output, targets) -> tuple[Tensor, Tensor, Tensor]:
         """What the fused losses take: [N, D], the table [V, D] and [N]."""
         return (
             ops.reshape(output, (-1, self.hparams.hidden_size)),

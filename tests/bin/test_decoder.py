@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from t2t_lite.decoding.lines import Hypothesis, Translation
+from t2t_lite.decoding.answers import Hypothesis, Translation
 from t2t_lite.decoding.translator import Translator
 
 LINES = ["1 2 3", "", "4", "7 8 9 1 1", "\u2603 snow\u2028man"]

@@ -4,7 +4,6 @@ import io
 import itertools
 import logging
 import queue
-import random
 import sys
 import threading
 
@@ -12,53 +11,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from support.random_translator import WORDS, random_model, random_sentences
 from t2t_lite.decoding.lines import score_pairs, translate_lines
 from t2t_lite.decoding.texts import prepare, with_eos
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.model.transformer import Transformer
 from t2t_lite.text.encoder import EOS_ID
 from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
-
-WORDS = "eins zwei drei vier haus katze hund maus rot grün blau weiß".split()
-
-
-def random_sentences(count, most=12, seed=1):
-    generator = random.Random(seed)
-    return [
-        " ".join(generator.choices(WORDS, k=generator.randint(1, most)))
-        for _ in range(count)
-    ]
 
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory):
     path = tmp_path_factory.mktemp("vocabulary") / "vocabulary.model"
     return SentencePieceEncoder.train(random_sentences(300), 320, path)
-
-
-def random_model(vocab_size, seed=1):
-    """A model with random weights, large enough that nothing is a tie."""
-    model = Transformer(
-        vocab_size,
-        vocab_size,
-        hidden_size=16,
-        filter_size=32,
-        num_heads=2,
-        num_hidden_layers=1,
-        norm_placement="pre",
-    ).build_weights()
-    generator = np.random.default_rng(seed)
-    for variable in model.trainable_variables:
-        if len(variable.shape) == 2:
-            size = 1.5 / np.sqrt(variable.shape[0])
-            if "table" in variable.path:
-                size = 0.7
-            value = generator.normal(0, size, variable.shape)
-            if "table" in variable.path:
-                value[EOS_ID] *= 2  # so that some hypotheses end
-            variable.assign(value)
-    return model
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,10 @@ from keras import ops
 
 from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams
-from t2t_lite.model.attention_weights import attention_weights
+from t2t_lite.model.attention_weights import (
+    attention_weights,
+    source_attention,
+)
 from t2t_lite.model.losses import SmoothedCrossEntropy, smoothed_cross_entropy
 from t2t_lite.model.transformer import Transformer
 
@@ -351,6 +354,30 @@ def test_attention_weights_are_those_that_make_the_output():
     model.decode(batch["targets"], memory, mask)
     ((values, context),) = caught
     np.testing.assert_allclose(weights @ np.array(values), context, atol=1e-5)
+
+
+def test_source_attention_is_the_mean_of_the_heads_of_a_layer():
+    model, batch = small_model(num_hidden_layers=3), features()
+    batch["inputs"][1, 3:] = 0
+    cross = np.array(attention_weights(model, batch)["cross"])
+    for layer in (1, 2, 3):
+        np.testing.assert_allclose(
+            source_attention(model, batch, layer),
+            cross[layer - 1].mean(axis=1),
+            atol=1e-6,
+        )
+
+
+def test_source_attention_of_a_token_is_that_of_the_position_choosing_it():
+    """It depends on the targets before, not on the token itself."""
+    model, first = small_model(), features()
+    second = {**first, "targets": first["targets"].copy()}
+    second["targets"][:, 1] = (first["targets"][:, 1] + 1) % 15
+    ours, theirs = (
+        np.array(source_attention(model, batch, 2)) for batch in (first, second)
+    )
+    np.testing.assert_array_equal(ours[:, :2], theirs[:, :2])
+    assert (ours[:, 2:] != theirs[:, 2:]).any()
 
 
 def test_a_window_hides_what_lies_beyond_it():

@@ -1,0 +1,42 @@
+"""Sentences, and a model with random weights that translates them somehow."""
+
+import random
+
+import numpy as np
+
+from t2t_lite.model.transformer import Transformer
+from t2t_lite.text.encoder import EOS_ID
+
+WORDS = "eins zwei drei vier haus katze hund maus rot grün blau weiß".split()
+
+
+def random_sentences(count, most=12, seed=1):
+    generator = random.Random(seed)
+    return [
+        " ".join(generator.choices(WORDS, k=generator.randint(1, most)))
+        for _ in range(count)
+    ]
+
+
+def random_model(vocab_size, seed=1, layers=1):
+    """A model with random weights, large enough that nothing is a tie."""
+    model = Transformer(
+        vocab_size,
+        vocab_size,
+        hidden_size=16,
+        filter_size=32,
+        num_heads=2,
+        num_hidden_layers=layers,
+        norm_placement="pre",
+    ).build_weights()
+    generator = np.random.default_rng(seed)
+    for variable in model.trainable_variables:
+        if len(variable.shape) == 2:
+            size = 1.5 / np.sqrt(variable.shape[0])
+            if "table" in variable.path:
+                size = 0.7
+            value = generator.normal(0, size, variable.shape)
+            if "table" in variable.path:
+                value[EOS_ID] *= 2  # so that some hypotheses end
+            variable.assign(value)
+    return model
