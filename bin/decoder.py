@@ -20,13 +20,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from t2t_lite import files
-from t2t_lite.bin.cli import command, flags, runs
+from t2t_lite.bin.cli import command, details, flags, runs
 from t2t_lite.corpus.encoding import lines_without_mark
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.progress import Counter
 
 if TYPE_CHECKING:
     from t2t_lite.decoding.answers import PairScore, Translation
+    from t2t_lite.decoding.token_details import TokenDetails
     from t2t_lite.decoding.translator import Translator
     from t2t_lite.training.run import Run
 
@@ -74,6 +75,7 @@ def make_parser() -> flags.Parser:
         "--draw": "draw each tree, with an empty line after it",
     }
     flags.add(group, switches)
+    details.add_flags(parser)
     return parser
 
 
@@ -81,6 +83,7 @@ def decode(args: argparse.Namespace) -> None:
     """Translates or scores what the flags name."""
     args.format = args.format or args.input_format
     _check(args)
+    details.check(args)
     if args.interactive:
         command.note("Loading the model.")
     run = runs.open_run(args)
@@ -103,6 +106,7 @@ def decode(args: argparse.Namespace) -> None:
             run,
             translator,
             args,
+            details.token_details(translator, args),
             note,
             refused,
         )
@@ -154,7 +158,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _answer_lines(
-    answers: Callable[[Iterable[bytes]], Iterator[str]],
+    answers: Callable[[Iterable[bytes]], Iterator[str | None]],
     args: argparse.Namespace,
 ) -> None:
     """Answers what `--decode_from_file` or stdin holds, and shows progress."""
@@ -172,7 +176,8 @@ def _answer_lines(
         Counter("decoding", "lines", shown, total) as counter,
     ):
         for answer in answers(lines_without_mark(lines, source or "stdin")):
-            print(answer, file=out, flush=True)
+            if answer is not None:
+                print(answer, file=out, flush=True)
             counter.advance(1)
 
 
@@ -235,10 +240,11 @@ def _translations(
     run: "Run",
     translator: "Translator",
     args: argparse.Namespace,
+    asked: "TokenDetails | None",
     note: command.LineNotes,
     refused: collections.Counter[str],
     lines: Iterable[str | bytes],
-) -> Iterator[str]:
+) -> Iterator[str | None]:
     from t2t_lite.decoding.lines import decoded, translate_lines
     from t2t_lite.decoding.requests import Request
 
@@ -258,63 +264,77 @@ def _translations(
         batch_size=args.batch_size,
         num_hypotheses=args.nbest,
         complete=run.problem.complete,
+        details=asked,
+        mbr=args.mbr,
         note=note,
     ):
         if translation.error:
             refused[translation.error] += 1
             yield _refusal(translation, args, note)
             continue
-        best = translation.hypotheses[0].text
+        texts = [
+            details.with_alignment(each.text, each.alignment)
+            for each in translation.hypotheses
+        ]
         if args.draw:
-            yield _drawn(best)
+            yield _drawn(texts[0])
         elif args.format == "json":
             yield _json(translation)
-        elif args.nbest == 1:
-            yield best
+        elif args.nbest == 1 or args.mbr:
+            yield texts[0]
         else:  # a tab inside a text must not look like a border
-            yield "\t".join(
-                each.text.replace("\t", " ") for each in translation.hypotheses
-            )
+            yield "\t".join(text.replace("\t", " ") for text in texts)
 
 
 def _scores(
     run: "Run",
     translator: "Translator",
     args: argparse.Namespace,
+    asked: "TokenDetails | None",
     note: command.LineNotes,
     refused: collections.Counter[str],
     lines: Iterable[bytes],
-) -> Iterator[str]:
+) -> Iterator[str | None]:
+    from t2t_lite.decoding.answers import ScoreSummary
     from t2t_lite.decoding.lines import score_pairs, split_pairs
     from t2t_lite.decoding.requests import Pair
 
     del run
     is_json = args.input_format == "json"
+    summary = ScoreSummary()
     for pair in score_pairs(
         translator,
         map(Pair.parse, lines) if is_json else split_pairs(lines),
         batch_size=args.batch_size,
+        details=asked,
         note=note,
     ):
+        summary.add(pair)
         if pair.error:
             refused[pair.error] += 1
             yield _refusal(pair, args, note)
+        elif args.summary:
+            yield None
         elif args.format == "json":
             yield _json(pair)
         else:
-            yield f"{pair.score:.6f}"
+            yield details.with_alignment(f"{pair.score:.6f}", pair.alignment)
+    if args.summary:
+        report = summary.report()
+        is_json = args.format == "json"
+        yield json.dumps(report) if is_json else details.as_text(report)
 
 
 def _refusal(
     answer: "Translation | PairScore",
     args: argparse.Namespace,
     note: command.LineNotes,
-) -> str:
+) -> str | None:
     """What stands for an answer with an error: as text, an empty line."""
-    if args.format == "json":
+    if args.format == "json" and not args.summary:
         return _json(answer)
     note(answer.line, str(answer.error))
-    return ""
+    return None if args.summary else ""
 
 
 def _json(answer: "Translation | PairScore") -> str:
@@ -332,7 +352,7 @@ def _drawn(tree: str) -> str:
     return f"{draw_tree(tree)}\n"
 
 
-def _converse(answers: Callable[[list[str]], Iterator[str]]) -> None:
+def _converse(answers: Callable[[list[str]], Iterator[str | None]]) -> None:
     """Answers each line that is typed, until the end of input."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")

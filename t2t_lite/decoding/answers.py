@@ -2,15 +2,17 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from t2t_lite.decoding.log_probs import is_possible
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.evaluation.minimum_bayes_risk import choose
 from t2t_lite.text.encoder import EOS_ID, PAD_ID
 
+_MOST_NATS = 700  # the exponential of more is no float
 Answer = Mapping[str, Any]  # the values of one row by name
 
 
@@ -27,6 +29,7 @@ class Hypothesis:
       pieces: the vocabulary's entries of the tokens, if details are asked for.
       token_log_probabilities: of each token by the model, if asked for.
       alignment: pairs [source, target] of tokens or words, if asked for.
+      utility: mean likeness to all hypotheses, 0-100, if it orders them.
     """
 
     text: str
@@ -36,6 +39,7 @@ class Hypothesis:
     pieces: list[str] | None = None
     token_log_probabilities: list[float] | None = None
     alignment: list[list[int]] | None = None
+    utility: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,6 +148,68 @@ def hypotheses_of(answer: Answer, line: int) -> list[Hypothesis]:
         for k, score in enumerate(answer["scores"])
         if is_possible(score)
     ]
+
+
+def by_utility(
+    hypotheses: Sequence[Hypothesis], utility: str
+) -> list[Hypothesis]:
+    """The hypotheses by their mean utility against all of them, best first.
+
+    Args:
+      hypotheses: of one source.
+      utility: see `minimum_bayes_risk.choose`.
+    """
+    _, utilities = choose([each.text for each in hypotheses], utility)
+    order = sorted(range(len(utilities)), key=lambda k: -utilities[k])
+    return [
+        dataclasses.replace(hypotheses[k], utility=utilities[k]) for k in order
+    ]
+
+
+class ScoreSummary:
+    """How likely given translations are together."""
+
+    def __init__(self) -> None:
+        self._sentences = self._tokens = self._words = 0
+        self._log_probability = 0.0
+
+    def add(self, pair: PairScore) -> None:
+        """Counts a pair, unless it has an error."""
+        if pair.error is None:
+            self._sentences += 1
+            self._tokens += pair.tokens
+            self._words += len(pair.target.split()) + 1
+            self._log_probability += pair.log_probability
+
+    def report(self) -> dict[str, Any]:
+        """The sums and means, fit for JSON.
+
+        Returns: `sentences`, `tokens` and `words` of the targets, the end of
+          each counted as one; the sum `log_probability`, in nats;
+          `cross_entropy` = -log_probability / tokens; `perplexity` =
+          exp(cross_entropy), and `word_perplexity` =
+          exp(-log_probability / words). None where there are no sentences, or
+          of a perplexity that is too large to be written.
+        """
+        nats = -self._log_probability
+        cross_entropy = nats / self._tokens if self._tokens else None
+        return {
+            "sentences": self._sentences,
+            "tokens": self._tokens,
+            "words": self._words,
+            "log_probability": self._log_probability,
+            "cross_entropy": cross_entropy,
+            "perplexity": _perplexity(cross_entropy),
+            "word_perplexity": _perplexity(
+                nats / self._words if self._words else None
+            ),
+        }
+
+
+def _perplexity(cross_entropy: float | None) -> float | None:
+    if cross_entropy is None or cross_entropy >= _MOST_NATS:
+        return None
+    return math.exp(cross_entropy)
 
 
 def trimmed(tokens: np.ndarray) -> list[int]:

@@ -11,6 +11,7 @@ from t2t_lite.decoding.answers import (
     Answer,
     PairScore,
     Translation,
+    by_utility,
     hypotheses_of,
     not_a_number,
     trimmed,
@@ -39,6 +40,7 @@ def translate_lines(
     num_hypotheses: int = 1,
     complete: Callable[[str, str], tuple[str, Mapping[str, Any]]] | None = None,
     details: TokenDetails | None = None,
+    mbr: str | None = None,
     note: Callable[[int, str], None] | None = None,
 ) -> Iterator[Translation]:
     r"""Translates a stream of lines, one answer a line, in their order.
@@ -57,6 +59,7 @@ def translate_lines(
       num_hypotheses: hypotheses a line, at most the translator's beam size.
       complete: `Problem.complete`; None gives what the model wrote.
       details: what to tell of each token.
+      mbr: order the hypotheses by this utility, see `minimum_bayes_risk`.
       note: called with a line number and what the user should know about
         that line; by default it is logged as a warning.
 
@@ -82,13 +85,15 @@ def translate_lines(
                 hypotheses[k] = dataclasses.replace(
                     each, text=text, facts=facts
                 )
-        if not details:
-            return Translation(line, source, hypotheses, request.id)
-        for k, each in enumerate(hypotheses):
-            known = {name: found[name][k] for name in KNOWN & found.keys()}
-            told = details.tell(source, each.tokens or [], known)
-            hypotheses[k] = dataclasses.replace(each, **told)
-        pieces = details.source_pieces(source)
+        pieces = None
+        if details:
+            pieces = details.source_pieces(source)
+            for k, each in enumerate(hypotheses):
+                known = {name: found[name][k] for name in KNOWN & found.keys()}
+                told = details.tell(source, each.tokens or [], known)
+                hypotheses[k] = dataclasses.replace(each, **told)
+        if mbr:
+            hypotheses = by_utility(hypotheses, mbr)
         return Translation(
             line, source, hypotheses, request.id, source_pieces=pieces
         )
