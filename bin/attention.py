@@ -21,7 +21,7 @@ def make_parser() -> flags.Parser:
     }
     flags.add(parser, own)
     flags.add_run_flags(parser)
-    flags.add_search_flags(parser, batch_size=False)
+    flags.add_search_flags(parser, batches=False)
     return parser
 
 

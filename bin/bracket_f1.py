@@ -112,7 +112,7 @@ def _parses(args: argparse.Namespace, gold: Sequence[str]) -> list[str]:
     run = runs.open_run(args)
     if args.text:
         sentences = [run.problem.tokenize(text) for text in sentences]
-    translator = runs.make_translator(run, args)
+    replicas = runs.make_replicas(run, args)
     from t2t_lite.decoding.lines import translate_lines
 
     with (
@@ -121,9 +121,10 @@ def _parses(args: argparse.Namespace, gold: Sequence[str]) -> list[str]:
     ):
         parses = []
         for answer in translate_lines(
-            translator,
+            replicas,
             sentences,
             batch_size=args.batch_size,
+            batch_tokens=args.batch_tokens,
             complete=run.problem.complete,
             note=note,
         ):

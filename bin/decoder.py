@@ -16,7 +16,7 @@ import os
 import pathlib
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from t2t_lite import files
@@ -27,8 +27,8 @@ from t2t_lite.progress import Counter
 
 if TYPE_CHECKING:
     from t2t_lite.decoding.answers import PairScore, Translation
+    from t2t_lite.decoding.streams.replicas import Replica
     from t2t_lite.decoding.token_details import TokenDetails
-    from t2t_lite.decoding.translator import Translator
     from t2t_lite.training.run import Run
 
 
@@ -98,20 +98,22 @@ def decode(args: argparse.Namespace) -> None:
             f"--draw is for trees; the answers of {run.problem.name} are plain "
             "text: leave it out."
         )
-    translator = runs.make_translator(run, args)
+    if args.interactive:
+        args.replicas = 1
+    replicas = runs.make_replicas(run, args)
     refused = collections.Counter[str]()
     with command.LineNotes(args.verbose or args.interactive) as note:
         answers = functools.partial(
             _scores if args.score else _translations,
             run,
-            translator,
+            replicas,
             args,
-            details.token_details(translator, args),
+            details.token_details(replicas[0].translator, args),
             note,
             refused,
         )
         if args.interactive:
-            translator.warm_up(args.nbest)
+            replicas[0].translator.warm_up(args.nbest)
             _converse(answers)
         else:
             _answer_lines(answers, args)
@@ -238,7 +240,7 @@ def _stopped(number: int, frame: object) -> NoReturn:
 
 def _translations(
     run: "Run",
-    translator: "Translator",
+    replicas: "Sequence[Replica]",
     args: argparse.Namespace,
     asked: "TokenDetails | None",
     note: command.LineNotes,
@@ -246,7 +248,7 @@ def _translations(
     lines: Iterable[str | bytes],
 ) -> Iterator[str | None]:
     from t2t_lite.decoding.lines import decoded, translate_lines
-    from t2t_lite.decoding.requests import Request
+    from t2t_lite.decoding.streams.requests import Request
 
     is_json = args.input_format == "json"
     requests: Iterable[Request]
@@ -259,9 +261,10 @@ def _translations(
             for request in requests
         )
     for translation in translate_lines(
-        translator,
+        replicas,
         requests,
         batch_size=args.batch_size,
+        batch_tokens=args.batch_tokens,
         num_hypotheses=args.nbest,
         complete=run.problem.complete,
         details=asked,
@@ -288,7 +291,7 @@ def _translations(
 
 def _scores(
     run: "Run",
-    translator: "Translator",
+    replicas: "Sequence[Replica]",
     args: argparse.Namespace,
     asked: "TokenDetails | None",
     note: command.LineNotes,
@@ -297,16 +300,17 @@ def _scores(
 ) -> Iterator[str | None]:
     from t2t_lite.decoding.answers import ScoreSummary
     from t2t_lite.decoding.lines import score_pairs, split_pairs
-    from t2t_lite.decoding.requests import Pair
+    from t2t_lite.decoding.streams.requests import Pair
 
     del run
     is_json = args.input_format == "json"
     summary = ScoreSummary()
     for pair in score_pairs(
-        translator,
+        replicas,
         map(Pair.parse, lines) if is_json else split_pairs(lines),
         batch_size=args.batch_size,
         details=asked,
+        batch_tokens=args.batch_tokens,
         note=note,
     ):
         summary.add(pair)

@@ -26,20 +26,22 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.data_dir:
         run.data.folder = recipe.absolute(args.data_dir)
     sources, references = run.data.texts(args.split)
-    translator = runs.make_translator(run, args)
+    replicas = runs.make_replicas(run, args)
     command.note(f"Translating {len(sources)} sentences of {args.split}.")
     from t2t_lite.training.validation import translate_and_score
 
     with command.LineNotes(args.verbose) as note:
         report, _ = translate_and_score(
             run.problem,
-            translator,
+            replicas,
             sources,
             references,
             batch_size=args.batch_size,
+            batch_tokens=args.batch_tokens,
             note=note,
             progress=True,
         )
+    translator = replicas[0].translator
     report |= {
         "problem": run.problem.name,
         "split": args.split,

@@ -19,7 +19,7 @@ def make_parser() -> flags.Parser:
     flags.add(parser, {"--export_dir=DIR": told})
     told = "after the export, remove the oldest so that N remain (default: all)"
     flags.add(parser, {"--keep=N": told}, flags.at_least(1))
-    flags.add_search_flags(parser, batch_size=False)
+    flags.add_search_flags(parser, batches=False)
     return parser
 
 

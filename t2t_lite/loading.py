@@ -7,13 +7,14 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
+from t2t_lite.decoding.streams.batching import DEFAULT_SIZE, Batching
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.progress import Counter
 from t2t_lite.runtime import start_tensorflow
 
 if TYPE_CHECKING:
     from t2t_lite.decoding.answers import Hypothesis
-    from t2t_lite.decoding.translator import Translator
+    from t2t_lite.decoding.streams.replicas import Replica
 
 
 def load(
@@ -21,6 +22,7 @@ def load(
     *,
     checkpoint: str | int = "default",
     usr_dir: str | os.PathLike | None = None,
+    replicas: int | None = 1,
 ) -> "LoadedTranslator":
     """Loads a run or an export; what it returns translates when called.
 
@@ -42,6 +44,8 @@ def load(
       usr_dir: of a run: where the code of its problem is. It is only needed
         if the problem does more in decoding than to name a vocabulary, and
         the code has moved since the training or you did not train with it.
+      replicas: of a run: how many GPUs, or without them threads, search at the
+        same time; None takes all GPUs. Changes the speed, not the results.
 
     Raises:
       UsageError: `path` is neither, or an export is given other options.
@@ -51,7 +55,10 @@ def load(
     if (folder / "config.json").is_file():
         start_tensorflow()
         return _RunTranslator(
-            folder, checkpoint, None if usr_dir is None else str(usr_dir)
+            folder,
+            checkpoint,
+            None if usr_dir is None else str(usr_dir),
+            replicas,
         )
     version = _newest_version(folder)
     if version is None:
@@ -59,10 +66,10 @@ def load(
             "load needs the folder of a run, with a config.json, or of an "
             f"export, with a saved_model.pb or versions 1, 2, ...; got {path}."
         )
-    if checkpoint != "default" or usr_dir is not None:
+    if (checkpoint, usr_dir, replicas) != ("default", None, 1):
         raise UsageError(
-            "checkpoint and usr_dir are for runs, and an export holds all it "
-            f"needs: leave them out; got the export {version}."
+            "checkpoint, usr_dir and replicas are for runs, and an export "
+            f"holds all it needs: leave them out; got the export {version}."
         )
     start_tensorflow()
     return _ExportTranslator(version)
@@ -78,12 +85,15 @@ class SearchOptions(TypedDict, total=False):
       constrained: search only for answers of the right form, such as trees.
       batch_size: texts translated together, 64 if left out; changes the
         speed, not the results.
+      batch_tokens: instead: as many as have at most so many source tokens
+        together, padding included; with `batch_size` both hold.
     """
 
     beam_size: int
     alpha: float
     constrained: bool
     batch_size: int
+    batch_tokens: int
 
 
 class LoadedTranslator(abc.ABC):
@@ -135,8 +145,8 @@ class LoadedTranslator(abc.ABC):
           texts: one text, or several.
           nbest: how many hypotheses to give of each text, best first, at most
             the beam size; None gives the text of the best one.
-          options: `beam_size`, `alpha`, `constrained`, `batch_size`, see
-            `SearchOptions`.
+          options: `beam_size`, `alpha`, `constrained`, `batch_size`,
+            `batch_tokens`, see `SearchOptions`.
 
         Returns:
           A str for a text, and a list of them for several. With `nbest`, a
@@ -150,19 +160,22 @@ class LoadedTranslator(abc.ABC):
         for text in several:
             if not isinstance(text, str):
                 raise UsageError(f"A text must be a str; got {text!r}.")
-        batch_size = options.pop("batch_size", 64)
+        batch_size = options.pop("batch_size", None)
+        batch_tokens = options.pop("batch_tokens", None)
         for name, value in {
             "nbest": nbest,
             "beam_size": options.get("beam_size"),
             "batch_size": batch_size,
+            "batch_tokens": batch_tokens,
         }.items():
             if value is not None and value < 1:
                 raise UsageError(f"{name} must be at least 1; got {value}.")
+        batching = Batching(batch_size, batch_tokens)
         answers: list[Any] = []
-        many = len(several) > batch_size
+        many = len(several) > (batch_size or DEFAULT_SIZE)
         with Counter("translating", "texts", many, len(several)) as counter:
             for hypotheses in self._search(
-                several, nbest or 1, batch_size, options
+                several, nbest or 1, batching, options
             ):
                 answers.append(
                     hypotheses[0].text if nbest is None else hypotheses
@@ -175,7 +188,7 @@ class LoadedTranslator(abc.ABC):
         self,
         texts: Sequence[str],
         count: int,
-        batch_size: int,
+        batching: Batching,
         options: Mapping[str, Any],
     ) -> "Iterator[list[Hypothesis]]":
         """The best `count` hypotheses of each text."""
@@ -183,32 +196,48 @@ class LoadedTranslator(abc.ABC):
 
 class _RunTranslator(LoadedTranslator):
     def __init__(
-        self, folder: pathlib.Path, checkpoint: str | int, usr_dir: str | None
+        self,
+        folder: pathlib.Path,
+        checkpoint: str | int,
+        usr_dir: str | None,
+        replicas: int | None,
     ):
+        from t2t_lite.decoding.streams.replicas import choose_devices, make_on
         from t2t_lite.training.run import Run
 
         self._folder = folder
         self._run = Run.open(folder, usr_dir, to_decode=True)
-        self._model, self._weights = self._run.load_model(checkpoint)
+        self._devices = choose_devices(replicas)
+        self._models = make_on(
+            self._devices, lambda: self._run.load_model(checkpoint)
+        )
         # A graph takes a while to trace, so each one is kept.
-        self._translator = functools.cache(self._new_translator)
+        self._replicas = functools.cache(self._new_replicas)
 
     def __repr__(self) -> str:
         problem = self._run.problem.name
-        return f"<Translator of {self._folder}, {problem}, {self._weights}>"
+        _, weights = self._models[self._devices[0]]
+        return f"<Translator of {self._folder}, {problem}, {weights}>"
 
-    def _new_translator(self, **options: Any) -> "Translator":
-        return self._run.translator(self._model, **options)
+    def _new_replicas(self, **options: Any) -> "list[Replica]":
+        from t2t_lite.decoding.streams.replicas import Replica
 
-    def _search(self, texts, count, batch_size, options):
+        translators = {
+            device: self._run.translator(model, **options)
+            for device, (model, _) in self._models.items()
+        }
+        return [Replica(translators[each], each) for each in self._devices]
+
+    def _search(self, texts, count, batching, options):
         from t2t_lite.decoding.lines import translate_lines
 
-        translator = self._translator(**options)
-        _require_beams(count, translator.beam_size)
+        replicas = self._replicas(**options)
+        _require_beams(count, replicas[0].translator.beam_size)
         for translation in translate_lines(
-            translator,
+            replicas,
             texts,
-            batch_size=batch_size,
+            batch_size=batching.size,
+            batch_tokens=batching.tokens,
             num_hypotheses=count,
             complete=self._run.problem.complete,
         ):
@@ -232,11 +261,16 @@ class _ExportTranslator(LoadedTranslator):
     def __repr__(self) -> str:
         return f"<Translator of {self._folder}, an export>"
 
-    def _search(self, texts, count, batch_size, options):
+    def _search(self, texts, count, batching, options):
         if options:
             raise UsageError(
                 "An export searches as it was exported; got "
                 f"{', '.join(options)}. Export again, or load the run."
+            )
+        if batching.tokens:
+            raise UsageError(
+                "An export does not tell how many tokens a text has: give "
+                f"batch_size; got batch_tokens={batching.tokens}."
             )
         import tensorflow as tf
 
@@ -248,6 +282,7 @@ class _ExportTranslator(LoadedTranslator):
         if count > 1:
             scores = signature.structured_outputs["scores"]
             _require_beams(count, scores.shape[1])
+        batch_size = batching.size or DEFAULT_SIZE
         for start in range(0, len(texts), batch_size):
             batch = texts[start : start + batch_size]
             answers = {

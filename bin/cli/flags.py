@@ -155,8 +155,8 @@ def add_checkpoint_flag(parser: Flags) -> None:
     add(parser, {"--checkpoint=WHICH": told}, default="default")
 
 
-def add_search_flags(parser: Flags, batch_size: bool = True) -> None:
-    """How the beam search goes."""
+def add_search_flags(parser: Flags, batches: bool = True) -> None:
+    """How the beam search goes, and many texts through it."""
     group = parser.add_argument_group("the search")
     add_checkpoint_flag(group)
     told = "beams per sentence; 1 is greedy (default: the run's hparam)"
@@ -174,9 +174,17 @@ def add_search_flags(parser: Flags, batch_size: bool = True) -> None:
         help="search only for answers of the right form, such as trees over "
         "the words (default: the run's hparam)",
     )
-    if batch_size:
-        told = "sentences searched together; changes speed, not results"
-        add(group, {"--batch_size=N": told}, at_least(1), default=64)
+    if batches:
+        table = {
+            "--batch_size=N": "sentences searched together; changes speed, not "
+            "results (default: 64)",
+            "--batch_tokens=N": "instead: as many as have at most N source "
+            "tokens together, padding included; with --batch_size both hold",
+            "--replicas=N": "GPUs, or without them threads, that each search "
+            "other batches; changes speed, not results (default: all GPUs, or "
+            "one thread)",
+        }
+        add(group, table, at_least(1))
 
 
 def add_seed(parser: Flags) -> None:

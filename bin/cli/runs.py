@@ -2,7 +2,7 @@
 
 import argparse
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from t2t_lite.bin.cli import command, flags
@@ -12,6 +12,7 @@ from t2t_lite.runtime import start_tensorflow
 from t2t_lite.training.config import problem_options, read_config
 
 if TYPE_CHECKING:
+    from t2t_lite.decoding.streams.replicas import Replica
     from t2t_lite.decoding.translator import Translator
     from t2t_lite.training.run import Run
 
@@ -68,16 +69,37 @@ def open_run(args: argparse.Namespace, *, to_decode: bool = True) -> "Run":
     return Run.open(output_dir, args.usr_dir, to_decode=to_decode)
 
 
-def make_translator(run: "Run", args: argparse.Namespace) -> "Translator":
+def make_translator(
+    run: "Run",
+    args: argparse.Namespace,
+    say: Callable[[str], None] = command.note,
+) -> "Translator":
     """A translator with the weights and the search that the flags ask for.
 
-    Says on stderr which weights it took.
+    Says which weights it took.
     """
     model, found = run.load_model(args.checkpoint)
-    command.note(f"Weights: {found} ({found.path}).")
+    say(f"Weights: {found} ({found.path}).")
     return run.translator(
         model,
         beam_size=args.beam_size,
         alpha=args.alpha,
         constrained=args.constrained,
     )
+
+
+def make_replicas(run: "Run", args: argparse.Namespace) -> "list[Replica]":
+    """As many such translators as the flags ask for, on their devices.
+
+    Raises:
+      UsageError: there are too few GPUs.
+    """
+    from t2t_lite.decoding.streams import replicas
+
+    said: list[str] = []
+    made = replicas.make_replicas(
+        replicas.choose_devices(args.replicas),
+        lambda: make_translator(run, args, said.append),
+    )
+    command.note(said[0])
+    return made

@@ -1,10 +1,12 @@
 """Streams of lines to their translations or scores, in the order of input."""
 
 import dataclasses
+import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
 import tensorflow as tf
 
 from t2t_lite.decoding.answers import (
@@ -17,8 +19,10 @@ from t2t_lite.decoding.answers import (
     trimmed,
 )
 from t2t_lite.decoding.log_probs import is_possible
-from t2t_lite.decoding.requests import Pair, Request
-from t2t_lite.decoding.streaming import map_sorted
+from t2t_lite.decoding.streams.batching import Batching, map_sorted
+from t2t_lite.decoding.streams.replicas import Replica
+from t2t_lite.decoding.streams.requests import Pair, Request
+from t2t_lite.decoding.texts import count_tokens
 from t2t_lite.decoding.token_details import KNOWN, TokenDetails
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError
@@ -33,10 +37,13 @@ _CUT = (
 
 
 def translate_lines(
-    translator: Translator,
+    translator: Translator | Sequence[Replica],
     lines: Iterable[str | bytes | Request],
     *,
-    batch_size: int = 32,
+    batch_size: int | None = None,
+    batch_tokens: int | None = None,
+    prompt: bool = True,
+    first_line: int = 1,
     num_hypotheses: int = 1,
     complete: Callable[[str, str], tuple[str, Mapping[str, Any]]] | None = None,
     details: TokenDetails | None = None,
@@ -46,16 +53,18 @@ def translate_lines(
     r"""Translates a stream of lines, one answer a line, in their order.
 
     It answers the lines that have come without waiting for more, so `lines`
-    may be a pipe or a person. The batch size changes the speed, not the
-    answers.
+    may be a pipe or a person. The batches change the speed, not the answers.
 
     Args:
-      translator: what translates.
+      translator: what translates; several replicas work side by side.
       lines: each ends with "\n", "\r\n" or nothing; every other character,
         such as NUL or U+2028, belongs to the line. It may be an open binary
         file. A `Request` asks for more; the answer to one that cannot be met
         is its error.
-      batch_size: lines translated together.
+      batch_size: see `Batching`.
+      batch_tokens: likewise.
+      prompt: likewise.
+      first_line: the number of the first line.
       num_hypotheses: hypotheses a line, at most the translator's beam size.
       complete: `Problem.complete`; None gives what the model wrote.
       details: what to tell of each token.
@@ -67,7 +76,9 @@ def translate_lines(
       T2TLiteError: the model's scores are no numbers.
     """
 
-    def search(requests: Sequence[Request]) -> Mapping[str, tf.Tensor]:
+    def search(
+        translator: Translator, requests: Sequence[Request]
+    ) -> Mapping[str, tf.Tensor]:
         # Here what the requests ask for reaches the translator, in columns.
         texts = [strip_line_end(request.text) for request in requests]
         texts = tf.constant(texts)
@@ -103,14 +114,15 @@ def translate_lines(
         return Translation(line, source, [], request.id, request.error)
 
     return _ask(
+        translator,
         search,
         answer,
         refuse,
         map(_supported, lines),
-        lambda request: len(request.text),
-        batch_size,
-        translator.max_length,
-        note,
+        lambda request: [request.text],
+        Batching(batch_size, batch_tokens, prompt),
+        first_line,
+        note or log_note,
     )
 
 
@@ -129,10 +141,13 @@ def _supported(line: str | bytes | Request) -> Request:
 
 
 def score_pairs(
-    translator: Translator,
+    translator: Translator | Sequence[Replica],
     pairs: Iterable[Sequence[str | bytes] | Pair],
     *,
-    batch_size: int = 32,
+    batch_size: int | None = None,
+    batch_tokens: int | None = None,
+    prompt: bool = True,
+    first_line: int = 1,
     details: TokenDetails | None = None,
     note: Callable[[int, str], None] | None = None,
 ) -> Iterator[PairScore]:
@@ -141,7 +156,10 @@ def score_pairs(
     Args:
       translator: whose model, encoders, alpha and longest length to use.
       pairs: texts, with or without line ends.
-      batch_size: pairs scored together.
+      batch_size: see `Batching`.
+      batch_tokens: likewise.
+      prompt: likewise.
+      first_line: the number of the first pair.
       details: what to tell of each token; its log-probability in any case.
       note: as in `translate_lines`.
 
@@ -149,7 +167,9 @@ def score_pairs(
       T2TLiteError: the model's scores are no numbers.
     """
 
-    def score(pairs: Sequence[Pair]) -> Mapping[str, tf.Tensor]:
+    def score(
+        translator: Translator, pairs: Sequence[Pair]
+    ) -> Mapping[str, tf.Tensor]:
         columns = [
             [strip_line_end(pair.source) for pair in pairs],
             [strip_line_end(pair.target) for pair in pairs],
@@ -184,6 +204,7 @@ def score_pairs(
         return PairScore(line, source, target, id=pair.id, error=pair.error)
 
     return _ask(
+        translator,
         score,
         answer,
         refuse,
@@ -191,44 +212,68 @@ def score_pairs(
             pair if isinstance(pair, Pair) else Pair(pair[0], pair[1])
             for pair in pairs
         ),
-        lambda pair: len(pair.source) + len(pair.target),
-        batch_size,
-        translator.max_length,
-        note,
+        lambda pair: [pair.source, pair.target],
+        Batching(batch_size, batch_tokens, prompt),
+        first_line,
+        note or log_note,
     )
 
 
 def _ask(
-    graph: Callable[[Sequence[Asked]], Mapping[str, tf.Tensor]],
+    translator: Translator | Sequence[Replica],
+    ask: Callable[[Translator, list[Asked]], Mapping[str, tf.Tensor]],
     answer: Callable[[int, Asked, Answer], Result],
     refuse: Callable[[int, Asked], Result],
     requests: Iterable[Asked],
-    length: Callable[[Asked], int],
-    batch_size: int,
-    max_length: int,
-    note: Callable[[int, str], None] | None,
+    texts: Callable[[Asked], list[str | bytes]],
+    batching: Batching,
+    first_line: int,
+    note: Callable[[int, str], None],
 ) -> Iterator[Result]:
-    """What a graph answers to each request, as records, in their order."""
-    note = note or log_note
+    """What a translator answers to each request, in their order."""
+    replicas = (
+        translator
+        if isinstance(translator, Sequence)
+        else [Replica(translator)]
+    )
+    one = replicas[0].translator
 
-    def rows(batch: list[Asked]) -> Iterator[Answer]:
-        values = {name: x.numpy() for name, x in graph(batch).items()}
+    def rows_of(replica: Replica, batch: list[Asked]) -> Iterator[Answer]:
+        with tf.device(replica.device):
+            answers = ask(replica.translator, batch)
+        values = {name: value.numpy() for name, value in answers.items()}
         for place in range(len(batch)):
             yield {name: value[place] for name, value in values.items()}
+
+    def lengths(batch: list[Asked]) -> Sequence[int]:
+        if batching.tokens is None:
+            return [sum(map(len, texts(each))) for each in batch]
+        sides = zip(*map(texts, batch), strict=True)
+        encoders = one.source_encoder, one.target_encoder
+        counts = [
+            count_tokens(
+                [strip_line_end(text) for text in side],
+                encoder,
+                one.max_length,
+                one.form,
+            )
+            for side, encoder in zip(sides, encoders, strict=False)
+        ]
+        return np.max(counts, axis=0).tolist()
 
     answered = map_sorted(
         requests,
         lambda request: [] if request.error else [request],
-        rows,
-        batch_size,
-        length,
+        [functools.partial(rows_of, replica) for replica in replicas],
+        lengths,
+        batching,
     )
-    for line, (request, found) in enumerate(answered, start=1):
+    for line, (request, found) in enumerate(answered, start=first_line):
         if not found:
             yield refuse(line, request)
             continue
         if found[0]["cut"]:
-            note(line, _CUT.format(max_length))
+            note(line, _CUT.format(one.max_length))
         yield answer(line, request, found[0])
 
 

@@ -1,8 +1,11 @@
 """Texts on their way into a model and out of it, whatever engine searches."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import tensorflow as tf
 
-from t2t_lite.text.encoder import EOS_ID, PAD_ID
+from t2t_lite.text.encoder import EOS_ID, PAD_ID, TextEncoder
 from t2t_lite.text.form import TextForm
 
 # White space as `str.strip` knows it, which is what counts in a corpus.
@@ -37,6 +40,17 @@ def with_eos(
     tokens = tf.concat([tokens, eos], axis=1)
     lengths = tf.cast(tokens.row_lengths(), tf.int32)
     return tf.cast(tokens.to_tensor(PAD_ID), tf.int32), lengths, cut
+
+
+def count_tokens(
+    texts: Sequence[bytes],
+    encoder: TextEncoder,
+    max_length: int,
+    form: TextForm | None,
+) -> np.ndarray:
+    """How many tokens a model gets of each text, EOS included: int64 [B]."""
+    ids = encoder.tokenize(prepare(tf.constant(texts), form))
+    return np.minimum(ids.row_lengths().numpy() + 1, max_length)
 
 
 def on_one_line(texts: tf.Tensor) -> tf.Tensor:

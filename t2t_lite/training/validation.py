@@ -2,12 +2,13 @@
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from t2t_lite.decoding.lines import translate_lines
+from t2t_lite.decoding.streams.replicas import Replica
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.problem import Problem
 from t2t_lite.progress import Counter
@@ -29,11 +30,12 @@ class Sample(NamedTuple):
 
 def translate_and_score(
     problem: Problem,
-    translator: Translator,
+    translator: Translator | Sequence[Replica],
     sources: list[str],
     references: list[str],
     *,
-    batch_size: int = 64,
+    batch_size: int | None = None,
+    batch_tokens: int | None = None,
     note: Callable[[int, str], None] | None = None,
     progress: bool = False,
 ) -> tuple[dict[str, Any], list[str]]:
@@ -41,10 +43,11 @@ def translate_and_score(
 
     Args:
       problem: whose metric.
-      translator: of the model.
+      translator: of the model, or several replicas.
       sources: what to translate.
       references: what to compare with, one for each source.
       batch_size: sentences searched together; changes speed, not results.
+      batch_tokens: likewise, counted in tokens; see `Batching`.
       note: as in `translate_lines`.
       progress: show how far it is.
 
@@ -53,7 +56,11 @@ def translate_and_score(
       hypotheses.
     """
     translations = translate_lines(
-        translator, sources, batch_size=batch_size, note=note
+        translator,
+        sources,
+        batch_size=batch_size,
+        batch_tokens=batch_tokens,
+        note=note,
     )
     hypotheses = []
     with Counter("translating", "sentences", progress, len(sources)) as counter:

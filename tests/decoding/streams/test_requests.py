@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from t2t_lite.decoding.requests import Pair, Request
+from t2t_lite.decoding.streams.requests import Pair, Request
 
 
 def test_a_line_asks_for_what_its_keys_say():

@@ -1,0 +1,1 @@
+"""What streams of lines are made of: requests, batches, replicas."""

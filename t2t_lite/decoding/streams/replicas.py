@@ -1,0 +1,65 @@
+"""Translators with the same weights that work side by side."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+import tensorflow as tf
+
+from t2t_lite.decoding.translator import Translator
+from t2t_lite.errors import UsageError
+
+Made = TypeVar("Made")
+
+
+class Replica(NamedTuple):
+    """A translator, and the device that holds its weights and works."""
+
+    translator: Translator
+    device: str | None = None  # None leaves it to TensorFlow
+
+
+def choose_devices(count: int | None = None) -> list[str | None]:
+    """The device of each replica.
+
+    Without GPUs the replicas are threads that share the processor and one set
+    of weights: one search alone leaves a part of the cores idle between its
+    small steps.
+
+    Args:
+      count: how many; None takes all GPUs, or one replica without GPUs.
+
+    Raises:
+      UsageError: there are GPUs, but fewer.
+    """
+    gpus = [gpu.name for gpu in tf.config.list_logical_devices("GPU")]
+    if not gpus:
+        return [None] * (count or 1)
+    if count is not None and count > len(gpus):
+        raise UsageError(
+            f"There are {len(gpus)} GPUs for --replicas; got {count}."
+        )
+    return list(gpus[:count])
+
+
+def make_on(
+    devices: Sequence[str | None], make: Callable[[], Made]
+) -> dict[str | None, Made]:
+    """What `make` gives on each device, once for each: weights, say."""
+    made = {}
+    for device in dict.fromkeys(devices):
+        with tf.device(device):
+            made[device] = make()
+    return made
+
+
+def make_replicas(
+    devices: Sequence[str | None], make: Callable[[], Translator]
+) -> list[Replica]:
+    """A replica on each device; those on the same device share the weights.
+
+    Args:
+      devices: from `choose_devices`.
+      make: loads the weights and gives a translator.
+    """
+    made = make_on(devices, make)
+    return [Replica(made[device], device) for device in devices]
