@@ -88,6 +88,8 @@ def decode(args: argparse.Namespace) -> None:
         command.note("Loading the model.")
     run = runs.open_run(args)
     beam_size = args.beam_size or run.hparams.beam_size
+    if args.mbr and args.nbest == 1:
+        args.nbest = beam_size
     if args.nbest > beam_size:
         raise UsageError(
             "--nbest must be at most the beam size; got "

@@ -1,19 +1,17 @@
 """`t2t_lite.load`: a trained model, ready to translate from Python."""
 
-import abc
 import functools
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from t2t_lite.decoding.streams.batching import DEFAULT_SIZE, Batching
+from t2t_lite.decoding.streams.batching import DEFAULT_SIZE
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.progress import Counter
+from t2t_lite.loaded import LoadedTranslator
 from t2t_lite.runtime import start_tensorflow
 
 if TYPE_CHECKING:
-    from t2t_lite.decoding.answers import Hypothesis
     from t2t_lite.decoding.streams.replicas import Replica
 
 
@@ -75,125 +73,6 @@ def load(
     return _ExportTranslator(version)
 
 
-class SearchOptions(TypedDict, total=False):
-    """How a translator searches; what is left out is the run's.
-
-    Attributes:
-      beam_size: beams of the search; 1 is greedy.
-      alpha: of the length penalty: score = log-probability / ((5 + length) /
-        6) ** alpha.
-      constrained: search only for answers of the right form, such as trees.
-      batch_size: texts translated together, 64 if left out; changes the
-        speed, not the results.
-      batch_tokens: instead: as many as have at most so many source tokens
-        together, padding included; with `batch_size` both hold.
-    """
-
-    beam_size: int
-    alpha: float
-    constrained: bool
-    batch_size: int
-    batch_tokens: int
-
-
-class LoadedTranslator(abc.ABC):
-    """Translates with a trained model; made by `t2t_lite.load`."""
-
-    # A str is an Iterable[str] too, but the first that fits is taken.
-    @overload
-    def __call__(  # type: ignore[overload-overlap]
-        self,
-        texts: str,
-        *,
-        nbest: None = None,
-        **options: Unpack[SearchOptions],
-    ) -> str: ...
-
-    @overload
-    def __call__(
-        self,
-        texts: Iterable[str],
-        *,
-        nbest: None = None,
-        **options: Unpack[SearchOptions],
-    ) -> list[str]: ...
-
-    @overload
-    def __call__(  # type: ignore[overload-overlap]
-        self, texts: str, *, nbest: int, **options: Unpack[SearchOptions]
-    ) -> "list[Hypothesis]": ...
-
-    @overload
-    def __call__(
-        self,
-        texts: Iterable[str],
-        *,
-        nbest: int,
-        **options: Unpack[SearchOptions],
-    ) -> "list[list[Hypothesis]]": ...
-
-    def __call__(
-        self,
-        texts: str | Iterable[str],
-        *,
-        nbest: int | None = None,
-        **options: Unpack[SearchOptions],
-    ) -> Any:
-        """Translates one text or several; of many, stderr shows progress.
-
-        Args:
-          texts: one text, or several.
-          nbest: how many hypotheses to give of each text, best first, at most
-            the beam size; None gives the text of the best one.
-          options: `beam_size`, `alpha`, `constrained`, `batch_size`,
-            `batch_tokens`, see `SearchOptions`.
-
-        Returns:
-          A str for a text, and a list of them for several. With `nbest`, a
-          list of hypotheses, which have `text`, `score` and `tokens`, and a
-          list of such lists. An export gives no tokens: they are None.
-
-        Raises:
-          UsageError: an option that does not apply here, or a bad value.
-        """
-        several = [texts] if isinstance(texts, str) else list(texts)
-        for text in several:
-            if not isinstance(text, str):
-                raise UsageError(f"A text must be a str; got {text!r}.")
-        batch_size = options.pop("batch_size", None)
-        batch_tokens = options.pop("batch_tokens", None)
-        for name, value in {
-            "nbest": nbest,
-            "beam_size": options.get("beam_size"),
-            "batch_size": batch_size,
-            "batch_tokens": batch_tokens,
-        }.items():
-            if value is not None and value < 1:
-                raise UsageError(f"{name} must be at least 1; got {value}.")
-        batching = Batching(batch_size, batch_tokens)
-        answers: list[Any] = []
-        many = len(several) > (batch_size or DEFAULT_SIZE)
-        with Counter("translating", "texts", many, len(several)) as counter:
-            for hypotheses in self._search(
-                several, nbest or 1, batching, options
-            ):
-                answers.append(
-                    hypotheses[0].text if nbest is None else hypotheses
-                )
-                counter.advance(1)
-        return answers[0] if isinstance(texts, str) else answers
-
-    @abc.abstractmethod
-    def _search(
-        self,
-        texts: Sequence[str],
-        count: int,
-        batching: Batching,
-        options: Mapping[str, Any],
-    ) -> "Iterator[list[Hypothesis]]":
-        """The best `count` hypotheses of each text."""
-
-
 class _RunTranslator(LoadedTranslator):
     def __init__(
         self,
@@ -203,6 +82,7 @@ class _RunTranslator(LoadedTranslator):
         replicas: int | None,
     ):
         from t2t_lite.decoding.streams.replicas import choose_devices, make_on
+        from t2t_lite.decoding.token_details import TokenDetails
         from t2t_lite.training.run import Run
 
         self._folder = folder
@@ -213,6 +93,7 @@ class _RunTranslator(LoadedTranslator):
         )
         # A graph takes a while to trace, so each one is kept.
         self._replicas = functools.cache(self._new_replicas)
+        self._details = functools.cache(TokenDetails)
 
     def __repr__(self) -> str:
         problem = self._run.problem.name
@@ -228,11 +109,18 @@ class _RunTranslator(LoadedTranslator):
         }
         return [Replica(translators[each], each) for each in self._devices]
 
-    def _search(self, texts, count, batching, options):
+    def _search(self, texts, nbest, batching, options):
         from t2t_lite.decoding.lines import translate_lines
+        from t2t_lite.evaluation.minimum_bayes_risk import require_utility
 
+        options, asked = _apart(options)
+        mbr = options.pop("mbr", None)
+        if mbr is not None:
+            require_utility(mbr)
         replicas = self._replicas(**options)
-        _require_beams(count, replicas[0].translator.beam_size)
+        translator = replicas[0].translator
+        count = nbest or (translator.beam_size if mbr else 1)
+        _require_beams(count, translator.beam_size)
         for translation in translate_lines(
             replicas,
             texts,
@@ -240,8 +128,23 @@ class _RunTranslator(LoadedTranslator):
             batch_tokens=batching.tokens,
             num_hypotheses=count,
             complete=self._run.problem.complete,
+            details=self._details(translator, **asked) if asked else None,
+            mbr=mbr,
         ):
             yield translation.hypotheses
+
+    def _score(self, sources, targets, batching, options):
+        from t2t_lite.decoding.lines import score_pairs
+
+        options, asked = _apart(options)
+        replicas = self._replicas(**options)
+        yield from score_pairs(
+            replicas,
+            zip(sources, targets, strict=True),
+            batch_size=batching.size,
+            batch_tokens=batching.tokens,
+            details=self._details(replicas[0].translator, **asked),
+        )
 
 
 class _ExportTranslator(LoadedTranslator):
@@ -261,7 +164,10 @@ class _ExportTranslator(LoadedTranslator):
     def __repr__(self) -> str:
         return f"<Translator of {self._folder}, an export>"
 
-    def _search(self, texts, count, batching, options):
+    def _score(self, sources, targets, batching, options):
+        raise UsageError("An export does not score pairs: load the run.")
+
+    def _search(self, texts, nbest, batching, options):
         if options:
             raise UsageError(
                 "An export searches as it was exported; got "
@@ -272,6 +178,7 @@ class _ExportTranslator(LoadedTranslator):
                 "An export does not tell how many tokens a text has: give "
                 f"batch_size; got batch_tokens={batching.tokens}."
             )
+        count = nbest or 1
         import tensorflow as tf
 
         from t2t_lite.decoding.answers import hypotheses_of
@@ -299,6 +206,16 @@ class _ExportTranslator(LoadedTranslator):
                         "was left out.",
                     )
                 yield hypotheses_of(answer, line)
+
+
+def _apart(
+    options: Mapping[str, Any],
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of a search, and those of `TokenDetails`."""
+    names = ("token_scores", "alignment", "alignment_layer")
+    asked = {name: options[name] for name in names if options.get(name)}
+    rest = {n: value for n, value in options.items() if n not in names}
+    return rest, asked
 
 
 def _require_beams(count: int, beam_size: int) -> None:

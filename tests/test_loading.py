@@ -91,6 +91,37 @@ def test_an_export_answers_as_its_run(of_run, of_export, export):
     assert repr(of_export) == f"<Translator of {export / '2'}, an export>"
 
 
+def test_hypotheses_tell_of_their_tokens_if_asked(of_run):
+    (found,) = of_run(TEXTS[0], nbest=1, token_scores=True, alignment="words")
+    (plain,) = of_run(TEXTS[0], nbest=1)
+    assert (found.text, found.tokens) == (plain.text, plain.tokens)
+    assert len(found.token_log_probabilities) == len(found.tokens)
+    assert {target for _, target in found.alignment} == set(
+        range(len(found.text.split()))
+    )
+    assert plain.token_log_probabilities is plain.alignment is None
+
+
+def test_the_translation_most_like_all_is_taken(of_run):
+    found = of_run(TEXTS[0], nbest=4, mbr="bleu")
+    assert of_run(TEXTS[0], mbr="bleu") == found[0].text  # of 4 beams
+    utilities = [each.utility for each in found]
+    assert utilities == sorted(utilities, reverse=True)
+
+
+def test_given_pairs_are_scored(of_run):
+    one = of_run.score("1 2", "one two")
+    assert one.score < 0 and one.tokens == len(one.token_log_probabilities)
+    sources, targets = ["1 2", "3"], ["one two", "three"]
+    first, second = of_run.score(sources, targets, alignment="words")
+    assert first.score == pytest.approx(one.score, abs=1e-5)
+    assert (second.source, second.target) == ("3", "three")
+    assert second.alignment == [[0, 0]]
+    plain = of_run.score("1 2", "one two", alpha=0)
+    assert plain.score == pytest.approx(one.log_probability, abs=1e-5)
+    assert of_run.score([], []) == []
+
+
 def test_a_text_that_is_cut_is_logged(of_run, of_export, caplog):
     caplog.set_level("WARNING", logger="t2t_lite")
     for translator in (of_run, of_export):
@@ -120,6 +151,12 @@ def test_what_does_not_go_is_one_clear_error(
         (UsageError, "got alpha", lambda: of_export("1", alpha=1)),
         (UsageError, "nbest must be at least 1", lambda: of_run("1", nbest=0)),
         (UsageError, "A text must be a str; got 1", lambda: of_run([1])),
+        (UsageError, "give nbest", lambda: of_run("1", alignment="words")),
+        (UsageError, "got 'ter'", lambda: of_run("1", mbr="ter")),
+        (UsageError, "got mbr", lambda: of_export("1", mbr="chrf")),
+        (UsageError, "load the run", lambda: of_export.score("1", "one")),
+        (UsageError, "got 1 and 2", lambda: of_run.score(["1"], ["a", "b"])),
+        (UsageError, "got 1 and 1", lambda: of_run.score("1", ["one"])),
         (UsageError, "needs a problem", lambda: of_run("1", constrained=True)),
     ):
         with pytest.raises(error, match=message):

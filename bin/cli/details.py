@@ -33,8 +33,9 @@ def add_flags(parser: flags.Parser) -> None:
     group.add_argument(
         "--mbr",
         choices=["chrf", "bleu"],
-        help="of the --nbest=N translations of a line give the one that is "
-        "most like all of them; JSON has them all, with their utility",
+        help="of the --nbest=N translations of a line (default: --beam_size) "
+        "give the one that is most like all of them; JSON has them all, with "
+        "their utility",
     )
 
 
@@ -53,11 +54,8 @@ def check(args: argparse.Namespace) -> None:
         raise UsageError("--alignment does not go with --draw.")
     if args.alignment_layer and not args.alignment:
         raise UsageError("--alignment_layer needs --alignment=tokens or words.")
-    if args.mbr and (args.score or args.nbest < 2):
-        raise UsageError(
-            "--mbr chooses among the translations of a line: give --nbest=N, "
-            f"at least 2, without --score; got nbest={args.nbest}."
-        )
+    if args.mbr and args.score:
+        raise UsageError("--mbr chooses a translation: leave out --score.")
 
 
 def token_details(
@@ -71,9 +69,9 @@ def token_details(
 
     return TokenDetails(
         translator,
-        scores=args.token_scores,
+        token_scores=args.token_scores,
         alignment=args.alignment,
-        layer=args.alignment_layer,
+        alignment_layer=args.alignment_layer,
     )
 
 

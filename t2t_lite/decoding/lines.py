@@ -84,7 +84,9 @@ def translate_lines(
         texts = tf.constant(texts)
         found = translator.translate(texts, num_hypotheses)
         if details:
-            found = found | details.of_hypotheses(texts, found["tokens"])
+            found = found | details.of_hypotheses(
+                translator, texts, found["tokens"]
+            )
         return found
 
     def answer(line: int, request: Request, found: Answer) -> Translation:
@@ -177,7 +179,10 @@ def score_pairs(
         texts = [tf.constant(column) for column in columns]
         found = translator.score(*texts)
         if details:
-            found = details.of_targets(texts[0], found["tokens"]) | found
+            found = (
+                details.of_targets(translator, texts[0], found["tokens"])
+                | found
+            )
         return found
 
     def answer(line: int, pair: Pair, found: Answer) -> PairScore:

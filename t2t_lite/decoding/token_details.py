@@ -3,6 +3,7 @@
 One pass with the target given tells it, so a search stays as it is.
 """
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -30,10 +31,10 @@ class TokenDetails:
 
     Args:
       translator: whose model and encoders to use.
-      scores: the log-probability of each token of hypotheses; pairs that are
-        scored have it anyway.
+      token_scores: the log-probability of each token of hypotheses; pairs that
+        are scored have it anyway.
       alignment: of "tokens" or "words"; None: this is not asked.
-      layer: the decoder layer, from 1; None: the last but one, as there.
+      alignment_layer: of the decoder, from 1; None: the last but one, as there.
 
     Raises:
       UsageError: the model has no such layer, or its answers have a form, such
@@ -44,18 +45,51 @@ class TokenDetails:
         self,
         translator: Translator,
         *,
-        scores: bool = False,
+        token_scores: bool = False,
         alignment: str | None = None,
-        layer: int | None = None,
+        alignment_layer: int | None = None,
     ):
         layers = translator.model.hparams.num_hidden_layers
-        _check(alignment, layer, layers, translator.form is not None)
+        _check(alignment, alignment_layer, layers, translator.form is not None)
         self._translator = translator
-        self._scores = scores
+        self._scores = token_scores
         self._alignment = alignment
-        self._layer = layer or max(1, layers - 1)
-        self._graph = tf.function(
-            self._pass,
+        self._layer = alignment_layer or max(1, layers - 1)
+        self._graph = functools.cache(self._new_graph)
+
+    def of_hypotheses(
+        self, translator: Translator, texts: tf.Tensor, tokens: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """As `of_targets`, for N targets of each source: [B, N, ...].
+
+        Args:
+          translator: whose model to ask; a replica of the one given before.
+          texts: tf.string [B], the sources.
+          tokens: int32 [B, N, L]; EOS, then zeros.
+        """
+        # One after another: they take no more memory than the search did.
+        graph = self._graph(translator)
+        told = [graph(texts, row) for row in tf.unstack(tokens, axis=1)]
+        return {
+            name: tf.stack([each[name] for each in told], axis=1)
+            for name in told[0]
+        }
+
+    def of_targets(
+        self, translator: Translator, texts: tf.Tensor, tokens: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """What `tell` needs to know, by name: [B, ...].
+
+        Args:
+          translator: whose model to ask; a replica of the one given before.
+          texts: tf.string [B], the sources.
+          tokens: int32 [B, T], a target of each; EOS, then zeros.
+        """
+        return self._graph(translator)(texts, tokens)
+
+    def _new_graph(self, translator):
+        return tf.function(
+            functools.partial(self._pass, translator),
             input_signature=[
                 tf.TensorSpec([None], tf.string),
                 tf.TensorSpec([None, None], tf.int32),
@@ -63,35 +97,7 @@ class TokenDetails:
             autograph=False,
         )
 
-    def of_hypotheses(
-        self, texts: tf.Tensor, tokens: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
-        """As `of_targets`, for N targets of each source: [B, N, ...].
-
-        Args:
-          texts: tf.string [B], the sources.
-          tokens: int32 [B, N, L]; EOS, then zeros.
-        """
-        # One after another: they take no more memory than the search did.
-        told = [self._graph(texts, row) for row in tf.unstack(tokens, axis=1)]
-        return {
-            name: tf.stack([each[name] for each in told], axis=1)
-            for name in told[0]
-        }
-
-    def of_targets(
-        self, texts: tf.Tensor, tokens: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
-        """What `tell` needs to know, by name: [B, ...].
-
-        Args:
-          texts: tf.string [B], the sources.
-          tokens: int32 [B, T], a target of each; EOS, then zeros.
-        """
-        return self._graph(texts, tokens)
-
-    def _pass(self, texts, tokens):
-        translator = self._translator
+    def _pass(self, translator, texts, tokens):
         inputs, _, _ = with_eos(
             translator.source_encoder.tokenize(prepare(texts, translator.form)),
             translator.max_length,

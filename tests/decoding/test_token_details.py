@@ -39,7 +39,7 @@ def translator(tmp_path_factory):
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_scores_of_tokens_sum_to_that_of_the_hypothesis(translator, count):
-    details = TokenDetails(translator, scores=True)
+    details = TokenDetails(translator, token_scores=True)
     found = translate_lines(
         translator, LINES, num_hypotheses=count, details=details
     )
@@ -57,7 +57,7 @@ def test_scores_of_tokens_sum_to_that_of_the_hypothesis(translator, count):
 
 
 def test_details_change_nothing_else(translator):
-    details = TokenDetails(translator, scores=True, alignment="tokens")
+    details = TokenDetails(translator, token_scores=True, alignment="tokens")
     plain = translate_lines(translator, LINES, num_hypotheses=2)
     told = translate_lines(
         translator, LINES, num_hypotheses=2, batch_size=4, details=details
@@ -144,10 +144,14 @@ def test_the_stated_layer_is_asked_and_its_heads_are_averaged(
             lambda x, bias, memory, places=places: of(*places),
         )
     for layer, place in ((None, 2), (1, 2), (2, 1)):
-        details = TokenDetails(translator, alignment="tokens", layer=layer)
+        details = TokenDetails(
+            translator, alignment="tokens", alignment_layer=layer
+        )
         (pair,) = score_pairs(translator, [(source, target)], details=details)
         assert {s for s, _ in pair.alignment} == {place}
-        words = TokenDetails(translator, alignment="words", layer=layer)
+        words = TokenDetails(
+            translator, alignment="words", alignment_layer=layer
+        )
         (pair,) = score_pairs(translator, [(source, target)], details=words)
         (word,) = translator.source_encoder.words_of_text(source)[place]
         assert pair.alignment == [[word, 0], [word, 1]]
@@ -169,8 +173,11 @@ def test_words_of_an_alignment_are_words_of_the_texts(translator):
 def test_what_cannot_be_told_is_refused(translator):
     for message, options in (
         ("one of tokens, words; got 'all'", {"alignment": "all"}),
-        ("from 1 to the model's 2; got", {"alignment": "words", "layer": 3}),
-        ("goes with alignment", {"layer": 1}),
+        (
+            "from 1 to the model's 2; got",
+            {"alignment": "words", "alignment_layer": 3},
+        ),
+        ("goes with alignment", {"alignment_layer": 1}),
     ):
         with pytest.raises(UsageError, match=message):
             TokenDetails(translator, **options)
