@@ -6,29 +6,26 @@ the score of each pair.
 """
 
 import argparse
-import collections
 import contextlib
-import dataclasses
-import functools
+import hashlib
 import io
-import json
-import os
+import itertools
 import pathlib
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from t2t_lite import files
+import t2t_lite
 from t2t_lite.bin.cli import command, details, flags, runs
+from t2t_lite.bin.cli.answers import Answers
 from t2t_lite.corpus.encoding import lines_without_mark
+from t2t_lite.decoding.streams.batching import Batching
+from t2t_lite.decoding.streams.growing_file import grow
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.progress import Counter
 
 if TYPE_CHECKING:
-    from t2t_lite.decoding.answers import PairScore, Translation
-    from t2t_lite.decoding.streams.replicas import Replica
-    from t2t_lite.decoding.token_details import TokenDetails
     from t2t_lite.training.run import Run
 
 
@@ -40,11 +37,12 @@ def make_parser() -> flags.Parser:
     group = parser.add_argument_group("what goes in and out")
     places = {
         "--decode_from_file=FILE": "(default: stdin)",
-        "--decode_to_file=FILE": "written aside and renamed when complete "
-        "(default: stdout)",
+        "--decode_to_file=FILE": "grows as FILE.partial and is renamed when "
+        "complete; after a stop the same command goes on (default: stdout)",
     }
     flags.add(group, places)
     switches = {
+        "--overwrite": "start a FILE.partial anew that is there",
         "--interactive": "ask for a line, translate it, ask again; ends at "
         "Ctrl-D",
         "--score": "score lines `source<TAB>target` instead of translating",
@@ -102,28 +100,16 @@ def decode(args: argparse.Namespace) -> None:
         )
     if args.interactive:
         args.replicas = 1
+    asked = _asked(args, run)
     replicas = runs.make_replicas(run, args)
-    refused = collections.Counter[str]()
     with command.LineNotes(args.verbose or args.interactive) as note:
-        answers = functools.partial(
-            _scores if args.score else _translations,
-            run,
-            replicas,
-            args,
-            details.token_details(replicas[0].translator, args),
-            note,
-            refused,
-        )
+        answers = Answers(run, replicas, args, note)
         if args.interactive:
             replicas[0].translator.warm_up(args.nbest)
             _converse(answers)
         else:
-            _answer_lines(answers, args)
-    if refused:
-        raise T2TLiteError(
-            f"{refused.total():,} request(s) had an error instead of an "
-            f"answer, for example: {next(iter(refused))}"
-        )
+            _answer_lines(answers, asked, args, len(replicas))
+    answers.require_no_errors()
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -162,35 +148,100 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _answer_lines(
-    answers: Callable[[Iterable[bytes]], Iterator[str | None]],
+    answers: Answers,
+    asked: dict[str, Any],
     args: argparse.Namespace,
+    replicas: int,
 ) -> None:
     """Answers what `--decode_from_file` or stdin holds, and shows progress."""
-    source = args.decode_from_file
-    total = None
-    if source and pathlib.Path(source).is_file():
-        with open(source, "rb") as file:
-            total = sum(1 for _ in file)
     signal.signal(signal.SIGTERM, _stopped)
-    # Answers on the terminal show by themselves how far it is.
-    shown = bool(args.decode_to_file) or not sys.stdout.isatty()
+    source = args.decode_from_file
+    total = sha256 = None
+    if source and pathlib.Path(source).is_file():
+        total, sha256 = _measure(source)
+    if not args.decode_to_file:
+        # Answers on the terminal show by themselves how far it is.
+        shown = not sys.stdout.isatty()
+        with (
+            _lines_in(source) as lines,
+            Counter("decoding", "lines", shown, total) as counter,
+        ):
+            for answer in answers(lines, prompt=sha256 is None):
+                if answer is not None:
+                    print(answer, flush=True)
+                counter.advance(1)
+        return
+    path = pathlib.Path(args.decode_to_file)
+    batching = Batching(args.batch_size, args.batch_tokens, prompt=not sha256)
+    # A drawing has several lines, a summary is of all pairs.
+    goes_on = sha256 and not (args.draw or args.summary)
+    record = {"input": sha256, **asked} if goes_on else None
     with (
         _lines_in(source) as lines,
-        _text_out(args) as out,
-        Counter("decoding", "lines", shown, total) as counter,
+        grow(path, record, args.overwrite, command.note) as out,
     ):
-        for answer in answers(lines_without_mark(lines, source or "stdin")):
-            if answer is not None:
-                print(answer, file=out, flush=True)
-            counter.advance(1)
+        if out.kept:
+            command.note(f"Going on behind line {out.kept:,}.")
+            for line in out.kept_lines():
+                answers.count_kept(line)
+        # The lines that were sorted together are so again: then no bit of a
+        # score differs from what it would be without the stop.
+        start = out.kept - out.kept % batching.chunk(replicas)
+        found = answers(
+            itertools.islice(lines, start, None), start + 1, batching.prompt
+        )
+        left = None if total is None else total - out.kept
+        with Counter("decoding", "lines", total=left) as counter:
+            for answer in itertools.islice(found, out.kept - start, None):
+                if answer is not None:
+                    out.write(answer)
+                counter.advance(1)
+
+
+def _measure(path: str) -> tuple[int, str]:
+    """How many lines a file has, and the SHA-256 of its bytes."""
+    sha256 = hashlib.sha256()
+    count = 0
+    with open(path, "rb") as file:
+        for line in file:
+            sha256.update(line)
+            count += 1
+    return count, sha256.hexdigest()
+
+
+# Flags that change the speed or the place of the answers, and what names the
+# run and its weights, of which more is said.
+_SAME_ANSWERS = {
+    *("batch_size", "batch_tokens", "replicas", "verbose", "interactive"),
+    *("decode_from_file", "decode_to_file", "overwrite"),
+    *("problem", "hparams", "output_dir", "usr_dir", "checkpoint"),
+}
+
+
+def _asked(args: argparse.Namespace, run: "Run") -> dict[str, Any]:
+    """All that answers follow from besides the lines; settles the weights."""
+    from t2t_lite.training import checkpoint
+
+    weights = checkpoint.resolve(run.checkpoints_dir, args.checkpoint)
+    args.checkpoint = str(weights.path)
+    return {
+        "weights": str(weights.path),
+        "checksum of the weights": weights.checksum,
+        "vocabulary": run.config["vocabulary"],
+        "version": t2t_lite.__version__,
+    } | {
+        f"--{name}": value
+        for name, value in vars(args).items()
+        if name not in _SAME_ANSWERS
+    }
 
 
 @contextlib.contextmanager
 def _lines_in(path: str | None) -> Iterator[Iterable[bytes]]:
-    """The lines of a file or of stdin, as bytes."""
+    """The lines of a file or of stdin, as bytes, without a mark."""
     if path:
         with open(path, "rb") as file:
-            yield file
+            yield lines_without_mark(file, path)
         return
     if sys.stdin is None:
         raise T2TLiteError("stdin is closed, but lines are read from it.")
@@ -198,41 +249,8 @@ def _lines_in(path: str | None) -> Iterator[Iterable[bytes]]:
         command.note("Reading lines from the keyboard; Ctrl-D ends them.")
     # A file object of its own that is never closed: closing waits for the
     # thread that reads ahead, as Python would at exit for `sys.stdin`.
-    yield open(sys.stdin.fileno(), "rb", closefd=False)
-
-
-@contextlib.contextmanager
-def _text_out(args: argparse.Namespace) -> Iterator[TextIO]:
-    """Stdout, or `--decode_to_file`, which is complete or not there.
-
-    Whatever stops the work leaves the lines so far in `FILE.partial`.
-    """
-    if not args.decode_to_file:
-        yield sys.stdout
-        return
-    path = pathlib.Path(args.decode_to_file)
-    files.remove_unfinished(path.parent, path.name)
-    hidden = files.aside(path)
-    try:
-        with open(hidden, "w", encoding="utf-8", newline="\n") as text:
-            yield text
-        files.put_in_place(hidden, path)
-    except BaseException:
-        _keep_lines(hidden, path.with_name(f"{path.name}.partial"))
-        raise
-    finally:
-        hidden.unlink(missing_ok=True)
-
-
-def _keep_lines(written: pathlib.Path, partial: pathlib.Path) -> None:
-    """Renames a file with its whole lines, if it has any; takes no space."""
-    content = written.read_bytes() if written.exists() else b""
-    end = content.rfind(b"\n") + 1
-    if end:
-        os.truncate(written, end)
-        os.replace(written, partial)
-        count = content.count(b"\n")
-        command.note(f"{partial} has the first {count:,} lines.")
+    file = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115
+    yield lines_without_mark(file, "stdin")
 
 
 def _stopped(number: int, frame: object) -> NoReturn:
@@ -240,125 +258,7 @@ def _stopped(number: int, frame: object) -> NoReturn:
     raise KeyboardInterrupt(signal.Signals(number).name)
 
 
-def _translations(
-    run: "Run",
-    replicas: "Sequence[Replica]",
-    args: argparse.Namespace,
-    asked: "TokenDetails | None",
-    note: command.LineNotes,
-    refused: collections.Counter[str],
-    lines: Iterable[str | bytes],
-) -> Iterator[str | None]:
-    from t2t_lite.decoding.lines import decoded, translate_lines
-    from t2t_lite.decoding.streams.requests import Request
-
-    is_json = args.input_format == "json"
-    requests: Iterable[Request]
-    requests = map(Request.parse if is_json else Request, lines)
-    if args.tokenize:
-        requests = (
-            dataclasses.replace(
-                request, text=run.problem.tokenize(decoded(request.text))
-            )
-            for request in requests
-        )
-    for translation in translate_lines(
-        replicas,
-        requests,
-        batch_size=args.batch_size,
-        batch_tokens=args.batch_tokens,
-        num_hypotheses=args.nbest,
-        complete=run.problem.complete,
-        details=asked,
-        mbr=args.mbr,
-        note=note,
-    ):
-        if translation.error:
-            refused[translation.error] += 1
-            yield _refusal(translation, args, note)
-            continue
-        texts = [
-            details.with_alignment(each.text, each.alignment)
-            for each in translation.hypotheses
-        ]
-        if args.draw:
-            yield _drawn(texts[0])
-        elif args.format == "json":
-            yield _json(translation)
-        elif args.nbest == 1 or args.mbr:
-            yield texts[0]
-        else:  # a tab inside a text must not look like a border
-            yield "\t".join(text.replace("\t", " ") for text in texts)
-
-
-def _scores(
-    run: "Run",
-    replicas: "Sequence[Replica]",
-    args: argparse.Namespace,
-    asked: "TokenDetails | None",
-    note: command.LineNotes,
-    refused: collections.Counter[str],
-    lines: Iterable[bytes],
-) -> Iterator[str | None]:
-    from t2t_lite.decoding.answers import ScoreSummary
-    from t2t_lite.decoding.lines import score_pairs, split_pairs
-    from t2t_lite.decoding.streams.requests import Pair
-
-    del run
-    is_json = args.input_format == "json"
-    summary = ScoreSummary()
-    for pair in score_pairs(
-        replicas,
-        map(Pair.parse, lines) if is_json else split_pairs(lines),
-        batch_size=args.batch_size,
-        details=asked,
-        batch_tokens=args.batch_tokens,
-        note=note,
-    ):
-        summary.add(pair)
-        if pair.error:
-            refused[pair.error] += 1
-            yield _refusal(pair, args, note)
-        elif args.summary:
-            yield None
-        elif args.format == "json":
-            yield _json(pair)
-        else:
-            yield details.with_alignment(f"{pair.score:.6f}", pair.alignment)
-    if args.summary:
-        report = summary.report()
-        is_json = args.format == "json"
-        yield json.dumps(report) if is_json else details.as_text(report)
-
-
-def _refusal(
-    answer: "Translation | PairScore",
-    args: argparse.Namespace,
-    note: command.LineNotes,
-) -> str | None:
-    """What stands for an answer with an error: as text, an empty line."""
-    if args.format == "json" and not args.summary:
-        return _json(answer)
-    note(answer.line, str(answer.error))
-    return None if args.summary else ""
-
-
-def _json(answer: "Translation | PairScore") -> str:
-    """An answer on one line; what UTF-8 cannot write is escaped."""
-    text = json.dumps(answer.to_dict(), ensure_ascii=False)
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _drawn(tree: str) -> str:
-    """The drawing of an answer and a line end; an empty one has none."""
-    if not tree:
-        return ""
-    from t2t_lite.parsing.tree_drawing import draw_tree
-
-    return f"{draw_tree(tree)}\n"
-
-
-def _converse(answers: Callable[[list[str]], Iterator[str | None]]) -> None:
+def _converse(answers: Answers) -> None:
     """Answers each line that is typed, until the end of input."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
@@ -370,7 +270,7 @@ def _converse(answers: Callable[[list[str]], Iterator[str | None]]) -> None:
             line = input(prompt)
         except EOFError:
             break
-        for answer in answers([line]):
+        for answer in answers([line.encode("utf-8", "surrogatepass")]):
             print(answer, flush=True)
 
 

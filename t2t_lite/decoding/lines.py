@@ -282,13 +282,19 @@ def _ask(
         yield answer(line, request, found[0])
 
 
-def split_pairs(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+def split_pairs(
+    lines: Iterable[bytes], first_line: int = 1
+) -> Iterator[list[bytes]]:
     r"""Splits lines `source<TAB>target`: `b"one\teins\n"` -> one, eins.
+
+    Args:
+      lines: with or without line ends.
+      first_line: the number of the first line.
 
     Raises:
       T2TLiteError: a line has no tab, or more than one.
     """
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(lines, start=first_line):
         sides = line.split(b"\t")
         if len(sides) != 2:
             raise T2TLiteError(

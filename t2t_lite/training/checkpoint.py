@@ -58,6 +58,15 @@ class Checkpoint(NamedTuple):
             return f"step {self.step}"
         return f"the average of {self.averaged} up to step {self.step}"
 
+    @property
+    def checksum(self) -> str:
+        """The SHA-256 of the index, which has the checksum of each tensor."""
+        try:
+            index = (self.path / f"{_TENSORS}.index").read_bytes()
+        except OSError as error:
+            raise damaged(self.path, error) from error
+        return hashlib.sha256(index).hexdigest()
+
 
 class DamagedError(T2TLiteError):
     """A checkpoint or the mark of the best is damaged."""

@@ -1,5 +1,6 @@
 import errno
 import io
+import itertools
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import time
 import pytest
 
 from t2t_lite.decoding.answers import Hypothesis, Translation
+from t2t_lite.decoding.lines import translate_lines
 from t2t_lite.decoding.translator import Translator
 
 LINES = ["1 2 3", "", "4", "7 8 9 1 1", "\u2603 snow\u2028man"]
@@ -171,6 +173,109 @@ def test_a_full_disk_keeps_the_whole_lines(
     assert "No space left on device; free some space" in err.splitlines()[-1]
     assert (tmp_path / "out.partial").read_text() == "eins\n"
     assert not (tmp_path / "out").exists()
+
+
+def interrupted_after(count):
+    """`translate_lines` with a Ctrl-C behind so many answers."""
+
+    def interrupted(*args, **kwargs):
+        yield from itertools.islice(translate_lines(*args, **kwargs), count)
+        raise KeyboardInterrupt
+
+    return interrupted
+
+
+@pytest.fixture
+def file_to_file(tiny_run, tmp_path):
+    """Flags that decode a file of requests, of which one is none."""
+    source = tmp_path / "in"
+    lines = [json.dumps({"text": f"{n} {n % 7}"}) for n in range(70)]
+    source.write_text("\n".join([*lines[:9], '{"text": 5}', *lines[9:]]))
+    return [
+        f"--output_dir={tiny_run}",
+        f"--decode_from_file={source}",
+        "--input_format=json",
+        "--batch_size=2",
+    ]
+
+
+def test_the_same_command_goes_on_behind_the_last_whole_line(
+    run_command, file_to_file, monkeypatch, tmp_path
+):
+    whole, target = tmp_path / "whole", tmp_path / "out"
+    partial = tmp_path / "out.partial"
+    run_command("decoder", *file_to_file, f"--decode_to_file={whole}")
+    flags = [*file_to_file, f"--decode_to_file={target}"]
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "t2t_lite.decoding.lines.translate_lines", interrupted_after(40)
+        )
+        code, _, err = run_command("decoder", *flags)
+    assert (code, partial.read_bytes().count(b"\n")) == (130, 40)
+    assert f"{partial} has the first 40 lines." in err
+    assert not target.exists()
+    with open(partial, "ab") as file:
+        file.write(b'{"line": 41, "sou')
+    code, _, err = run_command("decoder", *flags)
+    assert "Going on behind line 40." in err
+    assert target.read_bytes() == whole.read_bytes()
+    # The request without an answer is one of those that were there.
+    assert (code, "1 request(s) had an error" in err) == (1, True)
+    assert {path.name for path in tmp_path.iterdir()} == {"in", "whole", "out"}
+
+
+def test_lines_of_something_else_are_not_gone_on_with(
+    run_command, file_to_file, monkeypatch, tmp_path
+):
+    flags = [*file_to_file, f"--decode_to_file={tmp_path / 'out'}"]
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "t2t_lite.decoding.lines.translate_lines", interrupted_after(3)
+        )
+        run_command("decoder", *flags)
+    partial = tmp_path / "out.partial"
+    kept = partial.read_bytes()
+    changes = {
+        "--beam_size=2": "--beam_size was None and is 2",
+        "--checkpoint=2": "weights was ",
+        "--nbest=2": "--nbest was 1 and is 2",
+    }
+    for flag, change in changes.items():
+        code, _, err = run_command("decoder", *flags, flag)
+        assert (code, partial.read_bytes()) == (2, kept)
+        assert f"{partial} has the first 3 lines of something else: " in err
+        assert change in err and "give --overwrite to start anew" in err
+    source = tmp_path / "in"
+    source.write_bytes(source.read_bytes() + b"\n")
+    code, _, err = run_command("decoder", *flags)
+    assert (code, "else: input was " in err) == (2, True)
+    # What changes the speed only may change.
+    code, _, err = run_command(
+        "decoder", *flags, "--overwrite", "--batch_tokens=50", "--replicas=2"
+    )
+    assert code == 1 and "Going on" not in err
+    assert (tmp_path / "out").read_bytes().startswith(kept)
+    assert not partial.exists()
+
+
+def test_a_killed_decoder_goes_on(run_command, file_to_file, tmp_path):
+    whole, target = tmp_path / "whole", tmp_path / "out"
+    run_command("decoder", *file_to_file, f"--decode_to_file={whole}")
+    flags = [*file_to_file, f"--decode_to_file={target}"]
+    partial = tmp_path / "out.partial"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "t2t_lite.bin.decoder", *flags],
+        stderr=subprocess.DEVNULL,
+    )
+    while process.poll() is None:
+        if partial.exists() and partial.stat().st_size:
+            process.kill()
+            process.wait()
+    if not target.exists():  # else it was as fast as we are
+        assert partial.read_bytes()
+        run_command("decoder", *flags)
+    assert target.read_bytes() == whole.read_bytes()
+    assert not list(tmp_path.glob("out.*")) + list(tmp_path.glob(".*"))
 
 
 def test_sigterm_is_as_ctrl_c(

@@ -1,0 +1,178 @@
+"""Lines in, lines out: what the decoder prints for what it reads."""
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from t2t_lite.bin.cli import details
+from t2t_lite.errors import T2TLiteError
+
+if TYPE_CHECKING:
+    from t2t_lite.decoding.answers import PairScore, Translation
+    from t2t_lite.decoding.streams.replicas import Replica
+    from t2t_lite.training.run import Run
+
+
+class Answers:
+    """Translates or scores lines, as the flags ask.
+
+    Args:
+      run: whose problem and translators these are.
+      replicas: what translates.
+      args: the flags.
+      note: is told the number of a line and a remark on it.
+    """
+
+    def __init__(
+        self,
+        run: "Run",
+        replicas: "Sequence[Replica]",
+        args: argparse.Namespace,
+        note: Callable[[int, str], None],
+    ):
+        self._run = run
+        self._replicas = replicas
+        self._args = args
+        self._note = note
+        self._details = details.token_details(replicas[0].translator, args)
+        self._errors = 0
+        self._last_error = ""
+
+    def __call__(
+        self,
+        lines: Iterable[bytes],
+        first_line: int = 1,
+        prompt: bool = True,
+    ) -> Iterator[str | None]:
+        """What to print for each line, in their order; None: nothing."""
+        answer = self._scores if self._args.score else self._translations
+        return answer(lines, first_line, prompt)
+
+    def count_kept(self, line: bytes) -> None:
+        """Counts an answer of before, which may be an error."""
+        if self._args.input_format == self._args.format == "json":
+            error = json.loads(line).get("error")
+            if error is not None:
+                self._count_error(error)
+
+    def _count_error(self, error: str) -> None:
+        self._errors += 1
+        self._last_error = error
+
+    def require_no_errors(self) -> None:
+        """Raises T2TLiteError if there were such requests."""
+        if self._errors:
+            raise T2TLiteError(
+                f"{self._errors:,} request(s) had an error instead of an "
+                f"answer; the last: {self._last_error}"
+            )
+
+    def _translations(
+        self, lines: Iterable[bytes], first_line: int, prompt: bool
+    ) -> Iterator[str | None]:
+        from t2t_lite.decoding.lines import decoded, translate_lines
+        from t2t_lite.decoding.streams.requests import Request
+
+        args, problem = self._args, self._run.problem
+        is_json = args.input_format == "json"
+        requests: Iterable[Request]
+        requests = map(Request.parse if is_json else Request, lines)
+        if args.tokenize:
+            requests = (
+                dataclasses.replace(
+                    request, text=problem.tokenize(decoded(request.text))
+                )
+                for request in requests
+            )
+        for translation in translate_lines(
+            self._replicas,
+            requests,
+            batch_size=args.batch_size,
+            batch_tokens=args.batch_tokens,
+            prompt=prompt,
+            first_line=first_line,
+            num_hypotheses=args.nbest,
+            complete=problem.complete,
+            details=self._details,
+            mbr=args.mbr,
+            note=self._note,
+        ):
+            yield self._shown(translation)
+
+    def _shown(self, translation: "Translation") -> str | None:
+        args = self._args
+        if translation.error:
+            return self._refusal(translation)
+        if args.format == "json":
+            return _json(translation)
+        texts = [
+            details.with_alignment(each.text, each.alignment)
+            for each in translation.hypotheses
+        ]
+        if args.draw:
+            return _drawn(texts[0])
+        if args.nbest == 1 or args.mbr:
+            return texts[0]
+        # A tab inside a text must not look like a border.
+        return "\t".join(text.replace("\t", " ") for text in texts)
+
+    def _scores(
+        self, lines: Iterable[bytes], first_line: int, prompt: bool
+    ) -> Iterator[str | None]:
+        from t2t_lite.decoding.answers import ScoreSummary
+        from t2t_lite.decoding.lines import score_pairs, split_pairs
+        from t2t_lite.decoding.streams.requests import Pair
+
+        args = self._args
+        in_json = args.format == "json"
+        summary = ScoreSummary()
+        for pair in score_pairs(
+            self._replicas,
+            map(Pair.parse, lines)
+            if args.input_format == "json"
+            else split_pairs(lines, first_line),
+            batch_size=args.batch_size,
+            batch_tokens=args.batch_tokens,
+            prompt=prompt,
+            first_line=first_line,
+            details=self._details,
+            note=self._note,
+        ):
+            summary.add(pair)
+            if pair.error:
+                yield self._refusal(pair)
+            elif args.summary:
+                yield None
+            elif in_json:
+                yield _json(pair)
+            else:
+                score = f"{pair.score:.6f}"
+                yield details.with_alignment(score, pair.alignment)
+        if args.summary:
+            report = summary.report()
+            yield json.dumps(report) if in_json else details.as_text(report)
+
+    def _refusal(self, answer: "Translation | PairScore") -> str | None:
+        """What stands for an answer with an error: as text, an empty line."""
+        self._count_error(str(answer.error))
+        if self._args.format == "json" and not self._args.summary:
+            return _json(answer)
+        self._note(answer.line, str(answer.error))
+        return None if self._args.summary else ""
+
+
+def _json(answer: "Translation | PairScore") -> str:
+    """An answer on one line; what UTF-8 cannot write is escaped."""
+    text = json.dumps(answer.to_dict(), ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _drawn(tree: str) -> str:
+    """The drawing of an answer and a line end; an empty one has none."""
+    if not tree:
+        return ""
+    from t2t_lite.parsing.tree_drawing import draw_tree
+
+    return f"{draw_tree(tree)}\n"
