@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import t2t_lite
-from t2t_lite.bin.cli import command, details, flags, runs
+from t2t_lite.bin.cli import backend, command, details, flags, runs
 from t2t_lite.bin.cli.answers import Answers
 from t2t_lite.corpus.encoding import lines_without_mark
 from t2t_lite.decoding.streams.batching import Batching
@@ -34,6 +34,7 @@ def make_parser() -> flags.Parser:
     parser = flags.Parser("t2t-lite-decoder", __doc__)
     flags.add_run_flags(parser)
     flags.add_search_flags(parser)
+    backend.add_flags(parser)
     group = parser.add_argument_group("what goes in and out")
     places = {
         "--decode_from_file=FILE": "(default: stdin)",
@@ -82,6 +83,7 @@ def decode(args: argparse.Namespace) -> None:
     args.format = args.format or args.input_format
     _check(args)
     details.check(args)
+    backend.check(args)
     if args.interactive:
         command.note("Loading the model.")
     run = runs.open_run(args)
@@ -101,7 +103,7 @@ def decode(args: argparse.Namespace) -> None:
     if args.interactive:
         args.replicas = 1
     asked = _asked(args, run)
-    replicas = runs.make_replicas(run, args)
+    replicas = backend.make_replicas(run, args)
     with command.LineNotes(args.verbose or args.interactive) as note:
         answers = Answers(run, replicas, args, note)
         if args.interactive:

@@ -4,7 +4,7 @@ import argparse
 
 from t2t_lite import recipe
 from t2t_lite.bin.bleu import print_report
-from t2t_lite.bin.cli import command, flags, runs
+from t2t_lite.bin.cli import backend, command, flags, runs
 
 
 def make_parser() -> flags.Parser:
@@ -16,17 +16,19 @@ def make_parser() -> flags.Parser:
     told = "the TFRecord shards (default: where the run had them)"
     flags.add(parser, {"--data_dir=DIR": told})
     flags.add_search_flags(parser)
+    backend.add_flags(parser)
     flags.add_json(parser)
     return parser
 
 
 def evaluate(args: argparse.Namespace) -> None:
     """Prints the report of the split."""
+    backend.check(args)
     run = runs.open_run(args, to_decode=False)
     if args.data_dir:
         run.data.folder = recipe.absolute(args.data_dir)
     sources, references = run.data.texts(args.split)
-    replicas = runs.make_replicas(run, args)
+    replicas = backend.make_replicas(run, args)
     command.note(f"Translating {len(sources)} sentences of {args.split}.")
     from t2t_lite.training.validation import translate_and_score
 
@@ -48,6 +50,9 @@ def evaluate(args: argparse.Namespace) -> None:
         "beam_size": translator.beam_size,
         "alpha": translator.alpha,
     }
+    if args.backend != "tensorflow":
+        report["backend"] = args.backend
+        report["quantization"] = backend.quantization(args, "backend")
     if translator.form is not None:
         report["constrained"] = translator.constrained
     print_report(report, args.json)

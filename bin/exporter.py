@@ -1,11 +1,13 @@
-"""Exports a trained model as a SavedModel for TensorFlow Serving.
+"""Exports a trained model as a folder that is all a server needs.
 
-Text goes in and text comes out; the vocabulary is inside.
+Text goes in and text comes out of a SavedModel for TensorFlow Serving: the
+vocabulary is inside. A folder for CTranslate2 takes tokens, and has the
+vocabulary beside the model.
 """
 
 import argparse
 
-from t2t_lite.bin.cli import command, flags, runs
+from t2t_lite.bin.cli import backend, command, flags, runs
 
 
 def make_parser() -> flags.Parser:
@@ -14,9 +16,17 @@ def make_parser() -> flags.Parser:
     flags.add_run_flags(parser)
     told = (
         "where to write; each export is a new folder 1, 2, ... in it "
-        "(default: OUTPUT_DIR/export)"
+        "(default: OUTPUT_DIR/export, or OUTPUT_DIR/ctranslate2)"
     )
     flags.add(parser, {"--export_dir=DIR": told})
+    parser.add_argument(
+        "--format",
+        choices=["saved_model", "ctranslate2"],
+        default="saved_model",
+        help="saved_model: for TensorFlow Serving; ctranslate2: for that "
+        "engine, which needs t2t-lite[ctranslate2]",
+    )
+    backend.add_quantization(parser, "--format=ctranslate2")
     told = "after the export, remove the oldest so that N remain (default: all)"
     flags.add(parser, {"--keep=N": told}, flags.at_least(1))
     flags.add_search_flags(parser, batches=False)
@@ -25,18 +35,25 @@ def make_parser() -> flags.Parser:
 
 def export(args: argparse.Namespace) -> None:
     """Writes the export, prints its folder and removes old ones."""
+    quantization = backend.quantization(args, "format")
     run = runs.open_run(args)
     translator = runs.make_translator(run, args)
-    from t2t_lite.serving.export import (
-        export_saved_model,
-        remove_old_versions,
-    )
+    from t2t_lite.serving import export, versions
 
-    export_dir = flags.folder(args.export_dir) or run.output_dir / "export"
-    newest = export_saved_model(translator, export_dir)
+    export_dir = flags.folder(args.export_dir)
+    if args.format == "ctranslate2":
+        newest = export.export_ctranslate2(
+            translator,
+            export_dir or run.output_dir / "ctranslate2",
+            quantization,
+        )
+    else:
+        newest = export.export_saved_model(
+            translator, export_dir or run.output_dir / "export"
+        )
     print(newest, flush=True)
     if args.keep:
-        for removed in remove_old_versions(newest, args.keep):
+        for removed in versions.remove_old_versions(newest, args.keep):
             command.note(f"Removed {removed}.")
 
 

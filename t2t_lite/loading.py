@@ -10,6 +10,7 @@ from t2t_lite.decoding.streams.batching import DEFAULT_SIZE
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.loaded import LoadedTranslator
 from t2t_lite.runtime import start_tensorflow
+from t2t_lite.serving.versions import CTRANSLATE2, SAVED_MODEL, newest_version
 
 if TYPE_CHECKING:
     from t2t_lite.decoding.streams.replicas import Replica
@@ -50,7 +51,8 @@ def load(
       T2TLiteError: a part of the run or the export is missing or damaged.
     """
     folder = pathlib.Path(path).expanduser()
-    if (folder / "config.json").is_file():
+    version = newest_version(folder)
+    if version is None and (folder / "config.json").is_file():
         start_tensorflow()
         return _RunTranslator(
             folder,
@@ -58,11 +60,11 @@ def load(
             None if usr_dir is None else str(usr_dir),
             replicas,
         )
-    version = _newest_version(folder)
     if version is None:
         raise UsageError(
             "load needs the folder of a run, with a config.json, or of an "
-            f"export, with a saved_model.pb or versions 1, 2, ...; got {path}."
+            f"export, with a {SAVED_MODEL} or {CTRANSLATE2} or versions 1, 2, "
+            f"...; got {path}."
         )
     if (checkpoint, usr_dir, replicas) != ("default", None, 1):
         raise UsageError(
@@ -70,6 +72,8 @@ def load(
             f"holds all it needs: leave them out; got the export {version}."
         )
     start_tensorflow()
+    if (version / CTRANSLATE2).is_file():
+        return _CTranslate2Export(version)
     return _ExportTranslator(version)
 
 
@@ -208,6 +212,52 @@ class _ExportTranslator(LoadedTranslator):
                 yield hypotheses_of(answer, line)
 
 
+class _CTranslate2Export(LoadedTranslator):
+    def __init__(self, folder: pathlib.Path):
+        from t2t_lite.interop.ctranslate2_translator import (
+            CTranslate2Translator,
+        )
+
+        self._folder = folder
+        self._translator = CTranslate2Translator.open(folder)
+
+    def __repr__(self) -> str:
+        return f"<Translator of {self._folder}, an export for CTranslate2>"
+
+    def _search(self, texts, nbest, batching, options):
+        from t2t_lite.decoding.lines import translate_lines
+
+        translator = self._searching(options)
+        count = nbest or 1
+        _require_beams(count, translator.beam_size)
+        for translation in translate_lines(
+            translator,
+            texts,
+            batch_size=batching.size,
+            batch_tokens=batching.tokens,
+            num_hypotheses=count,
+        ):
+            yield translation.hypotheses
+
+    def _score(self, sources, targets, batching, options):
+        from t2t_lite.decoding.lines import score_pairs
+
+        yield from score_pairs(
+            self._searching(options),
+            zip(sources, targets, strict=True),
+            batch_size=batching.size,
+            batch_tokens=batching.tokens,
+        )
+
+    def _searching(self, options):
+        if options.keys() - {"beam_size", "alpha"}:
+            raise UsageError(
+                "An export for CTranslate2 takes beam_size and alpha; got "
+                f"{', '.join(options)}. Load the run."
+            )
+        return self._translator.searching(**options)
+
+
 def _apart(
     options: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -224,19 +274,3 @@ def _require_beams(count: int, beam_size: int) -> None:
             "nbest must be at most the beam size; got "
             f"nbest={count}, beam_size={beam_size}."
         )
-
-
-def _newest_version(folder: pathlib.Path) -> pathlib.Path | None:
-    """An export itself, or the newest in a folder of exports; None: neither."""
-    if not folder.is_dir():
-        return None
-    versions = sorted(
-        (path for path in folder.iterdir() if path.name.isdecimal()),
-        key=lambda path: int(path.name),
-    )
-    found = [
-        path
-        for path in (*versions, folder)
-        if (path / "saved_model.pb").is_file()
-    ]
-    return found[-1] if found else None

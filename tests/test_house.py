@@ -59,6 +59,7 @@ HEAVY = (
     "num2words",
     "rich",
     "apache_beam",
+    "ctranslate2",
 )
 
 
@@ -94,6 +95,7 @@ ROWS = (
     ("loading", "loaded", "recipe", "run_list"),
     ("serving",),
     ("training",),
+    ("interop",),
     ("datagen.beam",),
     ("datagen",),
     ("parsing",),

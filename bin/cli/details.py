@@ -8,8 +8,8 @@ from t2t_lite.bin.cli import flags
 from t2t_lite.errors import UsageError
 
 if TYPE_CHECKING:
+    from t2t_lite.decoding.engine import Engine
     from t2t_lite.decoding.token_details import TokenDetails
-    from t2t_lite.decoding.translator import Translator
 
 
 def add_flags(parser: flags.Parser) -> None:
@@ -59,14 +59,17 @@ def check(args: argparse.Namespace) -> None:
 
 
 def token_details(
-    translator: "Translator", args: argparse.Namespace
+    translator: "Engine", args: argparse.Namespace
 ) -> "TokenDetails | None":
     """What the flags ask of each token; None: nothing."""
     pairs_in_json = args.score and args.format == "json" and not args.summary
     if not (args.token_scores or args.alignment or pairs_in_json):
         return None
     from t2t_lite.decoding.token_details import TokenDetails
+    from t2t_lite.decoding.translator import Translator
 
+    # No other engine tells: see `backend.check`.
+    assert isinstance(translator, Translator)
     return TokenDetails(
         translator,
         token_scores=args.token_scores,

@@ -18,13 +18,13 @@ from t2t_lite.decoding.answers import (
     not_a_number,
     trimmed,
 )
+from t2t_lite.decoding.engine import Engine
 from t2t_lite.decoding.log_probs import is_possible
 from t2t_lite.decoding.streams.batching import Batching, map_sorted
 from t2t_lite.decoding.streams.replicas import Replica
 from t2t_lite.decoding.streams.requests import Pair, Request
 from t2t_lite.decoding.texts import count_tokens
 from t2t_lite.decoding.token_details import KNOWN, TokenDetails
-from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError
 
 Asked = TypeVar("Asked", Request, Pair)
@@ -37,7 +37,7 @@ _CUT = (
 
 
 def translate_lines(
-    translator: Translator | Sequence[Replica],
+    translator: Engine | Sequence[Replica],
     lines: Iterable[str | bytes | Request],
     *,
     batch_size: int | None = None,
@@ -77,7 +77,7 @@ def translate_lines(
     """
 
     def search(
-        translator: Translator, requests: Sequence[Request]
+        translator: Engine, requests: Sequence[Request]
     ) -> Mapping[str, tf.Tensor]:
         # Here what the requests ask for reaches the translator, in columns.
         texts = [strip_line_end(request.text) for request in requests]
@@ -143,7 +143,7 @@ def _supported(line: str | bytes | Request) -> Request:
 
 
 def score_pairs(
-    translator: Translator | Sequence[Replica],
+    translator: Engine | Sequence[Replica],
     pairs: Iterable[Sequence[str | bytes] | Pair],
     *,
     batch_size: int | None = None,
@@ -170,7 +170,7 @@ def score_pairs(
     """
 
     def score(
-        translator: Translator, pairs: Sequence[Pair]
+        translator: Engine, pairs: Sequence[Pair]
     ) -> Mapping[str, tf.Tensor]:
         columns = [
             [strip_line_end(pair.source) for pair in pairs],
@@ -225,8 +225,8 @@ def score_pairs(
 
 
 def _ask(
-    translator: Translator | Sequence[Replica],
-    ask: Callable[[Translator, list[Asked]], Mapping[str, tf.Tensor]],
+    translator: Engine | Sequence[Replica],
+    ask: Callable[[Engine, list[Asked]], Mapping[str, tf.Tensor]],
     answer: Callable[[int, Asked, Answer], Result],
     refuse: Callable[[int, Asked], Result],
     requests: Iterable[Asked],

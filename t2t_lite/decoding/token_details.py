@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from t2t_lite.decoding.engine import Engine
 from t2t_lite.decoding.texts import prepare, with_eos
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import UsageError
@@ -58,7 +59,7 @@ class TokenDetails:
         self._graph = functools.cache(self._new_graph)
 
     def of_hypotheses(
-        self, translator: Translator, texts: tf.Tensor, tokens: tf.Tensor
+        self, translator: Engine, texts: tf.Tensor, tokens: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """As `of_targets`, for N targets of each source: [B, N, ...].
 
@@ -76,7 +77,7 @@ class TokenDetails:
         }
 
     def of_targets(
-        self, translator: Translator, texts: tf.Tensor, tokens: tf.Tensor
+        self, translator: Engine, texts: tf.Tensor, tokens: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """What `tell` needs to know, by name: [B, ...].
 

@@ -1,5 +1,9 @@
-"""A translator as a SavedModel for the stock TensorFlow Serving."""
+"""A translator as a SavedModel for the stock TensorFlow Serving.
 
+Or as a folder of CTranslate2, which `interop` writes.
+"""
+
+import contextlib
 import os
 import pathlib
 import re
@@ -8,9 +12,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_lite import files
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError, UsageError, in_words
+from t2t_lite.interop.ctranslate2_model import (
+    require_runnable,
+    write_ctranslate2,
+)
+from t2t_lite.interop.quantization import Quantization
+from t2t_lite.serving.versions import CTRANSLATE2, SAVED_MODEL, write_version
 
 # Ops of TensorFlow that the stock server cannot run: they call Python or a
 # compiler that it does not link, or they need this machine's processor.
@@ -95,10 +104,7 @@ def export_saved_model(
     export_dir: str | os.PathLike,
     version: int | None = None,
 ) -> pathlib.Path:
-    """Writes `EXPORT_DIR/<version>/`, complete or not at all.
-
-    The folder is written under a hidden name beside it and renamed, because a
-    server loads a numbered folder as soon as it sees one.
+    """Writes a SavedModel to `EXPORT_DIR/<version>/`; see `write_version`.
 
     Args:
       translator: what to serve.
@@ -112,69 +118,70 @@ def export_saved_model(
       T2TLiteError: the version exists, the folder cannot be written, or the
         graph holds what the stock server does not run.
     """
-    export_dir = pathlib.Path(export_dir)
+    served = ServedTranslator(translator)
+
+    def write(folder: pathlib.Path) -> None:
+        tf.saved_model.save(
+            served,
+            str(folder),
+            signatures={
+                "serving_default": served.serving_default,
+                "nbest": served.nbest,
+            },
+        )
+        check_servable(folder)
+
+    with _in_words(export_dir):
+        return write_version(export_dir, SAVED_MODEL, write, version)
+
+
+def export_ctranslate2(
+    translator: Translator,
+    export_dir: str | os.PathLike,
+    quantization: Quantization = "float32",
+    version: int | None = None,
+) -> pathlib.Path:
+    """Writes a folder of CTranslate2 to `EXPORT_DIR/<version>/`.
+
+    Args:
+      translator: what to export.
+      export_dir: made if it is missing.
+      quantization: the type of the weights.
+      version: as in `export_saved_model`.
+
+    Returns:
+      the folder of the version.
+
+    Raises:
+      UsageError: CTranslate2 cannot run the model or its search.
+      T2TLiteError: it is not installed, the version exists, or the folder
+        cannot be written.
+    """
+    require_runnable(translator)
+    if translator.form is not None:
+        raise UsageError(
+            "An export repairs no answers, and CTranslate2 cannot search for "
+            "those of the right form only: export trees with "
+            "--format=saved_model."
+        )
+    with _in_words(export_dir):
+        return write_version(
+            export_dir,
+            CTRANSLATE2,
+            lambda folder: write_ctranslate2(translator, folder, quantization),
+            version,
+        )
+
+
+@contextlib.contextmanager
+def _in_words(export_dir: str | os.PathLike) -> Iterator[None]:
+    """Says of an export that cannot be written, in one line, why."""
     try:
-        export_dir.mkdir(parents=True, exist_ok=True)
-        target = export_dir / str(_version(export_dir, version))
-        files.remove_unfinished(export_dir, target.name)
-        served = ServedTranslator(translator)
-        with files.write_folder(target, replace=False) as folder:
-            tf.saved_model.save(
-                served,
-                str(folder),
-                signatures={
-                    "serving_default": served.serving_default,
-                    "nbest": served.nbest,
-                },
-            )
-            check_servable(folder)
+        yield
     except (OSError, tf.errors.OpError) as error:
         raise T2TLiteError(
             f"Cannot write the export to {export_dir}: {in_words(error)}."
         ) from error
-    return target
-
-
-def _version(export_dir: pathlib.Path, version: int | None) -> int:
-    """The number of the new version."""
-    there = {int(p.name) for p in export_dir.iterdir() if p.name.isdecimal()}
-    if version is None:
-        return max(there, default=0) + 1
-    if version < 1 or version in there:
-        raise T2TLiteError(
-            "An export needs a new version, 1 or more; got "
-            f"version={version}, and {export_dir} has "
-            f"{', '.join(map(str, sorted(there))) or 'none'}."
-        )
-    return version
-
-
-def remove_old_versions(newest: pathlib.Path, keep: int) -> list[pathlib.Path]:
-    """Removes the oldest exports, so that `keep` remain.
-
-    Only numbered folders with an export count. Versions above `newest` are
-    neither counted nor removed: someone else has just written them.
-
-    Args:
-      newest: the folder of a version, complete.
-      keep: how many remain with it, at least 1.
-
-    Returns:
-      what was removed, oldest first.
-    """
-    versions = [
-        path
-        for path in newest.parent.iterdir()
-        if path.name.isdecimal()
-        and int(path.name) <= int(newest.name)
-        and (path / "saved_model.pb").is_file()
-        and not path.is_symlink()
-    ]
-    versions.sort(key=lambda path: int(path.name))
-    old = versions[:-keep]
-    for path in old:
-        files.remove_folder(path)
-    return old
 
 
 def check_servable(saved_model: str | os.PathLike) -> None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from t2t_lite.decoding.engine import Engine
 from t2t_lite.decoding.lines import translate_lines
 from t2t_lite.decoding.streams.replicas import Replica
 from t2t_lite.decoding.translator import Translator
@@ -30,7 +31,7 @@ class Sample(NamedTuple):
 
 def translate_and_score(
     problem: Problem,
-    translator: Translator | Sequence[Replica],
+    translator: Engine | Sequence[Replica],
     sources: list[str],
     references: list[str],
     *,

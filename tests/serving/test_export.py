@@ -17,11 +17,8 @@ from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.serving import export
-from t2t_lite.serving.export import (
-    check_servable,
-    export_saved_model,
-    remove_old_versions,
-)
+from t2t_lite.serving.export import check_servable, export_saved_model
+from t2t_lite.serving.versions import remove_old_versions
 from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
 LINES = [

@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeVar
 
 import tensorflow as tf
 
-from t2t_lite.decoding.translator import Translator
+from t2t_lite.decoding.engine import Engine
 from t2t_lite.errors import UsageError
 
 Made = TypeVar("Made")
@@ -14,7 +14,7 @@ Made = TypeVar("Made")
 class Replica(NamedTuple):
     """A translator, and the device that holds its weights and works."""
 
-    translator: Translator
+    translator: Engine
     device: str | None = None  # None leaves it to TensorFlow
 
 
@@ -53,7 +53,7 @@ def make_on(
 
 
 def make_replicas(
-    devices: Sequence[str | None], make: Callable[[], Translator]
+    devices: Sequence[str | None], make: Callable[[], Engine]
 ) -> list[Replica]:
     """A replica on each device; those on the same device share the weights.
 

@@ -1,0 +1,272 @@
+"""A translator as a model folder of CTranslate2.
+
+CTranslate2 (https://github.com/OpenNMT/CTranslate2) is an engine of its own,
+with weights of 8 bits. The folder is written with its own classes:
+
+```
+FOLDER/model.bin, config.json, *_vocabulary.json   CTranslate2's
+       *.vocab.*                                   copies of the vocabularies
+       t2t_lite.json                               how to search
+```
+"""
+
+import os
+import pathlib
+import shutil
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from keras import ops
+
+from t2t_lite import files
+from t2t_lite.decoding.translator import Translator
+from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.interop.quantization import Quantization
+from t2t_lite.model.layers import LearnedPositions
+from t2t_lite.model.layers.position import position_signal
+from t2t_lite.text.encoder import EOS_ID, PAD_ID, TextEncoder
+from t2t_lite.text.token_encoder import SPECIAL_TOKENS
+
+SETTINGS = "t2t_lite.json"
+PAD, EOS, UNK = SPECIAL_TOKENS
+
+
+def load_ctranslate2() -> Any:
+    """The package `ctranslate2`.
+
+    Raises:
+      T2TLiteError: it is not installed.
+    """
+    try:
+        import ctranslate2
+    except ImportError as error:
+        raise T2TLiteError(
+            "CTranslate2 is not installed: pip install 't2t-lite[ctranslate2]'."
+        ) from error
+    return ctranslate2
+
+
+def write_ctranslate2(
+    translator: Translator,
+    folder: str | os.PathLike,
+    quantization: Quantization = "float32",
+) -> None:
+    """Writes the model, the vocabularies and the settings of a translator.
+
+    Nothing is approximated but by the type of the weights.
+
+    Args:
+      translator: what to write.
+      folder: empty.
+      quantization: the type of the weights.
+
+    Raises:
+      UsageError: CTranslate2 cannot run it.
+      T2TLiteError: CTranslate2 is not installed.
+    """
+    folder = pathlib.Path(folder)
+    spec = _spec(translator)
+    spec.validate()
+    _quantize(spec, quantization)
+    spec.save(str(folder))
+    encoders = {
+        "source": translator.source_encoder,
+        "target": translator.target_encoder,
+    }
+    for path in {encoder.path for encoder in encoders.values()}:
+        shutil.copyfile(path, folder / path.name)
+    settings = {
+        "vocabularies": {
+            side: encoder.path.name for side, encoder in encoders.items()
+        },
+        "beam_size": translator.beam_size,
+        "alpha": translator.alpha,
+        "extra_decode_length": translator.extra_decode_length,
+        "max_length": translator.max_length,
+    }
+    files.write_json(folder / SETTINGS, settings)
+
+
+def token_names(encoder: TextEncoder) -> list[str]:
+    """What CTranslate2 calls the ids of a vocabulary: its pieces.
+
+    The special ids have one name in every vocabulary. A piece that has the name
+    of another id is followed by its own.
+    """
+    special = {PAD_ID: PAD, EOS_ID: EOS}
+    if encoder.unknown_id is not None:
+        special[encoder.unknown_id] = UNK
+    names: list[str] = []
+    taken = set(special.values())
+    for index, piece in enumerate(encoder.pieces(range(encoder.vocab_size))):
+        if index in special:
+            piece = special[index]
+        elif piece in taken:
+            piece = f"{piece}\n{index}"
+        taken.add(piece)
+        names.append(piece)
+    return names
+
+
+def require_runnable(translator: Translator) -> None:
+    """Refuses what CTranslate2 cannot run exactly.
+
+    Raises:
+      UsageError: names the hparam or the option, and the reason.
+      T2TLiteError: CTranslate2 is not installed.
+    """
+    load_ctranslate2()
+    hparams = translator.model.hparams
+    attention = translator.model.decoder_layers[0].self_attention
+    if hparams.attention_window is not None:
+        raise UsageError(
+            "CTranslate2 has no attention of a window to both sides; got "
+            f"attention_window={hparams.attention_window}."
+        )
+    if attention.key_depth != attention.value_depth:
+        raise UsageError(
+            "CTranslate2 has keys and values of one depth; got "
+            f"key_depth={attention.key_depth}, "
+            f"value_depth={attention.value_depth}."
+        )
+    if translator.constrained:
+        raise UsageError(
+            "CTranslate2 cannot search for answers of the right form only: "
+            "give --constrained=false."
+        )
+
+
+def _spec(translator: Translator) -> Any:
+    """The `TransformerSpec` of a translator's model, with its weights."""
+    require_runnable(translator)
+    model = translator.model
+    attention = model.decoder_layers[0].self_attention
+    sizes = {
+        "num_layers": model.hparams.num_hidden_layers,
+        "num_heads": attention.num_heads,
+        "pre_norm": model.hparams.norm_placement == "pre",
+    }
+    if attention.num_heads * attention.key_depth != model.hparams.hidden_size:
+        sizes["head_dim"] = attention.key_depth
+    transformer = load_ctranslate2().specs.transformer_spec
+    spec = transformer.TransformerSpec(
+        transformer.TransformerEncoderSpec(**sizes),
+        transformer.TransformerDecoderSpec(**sizes),
+    )
+    _name_tokens(spec, translator)
+    norm = model.decoder_layers[0].feed_forward_norm
+    spec.config.layer_norm_epsilon = norm.epsilon
+    longest = translator.max_length + translator.extra_decode_length
+    _set_encoder(spec.encoder, model, longest)
+    _set_decoder(spec.decoder, model, longest)
+    return spec
+
+
+def _quantize(spec, quantization):
+    """Gives the weights their type, and equal ones one place.
+
+    CTranslate2 converts to bfloat16 with PyTorch only, so that is done here.
+    """
+    if not quantization.endswith("bfloat16"):
+        spec.optimize(quantization)
+        return
+    spec.optimize("float32" if quantization == "bfloat16" else "int8_float32")
+    for name, value in spec.variables().items():
+        is_alias = isinstance(value, str)
+        if is_alias or value.dtype != "float32" or name.endswith("_scale"):
+            continue
+        value.array = value.array.astype(ml_dtypes.bfloat16)
+
+
+def _name_tokens(spec, translator):
+    source = token_names(translator.source_encoder)
+    target = token_names(translator.target_encoder)
+    spec.register_source_vocabulary(source)
+    spec.register_target_vocabulary(target)
+    spec.config.bos_token = spec.config.decoder_start_token = PAD
+    spec.config.eos_token = EOS
+    # A vocabulary that can write everything may have no name for the rest.
+    spec.config.unk_token = UNK if UNK in source and UNK in target else EOS
+    spec.config.add_source_eos = True
+
+
+def _set_encoder(spec, model, longest):
+    _set_embedding(spec.embeddings[0], model.source_embedding)
+    spec.position_encodings.encodings = _positions(
+        model.encoder_positions, model.hparams.hidden_size, longest
+    )
+    for layer_spec, layer in zip(spec.layer, model.encoder_layers, strict=True):
+        _set_block(layer_spec, layer)
+    _set_last_norm(spec, model.encoder_norm)
+
+
+def _set_decoder(spec, model, longest):
+    # The first position has no token before it.
+    spec.start_from_zero_embedding = True
+    _set_embedding(spec.embeddings, model.target_embedding)
+    spec.position_encodings.encodings = _positions(
+        model.decoder_positions, model.hparams.hidden_size, longest
+    )
+    for layer_spec, layer in zip(spec.layer, model.decoder_layers, strict=True):
+        _set_block(layer_spec, layer)
+        cross = layer.cross_attention
+        _set_kernels(layer_spec.attention.linear[0], cross.query_kernel)
+        _set_kernels(
+            layer_spec.attention.linear[1], cross.key_kernel, cross.value_kernel
+        )
+        _set_kernels(layer_spec.attention.linear[2], cross.output_kernel)
+        _set_norm(layer_spec.attention.layer_norm, layer.cross_attention_norm)
+    _set_last_norm(spec, model.decoder_norm)
+    spec.projection.weight = _values(model.softmax_embedding.table)
+
+
+def _set_block(spec, layer):
+    """The sublayers that every block has."""
+    attention = layer.self_attention
+    _set_kernels(
+        spec.self_attention.linear[0],
+        attention.query_kernel,
+        attention.key_kernel,
+        attention.value_kernel,
+    )
+    _set_kernels(spec.self_attention.linear[1], attention.output_kernel)
+    _set_norm(spec.self_attention.layer_norm, layer.self_attention_norm)
+    feed_forward = layer.feed_forward
+    _set_kernels(spec.ffn.linear_0, feed_forward.hidden_kernel)
+    spec.ffn.linear_0.bias = _values(feed_forward.hidden_bias)
+    _set_kernels(spec.ffn.linear_1, feed_forward.output_kernel)
+    spec.ffn.linear_1.bias = _values(feed_forward.output_bias)
+    _set_norm(spec.ffn.layer_norm, layer.feed_forward_norm)
+
+
+def _set_kernels(spec, *kernels):
+    """Kernels [D, C] side by side, as CTranslate2 has them: [all C, D]."""
+    spec.weight = np.concatenate([_values(k).T for k in kernels])
+
+
+def _set_norm(spec, norm):
+    spec.gamma, spec.beta = _values(norm.scale), _values(norm.bias)
+
+
+def _set_last_norm(spec, norm):
+    if spec.pre_norm:
+        _set_norm(spec.layer_norm, norm)
+
+
+def _set_embedding(spec, embedding):
+    spec.weight = _values(embedding.table)
+    spec.weight[PAD_ID] = 0.0  # which the softmax's table need not be
+
+
+def _positions(layer, size, longest):
+    """The vectors of the first positions: [longest, D]."""
+    positions = np.arange(longest)
+    if isinstance(layer, LearnedPositions):
+        return _values(layer.table)[np.minimum(positions, layer.max_length - 1)]
+    return _values(position_signal(positions, size, layer.layout))
+
+
+def _values(tensor):
+    """The values of a weight or a tensor: a float32 array of its own."""
+    return np.array(ops.convert_to_numpy(tensor), np.float32)

@@ -1,0 +1,15 @@
+"""The types of weights that CTranslate2 knows; loads nothing."""
+
+from typing import Literal, get_args
+
+Quantization = Literal[
+    "float32",
+    "int8",
+    "int8_float32",
+    "int8_float16",
+    "int8_bfloat16",
+    "int16",
+    "float16",
+    "bfloat16",
+]
+QUANTIZATIONS: tuple[Quantization, ...] = get_args(Quantization)

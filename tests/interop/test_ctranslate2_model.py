@@ -1,0 +1,390 @@
+"""CTranslate2 with our weights gives our answers, or refuses the model."""
+
+import json
+import operator
+import os
+import random
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import t2t_lite
+from t2t_lite.decoding.lines import score_pairs, translate_lines
+from t2t_lite.decoding.texts import with_eos
+from t2t_lite.decoding.translator import Translator
+from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.interop.ctranslate2_model import (
+    load_ctranslate2,
+    token_names,
+    write_ctranslate2,
+)
+from t2t_lite.interop.ctranslate2_translator import CTranslate2Translator
+from t2t_lite.interop.quantization import QUANTIZATIONS
+from t2t_lite.model.transformer import Transformer
+from t2t_lite.serving.export import export_ctranslate2
+from t2t_lite.text.encoder import EOS_ID, PAD_ID
+from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
+
+pytest.importorskip(
+    "ctranslate2", reason="needs pip install 't2t-lite[ctranslate2]'"
+)
+
+WORDS = "eins zwei drei vier haus katze hund maus rot grün blau weiß".split()
+KINDS = {
+    "the paper's": {},
+    "pre-norm, sines first": {
+        "norm_placement": "pre",
+        "position_encoding": "concatenated",
+    },
+    "two vocabularies": {"shared_embedding": False},
+    "learned positions": {"position_encoding": "learned", "max_length": 9},
+    "deep heads": {"num_heads": 3, "key_depth": 10, "value_depth": 10},
+}
+
+
+def sentences(count, most=12):
+    return [
+        " ".join(random.choices(WORDS, k=random.randint(1, most)))
+        for _ in range(count)
+    ]
+
+
+@pytest.fixture(scope="module")
+def encoders(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("vocabulary")
+    lines = [f"{first} {second}" for first in WORDS for second in WORDS]
+    return [
+        SentencePieceEncoder.train(lines, size, folder / f"{size}.model")
+        for size in (300, 310)
+    ]
+
+
+def never_end(model):
+    """Makes the EOS the last choice, so that hypotheses fill their limits."""
+    direction = np.ones(16) / 4
+    table = model.softmax_embedding.table
+    values = table.numpy()
+    values[EOS_ID] = 12 * direction
+    table.assign(values)
+    last = model.decoder_layers[-1].feed_forward_norm
+    if model.hparams.norm_placement == "pre":
+        last = model.decoder_norm
+    last.bias.assign(-3 * direction)
+
+
+def make_translator(encoders, search=None, **hparams):
+    """A translator with random weights, large enough that nothing is a tie."""
+    source, target = encoders[0], encoders[0]
+    if not hparams.get("shared_embedding", True):
+        target = encoders[1]
+    sizes = {"hidden_size": 16, "filter_size": 32, "num_heads": 2}
+    model = Transformer(
+        source.vocab_size,
+        target.vocab_size,
+        **{**sizes, "num_hidden_layers": 2, **hparams},
+    ).build_weights()
+    generator = np.random.default_rng(1)
+    for variable in model.trainable_variables:
+        value = generator.normal(0, 0.3, variable.shape)
+        if len(variable.shape) == 1:
+            value += variable.numpy()  # norms begin with a scale of 1
+        elif "table" in variable.path:
+            value *= 3
+        variable.assign(value)
+    never_end(model)
+    assert np.any(model.softmax_embedding.table[PAD_ID])
+    search = {"extra_decode_length": 6, "max_length": 20, **(search or {})}
+    return Translator(model, source, target, **search)
+
+
+@pytest.fixture(scope="module", params=KINDS.values(), ids=KINDS)
+def pair(request, encoders):
+    """A translator in our engine and in the other one."""
+    translator = make_translator(encoders, **request.param)
+    return translator, CTranslate2Translator.convert(translator)
+
+
+@pytest.fixture(scope="module")
+def translator(encoders):
+    return make_translator(encoders)
+
+
+def test_every_token_of_a_pair_has_its_log_probability(pair):
+    sources, targets = sentences(20), sentences(20)
+    sources[3] = targets[4] = ""
+    sources[5] = targets[6] = "rot grün " * 40
+    ours, theirs = (
+        engine.score(tf.constant(sources), tf.constant(targets))
+        for engine in pair
+    )
+    assert ours.keys() == theirs.keys()
+    for name, wanted in ours.items():
+        np.testing.assert_allclose(theirs[name], wanted, rtol=1e-5, atol=1e-4)
+
+
+def searching(translator, beam_size, alpha=0.6):
+    """The same translator of our engine with another search."""
+    return Translator(
+        translator.model,
+        translator.source_encoder,
+        translator.target_encoder,
+        beam_size=beam_size,
+        alpha=alpha,
+        extra_decode_length=translator.extra_decode_length,
+        max_length=translator.max_length,
+    )
+
+
+def assert_same_hypotheses(wanted, found):
+    """The best are the same; the others may be ties."""
+    for one, other in zip(wanted, found, strict=True):
+        a, b = one.hypotheses[0], other.hypotheses[0]
+        assert (a.text, a.tokens) == (b.text, b.tokens)
+        assert a.score == pytest.approx(b.score, abs=1e-4)
+
+
+def test_hypotheses_that_fill_their_limits_are_the_same(pair):
+    lines = [*sentences(30), "", "rot " * 40, "\u3000", "haus 😀\x00 katze"]
+    wanted, found = (list(translate_lines(engine, lines)) for engine in pair)
+    assert_same_hypotheses(wanted, found)
+    assert not any(EOS_ID in each.hypotheses[0].tokens for each in wanted)
+
+
+@pytest.fixture(scope="module")
+def learned(encoders):
+    """A translator that has learned the first word, so its answers end."""
+    encoder, _ = encoders
+    model = Transformer(
+        encoder.vocab_size,
+        hidden_size=16,
+        filter_size=32,
+        num_heads=2,
+        num_hidden_layers=1,
+        norm_placement="pre",
+    ).build_weights()
+    sources = sentences(200, 4)
+    targets = [source.split()[0] for source in sources]
+    features = {
+        side: with_eos(encoder.tokenize(tf.constant(texts)), 20)[0]
+        for side, texts in (("inputs", sources), ("targets", targets))
+    }
+    optimizer = keras.optimizers.Adam(0.02)
+
+    @tf.function(autograph=False)
+    def update():
+        with tf.GradientTape() as tape:
+            loss, count = model.loss_sum(features)
+            loss /= count
+        weights = model.trainable_weights
+        optimizer.apply_gradients(
+            zip(tape.gradient(loss, weights), weights, strict=True)
+        )
+
+    for _ in range(100):
+        update()
+    translator = Translator(model, encoder, encoder)
+    return translator, CTranslate2Translator.convert(translator)
+
+
+@pytest.mark.parametrize("beam_size, alpha", [(1, 0.6), (2, 1.5), (4, 0.6)])
+def test_hypotheses_that_end_are_the_same(learned, beam_size, alpha):
+    lines = sentences(60, 4)
+    wanted, found = (
+        list(translate_lines(engine, lines))
+        for engine in (
+            searching(learned[0], beam_size, alpha),
+            learned[1].searching(beam_size, alpha),
+        )
+    )
+    assert_same_hypotheses(wanted, found)
+    best = [each.hypotheses[0] for each in wanted]
+    assert all(each.tokens[-1] == EOS_ID for each in best)
+    right = [line.split()[0] for line in lines]
+    assert sum(map(operator.eq, right, (each.text for each in best))) > 30
+
+
+def test_what_stands_beside_a_line_changes_nothing(translator):
+    engine = CTranslate2Translator.convert(translator)
+    lines = [*sentences(20), "", "rot " * 15]
+    wanted = [
+        next(translate_lines(engine, [line], num_hypotheses=2)).hypotheses
+        for line in lines
+    ]
+    for batch_size in (3, 64):
+        found = translate_lines(
+            engine, lines, batch_size=batch_size, num_hypotheses=2
+        )
+        for one, other in zip(wanted, found, strict=True):
+            for a, b in zip(one, other.hypotheses, strict=True):
+                assert a.tokens == b.tokens
+                assert a.score == pytest.approx(b.score, abs=1e-4)
+
+
+def test_an_empty_text_is_answered_and_so_is_no_text(translator):
+    engine = CTranslate2Translator.convert(translator)
+    answer = engine.translate(tf.constant(["", "rot"]), num_hypotheses=4)
+    assert answer["outputs"][0].numpy().tolist() == [b""] * 4
+    assert answer["scores"][0].numpy().tolist() == [0] * 4
+    assert answer["outputs"].shape == (2, 4)
+    answer = engine.translate(tf.constant([], tf.string))
+    assert answer["outputs"].shape == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "hparams, message",
+    [
+        ({"attention_window": 4}, "got attention_window=4"),
+        (
+            {"key_depth": 4, "value_depth": 8},
+            "got key_depth=4, value_depth=8",
+        ),
+    ],
+    ids=["window", "depths"],
+)
+def test_a_model_that_cannot_run_exactly_is_refused(
+    encoders, hparams, message, tmp_path
+):
+    translator = make_translator(encoders, **hparams)
+    for write in (CTranslate2Translator.convert, export_to(tmp_path / "e")):
+        with pytest.raises(UsageError, match=message):
+            write(translator)
+    assert not os.path.exists(tmp_path / "e")
+
+
+def export_to(folder):
+    return lambda translator: export_ctranslate2(translator, folder)
+
+
+class Form:
+    """Stands in for a `TextForm`: texts with something that must be right."""
+
+    def prepare(self, texts):
+        return tf.strings.upper(texts)
+
+
+def test_a_search_for_a_form_is_refused(encoders, tmp_path):
+    search = {"form": Form(), "constrained": True}
+    with pytest.raises(UsageError, match="--constrained=false"):
+        CTranslate2Translator.convert(make_translator(encoders, search))
+    translator = make_translator(encoders, {"form": Form()})
+    with pytest.raises(UsageError, match="--format=saved_model"):
+        export_ctranslate2(translator, tmp_path)
+    # Texts are prepared for their form nevertheless.
+    engine = CTranslate2Translator.convert(translator)
+    wanted, found = (
+        each.translate(tf.constant(["eins zwei"]))["outputs"].numpy()
+        for each in (translator, engine)
+    )
+    assert found == wanted
+
+
+def test_without_the_package_the_command_to_install_it_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    with pytest.raises(
+        T2TLiteError, match=r"pip install 't2t-lite\[ctranslate2\]'"
+    ):
+        load_ctranslate2()
+
+
+def test_a_moved_export_answers_as_its_run(translator, tmp_path):
+    made = export_ctranslate2(translator, tmp_path / "made")
+    assert made == tmp_path / "made" / "1"
+    (tmp_path / "made").rename(tmp_path / "moved")
+    loaded = t2t_lite.load(tmp_path / "moved")
+    lines = [*sentences(5), ""]
+    for beam_size, alpha in ((4, 0.6), (2, 1.0)):
+        ours = searching(translator, beam_size, alpha)
+        wanted = translate_lines(ours, lines, num_hypotheses=2)
+        options = {"beam_size": beam_size, "alpha": alpha}
+        found = loaded(lines, nbest=2, **options)
+        for one, hypotheses in zip(wanted, found, strict=True):
+            for a, b in zip(one.hypotheses, hypotheses, strict=True):
+                assert a.tokens == b.tokens
+    assert loaded(lines[0]) == loaded(lines)[0]
+    assert [pair.score for pair in loaded.score(["eins"], ["zwei"])] == [
+        pytest.approx(pair.score, abs=1e-4)
+        for pair in score_pairs(translator, [["eins", "zwei"]])
+    ]
+    with pytest.raises(UsageError, match="got constrained"):
+        loaded("eins", constrained=True)
+    assert "an export for CTranslate2>" in repr(loaded)
+
+
+def test_a_folder_works_with_sentencepiece_and_ctranslate2_alone(
+    translator, tmp_path
+):
+    import ctranslate2
+    import sentencepiece
+
+    folder = export_ctranslate2(translator, tmp_path)
+    engine = ctranslate2.Translator(str(folder))
+    pieces = sentencepiece.SentencePieceProcessor(
+        model_file=str(folder / translator.source_encoder.path.name)
+    )
+    text = "eins haus grün"
+    (answer,) = engine.translate_batch(
+        [pieces.encode(text, out_type=str)],
+        beam_size=1,
+        max_decoding_length=8,
+    )
+    greedy = CTranslate2Translator.convert(translator).searching(beam_size=1)
+    (wanted,) = translate_lines(greedy, [text])
+    ids = wanted.hypotheses[0].tokens[:8]
+    names = token_names(translator.target_encoder)
+    assert answer.hypotheses[0] == [names[i] for i in ids if i != EOS_ID]
+
+
+@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+def test_every_type_of_weights_loads_and_stays_near(
+    translator, quantization, tmp_path
+):
+    write_ctranslate2(translator, tmp_path, quantization)
+    engine = CTranslate2Translator.open(tmp_path)
+    texts = [tf.constant(sentences(10)) for _ in range(2)]
+    wanted = translator.score(*texts)["scores"]
+    found = engine.score(*texts)["scores"]
+    np.testing.assert_allclose(found, wanted, rtol=0.1)
+
+
+def test_one_folder_holds_one_format(translator, tmp_path):
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "saved_model.pb").write_text("")
+    with pytest.raises(T2TLiteError, match="has one format.*saved_model.pb"):
+        export_ctranslate2(translator, tmp_path)
+    assert os.listdir(tmp_path) == ["1"]
+
+
+def test_a_failed_export_leaves_nothing(translator, tmp_path, monkeypatch):
+    def fail(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("shutil.copyfile", fail)
+    with pytest.raises(T2TLiteError, match="No space left on device"):
+        export_ctranslate2(translator, tmp_path)
+    assert os.listdir(tmp_path) == []
+
+
+def test_damaged_exports_are_one_clear_error(translator, tmp_path):
+    folder = export_ctranslate2(translator, tmp_path)
+    (folder / "model.bin").write_bytes(b"none")
+    with pytest.raises(T2TLiteError, match="CTranslate2 cannot load"):
+        t2t_lite.load(folder)
+    (folder / "t2t_lite.json").write_text(json.dumps({"beam_size": 4}))
+    with pytest.raises(T2TLiteError, match="t2t_lite.json is missing or dam"):
+        t2t_lite.load(folder)
+
+
+def test_tokens_have_names_of_their_own(tmp_path):
+    class Encoder:
+        vocab_size = 7
+        unknown_id = 4
+
+        def pieces(self, ids):
+            return ["a", "<EOS>_", "b", "</s>", "[UNK]", "b", "b"]
+
+    assert token_names(Encoder()) == [
+        *("<pad>", "</s>", "b", "</s>\n3", "<unk>", "b\n5", "b\n6")
+    ]
