@@ -9,7 +9,7 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # as the commands do
 import tensorflow as tf
 from side import serve
 
-from t2t_lite.decoding.beam_search import beam_search
+from t2t_lite.decoding.search.beam_search import beam_search
 from t2t_lite.model.transformer import Transformer
 
 # No hypothesis may end early: the end of sequence is an id that does not exist.

@@ -87,14 +87,6 @@ def decode(args: argparse.Namespace) -> None:
     if args.interactive:
         command.note("Loading the model.")
     run = runs.open_run(args)
-    beam_size = args.beam_size or run.hparams.beam_size
-    if args.mbr and args.nbest == 1:
-        args.nbest = beam_size
-    if args.nbest > beam_size:
-        raise UsageError(
-            "--nbest must be at most the beam size; got "
-            f"nbest={args.nbest}, beam_size={beam_size}."
-        )
     if args.draw and run.problem.text_form(run.encoders) is None:
         raise UsageError(
             f"--draw is for trees; the answers of {run.problem.name} are plain "
@@ -104,6 +96,14 @@ def decode(args: argparse.Namespace) -> None:
         args.replicas = 1
     asked = _asked(args, run)
     replicas = backend.make_replicas(run, args)
+    most = replicas[0].translator.most_hypotheses
+    if args.mbr and args.nbest == 1:
+        args.nbest = most or args.nbest
+    if most is not None and args.nbest > most:
+        raise UsageError(
+            "--nbest must be at most the beam size; got "
+            f"nbest={args.nbest}, beam_size={most}."
+        )
     with command.LineNotes(args.verbose or args.interactive) as note:
         answers = Answers(run, replicas, args, note)
         if args.interactive:

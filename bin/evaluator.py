@@ -47,14 +47,15 @@ def evaluate(args: argparse.Namespace) -> None:
     report |= {
         "problem": run.problem.name,
         "split": args.split,
-        "beam_size": translator.beam_size,
-        "alpha": translator.alpha,
+        "beam_size": translator.settings.beam_size,
+        "alpha": translator.settings.alpha,
+        **translator.settings.changed(),
     }
     if args.backend != "tensorflow":
         report["backend"] = args.backend
         report["quantization"] = backend.quantization(args, "backend")
     if translator.form is not None:
-        report["constrained"] = translator.constrained
+        report["constrained"] = translator.settings.constrained
     print_report(report, args.json)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from t2t_lite.decoding.streams.batching import DEFAULT_SIZE, Batching
+from t2t_lite.decoding.streams.requests import Request
 from t2t_lite.errors import UsageError
 from t2t_lite.progress import Counter
 
@@ -15,11 +16,9 @@ if TYPE_CHECKING:
 class SearchOptions(TypedDict, total=False):
     """How a translator searches; what is left out is the run's.
 
+    Beside these there are all of `decoding.search.settings.SearchSettings`.
+
     Attributes:
-      beam_size: beams of the search; 1 is greedy.
-      alpha: of the length penalty: score = log-probability / ((5 + length) /
-        6) ** alpha.
-      constrained: search only for answers of the right form, such as trees.
       batch_size: texts translated together, 64 if left out; changes the
         speed, not the results.
       batch_tokens: instead: as many as have at most so many source tokens
@@ -37,6 +36,17 @@ class SearchOptions(TypedDict, total=False):
     beam_size: int
     alpha: float
     constrained: bool
+    coverage_penalty: float
+    min_new_tokens: int
+    max_new_tokens: int
+    no_repeat_ngram_size: int
+    suppress: Sequence[str]
+    avoid: Sequence[str]
+    sample: bool
+    temperature: float
+    top_k: int
+    top_p: float
+    seed: int
     batch_size: int
     batch_tokens: int
     mbr: str
@@ -62,7 +72,7 @@ class LoadedTranslator(abc.ABC):
     @overload
     def __call__(  # type: ignore[overload-overlap]
         self,
-        texts: str,
+        texts: str | Request,
         *,
         nbest: None = None,
         **options: Unpack[SearchOptions],
@@ -71,7 +81,7 @@ class LoadedTranslator(abc.ABC):
     @overload
     def __call__(
         self,
-        texts: Iterable[str],
+        texts: Iterable[str | Request],
         *,
         nbest: None = None,
         **options: Unpack[SearchOptions],
@@ -79,13 +89,17 @@ class LoadedTranslator(abc.ABC):
 
     @overload
     def __call__(  # type: ignore[overload-overlap]
-        self, texts: str, *, nbest: int, **options: Unpack[SearchOptions]
+        self,
+        texts: str | Request,
+        *,
+        nbest: int,
+        **options: Unpack[SearchOptions],
     ) -> "list[Hypothesis]": ...
 
     @overload
     def __call__(
         self,
-        texts: Iterable[str],
+        texts: Iterable[str | Request],
         *,
         nbest: int,
         **options: Unpack[SearchOptions],
@@ -93,7 +107,7 @@ class LoadedTranslator(abc.ABC):
 
     def __call__(
         self,
-        texts: str | Iterable[str],
+        texts: str | Request | Iterable[str | Request],
         *,
         nbest: int | None = None,
         **options: Unpack[SearchOptions],
@@ -101,9 +115,11 @@ class LoadedTranslator(abc.ABC):
         """Translates one text or several; of many, stderr shows progress.
 
         Args:
-          texts: one text, or several.
+          texts: one text, or several; a `Request` for a text that more is
+            asked of.
           nbest: how many hypotheses to give of each text, best first, at most
-            the beam size; None gives the text of the best one.
+            the beam size, or so many samples; None gives the text of the best
+            one.
           options: see `SearchOptions`.
 
         Returns:
@@ -122,7 +138,7 @@ class LoadedTranslator(abc.ABC):
                     f"{name} is told of hypotheses, not of a str: give nbest; "
                     "got nbest=None."
                 )
-        _require_positive(nbest=nbest, beam_size=options.get("beam_size"))
+        _require_positive(nbest=nbest)
         answers: list[Any] = []
         many = len(several) > (batching.size or DEFAULT_SIZE)
         with Counter("translating", "texts", many, len(several)) as counter:
@@ -131,7 +147,7 @@ class LoadedTranslator(abc.ABC):
                     hypotheses[0].text if nbest is None else hypotheses
                 )
                 counter.advance(1)
-        return answers[0] if isinstance(texts, str) else answers
+        return answers[0] if isinstance(texts, str | Request) else answers
 
     @overload
     def score(  # type: ignore[overload-overlap]
@@ -180,7 +196,7 @@ class LoadedTranslator(abc.ABC):
     @abc.abstractmethod
     def _search(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str | Request],
         nbest: int | None,
         batching: Batching,
         options: Mapping[str, Any],
@@ -198,10 +214,11 @@ class LoadedTranslator(abc.ABC):
         """The score of each pair."""
 
 
-def _texts(texts: str | Iterable[str]) -> list[str]:
-    several = [texts] if isinstance(texts, str) else list(texts)
+def _texts(texts: Any) -> list[Any]:
+    one = isinstance(texts, str | Request)
+    several = [texts] if one else list(texts)
     for text in several:
-        if not isinstance(text, str):
+        if not isinstance(text, str | Request):
             raise UsageError(f"A text must be a str; got {text!r}.")
     return several
 

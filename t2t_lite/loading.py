@@ -3,10 +3,11 @@
 import functools
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t2t_lite.decoding.streams.batching import DEFAULT_SIZE
+from t2t_lite.decoding.streams.requests import Request
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.loaded import LoadedTranslator
 from t2t_lite.runtime import start_tensorflow
@@ -22,6 +23,7 @@ def load(
     checkpoint: str | int = "default",
     usr_dir: str | os.PathLike | None = None,
     replicas: int | None = 1,
+    ensemble: Sequence[str | os.PathLike] = (),
 ) -> "LoadedTranslator":
     """Loads a run or an export; what it returns translates when called.
 
@@ -45,6 +47,8 @@ def load(
         the code has moved since the training or you did not train with it.
       replicas: of a run: how many GPUs, or without them threads, search at the
         same time; None takes all GPUs. Changes the speed, not the results.
+      ensemble: of a run: other models whose probabilities are averaged with
+        its own: folders of runs, or other checkpoints of this one.
 
     Raises:
       UsageError: `path` is neither, or an export is given other options.
@@ -59,6 +63,7 @@ def load(
             checkpoint,
             None if usr_dir is None else str(usr_dir),
             replicas,
+            list(map(str, ensemble)),
         )
     if version is None:
         raise UsageError(
@@ -66,10 +71,11 @@ def load(
             f"export, with a {SAVED_MODEL} or {CTRANSLATE2} or versions 1, 2, "
             f"...; got {path}."
         )
-    if (checkpoint, usr_dir, replicas) != ("default", None, 1):
+    if (checkpoint, usr_dir, replicas) != ("default", None, 1) or ensemble:
         raise UsageError(
-            "checkpoint, usr_dir and replicas are for runs, and an export "
-            f"holds all it needs: leave them out; got the export {version}."
+            "checkpoint, usr_dir, replicas and ensemble are for runs, and an "
+            "export holds all it needs: leave them out; got the export "
+            f"{version}."
         )
     start_tensorflow()
     if (version / CTRANSLATE2).is_file():
@@ -84,6 +90,7 @@ class _RunTranslator(LoadedTranslator):
         checkpoint: str | int,
         usr_dir: str | None,
         replicas: int | None,
+        ensemble: Sequence[str],
     ):
         from t2t_lite.decoding.streams.replicas import choose_devices, make_on
         from t2t_lite.decoding.token_details import TokenDetails
@@ -93,7 +100,8 @@ class _RunTranslator(LoadedTranslator):
         self._run = Run.open(folder, usr_dir, to_decode=True)
         self._devices = choose_devices(replicas)
         self._models = make_on(
-            self._devices, lambda: self._run.load_model(checkpoint)
+            self._devices,
+            lambda: self._run.load_ensemble(checkpoint, ensemble),
         )
         # A graph takes a while to trace, so each one is kept.
         self._replicas = functools.cache(self._new_replicas)
@@ -102,7 +110,8 @@ class _RunTranslator(LoadedTranslator):
     def __repr__(self) -> str:
         problem = self._run.problem.name
         _, weights = self._models[self._devices[0]]
-        return f"<Translator of {self._folder}, {problem}, {weights}>"
+        names = ", ".join(map(str, weights))
+        return f"<Translator of {self._folder}, {problem}, {names}>"
 
     def _new_replicas(self, **options: Any) -> "list[Replica]":
         from t2t_lite.decoding.streams.replicas import Replica
@@ -117,14 +126,25 @@ class _RunTranslator(LoadedTranslator):
         from t2t_lite.decoding.lines import translate_lines
         from t2t_lite.evaluation.minimum_bayes_risk import require_utility
 
-        options, asked = _apart(options)
+        # A list has no hash to keep a translator by.
+        options, asked = _apart(
+            {
+                k: tuple(v) if isinstance(v, list) else v
+                for k, v in options.items()
+            }
+        )
         mbr = options.pop("mbr", None)
         if mbr is not None:
             require_utility(mbr)
         replicas = self._replicas(**options)
         translator = replicas[0].translator
-        count = nbest or (translator.beam_size if mbr else 1)
-        _require_beams(count, translator.beam_size)
+        most = translator.most_hypotheses
+        if mbr and nbest is None:
+            if most is None:
+                raise UsageError("mbr over samples needs nbest, their number.")
+            nbest = most
+        count = nbest or 1
+        _require_beams(count, most)
         for translation in translate_lines(
             replicas,
             texts,
@@ -172,6 +192,9 @@ class _ExportTranslator(LoadedTranslator):
         raise UsageError("An export does not score pairs: load the run.")
 
     def _search(self, texts, nbest, batching, options):
+        options = dict(options)
+        if any(isinstance(text, Request) and text.asked() for text in texts):
+            options["requests"] = texts
         if options:
             raise UsageError(
                 "An export searches as it was exported; got "
@@ -195,7 +218,10 @@ class _ExportTranslator(LoadedTranslator):
             _require_beams(count, scores.shape[1])
         batch_size = batching.size or DEFAULT_SIZE
         for start in range(0, len(texts), batch_size):
-            batch = texts[start : start + batch_size]
+            batch = [
+                text.text if isinstance(text, Request) else text
+                for text in texts[start : start + batch_size]
+            ]
             answers = {
                 name: value.numpy().reshape(len(batch), -1)[:, :count]
                 for name, value in signature(inputs=tf.constant(batch)).items()
@@ -229,7 +255,7 @@ class _CTranslate2Export(LoadedTranslator):
 
         translator = self._searching(options)
         count = nbest or 1
-        _require_beams(count, translator.beam_size)
+        _require_beams(count, translator.most_hypotheses)
         for translation in translate_lines(
             translator,
             texts,
@@ -268,8 +294,8 @@ def _apart(
     return rest, asked
 
 
-def _require_beams(count: int, beam_size: int) -> None:
-    if count > beam_size:
+def _require_beams(count: int, beam_size: int | None) -> None:
+    if beam_size is not None and count > beam_size:
         raise UsageError(
             "nbest must be at most the beam size; got "
             f"nbest={count}, beam_size={beam_size}."

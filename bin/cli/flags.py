@@ -1,12 +1,14 @@
 """The parser of every command, and the flags that several of them share."""
 
 import argparse
+import dataclasses
 import math
 import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, TypeAlias
 
 from t2t_lite import recipe, values
+from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.errors import UsageError, nearest
 from t2t_lite.values import Kind
 
@@ -156,24 +158,29 @@ def add_checkpoint_flag(parser: Flags) -> None:
 
 
 def add_search_flags(parser: Flags, batches: bool = True) -> None:
-    """How the beam search goes, and many texts through it."""
+    """Which weights search, and how, and many texts through it."""
     group = parser.add_argument_group("the search")
     add_checkpoint_flag(group)
-    told = "beams per sentence; 1 is greedy (default: the run's hparam)"
-    add(group, {"--beam_size=K": told}, at_least(1))
     told = (
-        "length penalty: score = log-probability / ((5 + length) / 6) ** A "
-        "(default: the run's hparam)"
+        "average the probabilities with those of other models: folders of "
+        "runs, or checkpoints of this run"
     )
-    add(group, {"--alpha=A": told}, number(0))
-    group.add_argument(
-        "--constrained",
-        choices=[True, False],
-        type=true_or_false,
-        metavar="true|false",
-        help="search only for answers of the right form, such as trees over "
-        "the words (default: the run's hparam)",
-    )
+    add(group, {"--ensemble=RUN:...": told})
+    for field in dataclasses.fields(SearchSettings):
+        kind, metavar = field.metadata["kind"], field.metadata["metavar"]
+        default = field.default
+        if field.name in _FROM_HPARAMS:
+            default = "the run's hparam"
+        how: dict[str, Any] = {"metavar": metavar, "type": _flag_of(kind)}
+        if kind is values.true_or_false:
+            how = {"type": true_or_false, "choices": [True, False]}
+            how |= {"metavar": metavar}
+        if not metavar:
+            how = {"action": "store_true", "default": None}
+        told = field.metadata["meaning"]
+        if default not in (None, False, 0, ()):
+            told += f" (default: {default})"
+        group.add_argument(f"--{field.name}", help=told, **how)
     if batches:
         table = {
             "--batch_size=N": "sentences searched together; changes speed, not "
@@ -185,6 +192,16 @@ def add_search_flags(parser: Flags, batches: bool = True) -> None:
             "one thread)",
         }
         add(group, table, at_least(1))
+
+
+# Settings of a search that a run has values of.
+_FROM_HPARAMS = ("beam_size", "alpha", "constrained")
+
+
+def search_options(args: argparse.Namespace) -> dict[str, Any]:
+    """What the flags say of the search; None where they say nothing."""
+    fields = dataclasses.fields(SearchSettings)
+    return {field.name: getattr(args, field.name) for field in fields}
 
 
 def add_seed(parser: Flags) -> None:

@@ -78,14 +78,11 @@ def make_translator(
 
     Says which weights it took.
     """
-    model, found = run.load_model(args.checkpoint)
-    say(f"Weights: {found} ({found.path}).")
-    return run.translator(
-        model,
-        beam_size=args.beam_size,
-        alpha=args.alpha,
-        constrained=args.constrained,
-    )
+    members = args.ensemble.split(":") if args.ensemble else ()
+    model, found = run.load_ensemble(args.checkpoint, members)
+    names = ", ".join(f"{each} ({each.path})" for each in found)
+    say(f"Weights: {names}.")
+    return run.translator(model, **flags.search_options(args))
 
 
 def make_replicas(run: "Run", args: argparse.Namespace) -> "list[Replica]":

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from t2t_lite.decoding.log_probs import is_possible
+from t2t_lite.decoding.search.log_probs import is_possible
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.evaluation.minimum_bayes_risk import choose
 from t2t_lite.text.encoder import EOS_ID, PAD_ID

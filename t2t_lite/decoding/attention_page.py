@@ -49,7 +49,7 @@ def attention_of(
     else:
         targets = _ids(translator, translator.target_encoder, target)
     tensors = attention_weights(
-        translator.model,
+        translator.one_model,
         {
             "inputs": tf.constant([[*inputs, EOS_ID]]),
             "targets": tf.constant([[*targets, EOS_ID]]),

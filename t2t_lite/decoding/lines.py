@@ -19,17 +19,22 @@ from t2t_lite.decoding.answers import (
     trimmed,
 )
 from t2t_lite.decoding.engine import Engine
-from t2t_lite.decoding.log_probs import is_possible
+from t2t_lite.decoding.search.log_probs import is_possible
+from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.streams.batching import Batching, map_sorted
 from t2t_lite.decoding.streams.replicas import Replica
 from t2t_lite.decoding.streams.requests import Pair, Request
 from t2t_lite.decoding.texts import count_tokens
 from t2t_lite.decoding.token_details import KNOWN, TokenDetails
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import T2TLiteError, UsageError
 
 Asked = TypeVar("Asked", Request, Pair)
 Result = TypeVar("Result")
 
+_BROKEN = {
+    "missing": "it was asked for, but is not in the translation: {}.",
+    "unavoided": "it was to be avoided, but is in the translation: {}.",
+}
 _CUT = (
     "a text may have {} tokens (max_length, EOS included); what is beyond was "
     "left out."
@@ -75,6 +80,8 @@ def translate_lines(
     Raises:
       T2TLiteError: the model's scores are no numbers.
     """
+    replicas, say = _replicas_of(translator), note or log_note
+    settings = replicas[0].translator.settings
 
     def search(
         translator: Engine, requests: Sequence[Request]
@@ -82,7 +89,8 @@ def translate_lines(
         # Here what the requests ask for reaches the translator, in columns.
         texts = [strip_line_end(request.text) for request in requests]
         texts = tf.constant(texts)
-        found = translator.translate(texts, num_hypotheses)
+        asked = _columns(requests, settings)
+        found = translator.translate(texts, num_hypotheses, asked)
         if details:
             found = found | details.of_hypotheses(
                 translator, texts, found["tokens"]
@@ -92,12 +100,14 @@ def translate_lines(
     def answer(line: int, request: Request, found: Answer) -> Translation:
         source = decoded(request.text)
         hypotheses = hypotheses_of(found, line)
-        if complete:
-            for k, each in enumerate(hypotheses):
-                text, facts = complete(source, each.text)
-                hypotheses[k] = dataclasses.replace(
-                    each, text=text, facts=facts
-                )
+        for k, each in enumerate(hypotheses):
+            broken = request.broken_by(each.text, settings.avoid)
+            text, facts = (
+                complete(source, each.text) if complete else (each.text, {})
+            )
+            hypotheses[k] = dataclasses.replace(
+                each, text=text, facts={**facts, **broken}
+            )
         pieces = None
         if details:
             pieces = details.source_pieces(source)
@@ -107,6 +117,9 @@ def translate_lines(
                 hypotheses[k] = dataclasses.replace(each, **told)
         if mbr:
             hypotheses = by_utility(hypotheses, mbr)
+        for name, texts in hypotheses[0].facts.items():
+            if name in _BROKEN:
+                say(line, _BROKEN[name].format(", ".join(texts)))
         return Translation(
             line, source, hypotheses, request.id, source_pieces=pieces
         )
@@ -116,29 +129,47 @@ def translate_lines(
         return Translation(line, source, [], request.id, request.error)
 
     return _ask(
-        translator,
+        replicas,
         search,
         answer,
         refuse,
-        map(_supported, lines),
+        (_request(line, replicas[0].translator) for line in lines),
         lambda request: [request.text],
         Batching(batch_size, batch_tokens, prompt),
         first_line,
-        note or log_note,
+        say,
     )
 
 
-# What a `Request` may ask for and the translator does not do yet.
-_UNSUPPORTED = ("prefix", "constraints", "avoid", "seed")
+def _columns(
+    requests: Sequence[Request], settings: SearchSettings
+) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+    """What requests ask for, as `Translator.translate` takes it."""
+    asked = {name for request in requests for name in request.asked()}
+    columns = {}
+    if "prefix" in asked:
+        columns["prefix"] = tf.constant([each.prefix for each in requests])
+    for name in asked & {"constraints", "avoid"}:
+        columns[name] = tf.ragged.constant(
+            [list(getattr(each, name)) for each in requests],
+            tf.string,
+            ragged_rank=1,
+        )
+    if "seed" in asked:
+        seeds = [each.seed for each in requests]
+        seeds = [settings.seed if seed is None else seed for seed in seeds]
+        columns["seed"] = tf.constant(seeds, tf.int64)
+    return columns
 
 
-def _supported(line: str | bytes | Request) -> Request:
-    """The request of a line, with an error if it asks for what nobody does."""
+def _request(line: str | bytes | Request, translator: Engine) -> Request:
+    """The request of a line, with an error if this search cannot meet it."""
     if not isinstance(line, Request):
         return Request(line)
-    for name in _UNSUPPORTED:
-        if line.error is None and getattr(line, name) not in ("", (), None):
-            return dataclasses.replace(line, error=f"{name} is not supported.")
+    try:
+        translator.require_can_do(line.asked())
+    except UsageError as error:
+        return dataclasses.replace(line, error=line.error or str(error))
     return line
 
 
@@ -209,7 +240,7 @@ def score_pairs(
         return PairScore(line, source, target, id=pair.id, error=pair.error)
 
     return _ask(
-        translator,
+        _replicas_of(translator),
         score,
         answer,
         refuse,
@@ -224,8 +255,16 @@ def score_pairs(
     )
 
 
-def _ask(
+def _replicas_of(
     translator: Engine | Sequence[Replica],
+) -> Sequence[Replica]:
+    if isinstance(translator, Sequence):
+        return translator
+    return [Replica(translator)]
+
+
+def _ask(
+    replicas: Sequence[Replica],
     ask: Callable[[Engine, list[Asked]], Mapping[str, tf.Tensor]],
     answer: Callable[[int, Asked, Answer], Result],
     refuse: Callable[[int, Asked], Result],
@@ -236,11 +275,6 @@ def _ask(
     note: Callable[[int, str], None],
 ) -> Iterator[Result]:
     """What a translator answers to each request, in their order."""
-    replicas = (
-        translator
-        if isinstance(translator, Sequence)
-        else [Replica(translator)]
-    )
     one = replicas[0].translator
 
     def rows_of(replica: Replica, batch: list[Asked]) -> Iterator[Answer]:

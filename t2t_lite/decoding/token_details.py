@@ -50,7 +50,9 @@ class TokenDetails:
         alignment: str | None = None,
         alignment_layer: int | None = None,
     ):
-        layers = translator.model.hparams.num_hidden_layers
+        layers = 0
+        if alignment or alignment_layer:
+            layers = translator.one_model.hparams.num_hidden_layers
         _check(alignment, alignment_layer, layers, translator.form is not None)
         self._translator = translator
         self._scores = token_scores
@@ -109,7 +111,9 @@ class TokenDetails:
             scores = translator.model.token_log_probs(features)
             told["token_log_probabilities"] = scores
         if self._alignment:
-            weights = source_attention(translator.model, features, self._layer)
+            weights = source_attention(
+                translator.one_model, features, self._layer
+            )
             told["sources"] = most_attended(weights, inputs, tokens)
         return told
 

@@ -4,79 +4,124 @@ The decoder, the scores of a training run and the exported model all translate
 with it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 import tensorflow as tf
 
-from t2t_lite.decoding.beam_search import beam_search, length_penalty
+from t2t_lite.decoding.search.beam_search import (
+    beam_search,
+    coverage_penalty,
+    length_penalty,
+)
+from t2t_lite.decoding.search.choice import Sample
+from t2t_lite.decoding.search.required import Required
+from t2t_lite.decoding.search.score_changes import (
+    NO_TOKEN,
+    Avoid,
+    Ban,
+    ForcedPrefix,
+    MinimumLength,
+    NoRepeat,
+    Suppress,
+)
+from t2t_lite.decoding.search.settings import SearchSettings
+from t2t_lite.decoding.search.state import ScoreChange
 from t2t_lite.decoding.texts import on_one_line, prepare, with_eos
 from t2t_lite.errors import UsageError
+from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.text.encoder import EOS_ID, TextEncoder
 from t2t_lite.text.form import TextForm
+
+# What may be asked of each line, in the order of a graph's arguments: a text
+# that its translation begins with, texts that must and must not appear in it,
+# and the seed of its samples.
+_TEXTS = tf.RaggedTensorSpec([None, None], tf.string, ragged_rank=1)
+COLUMNS = {
+    "prefix": tf.TensorSpec([None], tf.string, "prefix"),
+    "constraints": _TEXTS,
+    "avoid": _TEXTS,
+    "seed": tf.TensorSpec([None], tf.int64, "seed"),
+}
 
 
 class Translator(tf.Module):
     """Translates tensors of text in one graph.
 
     Args:
-      model: a `Transformer` whose weights exist.
+      model: a `Transformer` whose weights exist, or an `Ensemble`.
       source_encoder: a `TextEncoder`.
       target_encoder: likewise, of the other side; may be the same.
-      beam_size: K; 1 is greedy.
-      alpha: weight of the length penalty, at least 0.
+      settings: of the search.
       extra_decode_length: how many tokens a translation may have beyond those
         of its source, EOS included on both sides.
       max_length: source tokens, EOS included; the rest is cut off.
       form: of the problem's texts; None: its answers may be any text.
-      constrained: search for answers of the right form only; needs a `form`.
 
     Raises:
-      UsageError: the problem has no form to constrain the search to.
+      UsageError: the problem has no form to constrain the search to, or the
+        vocabulary has no piece that is to be suppressed.
     """
 
     def __init__(
         self,
-        model: Transformer,
+        model: Transformer | Ensemble,
         source_encoder: TextEncoder,
         target_encoder: TextEncoder,
+        settings: SearchSettings | None = None,
         *,
-        beam_size: int = 4,
-        alpha: float = 0.6,
         extra_decode_length: int = 50,
         max_length: int = 256,
         form: TextForm | None = None,
-        constrained: bool = False,
     ):
         super().__init__(name="translator")
-        if constrained and form is None:
+        self.settings = settings or SearchSettings()
+        if self.settings.constrained and form is None:
             raise UsageError(
                 "A constrained search needs a problem whose answers have a "
                 "form, such as trees; this one has none."
             )
         self.form = form
-        self.constrained = constrained
         self.model = model
         self.source_encoder = source_encoder
         self.target_encoder = target_encoder
-        self.beam_size = beam_size
-        self.alpha = alpha
         self.extra_decode_length = extra_decode_length
         self.max_length = max_length
-        self._graphs: dict[int, Callable] = {}
+        self._suppressed = target_encoder.ids_of(self.settings.suppress)
+        self._graphs: dict[tuple, Callable] = {}
         text = tf.TensorSpec([None], tf.string)
         self._score_graph = tf.function(
             self._score, input_signature=[text, text], autograph=False
         )
 
+    @property
+    def one_model(self) -> Transformer:
+        """The model, for what looks into it.
+
+        Raises:
+          UsageError: it is an ensemble.
+        """
+        if isinstance(self.model, Ensemble):
+            raise UsageError("This needs one model: leave out the ensemble.")
+        return self.model
+
+    @property
+    def most_hypotheses(self) -> int | None:
+        """How many hypotheses a text can have; None: any number of samples."""
+        return None if self.settings.sample else self.settings.beam_size
+
     def translate(
-        self, texts: tf.Tensor, num_hypotheses: int = 1
+        self,
+        texts: tf.Tensor,
+        num_hypotheses: int = 1,
+        asked: Mapping[str, tf.Tensor | tf.RaggedTensor] | None = None,
     ) -> dict[str, tf.Tensor]:
         """Translates any number of texts; a row never affects another.
 
         Args:
           texts: tf.string [B].
-          num_hypotheses: N, from 1 to the beam size.
+          num_hypotheses: N, at least 1, at most `most_hypotheses`.
+          asked: what is asked of each text, any of COLUMNS by name.
 
         Returns: a dict of
           outputs: tf.string [B, N], best first, line ends replaced by spaces;
@@ -85,18 +130,54 @@ class Translator(tf.Module):
           cut: bool [B], where the source was longer than `max_length`.
         An empty text, or one of white space only, has N empty outputs with
         score 0.
-        """
-        return self.graph(num_hypotheses)(texts)
 
-    def graph(self, num_hypotheses: int = 1) -> Callable:
-        """`translate` for so many hypotheses: a tf.function, traced once."""
-        if num_hypotheses not in self._graphs:
-            self._graphs[num_hypotheses] = tf.function(
-                lambda texts: self._translate(texts, num_hypotheses),
-                input_signature=[tf.TensorSpec([None], tf.string, "inputs")],
+        Raises:
+          UsageError: the search does not do what is asked.
+        """
+        asked = asked or {}
+        columns = tuple(name for name in COLUMNS if name in asked)
+        graph = self.graph(num_hypotheses, columns)
+        return graph(texts, *(asked[name] for name in columns))
+
+    def graph(
+        self, num_hypotheses: int = 1, columns: tuple[str, ...] = ()
+    ) -> Callable:
+        """`translate` for so many hypotheses: a tf.function, traced once.
+
+        Args:
+          num_hypotheses: N.
+          columns: names of COLUMNS, in their order, which follow the texts.
+
+        Raises:
+          UsageError: the search does not do what the columns ask for.
+        """
+        key = (num_hypotheses, columns)
+        if key not in self._graphs:
+            self.require_can_do(columns)
+            self._graphs[key] = tf.function(
+                lambda texts, *values: self._translate(
+                    texts,
+                    num_hypotheses,
+                    dict(zip(columns, values, strict=True)),
+                ),
+                input_signature=[
+                    tf.TensorSpec([None], tf.string, "inputs"),
+                    *(COLUMNS[name] for name in columns),
+                ],
                 autograph=False,  # nothing to convert; looking costs seconds
             )
-        return self._graphs[num_hypotheses]
+        return self._graphs[key]
+
+    def require_can_do(self, asked: Iterable[str]) -> None:
+        """Refuses what may be asked of single texts, but not of this search.
+
+        Args:
+          asked: names of COLUMNS.
+
+        Raises:
+          UsageError: one of them does not go with the settings.
+        """
+        self.settings.check_columns(asked)
 
     def warm_up(self, num_hypotheses: int = 1) -> None:
         """Makes the graph of `translate`, so that the first text is quick."""
@@ -120,33 +201,55 @@ class Translator(tf.Module):
         """
         return self._score_graph(sources, targets)
 
-    def _translate(self, texts, num_hypotheses):
+    def _translate(self, texts, num_hypotheses, asked):
+        settings = self.settings
         texts = prepare(texts, self.form)
         ids, lengths, cut = with_eos(
             self.source_encoder.tokenize(texts), self.max_length
         )
         empty = lengths <= 1
-        limits = tf.where(empty, 0, lengths + self.extra_decode_length)
-        changes = []
-        if self.form is not None and self.constrained:
-            change, limits = self.form.constrain(texts, limits)
-            changes.append(change)
+        limits = lengths + self.extra_decode_length
+        if settings.max_new_tokens is not None:
+            limits = tf.minimum(limits, settings.max_new_tokens)
+        limits = tf.where(empty, 0, limits)
         memory, mask = self.model.encode(ids)
+        rows = (texts, limits, self._ids_asked(texts, asked), memory, mask)
+        samples, beam_size = 1, settings.beam_size
+        if settings.sample:
+            # Hypotheses of a beam share what is known of their source. Each
+            # sample is a sentence of its own.
+            samples, beam_size = num_hypotheses, 1
+            rows = tf.nest.map_structure(
+                lambda x: tf.repeat(x, samples, axis=0), rows
+            )
+        texts, limits, asked, memory, mask = rows
+        changes, choice, limits = self._varied(texts, limits, asked, samples)
         longest = tf.reduce_max(tf.concat([limits, [0]], axis=0))
-        cache = self.model.start_decoding(memory, mask, self.beam_size, longest)
+        penalty, model = settings.coverage_penalty, self.model
+        cache = model.start_decoding(
+            memory, mask, beam_size, longest, penalty > 0
+        )
         tokens, scores = beam_search(
-            self.model.decode_step,
-            self.model.follow_beams,
+            model.decode_step,
+            model.follow_beams,
             cache,
-            batch_size=tf.shape(ids)[0],
-            beam_size=self.beam_size,
+            batch_size=tf.shape(limits)[0],
+            beam_size=beam_size,
             vocab_size=self.target_encoder.vocab_size,
             limits=limits,
-            alpha=self.alpha,
+            alpha=settings.alpha,
             eos_id=EOS_ID,
-            num_hypotheses=num_hypotheses,
+            num_hypotheses=num_hypotheses // samples,
             changes=changes,
+            choice=choice,
+            bonus_fn=None
+            if not penalty
+            else lambda cache: (
+                penalty * coverage_penalty(model.coverage(cache), mask)
+            ),
         )
+        if settings.sample:
+            tokens, scores = _best_first(tokens, scores, num_hypotheses)
         shape = tf.shape(tokens)
         outputs = self.target_encoder.detokenize(
             tf.reshape(tokens, [shape[0] * num_hypotheses, shape[2]])
@@ -159,6 +262,65 @@ class Translator(tf.Module):
             "tokens": tokens,
             "cut": cut,
         }
+
+    def _ids_asked(self, texts, asked):
+        """What is asked of each text, as ids; the settings ask it of all."""
+        ids, count = {}, tf.shape(texts)[0]
+        if "prefix" in asked:
+            tokens = self.target_encoder.tokenize(asked["prefix"])
+            ids["prefix"] = tokens.to_tensor(NO_TOKEN)
+        if "constraints" in asked:
+            ids["constraints"] = self._phrases(asked["constraints"])
+        avoided = [asked["avoid"]] if "avoid" in asked else []
+        if self.settings.avoid:
+            everywhere = tf.constant([self.settings.avoid])
+            avoided.append(tf.tile(everywhere, [count, 1]))
+        if avoided:
+            ids["avoid"] = self._phrases(tf.concat(avoided, axis=1))
+        if self.settings.sample:
+            seed = tf.constant(self.settings.seed, tf.int64)
+            ids["seed"] = asked.get("seed", tf.fill([count], seed))
+        return ids
+
+    def _phrases(self, texts):
+        """The tokens of ragged texts [B, None]: int32 [B, P, M], P, M >= 1."""
+        tokens = self.target_encoder.tokenize(texts.flat_values)
+        tokens = texts.with_flat_values(tokens).to_tensor(NO_TOKEN)
+        short = tf.maximum(1 - tf.shape(tokens), 0)
+        padding = [[0, 0], [0, short[1]], [0, short[2]]]
+        return tf.pad(tokens, padding, constant_values=NO_TOKEN)
+
+    def _varied(self, texts, limits, asked, samples):
+        """What makes another search of it: changes, the choice, the limits."""
+        settings = self.settings
+        choice: Required | Sample | None = None
+        changes: list[ScoreChange] = []
+        bans: list[Ban] = []
+        if self.form is not None and settings.constrained:
+            change, limits = self.form.constrain(texts, limits)
+            changes.append(change)
+        if self._suppressed:
+            bans.append(Suppress(self._suppressed))
+        if settings.min_new_tokens:
+            bans.append(MinimumLength(settings.min_new_tokens, EOS_ID))
+        if settings.no_repeat_ngram_size:
+            bans.append(NoRepeat(settings.no_repeat_ngram_size))
+        if "avoid" in asked:
+            bans.append(Avoid(asked["avoid"]))
+        if "constraints" in asked:
+            required = Required(asked["constraints"], EOS_ID)
+            bans.append(required)
+            choice = required
+        if settings.sample:
+            uniforms = _uniforms(asked["seed"], texts, samples, limits)
+            options = (settings.temperature, settings.top_k, settings.top_p)
+            choice = Sample(uniforms, *options)
+        if "prefix" in asked:
+            bans = [ForcedPrefix(asked["prefix"], bans)]
+            real = tf.cast(asked["prefix"] != NO_TOKEN, tf.int32)
+            room = tf.reduce_sum(real, axis=1) + 1  # for EOS
+            limits = tf.where(limits > 0, tf.maximum(limits, room), 0)
+        return [*changes, *bans], choice, limits
 
     def _score(self, sources, targets):
         inputs, _, inputs_cut = with_eos(
@@ -174,9 +336,42 @@ class Translator(tf.Module):
         log_probs = tf.reduce_sum(each, axis=-1)
         return {
             "log_probabilities": log_probs,
-            "scores": log_probs / length_penalty(lengths, self.alpha),
+            "scores": log_probs / length_penalty(lengths, self.settings.alpha),
             "lengths": lengths,
             "tokens": targets,
             "token_log_probabilities": each,
             "cut": inputs_cut | targets_cut,
         }
+
+
+def _best_first(tokens, scores, samples):
+    """Samples [B * n, 1, ...] as [B, n, ...], in the order of their scores."""
+    scores = tf.reshape(scores, [-1, samples])
+    tokens = tf.reshape(tokens, [-1, samples, tf.shape(tokens)[2]])
+    scores, order = tf.math.top_k(scores, samples)
+    return tf.gather(tokens, order, batch_dims=1), scores
+
+
+def _uniforms(seeds, texts, samples, limits):
+    """Uniform numbers in [0, 1) for each step of each sample: float32 [R, L].
+
+    A row depends on its text, its seed and its number among the samples of
+    that text.
+
+    Args:
+      seeds: int64 [R].
+      texts: tf.string [R], R = B * samples.
+      samples: of a text, which stand together.
+      limits: int32 [R].
+    """
+    count = tf.shape(seeds)[0]
+    numbers = tf.cast(tf.range(count) % samples, tf.int64)
+    # 64 bits of the text, so that two texts do not draw the same numbers.
+    hashes = tf.strings.to_hash_bucket_fast(texts, 2**62)
+    keys = tf.stack([seeds, hashes + numbers], axis=1)
+    length = tf.reduce_max(tf.concat([limits, [0]], axis=0))
+    return tf.map_fn(
+        lambda key: tf.random.stateless_uniform([length], key),
+        keys,
+        fn_output_signature=tf.float32,
+    )

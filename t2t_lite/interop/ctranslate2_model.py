@@ -80,8 +80,10 @@ def write_ctranslate2(
         "vocabularies": {
             side: encoder.path.name for side, encoder in encoders.items()
         },
-        "beam_size": translator.beam_size,
-        "alpha": translator.alpha,
+        "search": {
+            "beam_size": translator.settings.beam_size,
+            "alpha": translator.settings.alpha,
+        },
         "extra_decode_length": translator.extra_decode_length,
         "max_length": translator.max_length,
     }
@@ -117,8 +119,8 @@ def require_runnable(translator: Translator) -> None:
       T2TLiteError: CTranslate2 is not installed.
     """
     load_ctranslate2()
-    hparams = translator.model.hparams
-    attention = translator.model.decoder_layers[0].self_attention
+    hparams = translator.one_model.hparams
+    attention = translator.one_model.decoder_layers[0].self_attention
     if hparams.attention_window is not None:
         raise UsageError(
             "CTranslate2 has no attention of a window to both sides; got "
@@ -130,7 +132,7 @@ def require_runnable(translator: Translator) -> None:
             f"key_depth={attention.key_depth}, "
             f"value_depth={attention.value_depth}."
         )
-    if translator.constrained:
+    if translator.settings.constrained:
         raise UsageError(
             "CTranslate2 cannot search for answers of the right form only: "
             "give --constrained=false."
@@ -140,7 +142,7 @@ def require_runnable(translator: Translator) -> None:
 def _spec(translator: Translator) -> Any:
     """The `TransformerSpec` of a translator's model, with its weights."""
     require_runnable(translator)
-    model = translator.model
+    model = translator.one_model
     attention = model.decoder_layers[0].self_attention
     sizes = {
         "num_layers": model.hparams.num_hidden_layers,

@@ -1,20 +1,22 @@
 """Translates with CTranslate2 as `decoding.translator` does in a graph."""
 
 import copy
+import dataclasses
 import json
 import os
 import pathlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import tensorflow as tf
 
-from t2t_lite.decoding.beam_search import length_penalty
-from t2t_lite.decoding.log_probs import IMPOSSIBLE
+from t2t_lite.decoding.search.beam_search import length_penalty
+from t2t_lite.decoding.search.log_probs import IMPOSSIBLE
+from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.texts import on_one_line, prepare, with_eos
 from t2t_lite.decoding.translator import Translator
-from t2t_lite.errors import T2TLiteError, in_words
+from t2t_lite.errors import T2TLiteError, UsageError, in_words
 from t2t_lite.interop.ctranslate2_model import (
     SETTINGS,
     load_ctranslate2,
@@ -50,34 +52,33 @@ class CTranslate2Translator:
       folder: from `write_ctranslate2`.
       source_encoder: of the folder's model.
       target_encoder: likewise.
-      beam_size: K; 1 is greedy.
-      alpha: weight of the length penalty, at least 0.
+      settings: of the search; beam size and alpha only.
       extra_decode_length: as of `Translator`.
       max_length: likewise.
       form: likewise; the search is not constrained to it.
 
     Raises:
+      UsageError: this engine cannot search as the settings say.
       T2TLiteError: CTranslate2 is not installed, or the folder is damaged.
     """
-
-    constrained = False
 
     def __init__(
         self,
         folder: str | os.PathLike,
         source_encoder: TextEncoder,
         target_encoder: TextEncoder,
+        settings: SearchSettings,
         *,
-        beam_size: int,
-        alpha: float,
         extra_decode_length: int,
         max_length: int,
         form: TextForm | None = None,
     ):
         self.source_encoder = source_encoder
         self.target_encoder = target_encoder
-        self.beam_size = beam_size
-        self.alpha = alpha
+        for name in settings.changed():
+            if name not in ("beam_size", "alpha"):
+                raise UsageError(f"CTranslate2 searches without {name} here.")
+        self.settings = settings
         self.extra_decode_length = extra_decode_length
         self.max_length = max_length
         self.form = form
@@ -111,8 +112,7 @@ class CTranslate2Translator:
                 folder,
                 translator.source_encoder,
                 translator.target_encoder,
-                beam_size=translator.beam_size,
-                alpha=translator.alpha,
+                translator.settings,
                 extra_decode_length=translator.extra_decode_length,
                 max_length=translator.max_length,
                 form=translator.form,
@@ -130,30 +130,50 @@ class CTranslate2Translator:
             settings = json.loads((folder / SETTINGS).read_text("utf-8"))
             vocabularies = settings.pop("vocabularies")
             source, target = vocabularies["source"], vocabularies["target"]
-        except (OSError, ValueError, KeyError) as error:
+            search = SearchSettings(**settings.pop("search"))
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise T2TLiteError(
                 f"{folder / SETTINGS} is missing or damaged: export again."
             ) from error
         source_encoder = target_encoder = open_vocabulary(folder / source)
         if target != source:
             target_encoder = open_vocabulary(folder / target)
-        return cls(folder, source_encoder, target_encoder, **settings)
+        return cls(folder, source_encoder, target_encoder, search, **settings)
 
     def searching(
         self, beam_size: int | None = None, alpha: float | None = None
     ) -> Self:
         """The same model with another search; None keeps what it has."""
+        given: dict[str, Any] = {"beam_size": beam_size, "alpha": alpha}
         other = copy.copy(self)
-        if beam_size is not None:
-            other.beam_size = beam_size
-        if alpha is not None:
-            other.alpha = alpha
+        other.settings = dataclasses.replace(
+            self.settings,
+            **{k: value for k, value in given.items() if value is not None},
+        )
         return other
 
+    @property
+    def most_hypotheses(self) -> int:
+        """How many hypotheses a text can have."""
+        return self.settings.beam_size
+
+    def require_can_do(self, asked: Iterable[str]) -> None:
+        """Refuses whatever may be asked of single texts.
+
+        Raises:
+          UsageError: something is.
+        """
+        for name in asked:
+            raise UsageError(f"CTranslate2 searches without {name} here.")
+
     def translate(
-        self, texts: tf.Tensor, num_hypotheses: int = 1
+        self,
+        texts: tf.Tensor,
+        num_hypotheses: int = 1,
+        asked: Mapping[str, Any] | None = None,
     ) -> dict[str, tf.Tensor]:
         """Translates any number of texts; see `Translator.translate`."""
+        self.require_can_do(asked or ())
         names, cut = self._source_tokens(texts)
         found = self._search(names)
         nothing = _Found([], IMPOSSIBLE)
@@ -189,7 +209,7 @@ class CTranslate2Translator:
         log_probs = tf.reduce_sum(each, axis=1)
         return {
             "log_probabilities": log_probs,
-            "scores": log_probs / length_penalty(lengths, self.alpha),
+            "scores": log_probs / length_penalty(lengths, self.settings.alpha),
             "lengths": lengths,
             "tokens": ids,
             "token_log_probabilities": each,
@@ -209,7 +229,7 @@ class CTranslate2Translator:
 
     def _search(self, sources: list[list[str]]) -> list[list[_Found]]:
         """The hypotheses of each source, best first."""
-        found = [[_Found([], 0.0)] * self.beam_size for _ in sources]
+        found = [[_Found([], 0.0)] * self.settings.beam_size for _ in sources]
         # With its EOS, which counts in a limit.
         limits = {
             row: len(names) + 1 + self.extra_decode_length
@@ -229,12 +249,13 @@ class CTranslate2Translator:
         return found
 
     def _ask(self, sources: Sequence[list[str]], limit: int) -> list[Any]:
-        finished = self.beam_size * (_PATIENCE if self.beam_size > 1 else 1)
+        beam_size = self.settings.beam_size
+        finished = beam_size * (_PATIENCE if beam_size > 1 else 1)
         return self._engine.translate_batch(
             sources,
-            beam_size=self.beam_size,
+            beam_size=beam_size,
             num_hypotheses=finished,
-            patience=finished / self.beam_size,
+            patience=finished / beam_size,
             length_penalty=0,  # ours is another, see `_ranked`
             return_scores=True,
             return_end_token=True,
@@ -250,7 +271,7 @@ class CTranslate2Translator:
             answer.hypotheses, answer.scores, strict=True
         ):
             ids = [self._target_ids[name] for name in names]
-            penalty = ((5 + len(ids)) / 6) ** self.alpha
+            penalty = ((5 + len(ids)) / 6) ** self.settings.alpha
             found.append(_Found(ids, log_prob / penalty))
         return sorted(
             found, key=lambda one: (one.ids[-1] != EOS_ID, -one.score)

@@ -21,6 +21,7 @@ from t2t_lite.model.layers import (
     MultiHeadAttention,
     TokenEmbedding,
 )
+from t2t_lite.model.layers.attention import attention_weights
 from t2t_lite.model.layers.backend import (
     Tensor,
     can_grow,
@@ -49,6 +50,8 @@ class DecoderCache:
         tiled over the beam; d is d_k or d_v;
         `keys_I`, `values_I`, [N, B, H, P * K, d]: slot k of position p at
         p * K + k;
+        `coverage`, float32 [B, K, S], if it was asked for: the attention that
+        each source token got so far, in the last layer, averaged over heads;
         `self_kernel_I` [D, H * (2 d_k + d_v)], of layer I, and
         `logits_kernel` [D, V], weights in the layout that a step reads.
     """
@@ -67,6 +70,7 @@ class DecoderCache:
         memory_mask: Tensor,
         beam_size: int,
         max_length: int | Tensor,
+        coverage: bool = False,
     ) -> Tensors:
         """The tensors before the first step.
 
@@ -77,6 +81,7 @@ class DecoderCache:
           memory_mask: bool [B, S], likewise.
           beam_size: K, hypotheses a sentence.
           max_length: L, the most steps; an int, or an int32 scalar.
+          coverage: keep how much attention each source token gets.
         """
         attention = layers[0].self_attention
         depths = (attention.key_depth, attention.value_depth)
@@ -89,6 +94,9 @@ class DecoderCache:
             "source_bias": attention_scores_bias(memory_mask)[:, None, None],
             "logits_kernel": softmax.logits_kernel(memory.dtype),
         }
+        if coverage:
+            rows = (batch, beam_size, ops.shape(memory)[1])
+            tensors["coverage"] = ops.zeros(rows, "float32")
         for number, layer in enumerate(layers):
             keys, values = layer.cross_attention.project_memory(memory)
             tensors[f"source_keys_{number}"] = keys
@@ -140,6 +148,11 @@ class DecoderCache:
     @staticmethod
     def follow(tensors: Tensors, parents: Tensor) -> Tensors:
         """The tensors after hypothesis k went on from `parents[:, k]`."""
+        if "coverage" in tensors:
+            coverage = ops.take_along_axis(
+                tensors["coverage"], parents[..., None], axis=1
+            )
+            tensors = {**tensors, "coverage": coverage}
         ancestry = tensors["ancestry"]
         blocks, batch, beam_size, positions = ops.shape(ancestry)
         sentences = ops.arange(blocks * batch, dtype="int32") * beam_size
@@ -151,6 +164,11 @@ class DecoderCache:
         )
         shape = (blocks, batch, beam_size, positions)
         return {**tensors, "ancestry": ops.reshape(rows, shape)}
+
+    @staticmethod
+    def coverage(tensors: Tensors) -> Tensor:
+        """How much attention each source token got: float32 [B, K, S]."""
+        return tensors["coverage"]
 
     def attend_self(
         self, attention: MultiHeadAttention, number: int, x: Tensor
@@ -169,12 +187,16 @@ class DecoderCache:
         self, attention: MultiHeadAttention, number: int, x: Tensor
     ) -> Tensor:
         """Attention of layer `number` to the source: [B, K, D]."""
-        context = attention.attend(
+        weights = attention_weights(
             attention.project_query(x),
             self.tensors[f"source_keys_{number}"],
-            self.tensors[f"source_values_{number}"],
             self.tensors["source_bias"],
-        )
+        )  # [B, H, K, S]
+        is_last = f"source_keys_{number + 1}" not in self.tensors
+        if is_last and "coverage" in self.tensors:
+            self.tensors["coverage"] += ops.mean(weights, axis=1)
+        values = self.tensors[f"source_values_{number}"]
+        context = ops.matmul(ops.cast(weights, values.dtype), values)
         return attention.merge_heads(context)
 
     def logits(self, softmax: TokenEmbedding, x: Tensor) -> Tensor:

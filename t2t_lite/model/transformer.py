@@ -314,6 +314,7 @@ class Transformer(keras.Model):
         memory_mask: Tensor,
         beam_size: int,
         max_length: int | Tensor,
+        coverage: bool = False,
     ) -> Tensors:
         """The cache of a search to begin; see `DecoderCache.start`."""
         return DecoderCache.start(
@@ -323,6 +324,7 @@ class Transformer(keras.Model):
             memory_mask,
             beam_size,
             max_length,
+            coverage,
         )
 
     def decode_step(
@@ -353,9 +355,9 @@ class Transformer(keras.Model):
         logits = step.logits(self.softmax_embedding, self.decoder_norm(x))
         return logits, step.tensors
 
-    def follow_beams(self, cache: Tensors, parents: Tensor) -> Tensors:
-        """The cache after hypothesis k went on from `parents[:, k]`."""
-        return DecoderCache.follow(cache, parents)
+    # What becomes of a cache does not depend on the model.
+    follow_beams = staticmethod(DecoderCache.follow)
+    coverage = staticmethod(DecoderCache.coverage)
 
     def embed_source(
         self, inputs: Tensor, segments: Segments | None = None

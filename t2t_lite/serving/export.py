@@ -53,13 +53,16 @@ class ServedTranslator(tf.Module):
       translator: what to serve.
 
     Raises:
-      UsageError: the answers have a form that an unconstrained search may miss.
+      UsageError: the answers have a form that an unconstrained search may
+        miss, or the translator samples.
     """
 
     def __init__(self, translator: Translator):
         super().__init__(name="served_translator")
+        if translator.settings.sample:
+            raise UsageError("An export searches: leave out sample.")
         self.form = translator.form
-        if self.form is not None and not translator.constrained:
+        if self.form is not None and not translator.settings.constrained:
             raise UsageError(
                 "A server cannot repair answers, so its search must be "
                 "constrained to their form. Export with --constrained=true."
@@ -72,7 +75,7 @@ class ServedTranslator(tf.Module):
             translator.graph(1), best_only=True
         )
         self.nbest = self._signature(
-            translator.graph(translator.beam_size), best_only=False
+            translator.graph(translator.settings.beam_size), best_only=False
         )
 
     def _signature(self, graph: Callable, best_only: bool) -> Callable:

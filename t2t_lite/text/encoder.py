@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_lite import files
-from t2t_lite.errors import T2TLiteError, in_words
+from t2t_lite.errors import T2TLiteError, UsageError, in_words, nearest
 from t2t_lite.text.sentencepiece_model import EOS_ID, PAD_ID
 from t2t_lite.text.words import Span, spans_of_prefixes, words_of_spans
 
@@ -125,6 +125,22 @@ class TextEncoder(tf.Module):
         ends = range(1, len(ids) + 1)
         texts = [text.encode() for text in self.decode([ids[:n] for n in ends])]
         return (texts[-1], spans_of_prefixes(texts)) if texts else (b"", [])
+
+    def ids_of(self, pieces: Sequence[str]) -> list[int]:
+        """The id of each entry of the vocabulary.
+
+        Raises:
+          UsageError: the vocabulary has no such entry.
+        """
+        everything = self.pieces(range(self.vocab_size)) if pieces else []
+        known = {piece: number for number, piece in enumerate(everything)}
+        for piece in pieces:
+            if piece not in known:
+                raise UsageError(
+                    f"{self.path} must have the piece {piece!r}; it has not."
+                    f"{nearest(piece, known)}"
+                )
+        return [known[piece] for piece in pieces]
 
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
         """The ids of each text, int32, without EOS: `tokenize` from Python."""

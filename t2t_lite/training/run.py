@@ -13,14 +13,16 @@ import fcntl
 import functools
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from t2t_lite import allowed_code, files
 from t2t_lite.data.manifest import Manifest
+from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.translator import Translator
-from t2t_lite.errors import T2TLiteError, in_words
+from t2t_lite.errors import T2TLiteError, UsageError, in_words
 from t2t_lite.hparam import HParams
+from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.model.layers import initial
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.problem import Problem
@@ -239,37 +241,65 @@ class Run:
         checkpoint.restore(found.path, checkpoint.model_tensors(model))
         return model, found
 
+    def load_ensemble(
+        self, which: str | int, members: Sequence[str]
+    ) -> tuple[Transformer | Ensemble, list[checkpoint.Checkpoint]]:
+        """The run's model, averaged with others if there are any.
+
+        Args:
+          which: of the run's own checkpoints, see `checkpoint.resolve`.
+          members: folders of other runs, or other checkpoints of this one.
+
+        Returns:
+          The model, and the checkpoints that its weights are from.
+
+        Raises:
+          UsageError: another run has another vocabulary.
+          T2TLiteError: a checkpoint is missing, damaged or another model's.
+        """
+        loaded = [self.load_model(which)]
+        for member in members:
+            if not (pathlib.Path(member).expanduser() / CONFIG).is_file():
+                loaded.append(self.load_model(member))
+                continue
+            other = Run.open(member, to_decode=True)
+            if other.config["vocabulary"] != self.config["vocabulary"]:
+                raise UsageError(
+                    "The runs of an ensemble must have one vocabulary; that of "
+                    f"{other.output_dir} is not that of {self.output_dir}."
+                )
+            loaded.append(other.load_model("default"))
+        models = [model for model, _ in loaded]
+        model = Ensemble(models) if members else models[0]
+        return model, [found for _, found in loaded]
+
     def translator(
-        self,
-        model: Transformer,
-        beam_size: int | None = None,
-        alpha: float | None = None,
-        constrained: bool | None = None,
+        self, model: Transformer | Ensemble, **options: Any
     ) -> Translator:
         """A `Translator` with the run's vocabulary.
 
         Args:
-          model: the run's.
-          beam_size: None takes the run's hparam.
-          alpha: of the length penalty; None takes the run's hparam.
-          constrained: None takes the run's hparam `constrained_search`.
+          model: the run's, or an ensemble with it.
+          options: any of `SearchSettings`; None or nothing takes the run's
+            hparam, or the default where there is no such hparam.
 
         Raises:
-          UsageError: `constrained` is not for this problem.
+          UsageError: an option that is wrong, or not for this problem.
         """
         hparams = self.hparams
         return Translator(
             model,
             self.encoders["inputs"],
             self.encoders["targets"],
-            beam_size=hparams.beam_size if beam_size is None else beam_size,
-            alpha=hparams.length_penalty_alpha if alpha is None else alpha,
+            SearchSettings.from_options(
+                options,
+                beam_size=hparams.beam_size,
+                alpha=hparams.length_penalty_alpha,
+                constrained=hparams.constrained_search,
+            ),
             extra_decode_length=hparams.extra_decode_length,
             max_length=hparams.max_length,
             form=self.problem.text_form(self.encoders),
-            constrained=hparams.constrained_search
-            if constrained is None
-            else constrained,
         )
 
     def record(self, **facts: Any) -> None:

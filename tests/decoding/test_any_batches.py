@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.places import TESTS
 from support.random_translator import random_model, random_sentences
 from t2t_lite.decoding.lines import score_pairs, translate_lines
+from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.streams.replicas import Replica
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
@@ -42,7 +43,7 @@ def translator(tmp_path_factory):
         random_model(encoder.vocab_size),
         encoder,
         encoder,
-        beam_size=3,
+        SearchSettings(beam_size=3),
         extra_decode_length=6,
         max_length=20,
     )
@@ -144,6 +145,7 @@ tf.config.set_logical_device_configuration(
 from support.random_translator import random_model, random_sentences
 from t2t_lite.decoding.lines import translate_lines
 from t2t_lite.decoding.streams.replicas import make_replicas
+from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 

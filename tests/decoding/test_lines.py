@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from support.random_translator import WORDS, random_model, random_sentences
 from t2t_lite.decoding.lines import score_pairs, translate_lines
+from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.texts import prepare, with_eos
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError
@@ -32,7 +33,7 @@ def translator(encoder):
         random_model(encoder.vocab_size),
         encoder,
         encoder,
-        beam_size=3,
+        SearchSettings(beam_size=3),
         extra_decode_length=6,
         max_length=20,
     )

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from support.random_translator import random_model, random_sentences
 from t2t_lite.decoding.lines import score_pairs, translate_lines
+from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.token_details import (
     TokenDetails,
     most_attended,
@@ -31,7 +32,7 @@ def translator(tmp_path_factory):
         random_model(encoder.vocab_size, layers=2),
         encoder,
         encoder,
-        beam_size=3,
+        SearchSettings(beam_size=3),
         extra_decode_length=6,
         max_length=20,
     )
@@ -51,7 +52,7 @@ def test_scores_of_tokens_sum_to_that_of_the_hypothesis(translator, count):
                 continue  # no target of a corpus has it
             # A hypothesis that was cut has the penalty of the limit.
             length = len(each.tokens)
-            penalty = ((5 + length) / 6) ** translator.alpha
+            penalty = ((5 + length) / 6) ** translator.settings.alpha
             total = sum(each.token_log_probabilities) / penalty
             assert total == pytest.approx(each.score, abs=1e-4)
 

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import t2t_lite
 from t2t_lite.decoding.lines import score_pairs, translate_lines
+from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.texts import with_eos
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError, UsageError
@@ -131,8 +132,7 @@ def searching(translator, beam_size, alpha=0.6):
         translator.model,
         translator.source_encoder,
         translator.target_encoder,
-        beam_size=beam_size,
-        alpha=alpha,
+        SearchSettings(beam_size=beam_size, alpha=alpha),
         extra_decode_length=translator.extra_decode_length,
         max_length=translator.max_length,
     )
@@ -266,7 +266,7 @@ class Form:
 
 
 def test_a_search_for_a_form_is_refused(encoders, tmp_path):
-    search = {"form": Form(), "constrained": True}
+    search = {"form": Form(), "settings": SearchSettings(constrained=True)}
     with pytest.raises(UsageError, match="--constrained=false"):
         CTranslate2Translator.convert(make_translator(encoders, search))
     translator = make_translator(encoders, {"form": Form()})

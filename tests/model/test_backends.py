@@ -11,7 +11,7 @@ _SCRIPT = """
 import jax
 import keras
 import numpy as np
-from t2t_lite.decoding.beam_search import beam_search
+from t2t_lite.decoding.search.beam_search import beam_search
 from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.model.transformer import Transformer
 

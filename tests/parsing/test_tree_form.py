@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_lite.decoding.beam_search import beam_search
+from t2t_lite.decoding.search.beam_search import beam_search
 from t2t_lite.parsing import trees
 from t2t_lite.parsing.linearization import rebuild
 from t2t_lite.parsing.tree_form import MOST_OPENED_IN_A_ROW, TreeForm

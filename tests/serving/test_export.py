@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_lite.decoding.lines import translate_lines
+from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.model.transformer import Transformer
@@ -86,7 +87,7 @@ def make_translator(folder, **model):
         model,
         encoder,
         encoder,
-        beam_size=3,
+        SearchSettings(beam_size=3),
         extra_decode_length=5,
         max_length=30,
     )

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite.decoding.beam_search import beam_search
+from t2t_lite.decoding.search.beam_search import beam_search
 
 
 def search_tables(tables, first_ids, limits, beam_size, alpha, **options):

@@ -3,7 +3,8 @@
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Mapping
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
 from t2t_lite.errors import nearest
@@ -43,6 +44,40 @@ class Request:
         found, error = _parse(line, _OF_REQUESTS, ("text",))
         return cls(**{"text": "", **found}, error=error)
 
+    def asked(self) -> dict[str, Any]:
+        """What is asked for besides the text, as `Translator` names it."""
+        asked = {
+            "prefix": self.prefix,
+            "constraints": self.constraints,
+            "avoid": self.avoid,
+            "seed": self.seed,
+        }
+        return {k: v for k, v in asked.items() if v not in ("", (), None)}
+
+    def broken_by(
+        self, text: str, avoid: Iterable[str] = ()
+    ) -> dict[str, list[str]]:
+        """What a translation lacks or has although it was asked otherwise.
+
+        Args:
+          text: the translation.
+          avoid: texts that must not appear, besides the request's.
+
+        Returns: `missing`, the prefix and constraints that are not there, and
+          `unavoided`, what appears as whole words; only those with a text.
+        """
+        text = _normal(text)
+        missing = [x for x in self.constraints if _normal(x) not in text]
+        if not text.startswith(_normal(self.prefix)):
+            missing.insert(0, self.prefix)
+        unavoided = [
+            phrase
+            for phrase in (*self.avoid, *avoid)
+            if re.search(rf"(?<!\w){re.escape(_normal(phrase))}(?!\w)", text)
+        ]
+        broken = {"missing": missing, "unavoided": unavoided}
+        return {name: texts for name, texts in broken.items() if texts}
+
 
 class Pair(NamedTuple):
     """A text and a translation of it, to be scored; see `Request`."""
@@ -60,6 +95,11 @@ class Pair(NamedTuple):
         """
         found, error = _parse(line, _OF_PAIRS, ("source", "target"))
         return cls(**{"source": "", "target": "", **found}, error=error)
+
+
+def _normal(text: str) -> str:
+    """As vocabularies see a text: normalized, its words one space apart."""
+    return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
 def _is_text(value: Any) -> bool:

@@ -120,7 +120,7 @@ class MultiHeadAttention(keras.layers.Layer):
                 band_mask(length, length, self.reach, self.causal)
             )
             bias = band if bias is None else bias + band
-        return _attention_weights(query, keys, bias)
+        return attention_weights(query, keys, bias)
 
     def _project(self, x, memory):
         if memory is None:
@@ -175,7 +175,7 @@ class MultiHeadAttention(keras.layers.Layer):
           bias: float32, broadcast to [B, H, T, S].
           dropout: `DropoutMasks` of this pass, or `no_dropout`.
         """
-        weights = _attention_weights(query, keys, bias)
+        weights = attention_weights(query, keys, bias)
         weights = dropout(weights, self.attention_dropout)
         return ops.matmul(ops.cast(weights, values.dtype), values)
 
@@ -221,8 +221,8 @@ class MultiHeadAttention(keras.layers.Layer):
         }
 
 
-def _attention_weights(query, keys, bias):
-    """The softmax of equation 1: float32 [B, H, T, S]."""
+def attention_weights(query: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
+    """The softmax of equation 1: float32 [B, H, T, S]; see `attend`."""
     scores = ops.matmul(query, ops.swapaxes(keys, -1, -2))
     # In float32: a bfloat16 softmax over long sources does not sum to 1.
     scores = ops.cast(scores, "float32") + ops.cast(bias, "float32")

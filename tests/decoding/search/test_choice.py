@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from support.search_tables import greedy, random_table, search_one
-from t2t_lite.decoding.beam_search import beam_search
-from t2t_lite.decoding.choice import Sample
+from t2t_lite.decoding.search.beam_search import beam_search
+from t2t_lite.decoding.search.choice import Sample
 
 EOS = 1
 

@@ -1,20 +1,20 @@
 """Rules by which a search chooses: the best candidates, or one by chance.
 
-Only `keras.ops`. Shapes are those of `search_state`.
+Only `keras.ops`. Shapes are those of `state`.
 """
 
 import dataclasses
 
 from keras import ops
 
-from t2t_lite.decoding.log_probs import (
+from t2t_lite.decoding.search.log_probs import (
     IMPOSSIBLE,
     Tensor,
     best_log_probs,
     gather_rows,
     log_normalizer,
 )
-from t2t_lite.decoding.search_state import Candidates, SearchState
+from t2t_lite.decoding.search.state import Candidates, SearchState
 
 
 class Best:

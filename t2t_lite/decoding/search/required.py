@@ -2,7 +2,7 @@
 
 The hypotheses of a sentence that have met equally many of its required tokens
 share a bank, and the beam is divided among the banks. Only `keras.ops`. Shapes
-are those of `search_state`; P phrases a sentence, M tokens of the longest.
+are those of `state`; P phrases a sentence, M tokens of the longest.
 """
 
 import dataclasses
@@ -10,8 +10,8 @@ import functools
 
 from keras import ops
 
-from t2t_lite.decoding.choice import Best
-from t2t_lite.decoding.log_probs import (
+from t2t_lite.decoding.search.choice import Best
+from t2t_lite.decoding.search.log_probs import (
     IMPOSSIBLE,
     Tensor,
     best_log_probs,
@@ -19,8 +19,13 @@ from t2t_lite.decoding.log_probs import (
     is_possible,
     log_normalizer,
 )
-from t2t_lite.decoding.score_changes import NO_TOKEN, Ban, recent, tokens_at
-from t2t_lite.decoding.search_state import Candidates, SearchState
+from t2t_lite.decoding.search.score_changes import (
+    NO_TOKEN,
+    Ban,
+    recent,
+    tokens_at,
+)
+from t2t_lite.decoding.search.state import Candidates, SearchState
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Beam search over a `step_fn(ids, index, cache)`; knows of no model.
 
 There is one loop. Changes of scores and a rule of choice, `ScoreChange` and
-`Choice`, make other searches of it. Shapes are those of `search_state`. Only
+`Choice`, make other searches of it. Shapes are those of `state`. Only
 `keras.ops`, so that the search runs eagerly and inside a compiled loop, with
 sizes known or not.
 
@@ -15,15 +15,15 @@ from typing import Any
 
 from keras import ops, tree
 
-from t2t_lite.decoding.choice import Best
-from t2t_lite.decoding.log_probs import (
+from t2t_lite.decoding.search.choice import Best
+from t2t_lite.decoding.search.log_probs import (
     IMPOSSIBLE,
     Tensor,
     gather_rows,
     is_possible,
     log_normalizer,
 )
-from t2t_lite.decoding.search_state import (
+from t2t_lite.decoding.search.state import (
     Choice,
     ScoreChange,
     SearchState,
@@ -42,6 +42,21 @@ def length_penalty(length: Tensor, alpha: float) -> Tensor:
       the coverage term).
     """
     return ops.power((5.0 + ops.cast(length, "float32")) / 6.0, alpha)
+
+
+def coverage_penalty(coverage: Tensor, mask: Tensor) -> Tensor:
+    """What tells that source tokens got little attention; at most 0.
+
+    Args:
+      coverage: float32 [B, K, S], the attention that each got in all steps.
+      mask: bool [B, S], source tokens that are real.
+
+    Returns: float32 [B, K], the sum of log(min(coverage, 1)) (arXiv:1609.08144,
+      equation 14, without beta).
+    """
+    # No attention at all counts as very little: log(0) has no sum.
+    missing = ops.log(ops.clip(coverage, 1e-9, 1.0))
+    return ops.sum(ops.where(mask[:, None], missing, 0.0), axis=-1)
 
 
 def beam_search(

@@ -19,9 +19,9 @@ from support.search_tables import (
     search_one,
     search_tables,
 )
-from t2t_lite.decoding import beam_search as search_module
-from t2t_lite.decoding.beam_search import beam_search
-from t2t_lite.decoding.log_probs import best_log_probs, is_possible
+from t2t_lite.decoding.search import beam_search as search_module
+from t2t_lite.decoding.search.beam_search import beam_search
+from t2t_lite.decoding.search.log_probs import best_log_probs, is_possible
 
 T2T_DECODE = SHARED_DATA / "t2t" / "decode"
 
@@ -255,7 +255,7 @@ SEARCH_ELSEWHERE = """
 import sys
 import numpy as np
 from keras import ops
-from t2t_lite.decoding.beam_search import beam_search
+from t2t_lite.decoding.search.beam_search import beam_search
 assert "tensorflow" not in sys.modules
 table = ops.convert_to_tensor(
     np.random.default_rng(3).normal(0, 1.5, (6, 5, 5)).astype("float32"))

@@ -1,7 +1,7 @@
 """Changes of scores that an option of the decoder asks for.
 
 Each forbids tokens; what is left of a hypothesis keeps the log-probability
-that the model gives it. Only `keras.ops`. Shapes are those of `search_state`;
+that the model gives it. Only `keras.ops`. Shapes are those of `state`;
 P phrases a sentence, M tokens of the longest.
 """
 
@@ -9,11 +9,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from keras import ops
 
-from t2t_lite.decoding.log_probs import Tensor
-from t2t_lite.decoding.search_state import SearchState, forbid
+from t2t_lite.decoding.search.log_probs import Tensor
+from t2t_lite.decoding.search.state import SearchState, forbid
 
 # Where a row of tokens has none: before its first, or beside a shorter one.
 NO_TOKEN = -1
@@ -47,10 +46,10 @@ class Suppress(Ban):
 
     ids: Sequence[int]
 
-    def forbidden(self, state, logits):
-        mask = np.zeros(ops.shape(logits)[-1], bool)
-        mask[list(self.ids)] = True
-        return ops.convert_to_tensor(mask)
+    def forbidden(self, state: SearchState, logits: Tensor) -> Tensor:
+        vocabulary = ops.arange(ops.shape(logits)[-1], dtype="int32")
+        ids = ops.convert_to_tensor(list(self.ids), "int32")
+        return ops.any(ops.equal(vocabulary[:, None], ids), axis=-1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +64,7 @@ class MinimumLength(Ban):
     length: int
     eos_id: int
 
-    def forbidden(self, state, logits):
+    def forbidden(self, state: SearchState, logits: Tensor) -> Tensor:
         vocabulary = ops.arange(ops.shape(logits)[-1])
         return ops.logical_and(
             ops.equal(vocabulary, self.eos_id), state.index < self.length
@@ -82,7 +81,7 @@ class NoRepeat(Ban):
 
     size: int
 
-    def forbidden(self, state, logits):
+    def forbidden(self, state: SearchState, logits: Tensor) -> Tensor:
         ids, length = state.live_ids, ops.shape(state.live_ids)[-1]
         before = recent(state, self.size - 1)  # [B, K, n - 1]
         ends = ops.arange(length, dtype="int32")  # where an n-gram ends
@@ -108,7 +107,7 @@ class Avoid(Ban):
 
     phrases: Tensor
 
-    def forbidden(self, state, logits):
+    def forbidden(self, state: SearchState, logits: Tensor) -> Tensor:
         phrases, most = self.phrases, ops.shape(self.phrases)[-1]
         lengths = ops.sum(
             ops.cast(ops.not_equal(phrases, NO_TOKEN), "int32"), axis=-1
@@ -144,7 +143,7 @@ class ForcedPrefix(Ban):
     prefixes: Tensor
     others: Sequence[Ban] = ()
 
-    def forbidden(self, state, logits):
+    def forbidden(self, state: SearchState, logits: Tensor) -> Tensor:
         wanted = tokens_at(self.prefixes, state.index[None, None])[:, None]
         vocabulary = ops.arange(ops.shape(logits)[-1], dtype="int32")
         forbidden = ops.zeros((1, 1, 1), "bool")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from keras import ops
 
-from t2t_lite.decoding.log_probs import IMPOSSIBLE, Tensor
+from t2t_lite.decoding.search.log_probs import IMPOSSIBLE, Tensor
 
 
 class SearchState(NamedTuple):

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from support.search_tables import all_hypotheses, random_table, search_one
-from t2t_lite.decoding.required import Required
-from t2t_lite.decoding.score_changes import (
+from t2t_lite.decoding.search.required import Required
+from t2t_lite.decoding.search.score_changes import (
     NO_TOKEN,
     Avoid,
     ForcedPrefix,
