@@ -20,6 +20,7 @@ import numpy as np
 from keras import ops
 
 from t2t_lite import files
+from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.interop.quantization import Quantization
@@ -137,6 +138,18 @@ def require_runnable(translator: Translator) -> None:
             "CTranslate2 cannot search for answers of the right form only: "
             "give --constrained=false."
         )
+    require_known(translator.settings)
+
+
+def require_known(settings: SearchSettings) -> None:
+    """Refuses options of a search that we do not ask of CTranslate2.
+
+    Raises:
+      UsageError: names the first of them.
+    """
+    for name in settings.changed():
+        if name not in ("beam_size", "alpha"):
+            raise UsageError(f"CTranslate2 searches without {name} here.")
 
 
 def _spec(translator: Translator) -> Any:

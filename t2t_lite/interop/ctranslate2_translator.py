@@ -20,6 +20,7 @@ from t2t_lite.errors import T2TLiteError, UsageError, in_words
 from t2t_lite.interop.ctranslate2_model import (
     SETTINGS,
     load_ctranslate2,
+    require_known,
     token_names,
     write_ctranslate2,
 )
@@ -75,9 +76,7 @@ class CTranslate2Translator:
     ):
         self.source_encoder = source_encoder
         self.target_encoder = target_encoder
-        for name in settings.changed():
-            if name not in ("beam_size", "alpha"):
-                raise UsageError(f"CTranslate2 searches without {name} here.")
+        require_known(settings)
         self.settings = settings
         self.extra_decode_length = extra_decode_length
         self.max_length = max_length

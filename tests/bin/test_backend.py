@@ -119,6 +119,32 @@ def test_what_the_engine_cannot_do_is_refused_by_name(decode, flags, message):
     assert message in err
 
 
+@pytest.mark.parametrize(
+    "command, flag",
+    [
+        ("decoder", "--backend=ctranslate2"),
+        ("exporter", "--format=ctranslate2"),
+    ],
+)
+def test_an_option_that_the_engine_would_not_follow_is_refused(
+    run_command, tiny_run, ctranslate2, tmp_path, command, flag
+):
+    where = {
+        "decoder": "--decode_from_file=/dev/null",
+        "exporter": f"--export_dir={tmp_path / 'e'}",
+    }[command]
+    code, out, err = run_command(
+        command,
+        f"--output_dir={tiny_run}",
+        flag,
+        "--no_repeat_ngram_size=2",
+        where,
+    )
+    assert (code, out) == (2, "")
+    assert "CTranslate2 searches without no_repeat_ngram_size here." in err
+    assert not (tmp_path / "e").exists()
+
+
 def test_without_the_package_one_line_says_what_to_type(
     decode, run_command, tiny_run, tmp_path, monkeypatch
 ):
