@@ -15,10 +15,12 @@ from t2t_lite.decoding.texts import prepare, with_eos
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import UsageError
 from t2t_lite.model.attention_weights import source_attention
-from t2t_lite.text.encoder import EOS_ID, PAD_ID
+from t2t_lite.text.encoder import EOS_ID, TextEncoder
+from t2t_lite.text.words import words_of_prefixes
 
 ALIGNMENTS = ("tokens", "words")
-KNOWN = {"token_log_probabilities", "sources"}  # what `tell` needs
+# What `tell` needs to know, by name.
+KNOWN = {"token_log_probabilities", "sources", "prefixes"}
 _NONE = -1  # in place of a source token
 
 
@@ -59,6 +61,9 @@ class TokenDetails:
         self._alignment = alignment
         self._layer = alignment_layer or max(1, layers - 1)
         self._graph = functools.cache(self._new_graph)
+        # Asked for each hypothesis of a source, one after another.
+        words_of_text = translator.source_encoder.words_of_text
+        self._source_words = functools.lru_cache(maxsize=1)(words_of_text)
 
     def of_hypotheses(
         self, translator: Engine, texts: tf.Tensor, tokens: tf.Tensor
@@ -115,6 +120,8 @@ class TokenDetails:
                 translator.one_model, features, self._layer
             )
             told["sources"] = most_attended(weights, inputs, tokens)
+        if self._alignment == "words":
+            told["prefixes"] = prefixes_of(translator.target_encoder, tokens)
         return told
 
     def tell(
@@ -150,13 +157,12 @@ class TokenDetails:
                 if start != _NONE
             ]
             if self._alignment == "words":
-                pairs = pairs_of_words(
-                    pairs,
-                    self._translator.source_encoder.words_of_text(source),
-                    encoder.words_of_ids(_without_eos(tokens))
-                    if target is None
-                    else encoder.words_of_text(target),
-                )
+                if target is None:
+                    prefixes = known["prefixes"][: len(tokens)].tolist()
+                    words = words_of_prefixes(prefixes)
+                else:
+                    words = encoder.words_of_text(target)
+                pairs = pairs_of_words(pairs, self._source_words(source), words)
             told["alignment"] = [list(pair) for pair in pairs]
         return told
 
@@ -191,6 +197,19 @@ def most_attended(
     return tf.where(exists, best, _NONE)
 
 
+def prefixes_of(encoder: TextEncoder, tokens: tf.Tensor) -> tf.Tensor:
+    """The text of the first 1, 2, ... tokens: tf.string [B, T].
+
+    Args:
+      encoder: whose tokens they are.
+      tokens: int32 [B, T].
+    """
+    batch, length = tf.unstack(tf.shape(tokens))
+    seen = tf.sequence_mask(tf.range(1, length + 1), length, tokens.dtype)
+    rows = tf.reshape(tokens[:, None] * seen, [batch * length, length])
+    return tf.reshape(encoder.detokenize(rows), [batch, length])
+
+
 def pairs_of_words(
     pairs: Iterable[tuple[int, int]],
     source_words: Sequence[range],
@@ -215,10 +234,6 @@ def pairs_of_words(
 def pharaoh(alignment: Iterable[Sequence[int]]) -> str:
     """[[0, 0], [2, 1]] as "0-0 2-1"."""
     return " ".join(f"{source}-{target}" for source, target in alignment)
-
-
-def _without_eos(tokens):
-    return [token for token in tokens if token not in (EOS_ID, PAD_ID)]
 
 
 def _check(alignment, layer, layers, has_form):

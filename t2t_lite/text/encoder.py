@@ -110,21 +110,15 @@ class TextEncoder(tf.Module):
         """
         return words_of_spans(*self._spans(cleaned(text).encode()))
 
-    def words_of_ids(self, ids: Sequence[int]) -> list[range]:
-        """The words of the text that ids stand for, likewise; none is EOS."""
-        return words_of_spans(*self._spans_of_ids(ids))
-
     def _spans(self, text: bytes) -> tuple[bytes, Sequence[Span]]:
         """A text as it is cut, and where in it each piece lies.
 
         This is for vocabularies that give back any text as it was.
         """
-        return self._spans_of_ids(self.encode([text])[0])
-
-    def _spans_of_ids(self, ids):
+        ids = self.encode([text])[0].tolist()
         ends = range(1, len(ids) + 1)
-        texts = [text.encode() for text in self.decode([ids[:n] for n in ends])]
-        return (texts[-1], spans_of_prefixes(texts)) if texts else (b"", [])
+        prefixes = self.decode([ids[:n] for n in ends])
+        return text, spans_of_prefixes([each.encode() for each in prefixes])
 
     def ids_of(self, pieces: Sequence[str]) -> list[int]:
         """The id of each entry of the vocabulary.

@@ -33,6 +33,16 @@ def words_of_spans(text: bytes, spans: Iterable[Span]) -> list[range]:
     ]
 
 
+def words_of_prefixes(prefixes: Sequence[bytes]) -> list[range]:
+    """As `words_of_spans`, for the text that its first pieces tell.
+
+    Args:
+      prefixes: see `spans_of_prefixes`.
+    """
+    text = prefixes[-1] if prefixes else b""
+    return words_of_spans(text, spans_of_prefixes(prefixes))
+
+
 def spans_of_prefixes(prefixes: Sequence[bytes]) -> list[Span]:
     """Where each piece of a text lies, by the texts of its first pieces.
 

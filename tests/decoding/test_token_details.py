@@ -15,6 +15,7 @@ from t2t_lite.decoding.token_details import (
     most_attended,
     pairs_of_words,
     pharaoh,
+    prefixes_of,
 )
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import UsageError
@@ -111,6 +112,16 @@ def test_a_token_is_from_the_source_token_that_is_looked_at_most():
         [0, -1, -1],
         [-1, -1, -1],
     ]
+
+
+def test_prefixes_say_what_the_first_tokens_do(translator):
+    encoder = translator.target_encoder
+    ids = encoder.encode(["ein haus\u3000é", "rot"])
+    tokens = tf.ragged.constant([[*each, EOS_ID] for each in ids]).to_tensor()
+    prefixes = prefixes_of(encoder, tf.cast(tokens, tf.int32)).numpy()
+    for row, each in zip(prefixes.tolist(), ids, strict=True):
+        expected = encoder.decode([each[: n + 1] for n in range(len(row))])
+        assert [text.decode() for text in row] == expected
 
 
 def test_words_are_aligned_if_any_of_their_tokens_are():

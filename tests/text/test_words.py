@@ -8,7 +8,11 @@ from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 from t2t_lite.text.subword_encoder import SubwordEncoder
 from t2t_lite.text.token_encoder import TokenEncoder
 from t2t_lite.text.wordpiece_encoder import WordPieceEncoder
-from t2t_lite.text.words import spans_of_prefixes, words_of_spans
+from t2t_lite.text.words import (
+    spans_of_prefixes,
+    words_of_prefixes,
+    words_of_spans,
+)
 
 LINES = ["two small men eat a soup.", "the cat sat on the mat"] * 40
 SUBWORDS = ["<pad>_", "<EOS>_", "men_", "Two_", "Two", "a", "b", "é"]
@@ -40,6 +44,11 @@ def subwords(folder):
 def numbers(words):
     """The words of each piece: one, none or several."""
     return [list(each) for each in words]
+
+
+def words_of_ids(encoder, ids):
+    prefixes = encoder.decode([ids[: n + 1] for n in range(len(ids))])
+    return words_of_prefixes([prefix.encode() for prefix in prefixes])
 
 
 def test_a_span_touches_the_words_it_holds_a_byte_of():
@@ -79,7 +88,7 @@ def test_wordpieces_keep_the_words_of_the_text_they_lose(folder):
     assert words == [[n] for n in (0, 1, 1, 1, 2, 2, 2, 3, 3, 4)]
     ids = encoder.encode([text])[0]
     assert encoder.decode([ids]) == ["two mens . don ' t [UNK] [UNK] men"]
-    assert numbers(encoder.words_of_ids(ids)) == [
+    assert numbers(words_of_ids(encoder, ids)) == [
         [n] for n in (0, 1, 1, 2, 3, 4, 5, 6, 7, 8)
     ]
 
@@ -88,7 +97,7 @@ def test_a_token_of_a_closed_vocabulary_is_a_word(folder):
     encoder = TokenEncoder.write(["(S", "XX", ")S"], folder / "v.txt")
     text = " (S  new XX )S"
     assert numbers(encoder.words_of_text(text)) == [[0], [1], [2], [3]]
-    assert numbers(encoder.words_of_ids([3, 2, 4, 5])) == [[0], [1], [2], [3]]
+    assert numbers(words_of_ids(encoder, [3, 2, 4, 5])) == [[0], [1], [2], [3]]
 
 
 @settings(max_examples=60, deadline=None)
@@ -98,7 +107,7 @@ def test_what_the_ids_say_agrees_with_the_offsets_of_the_library(
 ):
     ids = sentencepiece.encode([text])[0]
     words = numbers(sentencepiece.words_of_text(text))
-    assert numbers(sentencepiece.words_of_ids(ids)) == words
+    assert numbers(words_of_ids(sentencepiece, ids)) == words
     assert len(words) == len(ids)
 
 
