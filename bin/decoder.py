@@ -98,7 +98,9 @@ def decode(args: argparse.Namespace) -> None:
     replicas = backend.make_replicas(run, args)
     most = replicas[0].translator.most_hypotheses
     if args.mbr and args.nbest == 1:
-        args.nbest = most or args.nbest
+        if most is None:
+            raise UsageError("--mbr over samples needs --nbest, their number.")
+        args.nbest = most
     if most is not None and args.nbest > most:
         raise UsageError(
             "--nbest must be at most the beam size; got "

@@ -1,7 +1,8 @@
 """A loaded run or export: what it takes, and what it gives."""
 
 import abc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from t2t_lite.decoding.streams.batching import DEFAULT_SIZE, Batching
@@ -11,6 +12,8 @@ from t2t_lite.progress import Counter
 
 if TYPE_CHECKING:
     from t2t_lite.decoding.answers import Hypothesis, PairScore
+
+    Order = Callable[[Sequence[Hypothesis]], list[Hypothesis]]
 
 
 class SearchOptions(TypedDict, total=False):
@@ -139,10 +142,14 @@ class LoadedTranslator(abc.ABC):
                     "got nbest=None."
                 )
         _require_positive(nbest=nbest)
+        order, count = _order(options.pop("mbr", None)), nbest
+        if nbest is None and order is None:
+            count = 1
         answers: list[Any] = []
         many = len(several) > (batching.size or DEFAULT_SIZE)
         with Counter("translating", "texts", many, len(several)) as counter:
-            for hypotheses in self._search(several, nbest, batching, options):
+            for found in self._search(several, count, batching, options):
+                hypotheses = order(found) if order else found
                 answers.append(
                     hypotheses[0].text if nbest is None else hypotheses
                 )
@@ -197,11 +204,11 @@ class LoadedTranslator(abc.ABC):
     def _search(
         self,
         texts: Sequence[str | Request],
-        nbest: int | None,
+        count: int | None,
         batching: Batching,
         options: Mapping[str, Any],
     ) -> "Iterator[list[Hypothesis]]":
-        """The best hypotheses of each text, as many as are asked for."""
+        """The best `count` hypotheses of each text; None: all beams."""
 
     @abc.abstractmethod
     def _score(
@@ -221,6 +228,17 @@ def _texts(texts: Any) -> list[Any]:
         if not isinstance(text, str | Request):
             raise UsageError(f"A text must be a str; got {text!r}.")
     return several
+
+
+def _order(utility: str | None) -> "Order | None":
+    """What orders hypotheses by their utility; None leaves them as they are."""
+    if utility is None:
+        return None
+    from t2t_lite.decoding.answers import by_utility
+    from t2t_lite.evaluation.minimum_bayes_risk import require_utility
+
+    require_utility(utility)
+    return functools.partial(by_utility, utility=utility)
 
 
 def _batching(options: Any) -> Batching:

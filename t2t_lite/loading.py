@@ -122,9 +122,8 @@ class _RunTranslator(LoadedTranslator):
         }
         return [Replica(translators[each], each) for each in self._devices]
 
-    def _search(self, texts, nbest, batching, options):
+    def _search(self, texts, count, batching, options):
         from t2t_lite.decoding.lines import translate_lines
-        from t2t_lite.evaluation.minimum_bayes_risk import require_utility
 
         # A list has no hash to keep a translator by.
         options, asked = _apart(
@@ -133,17 +132,12 @@ class _RunTranslator(LoadedTranslator):
                 for k, v in options.items()
             }
         )
-        mbr = options.pop("mbr", None)
-        if mbr is not None:
-            require_utility(mbr)
         replicas = self._replicas(**options)
         translator = replicas[0].translator
         most = translator.most_hypotheses
-        if mbr and nbest is None:
-            if most is None:
-                raise UsageError("mbr over samples needs nbest, their number.")
-            nbest = most
-        count = nbest or 1
+        if count is None and most is None:
+            raise UsageError("mbr over samples needs nbest, their number.")
+        count = count or most
         _require_beams(count, most)
         for translation in translate_lines(
             replicas,
@@ -153,7 +147,6 @@ class _RunTranslator(LoadedTranslator):
             num_hypotheses=count,
             complete=self._run.problem.complete,
             details=self._details(translator, **asked) if asked else None,
-            mbr=mbr,
         ):
             yield translation.hypotheses
 
@@ -191,7 +184,7 @@ class _ExportTranslator(LoadedTranslator):
     def _score(self, sources, targets, batching, options):
         raise UsageError("An export does not score pairs: load the run.")
 
-    def _search(self, texts, nbest, batching, options):
+    def _search(self, texts, count, batching, options):
         options = dict(options)
         if any(isinstance(text, Request) and text.asked() for text in texts):
             options["requests"] = texts
@@ -205,7 +198,6 @@ class _ExportTranslator(LoadedTranslator):
                 "An export does not tell how many tokens a text has: give "
                 f"batch_size; got batch_tokens={batching.tokens}."
             )
-        count = nbest or 1
         import tensorflow as tf
 
         from t2t_lite.decoding.answers import hypotheses_of
@@ -213,9 +205,10 @@ class _ExportTranslator(LoadedTranslator):
 
         name = "serving_default" if count == 1 else "nbest"
         signature = self._model.signatures[name]
-        if count > 1:
-            scores = signature.structured_outputs["scores"]
-            _require_beams(count, scores.shape[1])
+        if count != 1:
+            beam_size = signature.structured_outputs["scores"].shape[1]
+            count = count or beam_size
+            _require_beams(count, beam_size)
         batch_size = batching.size or DEFAULT_SIZE
         for start in range(0, len(texts), batch_size):
             batch = [
@@ -250,12 +243,13 @@ class _CTranslate2Export(LoadedTranslator):
     def __repr__(self) -> str:
         return f"<Translator of {self._folder}, an export for CTranslate2>"
 
-    def _search(self, texts, nbest, batching, options):
+    def _search(self, texts, count, batching, options):
         from t2t_lite.decoding.lines import translate_lines
 
         translator = self._searching(options)
-        count = nbest or 1
-        _require_beams(count, translator.most_hypotheses)
+        most = translator.most_hypotheses
+        count = count or most
+        _require_beams(count, most)
         for translation in translate_lines(
             translator,
             texts,
@@ -267,12 +261,15 @@ class _CTranslate2Export(LoadedTranslator):
 
     def _score(self, sources, targets, batching, options):
         from t2t_lite.decoding.lines import score_pairs
+        from t2t_lite.decoding.token_details import TokenDetails
 
+        translator = self._searching(options)
         yield from score_pairs(
-            self._searching(options),
+            translator,
             zip(sources, targets, strict=True),
             batch_size=batching.size,
             batch_tokens=batching.tokens,
+            details=TokenDetails(translator),
         )
 
     def _searching(self, options):

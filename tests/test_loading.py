@@ -102,7 +102,8 @@ def test_hypotheses_tell_of_their_tokens_if_asked(of_run):
     assert plain.token_log_probabilities is plain.alignment is None
 
 
-def test_the_translation_most_like_all_is_taken(of_run):
+def test_the_translation_most_like_all_is_taken(of_run, of_export):
+    assert of_export(TEXTS, mbr="bleu") == of_run(TEXTS, mbr="bleu")
     found = of_run(TEXTS[0], nbest=4, mbr="bleu")
     assert of_run(TEXTS[0], mbr="bleu") == found[0].text  # of 4 beams
     utilities = [each.utility for each in found]
@@ -153,7 +154,11 @@ def test_what_does_not_go_is_one_clear_error(
         (UsageError, "A text must be a str; got 1", lambda: of_run([1])),
         (UsageError, "give nbest", lambda: of_run("1", alignment="words")),
         (UsageError, "got 'ter'", lambda: of_run("1", mbr="ter")),
-        (UsageError, "got mbr", lambda: of_export("1", mbr="chrf")),
+        (
+            UsageError,
+            "got alignment",
+            lambda: of_export("1", alignment="words", nbest=1),
+        ),
         (UsageError, "load the run", lambda: of_export.score("1", "one")),
         (UsageError, "got 1 and 2", lambda: of_run.score(["1"], ["a", "b"])),
         (UsageError, "got 1 and 1", lambda: of_run.score("1", ["one"])),

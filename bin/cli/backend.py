@@ -58,8 +58,6 @@ def check(args: argparse.Namespace) -> None:
     if args.backend == "tensorflow":
         return
     asked = [f"--{name}" for name in _NOT_THERE if getattr(args, name, None)]
-    if getattr(args, "score", False) and args.format == "json":
-        asked.append("--score with --format=json")
     if asked:
         raise UsageError(
             f"{asked[0]} needs --backend=tensorflow; got "

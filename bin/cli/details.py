@@ -66,10 +66,7 @@ def token_details(
     if not (args.token_scores or args.alignment or pairs_in_json):
         return None
     from t2t_lite.decoding.token_details import TokenDetails
-    from t2t_lite.decoding.translator import Translator
 
-    # No other engine tells: see `backend.check`.
-    assert isinstance(translator, Translator)
     return TokenDetails(
         translator,
         token_scores=args.token_scores,

@@ -29,7 +29,7 @@ class TokenDetails:
 
     A target token is aligned to the source token, EOS left out, that the
     position which chooses it attends to most, averaged over the heads of one
-    decoder layer (arXiv:1909.02074, section 4.1). Two words are aligned if any
+    decoder layer (arXiv:1909.02074). Two words are aligned if any
     of their tokens are.
 
     Args:
@@ -40,26 +40,33 @@ class TokenDetails:
       alignment_layer: of the decoder, from 1; None: the last but one, as there.
 
     Raises:
-      UsageError: the model has no such layer, or its answers have a form, such
-        as trees, and so no words.
+      UsageError: the engine does not let look into its model; there is no such
+        layer; or the answers have a form, such as trees, and so no words.
     """
 
     def __init__(
         self,
-        translator: Translator,
+        translator: Engine,
         *,
         token_scores: bool = False,
         alignment: str | None = None,
         alignment_layer: int | None = None,
     ):
-        layers = 0
-        if alignment or alignment_layer:
-            layers = translator.one_model.hparams.num_hidden_layers
-        _check(alignment, alignment_layer, layers, translator.form is not None)
         self._translator = translator
         self._scores = token_scores
         self._alignment = alignment
-        self._layer = alignment_layer or max(1, layers - 1)
+        aligned = alignment is not None or alignment_layer is not None
+        if token_scores or aligned:
+            if not isinstance(translator, Translator):
+                raise UsageError(
+                    "token_scores and alignment look into a model in "
+                    "TensorFlow: leave out the other backend."
+                )
+            if aligned:
+                layers = translator.one_model.hparams.num_hidden_layers
+                has_form = translator.form is not None
+                _check(alignment, alignment_layer, layers, has_form)
+                self._layer = alignment_layer or max(1, layers - 1)
         self._graph = functools.cache(self._new_graph)
         # Asked for each hypothesis of a source, one after another.
         words_of_text = translator.source_encoder.words_of_text
@@ -93,6 +100,8 @@ class TokenDetails:
           texts: tf.string [B], the sources.
           tokens: int32 [B, T], a target of each; EOS, then zeros.
         """
+        if not (self._scores or self._alignment):
+            return {}
         return self._graph(translator)(texts, tokens)
 
     def _new_graph(self, translator):
