@@ -126,6 +126,33 @@ def test_the_translation_most_like_the_others_is_given(decode, utility):
         assert [u for _, u in found] == sorted(utilities, reverse=True)
 
 
+def test_of_samples_the_one_most_like_all_is_given(decode):
+    flags = ["--sample", "--nbest=6", "--seed=3"]
+    _, drawn, _ = decode(LINES, *flags, "--token_scores", "--format=json")
+    code, chosen, _ = decode(LINES, *flags, "--mbr=chrf")
+    assert code == 0
+    for record, line in zip(records(drawn), chosen, strict=True):
+        samples = record["hypotheses"]
+        texts = [each["text"] for each in samples]
+        assert line == texts[choose(texts, "chrf")[0]]
+        for each in samples:  # their scores are the model's, however drawn
+            penalty = ((5 + len(each["tokens"])) / 6) ** 0.6
+            total = sum(each["token_log_probabilities"]) / penalty
+            assert total == pytest.approx(each["score"], abs=1e-4)
+
+
+def test_an_ensemble_has_token_scores_but_no_attention(decode, tiny_run):
+    flags = [f"--ensemble={tiny_run}", "--format=json"]
+    code, out, _ = decode(LINES, *flags, "--token_scores")
+    assert code == 0
+    for each in (record["hypotheses"][0] for record in records(out)):
+        penalty = ((5 + len(each["tokens"])) / 6) ** 0.6
+        total = sum(each["token_log_probabilities"]) / penalty
+        assert total == pytest.approx(each["score"], abs=1e-4)
+    code, _, err = decode(LINES, *flags, "--alignment=words")
+    assert code == 2 and "needs one model: leave out the ensemble" in err
+
+
 def test_what_does_not_go_together_is_refused(decode):
     for flags, message in (
         (["--token_scores"], "give --format=json"),
@@ -133,6 +160,7 @@ def test_what_does_not_go_together_is_refused(decode):
         (["--alignment=words", "--draw"], "does not go with --draw"),
         (["--alignment_layer=1"], "needs --alignment=tokens or words"),
         (["--alignment=words", "--alignment_layer=2"], "the model's 1; got"),
+        (["--mbr=chrf", "--sample"], "over samples needs --nbest"),
         (["--mbr=chrf", "--score"], "--mbr chooses a translation: leave out"),
     ):
         code, out, err = decode(["1"], *flags)
