@@ -69,6 +69,8 @@ def make_parser() -> flags.Parser:
         '[{"text", "score", "tokens"}]} (default: as --input_format)',
     )
     switches = {
+        "--split_sentences": "the lines are paragraphs: translate each "
+        "sentence by itself and join them again",
         "--tokenize": "the lines are raw text: first split them into words as "
         "the problem's corpus does, for example a treebank",
         "--draw": "draw each tree, with an empty line after it",
@@ -127,11 +129,27 @@ def _check(args: argparse.Namespace) -> None:
             "--draw shows one tree for each line: leave out --format=json and "
             "--nbest."
         )
+    if args.split_sentences:
+        for flag in ("score", "mbr", "token_scores", "alignment", "tokenize"):
+            if getattr(args, flag):
+                raise UsageError(
+                    f"--{flag} does not go with --split_sentences."
+                )
+        if args.nbest > 1:
+            raise UsageError(
+                "--split_sentences gives one translation of each line; got "
+                f"--nbest={args.nbest}."
+            )
     if args.interactive and (source or target or args.score):
         raise UsageError(
             "--interactive asks for lines: leave out --decode_from_file, "
             "--decode_to_file and --score."
         )
+    _check_places(source, target)
+
+
+def _check_places(source: str | None, target: str | None) -> None:
+    """Refuses files that are not there, or cannot be."""
     # A pipe, such as /dev/stdin, is as good as a file.
     path = pathlib.Path(source or __file__)
     if path.is_dir() or not path.exists():

@@ -132,6 +132,15 @@ class _RunTranslator(LoadedTranslator):
                 for k, v in options.items()
             }
         )
+        split = None
+        if options.pop("split_sentences", False):
+            if asked or options.get("mbr") or (count or 1) > 1:
+                raise UsageError(
+                    "split_sentences gives one hypothesis of a text, without "
+                    "details: leave out mbr, token_scores and alignment; got "
+                    f"nbest={count}."
+                )
+            split = self._run.sentence_splitter()
         replicas = self._replicas(**options)
         translator = replicas[0].translator
         most = translator.most_hypotheses
@@ -147,6 +156,7 @@ class _RunTranslator(LoadedTranslator):
             num_hypotheses=count,
             complete=self._run.problem.complete,
             details=self._details(translator, **asked) if asked else None,
+            split=split,
         ):
             yield translation.hypotheses
 

@@ -61,6 +61,26 @@ def test_search_options_are_keywords(of_run):
     assert plain.score == pytest.approx(greedy.score * penalty)
 
 
+def test_how_texts_go_together_changes_no_answer(of_run, of_export, tiny_run):
+    answers = of_run(TEXTS)
+    assert of_run(TEXTS, batch_tokens=9) == answers
+    several = t2t_lite.load(tiny_run, replicas=2)
+    assert several(TEXTS, batch_size=1) == answers
+    with pytest.raises(UsageError, match="batch_tokens must be at least 1"):
+        of_run(TEXTS, batch_tokens=0)
+    with pytest.raises(UsageError, match="does not tell how many tokens"):
+        of_export(TEXTS, batch_tokens=9)
+
+
+def test_sentences_of_a_text_are_translated_by_themselves(of_run):
+    one, other = of_run(["1 2.", "3."])
+    assert of_run("1 2. 3.", split_sentences=True) == f"{one} {other}".strip()
+    with pytest.raises(
+        UsageError, match="split_sentences gives one hypothesis"
+    ):
+        of_run("1 2. 3.", split_sentences=True, nbest=2)
+
+
 def test_a_run_is_the_decoder_and_names_its_weights(
     of_run, tiny_run, run_command, tmp_path
 ):

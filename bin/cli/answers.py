@@ -36,6 +36,7 @@ class Answers:
         self._replicas = replicas
         self._args = args
         self._note = note
+        self._split = run.sentence_splitter() if args.split_sentences else None
         self._details = details.token_details(replicas[0].translator, args)
         self._errors = 0
         self._last_error = ""
@@ -97,6 +98,7 @@ class Answers:
             complete=problem.complete,
             details=self._details,
             mbr=args.mbr,
+            split=self._split,
             note=self._note,
         ):
             yield self._shown(translation)

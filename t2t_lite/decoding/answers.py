@@ -1,6 +1,7 @@
 """What comes back for a line or a pair: records, fit for JSON."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -210,6 +211,41 @@ def _perplexity(cross_entropy: float | None) -> float | None:
     if cross_entropy is None or cross_entropy >= _MOST_NATS:
         return None
     return math.exp(cross_entropy)
+
+
+def joined(
+    sentences: Sequence[list[Hypothesis]], alpha: float
+) -> list[Hypothesis]:
+    """The hypotheses of a line; of several sentences, the best ones as one.
+
+    Its score is as if it were one hypothesis: the log-probabilities add up, and
+    so do the lengths, of which the penalty is.
+
+    Args:
+      sentences: the hypotheses of each.
+      alpha: of the length penalty.
+    """
+    if len(sentences) == 1:
+        return sentences[0]
+    best = [hypotheses[0] for hypotheses in sentences]
+    tokens = [each.tokens or [] for each in best]
+    log_probability = sum(
+        each.score * _penalty(len(ids), alpha)
+        for each, ids in zip(best, tokens, strict=True)
+    )
+    together = list(itertools.chain.from_iterable(tokens))
+    return [
+        Hypothesis(
+            text=" ".join(each.text for each in best if each.text),
+            score=log_probability / _penalty(len(together), alpha),
+            tokens=together,
+        )
+    ]
+
+
+def _penalty(length: int, alpha: float) -> float:
+    """As `beam_search.length_penalty`, of a number."""
+    return ((5 + length) / 6) ** alpha
 
 
 def trimmed(tokens: np.ndarray) -> list[int]:

@@ -15,6 +15,7 @@ from t2t_lite.decoding.answers import (
     Translation,
     by_utility,
     hypotheses_of,
+    joined,
     not_a_number,
     trimmed,
 )
@@ -53,6 +54,7 @@ def translate_lines(
     complete: Callable[[str, str], tuple[str, Mapping[str, Any]]] | None = None,
     details: TokenDetails | None = None,
     mbr: str | None = None,
+    split: Callable[[str], Sequence[str]] | None = None,
     note: Callable[[int, str], None] | None = None,
 ) -> Iterator[Translation]:
     r"""Translates a stream of lines, one answer a line, in their order.
@@ -74,6 +76,8 @@ def translate_lines(
       complete: `Problem.complete`; None gives what the model wrote.
       details: what to tell of each token.
       mbr: order the hypotheses by this utility, see `minimum_bayes_risk`.
+      split: a line to sentences, which are translated by themselves and joined
+        again, see `answers.joined`; with one hypothesis and no details.
       note: called with a line number and what the user should know about
         that line; by default it is logged as a warning.
 
@@ -82,6 +86,12 @@ def translate_lines(
     """
     replicas, say = _replicas_of(translator), note or log_note
     settings = replicas[0].translator.settings
+
+    def parts(request: Request) -> list[Request]:
+        if split is None:
+            return [request]
+        sentences = split(decoded(request.text))
+        return [dataclasses.replace(request, text=each) for each in sentences]
 
     def search(
         translator: Engine, requests: Sequence[Request]
@@ -97,9 +107,13 @@ def translate_lines(
             )
         return found
 
-    def answer(line: int, request: Request, found: Answer) -> Translation:
+    def answer(
+        line: int, request: Request, sentences: Sequence[Answer]
+    ) -> Translation:
         source = decoded(request.text)
-        hypotheses = hypotheses_of(found, line)
+        hypotheses = joined(
+            [hypotheses_of(found, line) for found in sentences], settings.alpha
+        )
         for k, each in enumerate(hypotheses):
             broken = request.broken_by(each.text, settings.avoid)
             text, facts = (
@@ -112,6 +126,7 @@ def translate_lines(
         if details:
             pieces = details.source_pieces(source)
             for k, each in enumerate(hypotheses):
+                (found,) = sentences
                 known = {name: found[name][k] for name in KNOWN & found.keys()}
                 told = details.tell(source, each.tokens or [], known)
                 hypotheses[k] = dataclasses.replace(each, **told)
@@ -133,7 +148,11 @@ def translate_lines(
         search,
         answer,
         refuse,
-        (_request(line, replicas[0].translator) for line in lines),
+        (
+            _request(line, replicas[0].translator, split is not None)
+            for line in lines
+        ),
+        parts,
         lambda request: [request.text],
         Batching(batch_size, batch_tokens, prompt),
         first_line,
@@ -162,11 +181,23 @@ def _columns(
     return columns
 
 
-def _request(line: str | bytes | Request, translator: Engine) -> Request:
+# What a `Request` may ask of one sentence only.
+_OF_ONE_SENTENCE = ("prefix", "constraints")
+
+
+def _request(
+    line: str | bytes | Request, translator: Engine, split: bool
+) -> Request:
     """The request of a line, with an error if this search cannot meet it."""
     if not isinstance(line, Request):
         return Request(line)
     try:
+        for name in line.asked() if split else ():
+            if name in _OF_ONE_SENTENCE:
+                raise UsageError(
+                    f"{name} is for one sentence: it does not go with split "
+                    "ones."
+                )
         translator.require_can_do(line.asked())
     except UsageError as error:
         return dataclasses.replace(line, error=line.error or str(error))
@@ -216,7 +247,8 @@ def score_pairs(
             )
         return found
 
-    def answer(line: int, pair: Pair, found: Answer) -> PairScore:
+    def answer(line: int, pair: Pair, answers: Sequence[Answer]) -> PairScore:
+        (found,) = answers
         if not is_possible(found["log_probabilities"]):
             raise not_a_number(line)
         source, target = decoded(pair.source), decoded(pair.target)
@@ -248,6 +280,7 @@ def score_pairs(
             pair if isinstance(pair, Pair) else Pair(pair[0], pair[1])
             for pair in pairs
         ),
+        lambda pair: [pair],
         lambda pair: [pair.source, pair.target],
         Batching(batch_size, batch_tokens, prompt),
         first_line,
@@ -266,15 +299,16 @@ def _replicas_of(
 def _ask(
     replicas: Sequence[Replica],
     ask: Callable[[Engine, list[Asked]], Mapping[str, tf.Tensor]],
-    answer: Callable[[int, Asked, Answer], Result],
+    answer: Callable[[int, Asked, Sequence[Answer]], Result],
     refuse: Callable[[int, Asked], Result],
     requests: Iterable[Asked],
+    parts: Callable[[Asked], Sequence[Asked]],
     texts: Callable[[Asked], list[str | bytes]],
     batching: Batching,
     first_line: int,
     note: Callable[[int, str], None],
 ) -> Iterator[Result]:
-    """What a translator answers to each request, in their order."""
+    """What translators answer to the parts of each request, in their order."""
     one = replicas[0].translator
 
     def rows_of(replica: Replica, batch: list[Asked]) -> Iterator[Answer]:
@@ -302,7 +336,7 @@ def _ask(
 
     answered = map_sorted(
         requests,
-        lambda request: [] if request.error else [request],
+        lambda request: [] if request.error else parts(request),
         [functools.partial(rows_of, replica) for replica in replicas],
         lengths,
         batching,
@@ -311,9 +345,9 @@ def _ask(
         if not found:
             yield refuse(line, request)
             continue
-        if found[0]["cut"]:
+        if any(each["cut"] for each in found):
             note(line, _CUT.format(one.max_length))
-        yield answer(line, request, found[0])
+        yield answer(line, request, found)
 
 
 def split_pairs(

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+import t2t_lite
 from t2t_lite.decoding.answers import Hypothesis, Translation
 from t2t_lite.decoding.lines import translate_lines
 from t2t_lite.decoding.translator import Translator
@@ -258,6 +259,46 @@ def test_lines_of_something_else_are_not_gone_on_with(
     assert not partial.exists()
 
 
+@pytest.mark.parametrize("flags", [[], ["--batch_tokens=40", "--replicas=2"]])
+def test_every_way_in_gives_the_same_answers(
+    run_command, tiny_run, monkeypatch, stdin, tmp_path, flags
+):
+    lines = [
+        "1 2",
+        "",
+        " \t",
+        "7\t8",
+        "é\u2028\u202e3",
+        "\N{DOG FACE} 4",
+        "5 " * 90,
+    ]
+    flags = [f"--output_dir={tiny_run}", *flags]
+    stdin(*lines)
+    _, stream, _ = run_command("decoder", *flags)
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    _, of_file, _ = run_command(
+        "decoder", *flags, f"--decode_from_file={source}"
+    )
+    run_command(
+        "decoder",
+        *flags,
+        f"--decode_from_file={source}",
+        f"--decode_to_file={target}",
+    )
+    requests = (json.dumps({"text": line}) for line in lines)
+    stdin(*requests)
+    _, in_json, _ = run_command(
+        "decoder", *flags, "--input_format=json", "--format=text"
+    )
+    stdin(*lines)
+    _, typed, _ = run_command("decoder", *flags, "--interactive")
+    replicas = 2 if len(flags) > 1 else 1
+    loaded = t2t_lite.load(tiny_run, replicas=replicas)(lines)
+    assert stream.split("\n") == [*loaded, ""]
+    assert stream == of_file == target.read_text("utf-8") == in_json == typed
+
+
 def test_a_killed_decoder_goes_on(run_command, file_to_file, tmp_path):
     whole, target = tmp_path / "whole", tmp_path / "out"
     run_command("decoder", *file_to_file, f"--decode_to_file={whole}")
@@ -477,6 +518,23 @@ def test_checkpoint_in_use_is_named(run_command, tiny_run, stdin, which):
     assert err.startswith("Weights: ") and step in err
 
 
+def test_paragraphs_stay_one_line(run_command, tiny_run, stdin):
+    flags = [f"--output_dir={tiny_run}", "--format=json"]
+    stdin("1 2. 3 4.", "", "5")
+    code, out, _ = run_command("decoder", *flags, "--split_sentences")
+    first, blank, third = map(json.loads, out.splitlines())
+    stdin("1 2.", "3 4.", "", "5")
+    _, out, _ = run_command("decoder", *flags)
+    one, other, *rest = map(json.loads, out.splitlines())
+    texts = [each["hypotheses"][0]["text"] for each in (one, other)]
+    assert code == 0
+    assert first["source"] == "1 2. 3 4."
+    assert first["hypotheses"][0]["text"] == " ".join(filter(None, texts))
+    assert [blank["hypotheses"], third["hypotheses"]] == [
+        each["hypotheses"] for each in rest
+    ]
+
+
 def test_bad_requests_are_one_line(run_command, tiny_run, stdin, tmp_path):
     source = tmp_path / "in"
     source.write_text("1\n")
@@ -493,6 +551,8 @@ def test_bad_requests_are_one_line(run_command, tiny_run, stdin, tmp_path):
         ([run, "--checkpoint=3"], 1, "There is no checkpoint of step 3"),
         ([run, "--checkpoint=bset"], 2, "A checkpoint is named by one of"),
         ([run, "--interactive", "--score"], 2, "asks for lines: leave out"),
+        ([run, "--split_sentences", "--nbest=2"], 2, "one translation of each"),
+        ([run, "--split_sentences", "--score"], 2, "--score does not go"),
         ([run, "--problem=other"], 2, "--problem=other is not what"),
         ([run, "--hparams=other"], 2, "--hparams=other is not what"),
         ([run, f"--decode_to_file={tmp_path}"], 1, "is a folder."),

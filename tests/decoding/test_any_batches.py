@@ -14,6 +14,7 @@ from support.random_translator import random_model, random_sentences
 from t2t_lite.decoding.lines import score_pairs, translate_lines
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.streams.replicas import Replica
+from t2t_lite.decoding.streams.requests import Request
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
@@ -133,6 +134,59 @@ def test_batches_by_tokens_keep_their_bound(translator, monkeypatch):
     assert sum(rows for rows, _ in shapes) == 60
     assert all(rows * width <= 60 for rows, width in shapes)
     assert max(rows for rows, _ in shapes) > 2
+
+
+def at_stops(text):
+    """Sentences, for tests: whatever ends in a full stop."""
+    return [each.strip() for each in text.split(".")] if "." in text else [text]
+
+
+def test_sentences_are_translated_by_themselves_and_joined(translator):
+    lines = ["eins zwei. drei. vier haus", "rot", "", "maus.", "grün. . weiß"]
+    alone = {
+        sentence: next(translate_lines(translator, [sentence])).hypotheses[0]
+        for line in lines
+        for sentence in at_stops(line)
+    }
+    for replicas in (1, 2):
+        found = translate_lines(
+            [Replica(translator)] * replicas,
+            lines,
+            batch_size=2,
+            split=at_stops,
+        )
+        for number, (line, one) in enumerate(
+            zip(lines, found, strict=True), start=1
+        ):
+            parts = [alone[sentence] for sentence in at_stops(line)]
+            (best,) = one.hypotheses
+            assert (one.line, one.source) == (number, line)
+            texts = [part.text for part in parts if part.text]
+            assert best.text == " ".join(texts)
+            assert best.tokens == sum((part.tokens for part in parts), [])
+
+
+def test_the_score_of_joined_sentences_is_that_of_all_their_tokens(translator):
+    line = "eins zwei. drei vier haus"
+    (one,) = translate_lines(translator, [line], split=at_stops)
+    parts = [
+        each.hypotheses[0]
+        for each in translate_lines(translator, at_stops(line))
+    ]
+
+    def penalty(tokens):
+        return ((5 + len(tokens)) / 6) ** translator.alpha
+
+    total = sum(part.score * penalty(part.tokens) for part in parts)
+    best = one.hypotheses[0]
+    assert best.score == pytest.approx(total / penalty(best.tokens), abs=1e-5)
+
+
+def test_what_is_asked_of_one_sentence_does_not_go_with_several(translator):
+    requests = [Request("eins. zwei", prefix="a"), Request("eins. zwei")]
+    first, second = translate_lines(translator, requests, split=at_stops)
+    assert first.error.startswith("prefix is for one sentence")
+    assert second.hypotheses
 
 
 ON_TWO_DEVICES = """

@@ -246,3 +246,41 @@ def test_a_killed_command_ends_as_if_it_had_not_been(
     expected, seconds = outcome(killed=0)
     for _ in range(max(1, rounds // 20)):
         assert outcome(killed=2)[0] == expected
+
+
+def test_a_decoder_killed_twenty_times_loses_nothing(
+    tiny_run, tmp_path, chance
+):
+    lines, whole, target = (tmp_path / name for name in ("in", "whole", "out"))
+    lines.write_text(
+        "".join(f"{n} {'7 ' * chance.randrange(9)}\n" for n in range(6000))
+    )
+    command = [sys.executable, "-m", "t2t_lite.bin.decoder"]
+    command += [f"--output_dir={tiny_run}", f"--decode_from_file={lines}"]
+    command += ["--format=json", "--batch_size=4"]
+    subprocess.run([*command, f"--decode_to_file={whole}"], check=True)
+    partial = tmp_path / "out.partial"
+    kills = 0
+    while kills < 20 and not target.exists():
+        process = subprocess.Popen(
+            [*command, f"--decode_to_file={target}"],
+            stderr=subprocess.PIPE,
+        )
+        before = partial.stat().st_size if partial.exists() else 0
+        # Behind some more bytes, at whatever place that is in its work.
+        until = before + chance.randrange(whole.stat().st_size // 20)
+        while process.poll() is None:
+            if partial.exists() and partial.stat().st_size > until:
+                process.kill()
+                kills += 1
+                break
+        _, err = process.communicate()
+        assert process.returncode in (0, -signal.SIGKILL), err.decode()
+        if partial.exists():
+            written = partial.read_bytes()
+            assert whole.read_bytes().startswith(written)
+            assert len(written) > before
+    subprocess.run([*command, f"--decode_to_file={target}"], check=True)
+    assert target.read_bytes() == whole.read_bytes()
+    assert kills > 10
+    assert {path.name for path in tmp_path.iterdir()} == {"in", "whole", "out"}
