@@ -175,7 +175,7 @@ def test_the_score_of_joined_sentences_is_that_of_all_their_tokens(translator):
     ]
 
     def penalty(tokens):
-        return ((5 + len(tokens)) / 6) ** translator.alpha
+        return ((5 + len(tokens)) / 6) ** translator.settings.alpha
 
     total = sum(part.score * penalty(part.tokens) for part in parts)
     best = one.hypotheses[0]
