@@ -124,6 +124,7 @@ class _RunTranslator(LoadedTranslator):
 
     def _search(self, texts, count, batching, options):
         from t2t_lite.decoding.lines import translate_lines
+        from t2t_lite.decoding.streams.paragraphs import splitter_of
 
         # A list has no hash to keep a translator by.
         options, asked = _apart(
@@ -140,7 +141,7 @@ class _RunTranslator(LoadedTranslator):
                     "details: leave out mbr, token_scores and alignment; got "
                     f"nbest={count}."
                 )
-            split = self._run.sentence_splitter()
+            split = splitter_of(self._run.problem, self._run.encoders)
         replicas = self._replicas(**options)
         translator = replicas[0].translator
         most = translator.most_hypotheses

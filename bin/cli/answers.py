@@ -36,7 +36,11 @@ class Answers:
         self._replicas = replicas
         self._args = args
         self._note = note
-        self._split = run.sentence_splitter() if args.split_sentences else None
+        self._split = None
+        if args.split_sentences:
+            from t2t_lite.decoding.streams.paragraphs import splitter_of
+
+            self._split = splitter_of(run.problem, run.encoders)
         self._details = details.token_details(replicas[0].translator, args)
         self._errors = 0
         self._last_error = ""

@@ -13,7 +13,7 @@ import fcntl
 import functools
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from t2t_lite import allowed_code, files
@@ -27,7 +27,6 @@ from t2t_lite.model.layers import initial
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.problem import Problem
 from t2t_lite.text.encoder import TextEncoder
-from t2t_lite.text.sentences import sentence_splitter
 from t2t_lite.training import checkpoint
 from t2t_lite.training.config import (
     CONFIG,
@@ -302,20 +301,6 @@ class Run:
             max_length=hparams.max_length,
             form=self.problem.text_form(self.encoders),
         )
-
-    def sentence_splitter(self) -> Callable[[str], list[str]]:
-        """What gives the sentences of a text in the source language.
-
-        Raises:
-          UsageError: the answers are no sentences that can be joined.
-        """
-        if self.problem.text_form(self.encoders) is not None:
-            raise UsageError(
-                "split_sentences is for plain text; the answers of "
-                f"{self.problem.name} have a form: leave it out."
-            )
-        language, _ = getattr(self.problem, "languages", ("", ""))
-        return sentence_splitter(language)
 
     def record(self, **facts: Any) -> None:
         """Adds facts about the run, fit for JSON, to its `config.json`.
