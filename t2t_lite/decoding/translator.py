@@ -273,8 +273,8 @@ class Translator(tf.Module):
             ids["constraints"] = self._phrases(asked["constraints"])
         avoided = [asked["avoid"]] if "avoid" in asked else []
         if self.settings.avoid:
-            everywhere = tf.constant([self.settings.avoid])
-            avoided.append(tf.tile(everywhere, [count, 1]))
+            everywhere = tf.tile(tf.constant([self.settings.avoid]), [count, 1])
+            avoided.append(tf.RaggedTensor.from_tensor(everywhere))
         if avoided:
             ids["avoid"] = self._phrases(tf.concat(avoided, axis=1))
         if self.settings.sample:

@@ -123,10 +123,10 @@ def beam_search(
         logits, normalizer, memories = _change(changes, state, logits)
         candidates = choice.candidates(state, logits, normalizer)
         ended = ops.equal(candidates.ids, eos_id)
-        bonus = None if bonus_fn is None else bonus_fn(cache)
+        bonus = bonus_fn(cache) if bonus_fn else state.live_bonuses
         finished = _finish(state, candidates, ended, alpha, bonus)
         log_probs, places = choice.survivors(state, candidates, ended)
-        live, parents = _go_on(state, candidates, log_probs, places)
+        live, parents = _go_on(state, candidates, log_probs, places, bonus)
         state = _advance(state, live, finished)._replace(
             memories=tree.map_structure(
                 lambda rows: gather_rows(rows, parents), memories
@@ -144,8 +144,7 @@ def beam_search(
             tuple(state),
         )
     )
-    bonus = None if bonus_fn is None else bonus_fn(state.cache)
-    return _best(state, limits, alpha, bonus)
+    return _best(state, limits, alpha)
 
 
 def _check(beam_size, vocab_size, alpha, count):
@@ -174,6 +173,7 @@ def _start(cache, memories, batch_size, beam_size, count, limits):
         live_log_probs=ops.broadcast_to(
             ops.cast(live, "float32")[None], (batch_size, beam_size)
         ),
+        live_bonuses=ops.zeros((batch_size, beam_size), "float32"),
         finished_ids=ops.zeros((batch_size, count, length), "int32"),
         finished_scores=ops.full((batch_size, count), IMPOSSIBLE, "float32"),
         memories=memories,
@@ -198,8 +198,7 @@ def _finish(state, candidates, ended, alpha, bonus):
     Returns: ids int32 [B, N, L] and scores float32 [B, N], best first.
     """
     scores = candidates.log_probs / length_penalty(state.index + 1, alpha)
-    if bonus is not None:
-        scores += gather_rows(bonus, candidates.parents)
+    scores += gather_rows(bonus, candidates.parents)
     real = ops.logical_and(ended, is_possible(candidates.log_probs))
     scores = ops.concatenate(
         [state.finished_scores, ops.where(real, scores, IMPOSSIBLE)], axis=1
@@ -213,29 +212,31 @@ def _finish(state, candidates, ended, alpha, bonus):
     return gather_rows(ids, places), scores
 
 
-def _go_on(state, candidates, log_probs, places):
+def _go_on(state, candidates, log_probs, places, bonus):
     """The candidates at some places [B, K], which live on.
 
-    Returns: their (newest ids, ids, log-probabilities) and the rows int32
-      [B, K] they come from.
+    Returns: their (newest ids, ids, log-probabilities, bonuses) and the rows
+      int32 [B, K] they come from.
     """
     parents = gather_rows(candidates.parents, places)
     last_ids = gather_rows(candidates.ids, places)
     ids = gather_rows(state.live_ids, parents)
     ids = append(ids, last_ids, state.index)
-    return (last_ids, ids, ops.maximum(log_probs, IMPOSSIBLE)), parents
+    log_probs = ops.maximum(log_probs, IMPOSSIBLE)
+    return (last_ids, ids, log_probs, gather_rows(bonus, parents)), parents
 
 
 def _advance(state, live, finished):
     """The next state; sentences that no longer run keep what they have."""
     running = state.running[:, None]
-    last_ids, live_ids, live_log_probs = live
+    last_ids, live_ids, live_log_probs, live_bonuses = live
     finished_ids, finished_scores = finished
     return state._replace(
         index=state.index + 1,
         last_ids=last_ids,
         live_ids=ops.where(running[..., None], live_ids, state.live_ids),
         live_log_probs=ops.where(running, live_log_probs, state.live_log_probs),
+        live_bonuses=ops.where(running, live_bonuses, state.live_bonuses),
         finished_ids=ops.where(
             running[..., None], finished_ids, state.finished_ids
         ),
@@ -251,7 +252,7 @@ def _running(state, limits, alpha):
     A log-probability only falls, and is divided by most at the limit: so the
     best live one divided by that bounds every score to come.
     """
-    best_live = state.live_log_probs[:, 0]
+    best_live = ops.max(state.live_log_probs, axis=1)
     bound = best_live / length_penalty(limits, alpha)
     hopeful = ops.logical_and(
         is_possible(best_live), bound > state.finished_scores[:, -1]
@@ -261,12 +262,11 @@ def _running(state, limits, alpha):
     )
 
 
-def _best(state, limits, alpha, bonus):
+def _best(state, limits, alpha):
     """The finished hypotheses, then live ones where too few finished."""
     batch_size, count = ops.shape(state.finished_scores)
     live_scores = state.live_log_probs / length_penalty(limits, alpha)[:, None]
-    if bonus is not None:
-        live_scores += bonus
+    live_scores += state.live_bonuses
     real = is_possible(state.live_log_probs)
     scores = ops.concatenate(
         [state.finished_scores, ops.where(real, live_scores, IMPOSSIBLE)],

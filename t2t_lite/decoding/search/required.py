@@ -93,7 +93,7 @@ class Required(Ban, Best):
         more = Candidates(
             ops.where(real, log_probs, IMPOSSIBLE),
             ops.broadcast_to(parents, ops.shape(ids)),
-            ids,
+            ops.maximum(ids, 0),
         )
         flat = (batch_size, beam_size * (count + 1))
         return _without_copies(
@@ -108,7 +108,7 @@ class Required(Ban, Best):
     def survivors(
         self, state: SearchState, candidates: Candidates, ended: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """K candidates that did not end, from all banks.
+        """K candidates that did not end, from all banks, the fullest first.
 
         Each bank has an equal share of the beam. What is left over goes to
         the banks that have met most, then to the likeliest.
@@ -126,9 +126,10 @@ class Required(Ban, Best):
         rank = _count(ops.logical_and(better, same))
         in_share = ops.cast(rank < share, "int32")
         order = _count(_precedes((in_share, banks, log_probs)))
+        chosen = ops.cast(order < beam_size, "int32")
+        order = _count(_precedes((chosen, banks, log_probs)))
         _, places = ops.top_k(-order, beam_size)
-        chosen, order = ops.top_k(gather_rows(log_probs, places), beam_size)
-        return chosen, gather_rows(places, order)
+        return gather_rows(log_probs, places), places
 
     def _met(self, state):
         """Bool [B, K, P]: phrases that a live hypothesis has, or that are none.

@@ -14,7 +14,8 @@ from t2t_lite.decoding.search.log_probs import IMPOSSIBLE, Tensor
 class SearchState(NamedTuple):
     """What the search carries from one step to the next.
 
-    Live hypotheses are open, best first; finished ones ended with EOS.
+    Live hypotheses are open, as the choice put them in order; finished ones
+    ended with EOS, best first.
     """
 
     index: Tensor  # int32 []: tokens generated so far
@@ -22,6 +23,7 @@ class SearchState(NamedTuple):
     last_ids: Tensor  # int32 [B, K]: the newest token of each live hypothesis
     live_ids: Tensor  # int32 [B, K, L]: zeros after the newest token
     live_log_probs: Tensor  # float32 [B, K]
+    live_bonuses: Tensor  # float32 [B, K], what is added to their scores
     finished_ids: Tensor  # int32 [B, N, L]: EOS, then zeros
     finished_scores: Tensor  # float32 [B, N]
     memories: tuple  # of each `ScoreChange`
@@ -79,7 +81,9 @@ class Choice(Protocol):
     def survivors(
         self, state: SearchState, candidates: Candidates, ended: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Those that go on: log-probabilities and places [B, K], best first.
+        """Those that go on: log-probabilities and places [B, K].
+
+        Their order is the one in which they are given if they are cut.
 
         Args:
           state: as before.
