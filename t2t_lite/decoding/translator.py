@@ -17,6 +17,7 @@ from t2t_lite.decoding.search.choice import Sample
 from t2t_lite.decoding.search.required import Required
 from t2t_lite.decoding.search.score_changes import (
     NO_TOKEN,
+    START,
     Avoid,
     Ban,
     ForcedPrefix,
@@ -276,19 +277,36 @@ class Translator(tf.Module):
             everywhere = tf.tile(tf.constant([self.settings.avoid]), [count, 1])
             avoided.append(tf.RaggedTensor.from_tensor(everywhere))
         if avoided:
-            ids["avoid"] = self._phrases(tf.concat(avoided, axis=1))
+            phrases = self._phrases(tf.concat(avoided, axis=1))
+            shape = [count, -1, tf.shape(phrases)[3]]
+            ids["avoid"] = tf.reshape(phrases, shape)
         if self.settings.sample:
             seed = tf.constant(self.settings.seed, tf.int64)
             ids["seed"] = asked.get("seed", tf.fill([count], seed))
         return ids
 
     def _phrases(self, texts):
-        """The tokens of ragged texts [B, None]: int32 [B, P, M], P, M >= 1."""
-        tokens = self.target_encoder.tokenize(texts.flat_values)
-        tokens = texts.with_flat_values(tokens).to_tensor(NO_TOKEN)
-        short = tf.maximum(1 - tf.shape(tokens), 0)
-        padding = [[0, 0], [0, short[1]], [0, short[2]]]
-        return tf.pad(tokens, padding, constant_values=NO_TOKEN)
+        """The tokens of ragged texts [B, None], in two ways each.
+
+        A word may be written in another way where a translation begins.
+
+        Returns: int32 [B, P, 2, M], P and M at least 1, as `Required` takes it.
+        """
+        encoder, words = self.target_encoder, texts.flat_values
+        first = tf.fill([tf.size(words), 1], START)
+        ways = tf.stack(
+            [
+                encoder.tokenize_behind(words),
+                tf.concat([first, encoder.tokenize(words)], axis=1),
+            ],
+            axis=1,
+        )  # ragged [n, 2, None]
+        ways = texts.with_flat_values(ways).to_tensor(
+            NO_TOKEN, shape=[None, None, 2, None]
+        )
+        short = tf.maximum(1 - tf.shape(ways), 0)
+        padding = [[0, 0], [0, short[1]], [0, 0], [0, short[3]]]
+        return tf.pad(ways, padding, constant_values=NO_TOKEN)
 
     def _varied(self, texts, limits, asked, samples):
         """What makes another search of it: changes, the choice, the limits."""

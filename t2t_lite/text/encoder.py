@@ -68,6 +68,21 @@ class TextEncoder(tf.Module):
         """
         raise NotImplementedError
 
+    def tokenize_behind(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """The ids of each text where a word and a space stand before it.
+
+        A vocabulary may write a word in another way at the start of a line.
+
+        Args:
+          text: tf.string [B].
+
+        Returns: as `tokenize`.
+        """
+        before = tf.constant("a")
+        count = self.tokenize(before[None]).row_lengths()[0]
+        text = tf.strings.join([before, " ", tf.strings.strip(text)])
+        return self.tokenize(text)[:, count:]
+
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """The text of each row, up to its first EOS, without padding.
 

@@ -2,11 +2,9 @@
 
 The hypotheses of a sentence that have met equally many of its required tokens
 share a bank, and the beam is divided among the banks. Only `keras.ops`. Shapes
-are those of `state`; P phrases a sentence, M tokens of the longest.
+are those of `state`; P phrases a sentence, W ways to write each, M tokens of
+the longest.
 """
-
-import dataclasses
-import functools
 
 from keras import ops
 
@@ -21,33 +19,44 @@ from t2t_lite.decoding.search.log_probs import (
 )
 from t2t_lite.decoding.search.score_changes import (
     NO_TOKEN,
+    START,
     Ban,
     recent,
     tokens_at,
 )
 from t2t_lite.decoding.search.state import Candidates, SearchState
 
+# A token that is still to come; no phrase has it.
+_LATER = -3
 
-@dataclasses.dataclass(frozen=True)
+
 class Required(Ban, Best):
     """A `ScoreChange` and a `Choice`: no hypothesis ends without the phrases.
 
     A sentence without phrases is searched as `Best` does.
 
-    Attributes:
-      phrases: int32 [B, P, M], NO_TOKEN after the last token, and only that
-        where there is no phrase.
+    Args:
+      phrases: int32 [B, P, W, M], maybe START before the tokens, NO_TOKEN
+        behind, and only that where there is no phrase or no other way. One of
+        the ways is enough.
       eos_id: the token that ends a hypothesis.
     """
 
-    phrases: Tensor
-    eos_id: int
-
-    @functools.cached_property
-    def _lengths(self):
-        """Int32 [B, P]; 0 where there is no phrase."""
-        real = ops.not_equal(self.phrases, NO_TOKEN)
-        return ops.sum(ops.cast(real, "int32"), axis=-1)
+    def __init__(self, phrases: Tensor, eos_id: int):
+        self.eos_id = eos_id
+        batch_size, count, ways, most = ops.shape(phrases)
+        self._phrases = (count, ways)
+        # [B, P * W, M]
+        self._ways = ops.reshape(phrases, (batch_size, count * ways, most))
+        self._way_lengths = _count(ops.not_equal(self._ways, NO_TOKEN))
+        # Where there is a way to begin with, the others are for later.
+        starts = ops.equal(phrases[..., 0], START)
+        later = ops.logical_and(
+            ops.any(starts, axis=-1, keepdims=True), ops.logical_not(starts)
+        )
+        self._later = ops.reshape(later, (batch_size, 1, count * ways))
+        # Tokens of each phrase in its first way: [B, P]; 0 for none.
+        self._lengths = _count(phrases[:, :, 0] >= 0)
 
     def forbidden(self, state: SearchState, logits: Tensor) -> Tensor:
         """EOS, while a phrase is missing."""
@@ -70,21 +79,24 @@ class Required(Ban, Best):
         best = super().candidates(state, logits, normalizer)
         batch_size, beam_size, vocab_size = ops.shape(logits)
         met = self._met(state)  # [B, K, P]
-        count = ops.shape(met)[2]
-        matched = self._matched(recent(state, ops.shape(self.phrases)[2]))
-        phrases = ops.broadcast_to(
-            self.phrases[:, None],
-            (batch_size, beam_size, *ops.shape(self.phrases)[1:]),
+        matched = self._matched(recent(state, ops.shape(self._ways)[2]))
+        ways = ops.broadcast_to(
+            self._ways[:, None],
+            (batch_size, beam_size, *ops.shape(self._ways)[1:]),
         )
-        wanted = tokens_at(phrases, matched[..., None])[..., 0]
-        wanted = ops.where(met, NO_TOKEN, wanted)  # [B, K, P]
+        wanted = tokens_at(ways, matched[..., None])  # [B, K, P * W, 1]
+        wanted = ops.reshape(wanted, (*ops.shape(met), -1))
+        wanted = ops.where(met[..., None], NO_TOKEN, wanted)
+        wanted = ops.reshape(wanted, (batch_size, beam_size, -1))
+        too_early = ops.logical_and(self._later, ops.equal(state.index, 0))
+        wanted = ops.where(too_early, NO_TOKEN, wanted)
         _, greedy = best_log_probs(
             ops.reshape(logits, (batch_size * beam_size, vocab_size)), 1
         )
         greedy = ops.reshape(greedy, (batch_size, beam_size, 1))
         has_any = ops.any(self._lengths > 0, axis=-1)[:, None, None]
         greedy = ops.where(has_any, greedy, NO_TOKEN)
-        ids = ops.concatenate([wanted, greedy], axis=2)  # [B, K, P + 1]
+        ids = ops.concatenate([wanted, greedy], axis=2)  # [B, K, P * W + 1]
         log_probs = ops.take_along_axis(logits, ops.maximum(ids, 0), axis=2)
         log_probs = ops.cast(log_probs, "float32") - normalizer
         log_probs = state.live_log_probs[..., None] + log_probs
@@ -95,7 +107,7 @@ class Required(Ban, Best):
             ops.broadcast_to(parents, ops.shape(ids)),
             ops.maximum(ids, 0),
         )
-        flat = (batch_size, beam_size * (count + 1))
+        flat = (batch_size, beam_size * ops.shape(ids)[2])
         return _without_copies(
             Candidates(
                 *(
@@ -136,22 +148,31 @@ class Required(Ban, Best):
 
         They are looked for in all its tokens, at every step.
         """
-        ids, most = state.live_ids, ops.shape(self.phrases)[2]
-        starts = ops.arange(ops.shape(ids)[2], dtype="int32")
-        places = starts[:, None] + ops.arange(most, dtype="int32")  # [L, M]
+        ids, most = state.live_ids, ops.shape(self._ways)[2]
+        batch_size, beam_size, length = ops.shape(ids)
+        # Windows of M tokens; the first one begins before the hypothesis.
+        starts = ops.arange(-1, length, dtype="int32")
+        places = starts[:, None] + ops.arange(most, dtype="int32")
         places = ops.reshape(places, (-1,))
-        windows = ops.where(places < state.index, tokens_at(ids, places), -2)
-        batch_size, beam_size, _ = ops.shape(ids)
-        windows = ops.reshape(windows, (batch_size, beam_size, 1, -1, most))
-        phrases = self.phrases[:, None, :, None]  # [B, 1, P, 1, M]
-        same = ops.logical_or(
-            ops.equal(phrases, NO_TOKEN), ops.equal(windows, phrases)
-        )
+        tokens = ops.where(places < state.index, tokens_at(ids, places), _LATER)
+        tokens = ops.where(places < 0, START, tokens)
+        windows = ops.reshape(tokens, (batch_size, beam_size, 1, -1, most))
+        ways = self._ways[:, None, :, None]  # [B, 1, P * W, 1, M]
+        same = ops.logical_or(ops.equal(ways, NO_TOKEN), windows == ways)
         found = ops.any(ops.all(same, axis=-1), axis=-1)
-        return ops.logical_or(found, ops.equal(self._lengths, 0)[:, None])
+        real = self._way_lengths[:, None] > 0
+        found = self._by_phrase(ops.logical_and(found, real))
+        return ops.logical_or(
+            ops.any(found, axis=-1), ops.equal(self._lengths, 0)[:, None]
+        )
+
+    def _by_phrase(self, values):
+        """[B, N, P * W] as [B, N, P, W]."""
+        batch_size, others, _ = ops.shape(values)
+        return ops.reshape(values, (batch_size, others, *self._phrases))
 
     def _matched(self, newest):
-        """How much of each phrase the newest tokens are: int32 [B, N, P].
+        """How much of each way the newest tokens are: int32 [B, N, P * W].
 
         Args:
           newest: int32 [B, N, M], of N hypotheses, NO_TOKEN before the first.
@@ -162,31 +183,38 @@ class Required(Ban, Best):
         # The last n tokens, from the left: [M, M] places, n - 1 a row.
         lasts = places + most - counts[:, None]
         batch_size, others, _ = ops.shape(newest)
+        newest = ops.where(ops.equal(newest, NO_TOKEN), START, newest)
         lasts = ops.reshape(
             tokens_at(newest, ops.reshape(lasts, (-1,))),
             (batch_size, others, 1, most, most),
         )
-        phrases = self.phrases[:, None, :, None]  # [B, 1, P, 1, M]
-        same = ops.logical_or(
-            ops.equal(lasts, phrases), places >= counts[:, None]
-        )
-        fits = counts <= self._lengths[:, None, :, None]  # [B, 1, P, M]
+        ways = self._ways[:, None, :, None]  # [B, 1, P * W, 1, M]
+        same = ops.logical_or(lasts == ways, places >= counts[:, None])
+        lengths = self._way_lengths[:, None, :, None]
+        fits = counts <= lengths  # [B, 1, P * W, M]
         fits = ops.logical_and(ops.all(same, axis=-1), fits)
         return ops.max(ops.where(fits, counts, 0), axis=-1)
 
     def _banks(self, state, candidates):
         """How many required tokens each candidate has: int32 [B, C]."""
         parents, ids = candidates.parents, candidates.ids
-        met = gather_rows(self._met(state), parents)  # [B, C, P]
-        newest = recent(state, ops.shape(self.phrases)[2] - 1)
+        newest = recent(state, ops.shape(self._ways)[2] - 1)
         newest = ops.concatenate(
             [gather_rows(newest, parents), ids[..., None]], axis=2
         )
-        matched = self._matched(newest)
+        matched = self._matched(newest)  # [B, C, P * W]
+        whole = self._way_lengths[:, None]
+        ended = ops.logical_and(ops.equal(matched, whole), whole > 0)
+        met = gather_rows(self._met(state), parents)  # [B, C, P]
+        met = ops.logical_or(met, ops.any(self._by_phrase(ended), axis=-1))
+        # A start is no token; what is begun is less than what is met.
+        starts = ops.equal(self._ways[:, None, :, 0], START)
+        begun = ops.maximum(matched - ops.cast(starts, "int32"), 0)
         lengths = self._lengths[:, None]
-        met = ops.logical_or(met, ops.equal(matched, lengths))
-        begun = ops.max(ops.where(met, 0, matched), axis=-1)
-        return begun + ops.sum(ops.where(met, lengths, 0), axis=-1)
+        begun = ops.max(self._by_phrase(begun), axis=-1)
+        begun = ops.where(met, 0, ops.minimum(begun, lengths - 1))
+        met = ops.where(met, lengths, 0)
+        return ops.max(begun, axis=-1) + ops.sum(met, axis=-1)
 
 
 def _without_copies(candidates):

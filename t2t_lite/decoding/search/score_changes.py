@@ -16,6 +16,8 @@ from t2t_lite.decoding.search.state import SearchState, forbid
 
 # Where a row of tokens has none: before its first, or beside a shorter one.
 NO_TOKEN = -1
+# What a phrase begins with that counts only where a hypothesis begins.
+START = -2
 
 
 class Ban:
@@ -101,8 +103,8 @@ class Avoid(Ban):
     """Forbids the last token of a phrase after the others.
 
     Attributes:
-      phrases: int32 [B, P, M], at least one token each, then NO_TOKEN;
-        NO_TOKEN only where there is no phrase.
+      phrases: int32 [B, P, M], at least one token each, maybe START before
+        them, NO_TOKEN behind; NO_TOKEN only where there is no phrase.
     """
 
     phrases: Tensor
@@ -119,7 +121,9 @@ class Avoid(Ban):
         )
         before = tokens_at(phrases, places)
         last = tokens_at(phrases, lengths[..., None] - 1)[..., 0]  # [B, P]
-        newest = recent(state, most - 1)[:, :, None]  # [B, K, 1, M - 1]
+        newest = recent(state, most - 1)
+        newest = ops.where(ops.equal(newest, NO_TOKEN), START, newest)
+        newest = newest[:, :, None]  # [B, K, 1, M - 1]
         before = before[:, None]
         follows = ops.all(
             ops.logical_or(

@@ -8,6 +8,7 @@ from support.search_tables import all_hypotheses, random_table, search_one
 from t2t_lite.decoding.search.required import Required
 from t2t_lite.decoding.search.score_changes import (
     NO_TOKEN,
+    START,
     Avoid,
     ForcedPrefix,
     MinimumLength,
@@ -54,6 +55,12 @@ CASES = {
     "avoid an end": (
         [Avoid(rows([2, EOS])[None])],
         lambda ids: not has(ids, [2, EOS]),
+    ),
+    "avoid a beginning": (
+        [Avoid(rows([START, 2], [START, 3, 0], [0, 0])[None])],
+        lambda ids: (
+            ids[:1] != [2] and ids[:2] != [3, 0] and not has(ids, [0, 0])
+        ),
     ),
     "prefix": ([ForcedPrefix(rows([3, 0]))], lambda ids: ids[:2] == [3, 0]),
     "no prefix": ([ForcedPrefix(rows([]))], lambda ids: True),
@@ -103,7 +110,7 @@ REQUIRED = {
 @pytest.mark.parametrize("name", REQUIRED)
 def test_full_width_beam_finds_all_that_have_what_is_required(name):
     phrases = REQUIRED[name]
-    required = Required(rows(*phrases)[None], EOS)
+    required = Required(rows(*phrases)[None, :, None], EOS)
 
     def allowed(ids):
         return EOS not in ids or all(has(ids, phrase) for phrase in phrases)
@@ -124,6 +131,36 @@ def test_full_width_beam_finds_all_that_have_what_is_required(name):
         )
 
 
+def test_one_way_to_write_a_phrase_is_enough():
+    ways = [[[2, 0], [START, 3]], [[3], [START, 0, 2]]]
+    required = Required(
+        tf.stack([rows(*each, [0, 0, 0])[:2] for each in ways])[None], EOS
+    )
+
+    def allowed(ids):
+        first = has(ids, [2, 0]) or ids[:1] == [3]
+        return first and (has(ids, [3]) or ids[:2] == [0, 2])
+
+    for seed in range(3):
+        table = random_table(seed, length=5)
+        wanted = [
+            (ids, score)
+            for ids, score in all_hypotheses(table, 5, 0.6, allowed)
+            if EOS in ids
+        ]
+        found = search_one(
+            table, 5, 250, 0.6, changes=[required], choice=required
+        )[: len(wanted)]
+        assert [ids for ids, _ in found] == [ids for ids, _ in wanted]
+    # In a narrow beam, what the model would never write.
+    table[:, :, 2:] -= 12
+    table[3:, :, EOS] += 14
+    (ids, _), *_ = search_one(
+        table, 5, 4, 0.6, changes=[required], choice=required
+    )
+    assert ids[-1] == EOS and allowed(ids)
+
+
 @pytest.mark.parametrize("beam_size", [4, 8])
 @pytest.mark.parametrize("seed", range(6))
 def test_what_the_model_dislikes_is_met_in_a_narrow_beam(seed, beam_size):
@@ -131,7 +168,7 @@ def test_what_the_model_dislikes_is_met_in_a_narrow_beam(seed, beam_size):
     phrases = [[7, 8], [6]]
     table[:, :, 6:] -= 12  # none of these would come by itself
     table[8:, :, EOS] += 9  # and then the model wants to end
-    required = Required(rows(*phrases)[None], EOS)
+    required = Required(rows(*phrases)[None, :, None], EOS)
     (ids, _), *_ = search_one(
         table, 12, beam_size, 0.6, changes=[required], choice=required
     )
@@ -142,7 +179,7 @@ def test_what_the_model_dislikes_is_met_in_a_narrow_beam(seed, beam_size):
 @pytest.mark.parametrize("seed", range(4))
 def test_a_sentence_without_phrases_is_searched_as_ever(seed):
     table = random_table(seed, length=8, vocab_size=7)
-    required = Required(rows([])[None], EOS)
+    required = Required(rows([])[None, :, None], EOS)
     assert search_one(
         table, 8, 4, 0.6, changes=[required], choice=required
     ) == search_one(table, 8, 4, 0.6)
@@ -153,7 +190,7 @@ def test_a_phrase_begun_in_vain_is_begun_again():
     table = np.full((6, 4, 4), -9.0)
     for step, token in enumerate([2, 2, 2, 0, EOS]):
         table[step, :, token] = 0.0
-    required = Required(rows([2, 2, 0])[None], EOS)
+    required = Required(rows([2, 2, 0])[None, :, None], EOS)
     (ids, score), *_ = search_one(
         table, 6, 3, 0.0, changes=[required], choice=required
     )
