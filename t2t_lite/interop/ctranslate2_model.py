@@ -6,7 +6,7 @@ with weights of 8 bits. The folder is written with its own classes:
 ```
 FOLDER/model.bin, config.json, *_vocabulary.json   CTranslate2's
        *.vocab.*                                   copies of the vocabularies
-       t2t_lite.json                               how to search
+       t2t-lite.json                               how to search
 ```
 """
 
@@ -29,7 +29,7 @@ from t2t_lite.model.layers.position import position_signal
 from t2t_lite.text.encoder import EOS_ID, PAD_ID, TextEncoder
 from t2t_lite.text.token_encoder import SPECIAL_TOKENS
 
-SETTINGS = "t2t_lite.json"
+SETTINGS = "t2t-lite.json"
 PAD, EOS, UNK = SPECIAL_TOKENS
 
 

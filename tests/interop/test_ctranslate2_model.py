@@ -372,8 +372,8 @@ def test_damaged_exports_are_one_clear_error(translator, tmp_path):
     (folder / "model.bin").write_bytes(b"none")
     with pytest.raises(T2TLiteError, match="CTranslate2 cannot load"):
         t2t_lite.load(folder)
-    (folder / "t2t_lite.json").write_text(json.dumps({"beam_size": 4}))
-    with pytest.raises(T2TLiteError, match="t2t_lite.json is missing or dam"):
+    (folder / "t2t-lite.json").write_text(json.dumps({"beam_size": 4}))
+    with pytest.raises(T2TLiteError, match="t2t-lite.json is missing or dam"):
         t2t_lite.load(folder)
 
 

@@ -1,6 +1,7 @@
 """What the documents show exists: commands, flags, names, paths, snippets."""
 
 import ast
+import dataclasses
 import importlib
 import itertools
 import re
@@ -11,6 +12,7 @@ import pytest
 
 from support.places import ROOT, TESTS
 from t2t_lite import plugins, registry
+from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.hparam import HParams
 
 DOCUMENTS = (
@@ -92,6 +94,12 @@ def test_documents_show_only_commands_that_parse():
             parser_of(name).parse_args(arguments)
         except Exception as error:
             pytest.fail(f"{document}: t2t-lite-{name} {arguments}: {error}")
+
+
+def test_the_table_of_decoding_has_every_option_of_a_search():
+    table = (ROOT / "docs" / "decoding.md").read_text("utf-8")
+    told = set(re.findall(r"^\| `--(\w+)", table, re.MULTILINE))
+    assert {field.name for field in dataclasses.fields(SearchSettings)} <= told
 
 
 def test_documents_name_only_flags_that_exist():
