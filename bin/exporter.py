@@ -8,6 +8,7 @@ vocabulary beside the model.
 import argparse
 
 from t2t_lite.bin.cli import backend, command, flags, runs
+from t2t_lite.errors import UsageError
 
 
 def make_parser() -> flags.Parser:
@@ -27,6 +28,8 @@ def make_parser() -> flags.Parser:
         "engine, which needs t2t-lite[ctranslate2]",
     )
     backend.add_quantization(parser, "--format=ctranslate2")
+    told = "a third signature: translations that begin with an input prefix"
+    flags.add(parser, {"--prefixed": told})
     told = "after the export, remove the oldest so that N remain (default: all)"
     flags.add(parser, {"--keep=N": told}, flags.at_least(1))
     flags.add_search_flags(parser, batches=False)
@@ -36,6 +39,8 @@ def make_parser() -> flags.Parser:
 def export(args: argparse.Namespace) -> None:
     """Writes the export, prints its folder and removes old ones."""
     quantization = backend.quantization(args, "format")
+    if args.prefixed and args.format == "ctranslate2":
+        raise UsageError("--prefixed is for --format=saved_model.")
     run = runs.open_run(args)
     translator = runs.make_translator(run, args)
     from t2t_lite.serving import export, versions
@@ -49,7 +54,9 @@ def export(args: argparse.Namespace) -> None:
         )
     else:
         newest = export.export_saved_model(
-            translator, export_dir or run.output_dir / "export"
+            translator,
+            export_dir or run.output_dir / "export",
+            prefixed=args.prefixed,
         )
     print(newest, flush=True)
     if args.keep:

@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_lite.decoding.translator import Translator
+from t2t_lite.decoding.translator import COLUMNS, Translator
 from t2t_lite.errors import T2TLiteError, UsageError, in_words
 from t2t_lite.interop.ctranslate2_model import (
     require_runnable,
@@ -38,26 +38,29 @@ _LARGEST_CONSTANT = 1 << 20  # bytes
 
 
 class ServedTranslator(tf.Module):
-    """What an export holds: weights, vocabularies, two signatures.
+    """What an export holds: weights, vocabularies, two signatures or three.
 
     `serving_default`: `inputs` string [batch] to `outputs` string [batch] and
     `scores` float32 [batch]. `nbest`: the same input to `outputs` and
-    `scores` [batch, beam]. Both say `cut`, bool [batch]: the text was longer
-    than the model takes, and its end was left out. The batch of every output is
-    the batch of the inputs, and every score is a number, as batching servers
-    and strict JSON readers need.
+    `scores` [batch, beam]. `prefixed`, if it was asked for: as
+    `serving_default`, of translations that begin with `prefix` string [batch].
+    All say `cut`, bool [batch]: the text was longer than the model takes, and
+    its end was left out. The batch of every output is the batch of the inputs,
+    and every score is a number, as batching servers and strict JSON readers
+    need.
 
     Where the answers have a form, they are written in it: trees in brackets.
 
     Args:
       translator: what to serve.
+      prefixed: whether to have that signature.
 
     Raises:
       UsageError: the answers have a form that an unconstrained search may
-        miss, or the translator samples.
+        miss, or the translator samples or cannot begin with a prefix.
     """
 
-    def __init__(self, translator: Translator):
+    def __init__(self, translator: Translator, prefixed: bool = False):
         super().__init__(name="served_translator")
         if translator.settings.sample:
             raise UsageError("An export searches: leave out sample.")
@@ -71,19 +74,28 @@ class ServedTranslator(tf.Module):
         # are for training, and the server does not know its classes.
         self.weights = [weight.value for weight in translator.model.weights]
         self.encoders = [translator.source_encoder, translator.target_encoder]
-        self.serving_default = self._signature(
-            translator.graph(1), best_only=True
-        )
-        self.nbest = self._signature(
-            translator.graph(translator.settings.beam_size), best_only=False
-        )
+        best, all_of_them = 1, translator.settings.beam_size
+        self.answers = {
+            "serving_default": self._signature(translator.graph(best), True),
+            "nbest": self._signature(translator.graph(all_of_them), False),
+        }
+        if prefixed:
+            columns = ("prefix",)
+            self.answers["prefixed"] = self._signature(
+                translator.graph(best, columns), True, columns
+            )
 
-    def _signature(self, graph: Callable, best_only: bool) -> Callable:
-        texts = tf.TensorSpec([None], tf.string, name="inputs")
+    def _signature(
+        self, graph: Callable, best_only: bool, columns: tuple[str, ...] = ()
+    ) -> Callable:
+        inputs = [tf.TensorSpec([None], tf.string, name="inputs")]
 
-        @tf.function(input_signature=[texts], autograph=False)
-        def answer(inputs):
-            answers = graph(inputs)
+        @tf.function(
+            input_signature=inputs + [COLUMNS[name] for name in columns],
+            autograph=False,
+        )
+        def answer(inputs, *asked):
+            answers = graph(inputs, *asked)
             served = {
                 "outputs": self._written(inputs, answers),
                 "scores": answers["scores"],
@@ -106,6 +118,7 @@ def export_saved_model(
     translator: Translator,
     export_dir: str | os.PathLike,
     version: int | None = None,
+    prefixed: bool = False,
 ) -> pathlib.Path:
     """Writes a SavedModel to `EXPORT_DIR/<version>/`; see `write_version`.
 
@@ -113,6 +126,7 @@ def export_saved_model(
       translator: what to serve.
       export_dir: made if it is missing.
       version: a positive integer; by default one more than the largest there.
+      prefixed: see `ServedTranslator`.
 
     Returns:
       the folder of the version.
@@ -121,17 +135,10 @@ def export_saved_model(
       T2TLiteError: the version exists, the folder cannot be written, or the
         graph holds what the stock server does not run.
     """
-    served = ServedTranslator(translator)
+    served = ServedTranslator(translator, prefixed)
 
     def write(folder: pathlib.Path) -> None:
-        tf.saved_model.save(
-            served,
-            str(folder),
-            signatures={
-                "serving_default": served.serving_default,
-                "nbest": served.nbest,
-            },
-        )
+        tf.saved_model.save(served, str(folder), dict(served.answers))
         check_servable(folder)
 
     with _in_words(export_dir):

@@ -15,7 +15,7 @@ import tensorflow as tf
 from t2t_lite.decoding.lines import translate_lines
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.translator import Translator
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.serving import export
 from t2t_lite.serving.export import check_servable, export_saved_model
@@ -64,7 +64,8 @@ json.dump(answers, sys.stdout, allow_nan=False)
 """
 
 
-def make_translator(folder, **model):
+def make_translator(folder, settings=None, **model):
+    folder.mkdir(exist_ok=True)
     encoder = SentencePieceEncoder.train(
         ["eins zwei drei", "rot grün haus katze"] * 20, 290, folder / "v.model"
     )
@@ -87,7 +88,7 @@ def make_translator(folder, **model):
         model,
         encoder,
         encoder,
-        SearchSettings(beam_size=3),
+        settings or SearchSettings(beam_size=3),
         extra_decode_length=5,
         max_length=30,
     )
@@ -189,6 +190,37 @@ def test_signatures_are_those_of_the_contract(exported):
             "scores": (tf.float32, shape),
             "cut": (tf.bool, [None]),
         }
+
+
+def test_a_signature_takes_a_prefix_for_each_text(tmp_path):
+    translator = make_translator(tmp_path / "vocabulary")
+    folder = export_saved_model(translator, tmp_path / "export", prefixed=True)
+    signatures = tf.saved_model.load(str(folder)).signatures
+    texts, prefixes = ["eins zwei", "drei", ""], ["haus", "", "hund"]
+    found = signatures["prefixed"](
+        inputs=tf.constant(texts), prefix=tf.constant(prefixes)
+    )
+    outputs = [text.decode() for text in found["outputs"].numpy()]
+    assert outputs[0].startswith("haus") and outputs[2] == ""
+    plain = signatures["serving_default"](tf.constant(texts))
+    assert plain["outputs"][1] == found["outputs"][1]
+    assert found["cut"].numpy().tolist() == [False] * 3
+
+
+def test_options_of_the_search_are_exported(tmp_path):
+    settings = SearchSettings(max_new_tokens=2, no_repeat_ngram_size=1)
+    translator = make_translator(tmp_path / "vocabulary", settings)
+    folder = export_saved_model(translator, tmp_path / "export")
+    served = tf.saved_model.load(str(folder)).signatures["serving_default"]
+    texts = tf.constant(LINES)
+    np.testing.assert_array_equal(
+        served(texts)["outputs"], translator.translate(texts)["outputs"][:, 0]
+    )
+    sampling = make_translator(
+        tmp_path / "vocabulary", SearchSettings(sample=True)
+    )
+    with pytest.raises(UsageError, match="leave out sample"):
+        export_saved_model(sampling, tmp_path / "export")
 
 
 def test_a_text_that_is_cut_is_marked(exported):
