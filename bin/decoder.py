@@ -242,13 +242,13 @@ _SAME_ANSWERS = {
 
 def _asked(args: argparse.Namespace, run: "Run") -> dict[str, Any]:
     """All that answers follow from besides the lines; settles the weights."""
-    from t2t_lite.training import checkpoint
-
-    weights = checkpoint.resolve(run.checkpoints_dir, args.checkpoint)
-    args.checkpoint = str(weights.path)
+    weights = [
+        found for _, found in run.ensemble(args.checkpoint, flags.members(args))
+    ]
+    args.checkpoint = str(weights[0].path)
     return {
-        "weights": str(weights.path),
-        "checksum of the weights": weights.checksum,
+        "weights": [str(each.path) for each in weights],
+        "checksum of the weights": [each.checksum for each in weights],
         "vocabulary": run.config["vocabulary"],
         "version": t2t_lite.__version__,
     } | {

@@ -198,6 +198,11 @@ def add_search_flags(parser: Flags, batches: bool = True) -> None:
 _FROM_HPARAMS = ("beam_size", "alpha", "constrained")
 
 
+def members(args: argparse.Namespace) -> list[str]:
+    """The other models of `--ensemble`."""
+    return args.ensemble.split(":") if args.ensemble else []
+
+
 def search_options(args: argparse.Namespace) -> dict[str, Any]:
     """What the flags say of the search; None where they say nothing."""
     fields = dataclasses.fields(SearchSettings)

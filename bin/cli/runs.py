@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from t2t_lite.bin.cli import command, flags
+from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.errors import UsageError
 from t2t_lite.registry import REVERSED_SUFFIX
 from t2t_lite.runtime import start_tensorflow
@@ -63,6 +64,8 @@ def open_run(args: argparse.Namespace, *, to_decode: bool = True) -> "Run":
       T2TLiteError: as `find_run`; or the run needs code that is not allowed.
     """
     output_dir, _ = find_run(args)
+    if "sample" in args:  # what is wrong by itself, before anything is loaded
+        SearchSettings.from_options(flags.search_options(args))
     start_tensorflow(args.verbose)
     from t2t_lite.training.run import Run
 
@@ -78,8 +81,7 @@ def make_translator(
 
     Says which weights it took.
     """
-    members = args.ensemble.split(":") if args.ensemble else ()
-    model, found = run.load_ensemble(args.checkpoint, members)
+    model, found = run.load_ensemble(args.checkpoint, flags.members(args))
     names = ", ".join(f"{each} ({each.path})" for each in found)
     say(f"Weights: {names}.")
     return run.translator(model, **flags.search_options(args))

@@ -241,37 +241,40 @@ class Run:
         checkpoint.restore(found.path, checkpoint.model_tensors(model))
         return model, found
 
-    def load_ensemble(
+    def ensemble(
         self, which: str | int, members: Sequence[str]
-    ) -> tuple[Transformer | Ensemble, list[checkpoint.Checkpoint]]:
-        """The run's model, averaged with others if there are any.
+    ) -> list[tuple["Run", checkpoint.Checkpoint]]:
+        """This run and others, each with the checkpoint to take its model from.
 
         Args:
           which: of the run's own checkpoints, see `checkpoint.resolve`.
           members: folders of other runs, or other checkpoints of this one.
 
-        Returns:
-          The model, and the checkpoints that its weights are from.
-
         Raises:
           UsageError: another run has another vocabulary.
-          T2TLiteError: a checkpoint is missing, damaged or another model's.
+          T2TLiteError: a run or a checkpoint is missing or damaged.
         """
-        loaded = [self.load_model(which)]
+        found = [(self, checkpoint.resolve(self.checkpoints_dir, which))]
         for member in members:
-            if not (pathlib.Path(member).expanduser() / CONFIG).is_file():
-                loaded.append(self.load_model(member))
-                continue
-            other = Run.open(member, to_decode=True)
-            if other.config["vocabulary"] != self.config["vocabulary"]:
+            run, chosen = self, member
+            if (pathlib.Path(member).expanduser() / CONFIG).is_file():
+                run, chosen = Run.open(member, to_decode=True), "default"
+            if run.config["vocabulary"] != self.config["vocabulary"]:
                 raise UsageError(
                     "The runs of an ensemble must have one vocabulary; that of "
-                    f"{other.output_dir} is not that of {self.output_dir}."
+                    f"{run.output_dir} is not that of {self.output_dir}."
                 )
-            loaded.append(other.load_model("default"))
-        models = [model for model, _ in loaded]
+            found.append((run, checkpoint.resolve(run.checkpoints_dir, chosen)))
+        return found
+
+    def load_ensemble(
+        self, which: str | int, members: Sequence[str]
+    ) -> tuple[Transformer | Ensemble, list[checkpoint.Checkpoint]]:
+        """The models of `ensemble` as one, and the checkpoints of each."""
+        found = self.ensemble(which, members)
+        models = [run.load_model(str(each.path))[0] for run, each in found]
         model = Ensemble(models) if members else models[0]
-        return model, [found for _, found in loaded]
+        return model, [each for _, each in found]
 
     def translator(
         self, model: Transformer | Ensemble, **options: Any
