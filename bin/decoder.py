@@ -51,7 +51,7 @@ def make_parser() -> flags.Parser:
     flags.add(group, switches)
     told = (
         "write the N best translations of each line, best first, separated by "
-        "TABs; at most --beam_size"
+        "TABs; at most --beam_size, or any number with --sample"
     )
     flags.add(group, {"--nbest=N": told}, flags.at_least(1), default=1)
     group.add_argument(
