@@ -77,11 +77,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.8])
 @pytest.mark.parametrize("name", CASES)
-def test_full_width_beam_finds_all_that_is_allowed(name, alpha):
+def test_full_width_beam_finds_all_that_is_allowed(name):
     changes, allowed = CASES[name]
-    for seed in range(3):
+    for seed, alpha in enumerate((0.0, 0.8)):
         table = random_table(seed, length=5)
         wanted = all_hypotheses(table, 5, alpha, allowed)[:240]
         found = search_one(table, 5, 250, alpha, changes=changes)
@@ -115,7 +114,7 @@ def test_full_width_beam_finds_all_that_have_what_is_required(name):
     def allowed(ids):
         return EOS not in ids or all(has(ids, phrase) for phrase in phrases)
 
-    for seed in range(3):
+    for seed in range(2):
         table = random_table(seed, length=5)
         wanted = [
             (ids, score)
@@ -141,7 +140,7 @@ def test_one_way_to_write_a_phrase_is_enough():
         first = has(ids, [2, 0]) or ids[:1] == [3]
         return first and (has(ids, [3]) or ids[:2] == [0, 2])
 
-    for seed in range(3):
+    for seed in range(2):
         table = random_table(seed, length=5)
         wanted = [
             (ids, score)
@@ -162,7 +161,7 @@ def test_one_way_to_write_a_phrase_is_enough():
 
 
 @pytest.mark.parametrize("beam_size", [4, 8])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_what_the_model_dislikes_is_met_in_a_narrow_beam(seed, beam_size):
     table = random_table(seed, length=12, vocab_size=9)
     phrases = [[7, 8], [6]]
