@@ -24,8 +24,10 @@ from t2t_lite.model.layers import (
 from t2t_lite.model.layers.attention import attention_weights
 from t2t_lite.model.layers.backend import (
     Tensor,
+    batch_matmul,
     can_grow,
     new_buffer,
+    reshape,
     write_rows,
 )
 from t2t_lite.model.layers.masks import attention_scores_bias
@@ -52,8 +54,9 @@ class DecoderCache:
         p * K + k;
         `coverage`, float32 [B, K, S], if it was asked for: the attention that
         each source token got so far, in the last layer, averaged over heads;
-        `self_kernel_I` [D, H * (2 d_k + d_v)], of layer I, and
-        `logits_kernel` [D, V], weights in the layout that a step reads.
+        `self_kernel_I` [D, H * (2 d_k + d_v)] and `query_kernel_I`
+        [D, H * d_k], of layer I, and `logits_kernel` [D, V], weights in the
+        layout that a step reads.
     """
 
     def __init__(self, tensors: Tensors, rows: Tensor, bias: Tensor):
@@ -103,6 +106,8 @@ class DecoderCache:
             tensors[f"source_values_{number}"] = values
             kernel = layer.self_attention.self_kernel()
             tensors[f"self_kernel_{number}"] = ops.cast(kernel, keys.dtype)
+            kernel = layer.cross_attention.scaled_query_kernel()
+            tensors[f"query_kernel_{number}"] = ops.cast(kernel, keys.dtype)
             shape = (blocks, batch, attention.num_heads, positions * beam_size)
             for name, depth in zip(_names(number), depths, strict=True):
                 tensors[name] = new_buffer((*shape, depth), keys.dtype)
@@ -188,7 +193,7 @@ class DecoderCache:
     ) -> Tensor:
         """Attention of layer `number` to the source: [B, K, D]."""
         weights = attention_weights(
-            attention.project_query(x),
+            attention.project_query(x, self.tensors[f"query_kernel_{number}"]),
             self.tensors[f"source_keys_{number}"],
             self.tensors["source_bias"],
         )  # [B, H, K, S]
@@ -196,7 +201,7 @@ class DecoderCache:
         if is_last and "coverage" in self.tensors:
             self.tensors["coverage"] += ops.mean(weights, axis=1)
         values = self.tensors[f"source_values_{number}"]
-        context = ops.matmul(ops.cast(weights, values.dtype), values)
+        context = batch_matmul(ops.cast(weights, values.dtype), values)
         return attention.merge_heads(context)
 
     def logits(self, softmax: TokenEmbedding, x: Tensor) -> Tensor:
@@ -214,7 +219,7 @@ class DecoderCache:
             self._rows,
             ops.reshape(new, (-1, beam_size * depth)),
         )
-        self.tensors[name] = ops.reshape(written, shape)
+        self.tensors[name] = reshape(written, shape)
         return self.tensors[name]
 
 
@@ -262,12 +267,12 @@ def _attend_blocks(query, keys, values, bias):
 
     Returns: float [B, H, K, d].
     """
-    scores = ops.matmul(query[None], ops.swapaxes(keys, -1, -2))
+    scores = batch_matmul(query[None], keys, transpose_y=True)
     scores = ops.cast(scores, "float32") + bias  # [N, B, H, K, P * K]
     # A softmax over the first and the last axis.
     top = ops.max(ops.max(scores, axis=-1, keepdims=True), axis=0)
     weights = ops.exp(scores - top)
     total = ops.sum(ops.sum(weights, axis=-1, keepdims=True), axis=0)
-    parts = ops.matmul(ops.cast(weights, values.dtype), values)
+    parts = batch_matmul(ops.cast(weights, values.dtype), values)
     context = ops.sum(ops.cast(parts, "float32"), axis=0) / total
     return ops.cast(context, query.dtype)

@@ -5,7 +5,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from t2t_lite.model.layers.backend import Shape, Tensor
+from t2t_lite.model.layers.backend import (
+    Shape,
+    Tensor,
+    batch_matmul,
+    reshape,
+    softmax,
+)
 from t2t_lite.model.layers.dropout import Dropout, no_dropout
 from t2t_lite.model.layers.initial import drawn
 from t2t_lite.model.layers.masks import attention_scores_bias, band_mask
@@ -130,7 +136,7 @@ class MultiHeadAttention(keras.layers.Layer):
     def self_kernel(self) -> Tensor:
         """The kernels of queries, keys and values, side by side."""
         return ops.concatenate(
-            [self._scaled_query_kernel(), self.key_kernel, self.value_kernel],
+            [self.scaled_query_kernel(), self.key_kernel, self.value_kernel],
             axis=1,
         )
 
@@ -146,9 +152,12 @@ class MultiHeadAttention(keras.layers.Layer):
         depths = (self.key_depth, self.key_depth, self.value_depth)
         return self._split_heads(project(x, kernel), depths)
 
-    def project_query(self, x: Tensor) -> Tensor:
-        """Scaled queries of `x` [B, T, D]: [B, H, T, d_k]."""
-        kernel = self._scaled_query_kernel()
+    def project_query(self, x: Tensor, kernel: Tensor | None = None) -> Tensor:
+        """Scaled queries of `x` [B, T, D]: [B, H, T, d_k].
+
+        `kernel` is a `scaled_query_kernel()` made before; None makes it here.
+        """
+        kernel = self.scaled_query_kernel() if kernel is None else kernel
         (query,) = self._split_heads(project(x, kernel), (self.key_depth,))
         return query
 
@@ -177,32 +186,37 @@ class MultiHeadAttention(keras.layers.Layer):
         """
         weights = attention_weights(query, keys, bias)
         weights = dropout(weights, self.attention_dropout)
-        return ops.matmul(ops.cast(weights, values.dtype), values)
+        return batch_matmul(ops.cast(weights, values.dtype), values)
 
     def merge_heads(self, context: Tensor) -> Tensor:
         """[B, H, T, d_v] to the layer's output [B, T, D]."""
         batch, _, length, _ = ops.shape(context)
         size = self.num_heads * self.value_depth
-        context = ops.transpose(context, (0, 2, 1, 3))
+        if context.shape[2] != 1:  # one position: nothing moves
+            context = ops.transpose(context, (0, 2, 1, 3))
         return project(
-            ops.reshape(context, (batch, length, size)), self.output_kernel
+            reshape(context, (batch, length, size)), self.output_kernel
         )
 
-    def _scaled_query_kernel(self):
-        # 1 / sqrt(d_k) of equation 1, on the weights: there are fewer of them.
+    def scaled_query_kernel(self) -> Tensor:
+        """The kernel of queries, with the 1 / sqrt(d_k) of equation 1."""
+        # On the weights: there are fewer of them.
         return self.query_kernel * self.key_depth**-0.5
 
     def _split_heads(self, x, depths):
         """[B, T, H * sum(depths)] to a [B, H, T, d] for each depth d."""
         batch, length, _ = ops.shape(x)
         heads, parts = self.num_heads, len(depths)
+        if len(set(depths)) == 1 and x.shape[1] == 1:
+            x = reshape(x, (batch, parts, heads, 1, depths[0]))
+            return ops.unstack(x, parts, axis=1)  # nothing moves
         if len(set(depths)) == 1:
-            x = ops.reshape(x, (batch, length, parts, heads, depths[0]))
+            x = reshape(x, (batch, length, parts, heads, depths[0]))
             return ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), parts)
         ends = [heads * sum(depths[: i + 1]) for i in range(parts - 1)]
         return [
             ops.transpose(
-                ops.reshape(part, (batch, length, heads, depth)), (0, 2, 1, 3)
+                reshape(part, (batch, length, heads, depth)), (0, 2, 1, 3)
             )
             for part, depth in zip(
                 ops.split(x, ends, axis=-1), depths, strict=True
@@ -223,7 +237,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
 def attention_weights(query: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
     """The softmax of equation 1: float32 [B, H, T, S]; see `attend`."""
-    scores = ops.matmul(query, ops.swapaxes(keys, -1, -2))
+    scores = batch_matmul(query, keys, transpose_y=True)
     # In float32: a bfloat16 softmax over long sources does not sum to 1.
     scores = ops.cast(scores, "float32") + ops.cast(bias, "float32")
-    return ops.softmax(scores, axis=-1)
+    return softmax(scores)

@@ -1,4 +1,4 @@
-"""What `keras.ops` lacks, by the backend itself: buffers and random bits.
+"""What `keras.ops` lacks, by the backend itself.
 
 The one place in the model core that asks what it runs on.
 
@@ -6,6 +6,8 @@ The one place in the model core that asks what it runs on.
   copies the whole buffer for every row it writes, which costs a decoding step
   as much as its arithmetic. `InplaceUpdate` writes where the rows are; stock
   TensorFlow Serving has it.
+- Attention of one row: in TensorFlow oneDNN does products of batches and
+  softmax, and takes longer to set out than such a row takes to compute.
 - Random bits: the integers of `keras.random` are made from 64-bit ones, by a
   division each.
 """
@@ -63,6 +65,39 @@ def write_rows(buffer: Tensor, rows: Tensor, values: Tensor) -> Tensor:
     return tf.raw_ops.InplaceUpdate(x=buffer, i=rows, v=values)
 
 
+def batch_matmul(x: Tensor, y: Tensor, transpose_y: bool = False) -> Tensor:
+    """`ops.matmul(x, y)`, from float [..., A, C] to [..., A, E].
+
+    Args:
+      x: float [..., A, C].
+      y: of its dtype, [..., C, E].
+      transpose_y: whether it comes as [..., E, C].
+    """
+    tf = _tensorflow_in_a_graph()
+    if tf is None or not _is_one_row(x):
+        return ops.matmul(x, ops.swapaxes(y, -1, -2) if transpose_y else y)
+    # Stock TensorFlow Serving has it, and oneDNN has nothing in its place.
+    return tf.raw_ops.BatchMatMulV3(x=x, y=y, adj_y=transpose_y, Tout=x.dtype)
+
+
+def softmax(scores: Tensor) -> Tensor:
+    """`ops.softmax` over the last axis, from float [..., A, S] to the same."""
+    if _tensorflow_in_a_graph() is None or not _is_one_row(scores):
+        return ops.softmax(scores, axis=-1)
+    return ops.exp(ops.log_softmax(scores, axis=-1))
+
+
+def reshape(x: Tensor, shape: Sequence[int | Tensor]) -> Tensor:
+    """`ops.reshape`; no kernel works out a size that is the only unknown one.
+
+    Args:
+      x: of any shape.
+      shape: ints, at most one of them -1, and int32 scalars.
+    """
+    known = [size if isinstance(size, int) else -1 for size in shape]
+    return ops.reshape(x, known if known.count(-1) == 1 else shape)
+
+
 def random_int16(count: int | Tensor, seed: Tensor) -> Tensor:
     """Uniform int16 [count], a pure function of the seed.
 
@@ -85,6 +120,10 @@ def random_int16(count: int | Tensor, seed: Tensor) -> Tensor:
         bits = jax.random.bits(key, (words,), "uint32")
         bits = jax.lax.bitcast_convert_type(bits, "int16")
     return ops.reshape(bits, (-1,))[:count]
+
+
+def _is_one_row(x):
+    return x.shape[-2] == 1 and x.dtype == "float32"
 
 
 def _tensorflow_in_a_graph():

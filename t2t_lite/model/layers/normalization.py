@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from t2t_lite.model.layers.backend import Shape, Tensor
+from t2t_lite.model.layers.backend import Shape, Tensor, reshape
 
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
@@ -69,7 +69,7 @@ class LayerNormalization(keras.layers.Layer):
             )
 
         output = ops.cast(normalized * scale + bias, dtype)
-        return ops.reshape(output, shape), gradient
+        return reshape(output, shape), gradient
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "epsilon": self.epsilon}

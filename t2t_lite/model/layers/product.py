@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from t2t_lite.model.layers.backend import Tensor
+from t2t_lite.model.layers.backend import Tensor, reshape
 
 
 def project(x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -16,4 +16,4 @@ def project(x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
     rows = ops.matmul(rows, ops.cast(kernel, x.dtype))
     if bias is not None:
         rows = rows + ops.cast(bias, x.dtype)
-    return ops.reshape(rows, (*ops.shape(x)[:-1], kernel.shape[1]))
+    return reshape(rows, (*ops.shape(x)[:-1], kernel.shape[1]))
