@@ -84,6 +84,25 @@ def test_self_attention_of_other_depths_is_attention_to_itself():
     )
 
 
+@pytest.mark.parametrize(("key_depth", "value_depth"), [(None, None), (2, 3)])
+def test_a_row_alone_in_a_graph_attends_as_it_does_among_others(
+    key_depth, value_depth
+):
+    attention = MultiHeadAttention(2, key_depth, value_depth)
+    attention.build((None, None, 8))
+    memory, x = random(3, 4, 8), random(3, 2, 8, seed=1)
+    mask = ops.convert_to_tensor([[1, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 0]])
+    bias = attention_scores_bias(ops.cast(mask, "bool"))[:, None, None]
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 1, 8])])
+    def alone(row):
+        return attention(row, bias, memory=memory)
+
+    np.testing.assert_allclose(
+        alone(x[:, :1]), attention(x, bias, memory=memory)[:, :1], atol=1e-6
+    )
+
+
 def test_weight_on_padding_is_exactly_zero():
     layer = MultiHeadAttention(2)
     layer.build((None, None, 8))
