@@ -16,17 +16,20 @@ from t2t_lite.model.transformer import Transformer
 NO_EOS = -1
 
 
-def make_step(sizes, beam_size, precision="float32"):
+def make_step(sizes, beam_size, precision="float32", model=None):
     """A function that decodes the fixed batch."""
     tf.keras.utils.set_random_seed(1)
-    model = Transformer(
-        sizes["vocab_size"],
-        hidden_size=sizes["hidden_size"],
-        filter_size=sizes["filter_size"],
-        num_heads=sizes["num_heads"],
-        num_hidden_layers=sizes["num_hidden_layers"],
-        dtype={"float32": None, "bfloat16": "mixed_bfloat16"}[precision],
-    ).build_weights()
+    model = (
+        model
+        or Transformer(
+            sizes["vocab_size"],
+            hidden_size=sizes["hidden_size"],
+            filter_size=sizes["filter_size"],
+            num_heads=sizes["num_heads"],
+            num_hidden_layers=sizes["num_hidden_layers"],
+            dtype={"float32": None, "bfloat16": "mixed_bfloat16"}[precision],
+        ).build_weights()
+    )
     rows, length = sizes["rows"], sizes["length"]
     inputs = tf.random.uniform(
         (rows, length), 2, sizes["vocab_size"], tf.int32, seed=1
@@ -54,6 +57,7 @@ def make_step(sizes, beam_size, precision="float32"):
         assert ids.numpy().shape == (sizes["rows"], beam_size, length)
         return length
 
+    run.model = model
     return run
 
 
