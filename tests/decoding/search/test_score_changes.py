@@ -74,6 +74,27 @@ CASES = {
         [MinimumLength(1, EOS), NoRepeat(1), Suppress([0])],
         lambda ids: ids[0] != EOS and not repeats(ids, 1) and 0 not in ids,
     ),
+    "all": (
+        [
+            ForcedPrefix(
+                rows([3]),
+                [
+                    MinimumLength(2, EOS),
+                    NoRepeat(2),
+                    Suppress([0]),
+                    Avoid(rows([3, 2], [2, 2, EOS])[None]),
+                ],
+            )
+        ],
+        lambda ids: (
+            ids[0] == 3
+            and EOS not in ids[:2]
+            and not repeats(ids, 2)
+            and 0 not in ids
+            and not has(ids, [3, 2])
+            and not has(ids, [2, 2, EOS])
+        ),
+    ),
 }
 
 
@@ -95,6 +116,53 @@ def test_full_width_beam_finds_all_that_is_allowed(name):
         )
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_the_n_best_of_all_that_is_allowed_are_found(name):
+    """Though the search for fewer hypotheses ends sooner."""
+    changes, allowed = CASES[name]
+    alpha, count = 1.5, 3
+    table = random_table(7, length=5)
+    table[:, :, EOS] += 1.0
+    wanted = all_hypotheses(table, 5, alpha, allowed)[:count]
+    found = search_one(
+        table, 5, 250, alpha, changes=changes, num_hypotheses=count
+    )[: len(wanted)]
+    assert [ids for ids, _ in found] == [ids for ids, _ in wanted]
+    np.testing.assert_allclose(
+        [score for _, score in found], [s for _, s in wanted], atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(("alpha", "count"), [(0.0, 3), (0.6, 1), (2.0, 240)])
+def test_the_best_with_a_bonus_are_found(alpha, count):
+    # Like coverage: at most 0, known when a hypothesis ends.
+    table = random_table(2, length=5)
+    changes, allowed = CASES["no pair twice"]
+    wanted = all_hypotheses(
+        table,
+        5,
+        alpha,
+        # Cut ones follow by their log-probabilities alone.
+        lambda ids: EOS in ids and allowed(ids),
+        lambda ids: -0.3 * sum([0, 0, 0, *ids[:-1]][-3:]),
+    )[:count]
+    found = search_one(
+        table,
+        5,
+        250,
+        alpha,
+        changes=changes,
+        num_hypotheses=count,
+        bonus_fn=lambda cache: (
+            -0.3 * tf.reduce_sum(tf.cast(cache["history"], tf.float32), -1)
+        ),
+    )[: len(wanted)]
+    assert [ids for ids, _ in found] == [ids for ids, _ in wanted]
+    np.testing.assert_allclose(
+        [score for _, score in found], [s for _, s in wanted], atol=1e-5
+    )
+
+
 REQUIRED = {
     "a token": [[2]],
     "a phrase": [[2, 0]],
@@ -106,28 +174,39 @@ REQUIRED = {
 }
 
 
+@pytest.mark.parametrize(
+    ("others", "count"), [("no prefix", 250), ("several", 1), ("all", 250)]
+)
 @pytest.mark.parametrize("name", REQUIRED)
-def test_full_width_beam_finds_all_that_have_what_is_required(name):
+def test_full_width_beam_finds_all_that_have_what_is_required(
+    name, others, count
+):
     phrases = REQUIRED[name]
     required = Required(rows(*phrases)[None, :, None], EOS)
+    changes, allowed_by_others = CASES[others]
 
     def allowed(ids):
-        return EOS not in ids or all(has(ids, phrase) for phrase in phrases)
-
-    for seed in range(2):
-        table = random_table(seed, length=5)
-        wanted = [
-            (ids, score)
-            for ids, score in all_hypotheses(table, 5, 0.6, allowed)
-            if EOS in ids
-        ]
-        found = search_one(
-            table, 5, 250, 0.6, changes=[required], choice=required
-        )[: len(wanted)]
-        assert [ids for ids, _ in found] == [ids for ids, _ in wanted]
-        np.testing.assert_allclose(
-            [score for _, score in found], [s for _, s in wanted], atol=1e-5
+        return (
+            EOS in ids
+            and allowed_by_others(ids)
+            and all(has(ids, phrase) for phrase in phrases)
         )
+
+    table = random_table(0, length=5)
+    wanted = all_hypotheses(table, 5, 0.6, allowed)[:count]
+    found = search_one(
+        table,
+        5,
+        250,
+        0.6,
+        changes=[*changes, required],
+        choice=required,
+        num_hypotheses=count,
+    )[: len(wanted)]
+    assert [ids for ids, _ in found] == [ids for ids, _ in wanted]
+    np.testing.assert_allclose(
+        [score for _, score in found], [s for _, s in wanted], atol=1e-5
+    )
 
 
 def test_one_way_to_write_a_phrase_is_enough():
