@@ -98,7 +98,7 @@ class Sample(Best):
 
     def _draw(self, logits, index):
         """A token by chance for each row of logits: int32 [B, 1]."""
-        weights = self._weights(logits)
+        weights = self.weights(logits)
         sums = ops.cumsum(weights, axis=-1)
         uniform = ops.take(self.uniforms, index, axis=1)[:, None]
         # A little below the total, which rounding must not reach.
@@ -108,7 +108,7 @@ class Sample(Best):
         )
         return ops.minimum(below, ops.shape(logits)[-1] - 1)
 
-    def _weights(self, logits):
+    def weights(self, logits: Tensor) -> Tensor:
         """How likely each token is drawn, up to a factor: float32 [B, V]."""
         vocab_size = ops.shape(logits)[-1]
         top = ops.max(logits, axis=-1, keepdims=True)
