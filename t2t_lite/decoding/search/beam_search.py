@@ -144,7 +144,7 @@ def beam_search(
             tuple(state),
         )
     )
-    return _best(state, limits, alpha)
+    return _best(state, limits, alpha, sort_live=bonus_fn is not None)
 
 
 def _check(beam_size, vocab_size, alpha, count):
@@ -262,20 +262,20 @@ def _running(state, limits, alpha):
     )
 
 
-def _best(state, limits, alpha):
+def _best(state, limits, alpha, sort_live):
     """The finished hypotheses, then live ones where too few finished."""
     batch_size, count = ops.shape(state.finished_scores)
     live_scores = state.live_log_probs / length_penalty(limits, alpha)[:, None]
     live_scores += state.live_bonuses
     real = is_possible(state.live_log_probs)
-    scores = ops.concatenate(
-        [state.finished_scores, ops.where(real, live_scores, IMPOSSIBLE)],
-        axis=1,
-    )
-    ids = ops.concatenate(
-        [state.finished_ids, ops.where(real[..., None], state.live_ids, 0)],
-        axis=1,
-    )
+    live_scores = ops.where(real, live_scores, IMPOSSIBLE)
+    live_ids = ops.where(real[..., None], state.live_ids, 0)
+    if sort_live:  # bonuses are not in the order of the choice
+        size = ops.shape(live_scores)[1]
+        live_scores, order = ops.top_k(live_scores, size)
+        live_ids = gather_rows(live_ids, ops.cast(order, "int32"))
+    scores = ops.concatenate([state.finished_scores, live_scores], axis=1)
+    ids = ops.concatenate([state.finished_ids, live_ids], axis=1)
     finished = ops.sum(
         ops.cast(is_possible(state.finished_scores), "int32"),
         axis=1,
