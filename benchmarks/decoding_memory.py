@@ -31,7 +31,6 @@ CASES = [
     ("base", {**BASE, "rows": 64, "length": 30}, 1),
     ("base", {**BASE, "rows": 64, "length": 30}, 4),
     ("parser", {**PARSER, "rows": 1, "length": 500}, 21),
-    ("parser", {**PARSER, "rows": 8, "length": 500}, 21),
 ]
 
 
