@@ -93,7 +93,7 @@ def test_the_exporter_writes_versions_in_a_place_of_their_own(
         )
         assert (code, out) == (0, f"{tmp_path / version}\n"), err
     assert os.listdir(tmp_path) == ["2"]
-    assert {"model.bin", "config.json", "t2t_lite.json"} < {
+    assert {"model.bin", "config.json", "t2t-lite.json"} < {
         path.name for path in (tmp_path / "2").iterdir()
     }
     code, out, err = run_command("exporter", *flags)
