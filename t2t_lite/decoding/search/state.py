@@ -31,7 +31,7 @@ class SearchState(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """One-token extensions of the live hypotheses, best first: [B, C]."""
+    """One-token extensions of the live hypotheses, in any order: [B, C]."""
 
     log_probs: Tensor  # float32, of the whole hypothesis
     parents: Tensor  # int32: the live hypothesis it extends
@@ -69,7 +69,7 @@ class Choice(Protocol):
     def candidates(
         self, state: SearchState, logits: Tensor, normalizer: Tensor | None
     ) -> Candidates:
-        """The candidates of every sentence, best first.
+        """The candidates of every sentence, in any order.
 
         Args:
           state: of the search, about to choose token `state.index`.
