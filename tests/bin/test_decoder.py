@@ -259,7 +259,15 @@ def test_lines_of_something_else_are_not_gone_on_with(
     assert not partial.exists()
 
 
-@pytest.mark.parametrize("flags", [[], ["--batch_tokens=40", "--replicas=2"]])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        [],
+        pytest.param(
+            ["--batch_tokens=40", "--replicas=2"], marks=pytest.mark.slow
+        ),
+    ],
+)
 def test_every_way_in_gives_the_same_answers(
     run_command, tiny_run, monkeypatch, stdin, tmp_path, flags
 ):

@@ -385,6 +385,7 @@ for pairs in (10_000, 30_000):
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_corpus(tmp_path):
     out = subprocess.check_output(
         [sys.executable, "-c", _PEAKS, tmp_path], cwd=TESTS, text=True

@@ -323,6 +323,7 @@ def test_too_large_a_vocabulary_names_the_largest(tmp_path):
     assert encoder.vocab_size == largest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2**31, 10**20])
 def test_a_vocabulary_of_any_size_is_refused_in_the_same_words(tmp_path, size):
     with pytest.raises(
