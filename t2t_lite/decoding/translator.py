@@ -384,7 +384,7 @@ def _uniforms(seeds, texts, samples, limits):
     """
     count = tf.shape(seeds)[0]
     numbers = tf.cast(tf.range(count) % samples, tf.int64)
-    # 64 bits of the text, so that two texts do not draw the same numbers.
+    # So that two texts do not draw the same numbers.
     hashes = tf.strings.to_hash_bucket_fast(texts, 2**62)
     keys = tf.stack([seeds, hashes + numbers], axis=1)
     length = tf.reduce_max(tf.concat([limits, [0]], axis=0))

@@ -262,12 +262,20 @@ def test_an_ensemble_averages_probabilities(searching, encoder, model):
         ({"min_new_tokens": 4, "max_new_tokens": 4}, "must be less than max_"),
         ({"suppress": ["", "a"]}, "suppress must be texts"),
         ({"no_repeat_ngram": 2}, "Did you mean no_repeat_ngram_size?"),
+        ({"no_repeat_ngram_size": 10**9}, "a whole number from 0 to 100"),
+        ({"sample": True, "seed": 2**63}, "seed must be a whole number from"),
+        ({"max_new_tokens": 2**31}, "max_new_tokens must be a whole number"),
     ],
 )
 def test_what_does_not_go_together_is_refused_by_name(settings, message):
     with pytest.raises(UsageError) as refused:
         SearchSettings.from_options(settings)
     assert message in str(refused.value)
+
+
+def test_one_string_is_no_list_of_what_must_appear():
+    with pytest.raises(UsageError, match="must be a list of strings; got 'h"):
+        Request("eins", constraints="hund")
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,11 @@ def _number(rule, fits):
     return values.number(float, fits, rule)
 
 
+def _whole(smallest, largest=2**31 - 1):
+    rule = f"a whole number from {smallest} to {largest}"
+    return values.number(int, lambda x: smallest <= x <= largest, rule)
+
+
 _FINITE = float("inf")
 
 
@@ -44,7 +49,7 @@ class SearchSettings:
     """
 
     beam_size: int = _setting(
-        4, values.whole_number(1), "K", "beams per sentence; 1 is greedy"
+        4, _whole(1), "K", "beams per sentence; 1 is greedy"
     )
     alpha: float = _setting(
         0.6,
@@ -68,19 +73,19 @@ class SearchSettings:
     )
     min_new_tokens: int = _setting(
         0,
-        values.whole_number(0),
+        _whole(0),
         "N",
         "a translation has at least N tokens, EOS not counted",
     )
     max_new_tokens: int | None = _setting(
         None,
-        values.whole_number(1),
+        _whole(1),
         "N",
         "a translation has at most N tokens, EOS counted",
     )
     no_repeat_ngram_size: int = _setting(
         0,
-        values.whole_number(0),
+        _whole(0, 100),
         "N",
         "no N tokens in a row appear twice; 0: they may",
     )
@@ -104,7 +109,7 @@ class SearchSettings:
     )
     top_k: int = _setting(
         0,
-        values.whole_number(0),
+        _whole(0),
         "K",
         "of samples: draw from the K likeliest tokens; 0: from all",
     )
@@ -117,7 +122,7 @@ class SearchSettings:
     )
     seed: int = _setting(
         1,
-        values.whole_number(0),
+        _whole(0, 2**63 - 1),
         "N",
         "of samples: the same line and seed give the same text",
     )

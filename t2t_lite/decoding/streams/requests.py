@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
-from t2t_lite.errors import nearest
+from t2t_lite.errors import UsageError, nearest
 
 _SHOWN_CHARACTERS = 60  # of a value that is refused
 _LINE_END = re.compile("\r\n|\r|\n")
@@ -25,6 +25,9 @@ class Request:
       avoid: what must not appear in it.
       seed: of its samples.
       error: why it cannot be answered; the answer is then this error.
+
+    Raises:
+      UsageError: one string where a list of them belongs.
     """
 
     text: str | bytes
@@ -34,6 +37,14 @@ class Request:
     avoid: tuple[str, ...] = ()
     seed: int | None = None
     error: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("constraints", "avoid"):
+            if isinstance(getattr(self, name), str):  # its characters, else
+                raise UsageError(
+                    f"{name} must be a list of strings; got "
+                    f"{getattr(self, name)!r}."
+                )
 
     @classmethod
     def parse(cls, line: str | bytes) -> Self:
