@@ -10,13 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.places import TESTS
-from support.random_translator import random_model, random_sentences
+from support.random_translator import (
+    random_sentences,
+    random_translator,
+    train_encoder,
+)
 from t2t_lite.decoding.lines import score_pairs, translate_lines
-from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.streams.replicas import Replica
 from t2t_lite.decoding.streams.requests import Request
-from t2t_lite.decoding.translator import Translator
-from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
 NASTY = [
     b"",
@@ -38,16 +39,8 @@ LINES = [*NASTY, *(text.encode() for text in random_sentences(25))]
 
 @pytest.fixture(scope="module")
 def translator(tmp_path_factory):
-    path = tmp_path_factory.mktemp("vocabulary") / "vocabulary.model"
-    encoder = SentencePieceEncoder.train(random_sentences(300), 320, path)
-    return Translator(
-        random_model(encoder.vocab_size),
-        encoder,
-        encoder,
-        SearchSettings(beam_size=3),
-        extra_decode_length=6,
-        max_length=20,
-    )
+    encoder = train_encoder(tmp_path_factory.mktemp("vocabulary"))
+    return random_translator(encoder)
 
 
 def quiet(number, text):
@@ -196,7 +189,12 @@ cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(
     cpu, [tf.config.LogicalDeviceConfiguration()] * 2
 )
-from support.random_translator import random_model, random_sentences
+from support.random_translator import (
+    random_model,
+    random_sentences,
+    random_translator,
+    train_encoder,
+)
 from t2t_lite.decoding.lines import translate_lines
 from t2t_lite.decoding.streams.replicas import make_replicas
 from t2t_lite.decoding.search.settings import SearchSettings

@@ -11,32 +11,28 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from support.random_translator import WORDS, random_model, random_sentences
+from support.random_translator import (
+    WORDS,
+    random_model,
+    random_sentences,
+    random_translator,
+    train_encoder,
+)
 from t2t_lite.decoding.lines import score_pairs, translate_lines
-from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.texts import prepare, with_eos
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.text.encoder import EOS_ID
-from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("vocabulary") / "vocabulary.model"
-    return SentencePieceEncoder.train(random_sentences(300), 320, path)
+    return train_encoder(tmp_path_factory.mktemp("vocabulary"))
 
 
 @pytest.fixture(scope="module")
 def translator(encoder):
-    return Translator(
-        random_model(encoder.vocab_size),
-        encoder,
-        encoder,
-        SearchSettings(beam_size=3),
-        extra_decode_length=6,
-        max_length=20,
-    )
+    return random_translator(encoder)
 
 
 def texts(translations):

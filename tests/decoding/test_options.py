@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from support.random_translator import random_model, random_sentences
+from support.random_translator import (
+    random_model,
+    random_sentences,
+    train_encoder,
+)
 from t2t_lite.decoding.lines import translate_lines
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.streams.requests import Request
@@ -18,15 +22,13 @@ from t2t_lite.errors import UsageError
 from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.text.encoder import EOS_ID
-from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
 LINES = random_sentences(12)
 
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("vocabulary") / "vocabulary.model"
-    return SentencePieceEncoder.train(random_sentences(300), 320, path)
+    return train_encoder(tmp_path_factory.mktemp("vocabulary"))
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from support.random_translator import random_model, random_sentences
+from support.random_translator import (
+    random_sentences,
+    random_translator,
+    train_encoder,
+)
 from t2t_lite.decoding.lines import score_pairs, translate_lines
-from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.token_details import (
     TokenDetails,
     most_attended,
@@ -17,26 +20,16 @@ from t2t_lite.decoding.token_details import (
     pharaoh,
     prefixes_of,
 )
-from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import UsageError
 from t2t_lite.text.encoder import EOS_ID, PAD_ID
-from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
 LINES = [*random_sentences(9), "", "ein haus\u3000é"]
 
 
 @pytest.fixture(scope="module")
 def translator(tmp_path_factory):
-    path = tmp_path_factory.mktemp("vocabulary") / "vocabulary.model"
-    encoder = SentencePieceEncoder.train(random_sentences(300), 320, path)
-    return Translator(
-        random_model(encoder.vocab_size, layers=2),
-        encoder,
-        encoder,
-        SearchSettings(beam_size=3),
-        extra_decode_length=6,
-        max_length=20,
-    )
+    encoder = train_encoder(tmp_path_factory.mktemp("vocabulary"))
+    return random_translator(encoder, layers=2)
 
 
 @pytest.mark.parametrize("count", [1, 3])

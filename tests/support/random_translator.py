@@ -4,8 +4,11 @@ import random
 
 import numpy as np
 
+from t2t_lite.decoding.search.settings import SearchSettings
+from t2t_lite.decoding.translator import Translator
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.text.encoder import EOS_ID
+from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
 WORDS = "eins zwei drei vier haus katze hund maus rot grün blau weiß".split()
 
@@ -40,3 +43,21 @@ def random_model(vocab_size, seed=1, layers=1):
                 value[EOS_ID] *= 2  # so that some hypotheses end
             variable.assign(value)
     return model
+
+
+def train_encoder(folder):
+    """A vocabulary of such sentences."""
+    path = folder / "vocabulary.model"
+    return SentencePieceEncoder.train(random_sentences(300), 320, path)
+
+
+def random_translator(encoder, layers=1):
+    """A translator with such a model, a beam of 3 and short limits."""
+    return Translator(
+        random_model(encoder.vocab_size, layers=layers),
+        encoder,
+        encoder,
+        SearchSettings(beam_size=3),
+        extra_decode_length=6,
+        max_length=20,
+    )
