@@ -271,6 +271,7 @@ def _move_into_place(
         if (work.folder / name).exists():
             files.put_in_place(work.folder / name, data_dir / name)
     check_data(data_dir, problem, manifest)
+    files.remove_unfinished(data_dir, Manifest.path(data_dir, problem).name)
     manifest.save(data_dir)
     return manifest
 

@@ -122,6 +122,7 @@ def save(
     if averaged is not None:
         name = f"average-{averaged}-{name}"
     path = pathlib.Path(directory) / name
+    files.remove_unfinished(path.parent, name)
     with _one_clear_error(path), files.write_folder(path) as folder:
         _save_tensors(folder, tensors)
         record = {"state": state, "sha256": _sha256(state)}

@@ -298,6 +298,7 @@ def test_what_a_killed_process_left_is_never_taken_for_data(tmp_path):
     left.mkdir()
     (left / "toy-train-00000").write_bytes(b"half a record")
     (tmp_path / "toy-train-00007-of-00009").write_bytes(b"of an older run")
+    (tmp_path / ".toy.manifest.json.4711.tmp").write_text("{")
     make(Toy(), tmp_path)
     assert files_in(tmp_path) == COMPLETE
 

@@ -285,6 +285,16 @@ def test_what_an_interrupted_save_left_is_no_checkpoint(tmp_path):
     assert _steps(tmp_path) == [1]
 
 
+def test_saving_removes_what_a_killed_save_of_it_left(tmp_path):
+    half = tmp_path / ".step-00000005.4711.tmp"
+    other = tmp_path / ".step-00000006.4711.tmp"
+    for folder in (half, other):
+        folder.mkdir()
+        (folder / "tensors.index").write_bytes(b"half")
+    _save(tmp_path, 5)
+    assert not half.exists() and other.exists()
+
+
 def test_saving_a_step_again_replaces_it(tmp_path):
     _save(tmp_path, 1, fill=1.0)
     saved = _save(tmp_path, 1, fill=2.0)
