@@ -1,0 +1,52 @@
+"""The files of a server's page. They load nothing from anywhere else."""
+
+import functools
+import importlib.resources
+
+INDEX = "index.html"
+_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+# All that a browser may ask for: no other name reaches the disk.
+NAMES = (
+    INDEX,
+    "page.css",
+    "page.js",
+    "icon.svg",
+)
+# A browser then runs and loads only what stands in this folder, asks only this
+# server, and shows the page in no other page's frame.
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "connect-src 'self'",
+        "img-src 'self' data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+
+
+def page_file(name: str) -> tuple[bytes, str] | None:
+    """A file of the page and its content type.
+
+    Args:
+      name: such as "page.css"; "index.html" is the page itself.
+
+    Returns: None where the page has no file of that name.
+    """
+    if name not in NAMES:
+        return None
+    return _content(name), _TYPES[name.rpartition(".")[2]]
+
+
+@functools.cache
+def _content(name: str) -> bytes:
+    folder = importlib.resources.files("t2t_lite.serving.page")
+    return (folder / name).read_bytes()
