@@ -24,7 +24,6 @@ setup(
     package_dir=FOLDERS,
     package_data={
         "t2t_lite": ["py.typed"],
-        "t2t_lite.decoding": ["*.html"],
         "t2t_lite.serving.page": ["*.html", "*.css", "*.js", "*.svg"],
     },
 )

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from t2t_lite.decoding.attention_page import render_page
+from t2t_lite.serving.page.attention_page import render_page
 
 
 def data_of(page):

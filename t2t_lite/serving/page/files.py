@@ -15,6 +15,8 @@ NAMES = (
     INDEX,
     "page.css",
     "page.js",
+    "heads.js",
+    "heads.css",
     "icon.svg",
 )
 # A browser then runs and loads only what stands in this folder, asks only this

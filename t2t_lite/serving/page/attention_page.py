@@ -2,6 +2,7 @@
 
 import importlib.resources
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -119,8 +120,14 @@ def render_page(attention: Mapping[str, Any]) -> str:
     Args:
       attention: from `attention_of`.
     """
-    folder = importlib.resources.files("t2t_lite.decoding")
-    template = (folder / _TEMPLATE).read_text("utf-8")
+    folder = importlib.resources.files("t2t_lite.serving.page")
     # Inside a script element, only "</" could end it early.
     data = json.dumps(attention, ensure_ascii=False).replace("<", "\\u003c")
-    return template.replace("__DATA__", data)
+    parts = {
+        "STYLE": (folder / "heads.css").read_text("utf-8"),
+        "SCRIPT": (folder / "heads.js").read_text("utf-8"),
+        "DATA": data,
+    }
+    template = (folder / _TEMPLATE).read_text("utf-8")
+    # In one pass, so that no text of a user is taken for a place.
+    return re.sub(r"__(\w+)__", lambda place: parts[place[1]], template)
