@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import tensorflow as tf
 
+from t2t_lite.decoding.samples import best_first, uniforms
 from t2t_lite.decoding.search.beam_search import (
     beam_search,
     coverage_penalty,
@@ -91,7 +92,7 @@ class Translator(tf.Module):
         self._suppressed = target_encoder.ids_of(self.settings.suppress)
         self._graphs: dict[tuple, Callable] = {}
         text = tf.TensorSpec([None], tf.string)
-        self._score_graph = tf.function(
+        self.score_graph = tf.function(
             self._score, input_signature=[text, text], autograph=False
         )
 
@@ -200,7 +201,7 @@ class Translator(tf.Module):
           token_log_probabilities: float32 [B, T], of these, then zeros;
           cut: bool [B], where either side was longer than `max_length`.
         """
-        return self._score_graph(sources, targets)
+        return self.score_graph(sources, targets)
 
     def _translate(self, texts, num_hypotheses, asked):
         settings = self.settings
@@ -250,7 +251,7 @@ class Translator(tf.Module):
             ),
         )
         if settings.sample:
-            tokens, scores = _best_first(tokens, scores, num_hypotheses)
+            tokens, scores = best_first(tokens, scores, num_hypotheses)
         shape = tf.shape(tokens)
         outputs = self.target_encoder.detokenize(
             tf.reshape(tokens, [shape[0] * num_hypotheses, shape[2]])
@@ -330,9 +331,9 @@ class Translator(tf.Module):
             bans.append(required)
             choice = required
         if settings.sample:
-            uniforms = _uniforms(asked["seed"], texts, samples, limits)
+            drawn = uniforms(asked["seed"], texts, samples, limits)
             options = (settings.temperature, settings.top_k, settings.top_p)
-            choice = Sample(uniforms, *options)
+            choice = Sample(drawn, *options)
         if "prefix" in asked:
             bans = [ForcedPrefix(asked["prefix"], bans)]
             real = tf.cast(asked["prefix"] != NO_TOKEN, tf.int32)
@@ -340,56 +341,38 @@ class Translator(tf.Module):
             limits = tf.where(limits > 0, tf.maximum(limits, room), 0)
         return [*changes, *bans], choice, limits
 
-    def _score(self, sources, targets):
+    def pairs(
+        self, sources: tf.Tensor, targets: tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Tensor]:
+        """Given translations as a model takes them.
+
+        Args:
+          sources: tf.string [B].
+          targets: tf.string [B].
+
+        Returns: `inputs` int32 [B, S] and `targets` int32 [B, T], both with
+          EOS, then zeros; the lengths of the targets, EOS included, int32 [B];
+          and bool [B], where either side was longer than `max_length`.
+        """
         inputs, _, inputs_cut = with_eos(
             self.source_encoder.tokenize(prepare(sources, self.form)),
             self.max_length,
         )
-        targets, lengths, targets_cut = with_eos(
+        outputs, lengths, outputs_cut = with_eos(
             self.target_encoder.tokenize(targets), self.max_length
         )
-        each = self.model.token_log_probs(
-            {"inputs": inputs, "targets": targets}
-        )
+        features = {"inputs": inputs, "targets": outputs}
+        return features, lengths, inputs_cut | outputs_cut
+
+    def _score(self, sources, targets):
+        features, lengths, cut = self.pairs(sources, targets)
+        each = self.model.token_log_probs(features)
         log_probs = tf.reduce_sum(each, axis=-1)
         return {
             "log_probabilities": log_probs,
             "scores": log_probs / length_penalty(lengths, self.settings.alpha),
             "lengths": lengths,
-            "tokens": targets,
+            "tokens": features["targets"],
             "token_log_probabilities": each,
-            "cut": inputs_cut | targets_cut,
+            "cut": cut,
         }
-
-
-def _best_first(tokens, scores, samples):
-    """Samples [B * n, 1, ...] as [B, n, ...], in the order of their scores."""
-    scores = tf.reshape(scores, [-1, samples])
-    tokens = tf.reshape(tokens, [-1, samples, tf.shape(tokens)[2]])
-    scores, order = tf.math.top_k(scores, samples)
-    return tf.gather(tokens, order, batch_dims=1), scores
-
-
-def _uniforms(seeds, texts, samples, limits):
-    """Uniform numbers in [0, 1) for each step of each sample: float32 [R, L].
-
-    A row depends on its text, its seed and its number among the samples of
-    that text.
-
-    Args:
-      seeds: int64 [R].
-      texts: tf.string [R], R = B * samples.
-      samples: of a text, which stand together.
-      limits: int32 [R].
-    """
-    count = tf.shape(seeds)[0]
-    numbers = tf.cast(tf.range(count) % samples, tf.int64)
-    # So that two texts do not draw the same numbers.
-    hashes = tf.strings.to_hash_bucket_fast(texts, 2**62)
-    keys = tf.stack([seeds, hashes + numbers], axis=1)
-    length = tf.reduce_max(tf.concat([limits, [0]], axis=0))
-    return tf.map_fn(
-        lambda key: tf.random.stateless_uniform([length], key),
-        keys,
-        fn_output_signature=tf.float32,
-    )

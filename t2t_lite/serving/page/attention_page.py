@@ -17,7 +17,7 @@ from t2t_lite.text.encoder import EOS_ID, TextEncoder
 
 _TEMPLATE = "attention_page.html"
 _START = "⟨start⟩"
-_END = "⟨end⟩"
+END = "⟨end⟩"
 # Of a weight; more could not be seen.
 _DIGITS = 4
 
@@ -59,7 +59,7 @@ def attention_of(
     weights = {name: np.array(value)[:, 0] for name, value in tensors.items()}
     source_tokens = translator.source_encoder.pieces(inputs)
     target_tokens = translator.target_encoder.pieces(targets)
-    read, written = [*source_tokens, _END], [*target_tokens, _END]
+    read, written = [*source_tokens, END], [*target_tokens, END]
     return {
         "texts": [source, target],
         "views": [
