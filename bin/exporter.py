@@ -10,6 +10,8 @@ import argparse
 from t2t_lite.bin.cli import backend, command, flags, runs
 from t2t_lite.errors import UsageError
 
+_OF_SAVED_MODEL = ("prefixed", "attention")
+
 
 def make_parser() -> flags.Parser:
     """The flags of `t2t-lite-exporter`."""
@@ -28,22 +30,33 @@ def make_parser() -> flags.Parser:
         "engine, which needs t2t-lite[ctranslate2]",
     )
     backend.add_quantization(parser, "--format=ctranslate2")
-    told = "a third signature: translations that begin with an input prefix"
-    flags.add(parser, {"--prefixed": told})
     told = "after the export, remove the oldest so that N remain (default: all)"
     flags.add(parser, {"--keep=N": told}, flags.at_least(1))
+    _add_serving_flags(parser)
     flags.add_search_flags(parser, batches=False)
     return parser
+
+
+def _add_serving_flags(parser: flags.Parser) -> None:
+    group = parser.add_argument_group("the server's side, of a saved_model")
+    told = {
+        "--prefixed": "a signature more: translations that begin with an input "
+        "prefix",
+        "--attention": "a signature more: what every head attends to, for "
+        "pages that show it; it takes memory when it is asked",
+    }
+    flags.add(group, told)
 
 
 def export(args: argparse.Namespace) -> None:
     """Writes the export, prints its folder and removes old ones."""
     quantization = backend.quantization(args, "format")
-    if args.prefixed and args.format == "ctranslate2":
-        raise UsageError("--prefixed is for --format=saved_model.")
+    for name in _OF_SAVED_MODEL:
+        if getattr(args, name) and args.format != "saved_model":
+            raise UsageError(f"--{name} is for --format=saved_model.")
     run = runs.open_run(args)
-    translator = runs.make_translator(run, args)
-    from t2t_lite.serving import export, versions
+    translator, weights = runs.translator_and_weights(run, args)
+    from t2t_lite.serving import about, export, served, versions
 
     export_dir = flags.folder(args.export_dir)
     if args.format == "ctranslate2":
@@ -56,7 +69,10 @@ def export(args: argparse.Namespace) -> None:
         newest = export.export_saved_model(
             translator,
             export_dir or run.output_dir / "export",
-            prefixed=args.prefixed,
+            options=served.ServingOptions(
+                **{name: getattr(args, name) for name in _OF_SAVED_MODEL}
+            ),
+            about=about.about_run(run, weights),
         )
     print(newest, flush=True)
     if args.keep:

@@ -1,14 +1,18 @@
 """The runs of a folder at a glance, read without TensorFlow."""
 
 import datetime
-import json
 import math
 import pathlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.training.config import CONFIG, METRICS_FILE, read_config
+from t2t_lite.training.config import (
+    CONFIG,
+    METRICS_FILE,
+    read_config,
+    read_metrics,
+)
 
 _LOSSES = ("loss", "perplexity")
 
@@ -39,7 +43,7 @@ def list_runs(folder: pathlib.Path) -> Iterator[RunSummary]:
         except T2TLiteError as error:
             problem, hparams_set = str(error), ""
         metrics = run / METRICS_FILE
-        records = _records(metrics)
+        records = read_metrics(run)
         newest = metrics if metrics.exists() else config_file
         changed = datetime.datetime.fromtimestamp(newest.stat().st_mtime)
         yield RunSummary(
@@ -50,21 +54,6 @@ def list_runs(folder: pathlib.Path) -> Iterator[RunSummary]:
             _last_score(records),
             f"{changed:%Y-%m-%d %H:%M}",
         )
-
-
-def _records(metrics: pathlib.Path) -> list[dict[str, Any]]:
-    """The lines of a run's metrics; one that is being written is left out."""
-    if not metrics.exists():
-        return []
-    records = []
-    for line in metrics.read_text("utf-8", errors="replace").splitlines():
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict) and isinstance(record.get("step"), int):
-            records.append(record)
-    return records
 
 
 def _last_score(records: list[dict[str, Any]]) -> str:

@@ -15,6 +15,7 @@ from t2t_lite.training.config import problem_options, read_config
 if TYPE_CHECKING:
     from t2t_lite.decoding.streams.replicas import Replica
     from t2t_lite.decoding.translator import Translator
+    from t2t_lite.training.checkpoint import Checkpoint
     from t2t_lite.training.run import Run
 
 
@@ -81,10 +82,19 @@ def make_translator(
 
     Says which weights it took.
     """
+    return translator_and_weights(run, args, say)[0]
+
+
+def translator_and_weights(
+    run: "Run",
+    args: argparse.Namespace,
+    say: Callable[[str], None] = command.note,
+) -> "tuple[Translator, list[Checkpoint]]":
+    """As `make_translator`, and the checkpoints that its weights are from."""
     model, found = run.load_ensemble(args.checkpoint, flags.members(args))
     names = ", ".join(f"{each} ({each.path})" for each in found)
     say(f"Weights: {names}.")
-    return run.translator(model, **flags.search_options(args))
+    return run.translator(model, **flags.search_options(args)), found
 
 
 def make_replicas(run: "Run", args: argparse.Namespace) -> "list[Replica]":

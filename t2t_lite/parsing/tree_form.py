@@ -41,6 +41,8 @@ class TreeForm(tf.Module):
         begins with SPECIAL_TOKENS.
     """
 
+    kind = "trees"
+
     def __init__(self, tokens: Sequence[str]):
         super().__init__(name="tree_form")
         tags = {mark: number for number, mark in enumerate(PUNCTUATION, 1)}

@@ -6,7 +6,13 @@ import tensorflow as tf
 
 
 class TextForm(Protocol):
-    """Has graph ops only; `tree_form.TreeForm` is one."""
+    """Has graph ops only; `tree_form.TreeForm` is one.
+
+    Attributes:
+      kind: what answers are, such as "trees", for people and pages.
+    """
+
+    kind: str
 
     def prepare(self, texts: tf.Tensor) -> tf.Tensor:
         """Source texts in the form of the training data: tf.string [B]."""

@@ -164,6 +164,22 @@ def read_config(output_dir: pathlib.Path) -> dict[str, Any]:
     return config
 
 
+def read_metrics(output_dir: pathlib.Path) -> list[dict[str, Any]]:
+    """The lines of a run's metrics; one that is being written is left out."""
+    metrics = output_dir / METRICS_FILE
+    if not metrics.exists():
+        return []
+    records = []
+    for line in metrics.read_text("utf-8", errors="replace").splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict) and isinstance(record.get("step"), int):
+            records.append(record)
+    return records
+
+
 def _require(config: dict[str, Any], key: str, rule: Rule) -> None:
     value: Any = {"problem_options": {}, **config}
     for part in key.split("."):

@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 from support import tiny_treebank
@@ -142,6 +143,7 @@ def test_served_trees_are_those_of_the_decoder(
         f"--output_dir={run}",
         f"--export_dir={tmp_path / 'export'}",
         "--constrained=true",
+        "--attention",
     )
     assert code == 0, err
     shutil.move(out.strip(), tmp_path / "moved")
@@ -161,6 +163,13 @@ def test_served_trees_are_those_of_the_decoder(
     assert [text.decode() for text in answers["outputs"].numpy()] == decoded
     assert nbest["outputs"].shape == (4, 3)
     assert [text.decode() for text in nbest["outputs"][:, 0].numpy()] == decoded
+    # The other signatures take a tree as the model writes it.
+    pairs = {"inputs": tf.constant(SENTENCES), "targets": answers["targets"]}
+    shown = served.signatures["attention"](**pairs)["target_tokens"].numpy()
+    for tokens, target in zip(shown, answers["targets"].numpy(), strict=True):
+        tokens = [token for token in tokens.tolist() if token]
+        assert tokens == [*target.split(), "⟨end⟩".encode()]
+    assert np.isfinite(served.signatures["score"](**pairs)["scores"]).all()
 
 
 def test_an_unconstrained_parser_is_not_exported(run_command, run, tmp_path):

@@ -17,8 +17,10 @@ from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.model.transformer import Transformer
-from t2t_lite.serving import export
-from t2t_lite.serving.export import check_servable, export_saved_model
+from t2t_lite.serving import servable
+from t2t_lite.serving.export import export_saved_model
+from t2t_lite.serving.servable import check_servable
+from t2t_lite.serving.served import ServingOptions
 from t2t_lite.serving.versions import remove_old_versions
 from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
@@ -178,7 +180,7 @@ def test_an_attention_window_is_exported_with_the_model(tmp_path):
 
 def test_signatures_are_those_of_the_contract(exported):
     signatures = tf.saved_model.load(exported).signatures
-    assert set(signatures) == {"serving_default", "nbest"}
+    assert set(signatures) == {"serving_default", "nbest", "score"}
     for name, shape in (("serving_default", [None]), ("nbest", [None, 3])):
         _, inputs = signatures[name].structured_input_signature
         assert inputs == {"inputs": tf.TensorSpec([None], tf.string, "inputs")}
@@ -194,7 +196,9 @@ def test_signatures_are_those_of_the_contract(exported):
 
 def test_a_signature_takes_a_prefix_for_each_text(tmp_path):
     translator = make_translator(tmp_path / "vocabulary")
-    folder = export_saved_model(translator, tmp_path / "export", prefixed=True)
+    folder = export_saved_model(
+        translator, tmp_path / "export", options=ServingOptions(prefixed=True)
+    )
     signatures = tf.saved_model.load(str(folder)).signatures
     texts, prefixes = ["eins zwei", "drei", ""], ["haus", "", "hund"]
     found = signatures["prefixed"](
@@ -229,12 +233,6 @@ def test_a_text_that_is_cut_is_marked(exported):
     for name in ("serving_default", "nbest"):
         cut = signatures[name](inputs=texts)["cut"]
         assert cut.numpy().tolist() == [False, True, False]
-
-
-def test_an_empty_batch_is_answered(exported):
-    model = tf.saved_model.load(exported)
-    answer = model.signatures["nbest"](inputs=tf.constant([], tf.string))
-    assert answer["outputs"].shape == answer["scores"].shape == (0, 3)
 
 
 def test_weights_are_variables_and_nothing_else_is_kept(translator, exported):
@@ -317,7 +315,7 @@ def test_what_a_stock_server_cannot_run_is_refused(function, message, tmp_path):
 
 def test_ops_of_this_export_are_linked(exported):
     check_servable(exported)
-    ops = {node.op for node in export._nodes(exported)}
+    ops = {node.op for node in servable._nodes(exported)}
     assert {op for op in ops if not hasattr(tf.raw_ops, op)} <= (
-        export._TEXT_OPS
+        servable._TEXT_OPS
     )

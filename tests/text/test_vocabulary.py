@@ -14,7 +14,7 @@ from t2t_lite.data.manifest import Manifest
 from t2t_lite.datagen import generate
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.plugins import load_plugins
-from t2t_lite.serving.export import check_servable
+from t2t_lite.serving.servable import check_servable
 from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 from t2t_lite.text.subword_encoder import SubwordEncoder
 from t2t_lite.text.vocabulary import open_vocabulary

@@ -1,0 +1,98 @@
+"""`assets.extra/t2t-lite.json`: what an export says of itself.
+
+Servers and pages read it. Nothing in it names a folder of this machine.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import t2t_lite
+from t2t_lite.decoding.translator import Translator
+from t2t_lite.model.ensemble import Ensemble
+from t2t_lite.serving.served import ServingOptions
+from t2t_lite.training.checkpoint import Checkpoint
+from t2t_lite.training.config import read_metrics
+from t2t_lite.training.run import Run
+
+FILE = "t2t-lite.json"
+_FORMAT = 1
+_DEV = "dev_"
+
+
+def about_run(run: Run, weights: Sequence[Checkpoint]) -> dict[str, Any]:
+    """What a run says of the model that is exported, fit for JSON.
+
+    Args:
+      run: its folder is read.
+      weights: the checkpoint of the run, and those of an ensemble's others.
+    """
+    source, target = getattr(run.problem, "languages", ("", ""))
+    return {
+        "problem": run.problem.name,
+        "source_language": source or None,
+        "target_language": target or None,
+        "step": weights[0].step,
+        "averaged": weights[0].averaged,
+        "training": run.config.get("training_cost"),
+        "scores": _dev_scores(run, weights[0]) if len(weights) == 1 else [],
+    }
+
+
+def _dev_scores(run: Run, weights: Checkpoint) -> list[dict[str, Any]]:
+    """What training wrote down of these weights on dev, by greedy search."""
+    name = None if weights.averaged is None else weights.path.name
+    found: dict[str, Any] = {}
+    for record in read_metrics(run.output_dir):
+        if (record["step"], record.get("weights")) == (weights.step, name):
+            found |= record
+    return [
+        {"split": "dev", "beam_size": 1, "metric": metric, "score": value}
+        for key, value in found.items()
+        if (metric := key.removeprefix(_DEV)) == run.problem.metric != key
+        and value is not None
+    ]
+
+
+def about_export(
+    translator: Translator,
+    options: ServingOptions,
+    signatures: Iterable[str],
+    run: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The content of the file, fit for JSON.
+
+    Args:
+      translator: from `translator_to_serve`.
+      options: likewise.
+      signatures: names.
+      run: from `about_run`; or {}, where the translator is of no run.
+    """
+    model = translator.model
+    models = model.models if isinstance(model, Ensemble) else [model]
+    form = translator.form
+    unknown = dict.fromkeys(
+        ("problem", "source_language", "target_language", "step", "averaged")
+    )
+    return {
+        "format": _FORMAT,
+        "t2t_lite": t2t_lite.__version__,
+        **unknown,
+        "training": None,
+        "scores": [],
+        **run,
+        "hparams": models[0].hparams.model_part(),
+        "models": len(models),
+        "parameters": sum(math.prod(weight.shape) for weight in model.weights),
+        "precision": options.precision,
+        "search": {
+            "beam_size": translator.settings.beam_size,
+            "alpha": translator.settings.alpha,
+            **translator.settings.changed(),
+            "extra_decode_length": translator.extra_decode_length,
+        },
+        "max_batch": options.max_batch,
+        "max_length": translator.max_length,
+        "form": None if form is None else form.kind,
+        "signatures": list(signatures),
+    }
