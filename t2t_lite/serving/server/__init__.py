@@ -1,0 +1,1 @@
+"""Exports behind TensorFlow Serving's API, REST and gRPC."""

@@ -1,0 +1,122 @@
+"""What the server says of its models: status, metadata, and for the page."""
+
+from typing import Any
+
+from google.protobuf import json_format
+from tensorflow_serving.apis import (
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    model_pb2,
+)
+
+from t2t_lite.serving.server.models import Model, Models, Version
+from t2t_lite.serving.server.predict import ModelSpec
+from t2t_lite.serving.server.refusal import Refusal, Status
+
+SIGNATURE_DEF = "signature_def"
+
+
+def status_of(
+    model: Model | None, spec: ModelSpec
+) -> get_model_status_pb2.GetModelStatusResponse:
+    """The state of each version that is asked for.
+
+    Raises:
+      Refusal: there is none.
+    """
+    if model is None:
+        raise _no_versions(f"any versions of model {spec.name}")
+    number = spec.version
+    if spec.label:
+        number = model.find(label=spec.label).number
+    versions = [
+        version
+        for version in sorted(model.versions.values(), key=lambda v: -v.number)
+        if number in (None, version.number)
+    ]
+    if not versions:
+        raise _no_versions(f"version {number} of model {spec.name}")
+    response = get_model_status_pb2.GetModelStatusResponse()
+    for version in versions:
+        added = response.model_version_status.add(
+            version=version.number, state=int(version.state)
+        )
+        if version.error:
+            added.status.error_code = Status.UNAVAILABLE.number
+            added.status.error_message = version.error
+        else:
+            added.status.error_code = 0
+    return response
+
+
+def _no_versions(what: str) -> Refusal:
+    return Refusal(Status.NOT_FOUND, f"Could not find {what}")
+
+
+def status_json(model: Model | None, spec: ModelSpec) -> dict[str, Any]:
+    """The same for REST."""
+    return json_format.MessageToDict(
+        status_of(model, spec),
+        preserving_proto_field_name=True,
+        always_print_fields_with_no_presence=True,
+    )
+
+
+def model_spec(
+    name: str, version: Version, signature: str = ""
+) -> model_pb2.ModelSpec:
+    """Who answers."""
+    spec = model_pb2.ModelSpec(name=name, signature_name=signature)
+    spec.version.value = version.number
+    return spec
+
+
+def _signature_map(version: Version) -> Any:
+    signatures = get_model_metadata_pb2.SignatureDefMap()
+    with version.in_use() as model:
+        for name, signature in model.signature_defs.items():
+            signatures.signature_def[name].CopyFrom(signature)
+    return signatures
+
+
+def metadata_of(
+    version: Version, spec: ModelSpec
+) -> get_model_metadata_pb2.GetModelMetadataResponse:
+    """The signatures of a version."""
+    response = get_model_metadata_pb2.GetModelMetadataResponse(
+        model_spec=model_spec(spec.name, version)
+    )
+    response.metadata[SIGNATURE_DEF].Pack(_signature_map(version))
+    return response
+
+
+def metadata_json(version: Version, spec: ModelSpec) -> dict[str, Any]:
+    """The same for REST."""
+    who, signatures = (
+        json_format.MessageToDict(
+            message,
+            preserving_proto_field_name=True,
+            always_print_fields_with_no_presence=True,
+        )
+        for message in (model_spec(spec.name, version), _signature_map(version))
+    )
+    return {"model_spec": who, "metadata": {SIGNATURE_DEF: signatures}}
+
+
+def models_json(models: Models) -> dict[str, Any]:
+    """What the page shows of all models."""
+    told = []
+    for name, model in models.by_name.items():
+        newest = model.newest
+        versions = sorted(model.versions.values(), key=lambda v: -v.number)
+        told.append(
+            {
+                "name": name,
+                "versions": [
+                    {"version": str(v.number), "state": v.state.name}
+                    for v in versions
+                ],
+                "about": newest.model.about if newest else None,
+            }
+        )
+    return {"models": told}

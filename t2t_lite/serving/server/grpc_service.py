@@ -1,0 +1,182 @@
+"""TensorFlow Serving's gRPC API, with its public protos."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from tensorflow_serving.apis import (
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    predict_pb2,
+)
+
+from t2t_lite.errors import in_words
+from t2t_lite.progress import say
+from t2t_lite.serving.server import descriptions, proto_tensors
+from t2t_lite.serving.server.batching import Tensors
+from t2t_lite.serving.server.monitoring import Monitor, Record
+from t2t_lite.serving.server.predict import ModelSpec, Predictor
+from t2t_lite.serving.server.refusal import Refusal, Status, invalid
+from t2t_lite.serving.server.signature import Signature
+
+_PREDICTION = "tensorflow.serving.PredictionService"
+_MODELS = "tensorflow.serving.ModelService"
+_CODES = {status: grpc.StatusCode[status.name] for status in Status}
+_Answer: TypeAlias = Callable[[Any, Any, Record], Awaitable[Any]]
+
+
+class GrpcApi:
+    """The calls of a server.
+
+    Attributes:
+      server: what grpc runs.
+
+    Args:
+      predictor: answers.
+      monitor: counts.
+    """
+
+    def __init__(self, predictor: Predictor, monitor: Monitor):
+        self._predictor = predictor
+        self._monitor = monitor
+        most = predictor.limits.body_bytes
+        self.server: Any = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", most),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.so_reuseport", 0),  # a port in use is an error
+            ]
+        )
+        self._health = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self.server)
+        metadata = get_model_metadata_pb2.GetModelMetadataRequest
+        self._add(
+            _PREDICTION,
+            ("Predict", predict_pb2.PredictRequest, self._predict),
+            ("GetModelMetadata", metadata, self._metadata),
+        )
+        request = get_model_status_pb2.GetModelStatusRequest
+        self._add(_MODELS, ("GetModelStatus", request, self._status))
+
+    def _add(self, service: str, *calls: tuple[str, Any, _Answer]) -> None:
+        handlers = {
+            name: grpc.unary_unary_rpc_method_handler(
+                self._watched(f"{service}/{name}", answer),
+                request_deserializer=request.FromString,
+                response_serializer=lambda response: (
+                    response.SerializeToString()
+                ),
+            )
+            for name, request, answer in calls
+        }
+        self.server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(service, handlers),)
+        )
+
+    async def start(self) -> None:
+        """Accepts calls."""
+        await self.server.start()
+        for service in ("", _PREDICTION, _MODELS):
+            await self._health.set(
+                service, health_pb2.HealthCheckResponse.SERVING
+            )
+
+    async def stop(self, seconds: float) -> None:
+        """Refuses new calls and finishes the others, for so long."""
+        await self._health.enter_graceful_shutdown()
+        await self.server.stop(seconds)
+
+    def _watched(self, what: str, answer: _Answer) -> Callable:
+        """A call that is counted, and says in a status what is wrong."""
+
+        async def call(message: Any, context: Any) -> Any:
+            record = Record("gRPC", context.peer(), what)
+            with self._monitor.watch(record, "OK"):
+                record.code = Status.INTERNAL.name
+                try:
+                    response = await answer(message, context, record)
+                    record.code = "OK"
+                    return response
+                except asyncio.CancelledError:
+                    record.code = Status.CANCELLED.name
+                    raise
+                except Refusal as refusal:
+                    failed = refusal
+                except Exception as error:  # a mistake of ours
+                    say(f"{what}: {in_words(error)}")
+                    failed = Refusal(Status.INTERNAL, "Internal error.")
+                record.code = failed.status.name
+                await context.abort(_CODES[failed.status], failed.message)
+
+        return call
+
+    async def _predict(
+        self, message: Any, context: Any, record: Record
+    ) -> predict_pb2.PredictResponse:
+        spec = _spec(message)
+        limits = self._predictor.limits
+
+        def read(signature: Signature) -> Tensors:
+            unknown = set(message.output_filter) - signature.outputs.keys()
+            if unknown:
+                raise invalid(
+                    "output tensor alias not found in signature: "
+                    f"{min(unknown)} Outputs expected to be in the set "
+                    f"{{{','.join(signature.outputs)}}}."
+                )
+            return proto_tensors.tensors_of(
+                message.inputs, signature.inputs, limits.body_bytes
+            )
+
+        outputs = await self._predictor.predict(
+            spec,
+            message.model_spec.signature_name,
+            read,
+            record,
+            context.time_remaining(),
+        )
+        response = predict_pb2.PredictResponse()
+        response.model_spec.name = spec.name
+        response.model_spec.version.value = record.version
+        response.model_spec.signature_name = record.signature
+        for name in message.output_filter or outputs:
+            response.outputs[name].CopyFrom(
+                proto_tensors.proto_of(outputs[name])
+            )
+        return response
+
+    async def _metadata(
+        self, message: Any, context: Any, record: Record
+    ) -> get_model_metadata_pb2.GetModelMetadataResponse:
+        if not message.metadata_field:
+            raise invalid(
+                "GetModelMetadataRequest must specify at least one "
+                "metadata_field"
+            )
+        for field in message.metadata_field:
+            if field != descriptions.SIGNATURE_DEF:
+                raise invalid(f"Metadata field {field} is not supported")
+        spec = _spec(message)
+        version = self._predictor.version(spec)
+        record.model = spec.name
+        return descriptions.metadata_of(version, spec)
+
+    async def _status(
+        self, message: Any, context: Any, record: Record
+    ) -> get_model_status_pb2.GetModelStatusResponse:
+        spec = _spec(message)
+        model = self._predictor.models.by_name.get(spec.name)
+        response = descriptions.status_of(model, spec)
+        record.model = spec.name
+        return response
+
+
+def _spec(message: Any) -> ModelSpec:
+    if not message.HasField("model_spec"):
+        raise invalid("Missing ModelSpec")
+    spec = message.model_spec
+    number = spec.version.value if spec.HasField("version") else None
+    return ModelSpec(spec.name, number, spec.version_label)

@@ -1,0 +1,175 @@
+"""What a server tells of itself: metrics for Prometheus, and an access log."""
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import logging.handlers
+import pathlib
+import time
+from collections.abc import Callable, Iterator
+
+import prometheus_client as prometheus
+
+from t2t_lite.serving.server.batching import Tensors
+
+CONTENT_TYPE = prometheus.CONTENT_TYPE_LATEST
+prometheus.disable_created_metrics()  # a second time series for each
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+@dataclasses.dataclass
+class Record:
+    """What is known of a request; filled in while it is answered.
+
+    Attributes:
+      api: "REST" or "gRPC".
+      peer: who asks.
+      what: the method and path, or the name of the call.
+      code: of the answer, in HTTP or in gRPC.
+      model: its name, if there is such a model.
+      version: which one answers.
+      signature: which one answers.
+      texts: how many it has.
+      characters: of all texts.
+      inputs: the texts themselves.
+    """
+
+    api: str
+    peer: str
+    what: str
+    code: str = ""
+    model: str = ""
+    version: int | None = None
+    signature: str = ""
+    texts: int = 0
+    characters: int = 0
+    inputs: Tensors = dataclasses.field(default_factory=dict)
+
+
+class AccessLog:
+    """A line of JSON for each request.
+
+    Args:
+      path: appended to. When it is moved away, a new one begins.
+      with_texts: write the texts, too.
+    """
+
+    def __init__(self, path: pathlib.Path, with_texts: bool = False):
+        self._file = logging.handlers.WatchedFileHandler(path, encoding="utf-8")
+        self._with_texts = with_texts
+
+    def write(self, record: Record, seconds: float) -> None:
+        """Adds the line of a request."""
+        now = datetime.datetime.now(datetime.UTC)
+        line = dataclasses.asdict(dataclasses.replace(record, inputs={}))
+        line["inputs"] = {
+            name: [_shown(value) for value in tensor.flat]
+            for name, tensor in record.inputs.items()
+        }
+        if not self._with_texts:
+            del line["inputs"]
+        line["milliseconds"] = round(1000 * seconds, 3)
+        line = {"time": now.isoformat(timespec="milliseconds"), **line}
+        text = json.dumps(line, ensure_ascii=False)
+        self._file.handle(logging.makeLogRecord({"msg": text}))
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+
+def _shown(value: object) -> object:
+    """A value as JSON has it."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value.item() if hasattr(value, "item") else value
+
+
+class Monitor:
+    """Counts what a server does.
+
+    Args:
+      access_log: None for none.
+    """
+
+    def __init__(self, access_log: AccessLog | None = None):
+        self._access_log = access_log
+        self._registry = registry = prometheus.CollectorRegistry()
+        prometheus.ProcessCollector(registry=registry)
+        self._requests = prometheus.Counter(
+            "t2t_lite_requests",
+            "Requests answered or refused",
+            ("model", "api", "code"),
+            registry=registry,
+        )
+        self._seconds = prometheus.Histogram(
+            "t2t_lite_request_seconds",
+            "From the arrival of a request to its answer",
+            ("model", "api"),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._texts, self._characters = (
+            prometheus.Counter(
+                f"t2t_lite_{what}",
+                f"{what} answered",
+                ("model",),
+                registry=registry,
+            )
+            for what in ("texts", "characters")
+        )
+        self._batch = prometheus.Histogram(
+            "t2t_lite_batch_texts",
+            "Texts that ran together",
+            buckets=_ROWS,
+            registry=registry,
+        )
+        self._queue = prometheus.Gauge(
+            "t2t_lite_queue_texts", "Texts that wait", registry=registry
+        )
+        self._versions = prometheus.Gauge(
+            "t2t_lite_versions",
+            "Versions that can be asked",
+            ("model",),
+            registry=registry,
+        )
+
+    def ran(self, rows: int) -> None:
+        """A batch of so many rows begins to run."""
+        self._batch.observe(rows)
+
+    def waiting(self, rows: int) -> None:
+        """So many rows wait from now on."""
+        self._queue.set(rows)
+
+    def count_versions(self, model: str, count: Callable[[], int]) -> None:
+        """How many versions of a model can be asked, whenever that is read."""
+        self._versions.labels(model).set_function(count)
+
+    @contextlib.contextmanager
+    def watch(self, record: Record, ok: str) -> Iterator[Record]:
+        """Counts the request that the block answers, and logs it.
+
+        Args:
+          record: the block fills it in.
+          ok: its code when the block says nothing else.
+        """
+        start = time.perf_counter()
+        try:
+            yield record
+        finally:
+            seconds = time.perf_counter() - start
+            record.code = record.code or ok
+            self._requests.labels(record.model, record.api, record.code).inc()
+            self._seconds.labels(record.model, record.api).observe(seconds)
+            if record.code == ok and record.texts:
+                self._texts.labels(record.model).inc(record.texts)
+                self._characters.labels(record.model).inc(record.characters)
+            if self._access_log:
+                self._access_log.write(record, seconds)
+
+    def metrics(self) -> bytes:
+        """All counts as Prometheus reads them."""
+        return prometheus.generate_latest(self._registry)
