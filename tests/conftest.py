@@ -70,6 +70,25 @@ def run_process():
     return run
 
 
+@pytest.fixture(scope="session")
+def _chromium():
+    from support import browser
+
+    with browser.started() as driver:
+        yield driver
+
+
+@pytest.fixture
+def browser(_chromium):
+    """A Chromium, wide and light, that remembers nothing of other tests."""
+    from support import browser
+
+    _chromium.get("about:blank")
+    browser.set_screen(_chromium, 1280)
+    browser.severe(_chromium)  # what others left
+    return _chromium
+
+
 TINY_PROBLEM = '''
 from t2t_lite import HParams, Text2TextProblem
 from t2t_lite.registry import register_hparams, register_problem

@@ -2,11 +2,11 @@
 
 import json
 import re
-import shutil
 
 import numpy as np
 import pytest
 
+from support.browser import cut_off, set_screen, severe
 from t2t_lite.serving.page.attention_page import render_page
 
 
@@ -94,27 +94,6 @@ def test_a_text_is_needed(run_command, tiny_run, flags, message):
     assert message in err.splitlines()[-1]
 
 
-@pytest.fixture
-def browser():
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    webdriver = pytest.importorskip("selenium.webdriver")
-    if not (chromium and driver):
-        pytest.skip("chromium and chromedriver are not installed")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in (
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-background-networking",
-        "--window-size=1000,900",
-    ):
-        options.add_argument(flag)
-    service = webdriver.ChromeService(executable_path=driver)
-    with webdriver.Chrome(options=options, service=service) as driver:
-        yield driver
-
-
 def _lines(browser):
     """The lines drawn, as (head, row, column) and their strength."""
     return {
@@ -160,11 +139,7 @@ def test_in_a_browser_lines_follow_the_view_the_heads_and_the_word(
     words[1].click()
     row_one = {k: w for k, w in weights(2, [1]).items() if k[1] == 1}
     assert _lines(browser) == pytest.approx(row_one)
-    assert not [
-        entry
-        for entry in browser.get_log("browser")
-        if entry["level"] == "SEVERE"
-    ]
+    assert not severe(browser)
 
 
 @pytest.mark.parametrize("width", [320, 420, 1280])
@@ -186,27 +161,13 @@ def test_in_a_browser_of_any_width_nothing_is_cut_off(browser, tmp_path, width):
     page.write_text(render_page({"texts": long[1:], "views": views}), "utf-8")
     browser.get(page.as_uri())
     # Drawn wide, it follows when the window becomes narrow.
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {
-            "width": width,
-            "height": 900,
-            "deviceScaleFactor": 1,
-            "mobile": False,
-        },
-    )
+    set_screen(browser, width)
     browser.execute_async_script(
         "const drawn = arguments[0];"
         "requestAnimationFrame(() => requestAnimationFrame(drawn))"
     )
     words = browser.find_elements("css selector", 'g.word[data-side="row"]')
     words[1].click()
-    outside = browser.execute_script(
-        "return [...document.querySelectorAll('body *')].filter(node => {"
-        "  const box = node.getBoundingClientRect();"
-        "  return box.left < 0 || box.right > innerWidth;"
-        "}).map(node => node.outerHTML.slice(0, 200))"
-    )
-    assert not outside
+    assert not cut_off(browser)
     figure = browser.find_element("id", "figure")
     assert figure.get_property("scrollWidth") <= width

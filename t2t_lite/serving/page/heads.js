@@ -48,7 +48,8 @@ class Heads {
     let drawn;
     const figure = this.#find("figure");
     new ResizeObserver(() => {
-      if (figure.clientWidth === drawn) return;
+      // Without a width, it is not shown.
+      if (!figure.clientWidth || figure.clientWidth === drawn) return;
       drawn = figure.clientWidth;
       this.#draw();
     }).observe(figure);

@@ -1,0 +1,141 @@
+// What a model answers to one text: translations to switch through, what each
+// word is from, and trees as drawings.
+
+import { align } from "./alignment.js";
+import { alignmentOf, attentionOf } from "./attention.js";
+import { setLanguage } from "./languages.js";
+import { button, element } from "./nodes.js";
+import { hasSignature } from "./server.js";
+import { drawTree, parseTree } from "./trees.js";
+
+let made = 0; // radio buttons of one answer have one name
+
+export class Answer {
+  #model; #source; #hypotheses; #tools;
+  #chosen = 0;
+  #nbest = null;
+  #attention = new Map(); // of a hypothesis, as a promise
+  #wanted = false; // whether anybody has looked at the words
+
+  #left = new AbortController(); // when nobody sees it any longer
+
+  // `tools`: {say(text), openHeads(texts, attention)}
+  constructor(model, source, { hypotheses, cut }, tools) {
+    this.#model = model;
+    this.#source = source;
+    this.#hypotheses = hypotheses;
+    this.#tools = tools;
+    this.target = element("div", { class: "translation" });
+    setLanguage(this.target, model.about?.target_language);
+    this.from = element("p", { class: "from", hidden: true });
+    setLanguage(this.from, model.about?.source_language);
+    this.element = element("article", { class: "answer" },
+      this.target, this.from);
+    if (cut) this.element.append(element("p", { class: "warning" },
+      "The text is longer than the model takes: its end was left out."));
+    this.element.append(this.#actions());
+    if (hypotheses.length > 1)
+      this.element.append(this.#nbest = this.#choice());
+    for (const event of ["pointerenter", "focusin"])
+      this.element.addEventListener(event, () => this.showWords());
+    this.#show();
+  }
+
+  // With others beside it, its other translations stay folded away.
+  set isAlone(alone) { if (this.#nbest) this.#nbest.open = alone; }
+
+  leave() { this.#left.abort(); }
+
+  get text() { return this.#hypotheses[this.#chosen].text; }
+
+  get #hasAttention() { return hasSignature(this.#model, "attention"); }
+
+  // The translations that there are, best first.
+  #choice() {
+    const name = `hypotheses-${++made}`;
+    const options = this.#hypotheses.map(({ text, score }, index) => {
+      const shown = element("span", { class: "option-text" }, text);
+      setLanguage(shown, this.#model.about?.target_language);
+      const radio = element("input", { type: "radio", name, value: index,
+        change: () => { this.#chosen = index; this.#show(); } });
+      radio.checked = index === 0;
+      return element("label", { class: "option", dir: shown.dir }, radio, shown,
+        ...score === null ? [] : [element("span", { class: "score", dir: "ltr" },
+          element("span", { class: "unseen" }, "score "), signed(score))]);
+    });
+    return element("details", { class: "nbest" },
+      element("summary", {}, `${options.length} translations, best first`),
+      element("div", { role: "radiogroup", "aria-label": "Translations" },
+        ...options));
+  }
+
+  #actions() {
+    const actions = element("div", { class: "actions" });
+    if (navigator.clipboard) actions.append(button("Copy", async event => {
+      const pressed = event.currentTarget;
+      await navigator.clipboard.writeText(this.text);
+      pressed.textContent = "Copied";
+      setTimeout(() => { pressed.textContent = "Copy"; }, 1500);
+    }));
+    if (this.#hasAttention) actions.append(button("Attention", () =>
+      this.#tools.openHeads([this.#source, this.text], this.#ask())));
+    return actions;
+  }
+
+  #show() {
+    const tree = this.#model.about?.form === "trees" && parseTree(this.text);
+    this.from.hidden = true;
+    this.target.classList.toggle("tree", Boolean(tree));
+    if (tree) {
+      const drawing = element("div", { class: "tree-place", tabindex: 0,
+        role: "region", "aria-label": "Tree" }, drawTree(tree));
+      const brackets = element("p", { class: "brackets" }, this.text);
+      this.target.replaceChildren(drawing, brackets);
+    } else {
+      this.target.removeAttribute("role");
+      this.target.removeAttribute("aria-label");
+      this.target.textContent = this.text;
+      if (this.#wanted) this.#showWords();
+    }
+  }
+
+  // Lets each word be pointed at, if the model says what it is from.
+  showWords() {
+    if (this.#wanted || !this.#hasAttention) return;
+    this.#wanted = true;
+    if (this.#model.about?.form !== "trees") this.#showWords();
+  }
+
+  async #showWords() {
+    const text = this.text;
+    let attention;
+    try {
+      attention = await this.#ask();
+    } catch {
+      return; // the translation is there without it, the button says why
+    }
+    if (text !== this.text) return;
+    this.from.hidden = false;
+    align(
+      { node: this.target, text, pieces: attention.written.slice(0, -1),
+        name: "Words of the translation" },
+      { node: this.from, text: this.#source,
+        pieces: attention.read.slice(0, -1), name: "Words of the text" },
+      alignmentOf(attention), this.#tools.say);
+  }
+
+  #ask() {
+    const text = this.text;
+    if (!this.#attention.has(text)) {
+      const asked = attentionOf(
+        this.#model, this.#source, text, this.#left.signal);
+      asked.catch(() => this.#attention.delete(text)); // another may succeed
+      this.#attention.set(text, asked);
+    }
+    return this.#attention.get(text);
+  }
+}
+
+function signed(score) {
+  return score.toFixed(2).replace("-", "\u2212");
+}

@@ -1,0 +1,111 @@
+// One model beside the text: its answers, and what it is.
+
+import { Answer } from "./answer.js";
+import { languageName } from "./languages.js";
+import { element } from "./nodes.js";
+import { hasSignature, mostTexts, translate } from "./server.js";
+
+const KEPT = 200; // answers to texts of before
+let made = 0;
+
+export class Panel {
+  #results = new Map(); // by text
+  #answers = new Map(); // shown now, by text and how often it came before
+  #openHeads;
+
+  constructor(model, openHeads) {
+    this.model = model;
+    this.#openHeads = openHeads;
+    const id = `panel-${++made}`;
+    const language = model.about?.target_language;
+    const trees = model.about?.form === "trees";
+    const title = trees ? "Tree"
+      : language ? languageName(language) : "Translation";
+    this.answers = element("div", { class: "answers" });
+    this.problem = element("p", { class: "warning", role: "alert" });
+    this.status = element("p", { class: "unseen", role: "status" });
+    this.element = element("section", { class: "card panel",
+      "aria-labelledby": id },
+      element("div", { class: "card-head" },
+        element("h2", { id }, title),
+        element("span", { class: "soft model-name" }, model.name)),
+      this.answers, this.problem, this.status, aboutModel(model));
+  }
+
+  // Answers each text, in order; those of before that stay need no request.
+  async translate(texts, signal) {
+    this.answers.setAttribute("aria-busy", "true");
+    try {
+      const missing = [...new Set(texts)].filter(
+        text => !this.#results.has(text));
+      const size = mostTexts(this.model);
+      for (let start = 0; start < missing.length; start += size) {
+        const some = missing.slice(start, start + size);
+        const found = await translate(this.model, some, signal);
+        signal.throwIfAborted();
+        some.forEach((text, i) => this.#results.set(text, found[i]));
+      }
+      this.problem.textContent = "";
+      this.#show(texts);
+    } catch (error) {
+      if (signal.aborted) return; // another request has taken over
+      this.#show([]);
+      this.problem.textContent = error.message;
+    }
+    this.answers.removeAttribute("aria-busy");
+  }
+
+  #show(texts) {
+    const before = this.#answers;
+    this.#answers = new Map();
+    const counts = new Map();
+    for (const text of texts) {
+      const count = counts.get(text) ?? 0;
+      counts.set(text, count + 1);
+      const key = JSON.stringify([count, text]);
+      this.#answers.set(key, before.get(key) ?? new Answer(
+        this.model, text, this.#results.get(text), {
+          say: told => { this.status.textContent = told; },
+          openHeads: this.#openHeads,
+        }));
+    }
+    for (const [key, answer] of before)
+      if (!this.#answers.has(key)) answer.leave();
+    const answers = [...this.#answers.values()];
+    this.answers.replaceChildren(...answers.map(each => each.element));
+    this.status.textContent = answers.map(each => each.text).join(" ");
+    for (const answer of answers) answer.isAlone = answers.length === 1;
+    if (answers.length === 1) answers[0].showWords();
+    for (const text of this.#results.keys())
+      if (this.#results.size > KEPT && !counts.has(text))
+        this.#results.delete(text);
+  }
+}
+
+// What the export says of its model, folded away.
+function aboutModel(model) {
+  const about = model.about ?? {};
+  const rows = [
+    ["Problem", about.problem],
+    ["Version", model.versions.map(each => each.version).join(", ")],
+    ["Parameters", about.parameters?.toLocaleString("en")],
+    ["Precision", about.precision],
+    ["Longest text", about.max_length && `${about.max_length} tokens`],
+    ["Trained", about.step && `${about.step.toLocaleString("en")} steps`],
+    ...(about.scores ?? []).map(score => ["Score", facts(score)]),
+  ].filter(([, value]) => value);
+  const list = element("dl", {}, ...rows.flatMap(([name, value]) =>
+    [element("dt", {}, name), element("dd", {}, String(value))]));
+  const details = element("details", { class: "about" },
+    element("summary", {}, "About this model"), list);
+  if (!hasSignature(model, "attention")) details.append(
+    element("p", { class: "soft" }, "To see what each word attends to, export "
+      + "the model with ", element("code", {}, "t2t-lite-exporter --attention"),
+      "."));
+  return details;
+}
+
+function facts(record) {
+  return Object.entries(record).map(
+    ([name, value]) => `${name} ${value}`).join(", ");
+}

@@ -1,0 +1,388 @@
+"""The page in a real browser: typing, translations, words, trees, files."""
+
+import pytest
+
+from support.browser import cut_off, set_screen, severe, violations
+from support.page_server import ANSWERS, REFUSED, TREE, fake_server
+
+DOGS = "Two dogs are playing in the snow."
+OLD_DOG = "The old dog sleeps in the snow."
+
+
+@pytest.fixture
+def server():
+    with fake_server() as server:
+        yield server
+
+
+class Page:
+    """The page as a person finds it."""
+
+    def __init__(self, browser, server, *models):
+        self.browser, self.server = browser, server
+        server.models = list(models)
+        browser.get(server.url)
+        self.wait(lambda: self.all(".panel") or self.text("#trouble"))
+
+    def wait(self, found):
+        """What `found` gives, once it is true."""
+        from selenium.common.exceptions import StaleElementReferenceException
+        from selenium.webdriver.support.wait import WebDriverWait
+
+        stale = [StaleElementReferenceException]
+        wait = WebDriverWait(self.browser, 20, 0.05, ignored_exceptions=stale)
+        return wait.until(lambda _: found())
+
+    def all(self, selector):
+        found = self.browser.find_elements("css selector", selector)
+        return [node for node in found if node.is_displayed()]
+
+    def one(self, selector):
+        (node,) = self.all(selector)
+        return node
+
+    def text(self, selector):
+        """The text of the one such element; None if it is not shown."""
+        found = self.all(selector)
+        return found[0].text if len(found) == 1 else None
+
+    def texts(self, selector):
+        return [node.text for node in self.all(selector)]
+
+    def type(self, text):
+        self.one("#source").send_keys(text)
+
+    def translation(self, *expected):
+        """Waits until these translations are shown."""
+        self.wait(lambda: self.texts(".translation") == list(expected))
+
+    def words(self):
+        """The words that can be pointed at, once they can."""
+        return self.wait(lambda: self.all(".translation .token"))
+
+    def press(self, label):
+        (node,) = (b for b in self.all("button") if b.text == label)
+        node.click()
+
+
+@pytest.fixture
+def open_page(browser, server):
+    return lambda *models: Page(browser, server, *models)
+
+
+def test_what_is_typed_is_translated(open_page, browser):
+    page = open_page("ende")
+    assert page.texts("h2") == ["English", "German", "Translate a file"]
+    page.type(DOGS)
+    page.translation("Zwei Hunde spielen im Schnee.")
+    page.press("Clear")
+    page.translation()
+    assert page.one("#source").get_property("value") == ""
+    assert not severe(browser)
+
+
+def test_an_answer_to_what_was_typed_before_never_shows(open_page, server):
+    page = open_page("enfr")
+    server.held.add("one")
+    page.type("one")
+    page.wait(lambda: ("enfr", "nbest", ["one"]) in server.asked)
+    page.type(" two")
+    page.translation("ONE TWO")
+    server.release.set()
+    page.type(" three")
+    page.translation("ONE TWO THREE")
+
+
+def test_the_best_translations_can_be_switched_through(open_page):
+    page = open_page("ende")
+    page.type(DOGS)
+    expected = list(ANSWERS["ende", DOGS])
+    page.wait(lambda: page.texts(".option-text") == expected)
+    scores = [text.split()[-1] for text in page.texts(".score")]
+    assert scores == ["−0.31", "−0.75", "−1.13", "−1.50"]
+    page.all(".option")[1].click()
+    page.translation(expected[1])
+    # And by the keyboard.
+    from selenium.webdriver.common.keys import Keys
+
+    page.all(".option input")[1].send_keys(Keys.ARROW_DOWN)
+    page.translation(expected[2])
+
+
+def test_a_word_shows_what_it_attended_to(open_page, browser):
+    page = open_page("ende")
+    page.type(DOGS)
+    words = page.words()
+    assert [w.text for w in words] == "Zwei Hunde spielen im Schnee .".split()
+    assert page.text(".translation") == "Zwei Hunde spielen im Schnee."
+
+    def shares():
+        return [
+            float(
+                browser.execute_script(
+                    "return arguments[0].style.getPropertyValue("
+                    "'--weight') || 0",
+                    word,
+                )
+            )
+            for word in page.all(".from .token")
+        ]
+
+    assert sum(shares()) == 0
+    words[0].click()
+    assert page.texts(".from .most") == ["Two"]
+    assert max(shares()) == shares()[0] > 0.5
+    # The arrows lead from word to word, and a reader hears what is shown.
+    from selenium.webdriver.common.keys import Keys
+
+    browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    assert browser.switch_to.active_element.text == "Hunde"
+    assert page.texts(".from .most") == ["dogs"]
+    status = browser.find_element("css selector", ".panel [role=status]")
+    assert status.get_property("textContent").startswith("Hunde: dogs ")
+    # And back: a word of the source shows which words look at it.
+    page.all(".from .token")[3].click()
+    assert page.texts(".translation .most") == ["spielen"]
+
+
+def test_the_heads_are_one_click_away(open_page, browser):
+    page = open_page("ende")
+    page.type(DOGS)
+    page.words()
+    page.press("Attention")
+    page.wait(lambda: page.all("#lines line"))
+    assert page.texts("#views button") == ["Cross", "Encoder", "Decoder"]
+    assert len(page.all("#layers button")) == 3
+    rows = page.texts('g.word[data-side="row"]')
+    assert rows[:2] + rows[-1:] == ["▁Zwei", "▁Hunde", "⟨end⟩"]
+    page.press("Decoder")
+    columns = page.texts('g.word[data-side="column"]')
+    assert columns[:2] == ["⟨start⟩", "▁Zwei"]
+    assert not violations(browser)
+    page.press("Close")
+    assert not page.all("dialog")
+    assert not severe(browser)
+
+
+def test_without_the_signature_a_line_says_how_to_get_it(open_page):
+    page = open_page("enfr")
+    page.type(DOGS)
+    page.translation(*list(ANSWERS["enfr", DOGS])[:1])
+    assert not page.all(".token")
+    assert "Attention" not in page.texts("button")
+    page.one(".about summary").click()
+    assert "t2t-lite-exporter --attention" in page.text(".about")
+    assert "65,140,736" in page.text(".about dl")
+
+
+def test_a_tree_is_drawn(open_page, browser):
+    page = open_page("trees")
+    page.type(OLD_DOG)
+    page.wait(lambda: page.all("svg.drawing"))
+    assert page.texts("svg .word:not(path)") == (
+        "The old dog sleeps in the snow .".split()
+    )
+    assert page.texts("svg .label").count("NP") == 2
+    assert page.text(".brackets") == TREE
+    assert not violations(browser)
+
+
+def _call(page, module, function, *arguments):
+    """What a function of one of the page's modules gives."""
+    return page.browser.execute_async_script(
+        "const [file, name, given, done] = arguments;"
+        "import(`/page/${file}`).then(module => done(module[name](...given)));",
+        module,
+        function,
+        arguments,
+    )
+
+
+def test_what_is_no_tree_is_not_drawn(open_page):
+    page = open_page("trees")
+    for text in ("", "word", "(S (NP a)", "(S a))", "(S a) (S b)", ")("):
+        assert _call(page, "trees.js", "parseTree", text) is None
+
+
+PLACES = [
+    (
+        ["▁Two", "▁do", "gs", "."],
+        "Two  dogs.",
+        [[0, 3], [5, 7], [7, 9], [9, 10]],
+    ),
+    (["▁", "a"], " a", [None, [1, 2]]),
+    (["snow", "##ing"], "snowing", [[0, 4], [4, 7]]),
+    (["a_", "b_"], "a b", [[0, 1], [2, 3]]),
+    (["a", "c"], "a b", None),
+    (["a"], "a b", None),
+    ([], "", []),
+]
+
+
+def test_pieces_find_their_places_in_the_text(open_page):
+    page = open_page("ende")
+    for pieces, text, places in PLACES:
+        found = _call(page, "alignment.js", "placesOf", pieces, text)
+        assert found == places
+
+
+def test_several_models_stand_side_by_side(open_page, server):
+    page = open_page("ende", "enfr", "stock")
+    # Those that read the language of the first are chosen.
+    boxes = page.all("#models input")
+    assert [box.is_selected() for box in boxes] == [True, True, False]
+    page.type(DOGS)
+    page.translation(*(next(iter(ANSWERS[m, DOGS])) for m in ("ende", "enfr")))
+    boxes[0].click()
+    page.translation(next(iter(ANSWERS["enfr", DOGS])))
+    assert page.text("#source-name") == "English"
+    boxes[2].click()
+    page.translation(next(iter(ANSWERS["enfr", DOGS])), DOGS.upper())
+    assert page.text("#source-name") == "Text"  # nobody knows it of this one
+
+
+def test_each_line_of_a_text_is_an_answer_and_asked_once(open_page, server):
+    page = open_page("enfr")
+    page.type("one\ntwo\n\none")
+    page.translation("ONE", "TWO", "ONE")
+    page.type(" more")
+    page.translation("ONE", "TWO", "ONE MORE")
+    texts = [text for _, _, texts in server.asked for text in texts]
+    assert texts.count("two") == 1
+
+
+def test_languages_have_their_direction(open_page):
+    page = open_page("enar")
+    page.type(DOGS)
+    page.wait(lambda: page.all(".translation"))
+    attributes = [
+        (node.get_attribute("lang"), node.get_attribute("dir"))
+        for node in (page.one("#source"), page.one(".translation"))
+    ]
+    assert attributes == [("en", "ltr"), ("ar", "rtl")]
+    (left, *_, right) = page.words()
+    assert left.location["x"] > right.location["x"]
+
+
+def test_a_busy_server_is_asked_again_and_a_refusal_shown(open_page, server):
+    page = open_page("enfr")
+    server.busy = 1
+    page.type("again")
+    page.translation("AGAIN")
+    assert [texts for *_, texts in server.asked].count(["again"]) == 2
+    page.press("Clear")
+    page.type(REFUSED)
+    told = "A text may have 1,000 characters."
+    page.wait(lambda: page.text(".panel .warning") == told)
+    page.type("!")
+    page.translation(f"{REFUSED}!".upper())
+    assert not page.all(".panel .warning")
+
+
+def test_a_server_without_models_says_so_until_there_is_one(open_page, server):
+    page = open_page()
+    assert "No model of the server is ready." in page.text("#trouble")
+    server.models = ["enfr"]
+    page.press("Try again")
+    page.wait(lambda: page.all(".panel"))
+    assert not page.all("#trouble")
+
+
+def test_no_text_becomes_part_of_the_page(open_page, browser):
+    page = open_page("enfr")
+    hostile = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+    page.type(hostile)
+    page.translation(hostile.upper())
+    assert not browser.find_elements("css selector", "main img, main script")
+    assert not severe(browser)
+
+
+LINES = [f"line {i}" for i in range(40)]
+
+
+def _file(folder, lines):
+    path = folder / "lines.txt"
+    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    return path
+
+
+def _downloaded(page, folder):
+    """The content of the file that the page offers to save, by its name."""
+    folder.mkdir()
+    page.browser.execute_cdp_cmd(
+        "Browser.setDownloadBehavior",
+        {"behavior": "allow", "downloadPath": str(folder)},
+    )
+    (link,) = page.wait(lambda: page.all("#download"))
+    link.click()
+    saved = folder / link.get_attribute("download")
+    page.wait(saved.exists)
+    return saved.name, saved.read_text("utf-8")
+
+
+def test_a_file_comes_back_line_by_line(open_page, server, tmp_path):
+    page = open_page("ende")
+    server.busy = 2
+    lines = [*LINES[:20], "", *LINES[20:], "  "]
+    page.browser.find_element("id", "file").send_keys(
+        str(_file(tmp_path, lines))
+    )
+    page.wait(lambda: page.text("#file-status") == "Done.")
+    expected = "".join(f"{line.strip().upper()}\n" for line in lines)
+    assert _downloaded(page, tmp_path / "saved") == ("lines.de.txt", expected)
+    assert page.text("#file-count") == "42 of 42 lines"
+    progress = page.one("#file-progress")
+    assert progress.get_property("value") == progress.get_property("max") == 42
+    sizes = [len(texts) for *_, texts in server.asked]
+    assert max(sizes) == 16 and sum(sizes) == 40 + 2 * 16
+
+
+def test_a_file_can_be_dropped_and_stopped(open_page, server, browser):
+    page = open_page("ende")
+    server.held.update(LINES)
+    browser.execute_script(
+        "const data = new DataTransfer();"
+        "data.items.add(new File([arguments[0]], 'dropped.txt'));"
+        "const drop = new DragEvent('drop', {dataTransfer: data,"
+        "  bubbles: true, cancelable: true});"
+        "document.querySelector('h1').dispatchEvent(drop);",
+        "\n".join(LINES),
+    )
+    page.wait(lambda: page.text("#file-name") == "dropped.txt")
+    assert page.text("#file-count") == "0 of 40 lines"
+    page.press("Stop")
+    page.wait(lambda: page.text("#file-status") == "Stopped.")
+    assert not page.all("#download")
+
+
+def test_a_line_that_is_refused_stays_empty(open_page, server, tmp_path):
+    page = open_page("ende")
+    lines = [*LINES[:3], REFUSED, *LINES[3:]]
+    page.browser.find_element("id", "file").send_keys(
+        str(_file(tmp_path, lines))
+    )
+    _, content = _downloaded(page, tmp_path / "saved")
+    expected = [line.upper() for line in lines]
+    expected[3] = ""
+    assert content.splitlines() == expected
+    assert page.text("#file-status") == (
+        "Line 4 has no translation: A text may have 1,000 characters."
+    )
+
+
+@pytest.mark.parametrize(
+    "width,dark", [(320, False), (768, True), (1600, False)]
+)
+def test_nothing_is_cut_off_and_axe_core_finds_nothing_serious(
+    open_page, browser, width, dark
+):
+    set_screen(browser, width, dark)
+    page = open_page("ende", "enar", "enfr")
+    page.type(f"{DOGS}\n{'m' * 90}")
+    page.wait(lambda: len(page.all(".answer")) == 6)
+    page.all(".nbest summary")[0].click()
+    page.all(".about summary")[0].click()
+    page.words()[0].click()
+    assert not violations(browser)
+    assert not cut_off(browser)
+    assert not severe(browser)
