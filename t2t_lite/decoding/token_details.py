@@ -22,6 +22,9 @@ ALIGNMENTS = ("tokens", "words")
 # What `tell` needs to know, by name.
 KNOWN = {"token_log_probabilities", "sources", "prefixes"}
 _NONE = -1  # in place of a source token
+# How the ends of a target are shown beside its pieces.
+START = "⟨start⟩"
+END = "⟨end⟩"
 
 
 class TokenDetails:

@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeAlias, get_args
 import keras
 import tensorflow as tf
 
-from t2t_lite.decoding.attention_page import END
 from t2t_lite.decoding.search.log_probs import IMPOSSIBLE, is_possible
+from t2t_lite.decoding.token_details import END
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import UsageError
 from t2t_lite.model.attention_weights import attention_weights

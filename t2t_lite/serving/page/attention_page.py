@@ -10,14 +10,13 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_lite.decoding.lines import translate_lines
+from t2t_lite.decoding.token_details import END, START
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import UsageError
 from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.text.encoder import EOS_ID, TextEncoder
 
 _TEMPLATE = "attention_page.html"
-_START = "⟨start⟩"
-END = "⟨end⟩"
 # Of a weight; more could not be seen.
 _DIGITS = 4
 
@@ -84,7 +83,7 @@ def attention_of(
                 "What the decoder looks at in the target so far when it "
                 "chooses the next token.",
                 ("next token", written),
-                ("target so far", [_START, *target_tokens]),
+                ("target so far", [START, *target_tokens]),
                 weights["decoder"],
             ),
         ],
