@@ -13,16 +13,21 @@ import itertools
 import pathlib
 import signal
 import sys
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import t2t_lite
-from t2t_lite.bin.cli import backend, command, details, flags, runs
+from t2t_lite.bin.cli import (
+    backend,
+    command,
+    details,
+    flags,
+    places,
+    runs,
+)
 from t2t_lite.bin.cli.answers import Answers
-from t2t_lite.corpus.encoding import lines_without_mark
 from t2t_lite.decoding.streams.batching import Batching
 from t2t_lite.decoding.streams.growing_file import grow
-from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.errors import UsageError
 from t2t_lite.progress import Counter
 
 if TYPE_CHECKING:
@@ -36,12 +41,12 @@ def make_parser() -> flags.Parser:
     flags.add_search_flags(parser)
     backend.add_flags(parser)
     group = parser.add_argument_group("what goes in and out")
-    places = {
+    table = {
         "--decode_from_file=FILE": "(default: stdin)",
         "--decode_to_file=FILE": "grows as FILE.partial and is renamed when "
         "complete; after a stop the same command goes on (default: stdout)",
     }
-    flags.add(group, places)
+    flags.add(group, table)
     switches = {
         "--overwrite": "start a FILE.partial anew that is there",
         "--interactive": "ask for a line, translate it, ask again; ends at "
@@ -145,28 +150,7 @@ def _check(args: argparse.Namespace) -> None:
             "--interactive asks for lines: leave out --decode_from_file, "
             "--decode_to_file and --score."
         )
-    _check_places(source, target)
-
-
-def _check_places(source: str | None, target: str | None) -> None:
-    """Refuses files that are not there, or cannot be."""
-    # A pipe, such as /dev/stdin, is as good as a file.
-    path = pathlib.Path(source or __file__)
-    if path.is_dir() or not path.exists():
-        raise T2TLiteError(f"--decode_from_file: there is no file {source}.")
-    if target:
-        if pathlib.Path(target).is_dir():
-            raise T2TLiteError(f"--decode_to_file: {target} is a folder.")
-        folder = pathlib.Path(target).absolute().parent
-        if not folder.is_dir():
-            raise T2TLiteError(f"--decode_to_file: no folder {folder}.")
-        if source and pathlib.Path(target).resolve() == (
-            pathlib.Path(source).resolve()
-        ):
-            raise UsageError(
-                "--decode_to_file must not be --decode_from_file; got "
-                f"{target} for both."
-            )
+    places.check(source, target)
 
 
 def _answer_lines(
@@ -185,7 +169,7 @@ def _answer_lines(
         # Answers on the terminal show by themselves how far it is.
         shown = not sys.stdout.isatty()
         with (
-            _lines_in(source) as lines,
+            places.lines_in(source) as lines,
             Counter("decoding", "lines", shown, total) as counter,
         ):
             for answer in answers(lines, prompt=sha256 is None):
@@ -199,7 +183,7 @@ def _answer_lines(
     goes_on = sha256 and not (args.draw or args.summary)
     record = {"input": sha256, **asked} if goes_on else None
     with (
-        _lines_in(source) as lines,
+        places.lines_in(source) as lines,
         grow(path, record, args.overwrite, command.note) as out,
     ):
         if out.kept:
@@ -256,23 +240,6 @@ def _asked(args: argparse.Namespace, run: "Run") -> dict[str, Any]:
         for name, value in vars(args).items()
         if name not in _SAME_ANSWERS
     }
-
-
-@contextlib.contextmanager
-def _lines_in(path: str | None) -> Iterator[Iterable[bytes]]:
-    """The lines of a file or of stdin, as bytes, without a mark."""
-    if path:
-        with open(path, "rb") as file:
-            yield lines_without_mark(file, path)
-        return
-    if sys.stdin is None:
-        raise T2TLiteError("stdin is closed, but lines are read from it.")
-    if sys.stdin.isatty():
-        command.note("Reading lines from the keyboard; Ctrl-D ends them.")
-    # A file object of its own that is never closed: closing waits for the
-    # thread that reads ahead, as Python would at exit for `sys.stdin`.
-    file = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115
-    yield lines_without_mark(file, "stdin")
 
 
 def _stopped(number: int, frame: object) -> NoReturn:

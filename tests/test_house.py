@@ -25,6 +25,7 @@ COMMANDS = {
     "bleu": "bleu",
     "registry": "registry",
     "attention": "attention",
+    "query": "query",
     "server": "server",
     "bracket-f1": "bracket_f1",
 }

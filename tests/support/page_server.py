@@ -214,7 +214,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 def fake_server():
     """A running FakeServer, on a port of its own."""
     with FakeServer() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(
+            target=server.serve_forever, args=(0.02,), daemon=True
+        ).start()
         try:
             yield server
         finally:

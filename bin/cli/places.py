@@ -1,0 +1,48 @@
+"""Where lines come from and answers go: files, or stdin and stdout."""
+
+import contextlib
+import pathlib
+import sys
+from collections.abc import Iterable, Iterator
+
+from t2t_lite.bin.cli import command
+from t2t_lite.corpus.encoding import lines_without_mark
+from t2t_lite.errors import T2TLiteError, UsageError
+
+
+def check(source: str | None, target: str | None) -> None:
+    """Refuses files that are not there, or cannot be."""
+    # A pipe, such as /dev/stdin, is as good as a file.
+    path = pathlib.Path(source or __file__)
+    if path.is_dir() or not path.exists():
+        raise T2TLiteError(f"--decode_from_file: there is no file {source}.")
+    if target:
+        if pathlib.Path(target).is_dir():
+            raise T2TLiteError(f"--decode_to_file: {target} is a folder.")
+        folder = pathlib.Path(target).absolute().parent
+        if not folder.is_dir():
+            raise T2TLiteError(f"--decode_to_file: no folder {folder}.")
+        if source and pathlib.Path(target).resolve() == (
+            pathlib.Path(source).resolve()
+        ):
+            raise UsageError(
+                "--decode_to_file must not be --decode_from_file; got "
+                f"{target} for both."
+            )
+
+
+@contextlib.contextmanager
+def lines_in(path: str | None) -> Iterator[Iterable[bytes]]:
+    """The lines of a file or of stdin, as bytes, without a mark."""
+    if path:
+        with open(path, "rb") as file:
+            yield lines_without_mark(file, path)
+        return
+    if sys.stdin is None:
+        raise T2TLiteError("stdin is closed, but lines are read from it.")
+    if sys.stdin.isatty():
+        command.note("Reading lines from the keyboard; Ctrl-D ends them.")
+    # A file object of its own that is never closed: closing waits for the
+    # thread that reads ahead, as Python would at exit for `sys.stdin`.
+    file = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115
+    yield lines_without_mark(file, "stdin")

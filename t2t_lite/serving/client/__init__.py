@@ -1,0 +1,1 @@
+"""A server, asked: ours or TensorFlow Serving, over REST or gRPC."""

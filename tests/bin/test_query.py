@@ -1,0 +1,148 @@
+"""`t2t-lite-query`: N lines in, N lines out, whatever the server does."""
+
+import json
+
+import pytest
+
+from support.fake_model import BAD, FakeModel, Refusal, over_grpc, over_rest
+
+
+@pytest.fixture
+def model():
+    return FakeModel()
+
+
+@pytest.fixture(params=[over_rest, over_grpc], ids=["rest", "grpc"])
+def url(request, model):
+    """The server's address, over REST and over gRPC."""
+    if request.param is over_grpc:
+        pytest.importorskip("tensorflow_serving")
+    with request.param(model) as url:
+        yield url
+
+
+@pytest.fixture
+def ask(run_command, tmp_path, url):
+    """Asks for lines: (exit code, lines out, stderr)."""
+
+    def ask(lines, *flags):
+        path = tmp_path / "lines"
+        path.write_bytes(b"".join(f"{line}\n".encode() for line in lines))
+        code, out, err = run_command(
+            *("query", f"--server={url}", f"--decode_from_file={path}"), *flags
+        )
+        return code, out.split("\n")[:-1], err
+
+    return ask
+
+
+def test_lines_come_back_in_order(ask, model):
+    lines = [f"line {i} {'x' * (i * 7 % 50)}" for i in range(100)] + ["", "ü"]
+    code, out, _ = ask(lines, "--batch_size=8", "--at_once=3")
+    assert (code, out) == (0, [line.upper() for line in lines])
+    assert max(len(texts) for *_, texts in model.asked) == 8
+    assert model.most <= 3
+    assert {asked[:3] for asked in model.asked} == {
+        ("default", None, "serving_default")
+    }
+
+
+def test_the_version_and_the_best_hypotheses_are_asked_for(ask, model):
+    code, out, _ = ask(["a\tb"], "--version=7", "--nbest=3")
+    # Of three, one does not exist.
+    assert (code, out) == (0, ["A B 0\tA B 1"])
+    assert model.asked == [("default", 7, "nbest", ["a\tb"])]
+
+
+def test_json_has_the_keys_of_the_decoder(ask):
+    code, out, _ = ask(["a"], "--format=json", "--nbest=2")
+    assert code == 0
+    assert [json.loads(line) for line in out] == [
+        {
+            "line": 1,
+            "source": "a",
+            "hypotheses": [
+                {"text": "A 0", "score": -0.5, "tokens": None},
+                {"text": "A 1", "score": -1.25, "tokens": None},
+            ],
+        }
+    ]
+
+
+def test_a_bad_line_is_empty_and_named_and_costs_no_other(ask):
+    lines = ["a", "b", BAD, "c", "d"]
+    code, out, err = ask(lines)
+    assert (code, out) == (1, ["A", "B", "", "C", "D"])
+    assert err.splitlines() == [
+        "line 3: A text is bad.",
+        "t2t-lite-query: 1 line(s) have no translation.",
+    ]
+    code, out, _ = ask(lines, "--format=json")
+    assert code == 1
+    assert json.loads(out[2]) == {"line": 3, "error": "A text is bad."}
+
+
+@pytest.mark.parametrize("status", [503, 429])
+def test_a_busy_server_is_asked_again(ask, model, status):
+    model.failures = [Refusal(status, "full")]
+    code, out, err = ask(["a", "b"])
+    assert (code, out, err) == (0, ["A", "B"], "")
+    assert len(model.asked) == 2
+
+
+def test_a_server_that_stays_busy_is_given_up(ask, model):
+    model.failures = [Refusal(503, "full")] * 50
+    code, out, err = ask(
+        ["a", "b", "c"], "--timeout=0.3", "--batch_size=1", "--at_once=1"
+    )
+    assert (code, out) == (1, ["", "", ""])
+    assert err.startswith("line 1: full (asked ")
+    assert "line 3: full (asked once)" in err
+
+
+def test_an_unknown_model_is_asked_for_once(ask, model):
+    code, out, err = ask(["a", "b", "c"], "--model_name=other")
+    assert (code, out) == (1, ["", "", ""])
+    assert "Servable not found: other" in err
+    assert len(model.asked) == 1
+
+
+def test_a_text_that_was_cut_is_remarked(ask):
+    code, out, err = ask(["a", "b" * 101])
+    assert (code, out) == (0, ["A", "B" * 101])
+    assert err == "line 2: too long: its end was left out.\n"
+
+
+def test_answers_go_into_a_file_that_is_complete(ask, tmp_path):
+    target = tmp_path / "out"
+    assert ask(["a", "ü"], f"--decode_to_file={target}") == (0, [], "")
+    assert target.read_text("utf-8") == "A\nÜ\n"
+
+
+@pytest.mark.parametrize("scheme", ["http", "grpc"])
+def test_a_server_that_is_not_there_is_an_error_of_every_line(
+    run_command, tmp_path, scheme
+):
+    (tmp_path / "lines").write_text("a\nb\n")
+    code, out, err = run_command(
+        "query",
+        f"--server={scheme}://127.0.0.1:1",
+        "--timeout=0.2",
+        f"--decode_from_file={tmp_path / 'lines'}",
+    )
+    assert (code, out) == (1, "\n\n")
+    assert "127.0.0.1:1" in err.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    "flags,message",
+    [
+        (["--server=127.0.0.1:8500"], "--server must be http://HOST:PORT"),
+        (["--decode_from_file=/nothing"], "there is no file /nothing"),
+        (["--nbest=0"], "--nbest"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_at_once(run_command, flags, message):
+    code, out, err = run_command("query", *flags)
+    assert code in (1, 2) and out == ""
+    assert message in err

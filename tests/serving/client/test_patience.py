@@ -1,0 +1,79 @@
+"""Asking again: how long, how often, and when no more."""
+
+import pytest
+
+from t2t_lite.serving.client.patience import Busy, Patience, Refused
+
+
+class Time:
+    """A clock that only moves when somebody sleeps."""
+
+    def __init__(self):
+        self.now = 100.0
+        self.slept = []
+
+    def sleep(self, seconds):
+        self.slept.append(seconds)
+        self.now += seconds
+
+    def patience(self, seconds):
+        return Patience(seconds, self.sleep, lambda: self.now)
+
+
+def busy(times, wait=0.0):
+    """A call that is busy so often, then gives the seconds left."""
+    left = [times]
+
+    def ask(seconds):
+        left[0] -= 1
+        if left[0] >= 0:
+            raise Busy("full", wait)
+        return seconds
+
+    return ask
+
+
+def test_a_busy_server_is_asked_again_later_and_later():
+    time = Time()
+    left = time.patience(60)(busy(times=4))
+    assert len(time.slept) == 4
+    assert time.slept == sorted(time.slept)
+    assert left == pytest.approx(60 - sum(time.slept))
+
+
+def test_a_server_may_say_how_long_to_wait():
+    time = Time()
+    time.patience(60)(busy(times=1, wait=7))
+    assert time.slept == [7]
+
+
+def test_it_is_over_when_the_time_is():
+    time = Time()
+    with pytest.raises(Refused, match=r"^full \(asked \d+ times\)$"):
+        time.patience(5)(busy(times=100))
+    assert time.now <= 105
+
+
+def test_after_a_wait_in_vain_there_is_one_try_until_one_succeeds():
+    time = Time()
+    patience = time.patience(5)
+    with pytest.raises(Refused):
+        patience(busy(times=100))
+    time.slept.clear()
+    with pytest.raises(Refused, match="asked once"):
+        patience(busy(times=100))
+    assert time.slept == []
+    assert patience(busy(times=0)) == 5
+    patience(busy(times=1))
+    assert len(time.slept) == 1
+
+
+def test_a_refusal_is_not_asked_again():
+    time = Time()
+
+    def refuse(seconds):
+        raise Refused("no")
+
+    with pytest.raises(Refused, match="^no$"):
+        time.patience(60)(refuse)
+    assert time.slept == []
