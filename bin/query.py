@@ -1,4 +1,4 @@
-"""Asks a server for translations: lines in, lines out, in their order.
+"""Asks a server for translations: lines in, lines out, in order.
 
 The server is t2t-lite-server or TensorFlow Serving. A line that it cannot
 answer becomes an empty one, is named on stderr, and makes the exit code 1.

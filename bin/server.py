@@ -1,4 +1,4 @@
-"""Serves exports with the API of TensorFlow Serving, and a page to try them.
+"""Serves exports as TensorFlow Serving does, and on a page to try.
 
 REST, gRPC, versions, batches and metrics; it needs t2t-lite[serve].
 """
