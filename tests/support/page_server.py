@@ -7,6 +7,7 @@ It answers as the real one does: the page's files, `/models` and
 import contextlib
 import http.server
 import json
+import re
 import threading
 
 from t2t_lite.serving.page.files import (
@@ -35,7 +36,7 @@ def about(source, target, *signatures, form=None):
         "step": 100_000,
         "averaged": 5,
         "signatures": ["serving_default", *signatures],
-        "scores": [{"split": "test", "bleu": 27.3}],
+        "scores": [{"split": "test", "metric": "bleu", "score": 27.31}],
     }
 
 
@@ -43,7 +44,7 @@ ABOUT = {
     "ende": about("en", "de", "nbest", "attention"),
     "enfr": about("en", "fr", "nbest"),
     "enar": about("en", "ar", "nbest", "attention"),
-    "trees": about("en", None, "nbest", form="trees"),
+    "trees": about("en", None, "nbest", "attention", form="trees"),
     "stock": None,
 }
 TREE = (
@@ -155,12 +156,21 @@ class FakeServer(http.server.ThreadingHTTPServer):
             "outputs": [list(each) for each in found],
             "scores": [list(each.values()) for each in found],
         }
+        if ABOUT[model] and ABOUT[model]["form"]:
+            outputs["targets"] = [
+                [_as_written(tree) for tree in each] for each in found
+            ]
         if signature == "serving_default":
             outputs = {
                 name: [row[0] for row in rows] for name, rows in outputs.items()
             }
         outputs["cut"] = [len(text) > 1000 for text in texts]
         return 200, {"outputs": outputs}
+
+
+def _as_written(tree):
+    """A tree as a model writes it, without the words."""
+    return re.sub(r"\((\S+) [^\s()]+\)", r"\1", tree)
 
 
 def _attention(source, target):

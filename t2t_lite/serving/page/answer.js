@@ -125,14 +125,14 @@ export class Answer {
   }
 
   #ask() {
-    const text = this.text;
-    if (!this.#attention.has(text)) {
+    const { target } = this.#hypotheses[this.#chosen];
+    if (!this.#attention.has(target)) {
       const asked = attentionOf(
-        this.#model, this.#source, text, this.#left.signal);
-      asked.catch(() => this.#attention.delete(text)); // another may succeed
-      this.#attention.set(text, asked);
+        this.#model, this.#source, target, this.#left.signal);
+      asked.catch(() => this.#attention.delete(target)); // another may succeed
+      this.#attention.set(target, asked);
     }
-    return this.#attention.get(text);
+    return this.#attention.get(target);
   }
 }
 

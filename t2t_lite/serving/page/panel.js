@@ -92,7 +92,7 @@ function aboutModel(model) {
     ["Precision", about.precision],
     ["Longest text", about.max_length && `${about.max_length} tokens`],
     ["Trained", about.step && `${about.step.toLocaleString("en")} steps`],
-    ...(about.scores ?? []).map(score => ["Score", facts(score)]),
+    ...(about.scores ?? []).map(each => ["Score", scoreOf(each)]),
   ].filter(([, value]) => value);
   const list = element("dl", {}, ...rows.flatMap(([name, value]) =>
     [element("dt", {}, name), element("dd", {}, String(value))]));
@@ -105,7 +105,8 @@ function aboutModel(model) {
   return details;
 }
 
-function facts(record) {
-  return Object.entries(record).map(
-    ([name, value]) => `${name} ${value}`).join(", ");
+// "bleu 27.3 (split test, beam_size 4)".
+function scoreOf({ metric, score, ...conditions }) {
+  const told = Object.entries(conditions).map(each => each.join(" "));
+  return `${metric} ${score?.toFixed(1)} (${told.join(", ")})`;
 }

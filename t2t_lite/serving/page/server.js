@@ -26,7 +26,8 @@ export async function predict(model, signature, inputs, signal) {
   return outputs;
 }
 
-// A model's hypotheses for each text: [{hypotheses: [{text, score}], cut}].
+// A model's hypotheses for each text: [{hypotheses: [{text, score, target}],
+// cut}]. `target` is what the signatures `score` and `attention` take for it.
 export async function translate(model, texts, signal) {
   if (hasSignature(model, "nbest") !== false)
     try {
@@ -58,13 +59,15 @@ export function mostTexts(model) {
   return Math.min(MOST_TEXTS, model.about?.max_batch ?? MOST_TEXTS);
 }
 
-function answers({ outputs, scores, cut }, texts) {
+function answers({ outputs, scores, targets = outputs, cut }, texts) {
   if (!Array.isArray(outputs) || outputs.length !== texts.length)
     throw new Refused("The model's answer is not one translation a text.");
   return outputs.map((found, i) => ({
     cut: Boolean(cut?.[i]),
     hypotheses: [found].flat().map((text, k) => ({
-      text, score: scores === undefined ? null : [scores[i]].flat()[k],
+      text,
+      score: scores === undefined ? null : [scores[i]].flat()[k],
+      target: [targets[i]].flat()[k],
     })).filter(({ score }, k) => k === 0 || score > NO_HYPOTHESIS),
   }));
 }

@@ -3,6 +3,7 @@
 import pytest
 
 from support.browser import cut_off, set_screen, severe, violations
+from support.page import Page
 from support.page_server import ANSWERS, REFUSED, TREE, fake_server
 
 DOGS = "Two dogs are playing in the snow."
@@ -15,59 +16,13 @@ def server():
         yield server
 
 
-class Page:
-    """The page as a person finds it."""
-
-    def __init__(self, browser, server, *models):
-        self.browser, self.server = browser, server
-        server.models = list(models)
-        browser.get(server.url)
-        self.wait(lambda: self.all(".panel") or self.text("#trouble"))
-
-    def wait(self, found):
-        """What `found` gives, once it is true."""
-        from selenium.common.exceptions import StaleElementReferenceException
-        from selenium.webdriver.support.wait import WebDriverWait
-
-        stale = [StaleElementReferenceException]
-        wait = WebDriverWait(self.browser, 20, 0.05, ignored_exceptions=stale)
-        return wait.until(lambda _: found())
-
-    def all(self, selector):
-        found = self.browser.find_elements("css selector", selector)
-        return [node for node in found if node.is_displayed()]
-
-    def one(self, selector):
-        (node,) = self.all(selector)
-        return node
-
-    def text(self, selector):
-        """The text of the one such element; None if it is not shown."""
-        found = self.all(selector)
-        return found[0].text if len(found) == 1 else None
-
-    def texts(self, selector):
-        return [node.text for node in self.all(selector)]
-
-    def type(self, text):
-        self.one("#source").send_keys(text)
-
-    def translation(self, *expected):
-        """Waits until these translations are shown."""
-        self.wait(lambda: self.texts(".translation") == list(expected))
-
-    def words(self):
-        """The words that can be pointed at, once they can."""
-        return self.wait(lambda: self.all(".translation .token"))
-
-    def press(self, label):
-        (node,) = (b for b in self.all("button") if b.text == label)
-        node.click()
-
-
 @pytest.fixture
 def open_page(browser, server):
-    return lambda *models: Page(browser, server, *models)
+    def open(*models):
+        server.models = list(models)
+        return Page(browser, server.url)
+
+    return open
 
 
 def test_what_is_typed_is_translated(open_page, browser):
@@ -173,6 +128,7 @@ def test_without_the_signature_a_line_says_how_to_get_it(open_page):
     page.one(".about summary").click()
     assert "t2t-lite-exporter --attention" in page.text(".about")
     assert "65,140,736" in page.text(".about dl")
+    assert "bleu 27.3 (split test)" in page.text(".about dl")
 
 
 def test_a_tree_is_drawn(open_page, browser):
@@ -185,6 +141,11 @@ def test_a_tree_is_drawn(open_page, browser):
     assert page.texts("svg .label").count("NP") == 2
     assert page.text(".brackets") == TREE
     assert not violations(browser)
+    # What its heads attend to is asked of the tree as the model writes it.
+    page.press("Attention")
+    page.wait(lambda: page.all("#lines line"))
+    rows = page.texts('g.word[data-side="row"]')
+    assert rows[:3] == ["▁(S", "▁(NP", "▁DT"]
 
 
 def _call(page, module, function, *arguments):

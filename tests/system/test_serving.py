@@ -1,0 +1,88 @@
+"""From a run to an answer in a browser: exporter, server, page and client."""
+
+import contextlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from support.browser import severe
+from support.page import Page
+
+LINES = ["1 2 3", "7", "4 0 4 0", "9 9"]
+
+
+@pytest.fixture(scope="module")
+def server(tiny_run, tmp_path_factory):
+    """The addresses of a server with an export of a tiny run."""
+    for package in ("aiohttp", "grpc_health", "tensorflow_serving"):
+        pytest.importorskip(package)
+    folder = tmp_path_factory.mktemp("export")
+    flags = [f"--output_dir={tiny_run}", f"--export_dir={folder}"]
+    command = [sys.executable, "-m", "t2t_lite.bin.exporter", *flags]
+    subprocess.run([*command, "--attention"], check=True, capture_output=True)
+    command = [sys.executable, "-m", "t2t_lite.bin.server", "--port=0"]
+    command += ["--rest_api_port=0", f"--model_base_path={folder}"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        for line in process.stdout:
+            found = re.search(r"page at (http://\S+)/, gRPC at (\S+)\.$", line)
+            if found:
+                break
+        yield found[1], f"grpc://{found[2]}"
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(60)
+        process.kill()
+
+
+@pytest.fixture(scope="module")
+def translations(tiny_run, tmp_path_factory):
+    """The lines, and what the decoder answers to them."""
+    path = tmp_path_factory.mktemp("lines") / "lines"
+    path.write_text("".join(f"{line}\n" for line in LINES))
+    flags = [f"--output_dir={tiny_run}", f"--decode_from_file={path}"]
+    flags.append("--nbest=3")
+    command = [sys.executable, "-m", "t2t_lite.bin.decoder", *flags]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return path, done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("api", [0, 1], ids=["rest", "grpc"])
+def test_the_client_answers_as_the_decoder(
+    server, translations, run_command, api
+):
+    path, expected = translations
+    code, out, err = run_command(
+        "query",
+        f"--server={server[api]}",
+        f"--decode_from_file={path}",
+        "--nbest=3",
+    )
+    assert (code, out, err) == (0, expected, "")
+
+
+@pytest.mark.slow
+def test_the_page_shows_what_the_decoder_answers_and_where_it_is_from(
+    server, translations, browser
+):
+    hypotheses = translations[1].splitlines()[0].split("\t")
+    chosen = next(k for k, text in enumerate(hypotheses) if text)
+    page = Page(browser, server[0])
+    page.type(LINES[0])
+    page.wait(lambda: len(page.all(".option")) >= len(hypotheses))
+    shown = [
+        node.get_property("textContent")
+        for node in browser.find_elements("css selector", ".option-text")
+    ]
+    assert shown[: len(hypotheses)] == hypotheses
+    page.all(".option")[chosen].click()
+    page.translation(hypotheses[chosen])
+    page.words()
+    page.press("Attention")
+    page.wait(lambda: page.all("#lines line"))
+    assert page.texts('g.word[data-side="column"]')[-1] == "⟨end⟩"
+    assert not severe(browser)
