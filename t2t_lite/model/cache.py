@@ -28,6 +28,7 @@ from t2t_lite.model.layers.backend import (
     can_grow,
     new_buffer,
     reshape,
+    single_rows_are_faster,
     write_rows,
 )
 from t2t_lite.model.layers.masks import attention_scores_bias
@@ -42,12 +43,13 @@ _NO_SLOT = -1
 class DecoderCache:
     """The cache of one decoding step: tensors, and what attends to them.
 
-    N is the number of blocks, P that of positions in one.
+    N is the number of blocks, P that of positions in one. The K hypotheses of
+    a sentence attend as G groups of R: one by one, or all together.
 
     Attributes:
       tensors: a flat dict, the loop state of a search:
         `ancestry`, int32 [N, B, K, P]: slot of position p of hypothesis k;
-        `source_bias`, float32 [B, 1, 1, S];
+        `source_bias`, float32 [B, 1, 1, 1, S];
         `source_keys_I`, `source_values_I`, [B, H, S, d], of layer I, never
         tiled over the beam; d is d_k or d_v;
         `keys_I`, `values_I`, [N, B, H, P * K, d]: slot k of position p at
@@ -62,7 +64,7 @@ class DecoderCache:
     def __init__(self, tensors: Tensors, rows: Tensor, bias: Tensor):
         self.tensors = tensors
         self._rows = rows  # int32 [B * H]
-        self._bias = bias  # float32 [N, B, 1, K, P * K]
+        self._bias = bias  # float32 [N, B, G, 1, R, P * K]
 
     @classmethod
     def start(
@@ -88,13 +90,15 @@ class DecoderCache:
         """
         attention = layers[0].self_attention
         depths = (attention.key_depth, attention.value_depth)
-        positions = _block_length(beam_size, max(depths))
+        positions = _block_length(beam_size, max(depths), memory.dtype)
         blocks = 1 if can_grow() else -(-max_length // positions)
         batch = ops.shape(memory)[0]
         table = (blocks, batch, beam_size, positions)
         tensors = {
             "ancestry": new_buffer(table, "int32") + _NO_SLOT,
-            "source_bias": attention_scores_bias(memory_mask)[:, None, None],
+            "source_bias": attention_scores_bias(memory_mask)[
+                :, None, None, None
+            ],
             "logits_kernel": softmax.logits_kernel(memory.dtype),
         }
         if coverage:
@@ -137,12 +141,15 @@ class DecoderCache:
         seen = ancestry
         if reach is not None:
             seen = ops.where(places >= index - reach, ancestry, _NO_SLOT)
-        # [N, B, K, P, 1] == [K'] -> [N, B, K, P, K'] -> [N, B, 1, K, P * K']
+        # [N, B, K, P, 1] == [K'] -> [N, B, K, P, K'] -> [N, B, G, 1, R, P * K']
         lineage = ops.equal(seen[..., None], slots)
+        keys = tensors["keys_0"]
+        apart = single_rows_are_faster(beam_size, keys.dtype)
+        group = (beam_size, 1, 1) if apart else (1, 1, beam_size)
         lineage = ops.reshape(
-            lineage, (blocks, batch, 1, beam_size, positions * beam_size)
+            lineage, (blocks, batch, *group, positions * beam_size)
         )
-        rows = ops.shape(tensors["keys_0"])[2] * batch
+        rows = ops.shape(keys)[2] * batch
         rows = block * rows + ops.arange(rows, dtype="int32")
         return cls(
             {**tensors, "ancestry": ancestry},
@@ -180,39 +187,61 @@ class DecoderCache:
     ) -> Tensor:
         """Self-attention of layer `number` from this step: [B, K, D]."""
         query, keys, values = attention.project_self(
-            x, self.tensors[f"self_kernel_{number}"]
-        )  # [B, H, K, d]
+            self._in_groups(x), self.tensors[f"self_kernel_{number}"]
+        )  # [B * G, H, R, d]
         keys_name, values_name = _names(number)
         keys = self._append(keys_name, keys)
         values = self._append(values_name, values)
+        query = self._of_groups(query)
         context = _attend_blocks(query, keys, values, self._bias)
-        return attention.merge_heads(context)
+        return self._merged(attention, x, context)
 
     def attend_source(
         self, attention: MultiHeadAttention, number: int, x: Tensor
     ) -> Tensor:
         """Attention of layer `number` to the source: [B, K, D]."""
+        query = attention.project_query(
+            self._in_groups(x), self.tensors[f"query_kernel_{number}"]
+        )
         weights = attention_weights(
-            attention.project_query(x, self.tensors[f"query_kernel_{number}"]),
-            self.tensors[f"source_keys_{number}"],
+            self._of_groups(query),
+            self.tensors[f"source_keys_{number}"][:, None],
             self.tensors["source_bias"],
-        )  # [B, H, K, S]
+        )  # [B, G, H, R, S]
         is_last = f"source_keys_{number + 1}" not in self.tensors
         if is_last and "coverage" in self.tensors:
-            self.tensors["coverage"] += ops.mean(weights, axis=1)
-        values = self.tensors[f"source_values_{number}"]
+            coverage = self.tensors["coverage"]
+            new = ops.reshape(ops.mean(weights, axis=2), ops.shape(coverage))
+            self.tensors["coverage"] = coverage + new
+        values = self.tensors[f"source_values_{number}"][:, None]
         context = batch_matmul(ops.cast(weights, values.dtype), values)
-        return attention.merge_heads(context)
+        return self._merged(attention, x, context)
 
     def logits(self, softmax: TokenEmbedding, x: Tensor) -> Tensor:
         """The logits of `x` [B, K, D]: float32 [B, K, V]."""
         return softmax.logits(x, self.tensors["logits_kernel"])
 
+    def _in_groups(self, x):
+        """[B, K, D] to [B * G, R, D]."""
+        return reshape(x, (-1, self._bias.shape[4], x.shape[-1]))
+
+    def _of_groups(self, x):
+        """[B * G, H, R, d] to [B, G, H, R, d]."""
+        return reshape(x, (-1, self._bias.shape[2], *x.shape[1:]))
+
+    def _merged(self, attention, x, context):
+        """The output [B, K, D] of contexts [B, G, H, R, d]."""
+        context = reshape(context, (-1, *context.shape[2:]))
+        return reshape(attention.merge_heads(context), ops.shape(x))
+
     def _append(self, name, new):
-        """Writes [B, H, K, d] into a cached tensor, in place where it can."""
+        """Writes [B * G, H, R, d] into a cached tensor, in place if it can."""
         cached = self.tensors[name]
         shape = ops.shape(cached)
-        beam_size, depth = ops.shape(new)[2:]
+        new = self._of_groups(new)
+        beam_size, depth = new.shape[1] * new.shape[3], shape[-1]
+        if new.shape[1] > 1:
+            new = ops.transpose(new, (0, 2, 1, 3, 4))
         # The K slots of a position lie side by side: one row [K * d].
         written = write_rows(
             ops.reshape(cached, (-1, beam_size * depth)),
@@ -227,13 +256,15 @@ def _names(number):
     return f"keys_{number}", f"values_{number}"
 
 
-def _block_length(beam_size, depth):
+def _block_length(beam_size, depth, dtype):
     """Positions in a block: P.
 
     16, or fewer for a wide beam: TensorFlow multiplies many small matrices
     side by side only while K * d * (P * K) is at most 16384, and several
     times slower, one by one, beyond.
     """
+    if single_rows_are_faster(beam_size, dtype):
+        return 16
     return max(1, min(16, 16384 // (depth * beam_size**2)))
 
 
@@ -260,19 +291,19 @@ def _attend_blocks(query, keys, values, bias):
     """Attention of `query` to keys and values that lie in blocks.
 
     Args:
-      query: float [B, H, K, d], scaled.
+      query: float [B, G, H, R, d], scaled.
       keys: float [N, B, H, P * K, d].
       values: float [N, B, H, P * K, d].
-      bias: float32 [N, B, 1, K, P * K].
+      bias: float32 [N, B, G, 1, R, P * K].
 
-    Returns: float [B, H, K, d].
+    Returns: float [B, G, H, R, d].
     """
-    scores = batch_matmul(query[None], keys, transpose_y=True)
-    scores = ops.cast(scores, "float32") + bias  # [N, B, H, K, P * K]
+    scores = batch_matmul(query[None], keys[:, :, None], transpose_y=True)
+    scores = ops.cast(scores, "float32") + bias  # [N, B, G, H, R, P * K]
     # A softmax over the first and the last axis.
     top = ops.max(ops.max(scores, axis=-1, keepdims=True), axis=0)
     weights = ops.exp(scores - top)
     total = ops.sum(ops.sum(weights, axis=-1, keepdims=True), axis=0)
-    parts = batch_matmul(ops.cast(weights, values.dtype), values)
+    parts = batch_matmul(ops.cast(weights, values.dtype), values[:, :, None])
     context = ops.sum(ops.cast(parts, "float32"), axis=0) / total
     return ops.cast(context, query.dtype)

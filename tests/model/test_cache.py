@@ -67,7 +67,9 @@ def cached_logits(model, inputs, parents, tokens):
         (1, {}, True),
         (4, {}, False),
         (4, {}, True),
+        (10, {}, True),
         (4, {"key_depth": 3, "value_depth": 7}, True),
+        (10, {"key_depth": 3, "value_depth": 7}, True),
         (4, {"attention_window": 21}, True),
     ],
 )
@@ -75,7 +77,7 @@ def test_hopping_beams_equal_full_passes_across_blocks(
     beam_size, options, in_graph
 ):
     length, model = 35, small_model(**options)
-    assert length > 2 * _block_length(beam_size, depth=7)
+    assert length > 2 * _block_length(beam_size, 7, "float32")
     parents, tokens, histories = hopping_beams(2, beam_size, length)
     inputs = np.array([[3, 4, 5, 1], [6, 1, 0, 0]], "int32")
     decode = tf.function(cached_logits) if in_graph else cached_logits
@@ -104,18 +106,24 @@ def test_bfloat16_cache_equals_full_pass_closely():
 
 
 @pytest.mark.parametrize(
-    "beam_size, depth, positions",
+    "beam_size, depth, dtype, positions",
     [
-        (1, 64, 16),
-        (4, 64, 16),
-        (8, 64, 4),
-        (4, 32, 16),
-        (16, 64, 1),
-        (64, 64, 1),
+        (1, 64, "float32", 16),
+        (4, 64, "float32", 16),
+        (8, 64, "float32", 16),
+        (8, 64, "bfloat16", 4),
+        (4, 32, "bfloat16", 16),
+        (16, 64, "float32", 1),
+        (64, 64, "float32", 1),
     ],
 )
-def test_block_lengths(beam_size, depth, positions):
-    assert _block_length(beam_size, depth) == positions
+def test_block_lengths_in_a_graph(beam_size, depth, dtype, positions):
+    lengths = []
+    make = tf.function(
+        lambda: lengths.append(_block_length(beam_size, depth, dtype))
+    )
+    make()
+    assert lengths == [positions]
 
 
 def test_buffers_of_a_graph_are_not_one():

@@ -15,7 +15,7 @@ IMPOSSIBLE = -1e9
 
 # Rows of logits at least this wide are searched in two stages, by blocks.
 _TWO_STAGE_WIDTH = 2048
-_BLOCK = 128
+_BLOCK = 64
 
 
 def is_possible(log_probs: Tensor) -> Tensor:
@@ -73,17 +73,19 @@ def _top_k(rows, width):
     maxima, or after the last whole block.
     """
     count, size = ops.shape(rows)
-    whole = size - size % _BLOCK
-    if size < _TWO_STAGE_WIDTH or whole // _BLOCK < width:
+    block = _block_of(size)
+    whole = size - size % block
+    if size < _TWO_STAGE_WIDTH or whole // block < width:
         values, ids = ops.top_k(rows, width)
         return values, ops.cast(ids, "int32")
-    blocks = ops.reshape(rows[:, :whole], (count, whole // _BLOCK, _BLOCK))
+    in_blocks = rows if whole == size else rows[:, :whole]
+    blocks = ops.reshape(in_blocks, (count, whole // block, block))
     _, chosen = ops.top_k(ops.max(blocks, axis=-1), width)  # [R, width]
     # In the order of the ids, so that ties go to the smaller id.
     chosen = ops.sort(ops.cast(chosen, "int32"), axis=-1)
-    some = width * _BLOCK
+    some = width * block
     values = ops.reshape(gather_rows(blocks, chosen), (count, some))
-    ids = chosen[..., None] * _BLOCK + ops.arange(_BLOCK, dtype="int32")
+    ids = chosen[..., None] * block + ops.arange(block, dtype="int32")
     ids = ops.reshape(ids, (count, some))
     if whole < size:
         rest = ops.arange(whole, size, dtype="int32")[None]
@@ -92,6 +94,16 @@ def _top_k(rows, width):
         ids = ops.concatenate([ids, rest], axis=-1)
     values, places = ops.top_k(values, width)
     return values, gather_rows(ids, places)
+
+
+def _block_of(size):
+    """How wide blocks of a row are: a divisor of its size if there is one.
+
+    A rest would cost a copy of all the blocks.
+    """
+    near = range(_BLOCK // 2, 2 * _BLOCK + 1)
+    divisors = [block for block in near if size % block == 0]
+    return min(divisors, key=lambda b: abs(b - _BLOCK), default=_BLOCK)
 
 
 def gather_rows(x: Tensor, rows: Tensor) -> Tensor:

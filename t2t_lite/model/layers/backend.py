@@ -23,6 +23,9 @@ Tensor: TypeAlias = Any
 # Of a layer's input: ints, and None where any size will do.
 Shape: TypeAlias = tuple[Any, ...]
 
+# Each reads all it is multiplied with again.
+_FEW_ROWS = 8
+
 
 def can_grow() -> bool:
     """Whether tensors may change their shape from one loop step to the next."""
@@ -78,6 +81,17 @@ def batch_matmul(x: Tensor, y: Tensor, transpose_y: bool = False) -> Tensor:
         return ops.matmul(x, ops.swapaxes(y, -1, -2) if transpose_y else y)
     # Stock TensorFlow Serving has it, and oneDNN has nothing in its place.
     return tf.raw_ops.BatchMatMulV3(x=x, y=y, adj_y=transpose_y, Tout=x.dtype)
+
+
+def single_rows_are_faster(rows: int, dtype: str) -> bool:
+    """Whether so many rows of `batch_matmul` go faster one by one.
+
+    Args:
+      rows: A.
+      dtype: the name of a dtype.
+    """
+    single = _tensorflow_in_a_graph() is not None and dtype == "float32"
+    return single and rows <= _FEW_ROWS
 
 
 def softmax(scores: Tensor) -> Tensor:
