@@ -9,8 +9,11 @@ import argparse
 
 from t2t_lite.bin.cli import backend, command, flags, runs
 from t2t_lite.errors import UsageError
+from t2t_lite.serving.options import PRECISIONS
 
-_OF_SAVED_MODEL = ("prefixed", "attention")
+# Flags that are `ServingOptions`.
+_OPTIONS = ("prefixed", "attention", "precision", "max_batch", "max_length")
+_WARMUP = 4  # lengths
 
 
 def make_parser() -> flags.Parser:
@@ -38,25 +41,60 @@ def make_parser() -> flags.Parser:
 
 
 def _add_serving_flags(parser: flags.Parser) -> None:
-    group = parser.add_argument_group("the server's side, of a saved_model")
+    group = parser.add_argument_group("of --format=saved_model")
     told = {
         "--prefixed": "a signature more: translations that begin with an input "
         "prefix",
         "--attention": "a signature more: what every head attends to, for "
-        "pages that show it; it takes memory when it is asked",
+        "pages that show it; its answers are large",
     }
     flags.add(group, told)
+    group.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        help="the type in which the weights are stored; bfloat16 makes the "
+        f"export half as large (default: {PRECISIONS[0]})",
+    )
+    limits = {
+        "--max_batch=N": "compute at most N texts together; a larger batch is "
+        "worked through in parts (default: as many as come)",
+        "--max_length=N": "cut texts to N tokens, EOS included (default: the "
+        "run's hparam, which is the most)",
+    }
+    flags.add(group, limits, flags.at_least(1))
+    lengths = (
+        "a server asks each signature about texts of N lengths before it "
+        f"serves; 0: about none (default: {_WARMUP})"
+    )
+    flags.add(group, {"--warmup=N": lengths}, flags.at_least(0))
+    group.add_argument(
+        "--verify",
+        action="store_true",
+        default=None,
+        help="load what was written in a process without t2t-lite, and compare "
+        "its answers with the decoder's (default: do)",
+    )
+    group.add_argument(
+        "--noverify",
+        dest="verify",
+        action="store_false",
+        default=None,
+        help="do not, which is quicker",
+    )
 
 
 def export(args: argparse.Namespace) -> None:
     """Writes the export, prints its folder and removes old ones."""
     quantization = backend.quantization(args, "format")
-    for name in _OF_SAVED_MODEL:
-        if getattr(args, name) and args.format != "saved_model":
-            raise UsageError(f"--{name} is for --format=saved_model.")
+    if args.format != "saved_model":
+        unset = make_parser().get_default
+        for name in (*_OPTIONS, "warmup", "verify"):
+            if getattr(args, name) is not unset(name):
+                raise UsageError(f"--{name} is for --format=saved_model.")
     run = runs.open_run(args)
     translator, weights = runs.translator_and_weights(run, args)
-    from t2t_lite.serving import about, export, served, versions
+    from t2t_lite.serving import export, versions
+    from t2t_lite.serving.options import ServingOptions
 
     export_dir = flags.folder(args.export_dir)
     if args.format == "ctranslate2":
@@ -66,13 +104,17 @@ def export(args: argparse.Namespace) -> None:
             quantization,
         )
     else:
+        asked = {name: getattr(args, name) for name in _OPTIONS}
+        given = {name: v for name, v in asked.items() if v is not None}
         newest = export.export_saved_model(
             translator,
             export_dir or run.output_dir / "export",
-            options=served.ServingOptions(
-                **{name: getattr(args, name) for name in _OF_SAVED_MODEL}
-            ),
-            about=about.about_run(run, weights),
+            options=ServingOptions(**given),
+            run=run,
+            weights=weights,
+            warmup=_WARMUP if args.warmup is None else args.warmup,
+            verified=args.verify is not False,
+            note=command.note,
         )
     print(newest, flush=True)
     if args.keep:

@@ -4,18 +4,20 @@ Servers and pages read it. Nothing in it names a folder of this machine.
 """
 
 import math
+import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import t2t_lite
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.model.ensemble import Ensemble
-from t2t_lite.serving.served import ServingOptions
+from t2t_lite.serving.options import ServingOptions
 from t2t_lite.training.checkpoint import Checkpoint
 from t2t_lite.training.config import read_metrics
 from t2t_lite.training.run import Run
 
-FILE = "t2t-lite.json"
+# In the folder of a version.
+ABOUT_FILE = pathlib.Path("assets.extra", "t2t-lite.json")
 _FORMAT = 1
 _DEV = "dev_"
 

@@ -6,8 +6,7 @@ Or as a folder of CTranslate2, which `interop` writes.
 import contextlib
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 
@@ -19,17 +18,27 @@ from t2t_lite.interop.ctranslate2_model import (
     write_ctranslate2,
 )
 from t2t_lite.interop.quantization import Quantization
-from t2t_lite.serving.about import FILE as ABOUT
-from t2t_lite.serving.about import about_export
+from t2t_lite.serving.about import ABOUT_FILE, about_export, about_run
+from t2t_lite.serving.options import ServingOptions
+from t2t_lite.serving.requests import (
+    WARMUP_FILE,
+    at_several_lengths,
+    requests_for,
+    sample_pairs,
+    warmup_requests,
+    write_warmup,
+)
 from t2t_lite.serving.servable import check_servable
 from t2t_lite.serving.served import (
     ServedTranslator,
-    ServingOptions,
     translator_to_serve,
 )
+from t2t_lite.serving.verify import verify
 from t2t_lite.serving.versions import CTRANSLATE2, SAVED_MODEL, write_version
+from t2t_lite.training.checkpoint import Checkpoint
+from t2t_lite.training.run import Run
 
-ASSETS_EXTRA = "assets.extra"
+_VERIFIED_TEXTS = 10
 
 
 def export_saved_model(
@@ -37,7 +46,12 @@ def export_saved_model(
     export_dir: str | os.PathLike,
     version: int | None = None,
     options: ServingOptions | None = None,
-    about: Mapping[str, Any] | None = None,
+    *,
+    run: Run | None = None,
+    weights: Sequence[Checkpoint] = (),
+    warmup: int = 0,
+    verified: bool = False,
+    note: Callable[[str], None] | None = None,
 ) -> pathlib.Path:
     """Writes a SavedModel to `EXPORT_DIR/<version>/`; see `write_version`.
 
@@ -46,28 +60,51 @@ def export_saved_model(
       export_dir: made if it is missing.
       version: a positive integer; by default one more than the largest there.
       options: what else it can be asked, and its limits.
-      about: what `about_run` says of its run.
+      run: that the translator is of; the export then tells of it.
+      weights: the checkpoints that its weights are from.
+      warmup: of how many lengths a server is to send requests to itself before
+        it serves.
+      verified: whether to `verify` it, which takes a while.
+      note: is told what was verified.
 
     Returns:
       the folder of the version.
 
     Raises:
       UsageError: see `translator_to_serve`.
-      T2TLiteError: the version exists, the folder cannot be written, or the
-        graph holds what the stock server does not run.
+      T2TLiteError: the version exists, the folder cannot be written, the graph
+        holds what the stock server does not run, or the export does not answer
+        as the translator does.
     """
     options = options or ServingOptions()
     translator = translator_to_serve(translator, options)
     served = ServedTranslator(translator, options)
+    signatures = dict(served.answers)
+    about = about_run(run, weights) if run else {}
+    about = about_export(translator, options, signatures, about)
 
     def write(folder: pathlib.Path) -> None:
-        signatures = dict(served.answers)
         tf.saved_model.save(served, str(folder), signatures)
-        check_servable(folder)
-        extra = folder / ASSETS_EXTRA
-        extra.mkdir()
-        told = about_export(translator, options, signatures, about or {})
-        files.write_json(extra / ABOUT, told)
+        ops = check_servable(folder)
+        (folder / ABOUT_FILE).parent.mkdir()
+        files.write_json(folder / ABOUT_FILE, about)
+        pairs = sample_pairs(translator, run) if warmup or verified else []
+        requests = warmup_requests(pairs, warmup, signatures)
+        if requests:
+            write_warmup(folder / WARMUP_FILE, requests)
+        if not verified:
+            return
+        some = at_several_lengths(pairs, _VERIFIED_TEXTS)
+        for batch in (some, []):
+            requests += requests_for(batch, signatures)
+        complete = run.problem.complete if run else None
+        verify(folder, translator, served, requests, complete)
+        if note:
+            note(
+                f"Verified in a process without t2t-lite: {len(requests)} "
+                f"answers of {len(signatures)} signatures are the decoder's; "
+                f"TensorFlow Serving links all {len(ops)} ops."
+            )
 
     with _in_words(export_dir):
         return write_version(export_dir, SAVED_MODEL, write, version)

@@ -1,10 +1,9 @@
 """What an export computes: its signatures, graphs from text to text."""
 
 import contextlib
-import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import keras
 import tensorflow as tf
@@ -16,10 +15,9 @@ from t2t_lite.errors import UsageError
 from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.model.transformer import Transformer
+from t2t_lite.serving.options import Precision, ServingOptions
 from t2t_lite.text.encoder import EOS_ID, PAD_ID, TextEncoder
 
-Precision: TypeAlias = Literal["float32", "bfloat16"]
-PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 Answers: TypeAlias = dict[str, tf.Tensor]
 
 # The type of every output, by name.
@@ -30,28 +28,6 @@ _TYPES = {
     **dict.fromkeys(("encoder", "decoder", "cross"), tf.float32),
     "cut": tf.bool,
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class ServingOptions:
-    """What an export can be asked to be beside what its translator is.
-
-    Attributes:
-      prefixed: whether to have the signature `prefixed`.
-      attention: whether to have the signature `attention`.
-      precision: the type in which the weights are stored. The model computes
-        as it does in the decoder, with weights that are rounded to that type.
-      max_batch: texts that are computed together; a larger batch is worked
-        through in parts. None: as many as come.
-      max_length: source tokens, EOS included; the rest is cut off. None: as
-        many as the translator takes.
-    """
-
-    prefixed: bool = False
-    attention: bool = False
-    precision: Precision = "float32"
-    max_batch: int | None = None
-    max_length: int | None = None
 
 
 def translator_to_serve(

@@ -20,7 +20,7 @@ def export(tiny_run, tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("export")
     flags = [f"--output_dir={tiny_run}", f"--export_dir={folder / 'made'}"]
-    assert exporter.main(flags) == 0
+    assert exporter.main([*flags, "--noverify"]) == 0
     shutil.move(folder / "made", folder / "moved")
     return folder / "moved"
 
@@ -29,6 +29,7 @@ def test_versions_count_up_and_nothing_else_is_left(
     run_command, tiny_run, tmp_path
 ):
     flags = [f"--output_dir={tiny_run}", f"--export_dir={tmp_path / 'e'}"]
+    flags.append("--noverify")
     for version in ("1", "2"):
         code, out, err = run_command("exporter", *flags)
         assert code == 0
@@ -40,6 +41,42 @@ def test_versions_count_up_and_nothing_else_is_left(
     assert (code, out) == (0, f"{tmp_path / 'e' / '3'}\n")
     assert err.endswith(f"\nRemoved {tmp_path / 'e' / '1'}.\n")
     assert {p.name for p in (tmp_path / "e").iterdir()} == {"2", "3"}
+
+
+def test_an_export_is_verified_and_says_what_it_is(
+    run_command, tiny_run, tmp_path
+):
+    code, out, err = run_command(
+        "exporter", f"--output_dir={tiny_run}", f"--export_dir={tmp_path}"
+    )
+    assert (code, out) == (0, f"{tmp_path / '1'}\n")
+    # Four lengths, a batch and an empty one, of three signatures.
+    said = "Verified in a process without t2t-lite: 18 answers of 3 signatures"
+    assert err.splitlines()[1].startswith(said)
+    extra = tmp_path / "1" / "assets.extra"
+    assert {file.name for file in extra.iterdir()} == {
+        "t2t-lite.json",
+        "tf_serving_warmup_requests",
+    }
+    text = (extra / "t2t-lite.json").read_text()
+    assert str(tiny_run) not in text and "/" not in text
+    about = json.loads(text)
+    assert about["problem"] == "tiny_digits"
+    assert (about["step"], about["averaged"]) == (4, 2)
+    assert about["training"]["devices"] == 1
+    (score,) = about["scores"]
+    assert (score["split"], score["metric"]) == ("dev", "bleu")
+    metrics = (tiny_run / "metrics.jsonl").read_text().splitlines()
+    assert score["score"] == json.loads(metrics[-1])["dev_bleu"]
+
+
+def test_flags_of_a_saved_model_are_for_nothing_else(run_command, tiny_run):
+    flags = [f"--output_dir={tiny_run}", "--format=ctranslate2"]
+    for flag in ("--attention", "--warmup=0", "--verify", "--max_batch=3"):
+        code, _, err = run_command("exporter", *flags, flag)
+        assert code == 2
+        name = flag.partition("=")[0]
+        assert f"{name} is for --format=saved_model." in err
 
 
 def test_at_least_one_version_is_kept(run_command, tiny_run):

@@ -19,8 +19,8 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.serving import servable
 from t2t_lite.serving.export import export_saved_model
+from t2t_lite.serving.options import ServingOptions
 from t2t_lite.serving.servable import check_servable
-from t2t_lite.serving.served import ServingOptions
 from t2t_lite.serving.versions import remove_old_versions
 from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 

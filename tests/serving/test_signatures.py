@@ -8,14 +8,15 @@ import pytest
 import tensorflow as tf
 
 from support.random_translator import random_translator, train_encoder
+from support.warmup import logged_requests
 from t2t_lite.decoding.lines import score_pairs
 from t2t_lite.errors import UsageError
 from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.serving.export import export_saved_model
+from t2t_lite.serving.options import ServingOptions
 from t2t_lite.serving.served import (
     ServedTranslator,
-    ServingOptions,
     translator_to_serve,
 )
 
@@ -32,9 +33,8 @@ def translator(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def folder(translator, tmp_path_factory):
-    about = {"problem": "toy", "source_language": "de"}
     return export_saved_model(
-        translator, tmp_path_factory.mktemp("e"), options=ALL, about=about
+        translator, tmp_path_factory.mktemp("e"), options=ALL, warmup=3
     )
 
 
@@ -160,8 +160,7 @@ def test_attention_needs_one_model(translator):
 def test_an_export_says_what_it_is(translator, folder, served):
     about = json.loads((folder / "assets.extra" / "t2t-lite.json").read_text())
     assert about["format"] == 1
-    assert about["problem"] == "toy"
-    assert (about["source_language"], about["target_language"]) == ("de", None)
+    assert about["problem"] is about["source_language"] is None
     assert about["signatures"] == list(served)
     assert about["parameters"] == sum(
         int(tf.size(weight)) for weight in translator.model.trainable_variables
@@ -170,3 +169,23 @@ def test_an_export_says_what_it_is(translator, folder, served):
     assert about["search"]["beam_size"] == 3
     assert (about["max_length"], about["max_batch"]) == (20, None)
     assert (about["precision"], about["form"]) == ("float32", None)
+
+
+def test_warmup_asks_each_signature_at_several_lengths(
+    translator, folder, served
+):
+    lengths = {name: [] for name in served}
+    for request in logged_requests(folder):
+        texts = {
+            name: tf.make_ndarray(value)
+            for name, value in request.inputs.items()
+        }
+        name = request.model_spec.signature_name
+        assert set(texts) == set(inputs_of(served[name]))
+        for value in ask(served[name], **texts).values():
+            assert value.shape[0] == 1
+        (ids,) = translator.source_encoder.tokenize(texts["inputs"])
+        lengths[name].append(len(ids))
+    for found in lengths.values():
+        assert len(found) == 3 and found == sorted(found)
+        assert found[-1] >= translator.max_length - 1  # the longest there is
