@@ -54,7 +54,7 @@ def _add_batching(parser: flags.Parser) -> None:
     told = "texts that run together at most; 1 joins no requests"
     flags.add(group, {"--max_batch_size=N": told}, flags.at_least(1), 32)
     told = "a text waits so long for others while a batch runs"
-    flags.add(group, {"--batch_timeout_ms=X": told}, flags.number(0), 5.0)
+    flags.add(group, {"--batch_timeout_ms=X": told}, flags.number(0), 0.0)
     told = "texts that may wait; requests beyond are refused with 503"
     flags.add(group, {"--max_queue=N": told}, flags.at_least(1), 1024)
     told = (

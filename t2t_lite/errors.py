@@ -94,5 +94,6 @@ def _text_of(error):
     lines = [_OF_GRAPHS.sub("", line).strip() for line in text.splitlines()]
     lines = [line for line in lines if line] or [type(error).__name__]
     # An error inside a graph begins with a traceback and ends with the reason.
-    line = lines[-1 if lines[0].startswith("in user code") else 0]
+    traced = lines[0].startswith(("in user code", "Graph execution error"))
+    line = lines[-1 if traced else 0]
     return line.rstrip(".")

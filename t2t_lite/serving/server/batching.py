@@ -24,8 +24,8 @@ _SHORT = 32
 class Observer(Protocol):
     """What is told of batches: metrics."""
 
-    def ran(self, rows: int) -> None:
-        """A batch of so many rows begins to run."""
+    def ran(self, rows: int, seconds: float) -> None:
+        """A batch of so many rows took so long."""
 
     def waiting(self, rows: int) -> None:
         """So many rows wait from now on."""
@@ -215,9 +215,10 @@ class Batcher:
                 del self._waiting[job]
             self._count(-rows)
             self._running += 1
-            self._observer.ran(rows)
             work = loop.run_in_executor(self._pool, _run, batch)
-            work.add_done_callback(functools.partial(self._finish, batch))
+            work.add_done_callback(
+                functools.partial(self._finish, batch, loop.time())
+            )
 
     def _next_batch(self) -> list[_Job]:
         """The oldest job, and those that go with it."""
@@ -235,9 +236,12 @@ class Batcher:
     def _finish(
         self,
         batch: list[_Job],
+        start: float,
         done: "asyncio.Future[list[Tensors | Exception]]",
     ) -> None:
         self._running -= 1
+        seconds = asyncio.get_running_loop().time() - start
+        self._observer.ran(sum(job.rows for job in batch), seconds)
         for job, answer in zip(batch, done.result(), strict=True):
             if job.answer.done():
                 continue

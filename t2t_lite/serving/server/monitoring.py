@@ -126,6 +126,12 @@ class Monitor:
             buckets=_ROWS,
             registry=registry,
         )
+        self._batch_seconds = prometheus.Histogram(
+            "t2t_lite_batch_seconds",
+            "The time that a batch ran",
+            buckets=_SECONDS,
+            registry=registry,
+        )
         self._queue = prometheus.Gauge(
             "t2t_lite_queue_texts", "Texts that wait", registry=registry
         )
@@ -136,9 +142,10 @@ class Monitor:
             registry=registry,
         )
 
-    def ran(self, rows: int) -> None:
-        """A batch of so many rows begins to run."""
+    def ran(self, rows: int, seconds: float) -> None:
+        """A batch of so many rows took so long."""
         self._batch.observe(rows)
+        self._batch_seconds.observe(seconds)
 
     def waiting(self, rows: int) -> None:
         """So many rows wait from now on."""

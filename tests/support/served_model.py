@@ -1,0 +1,104 @@
+"""A tiny SavedModel with signatures of several kinds, and a server of it."""
+
+import asyncio
+import contextlib
+import pathlib
+import threading
+
+import numpy as np
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
+
+from t2t_lite.serving.server.config import ServerConfig
+from t2t_lite.serving.server.models import ModelConfig
+from t2t_lite.serving.server.saved_model import SavedModel
+from t2t_lite.serving.server.serve import Server
+
+TEXT = tf.TensorSpec([None], tf.string, name="inputs")
+
+
+class Shouter(tf.Module):
+    """Says texts louder."""
+
+    @tf.function(input_signature=[TEXT])
+    def louder(self, inputs):
+        tf.debugging.assert_none_equal(
+            inputs, "whisper", message="we do not whisper"
+        )
+        return {
+            "outputs": tf.strings.upper(inputs, "utf-8"),
+            "scores": tf.cast(tf.strings.length(inputs), tf.float32) / 10,
+        }
+
+    @tf.function(
+        input_signature=[
+            TEXT,
+            tf.TensorSpec([None, 2], tf.float32, name="pair"),
+        ]
+    )
+    def both(self, inputs, pair):
+        return {"sum": tf.reduce_sum(pair, -1) + 0.2}
+
+    @tf.function(input_signature=[TEXT])
+    def letters(self, inputs):
+        split = tf.strings.unicode_split(inputs, "UTF-8")
+        return {"letters": split.to_tensor("")}
+
+
+def save(folder: pathlib.Path, warmup: bytes | None = None) -> None:
+    """Writes a version; with a warm-up request of this text."""
+    model = Shouter()
+    signatures = {
+        "serving_default": model.louder,
+        "both": model.both,
+        "letters": model.letters,
+    }
+    tf.saved_model.save(model, str(folder), signatures)
+    if warmup is None:
+        return
+    log = prediction_log_pb2.PredictionLog()
+    log.predict_log.request.CopyFrom(predict_request([warmup], "m"))
+    (folder / "assets.extra").mkdir()
+    path = str(folder / "assets.extra" / "tf_serving_warmup_requests")
+    with tf.io.TFRecordWriter(path) as writer:
+        writer.write(log.SerializeToString())
+
+
+def predict_request(texts, model, signature="", **others):
+    """A request of gRPC."""
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = model
+    request.model_spec.signature_name = signature
+    for name, value in {"inputs": np.array(texts, object), **others}.items():
+        request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
+    return request
+
+
+@contextlib.contextmanager
+def serving(folder, **config):
+    """A server of the model `m` in a thread of its own.
+
+    Yields the server and its loop; it is stopped after the block.
+    """
+    config.setdefault("drain_seconds", 10)
+    config = ServerConfig(
+        (ModelConfig("m", folder),), port=0, rest_api_port=0, **config
+    )
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    async def make():
+        server = Server(config, SavedModel, lambda line: None)
+        await server.start()
+        return server
+
+    try:
+        server = asyncio.run_coroutine_threadsafe(make(), loop).result(60)
+        yield server, loop
+        stopping = asyncio.run_coroutine_threadsafe(server.stop(), loop)
+        assert stopping.result(60)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
