@@ -22,8 +22,11 @@ DOCUMENTS = (
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "examples").rglob("*.md")),
 )
-# Flags of programs that are not ours: pip, tensorboard and Beam's runners.
+# Flags of programs that are not ours: pip, tensorboard, Beam's runners and
+# TensorFlow Serving.
 FLAGS_OF_OTHERS = {
+    "--model_config_file_poll_wait_seconds",
+    "--monitoring_config_file",
     "--constraint",
     "--logdir",
     "--flink_master",
