@@ -142,6 +142,26 @@ def test_in_a_browser_lines_follow_the_view_the_heads_and_the_word(
     assert not severe(browser)
 
 
+def test_in_a_browser_the_keyboard_keeps_a_word_and_tells_its_share(
+    browser, page
+):
+    from selenium.webdriver.common.keys import Keys
+
+    cross = data_of(page.read_text("utf-8"))["views"][0]
+    browser.get(page.as_uri())
+    word = browser.find_elements("css selector", 'g.word[data-side="row"]')[1]
+    word.send_keys(Keys.ENTER)
+    assert word.get_attribute("aria-pressed") == "true"
+    shares = np.array(cross["weights"])[0, :, 1].mean(axis=0)
+    most = cross["columns"][shares.argmax()]
+    told = browser.find_element("id", "most").text
+    share = int(100 * shares.max() + 0.5)
+    assert told.startswith(f"{cross['rows'][1]} attends to {most} {share} %")
+    word.send_keys(Keys.ENTER)
+    assert word.get_attribute("aria-pressed") == "false"
+    assert browser.find_element("id", "most").text == ""
+
+
 @pytest.mark.parametrize("width", [320, 420, 1280])
 def test_in_a_browser_of_any_width_nothing_is_cut_off(browser, tmp_path, width):
     long = ["⟨start⟩", "Donaudampfschifffahrtsgesellschaft", "m" * 60]

@@ -88,7 +88,7 @@ export class Answer {
     this.target.classList.toggle("tree", Boolean(tree));
     if (tree) {
       const drawing = element("div", { class: "tree-place", tabindex: 0,
-        role: "region", "aria-label": "Tree" }, drawTree(tree));
+        role: "group", "aria-label": "Drawing" }, drawTree(tree));
       const brackets = element("p", { class: "brackets" }, this.text);
       this.target.replaceChildren(drawing, brackets);
     } else {

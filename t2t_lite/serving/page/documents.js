@@ -1,7 +1,7 @@
 // A file, translated line by line.
 
 import { element } from "./nodes.js";
-import { mostTexts, Refused, translateBest } from "./server.js";
+import { MOST_TEXTS, Refused, translateBest } from "./server.js";
 
 const AT_ONCE = 2; // requests under way
 
@@ -31,10 +31,9 @@ export async function translateLines(model, lines, signal, done) {
   }
 
   let next = 0;
-  const size = mostTexts(model);
   await Promise.all(Array.from({ length: AT_ONCE }, async () => {
     while (next < full.length) {
-      const places = full.slice(next, next += size);
+      const places = full.slice(next, next += MOST_TEXTS);
       await ask(places);
     }
   }));

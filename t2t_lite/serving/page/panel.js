@@ -3,7 +3,7 @@
 import { Answer } from "./answer.js";
 import { languageName } from "./languages.js";
 import { element } from "./nodes.js";
-import { hasSignature, mostTexts, translate } from "./server.js";
+import { hasSignature, MOST_TEXTS, translate } from "./server.js";
 
 const KEPT = 200; // answers to texts of before
 let made = 0;
@@ -38,9 +38,8 @@ export class Panel {
     try {
       const missing = [...new Set(texts)].filter(
         text => !this.#results.has(text));
-      const size = mostTexts(this.model);
-      for (let start = 0; start < missing.length; start += size) {
-        const some = missing.slice(start, start + size);
+      for (let start = 0; start < missing.length; start += MOST_TEXTS) {
+        const some = missing.slice(start, start + MOST_TEXTS);
         const found = await translate(this.model, some, signal);
         signal.throwIfAborted();
         some.forEach((text, i) => this.#results.set(text, found[i]));

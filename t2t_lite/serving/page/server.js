@@ -2,7 +2,7 @@
 
 const TRIES = 6;
 const FIRST_WAIT = 500, LONGEST_WAIT = 8000; // milliseconds
-const MOST_TEXTS = 16; // in one request
+export const MOST_TEXTS = 16; // in one request
 const NO_HYPOTHESIS = -1e7; // scores below it are of none, see log_probs.py
 
 // The server's answer is no, and asking again does not help.
@@ -52,11 +52,6 @@ export async function translateBest(model, texts, signal) {
 export function hasSignature(model, name) {
   if (name === "nbest" && model.withoutNbest) return false;
   return model.about?.signatures?.includes(name);
-}
-
-// How many texts a request to a model may have.
-export function mostTexts(model) {
-  return Math.min(MOST_TEXTS, model.about?.max_batch ?? MOST_TEXTS);
 }
 
 function answers({ outputs, scores, targets = outputs, cut }, texts) {
