@@ -357,7 +357,8 @@ def test_wheel_holds_every_room_and_no_generic_name(tmp_path):
     for room in ("problems", "hparams", "bin"):
         for file in (ROOT / room).rglob("*.py"):
             assert f"t2t_lite/{file.relative_to(ROOT)}" in names
-    for file in ENGINE.rglob("*.py"):
+    page = [f for f in (ENGINE / "serving" / "page").iterdir() if f.is_file()]
+    for file in (*ENGINE.rglob("*.py"), *page):
         assert str(file.relative_to(ROOT)) in names
 
 

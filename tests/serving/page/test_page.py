@@ -36,6 +36,40 @@ def test_what_is_typed_is_translated(open_page, browser):
     assert not severe(browser)
 
 
+def test_only_models_and_their_answers_are_asked_for(open_page, browser):
+    page = open_page("ende")
+    page.type(DOGS)
+    page.words()
+    asked = browser.execute_script(
+        "return performance.getEntriesByType('resource').map(each =>"
+        "  each.name.replace(location.origin, ''))"
+    )
+    others = {url for url in asked if not url.startswith("/page/")}
+    assert others == {"/models", "/v1/models/ende:predict"}
+
+
+def test_the_keyboard_alone_reaches_everything(open_page, browser):
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    page = open_page("ende", "enfr")
+    page.type(DOGS)
+    page.words()
+    # From the text on; before it are the models and what clears it.
+    reached = []
+    while "file" not in reached and len(reached) < 40:
+        ActionChains(browser).send_keys(Keys.TAB).perform()
+        active = browser.switch_to.active_element
+        names = (active.get_attribute(name) for name in ("id", "type", "class"))
+        reached.append(next(filter(None, names), active.tag_name).split()[0])
+    words, others = ["token", "token"], ["summary", "radio", "summary"]
+    assert reached == [
+        *(*words, "button", "button", *others),  # copy, attention
+        *("button", *others),
+        "file",
+    ]
+
+
 def test_an_answer_to_what_was_typed_before_never_shows(open_page, server):
     page = open_page("enfr")
     server.held.add("one")
