@@ -28,7 +28,7 @@ from t2t_lite.serving.requests import (
     warmup_requests,
     write_warmup,
 )
-from t2t_lite.serving.servable import check_servable
+from t2t_lite.serving.servable import check_servable, save
 from t2t_lite.serving.served import (
     ServedTranslator,
     translator_to_serve,
@@ -84,7 +84,7 @@ def export_saved_model(
     about = about_export(translator, options, signatures, about)
 
     def write(folder: pathlib.Path) -> None:
-        tf.saved_model.save(served, str(folder), signatures)
+        save(served, folder, signatures)
         ops = check_servable(folder)
         (folder / ABOUT_FILE).parent.mkdir()
         files.write_json(folder / ABOUT_FILE, about)

@@ -70,6 +70,27 @@ def test_an_export_is_verified_and_says_what_it_is(
     assert score["score"] == json.loads(metrics[-1])["dev_bleu"]
 
 
+@pytest.mark.slow
+def test_two_exports_of_a_run_are_the_same_bit_by_bit(
+    run_process, tiny_run, tmp_path
+):
+    contents = []
+    for name in ("one", "another"):
+        folder = tmp_path / name
+        flags = [f"--output_dir={tiny_run}", f"--export_dir={folder}"]
+        done = run_process("exporter", *flags, "--attention", "--noverify")
+        assert done.returncode == 0, done.stderr
+        contents.append(
+            {
+                str(file.relative_to(folder)): file.read_bytes()
+                for file in folder.rglob("*")
+                if file.is_file()
+            }
+        )
+    assert contents[0] == contents[1]
+    assert "1/fingerprint.pb" in contents[0]
+
+
 def test_flags_of_a_saved_model_are_for_nothing_else(run_command, tiny_run):
     flags = [f"--output_dir={tiny_run}", "--format=ctranslate2"]
     for flag in ("--attention", "--warmup=0", "--verify", "--max_batch=3"):
