@@ -26,6 +26,7 @@ from t2t_lite.model.layers.backend import (
     Tensor,
     batch_matmul,
     can_grow,
+    gather_rows,
     new_buffer,
     reshape,
     single_rows_are_faster,
@@ -161,21 +162,12 @@ class DecoderCache:
     def follow(tensors: Tensors, parents: Tensor) -> Tensors:
         """The tensors after hypothesis k went on from `parents[:, k]`."""
         if "coverage" in tensors:
-            coverage = ops.take_along_axis(
-                tensors["coverage"], parents[..., None], axis=1
-            )
+            coverage = gather_rows(tensors["coverage"], parents)
             tensors = {**tensors, "coverage": coverage}
         ancestry = tensors["ancestry"]
-        blocks, batch, beam_size, positions = ops.shape(ancestry)
-        sentences = ops.arange(blocks * batch, dtype="int32") * beam_size
-        rows = ops.reshape(sentences, (blocks, batch, 1)) + parents
-        rows = ops.take(
-            ops.reshape(ancestry, (blocks * batch * beam_size, positions)),
-            ops.reshape(rows, (-1,)),
-            axis=0,
-        )
-        shape = (blocks, batch, beam_size, positions)
-        return {**tensors, "ancestry": ops.reshape(rows, shape)}
+        shape = (ops.shape(ancestry)[0], *ops.shape(parents))
+        rows = ops.broadcast_to(parents, shape)
+        return {**tensors, "ancestry": gather_rows(ancestry, rows)}
 
     @staticmethod
     def coverage(tensors: Tensors) -> Tensor:
@@ -237,9 +229,9 @@ class DecoderCache:
     def _append(self, name, new):
         """Writes [B * G, H, R, d] into a cached tensor, in place if it can."""
         cached = self.tensors[name]
-        shape = ops.shape(cached)
+        heads, places, depth = cached.shape[2:]
         new = self._of_groups(new)
-        beam_size, depth = new.shape[1] * new.shape[3], shape[-1]
+        beam_size = new.shape[1] * new.shape[3]
         if new.shape[1] > 1:
             new = ops.transpose(new, (0, 2, 1, 3, 4))
         # The K slots of a position lie side by side: one row [K * d].
@@ -248,6 +240,9 @@ class DecoderCache:
             self._rows,
             ops.reshape(new, (-1, beam_size * depth)),
         )
+        # Of the table: one shape for all layers costs a step less than many.
+        blocks, batch, *_ = ops.shape(self.tensors["ancestry"])
+        shape = (blocks, batch, heads, places, depth)
         self.tensors[name] = reshape(written, shape)
         return self.tensors[name]
 

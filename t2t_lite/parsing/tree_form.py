@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite.decoding.search.log_probs import gather_rows
 from t2t_lite.decoding.search.state import ScoreChange, forbid
+from t2t_lite.model.layers.backend import gather_rows
 from t2t_lite.parsing.linearization import MARKS, MARKS_OR_WORDS, PUNCTUATION
 from t2t_lite.text.encoder import EOS_ID
 from t2t_lite.text.token_encoder import SPECIAL_TOKENS

@@ -18,8 +18,6 @@ from keras import ops, tree
 from t2t_lite.decoding.search.choice import Best
 from t2t_lite.decoding.search.log_probs import (
     IMPOSSIBLE,
-    Tensor,
-    gather_rows,
     is_possible,
     log_normalizer,
 )
@@ -29,6 +27,7 @@ from t2t_lite.decoding.search.state import (
     SearchState,
     append,
 )
+from t2t_lite.model.layers.backend import Tensor, gather_rows
 
 
 def length_penalty(length: Tensor, alpha: float) -> Tensor:

@@ -9,12 +9,11 @@ from keras import ops
 
 from t2t_lite.decoding.search.log_probs import (
     IMPOSSIBLE,
-    Tensor,
     best_log_probs,
-    gather_rows,
     log_normalizer,
 )
 from t2t_lite.decoding.search.state import Candidates, SearchState
+from t2t_lite.model.layers.backend import Tensor, gather_rows
 
 
 class Best:

@@ -3,12 +3,10 @@
 Shapes: R rows, V vocabulary. Only `keras.ops`, with sizes known or not.
 """
 
-from typing import Any, TypeAlias
-
 from keras import ops
 
-# A tensor of whatever backend Keras runs on.
-Tensor: TypeAlias = Any
+from t2t_lite.model.layers.backend import Tensor, gather_rows
+
 # The log-probability of what does not exist: finite, because infinities turn
 # into NaN in differences and NaN is no legal JSON.
 IMPOSSIBLE = -1e9
@@ -104,12 +102,3 @@ def _block_of(size):
     near = range(_BLOCK // 2, 2 * _BLOCK + 1)
     divisors = [block for block in near if size % block == 0]
     return min(divisors, key=lambda b: abs(b - _BLOCK), default=_BLOCK)
-
-
-def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
-    """`x[b, rows[b, n]]`: from [B, M, ...] by int32 [B, N] to [B, N, ...]."""
-    batch_size, size, *rest = ops.shape(x)
-    rows = rows + size * ops.arange(batch_size, dtype=rows.dtype)[:, None]
-    x = ops.reshape(x, (batch_size * size, *rest))
-    # Flat indices: one gather of rows instead of a broadcast per element.
-    return ops.take(x, rows, axis=0)

@@ -11,9 +11,7 @@ from keras import ops
 from t2t_lite.decoding.search.choice import Best
 from t2t_lite.decoding.search.log_probs import (
     IMPOSSIBLE,
-    Tensor,
     best_log_probs,
-    gather_rows,
     is_possible,
     log_normalizer,
 )
@@ -25,6 +23,7 @@ from t2t_lite.decoding.search.score_changes import (
     tokens_at,
 )
 from t2t_lite.decoding.search.state import Candidates, SearchState
+from t2t_lite.model.layers.backend import Tensor, gather_rows
 
 # A token that is still to come; no phrase has it.
 _LATER = -3

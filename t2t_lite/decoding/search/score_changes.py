@@ -11,8 +11,8 @@ from typing import Any
 
 from keras import ops
 
-from t2t_lite.decoding.search.log_probs import Tensor
 from t2t_lite.decoding.search.state import SearchState, forbid
+from t2t_lite.model.layers.backend import Tensor
 
 # Where a row of tokens has none: before its first, or beside a shorter one.
 NO_TOKEN = -1

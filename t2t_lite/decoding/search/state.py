@@ -8,7 +8,10 @@ from typing import Any, NamedTuple, Protocol
 
 from keras import ops
 
-from t2t_lite.decoding.search.log_probs import IMPOSSIBLE, Tensor
+from t2t_lite.decoding.search.log_probs import (
+    IMPOSSIBLE,
+)
+from t2t_lite.model.layers.backend import Tensor
 
 
 class SearchState(NamedTuple):

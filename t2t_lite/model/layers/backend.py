@@ -68,6 +68,23 @@ def write_rows(buffer: Tensor, rows: Tensor, values: Tensor) -> Tensor:
     return tf.raw_ops.InplaceUpdate(x=buffer, i=rows, v=values)
 
 
+def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
+    """`x[b, rows[b, n]]`: from [*B, M, ...] by int32 [*B, N] to [*B, N, ...].
+
+    B may be several axes.
+    """
+    axis = len(rows.shape) - 1
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        # One kernel; `ops.take` works out where each row lies by ten.
+        return tf.gather(x, rows, batch_dims=axis)
+    more = (1,) * (len(x.shape) - len(rows.shape))
+    return ops.take_along_axis(
+        x, ops.reshape(rows, (*ops.shape(rows), *more)), axis
+    )
+
+
 def batch_matmul(x: Tensor, y: Tensor, transpose_y: bool = False) -> Tensor:
     """`ops.matmul(x, y)`, from float [..., A, C] to [..., A, E].
 
