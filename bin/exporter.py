@@ -6,6 +6,7 @@ vocabulary beside the model.
 """
 
 import argparse
+import os
 
 from t2t_lite.bin.cli import backend, command, flags, runs
 from t2t_lite.errors import UsageError
@@ -91,9 +92,11 @@ def export(args: argparse.Namespace) -> None:
         for name in (*_OPTIONS, "warmup", "verify"):
             if getattr(args, name) is not unset(name):
                 raise UsageError(f"--{name} is for --format=saved_model.")
+    # The process that verifies an export needs a part of the GPU, too.
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     run = runs.open_run(args)
     translator, weights = runs.translator_and_weights(run, args)
-    from t2t_lite.serving import export, versions
+    from t2t_lite.serving import export, servable, versions
     from t2t_lite.serving.options import ServingOptions
 
     export_dir = flags.folder(args.export_dir)
@@ -116,6 +119,9 @@ def export(args: argparse.Namespace) -> None:
             verified=args.verify is not False,
             note=command.note,
         )
+        if args.verbose:
+            ops = ", ".join(servable.check_servable(newest))
+            command.note(f"Ops: {ops}.")
     print(newest, flush=True)
     if args.keep:
         for removed in versions.remove_old_versions(newest, args.keep):

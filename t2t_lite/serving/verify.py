@@ -210,6 +210,6 @@ def _is_close(value: np.ndarray, wanted: np.ndarray, close: float) -> bool:
 
 def _refused(reason: str) -> T2TLiteError:
     return T2TLiteError(
-        f"The export is not what the decoder is: {reason}. Nothing was "
+        f"The export does not do what the decoder does: {reason}. Nothing was "
         "written. Report this as a bug; --noverify exports all the same."
     )
