@@ -28,6 +28,10 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.data_dir:
         run.data.folder = recipe.absolute(args.data_dir)
     sources, references = run.data.texts(args.split)
+    from t2t_lite.training import checkpoint, config
+
+    weights = checkpoint.resolve(run.checkpoints_dir, args.checkpoint)
+    args.checkpoint = str(weights.path)  # a trainer may go on meanwhile
     replicas = backend.make_replicas(run, args)
     command.note(f"Translating {len(sources)} sentences of {args.split}.")
     from t2t_lite.training.validation import translate_and_score
@@ -56,6 +60,10 @@ def evaluate(args: argparse.Namespace) -> None:
         report["quantization"] = backend.quantization(args, "backend")
     if translator.form is not None:
         report["constrained"] = translator.settings.constrained
+    if args.backend == "tensorflow" and not args.ensemble:
+        config.add_evaluation(
+            run.output_dir, weights.step, weights.checksum, report
+        )
     print_report(report, args.json)
 
 

@@ -13,13 +13,12 @@ from t2t_lite.decoding.translator import Translator
 from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.serving.options import ServingOptions
 from t2t_lite.training.checkpoint import Checkpoint
-from t2t_lite.training.config import read_metrics
+from t2t_lite.training.config import EVALUATIONS_FILE, read_records
 from t2t_lite.training.run import Run
 
 # In the folder of a version.
 ABOUT_FILE = pathlib.Path("assets.extra", "t2t-lite.json")
 _FORMAT = 1
-_DEV = "dev_"
 
 
 def about_run(run: Run, weights: Sequence[Checkpoint]) -> dict[str, Any]:
@@ -37,23 +36,38 @@ def about_run(run: Run, weights: Sequence[Checkpoint]) -> dict[str, Any]:
         "step": weights[0].step,
         "averaged": weights[0].averaged,
         "training": run.config.get("training_cost"),
-        "scores": _dev_scores(run, weights[0]) if len(weights) == 1 else [],
+        "scores": _scores(run, weights[0]) if len(weights) == 1 else [],
     }
 
 
-def _dev_scores(run: Run, weights: Checkpoint) -> list[dict[str, Any]]:
-    """What training wrote down of these weights on dev, by greedy search."""
+def _scores(run: Run, weights: Checkpoint) -> list[dict[str, Any]]:
+    """What training and the evaluator wrote down of these weights."""
+    return [*_while_training(run, weights), *_by_evaluator(run, weights)]
+
+
+def _while_training(run: Run, weights: Checkpoint) -> list[dict[str, Any]]:
+    """On dev, by greedy search."""
     name = None if weights.averaged is None else weights.path.name
     found: dict[str, Any] = {}
-    for record in read_metrics(run.output_dir):
+    for record in read_records(run.output_dir):
         if (record["step"], record.get("weights")) == (weights.step, name):
             found |= record
-    return [
-        {"split": "dev", "beam_size": 1, "metric": metric, "score": value}
-        for key, value in found.items()
-        if (metric := key.removeprefix(_DEV)) == run.problem.metric != key
-        and value is not None
-    ]
+    metric = run.problem.metric
+    score = found.get(f"dev_{metric}")
+    if score is None:
+        return []
+    return [{"split": "dev", "beam_size": 1, "metric": metric, "score": score}]
+
+
+def _by_evaluator(run: Run, weights: Checkpoint) -> list[dict[str, Any]]:
+    """On any split, as reported; the same report only once."""
+    reports: list[dict[str, Any]] = []
+    for record in read_records(run.output_dir, EVALUATIONS_FILE):
+        if record.get("weights") == weights.checksum:
+            del record["step"], record["weights"]
+            if record not in reports:
+                reports.append(record)
+    return reports
 
 
 def about_export(

@@ -16,6 +16,7 @@ from t2t_lite.problem import Problem
 # Files of a run.
 CONFIG = "config.json"
 METRICS_FILE = "metrics.jsonl"
+EVALUATIONS_FILE = "evaluations.jsonl"
 _FORMAT = 1
 _PACKAGES = (
     "t2t-lite",
@@ -164,13 +165,18 @@ def read_config(output_dir: pathlib.Path) -> dict[str, Any]:
     return config
 
 
-def read_metrics(output_dir: pathlib.Path) -> list[dict[str, Any]]:
-    """The lines of a run's metrics; one that is being written is left out."""
-    metrics = output_dir / METRICS_FILE
-    if not metrics.exists():
+def read_records(
+    output_dir: pathlib.Path, file: str = METRICS_FILE
+) -> list[dict[str, Any]]:
+    """The lines of a run's metrics, or of its evaluations.
+
+    One that is being written is left out.
+    """
+    path = output_dir / file
+    if not path.exists():
         return []
     records = []
-    for line in metrics.read_text("utf-8", errors="replace").splitlines():
+    for line in path.read_text("utf-8", errors="replace").splitlines():
         try:
             record = json.loads(line)
         except ValueError:
@@ -178,6 +184,30 @@ def read_metrics(output_dir: pathlib.Path) -> list[dict[str, Any]]:
         if isinstance(record, dict) and isinstance(record.get("step"), int):
             records.append(record)
     return records
+
+
+def add_evaluation(
+    output_dir: pathlib.Path,
+    step: int,
+    weights: str,
+    report: Mapping[str, Any],
+) -> None:
+    """Keeps a report on weights of a run, so that an export tells of it.
+
+    In a run that cannot be written it is not kept.
+
+    Args:
+      output_dir: of the run.
+      step: of the weights.
+      weights: their checksum.
+      report: of a split, as the evaluator prints it.
+    """
+    record = {"step": step, "weights": weights, **report}
+    with (
+        contextlib.suppress(OSError),
+        open(output_dir / EVALUATIONS_FILE, "a", encoding="utf-8") as file,
+    ):
+        file.write(json.dumps(record) + "\n")
 
 
 def _require(config: dict[str, Any], key: str, rule: Rule) -> None:

@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import pytest
 
@@ -16,6 +17,31 @@ def test_report_has_both_ways_of_counting(run_command, tiny_run):
     assert report["score_lowercase"] >= report["score"] - 1e-9
     assert (report["split"], report["beam_size"]) == ("test", 4)
     assert err.startswith("Weights: ")
+
+
+def test_a_report_is_kept_for_exports_of_these_weights(
+    run_command, tiny_run, tmp_path
+):
+    from t2t_lite.serving.about import about_run
+    from t2t_lite.training import checkpoint
+    from t2t_lite.training.run import Run
+
+    copy = shutil.copytree(tiny_run, tmp_path / "run")
+    (copy / "evaluations.jsonl").unlink(missing_ok=True)
+    flags = [f"--output_dir={copy}", "--split=test", "--json"]
+    for _ in range(2):
+        code, out, err = run_command("evaluator", *flags, "--beam_size=1")
+        assert code == 0, err
+    run = Run.open(copy)
+    scores = {
+        which: about_run(run, [checkpoint.resolve(run.checkpoints_dir, which)])[
+            "scores"
+        ]
+        for which in ("default", 4, 2)
+    }
+    assert scores["default"][1:] == [json.loads(out)]
+    assert [each["split"] for each in scores[4]] == ["dev"]
+    assert scores[2] == []
 
 
 def test_flags_of_the_search_reach_it(run_command, tiny_run):

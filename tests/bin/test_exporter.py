@@ -59,12 +59,12 @@ def test_an_export_is_verified_and_says_what_it_is(
         "tf_serving_warmup_requests",
     }
     text = (extra / "t2t-lite.json").read_text()
-    assert str(tiny_run) not in text and "/" not in text
+    assert not [place for place in (tiny_run, tmp_path) if str(place) in text]
     about = json.loads(text)
     assert about["problem"] == "tiny_digits"
     assert (about["step"], about["averaged"]) == (4, 2)
     assert about["training"]["devices"] == 1
-    (score,) = about["scores"]
+    score = about["scores"][0]  # of training
     assert (score["split"], score["metric"]) == ("dev", "bleu")
     metrics = (tiny_run / "metrics.jsonl").read_text().splitlines()
     assert score["score"] == json.loads(metrics[-1])["dev_bleu"]
