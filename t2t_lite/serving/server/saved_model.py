@@ -45,6 +45,8 @@ class SavedModel:
       signatures: those that can be called, by name.
       signature_defs: all, as the model describes them.
       about: what `assets.extra/t2t-lite.json` says, or None.
+      sample: a request that it answers, as the name of a signature and its
+        inputs; None if it has no warm-up requests.
 
     Args:
       folder: of the version.
@@ -68,6 +70,7 @@ class SavedModel:
         }
         if not self.signatures:
             raise T2TLiteError(f"{folder} has no signature to serve.")
+        self.sample: tuple[str, Tensors] | None = None
         self._warm_up(folder / _EXTRA / _WARMUP)
 
     def _warm_up(self, requests: pathlib.Path) -> None:
@@ -77,11 +80,11 @@ class SavedModel:
             for number, request in enumerate(_read_requests(requests), 1):
                 asked = request.model_spec.signature_name or DEFAULT_SIGNATURE
                 signature = self.signatures[asked]
-                signature.run(
-                    proto_tensors.tensors_of(
-                        request.inputs, signature.inputs, _MOST_ELEMENTS
-                    )
+                inputs = proto_tensors.tensors_of(
+                    request.inputs, signature.inputs, _MOST_ELEMENTS
                 )
+                signature.run(inputs)
+                self.sample = self.sample or (asked, inputs)
                 if number == _MOST_WARMUP_REQUESTS:
                     return
         except Exception as error:

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from aiohttp import web
 
 from t2t_lite.errors import T2TLiteError, in_words
-from t2t_lite.serving.server.batching import Batcher
+from t2t_lite.serving.server import json_tensors, proto_tensors
+from t2t_lite.serving.server.batching import Batcher, Tensors
 from t2t_lite.serving.server.config import ServerConfig
 from t2t_lite.serving.server.grpc_service import GrpcApi
 from t2t_lite.serving.server.models import Load, Model, Models
-from t2t_lite.serving.server.monitoring import AccessLog, Monitor
-from t2t_lite.serving.server.predict import Predictor
+from t2t_lite.serving.server.monitoring import AccessLog, Monitor, Record
+from t2t_lite.serving.server.predict import ModelSpec, Predictor
 from t2t_lite.serving.server.rest import RestApi
 
 
@@ -44,7 +45,9 @@ class Server:
         for name, model in self.models.by_name.items():
             self._monitor.count_versions(name, _counter(model))
         self._batcher = Batcher(config.batching, self._monitor)
-        predictor = Predictor(self.models, self._batcher, config.limits)
+        self._predictor = predictor = Predictor(
+            self.models, self._batcher, config.limits
+        )
         self._grpc = GrpcApi(predictor, self._monitor)
         self._rest = web.AppRunner(
             RestApi(predictor, self._monitor).application(),
@@ -61,6 +64,7 @@ class Server:
           T2TLiteError: a model cannot be served, or a port is taken.
         """
         await self.models.start()
+        await self._warm_up()
         await self._rest.setup()
         host = self._config.host
         try:
@@ -76,10 +80,29 @@ class Server:
             )
         except RuntimeError as error:
             raise _taken("port", self.port, error) from error
-        await self._grpc.start()
+        await self._grpc.start(f"{address}:{self.port}")
         self._watching = asyncio.create_task(
             self.models.watch(self._config.poll_seconds)
         )
+
+    async def _warm_up(self) -> None:
+        """Asks each model once in each thread, so that no first one is slow."""
+        for name, model in self.models.by_name.items():
+            if model.newest and model.newest.model.sample:
+                sample = model.newest.model.sample
+                workers = range(self._config.batching.workers)
+                await asyncio.gather(
+                    *(self._ask(name, *sample) for _ in workers)
+                )
+
+    async def _ask(self, name: str, signature: str, inputs: Tensors) -> None:
+        """Goes the way of a request."""
+        outputs = await self._predictor.predict(
+            ModelSpec(name), signature, lambda _: inputs, Record("", "", "")
+        )
+        json_tensors.json_of(outputs, in_rows=False)
+        for output in outputs.values():
+            proto_tensors.proto_of(output)
 
     async def stop(self) -> bool:
         """Accepts nothing more, and finishes what it can in its seconds.
