@@ -53,8 +53,8 @@ def _add_serving_flags(parser: flags.Parser) -> None:
     group.add_argument(
         "--precision",
         choices=PRECISIONS,
-        help="the type in which the weights are stored; bfloat16 makes the "
-        f"export half as large (default: {PRECISIONS[0]})",
+        help="the type in which the weights are stored; bfloat16 takes half "
+        f"the space (default: {PRECISIONS[0]})",
     )
     limits = {
         "--max_batch=N": "compute at most N texts together; a larger batch is "
