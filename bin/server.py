@@ -136,6 +136,7 @@ def _base_path(args: argparse.Namespace) -> Iterator[pathlib.Path | None]:
         ]
         # In a process of its own, so that its memory is free again.
         words = [sys.executable, "-m", "t2t_lite.bin.exporter", *asked]
+        words.append("--attention")  # the page shows it
         done = subprocess.run(
             [*words, f"--export_dir={folder}"], stdout=subprocess.DEVNULL
         )

@@ -75,7 +75,7 @@ def predict_request(texts, model, signature="", **others):
 
 
 @contextlib.contextmanager
-def serving(folder, **config):
+def serving(folder, load=SavedModel, **config):
     """A server of the model `m` in a thread of its own.
 
     Yields the server and its loop; it is stopped after the block.
@@ -89,15 +89,14 @@ def serving(folder, **config):
     thread.start()
 
     async def make():
-        server = Server(config, SavedModel, lambda line: None)
+        server = Server(config, load, lambda line: None)
         await server.start()
         return server
 
     try:
         server = asyncio.run_coroutine_threadsafe(make(), loop).result(60)
         yield server, loop
-        stopping = asyncio.run_coroutine_threadsafe(server.stop(), loop)
-        assert stopping.result(60)
+        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(60)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

@@ -19,6 +19,8 @@ Run: TypeAlias = Callable[[Tensors], Tensors]
 
 # Rows of up to this length count as equally long.
 _SHORT = 32
+# Beyond this size, a batch leaves some of what waits to the other workers.
+_LARGE = 16
 
 
 class Observer(Protocol):
@@ -90,6 +92,7 @@ class Batcher:
         self._waiting: dict[_Job, None] = {}  # oldest first
         self._rows = 0  # that wait
         self._running = 0  # batches
+        self._running_rows = 0
         self._timer: asyncio.TimerHandle | None = None
         self._pool = ThreadPoolExecutor(how.workers, "batch")
 
@@ -207,7 +210,7 @@ class Batcher:
             batch = self._next_batch()
             rows = sum(job.rows for job in batch)
             ready_at = batch[0].arrived + self._how.timeout
-            full = rows >= self._how.max_batch_size or batch[0].group is None
+            full = rows >= self._most_rows() or batch[0].group is None
             if self._running and not full and loop.time() < ready_at:
                 self._timer = loop.call_at(ready_at, self._start_batches)
                 return
@@ -215,6 +218,7 @@ class Batcher:
                 del self._waiting[job]
             self._count(-rows)
             self._running += 1
+            self._running_rows += rows
             work = loop.run_in_executor(self._pool, _run, batch)
             work.add_done_callback(
                 functools.partial(self._finish, batch, loop.time())
@@ -226,12 +230,21 @@ class Batcher:
         others = [job for job in self._waiting if oldest.goes_with(job)]
         others.sort(key=lambda job: abs(job.length - oldest.length))
         others.remove(oldest)
-        batch, room = [oldest], self._how.max_batch_size - oldest.rows
+        batch, room = [oldest], self._most_rows() - oldest.rows
         for job in others:
             if job.rows <= room:
                 batch.append(job)
                 room -= job.rows
         return batch
+
+    def _most_rows(self) -> int:
+        """Of the next batch.
+
+        While a batch is answered, others must be waiting: so each worker has
+        about half of its share of all rows.
+        """
+        share = (self._rows + self._running_rows) // (2 * self._how.workers)
+        return min(self._how.max_batch_size, max(_LARGE, share))
 
     def _finish(
         self,
@@ -241,7 +254,9 @@ class Batcher:
     ) -> None:
         self._running -= 1
         seconds = asyncio.get_running_loop().time() - start
-        self._observer.ran(sum(job.rows for job in batch), seconds)
+        rows = sum(job.rows for job in batch)
+        self._running_rows -= rows
+        self._observer.ran(rows, seconds)
         for job, answer in zip(batch, done.result(), strict=True):
             if job.answer.done():
                 continue

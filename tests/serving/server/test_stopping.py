@@ -1,0 +1,185 @@
+"""A server that is told to stop, and the command that starts it."""
+
+import asyncio
+import concurrent.futures
+import http.client
+import json
+import signal
+import subprocess
+import sys
+import threading
+import types
+import urllib.error
+import urllib.request
+
+import grpc
+import numpy as np
+import pytest
+
+from support.served_model import predict_request, save, serving
+from t2t_lite.bin import server as command
+from t2t_lite.serving.server.signature import Signature, TensorSpec
+
+
+class Held:
+    """A model that answers when it is let."""
+
+    def __init__(self):
+        self.began = threading.Event()
+        self.go = threading.Event()
+        text = TensorSpec(np.dtype(object), (None,))
+        signature = Signature(
+            "serving_default", {"inputs": text}, {"outputs": text}, self.run
+        )
+        self.model = types.SimpleNamespace(
+            signatures={"serving_default": signature}, sample=None, about=None
+        )
+
+    def run(self, inputs):
+        self.began.set()
+        assert self.go.wait(30)
+        return {"outputs": inputs["inputs"]}
+
+    def load(self, folder):
+        return self.model
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "saved_model.pb").touch()
+    return tmp_path
+
+
+@pytest.fixture
+def pool():
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        yield pool
+
+
+def ask(server):
+    url = f"http://127.0.0.1:{server.rest_api_port}/v1/models/m:predict"
+    body = b'{"instances": ["a"]}'
+    with urllib.request.urlopen(url, body, timeout=30) as response:
+        return json.load(response)
+
+
+def ask_by_grpc(server):
+    from tensorflow_serving.apis import prediction_service_pb2_grpc
+
+    with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        response = stub.Predict(predict_request(["a"], "m"), timeout=30)
+        return list(response.outputs["outputs"].string_val)
+
+
+def until(server, line):
+    """Waits until the metrics say so."""
+    port = server.rest_api_port
+    url = f"http://127.0.0.1:{port}/monitoring/prometheus/metrics"
+    while line not in urllib.request.urlopen(url, timeout=30).read().decode():
+        pass
+
+
+def test_what_has_begun_is_finished_and_nothing_new_begins(folder, pool):
+    held = Held()
+    with serving(folder, held.load) as (server, loop):
+        begun = pool.submit(ask, server), pool.submit(ask_by_grpc, server)
+        until(server, "t2t_lite_queue_texts 1.0")  # one runs, one waits
+        stopping = asyncio.run_coroutine_threadsafe(server.stop(), loop)
+        refused = False
+        while not refused:  # until the port is closed
+            try:
+                pool.submit(ask, server).result(0.2)
+            except (urllib.error.URLError, ConnectionError):
+                refused = True
+            except TimeoutError:  # it came in time to be finished, too
+                pass
+        assert not stopping.done()
+        held.go.set()
+        assert begun[0].result(30) == {"predictions": ["a"]}
+        assert begun[1].result(30) == [b"a"]
+        assert stopping.result(30)
+
+
+def test_what_takes_too_long_is_left_behind(folder, pool):
+    held = Held()
+    try:
+        with serving(folder, held.load, drain_seconds=0.1) as (server, loop):
+            begun = pool.submit(ask, server)
+            assert held.began.wait(30)
+            stop = server.stop()
+            idle = asyncio.run_coroutine_threadsafe(stop, loop).result(30)
+            assert not idle
+            with pytest.raises(OSError):
+                begun.result(30)
+    finally:
+        held.go.set()
+
+
+def test_a_client_that_leaves_gives_its_place_back(folder, pool):
+    held = Held()
+    with serving(folder, held.load) as (server, loop):
+        first = pool.submit(ask, server)
+        assert held.began.wait(30)
+        address = f"127.0.0.1:{server.rest_api_port}"
+        connection = http.client.HTTPConnection(address)
+        connection.request("POST", "/v1/models/m:predict", '{"inputs": ["b"]}')
+        until(server, "t2t_lite_queue_texts 1.0")
+        connection.close()
+        until(server, "t2t_lite_queue_texts 0.0")
+        until(server, 'code="499"')
+        held.go.set()
+        assert first.result(30)
+
+
+def test_the_command_serves_until_it_is_told_to_stop(tmp_path):
+    save(tmp_path / "1", warmup=b"hello")
+    server = subprocess.Popen(
+        [sys.executable, "-m", "t2t_lite.bin.server", "--port=0"]
+        + ["--rest_api_port=0", f"--model_base_path={tmp_path}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    line = server.stdout.readline()
+    url = line.partition("page at ")[2].partition(",")[0]
+    body = b'{"instances": ["hey"]}'
+    with urllib.request.urlopen(
+        f"{url}v1/models/default:predict", body
+    ) as response:
+        (answer,) = json.load(response)["predictions"]
+    assert answer["outputs"] == "HEY"
+    server.send_signal(signal.SIGTERM)
+    _, errors = server.communicate(timeout=60)
+    assert server.returncode == 0
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "message"),
+    [
+        ([], 2, "Give one of --model_base_path"),
+        (["--model_base_path=x", "--output_dir=y"], 2, "Give one of"),
+        (["--model_base_path=VERSION"], 2, "is a version itself. Give"),
+        (["--model_base_path=x", "--log_texts"], 2, "--access_log"),
+        (["--model_config_file=CONFIG"], 2, "model_platform"),
+    ],
+)
+def test_what_cannot_be_served_is_said_in_one_line(
+    folder, capsys, flags, code, message
+):
+    config = folder / "config"
+    config.write_text(
+        "model_config_list { config { name: 'm' base_path: '/x' "
+        "model_platform: 'caffe' } }"
+    )
+    places = {
+        "VERSION": folder / "1",
+        "CONFIG": config,
+    }
+    for name, place in places.items():
+        flags = [flag.replace(name, str(place)) for flag in flags]
+    assert command.main([*flags, "--port=0", "--rest_api_port=0"]) == code
+    *_, line = capsys.readouterr().err.strip().splitlines()
+    assert message in line
