@@ -228,6 +228,7 @@ class Translator(tf.Module):
         changes, choice, limits = self._varied(texts, limits, asked, samples)
         longest = tf.reduce_max(tf.concat([limits, [0]], axis=0))
         penalty, model = settings.coverage_penalty, self.model
+        plain = not (changes or choice or penalty)
         cache = model.start_decoding(
             memory, mask, beam_size, longest, penalty > 0
         )
@@ -249,6 +250,7 @@ class Translator(tf.Module):
             else lambda cache: (
                 penalty * coverage_penalty(model.coverage(cache), mask)
             ),
+            keep_fn=model.keep_sentences if plain else None,
         )
         if settings.sample:
             tokens, scores = best_first(tokens, scores, num_hypotheses)

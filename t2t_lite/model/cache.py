@@ -170,6 +170,17 @@ class DecoderCache:
         return {**tensors, "ancestry": gather_rows(ancestry, rows)}
 
     @staticmethod
+    def keep(tensors: Tensors, rows: Tensor) -> Tensors:
+        """The tensors of the sentences `rows`, int32 [M], only."""
+        axes = {"ancestry": 1, "keys": 1, "values": 1, "source": 0}
+        kept = dict(tensors)
+        for name, tensor in tensors.items():
+            axis = axes.get(name.split("_")[0])
+            if axis is not None:
+                kept[name] = ops.take(tensor, rows, axis=axis)
+        return kept
+
+    @staticmethod
     def coverage(tensors: Tensors) -> Tensor:
         """How much attention each source token got: float32 [B, K, S]."""
         return tensors["coverage"]

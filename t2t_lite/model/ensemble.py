@@ -75,6 +75,13 @@ class Ensemble:
             for model, part in zip(self.models, cache, strict=True)
         )
 
+    def keep_sentences(self, cache: tuple, rows: Tensor) -> tuple:
+        """The caches of the sentences `rows`, int32 [M], only."""
+        return tuple(
+            model.keep_sentences(part, rows)
+            for model, part in zip(self.models, cache, strict=True)
+        )
+
     def coverage(self, cache: tuple) -> Tensor:
         """The mean over models of how much attention each source token got."""
         each = [

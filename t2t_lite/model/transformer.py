@@ -357,6 +357,7 @@ class Transformer(keras.Model):
 
     # What becomes of a cache does not depend on the model.
     follow_beams = staticmethod(DecoderCache.follow)
+    keep_sentences = staticmethod(DecoderCache.keep)
     coverage = staticmethod(DecoderCache.coverage)
 
     def embed_source(

@@ -17,20 +17,25 @@ def search_tables(tables, first_ids, limits, beam_size, alpha, **options):
     def step_fn(ids, index, cache):
         # The cache holds what each hypothesis has been given, so that a
         # search that follows its beams wrongly gives wrong answers.
-        history = cache["history"]
-        ids = tf.where(index == 0, first_ids[:, None], ids)
+        history, places = cache["history"], cache["places"]
+        first = tf.gather(first_ids, places)[:, None]
+        ids = tf.where(index == 0, first, ids)
         history = tf.concat([history[:, :, 1:], ids[..., None]], axis=2)
-        rows = tf.gather(tables, index, axis=1)  # [B, V, V]
+        rows = tf.gather(tables[:, index], places)  # [B, V, V]
         logits = tf.gather(rows, history[:, :, -1], batch_dims=1)
-        return logits, {"history": history}
+        return logits, {**cache, "history": history}
 
     def follow_fn(cache, parents):
-        return {"history": tf.gather(cache["history"], parents, batch_dims=1)}
+        history = tf.gather(cache["history"], parents, batch_dims=1)
+        return {**cache, "history": history}
 
     ids, scores = beam_search(
         step_fn,
         follow_fn,
-        {"history": tf.zeros([batch_size, beam_size, 3], tf.int32)},
+        {
+            "history": tf.zeros([batch_size, beam_size, 3], tf.int32),
+            "places": tf.range(batch_size),
+        },
         batch_size=batch_size,
         beam_size=beam_size,
         vocab_size=vocab_size,
@@ -39,6 +44,11 @@ def search_tables(tables, first_ids, limits, beam_size, alpha, **options):
         **options,
     )
     return ids.numpy(), scores.numpy()
+
+
+def keep_rows(cache, rows):
+    """The cache of such a search when only some sentences stay."""
+    return {name: tf.gather(x, rows) for name, x in cache.items()}
 
 
 def search_one(table, limit, beam_size, alpha, **options):

@@ -73,6 +73,7 @@ def beam_search(
     changes: Sequence[ScoreChange] = (),
     choice: Choice | None = None,
     bonus_fn: Callable[[Any], Tensor] | None = None,
+    keep_fn: Callable[[Any, Tensor], Any] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The best hypotheses of each sentence under `step_fn`.
 
@@ -102,6 +103,10 @@ def beam_search(
       bonus_fn: `cache -> float32 [B, K]`, what is added to the score of a
         hypothesis when it ends; at most 0, so that the bound holds that ends
         the search.
+      keep_fn: `(cache, rows int32 [M]) -> cache` of these sentences only. With
+        it those that are done leave the batch, where tensors may change their
+        shape in a loop. None: all stay to the end, as they have to where
+        changes, choice or bonus know them by their place in the batch.
 
     Returns:
       ids int32 [B, N, L] (EOS, then zeros) and scores float32 [B, N], best
@@ -114,6 +119,9 @@ def beam_search(
     count = beam_size if num_hypotheses is None else num_hypotheses
     _check(beam_size, vocab_size, alpha, count)
     limits = ops.cast(limits, "int32")
+    by_place = changes or choice or bonus_fn
+    if keep_fn and by_place:
+        raise ValueError("Sentences known by their place have to keep it.")
     choice = choice or Best()
 
     def body(*values):
@@ -132,18 +140,24 @@ def beam_search(
             ),
             cache=follow_fn(cache, parents),
         )
-        return tuple(state._replace(running=_running(state, limits, alpha)))
+        return tuple(state._replace(running=_running(state, alpha)))
 
-    memories = tuple(each.start(batch_size, beam_size) for each in changes)
-    state = _start(cache, memories, batch_size, beam_size, count, limits)
-    state = SearchState(
-        *ops.while_loop(
-            lambda *values: ops.any(SearchState(*values).running),
+    def search(state, goes_on):
+        values = ops.while_loop(
+            lambda *values: goes_on(SearchState(*values).running),
             body,
             tuple(state),
         )
-    )
-    return _best(state, limits, alpha, sort_live=bonus_fn is not None)
+        return SearchState(*values)
+
+    def best(state):
+        return _best(state, alpha, sort_live=bonus_fn is not None)
+
+    memories = tuple(each.start(batch_size, beam_size) for each in changes)
+    state = _start(cache, memories, batch_size, beam_size, count, limits)
+    if keep_fn is None:
+        return best(search(state, ops.any))
+    return _shrinking(state, lambda part: search(part, _most), best, keep_fn)
 
 
 def _check(beam_size, vocab_size, alpha, count):
@@ -167,6 +181,7 @@ def _start(cache, memories, batch_size, beam_size, count, limits):
     return SearchState(
         index=ops.convert_to_tensor(0, "int32"),
         running=limits > 0,
+        limits=limits,
         last_ids=ops.zeros((batch_size, beam_size), "int32"),
         live_ids=ops.zeros((batch_size, beam_size, length), "int32"),
         live_log_probs=ops.broadcast_to(
@@ -245,26 +260,62 @@ def _advance(state, live, finished):
     )
 
 
-def _running(state, limits, alpha):
+def _running(state, alpha):
     """Sentences in which a live hypothesis may still become a needed one.
 
     A log-probability only falls, and is divided by most at the limit: so the
     best live one divided by that bounds every score to come.
     """
     best_live = ops.max(state.live_log_probs, axis=1)
-    bound = best_live / length_penalty(limits, alpha)
+    bound = best_live / length_penalty(state.limits, alpha)
     hopeful = ops.logical_and(
         is_possible(best_live), bound > state.finished_scores[:, -1]
     )
     return ops.logical_and(
-        state.running, ops.logical_and(state.index < limits, hopeful)
+        state.running, ops.logical_and(state.index < state.limits, hopeful)
     )
 
 
-def _best(state, limits, alpha, sort_live):
+def _most(running):
+    """Whether most sentences run: enough to leave the batch as it is."""
+    count = ops.sum(ops.cast(running, "int32"))
+    return 2 * count > ops.shape(running)[0]
+
+
+def _shrinking(state, search, best, keep_fn):
+    """Searches on, time and again, with the sentences that still run.
+
+    Returns: ids and scores of all sentences, as `_best`.
+    """
+
+    def go_on(rows, ids, scores, *values):
+        state = search(SearchState(*values))
+        part_ids, part_scores = best(state)
+        ids = ops.scatter_update(ids, rows[:, None], part_ids)
+        scores = ops.scatter_update(scores, rows[:, None], part_scores)
+        kept = ops.cast(ops.nonzero(state.running)[0], "int32")
+        index, *of_sentences, memories, cache = state
+        rows, *of_sentences = (
+            ops.take(x, kept, axis=0) for x in (rows, *of_sentences)
+        )
+        cache = keep_fn(cache, kept)
+        return rows, ids, scores, index, *of_sentences, memories, cache
+
+    ids, scores = best(state)  # of sentences that may get no token
+    rows = ops.arange(ops.shape(scores)[0], dtype="int32")
+    _, ids, scores, *_ = ops.while_loop(
+        lambda *values: ops.any(SearchState(*values[3:]).running),
+        go_on,
+        (rows, ids, scores, *state),
+    )
+    return ids, scores
+
+
+def _best(state, alpha, sort_live):
     """The finished hypotheses, then live ones where too few finished."""
     batch_size, count = ops.shape(state.finished_scores)
-    live_scores = state.live_log_probs / length_penalty(limits, alpha)[:, None]
+    penalties = length_penalty(state.limits, alpha)[:, None]
+    live_scores = state.live_log_probs / penalties
     live_scores += state.live_bonuses
     real = is_possible(state.live_log_probs)
     live_scores = ops.where(real, live_scores, IMPOSSIBLE)

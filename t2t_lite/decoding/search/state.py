@@ -8,9 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from keras import ops
 
-from t2t_lite.decoding.search.log_probs import (
-    IMPOSSIBLE,
-)
+from t2t_lite.decoding.search.log_probs import IMPOSSIBLE
 from t2t_lite.model.layers.backend import Tensor
 
 
@@ -23,6 +21,7 @@ class SearchState(NamedTuple):
 
     index: Tensor  # int32 []: tokens generated so far
     running: Tensor  # bool [B]: whether a better hypothesis can still come
+    limits: Tensor  # int32 [B]: the most tokens each sentence may get
     last_ids: Tensor  # int32 [B, K]: the newest token of each live hypothesis
     live_ids: Tensor  # int32 [B, K, L]: zeros after the newest token
     live_log_probs: Tensor  # float32 [B, K]

@@ -14,6 +14,7 @@ from support.places import SHARED_DATA
 from support.search_tables import (
     all_hypotheses,
     greedy,
+    keep_rows,
     log_softmax,
     random_table,
     search_one,
@@ -93,12 +94,13 @@ def test_cut_hypotheses_follow_the_finished_ones():
     assert ids == [1]
 
 
+@pytest.mark.parametrize("keep_fn", [None, keep_rows])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_sentence_alone_equals_itself_in_a_batch(seed):
+def test_a_sentence_alone_equals_itself_in_a_batch(seed, keep_fn):
     tables = np.stack([random_table(seed + 10 * i, 7, 6) for i in range(5)])
     first_ids = [0, 2, 3, 4, 5]
     limits = [7, 1, 0, 4, 6]
-    together = search_tables(tables, first_ids, limits, 3, 0.6)
+    together = search_tables(tables, first_ids, limits, 3, 0.6, keep_fn=keep_fn)
     for b, limit in enumerate(limits):
         ids, scores = search_tables(
             tables[b : b + 1], first_ids[b : b + 1], [limit], 3, 0.6
@@ -183,6 +185,32 @@ def test_minus_infinity_forbids_a_token():
     table[:, :, 3] = -np.inf
     ids, scores = search_tables(table[None], [0], [4], 3, 0.6)
     assert 3 not in ids and np.isfinite(scores).all()
+
+
+def test_sentences_that_are_done_leave_the_batch():
+    sizes = []
+
+    def keep_fn(cache, rows):
+        sizes.append(len(rows))
+        return keep_rows(cache, rows)
+
+    tables = np.stack([two_ways(-9.0, -30.0)] * 8)
+    tables[:, :3, :, 1] = -np.inf  # none ends before its limit
+    limits = [0, 1, 2, 2, 3, 3, 4, 4]
+    search_tables(tables, [0] * 8, limits, 2, 0.6, keep_fn=keep_fn)
+    assert sizes == [4, 2, 0]  # after 2, 3 and 4 tokens
+
+
+def test_sentences_known_by_their_place_keep_it():
+    with pytest.raises(ValueError, match="have to keep it"):
+        search_one(
+            random_table(0),
+            4,
+            2,
+            alpha=0.0,
+            bonus_fn=lambda cache: tf.zeros([1, 2]),
+            keep_fn=keep_rows,
+        )
 
 
 def test_limit_zero_gives_an_empty_hypothesis():
