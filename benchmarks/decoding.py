@@ -24,7 +24,7 @@ def main():
     """Prints tokens a second of every side, and ours over theirs."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--peer_python", required=True)
-    parser.add_argument("--models", default="base,d256", help="of SIZES")
+    parser.add_argument("--models", default="base,d128", help="of SIZES")
     parser.add_argument("--rows", default="64,1", help="sentences of a batch")
     parser.add_argument("--beam_sizes", default="4,1")
     parser.add_argument("--peers", default="transformers,ctranslate2")

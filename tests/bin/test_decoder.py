@@ -307,6 +307,7 @@ def test_every_way_in_gives_the_same_answers(
     assert stream == of_file == target.read_text("utf-8") == in_json == typed
 
 
+@pytest.mark.slow
 def test_a_killed_decoder_goes_on(run_command, file_to_file, tmp_path):
     whole, target = tmp_path / "whole", tmp_path / "out"
     run_command("decoder", *file_to_file, f"--decode_to_file={whole}")

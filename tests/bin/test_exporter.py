@@ -108,6 +108,7 @@ def test_at_least_one_version_is_kept(run_command, tiny_run):
     assert "--keep: must be a whole number, at least 1; got '0'." in err
 
 
+@pytest.mark.slow
 def test_client_without_this_package_gets_the_decoders_answers(
     run_command, tiny_run, export, tmp_path, monkeypatch
 ):

@@ -135,6 +135,7 @@ def test_report_for_people_has_no_braces(run_command, run):
     assert "{" not in out and "within_cutoff: sentences 2," in out
 
 
+@pytest.mark.slow
 def test_served_trees_are_those_of_the_decoder(
     run_command, run_process, run, tmp_path
 ):

@@ -67,7 +67,6 @@ def cached_logits(model, inputs, parents, tokens):
         (1, {}, True),
         (4, {}, False),
         (4, {}, True),
-        (10, {}, True),
         (4, {"key_depth": 3, "value_depth": 7}, True),
         (10, {"key_depth": 3, "value_depth": 7}, True),
         (4, {"attention_window": 21}, True),

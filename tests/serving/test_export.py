@@ -165,6 +165,7 @@ def test_moved_export_translates_as_the_decoder(translator, exported, tmp_path):
     assert len(set(h.text for h in best)) > 4
 
 
+@pytest.mark.slow
 def test_an_attention_window_is_exported_with_the_model(tmp_path):
     translator = make_translator(tmp_path / "vocabulary", attention_window=2)
     folder = export_saved_model(translator, tmp_path)

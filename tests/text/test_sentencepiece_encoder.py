@@ -218,6 +218,7 @@ print(out["ids"].numpy()[0].tolist())
 """
 
 
+@pytest.mark.slow
 def test_exported_encoder_works_without_this_package(encoder, tmp_path):
     module = _RoundTrip(encoder)
     folder = tmp_path / "export"
