@@ -25,6 +25,7 @@ def export(tiny_run, tmp_path_factory):
     return folder / "moved"
 
 
+@pytest.mark.slow
 def test_versions_count_up_and_nothing_else_is_left(
     run_command, tiny_run, tmp_path
 ):

@@ -27,6 +27,7 @@ def decode(run_command, tiny_run, tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_samples_come_again_with_their_seed(decode, tiny_run):
     flags = ["--sample", "--temperature=2", "--nbest=3", "--format=json"]
     code, out, _ = decode(LINES, *flags, "--seed=5")
@@ -62,6 +63,7 @@ def test_requests_say_how_a_translation_begins_and_what_is_in_it(decode):
     )
 
 
+@pytest.mark.slow
 def test_checkpoints_of_a_run_and_other_runs_are_an_ensemble(
     decode, tiny_run, run_command
 ):

@@ -119,6 +119,7 @@ def test_damaged_checkpoint_is_named_and_nothing_is_lost(
     assert newest.with_name("step-00000004.damaged").is_dir()
 
 
+@pytest.mark.slow
 def test_full_disk_while_saving_keeps_what_was_saved(
     run_command, tiny_flags, run_copy, monkeypatch
 ):
@@ -327,6 +328,7 @@ def own_text(tiny_usr_dir, tmp_path, monkeypatch):
     ]
 
 
+@pytest.mark.slow
 def test_own_text_from_a_table_to_a_score(
     run_command, own_text, tiny_usr_dir, tmp_path
 ):
@@ -398,6 +400,7 @@ def test_dry_run_of_own_text_says_which_files_are_missing(
     assert "vocabulary: 275 and 275\n" in out
 
 
+@pytest.mark.slow
 def test_a_run_in_the_default_folder_goes_on_with_its_own_data(
     run_command, tiny_flags, run_copy, tmp_path, monkeypatch
 ):

@@ -64,6 +64,7 @@ def make(tmp_path, vocabulary):
     return make
 
 
+@pytest.mark.slow
 def test_odd_lines_come_back_beside_their_translations(make, tmp_path):
     lines = b"".join(line + b"\n" for line, _ in ODD)
     (tmp_path / "dev.xx").write_bytes(lines)

@@ -439,7 +439,10 @@ def wait_until(condition, seconds=120):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "stop",
+    [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)],
+)
 def test_a_stopped_generation_leaves_no_process(tmp_path, stop):
     process = run_endless_pool(tmp_path)
     spill = tmp_path / "data" / ".toy.incomplete"

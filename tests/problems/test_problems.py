@@ -72,6 +72,7 @@ def test_held_out_spellout_has_every_kind(name):
         assert any(source.endswith("th") for source in sources)
 
 
+@pytest.mark.slow
 def test_spellout_is_the_same_in_every_process():
     code = (
         "import hashlib\n"

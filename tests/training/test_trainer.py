@@ -83,7 +83,14 @@ def updated(tmp_path_factory):
     return make
 
 
-@pytest.mark.parametrize("replicas, dropout", [(2, 0.0), (2, 0.3), (3, 0.3)])
+@pytest.mark.parametrize(
+    "replicas, dropout",
+    [
+        pytest.param(2, 0.0, marks=pytest.mark.slow),
+        pytest.param(2, 0.3, marks=pytest.mark.slow),
+        (3, 0.3),
+    ],
+)
 def test_updates_on_replicas_equal_updates_on_one(updated, replicas, dropout):
     # Three micro-batches of different token counts: two replicas get two and
     # one; dropout follows the micro-batch, not the replica.

@@ -164,7 +164,11 @@ def test_help_is_no_such_error(parser, capsys):
 
 @pytest.mark.parametrize(
     ("closed", "said"),
-    [(">&-", "stdout is closed"), ("<&-", "stdin is closed"), ("2>&-", "")],
+    [
+        (">&-", "stdout is closed"),
+        pytest.param("<&-", "stdin is closed", marks=pytest.mark.slow),
+        ("2>&-", ""),
+    ],
 )
 def test_a_closed_stream_is_one_line(closed, said, tiny_run):
     done = subprocess.run(
