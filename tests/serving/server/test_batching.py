@@ -198,9 +198,9 @@ def test_a_full_queue_refuses_at_once():
 def test_what_nobody_waits_for_is_not_computed_and_frees_the_queue():
     async def scenario(batcher, seen):
         model = Doubler(held=True)
-        now = asyncio.get_running_loop().time()
         first = request(batcher, model, [0])
         await started(model)
+        now = asyncio.get_running_loop().time()
         left = request(batcher, model, [1])
         late = request(batcher, model, [2], deadline=now + 0.01)
         await asyncio.sleep(0)
@@ -208,6 +208,7 @@ def test_what_nobody_waits_for_is_not_computed_and_frees_the_queue():
         with pytest.raises(Refusal, match="The deadline passed") as found:
             await late
         assert found.value.status == Status.DEADLINE_EXCEEDED
+        await asyncio.wait([left])
         assert seen.queue[-1] == 0
         last = request(batcher, model, [3])
         model.go.set()
