@@ -172,8 +172,9 @@ class DecoderCache:
     @staticmethod
     def keep(tensors: Tensors, rows: Tensor) -> Tensors:
         """The tensors of the sentences `rows`, int32 [M], only."""
-        axes = {"ancestry": 1, "keys": 1, "values": 1, "source": 0}
-        kept = dict(tensors)
+        axes = {"ancestry": 1, "keys": 1, "values": 1}
+        axes |= {"source": 0, "coverage": 0}
+        kept = dict(tensors)  # with the weights
         for name, tensor in tensors.items():
             axis = axes.get(name.split("_")[0])
             if axis is not None:

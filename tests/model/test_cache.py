@@ -91,6 +91,30 @@ def test_hopping_beams_equal_full_passes_across_blocks(
             np.testing.assert_allclose(logits[step, :, beam], full, atol=1e-5)
 
 
+@pytest.mark.parametrize("beam_size", [3, 10])
+def test_kept_sentences_go_on_as_they_would_have(beam_size):
+    model, length, rows = small_model(), 20, tf.constant([2, 0])
+    inputs = np.array([[3, 4, 5, 1], [6, 1, 0, 0], [7, 8, 1, 0]], "int32")
+    _, tokens, _ = hopping_beams(3, beam_size, length)
+
+    @tf.function
+    def search(inputs, tokens):
+        memory, mask = model.encode(inputs)
+        cache = model.start_decoding(memory, mask, beam_size, length, True)
+        for step in range(17):  # into the second block
+            _, cache = model.decode_step(tokens[step], tf.constant(step), cache)
+        kept = model.keep_sentences(cache, rows)
+        step, ids = tf.constant(17), tokens[17]
+        some, kept = model.decode_step(tf.gather(ids, rows), step, kept)
+        all_, cache = model.decode_step(ids, step, cache)
+        return some, all_, model.coverage(kept), model.coverage(cache)
+
+    some, all_, coverage, whole = search(inputs, tokens)
+    np.testing.assert_allclose(some, tf.gather(all_, rows), atol=1e-5)
+    np.testing.assert_allclose(coverage, tf.gather(whole, rows), atol=1e-5)
+    assert np.ptp(all_, axis=0).max() > 0.01  # sentences differ
+
+
 def test_bfloat16_cache_equals_full_pass_closely():
     model = small_model(dtype="mixed_bfloat16")
     parents, tokens, histories = hopping_beams(2, 3, 20)

@@ -41,6 +41,23 @@ class Page:
         """Waits until these translations are shown."""
         self.wait(lambda: self.texts(".translation") == list(expected))
 
+    def keep_all_that_is_shown(self, selector):
+        """From now on, every text of such elements, however short it stands."""
+        self.browser.execute_script(
+            """
+            window.shown = new Set();
+            new MutationObserver(() => {
+              for (const node of document.querySelectorAll(arguments[0]))
+                window.shown.add(node.textContent);
+            }).observe(document.body,
+              { subtree: true, childList: true, characterData: true });
+            """,
+            selector,
+        )
+
+    def all_that_was_shown(self):
+        return set(self.browser.execute_script("return [...window.shown]"))
+
     def words(self):
         """The words that can be pointed at, once they can."""
         return self.wait(lambda: self.all(".translation .token"))

@@ -73,6 +73,7 @@ def test_the_keyboard_alone_reaches_everything(open_page, browser):
 def test_an_answer_to_what_was_typed_before_never_shows(open_page, server):
     page = open_page("enfr")
     server.held.add("one")
+    page.keep_all_that_is_shown(".translation")
     page.type("one")
     page.wait(lambda: ("enfr", "nbest", ["one"]) in server.asked)
     page.type(" two")
@@ -80,6 +81,9 @@ def test_an_answer_to_what_was_typed_before_never_shows(open_page, server):
     server.release.set()
     page.type(" three")
     page.translation("ONE TWO THREE")
+    shown = page.all_that_was_shown()
+    assert {"ONE TWO", "ONE TWO THREE"} <= shown
+    assert "ONE" not in shown
 
 
 def test_the_best_translations_can_be_switched_through(open_page):
