@@ -11,7 +11,7 @@ from side import serve
 
 from t2t_lite.hparam import HParams
 from t2t_lite.model.transformer import Transformer
-from t2t_lite.training.updates import Adam
+from t2t_lite.training.optimizer.adam import Adam
 
 
 def make_step(sizes, precision):

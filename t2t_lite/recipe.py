@@ -131,9 +131,9 @@ def train(
     from t2t_lite.data.manifest import Manifest
     from t2t_lite.datagen.generate import Generation
     from t2t_lite.training import trainer
+    from t2t_lite.training.cluster.devices import choose_strategy
     from t2t_lite.training.dry_run import try_update
     from t2t_lite.training.run import Run, only_trainer
-    from t2t_lite.training.updates import choose_strategy
 
     if replicas:
         # Logical devices are made before TensorFlow does anything else.

@@ -13,8 +13,9 @@ from t2t_lite.hparam import HParams
 from t2t_lite.model import costs
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.progress import duration
+from t2t_lite.training.cluster.devices import choose_strategy
+from t2t_lite.training.optimizer.updates import Updater
 from t2t_lite.training.state import prepare
-from t2t_lite.training.updates import Updater, choose_strategy
 
 
 @dataclasses.dataclass(frozen=True)

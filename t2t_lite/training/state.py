@@ -12,9 +12,9 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.progress import say
 from t2t_lite.training import checkpoint
 from t2t_lite.training.averaging import average_checkpoints
+from t2t_lite.training.optimizer.updates import Updater
 from t2t_lite.training.run import Run
 from t2t_lite.training.telemetry import Meter
-from t2t_lite.training.updates import Updater
 
 
 def prepare(seed: int, deterministic: bool) -> None:
@@ -38,7 +38,7 @@ class TrainingState:
 
     Args:
       run: what is trained.
-      strategy: from `updates.choose_strategy`.
+      strategy: from `devices.choose_strategy`.
       keep_checkpoints: how many of the newest to keep, besides the best.
 
     Attributes:

@@ -15,7 +15,7 @@ from t2t_lite import files
 from t2t_lite.errors import T2TLiteError, in_words
 from t2t_lite.progress import Line, say
 from t2t_lite.training.config import METRICS_FILE
-from t2t_lite.training.updates import UpdateStats
+from t2t_lite.training.optimizer.updates import UpdateStats
 from t2t_lite.training.validation import Sample
 
 EVENTS_FOLDER = "tensorboard"

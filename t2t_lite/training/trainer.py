@@ -9,11 +9,11 @@ from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.progress import say
 from t2t_lite.training import checkpoint
+from t2t_lite.training.cluster.devices import choose_strategy, device_name
+from t2t_lite.training.faults.signals import StopRequested, StopSignals
 from t2t_lite.training.run import Run
-from t2t_lite.training.signals import StopRequested, StopSignals
 from t2t_lite.training.state import TrainingState, prepare
 from t2t_lite.training.telemetry import Telemetry
-from t2t_lite.training.updates import choose_strategy, device_name
 from t2t_lite.training.validation import DevEvaluation, TextEvaluator
 
 MOST_SKIPPED_IN_A_ROW = 10

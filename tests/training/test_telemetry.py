@@ -11,8 +11,8 @@ from tensorboard.backend.event_processing.event_accumulator import (
 )
 
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.training.optimizer.updates import UpdateStats
 from t2t_lite.training.telemetry import Meter, MetricsFile, Telemetry
-from t2t_lite.training.updates import UpdateStats
 from t2t_lite.training.validation import Sample
 
 

@@ -17,14 +17,14 @@ from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.model.costs import count_parameters
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.training import checkpoint, trainer
+from t2t_lite.training.cluster.devices import choose_strategy
 from t2t_lite.training.dry_run import try_update
-from t2t_lite.training.state import TrainingState, prepare
-from t2t_lite.training.updates import (
+from t2t_lite.training.optimizer.updates import (
     Updater,
     UpdateStats,
-    choose_strategy,
     dropout_seed,
 )
+from t2t_lite.training.state import TrainingState, prepare
 from t2t_lite.training.validation import DevEvaluation
 
 # Before anything runs on TensorFlow's devices, for the tests of replicas.

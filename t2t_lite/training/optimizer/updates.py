@@ -7,16 +7,16 @@ number of replicas nor their share of the tokens changes the result, apart
 from the order in which floats are added.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from t2t_lite.data.packing import feature_names
-from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
-from t2t_lite.training.schedules import training_rate
+from t2t_lite.training.optimizer.adam import Adam
+from t2t_lite.training.optimizer.schedules import training_rate
 
 # What a replica works on when there are fewer micro-batches than replicas.
 _NOTHING = np.zeros((1, 1), np.int32)
@@ -40,55 +40,6 @@ class UpdateStats(NamedTuple):
         return UpdateStats(*map(float, self))
 
 
-def choose_strategy(replicas: int | None = None) -> tf.distribute.Strategy:
-    """All GPUs mirrored, else one device; `replicas` logical CPUs if given.
-
-    Args:
-      replicas: how many logical CPU devices to train on, to try distribution
-        without GPUs; None chooses by what is there.
-
-    Raises:
-      T2TLiteError: TensorFlow already runs with fewer logical devices.
-    """
-    if replicas is None:
-        gpus = tf.config.list_logical_devices("GPU")
-        if len(gpus) > 1:
-            return tf.distribute.MirroredStrategy([gpu.name for gpu in gpus])
-        return tf.distribute.get_strategy()
-    if replicas == 1:
-        return tf.distribute.OneDeviceStrategy("/cpu:0")
-    _make_logical_cpus(replicas)
-    cpus = [f"/cpu:{number}" for number in range(replicas)]
-    # The default, collectives, allows one group of devices a process.
-    return tf.distribute.MirroredStrategy(
-        cpus, cross_device_ops=tf.distribute.ReductionToOneDevice()
-    )
-
-
-def device_name() -> str:
-    """The name of the first GPU, or `CPU` without one."""
-    for gpu in tf.config.list_physical_devices("GPU"):
-        details = tf.config.experimental.get_device_details(gpu)
-        return details.get("device_name", "GPU")
-    return "CPU"
-
-
-def _make_logical_cpus(count: int) -> None:
-    try:
-        tf.config.set_logical_device_configuration(
-            tf.config.list_physical_devices("CPU")[0],
-            [tf.config.LogicalDeviceConfiguration()] * count,
-        )
-    except RuntimeError as error:
-        known = len(tf.config.list_logical_devices("CPU"))
-        if known < count:
-            raise T2TLiteError(
-                f"replicas={count} must be set before TensorFlow starts, "
-                f"which runs with {known} CPU device(s) already: use a fresh "
-                "process."
-            ) from error
-
-
 def dropout_seed(seed: int, update: int, micro_batch: int) -> np.ndarray:
     """The dropout seed of a micro-batch: int32 [2], a pure function.
 
@@ -101,64 +52,6 @@ def dropout_seed(seed: int, update: int, micro_batch: int) -> np.ndarray:
     return sequence.generate_state(2).view(np.int32)
 
 
-class Adam:
-    """Adam (arXiv:1412.6980) by TensorFlow's one-pass kernel.
-
-    `keras.optimizers.Adam` writes out the same formula as a dozen operations
-    per variable, and synchronizes replicas in a way that cannot be skipped
-    when gradients are not finite. Here replicas hold equal gradients already
-    and each one updates its own copy.
-
-    Args:
-      variables: the `tf.Variable`s to train; call within the strategy's scope.
-      beta1: decay of the mean of gradients.
-      beta2: decay of the mean of squares.
-      epsilon: added to the root of the latter.
-    """
-
-    def __init__(
-        self,
-        variables: Iterable[tf.Variable],
-        beta1: float,
-        beta2: float,
-        epsilon: float,
-    ):
-        self._variables = list(variables)
-        self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
-        self.applied = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self.means = [_zeros_like(v) for v in self._variables]
-        self.squares = [_zeros_like(v) for v in self._variables]
-
-    def apply(
-        self, gradients: Iterable[tf.Tensor], learning_rate: tf.Tensor
-    ) -> None:
-        """Updates this replica's copy; call it in a replica context."""
-        tf.raw_ops.AssignAddVariableOp(
-            resource=self.applied.handle, value=tf.ones([], tf.int64)
-        )
-        applied = tf.raw_ops.ReadVariableOp(
-            resource=self.applied.handle, dtype=tf.int64
-        )
-        count = tf.cast(applied, tf.float32)
-        beta1_power = tf.pow(self._beta1, count)
-        beta2_power = tf.pow(self._beta2, count)
-        for variable, mean, square, gradient in zip(
-            self._variables, self.means, self.squares, gradients, strict=True
-        ):
-            tf.raw_ops.ResourceApplyAdam(
-                var=variable.handle,
-                m=mean.handle,
-                v=square.handle,
-                beta1_power=beta1_power,
-                beta2_power=beta2_power,
-                lr=learning_rate,
-                beta1=self._beta1,
-                beta2=self._beta2,
-                epsilon=self._epsilon,
-                grad=gradient,
-            )
-
-
 class Updater:
     """Trains a model, update by update.
 
@@ -167,7 +60,7 @@ class Updater:
         `loss_sum(features, label_smoothing, seed)`; created and built within
         the strategy's scope.
       hparams: its training part is used.
-      strategy: from `choose_strategy`.
+      strategy: from `devices.choose_strategy`.
       seed: of the run, for dropout.
     """
 
@@ -333,10 +226,6 @@ class Updater:
     ) -> bool:
         self.adam.apply(gradients, learning_rate)
         return True
-
-
-def _zeros_like(variable: tf.Variable) -> tf.Variable:
-    return tf.Variable(tf.zeros(variable.shape), trainable=False)
 
 
 def _sum_over_replicas(variable: tf.Tensor) -> tf.Variable:

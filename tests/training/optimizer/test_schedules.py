@@ -3,7 +3,7 @@ import json
 import pytest
 
 from support.places import SHARED_DATA
-from t2t_lite.training.schedules import cooldown, learning_rate
+from t2t_lite.training.optimizer.schedules import cooldown, learning_rate
 
 ORIGINAL = SHARED_DATA / "t2t/learning_rate.json"
 

@@ -1,0 +1,1 @@
+"""The devices and machines that share an update."""

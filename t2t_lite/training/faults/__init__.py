@@ -1,0 +1,1 @@
+"""What goes wrong while a run trains, and what is done about it."""

@@ -1,0 +1,1 @@
+"""One update: gradients, learning rates, the optimizer."""
