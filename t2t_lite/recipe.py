@@ -1,9 +1,7 @@
 """`t2t_lite.train`: from the name of a problem to a trained run."""
 
-import functools
 import os
 import pathlib
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, overload
 
@@ -11,9 +9,9 @@ from t2t_lite import plugins, registry
 from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
-from t2t_lite.progress import say
-from t2t_lite.runtime import start_tensorflow
 from t2t_lite.training.config import require_fitting_vocabularies
+from t2t_lite.training.options import TrainingOptions
+from t2t_lite.training_job import TrainingJob
 
 if TYPE_CHECKING:
     from t2t_lite.training.dry_run import DryRun
@@ -98,7 +96,18 @@ def train(
       Interrupted: a signal came; everything is saved.
       T2TLiteError: something is wrong; the message says what to do.
     """
-    usr_dir = str(usr_dir) if usr_dir else None
+    options = TrainingOptions(
+        train_steps=train_steps,
+        eval_steps_every=eval_steps_every,
+        save_minutes=save_minutes,
+        save_steps=save_steps,
+        keep_checkpoints=keep_checkpoints,
+        strict_checkpoints=strict_checkpoints,
+        log_steps=log_steps,
+        best_metric=best_metric,
+        replicas=replicas,
+        deterministic=deterministic,
+    )
     _require_positive(
         train_steps=train_steps,
         eval_steps_every=eval_steps_every,
@@ -107,6 +116,7 @@ def train(
         log_steps=log_steps,
         replicas=replicas,
     )
+    usr_dir = str(usr_dir) if usr_dir else None
     plugins.load_plugins(usr_dir)
     values, set_name = _choose_hparams(hparams, hparams_override)
     # The default folder of own text follows from the name it is given.
@@ -117,71 +127,22 @@ def train(
         data_dir,
         output_dir or (set_name and default_output_dir(known_name, set_name)),
     )
-    if best_metric not in (known := ("auto", "loss", task.metric)):
-        raise UsageError(
-            f"best_metric is one of {', '.join(known)} for {task.name}; got "
-            f"{best_metric!r}."
-        )
-    run_folder = _run_folder(output_dir, task.name, set_name)
-    raw_folder, tfds_folder = absolute(raw_dir), absolute(tfds_dir)
+    _require_metric(best_metric, task)
     require_fitting_vocabularies(task, values)
-    if "tensorflow" not in sys.modules:
-        say("Starting TensorFlow.")
-    start_tensorflow(verbose)
-    from t2t_lite.data.manifest import Manifest
-    from t2t_lite.datagen.generate import Generation
-    from t2t_lite.training import trainer
-    from t2t_lite.training.cluster.devices import choose_strategy
-    from t2t_lite.training.dry_run import try_update
-    from t2t_lite.training.run import Run, only_trainer
-
-    if replicas:
-        # Logical devices are made before TensorFlow does anything else.
-        choose_strategy(replicas)
-    data = Generation(task, data_folder, raw_folder, tfds_folder)
-    update = functools.partial(
-        try_update,
-        values,
-        train_steps=train_steps or values.train_steps,
-        seed=seed,
-        replicas=replicas,
-    )
-    if dry_run and not Manifest.path(data_folder, task).exists():
-        told = _tell_missing(task, data_folder, raw_folder, tfds_folder)
-        sizes = task.directed(*task.expected_vocab_sizes())
-        return update(sizes, told)
-    create = functools.partial(
-        Run.create,
-        run_folder,
+    job = TrainingJob(
         problem=task,
         hparams=values,
-        seed=seed,
-        data_dir=data_folder,
-        manifest=data.run(),
-        usr_dir=usr_dir,
         hparams_set=set_name,
+        usr_dir=usr_dir,
+        data_dir=data_folder,
+        raw_dir=absolute(raw_dir),
+        tfds_dir=absolute(tfds_dir),
+        output_dir=_run_folder(output_dir, task.name, set_name),
+        seed=seed,
+        options=options,
     )
-    if dry_run:
-        run = create(dry_run=True)
-        return update(run.vocab_sizes, f"data: {run.data.check()}")
-    with only_trainer(run_folder):  # what is compared, nobody else changes
-        run = create()
-        say(f"Training {task.name} in {run.output_dir}.")
-        work = trainer.train(
-            run,
-            train_steps=train_steps,
-            eval_steps_every=eval_steps_every,
-            save_minutes=save_minutes,
-            save_steps=save_steps,
-            keep_checkpoints=keep_checkpoints,
-            strict_checkpoints=strict_checkpoints,
-            log_steps=log_steps,
-            best_metric=best_metric,
-            replicas=replicas,
-            deterministic=deterministic,
-        )
-        _record_cost(run, work, sustained_tflops)
-    return run
+    job.start(verbose)
+    return job.try_update() if dry_run else job.train(sustained_tflops)
 
 
 def choose_problem(
@@ -228,6 +189,14 @@ def _require_positive(**counts: int | None) -> None:
             raise UsageError(f"{name} must be at least 1; got {count}.")
 
 
+def _require_metric(best_metric: str, problem: Problem) -> None:
+    if best_metric not in (known := ("auto", "loss", problem.metric)):
+        raise UsageError(
+            f"best_metric is one of {', '.join(known)} for {problem.name}; got "
+            f"{best_metric!r}."
+        )
+
+
 def _choose_hparams(
     hparams: str | HParams, override: str
 ) -> tuple[HParams, str | None]:
@@ -262,38 +231,3 @@ def _run_folder(
         "output_dir is required, since hyperparameters without the name of a "
         "set have no default one."
     )
-
-
-def _tell_missing(
-    problem: Problem,
-    data_dir: pathlib.Path,
-    raw_dir: pathlib.Path | None,
-    tfds_dir: pathlib.Path | None,
-) -> str:
-    """Says that there is no data, and of which files it would be made."""
-    from t2t_lite.corpus.raw_files import RawFiles
-
-    raw = RawFiles(problem.files, raw_dir, tfds_dir=tfds_dir)
-    return "\n".join(
-        [
-            f"missing: {data_dir} has no data of {problem.name} yet; the same "
-            "command without --dry_run, or t2t-lite-datagen, makes it",
-            *problem.tell_sources(raw),
-        ]
-    )
-
-
-def _record_cost(
-    run: "Run", work: Mapping[str, Any], sustained_tflops: float | None
-) -> None:
-    """Puts `costs.training_cost` into the run's config."""
-    from t2t_lite.model import costs
-
-    cost = costs.training_cost(
-        run.hparams,
-        run.vocab_sizes[1],
-        run.data.attended_lengths(),
-        work,
-        sustained_tflops and sustained_tflops * 1e12,
-    )
-    run.record(training_cost=cost)

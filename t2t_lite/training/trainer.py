@@ -1,7 +1,6 @@
 """Training: updates, checkpoints, evaluation on dev, and a clean way out."""
 
 import math
-import time
 from typing import Any
 
 from t2t_lite import files
@@ -10,7 +9,9 @@ from t2t_lite.hparam import HParams
 from t2t_lite.progress import say
 from t2t_lite.training import checkpoint
 from t2t_lite.training.cluster.devices import choose_strategy, device_name
+from t2t_lite.training.faults.decisions import Decisions
 from t2t_lite.training.faults.signals import StopRequested, StopSignals
+from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
 from t2t_lite.training.state import TrainingState, prepare
 from t2t_lite.training.telemetry import Telemetry
@@ -21,17 +22,7 @@ MOST_SKIPPED_IN_A_ROW = 10
 
 def train(
     run: Run,
-    *,
-    train_steps: int | None = None,
-    eval_steps_every: int,
-    save_minutes: float,
-    save_steps: int | None = None,
-    keep_checkpoints: int,
-    log_steps: int = 100,
-    best_metric: str = "auto",
-    replicas: int | None = None,
-    deterministic: bool = False,
-    strict_checkpoints: bool = False,
+    options: TrainingOptions,
     evaluate_text: TextEvaluator | None = None,
 ) -> dict[str, Any]:
     """Trains a run to its end, going on where it stopped.
@@ -39,16 +30,7 @@ def train(
     Args:
       run: what to train; its folder gets checkpoints and metrics, and is kept
         from other trainers by the caller, see `run.only_trainer`.
-      train_steps: updates in total; None takes the run's hparam.
-      eval_steps_every: updates between evaluations on dev.
-      save_minutes: minutes between checkpoints.
-      save_steps: updates between checkpoints, instead of minutes.
-      keep_checkpoints: how many of the newest to keep, besides the best.
-      log_steps: updates between lines of `metrics.jsonl`.
-      best_metric: see `DevEvaluation`.
-      replicas: logical CPU devices; None takes all GPUs, else one device.
-      deterministic: the same to the bit each time; slower.
-      strict_checkpoints: see `TrainingState.restore`.
+      options: how.
       evaluate_text: see `DevEvaluation`.
 
     Returns:
@@ -60,25 +42,23 @@ def train(
       Interrupted: a signal came; everything is saved.
       T2TLiteError: something is wrong; the message says what to do.
     """
-    steps = _last_step(run.hparams, train_steps)
-    with StopSignals() as stop:
-        prepare(run.seed, deterministic)
+    steps = _last_step(run.hparams, options.train_steps)
+    with StopSignals() as signals:
+        prepare(run.seed, options.deterministic)
         run.data.batches("dev")  # fails now rather than at the first evaluation
         for folder in (run.output_dir, run.checkpoints_dir):
             files.remove_unfinished(folder)
         say("Building the model.")
-        state = TrainingState(run, choose_strategy(replicas), keep_checkpoints)
-        state.restore(strict_checkpoints)
+        strategy = choose_strategy(options.replicas)
+        state = TrainingState(run, strategy, options.keep_checkpoints)
+        state.restore(options.strict_checkpoints)
+        dev = DevEvaluation(
+            run, state.model, evaluate_text, options.best_metric
+        )
         with Telemetry(run.output_dir, state.step, steps) as telemetry:
             telemetry.phase("Checking the data.")
             telemetry.note(str(run.data.check()))
-            _Loop(
-                state,
-                telemetry,
-                stop,
-                DevEvaluation(run, state.model, evaluate_text, best_metric),
-                _Due(eval_steps_every, save_steps, save_minutes, log_steps),
-            ).to_the_end(steps)
+            _Loop(state, telemetry, signals, dev, options).to_the_end(steps)
         return {
             **state.saved_work,
             "devices": state.replicas,
@@ -99,37 +79,6 @@ def _last_step(hparams: HParams, train_steps: int | None) -> int:
     return steps
 
 
-class _Due:
-    """When to evaluate, to save and to log."""
-
-    def __init__(
-        self,
-        eval_steps: int,
-        save_steps: int | None,
-        save_minutes: float,
-        log_steps: int,
-    ):
-        self._eval_steps = eval_steps
-        self._save_steps = save_steps
-        self._save_seconds = save_minutes * 60
-        self._log_steps = log_steps
-        self._saved_at = time.monotonic()
-
-    def evaluation(self, step: int) -> bool:
-        return step % self._eval_steps == 0
-
-    def log(self, step: int) -> bool:
-        return step == 1 or step % self._log_steps == 0
-
-    def save(self, step: int) -> bool:
-        if self._save_steps:
-            return step % self._save_steps == 0
-        return time.monotonic() - self._saved_at >= self._save_seconds
-
-    def saved(self) -> None:
-        self._saved_at = time.monotonic()
-
-
 class _Loop:
     """Updates until the end, with all that happens between them."""
 
@@ -137,42 +86,54 @@ class _Loop:
         self,
         state: TrainingState,
         telemetry: Telemetry,
-        stop: StopSignals,
+        signals: StopSignals,
         dev: DevEvaluation,
-        due: _Due,
+        options: TrainingOptions,
     ):
         self._state = state
         self._telemetry = telemetry
-        self._stop = stop
+        self._signals = signals
         self._dev = dev
-        self._due = due
+        self._options = options
+        self._decisions = Decisions(
+            signals, options.save_steps, options.save_minutes
+        )
 
     def to_the_end(self, steps: int) -> None:
         """Trains to update `steps`, then evaluates and averages."""
-        state, due = self._state, self._due
+        state = self._state
         if state.step:
             self._telemetry.note(
                 f"Going on from update {state.step} in {state.run.output_dir}"
             )
         try:
             # An evaluation that was due when the last process was stopped.
-            if state.step and due.evaluation(state.step):
-                self._evaluate()
+            if state.step:
+                self._evaluate_if_due()
             if state.step < steps:
                 self._telemetry.phase("The first update makes the graphs.")
             while state.step < steps:
-                state.update(between_passes=self._stop.check)
-                self._tell(log=due.log(state.step) or state.step == steps)
-                if due.save(state.step):
+                state.update(between_passes=self._signals.check)
+                self._tell(log=self._log_is_due() or state.step == steps)
+                decision = self._decisions.decide(state.step)
+                if decision.save:
                     self._save()
-                    due.saved()
-                if due.evaluation(state.step):
-                    self._evaluate()
+                if decision.stop:
+                    raise StopRequested
+                self._evaluate_if_due()
             self._save()
             self._evaluate()
             self._average()
         except StopRequested:
             raise self._leave() from None
+
+    def _log_is_due(self) -> bool:
+        step = self._state.step
+        return step == 1 or step % self._options.log_steps == 0
+
+    def _evaluate_if_due(self) -> None:
+        if self._state.step % self._options.eval_steps_every == 0:
+            self._evaluate()
 
     def _tell(self, log: bool) -> None:
         """Shows and writes down how training goes, where it is time to."""
@@ -219,6 +180,7 @@ class _Loop:
     def _save(self) -> None:
         self._telemetry.activity("saving")
         self._state.save()
+        self._decisions.saved()
 
     def _evaluate(self, weights: str | None = None) -> None:
         """Records how good the model is on dev, once a step and weights."""
@@ -227,7 +189,7 @@ class _Loop:
             return
         telemetry.activity("evaluating on dev")
         state.meter.read()
-        with self._stop.interruptible():
+        with self._signals.interruptible():
             scores = self._dev()
         record: dict[str, Any] = {"step": state.step, **scores}
         if weights:
@@ -256,6 +218,6 @@ class _Loop:
         step = self._state.step
         done = f"update {step} is saved" if step else "nothing trained yet"
         return Interrupted(
-            f"Stopped by {self._stop.requested}: {done} in "
+            f"Stopped by {self._signals.requested}: {done} in "
             f"{self._state.run.output_dir}. Run the same command to go on."
         )

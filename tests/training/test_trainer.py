@@ -24,6 +24,7 @@ from t2t_lite.training.optimizer.updates import (
     UpdateStats,
     dropout_seed,
 )
+from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.state import TrainingState, prepare
 from t2t_lite.training.validation import DevEvaluation
 
@@ -31,15 +32,9 @@ from t2t_lite.training.validation import DevEvaluation
 choose_strategy(replicas=3)
 
 
-def _train(run, **options):
-    defaults = {
-        "eval_steps_every": 1000,
-        "save_minutes": 10,
-        "keep_checkpoints": 20,
-        "log_steps": 2,
-        "evaluate_text": lambda: {},
-    }
-    return trainer.train(run, **{**defaults, **options})
+def _train(run, evaluate_text=lambda: {}, **options):
+    options = TrainingOptions(**{"log_steps": 2, **options})
+    return trainer.train(run, options, evaluate_text)
 
 
 def _metrics(run):
@@ -189,6 +184,7 @@ _RESTART = """
 import pathlib, sys
 from support.tiny_run import TinyRun
 from t2t_lite.training import trainer
+from t2t_lite.training.options import TrainingOptions
 from t2t_lite.model.transformer import Transformer
 
 folder, runs = sys.argv[1], sys.argv[2:]
@@ -198,16 +194,13 @@ for name, steps in (run.split(":") for run in runs):
         make_model=Transformer,
         residual_dropout=0.3,
     )
-    trainer.train(
-        run,
+    options = TrainingOptions(
         train_steps=int(steps),
         eval_steps_every=7,
         save_steps=1000,
-        save_minutes=10,
-        keep_checkpoints=20,
-        evaluate_text=lambda: {},
         deterministic=True,
     )
+    trainer.train(run, options, evaluate_text=lambda: {})
 """
 
 
@@ -532,6 +525,7 @@ _KILLED = """
 import os, signal, sys
 from support.tiny_run import TinyRun
 from t2t_lite.training import trainer
+from t2t_lite.training.options import TrainingOptions
 
 def kill(epoch, number):
     if number == 7:
@@ -539,14 +533,7 @@ def kill(epoch, number):
 
 run = TinyRun(sys.argv[1])
 run.data.before_batch = kill
-trainer.train(
-    run,
-    save_steps=1,
-    save_minutes=10,
-    keep_checkpoints=20,
-    eval_steps_every=1000,
-    evaluate_text=lambda: {},
-)
+trainer.train(run, TrainingOptions(save_steps=1), evaluate_text=lambda: {})
 """
 
 

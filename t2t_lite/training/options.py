@@ -1,0 +1,24 @@
+"""`TrainingOptions`: how a run is trained, apart from what makes it the run."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingOptions:
+    """What `recipe.train` hands through to the trainer.
+
+    A new flag of the trainer is a field here, a parameter of `recipe.train`
+    with its line of help for Python users, and a flag in `bin/trainer.py`.
+    None of these is part of the run's identity: a run may go on with others.
+    """
+
+    train_steps: int | None = None  # updates in total; None: the hparam
+    eval_steps_every: int = 1000  # updates between evaluations on dev
+    save_minutes: float = 10  # between checkpoints
+    save_steps: int | None = None  # updates between them, instead of minutes
+    keep_checkpoints: int = 20  # of the newest, besides the best
+    strict_checkpoints: bool = False  # refuse a damaged one
+    log_steps: int = 100  # updates between lines of `metrics.jsonl`
+    best_metric: str = "auto"  # what tells the best checkpoint
+    replicas: int | None = None  # logical CPUs; None: all GPUs, else one CPU
+    deterministic: bool = False  # the same to the bit each time; slower
