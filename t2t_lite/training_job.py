@@ -17,6 +17,7 @@ from t2t_lite.training.options import TrainingOptions
 
 if TYPE_CHECKING:
     from t2t_lite.data.manifest import Manifest
+    from t2t_lite.datagen.generate import Generation
     from t2t_lite.training.dry_run import DryRun
     from t2t_lite.training.run import Run
 
@@ -51,8 +52,9 @@ class TrainingJob:
         from t2t_lite.data.manifest import Manifest
         from t2t_lite.training.dry_run import try_update
 
+        data = self._generation()  # which refuses places that are not read
         if Manifest.path(self.data_dir, self.problem).exists():
-            run = self._run(self._manifest(), dry_run=True)
+            run = self._run(data.run(), dry_run=True)
             sizes, told = run.vocab_sizes, f"data: {run.data.check()}"
         else:
             problem = self.problem
@@ -76,7 +78,7 @@ class TrainingJob:
         from t2t_lite.training import trainer
         from t2t_lite.training.run import only_trainer
 
-        manifest = self._manifest()
+        manifest = self._generation().run()
         # What is compared with a run that is there, nobody else changes.
         with only_trainer(self.output_dir):
             run = self._run(manifest)
@@ -85,13 +87,12 @@ class TrainingJob:
             _record_cost(run, work, sustained_tflops)
         return run
 
-    def _manifest(self) -> "Manifest":
-        """Of the data, which is made if it is missing."""
+    def _generation(self) -> "Generation":
         from t2t_lite.datagen.generate import Generation
 
         return Generation(
             self.problem, self.data_dir, self.raw_dir, self.tfds_dir
-        ).run()
+        )
 
     def _run(self, manifest: "Manifest", dry_run: bool = False) -> "Run":
         from t2t_lite.training.run import Run
