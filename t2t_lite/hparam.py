@@ -32,6 +32,9 @@ Share = Annotated[float, Rule("in [0, 1)", lambda value: 0 <= value < 1)]
 Positive = Annotated[float, Rule("above 0", lambda value: value > 0)]
 PositiveOrZero = Annotated[float, _AT_LEAST_0]
 
+# Those whose rate falls to 0 at the end of training.
+FALLING_SCHEDULES = ("linear", "cosine")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelHParams:
@@ -89,9 +92,16 @@ class HParams(ModelHParams):
     batch_tokens: Count = 25000  # positions of one update, each side, in all
     micro_batches: Count = 8  # passes an update is cut into
     packing: bool = False  # several pairs in a row of max_length; else buckets
-    learning_rate: Positive = 1.0  # factor on the schedule of equation 3
+    clip_norm: Positive | None = None  # most of the gradient's; none: any
+    schedule: Literal[
+        "paper", "inverse_sqrt", "linear", "cosine", "constant"
+    ] = "paper"
+    # Factor on equation 3, the schedule "paper"; of any other the peak rate.
+    learning_rate: Positive = 1.0
     warmup_steps: Count = 4000  # optimizer updates until the peak rate
-    adam_beta1: Share = 0.9
+    optimizer: Literal["adam", "adamw", "adafactor"] = "adam"
+    weight_decay: PositiveOrZero = 0.0  # times the rate, of matrices; adamw's
+    adam_beta1: Share = 0.9  # also adamw's
     adam_beta2: Share = 0.98
     adam_epsilon: Positive = 1e-9
     # Of the activations; weights are float32 in either case.
@@ -101,6 +111,7 @@ class HParams(ModelHParams):
     train_steps: Count = 100000  # optimizer updates
     cooldown: Share = 0.0  # last share of them, in which the rate falls to 0
     average_checkpoints: Count = 5  # last checkpoints averaged at the end
+    ema_decay: Share = 0.0  # of the moving average of the weights; 0: none
 
     # Decoding.
     beam_size: Count = 4
@@ -159,6 +170,29 @@ _RULES_ACROSS: tuple[
         "micro_batches must not exceed batch_tokens",
         ("micro_batches", "batch_tokens"),
         lambda hparams: hparams.micro_batches <= hparams.batch_tokens,
+    ),
+    (
+        "weight_decay needs optimizer=adamw",
+        ("weight_decay", "optimizer"),
+        lambda hparams: (
+            not hparams.weight_decay or hparams.optimizer == "adamw"
+        ),
+    ),
+    (
+        "cooldown must be 0 with a schedule that falls to 0 by itself",
+        ("cooldown", "schedule"),
+        lambda hparams: (
+            not hparams.cooldown or hparams.schedule not in FALLING_SCHEDULES
+        ),
+    ),
+    (
+        "warmup_steps must be below train_steps with a schedule that falls "
+        "from there to the end",
+        ("warmup_steps", "train_steps", "schedule"),
+        lambda hparams: (
+            hparams.warmup_steps < hparams.train_steps
+            or hparams.schedule not in FALLING_SCHEDULES
+        ),
     ),
 )
 

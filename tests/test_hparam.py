@@ -70,6 +70,16 @@ def test_override_of_nothing_changes_nothing():
         ("batch_tokens=4", "micro_batches must not exceed batch_tokens"),
         ("warmup_steps=0", "warmup_steps must be at least 1; got 0"),
         ("learning_rate=0", "learning_rate must be above 0; got 0.0"),
+        ("clip_norm=0", "clip_norm must be above 0, or none; got 0.0"),
+        ("schedule=step", "schedule must be one of paper, inverse_sqrt, lin"),
+        ("optimizer=sgd", "optimizer must be one of adam, adamw, adafactor"),
+        ("weight_decay=0.1", "needs optimizer=adamw; got weight_decay=0.1, o"),
+        ("schedule=linear,cooldown=0.1", "cooldown must be 0 with a schedule "),
+        (
+            "schedule=cosine,train_steps=4000",
+            "got warmup_steps=4000, train_steps=4000, schedule=cosine",
+        ),
+        ("ema_decay=1", "ema_decay must be in [0, 1); got 1.0"),
     ],
 )
 def test_bad_override_states_the_rule_and_the_value(text, message):

@@ -12,6 +12,7 @@ from typing import Any
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams, Rule
 from t2t_lite.problem import Problem
+from t2t_lite.training.optimizer.schedules import has_an_end
 
 # Files of a run.
 CONFIG = "config.json"
@@ -270,10 +271,10 @@ def _identity(config: dict[str, Any]) -> dict[str, Any]:
     for name, sha256 in config["vocabulary"].items():
         flat[f"vocabulary {name}"] = sha256
     # A run older than a hparam was trained with its default.
-    hparams = {**HParams().to_dict(), **config["hparams"]}
+    hparams = HParams.from_dict(config["hparams"])
     # The rate's fall at the end depends on where the end is.
-    fixed = {"train_steps"} if hparams["cooldown"] else set()
-    for name, value in hparams.items():
+    fixed = {"train_steps"} if has_an_end(hparams) else set()
+    for name, value in hparams.to_dict().items():
         if name not in _MAY_CHANGE - fixed:
             flat[name] = value
     return flat

@@ -11,6 +11,7 @@ from t2t_lite.training import checkpoint
 from t2t_lite.training.cluster.devices import choose_strategy, device_name
 from t2t_lite.training.faults.decisions import Decisions
 from t2t_lite.training.faults.signals import StopRequested, StopSignals
+from t2t_lite.training.optimizer.schedules import has_an_end
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
 from t2t_lite.training.state import TrainingState, prepare
@@ -69,12 +70,13 @@ def train(
 def _last_step(hparams: HParams, train_steps: int | None) -> int:
     """The last update's number; a learning rate of 0 trains no further."""
     steps = train_steps or hparams.train_steps
-    if hparams.cooldown and steps > hparams.train_steps:
+    if has_an_end(hparams) and steps > hparams.train_steps:
+        without = "cooldown=0" if hparams.cooldown else "schedule=inverse_sqrt"
         raise UsageError(
             "The learning rate falls to 0 at update "
             f"{hparams.train_steps}; got --train_steps={steps}. Train a new "
             "run with --hparams_override=train_steps="
-            f"{steps}, or with cooldown=0."
+            f"{steps}, or with {without}."
         )
     return steps
 

@@ -140,33 +140,6 @@ def test_how_an_update_is_cut_does_not_change_it(tmp_path):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
 
 
-def test_adam_is_keras_adam(tmp_path):
-    import keras
-
-    run = TinyRun(tmp_path)
-    state = TrainingState(run, choose_strategy(1))
-    initial = state.model.get_weights()
-    gradients = [
-        [np.random.default_rng([i, j]).normal(size=w.shape) for j, w in
-         enumerate(initial)]
-        for i in range(5)
-    ]  # fmt: skip
-    for step in gradients:
-        state.updater.adam.apply(
-            [tf.constant(g, tf.float32) for g in step], tf.constant(0.01)
-        )
-    ours = state.model.get_weights()
-    state.model.set_weights(initial)
-    adam = keras.optimizers.Adam(0.01, 0.9, 0.98, 1e-9)
-    for step in gradients:
-        adam.apply(
-            [tf.constant(g, tf.float32) for g in step],
-            state.model.trainable_variables,
-        )
-    for a, b in zip(ours, state.model.get_weights(), strict=True):
-        np.testing.assert_allclose(a, b, rtol=0, atol=1e-6)
-
-
 def test_dropout_seeds_are_a_function_of_run_update_and_micro_batch():
     seeds = {
         tuple(dropout_seed(run, update, micro_batch))

@@ -1,13 +1,28 @@
 """Learning-rate schedules: plain functions of the update's number."""
 
-from t2t_lite.hparam import HParams
+import math
+
+from t2t_lite.hparam import FALLING_SCHEDULES, HParams
 
 
 def training_rate(hparams: HParams, step: int) -> float:
-    """The rate of an update, counted from 1, with all that a set says of it."""
-    return learning_rate(
-        step, hparams.hidden_size, hparams.warmup_steps, hparams.learning_rate
-    ) * cooldown(step, hparams.train_steps, hparams.cooldown)
+    """The rate of an update, counted from 1, with all that a set says of it.
+
+    `learning_rate` is a factor on the schedule of the paper, and the peak rate
+    of every other one.
+    """
+    fall = cooldown(step, hparams.train_steps, hparams.cooldown)
+    warmup = hparams.warmup_steps
+    if hparams.schedule == "paper":
+        factor = hparams.learning_rate
+        return learning_rate(step, hparams.hidden_size, warmup, factor) * fall
+    shape = share_of_peak(hparams.schedule, step, warmup, hparams.train_steps)
+    return hparams.learning_rate * shape * fall
+
+
+def has_an_end(hparams: HParams) -> bool:
+    """Whether the rate falls to 0 at `train_steps`, which fixes that number."""
+    return bool(hparams.cooldown) or hparams.schedule in FALLING_SCHEDULES
 
 
 def learning_rate(
@@ -35,10 +50,51 @@ def learning_rate(
     Raises:
       ValueError: `step` is below 1.
     """
-    if step < 1:
-        raise ValueError(f"updates are counted from 1; got step={step}.")
+    _require_update(step)
     shape = min(step**-0.5, step * warmup_steps**-1.5)
     return factor * hidden_size**-0.5 * shape
+
+
+def share_of_peak(
+    schedule: str, step: int, warmup_steps: int, train_steps: int
+) -> float:
+    """The share of the peak rate that an update has, by another schedule.
+
+    Each rises linearly to 1 at update `warmup_steps`. From there on, with p =
+    (step - warmup_steps) / (train_steps + 1 - warmup_steps):
+
+      constant: 1.
+      inverse_sqrt: (warmup_steps / step) ** 0.5, the shape of the paper's.
+      linear: 1 - p (arXiv:1810.04805, appendix A.2).
+      cosine: (1 + cos(pi * p)) / 2 (arXiv:1608.03983, equation 5, one period).
+
+    The last two would be 0 one update after the last, so that every update
+    changes something.
+
+    Args:
+      schedule: one of these names.
+      step: the update's number, counted from 1.
+      warmup_steps: updates until the peak.
+      train_steps: the number of the last update, for the last two.
+
+    Raises:
+      ValueError: `step` is below 1, or beyond the end of one that has an end.
+    """
+    _require_update(step)
+    if schedule in FALLING_SCHEDULES and step > train_steps:
+        raise ValueError(
+            f"the rate has fallen to 0 at update {train_steps}; "
+            f"got step={step}."
+        )
+    if step <= warmup_steps:
+        return step / warmup_steps
+    progress = (step - warmup_steps) / (train_steps + 1 - warmup_steps)
+    return {
+        "constant": lambda: 1.0,
+        "inverse_sqrt": lambda: (warmup_steps / step) ** 0.5,
+        "linear": lambda: 1 - progress,
+        "cosine": lambda: (1 + math.cos(math.pi * progress)) / 2,
+    }[schedule]()
 
 
 def cooldown(step: int, train_steps: int, share: float) -> float:
@@ -66,3 +122,8 @@ def cooldown(step: int, train_steps: int, share: float) -> float:
             f"got step={step}."
         )
     return min(1.0, (train_steps + 1 - step) / (share * train_steps))
+
+
+def _require_update(step: int) -> None:
+    if step < 1:
+        raise ValueError(f"updates are counted from 1; got step={step}.")

@@ -15,7 +15,9 @@ import tensorflow as tf
 
 from t2t_lite.data.packing import feature_names
 from t2t_lite.hparam import HParams
+from t2t_lite.training.optimizer.adafactor import Adafactor
 from t2t_lite.training.optimizer.adam import Adam
+from t2t_lite.training.optimizer.moving_average import MovingAverage
 from t2t_lite.training.optimizer.schedules import training_rate
 
 # What a replica works on when there are fewer micro-batches than replicas.
@@ -32,7 +34,7 @@ class UpdateStats(NamedTuple):
     loss_sum: float  # smoothed cross-entropy, nats
     target_tokens: float  # real ones, EOS included
     source_tokens: float
-    gradient_norm: float  # of the gradient per target token
+    gradient_norm: float  # of the gradient per target token, unclipped
     skipped: float  # 1 when a gradient was not finite, else 0
 
     def read(self) -> "UpdateStats":
@@ -62,6 +64,10 @@ class Updater:
       hparams: its training part is used.
       strategy: from `devices.choose_strategy`.
       seed: of the run, for dropout.
+
+    Attributes:
+      optimizer: what the hparam `optimizer` names.
+      average: of the weights; None without the hparam `ema_decay`.
     """
 
     def __init__(
@@ -82,11 +88,11 @@ class Updater:
             self._gradients = [_sum_over_replicas(v) for v in self._variables]
             # Loss, target tokens, source tokens of the update so far.
             self._sums = _sum_over_replicas(tf.zeros([3]))
-            self.adam = Adam(
-                self._variables,
-                hparams.adam_beta1,
-                hparams.adam_beta2,
-                hparams.adam_epsilon,
+            self.optimizer = _optimizer(hparams, self._variables)
+            self.average = (
+                MovingAverage(self._variables, hparams.ema_decay)
+                if hparams.ema_decay
+                else None
             )
         # One trace each, whatever the shapes of the micro-batches.
         rows = tf.TensorSpec([None, None], tf.int32)
@@ -105,16 +111,8 @@ class Updater:
 
     def tensors(self) -> dict[str, tf.Variable]:
         """The optimizer's state by name, for checkpoints."""
-        named = {"adam/applied": self.adam.applied}
-        for variable, mean, square in zip(
-            self._model.trainable_variables,
-            self.adam.means,
-            self.adam.squares,
-            strict=True,
-        ):
-            named[f"adam/mean/{variable.path}"] = mean
-            named[f"adam/square/{variable.path}"] = square
-        return named
+        names = [variable.path for variable in self._model.trainable_variables]
+        return self.optimizer.tensors(names)
 
     def update(
         self,
@@ -207,7 +205,7 @@ class Updater:
         finite = tf.math.is_finite(norm)
         tf.cond(
             finite,
-            lambda: self._apply_gradients(gradients, learning_rate),
+            lambda: self._apply_gradients(gradients, norm, learning_rate),
             lambda: False,
         )
         for total in (self._sums, *self._gradients):
@@ -222,10 +220,32 @@ class Updater:
         }
 
     def _apply_gradients(
-        self, gradients: list[tf.Tensor], learning_rate: tf.Tensor
+        self,
+        gradients: list[tf.Tensor],
+        norm: tf.Tensor,
+        learning_rate: tf.Tensor,
     ) -> bool:
-        self.adam.apply(gradients, learning_rate)
+        if (most := self._hparams.clip_norm) is not None:
+            scale = most / tf.maximum(norm, most)
+            gradients = [gradient * scale for gradient in gradients]
+        self.optimizer.apply(gradients, learning_rate)
+        if self.average:
+            self.average.update(self.optimizer.applied)
         return True
+
+
+def _optimizer(
+    hparams: HParams, variables: list[tf.Variable]
+) -> Adam | Adafactor:
+    if hparams.optimizer == "adafactor":
+        return Adafactor(variables)
+    return Adam(
+        variables,
+        hparams.adam_beta1,
+        hparams.adam_beta2,
+        hparams.adam_epsilon,
+        hparams.weight_decay,  # 0 without AdamW, see the rules of hparams
+    )
 
 
 def _sum_over_replicas(variable: tf.Tensor) -> tf.Variable:

@@ -3,7 +3,14 @@ import json
 import pytest
 
 from support.places import SHARED_DATA
-from t2t_lite.training.optimizer.schedules import cooldown, learning_rate
+from t2t_lite.hparam import HParams
+from t2t_lite.training.optimizer.schedules import (
+    cooldown,
+    has_an_end,
+    learning_rate,
+    share_of_peak,
+    training_rate,
+)
 
 ORIGINAL = SHARED_DATA / "t2t/learning_rate.json"
 
@@ -48,6 +55,68 @@ def test_cooldown_of_nothing_is_none_at_any_update():
 def test_updates_beyond_the_cooldown_are_refused():
     with pytest.raises(ValueError, match="at update 10; got step=11"):
         cooldown(11, 10, 0.4)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "shares"),
+    [
+        # Two updates of warm-up, then by hand up to the eighth, the last.
+        ("constant", [0.5, 1, 1, 1, 1, 1, 1, 1]),
+        ("inverse_sqrt", [0.5, 1, (2 / 3) ** 0.5, 0.5**0.5, 0.4**0.5]),
+        ("linear", [0.5, 1, 6 / 7, 5 / 7, 4 / 7, 3 / 7, 2 / 7, 1 / 7]),
+    ],
+)
+def test_schedules_are_those_worked_by_hand(schedule, shares):
+    ours = [share_of_peak(schedule, n + 1, 2, 8) for n in range(len(shares))]
+    assert ours == pytest.approx(shares)
+
+
+def test_cosine_is_half_way_down_in_the_middle_and_a_quarter_at_two_thirds():
+    # Warm-up 1, last update 12: it would be 0 at 13, 12 updates from the peak.
+    shares = [share_of_peak("cosine", step, 1, 12) for step in (1, 7, 9)]
+    assert shares == pytest.approx([1, 0.5, 0.25])
+    assert 0 < share_of_peak("cosine", 12, 1, 12) < 0.02
+
+
+def test_the_inverse_square_root_is_the_papers_by_its_peak():
+    paper = HParams()
+    peak = training_rate(paper, 4000)
+    ours = paper.replace(schedule="inverse_sqrt", learning_rate=peak)
+    for step in (1, 3999, 4000, 4001, 100000):
+        assert training_rate(ours, step) == pytest.approx(
+            training_rate(paper, step)
+        )
+
+
+@pytest.mark.parametrize("schedule", ["inverse_sqrt", "constant"])
+def test_a_schedule_without_an_end_may_cool_down(schedule):
+    hparams = HParams(
+        schedule=schedule,
+        learning_rate=0.01,
+        warmup_steps=2,
+        train_steps=8,
+        cooldown=0.5,
+    )
+    warm = hparams.replace(cooldown=0.0)
+    assert training_rate(hparams, 4) == training_rate(warm, 4)
+    assert training_rate(hparams, 8) == pytest.approx(
+        training_rate(warm, 8) / 4
+    )
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_updates_beyond_the_end_of_a_schedule_are_refused(schedule):
+    hparams = HParams(schedule=schedule, warmup_steps=2, train_steps=8)
+    assert has_an_end(hparams)
+    assert training_rate(hparams, 8) > 0
+    with pytest.raises(ValueError, match="at update 8; got step=9"):
+        training_rate(hparams, 9)
+
+
+def test_only_what_falls_to_0_has_an_end():
+    assert not has_an_end(HParams())
+    assert not has_an_end(HParams(schedule="inverse_sqrt"))
+    assert has_an_end(HParams(cooldown=0.1))
 
 
 @pytest.mark.parametrize(

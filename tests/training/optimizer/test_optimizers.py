@@ -1,0 +1,116 @@
+"""Adam, AdamW and Adafactor: Keras' results, exactly resumable by name."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_lite.training.optimizer.adafactor import Adafactor
+from t2t_lite.training.optimizer.adam import Adam
+
+SHAPES = {"table": (7, 4), "bias": (4,), "heads": (2, 3, 4)}
+
+
+def _weights(seed):
+    random = np.random.default_rng(seed)
+    return [random.normal(size=shape) for shape in SHAPES.values()]
+
+
+def _variables():
+    return [tf.Variable(w, dtype=tf.float32) for w in _weights(0)]
+
+
+def _gradients(step):
+    return [tf.constant(w, tf.float32) for w in _weights([1, step])]
+
+
+def _make(name, variables):
+    if name == "adafactor":
+        return Adafactor(variables)
+    decay = 0.1 if name == "adamw" else 0.0
+    return Adam(variables, 0.9, 0.98, 1e-9, decay)
+
+
+def _keras(name, rate):
+    import keras
+
+    if name == "adafactor":
+        return keras.optimizers.Adafactor(rate, relative_step=False)
+    if name == "adam":
+        return keras.optimizers.Adam(rate, 0.9, 0.98, 1e-9)
+    adamw = keras.optimizers.AdamW(rate, 0.1, 0.9, 0.98, 1e-9)
+    adamw.exclude_from_weight_decay(var_names=["bias"])
+    return adamw
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "adafactor"])
+def test_ten_updates_give_the_weights_that_keras_gives(name):
+    import keras
+
+    ours = _variables()
+    optimizer = _make(name, ours)
+    theirs = [
+        keras.Variable(w, dtype="float32", name=variable)
+        for variable, w in zip(SHAPES, _weights(0), strict=True)
+    ]
+    peer = _keras(name, 0.01)
+    for step in range(10):
+        optimizer.apply(_gradients(step), tf.constant(0.01))
+        peer.apply(_gradients(step), theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b.value, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "adafactor"])
+def test_the_state_by_name_is_all_that_going_on_needs(name):
+    whole = _variables()
+    optimizer = _make(name, whole)
+    for step in range(2):
+        optimizer.apply(_gradients(step), tf.constant(0.1))
+    halves = [tf.Variable(v) for v in whole]
+    resumed = _make(name, halves)
+    saved = optimizer.tensors(list(SHAPES))
+    for path, variable in resumed.tensors(list(SHAPES)).items():
+        variable.assign(saved[path])
+    for each in (optimizer, resumed):
+        each.apply(_gradients(2), tf.constant(0.1))
+    for a, b in zip(whole, halves, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_adamw_takes_a_share_of_matrices_and_nothing_of_vectors():
+    variables = _variables()
+    before = [v.numpy() for v in variables]
+    nothing = [tf.zeros_like(v) for v in variables]
+    _make("adamw", variables).apply(nothing, tf.constant(0.5))
+    for kept, old, new in zip((0.95, 1, 0.95), before, variables, strict=True):
+        np.testing.assert_allclose(new, kept * old, rtol=1e-6)
+
+
+def test_adafactor_keeps_a_row_and_a_column_for_a_matrix():
+    state = Adafactor(_variables()).tensors(list(SHAPES))
+    assert {name: tuple(v.shape) for name, v in state.items()} == {
+        "adafactor/applied": (),
+        "adafactor/row/table": (7,),
+        "adafactor/column/table": (4,),
+        "adafactor/square/bias": (4,),
+        "adafactor/row/heads": (2, 3),
+        "adafactor/column/heads": (2, 4),
+    }
+
+
+def test_adafactor_changes_a_matrix_of_a_rank_one_gradient_by_its_sign():
+    # Its squares are the product of row and column, so each step is 1 long;
+    # times the rate, times the variable's own root mean square, 2.
+    weights = tf.Variable(tf.fill([2, 3], 2.0))
+    gradient = tf.constant([[1.0], [-3.0]]) * tf.constant([[0.1, 0.2, -0.5]])
+    Adafactor([weights]).apply([gradient], tf.constant(0.01))
+    changes = weights - 2.0
+    np.testing.assert_allclose(changes, -0.02 * np.sign(gradient), rtol=1e-4)
+
+
+def test_adafactor_leaves_what_has_no_gradient_as_it_is():
+    weights = tf.Variable(tf.ones([3, 2]))
+    gradient = tf.constant([[1.0, 2.0], [0.0, 0.0], [0.0, 0.0]])
+    Adafactor([weights]).apply([gradient], tf.constant(0.1))
+    assert np.all(weights.numpy()[0] < 1)
+    np.testing.assert_array_equal(weights[1:], np.ones((2, 2)))

@@ -1,0 +1,113 @@
+"""Updates with what the paper has not: the same on any number of replicas."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from support.tiny_run import VOCAB_SIZE, ToyModel, batch, tiny_hparams
+from t2t_lite.training.cluster.devices import choose_strategy
+from t2t_lite.training.optimizer.updates import Updater
+from t2t_lite.training.state import prepare
+
+# Before anything runs on TensorFlow's devices, for the tests of replicas.
+choose_strategy(replicas=3)
+
+OTHERS = {
+    "adamw": {"optimizer": "adamw", "weight_decay": 0.1},
+    "adafactor": {"optimizer": "adafactor"},
+    "clipped": {"clip_norm": 0.05},
+    "averaged": {"ema_decay": 0.9},
+}
+
+
+def _updater(replicas, **changes):
+    hparams = tiny_hparams(**changes)
+    prepare(1, deterministic=False)
+    strategy = choose_strategy(replicas)
+    with strategy.scope():
+        model = ToyModel.from_hparams(hparams, VOCAB_SIZE, VOCAB_SIZE)
+        model.build_weights()
+    return model, Updater(model, hparams, strategy, seed=1)
+
+
+def _batches(step):
+    return [batch(1, 0, 3 * step + number) for number in range(3)]
+
+
+@functools.cache
+def _after(replicas, updates, name=None):
+    """All that there is after some updates, by name, and their norms."""
+    model, updater = _updater(replicas, **OTHERS.get(name, {}))
+    norms = [
+        updater.update(_batches(step), step).read().gradient_norm
+        for step in range(1, updates + 1)
+    ]
+    values = {v.path: v.numpy() for v in model.weights}
+    values |= {name: v.numpy() for name, v in updater.tensors().items()}
+    if updater.average:
+        averages = enumerate(updater.average.averages)
+        values |= {f"average/{i}": average.numpy() for i, average in averages}
+    return values, norms
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_updates_on_replicas_equal_updates_on_one(name):
+    one, norms_of_one = _after(1, 4, name)
+    three, norms = _after(3, 4, name)
+    assert one.keys() == three.keys()
+    for each in one:
+        np.testing.assert_allclose(
+            three[each], one[each], rtol=0, atol=1e-5, err_msg=each
+        )
+    np.testing.assert_allclose(norms, norms_of_one, rtol=1e-4)
+
+
+def test_adams_mean_of_a_clipped_gradient_has_the_norm_it_is_clipped_to():
+    clipped, norms = _after(1, 1, "clipped")
+    free, unclipped_norms = _after(1, 1)
+    # What is reported is the norm before it was clipped.
+    assert norms == unclipped_norms
+    assert norms[0] > 0.05
+
+    def norm(values):
+        means = [v for name, v in values.items() if "adam/mean" in name]
+        return np.sqrt(sum(np.sum(mean**2) for mean in means))
+
+    # The first mean is a tenth of the gradient.
+    assert norm(clipped) == pytest.approx(0.1 * 0.05, rel=1e-4)
+    assert norm(free) == pytest.approx(0.1 * norms[0], rel=1e-4)
+
+
+def test_a_gradient_below_the_norm_is_left_alone():
+    _, norms = _after(1, 1)
+    model, updater = _updater(1, clip_norm=2 * norms[0])
+    updater.update(_batches(1), 1)
+    free, _ = _after(1, 1)
+    for variable in model.weights:
+        np.testing.assert_array_equal(variable.numpy(), free[variable.path])
+
+
+class _Bad(ToyModel):
+    def loss_sum(self, features, label_smoothing=0.0, seed=None):
+        loss, tokens = super().loss_sum(features, label_smoothing, seed)
+        return loss * np.inf, tokens
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_an_update_that_is_not_finite_leaves_all_as_it_was(name, replicas):
+    hparams = tiny_hparams(**OTHERS[name])
+    strategy = choose_strategy(replicas)
+    with strategy.scope():
+        model = _Bad.from_hparams(hparams, VOCAB_SIZE, VOCAB_SIZE)
+        model.build_weights()
+    updater = Updater(model, hparams, strategy, seed=1)
+    kept = [*model.weights, *updater.tensors().values()]
+    if updater.average:
+        kept += updater.average.averages
+    before = [tf.identity(v) for v in kept]
+    assert updater.update(_batches(1), 1).read().skipped == 1
+    for old, new in zip(before, kept, strict=True):
+        np.testing.assert_array_equal(old, new)
