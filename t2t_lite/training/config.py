@@ -18,6 +18,7 @@ from t2t_lite.training.optimizer.schedules import has_an_end
 CONFIG = "config.json"
 METRICS_FILE = "metrics.jsonl"
 EVALUATIONS_FILE = "evaluations.jsonl"
+SAMPLES_FILE = "samples.jsonl"
 _FORMAT = 1
 _PACKAGES = (
     "t2t-lite",

@@ -12,9 +12,9 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.progress import say
 from t2t_lite.training import checkpoint
 from t2t_lite.training.averaging import average_checkpoints
+from t2t_lite.training.optimizer.meter import Meter
 from t2t_lite.training.optimizer.updates import Updater
 from t2t_lite.training.run import Run
-from t2t_lite.training.telemetry import Meter
 
 
 def prepare(seed: int, deterministic: bool) -> None:

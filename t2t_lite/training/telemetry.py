@@ -1,4 +1,4 @@
-"""What a training run tells: sums, a progress bar, `metrics.jsonl`, events."""
+"""What a training run tells: a progress bar, `metrics.jsonl`, events."""
 
 import contextlib
 import json
@@ -6,7 +6,7 @@ import math
 import os
 import pathlib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self, TextIO
 
 import tensorflow as tf
@@ -14,127 +14,10 @@ import tensorflow as tf
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError, in_words
 from t2t_lite.progress import Line, say
-from t2t_lite.training.config import METRICS_FILE
-from t2t_lite.training.optimizer.updates import UpdateStats
+from t2t_lite.training.config import METRICS_FILE, SAMPLES_FILE
 from t2t_lite.training.validation import Sample
 
 EVENTS_FOLDER = "tensorboard"
-
-
-class Meter:
-    """Adds up what updates did, reading their stats from the device late.
-
-    Args:
-      seconds: that the updates of a run took before.
-      skipped: how many of them were skipped.
-      source_tokens: trained on before, real ones.
-      target_tokens: likewise.
-
-    Attributes:
-      seconds: in all; added to by `timed`.
-      skipped: in all, of the updates that were read.
-      source_tokens, target_tokens: likewise.
-      skipped_in_a_row: of the last ones read.
-    """
-
-    def __init__(
-        self,
-        seconds: float = 0.0,
-        skipped: int = 0,
-        source_tokens: float = 0.0,
-        target_tokens: float = 0.0,
-    ):
-        self.seconds = seconds
-        self.skipped = skipped
-        self.source_tokens = source_tokens
-        self.target_tokens = target_tokens
-        self.skipped_in_a_row = 0
-        self._unread: list[UpdateStats] = []
-        self.start_interval()
-
-    def totals(self) -> dict[str, Any]:
-        """What another `Meter` goes on from: its arguments."""
-        return {
-            "seconds": self.seconds,
-            "skipped": self.skipped,
-            "source_tokens": self.source_tokens,
-            "target_tokens": self.target_tokens,
-        }
-
-    def start_interval(self) -> None:
-        """Forgets the updates that `loss` and the like tell of."""
-        self._seconds_before = self.seconds
-        self._interval: list[UpdateStats] = []
-
-    @contextlib.contextmanager
-    def timed(self) -> Iterator[None]:
-        """Counts the time of updates; evaluating and saving is outside."""
-        start = time.monotonic()
-        yield
-        self.seconds += time.monotonic() - start
-
-    def add(self, stats: UpdateStats) -> None:
-        """Notes an update, and reads the ones before it.
-
-        They are done when this one has been handed to the device: to read
-        them keeps nothing waiting.
-        """
-        self._read()
-        self._unread.append(stats)
-
-    def read(self) -> None:
-        """Waits for the update under way."""
-        with self.timed():
-            self._read()
-
-    @property
-    def learning_rate(self) -> float:
-        """Of the last update read."""
-        return self._interval[-1].learning_rate
-
-    @property
-    def skipped_in_interval(self) -> int:
-        """Updates skipped since the interval started."""
-        return sum(bool(each.skipped) for each in self._interval)
-
-    @property
-    def loss(self) -> float:
-        """Smoothed cross-entropy per real target token, in nats."""
-        made = self._made()
-        return _ratio(
-            sum(each.loss_sum for each in made),
-            sum(each.target_tokens for each in made),
-        )
-
-    @property
-    def gradient_norm(self) -> float:
-        """Mean over the updates that were not skipped."""
-        made = self._made()
-        return _ratio(sum(each.gradient_norm for each in made), len(made))
-
-    @property
-    def tokens_per_second(self) -> float:
-        """Real tokens trained on, source and target together."""
-        tokens = sum(
-            each.source_tokens + each.target_tokens for each in self._interval
-        )
-        return _ratio(tokens, self.seconds - self._seconds_before)
-
-    def _made(self) -> list[UpdateStats]:
-        """The updates of the interval that were not skipped."""
-        return [each for each in self._interval if not each.skipped]
-
-    def _read(self) -> None:
-        for stats in self._unread:
-            read = stats.read()
-            self._interval.append(read)
-            self.source_tokens += read.source_tokens
-            self.target_tokens += read.target_tokens
-            self.skipped += int(read.skipped)
-            self.skipped_in_a_row += 1
-            if not read.skipped:
-                self.skipped_in_a_row = 0
-        self._unread.clear()
 
 
 class MetricsFile:
@@ -267,6 +150,7 @@ class Telemetry:
     ):
         self._total = total_steps
         self.metrics = MetricsFile(output_dir / METRICS_FILE, step)
+        self._samples = MetricsFile(output_dir / SAMPLES_FILE, step)
         self._events = _Events(output_dir / EVENTS_FOLDER)
         self._shown_at = time.monotonic()
         self._line = Line(
@@ -281,6 +165,7 @@ class Telemetry:
     def __exit__(self, *exception: object) -> None:
         self._line.__exit__()
         self.metrics.close()
+        self._samples.close()
         self._events.close()
 
     def wants_progress(self) -> bool:
@@ -308,10 +193,21 @@ class Telemetry:
             )
 
     def evaluation(
-        self, record: Mapping[str, Any], sample: Sample | None = None
+        self, record: Mapping[str, Any], samples: Sequence[Sample] = ()
     ) -> None:
-        """Records an evaluation; `record` has `step` and `dev_loss`."""
+        """Records an evaluation, and shows one of the samples.
+
+        Args:
+          record: has `step` and `dev_loss`.
+          samples: as in `DevEvaluation`.
+        """
         self._write(record)
+        if samples:
+            of = {
+                key: record[key] for key in ("step", "weights") if key in record
+            }
+            told = [sample._asdict() for sample in samples]
+            self._samples.write({**of, "samples": told})
         values = "  ".join(
             f"{key.removeprefix('dev_')} {value:.4g}"
             for key, value in record.items()
@@ -319,8 +215,9 @@ class Telemetry:
         )
         weights = f" ({record['weights']})" if "weights" in record else ""
         self.note(f"step {record['step']}{weights} on dev:  {values}")
-        for name, text in (sample._asdict() if sample else {}).items():
-            self.note(f"  {name + ':':12} {text}")
+        for sample in samples[len(samples) // 2 :][:1]:
+            for name, text in sample._asdict().items():
+                self.note(f"  {name + ':':12} {text}")
 
     def phase(self, text: str) -> None:
         """Says what is done now, on the bar or in a line."""
@@ -374,10 +271,6 @@ def _status(record: Mapping[str, Any]) -> str:
         f"{record['tokens_per_second']:,.0f} tokens/s  "
         f"rate {record['learning_rate']:.2e}  epoch {record['epoch']}"
     )
-
-
-def _ratio(total: float, count: float) -> float:
-    return total / count if count else math.nan
 
 
 def _finite(value: Any) -> Any:

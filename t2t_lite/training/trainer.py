@@ -174,6 +174,7 @@ class _Loop:
             "learning_rate": meter.learning_rate,
             "tokens_per_second": meter.tokens_per_second,
             "gradient_norm": meter.gradient_norm,
+            "padding": round(meter.padding, 4),
             "skipped": meter.skipped,
             "epoch": state.epoch,
             "seconds": round(meter.seconds, 2),
@@ -200,7 +201,7 @@ class _Loop:
             metric, value = self._dev.judge(scores, state.best)
             if math.isfinite(value):
                 state.mark_if_best(metric, value)
-        telemetry.evaluation(record, self._dev.sample)
+        telemetry.evaluation(record, self._dev.samples)
 
     def _average(self) -> None:
         """Averages the last checkpoints; the model then has these weights."""

@@ -15,6 +15,7 @@ from t2t_lite.problem import Problem
 from t2t_lite.progress import Counter
 from t2t_lite.training.run import Run
 
+_SAMPLES = 10  # lines of dev that show the progress
 _SIDE = tf.TensorSpec([None, None], tf.int32)
 
 # Gives the report of `Problem.evaluate`, or {} where there is none.
@@ -69,6 +70,21 @@ def translate_and_score(
             hypotheses.append(each.hypotheses[0].text)
             counter.advance(1)
     return problem.evaluate(sources, references, hypotheses), hypotheses
+
+
+def spread_over_lengths(texts: Sequence[str], count: int) -> list[int]:
+    """Which texts to show, from the shortest to the longest.
+
+    Args:
+      texts: the same ones give the same answer.
+      count: at most so many are chosen, evenly by their rank.
+    """
+    ranked = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+    last = len(ranked) - 1
+    parts = max(count - 1, 1)
+    return [
+        ranked[r] for r in sorted({last * i // parts for i in range(count)})
+    ]
 
 
 class LossEvaluation:
@@ -126,7 +142,8 @@ class DevEvaluation:
 
     Attributes:
       metric: the name of the score, `dev_bleu` say.
-      sample: of the last evaluation; None before it.
+      samples: of the last evaluation, the same lines each time, shortest
+        first; none where another evaluator scores.
     """
 
     def __init__(
@@ -142,7 +159,7 @@ class DevEvaluation:
         self._evaluate_text = evaluate_text or self._score_translations
         self._best_metric = best_metric
         self.metric = f"dev_{run.problem.metric}"
-        self.sample: Sample | None = None
+        self.samples: list[Sample] = []
 
     def __call__(self) -> dict[str, float]:
         """`dev_loss`, `dev_perplexity`, and the score if there is a report."""
@@ -185,10 +202,10 @@ class DevEvaluation:
             references,
             note=lambda number, text: None,  # the same at every evaluation
         )
-        # The same line each time, of middling length, shows the progress.
-        by_length = sorted(range(len(sources)), key=lambda i: len(sources[i]))
-        i = by_length[len(sources) // 2]
-        self.sample = Sample(sources[i], translations[i], references[i])
+        self.samples = [
+            Sample(sources[i], translations[i], references[i])
+            for i in spread_over_lengths(sources, _SAMPLES)
+        ]
         return report
 
     @functools.cached_property

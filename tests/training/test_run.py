@@ -11,7 +11,11 @@ from t2t_lite.problem import Option, Text2TextProblem
 from t2t_lite.registry import register_problem
 from t2t_lite.training import checkpoint
 from t2t_lite.training.run import Run, only_trainer
-from t2t_lite.training.validation import DevEvaluation, LossEvaluation
+from t2t_lite.training.validation import (
+    DevEvaluation,
+    LossEvaluation,
+    spread_over_lengths,
+)
 from t2t_lite.values import true_or_false, whole_number
 
 HPARAMS = HParams(
@@ -467,6 +471,33 @@ def test_loss_on_dev_is_per_real_target_token(create):
 
 def test_dev_is_translated_and_scored_with_the_problems_metric(create):
     run = create()
-    scores = DevEvaluation(run, run.model())()
+    evaluation = DevEvaluation(run, run.model())
+    scores = evaluation()
     assert scores.keys() == {"dev_loss", "dev_perplexity", "dev_bleu"}
     assert 0 <= scores["dev_bleu"] <= 100
+    # Samples: at most ten lines of it, from the shortest to the longest.
+    sources, references = run.data.texts("dev")
+    pairs = [(each.source, each.reference) for each in evaluation.samples]
+    assert len(pairs) == min(10, len(sources))
+    assert set(pairs) <= set(zip(sources, references, strict=True))
+    lengths = [len(source) for source, _ in pairs]
+    assert lengths == sorted(lengths)
+    assert (lengths[0], lengths[-1]) == (
+        min(map(len, sources)),
+        max(map(len, sources)),
+    )
+
+
+@pytest.mark.parametrize(
+    "lengths,count,chosen",
+    [
+        ([3, 1, 2], 10, [1, 2, 0]),
+        (range(100), 3, [0, 49, 99]),
+        ([5], 10, [0]),
+        ([4, 4, 4, 4], 2, [0, 3]),
+        (range(19, 0, -1), 10, range(18, -1, -2)),
+    ],
+)
+def test_samples_are_spread_evenly_over_the_lengths(lengths, count, chosen):
+    texts = ["x" * length for length in lengths]
+    assert spread_over_lengths(texts, count) == list(chosen)

@@ -5,22 +5,13 @@ import time
 from types import SimpleNamespace
 
 import pytest
-import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
 )
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.training.optimizer.updates import UpdateStats
-from t2t_lite.training.telemetry import Meter, MetricsFile, Telemetry
+from t2t_lite.training.telemetry import MetricsFile, Telemetry
 from t2t_lite.training.validation import Sample
-
-
-def _stats(skipped=0.0):
-    """What an update did: loss 2 a token, 10 and 12 tokens."""
-    loss, norm = (math.nan, math.nan) if skipped else (20.0, 3.0)
-    sums = [tf.constant(v) for v in (loss, 10.0, 12.0, norm, skipped)]
-    return UpdateStats(1e-3, *sums)
 
 
 def _record(step, **more):
@@ -37,50 +28,6 @@ def _record(step, **more):
 def _records(path):
     lines = path.read_text().splitlines()
     return [json.loads(line) for line in lines if line]
-
-
-def test_meter_gives_the_loss_per_target_token():
-    meter = Meter()
-    for _ in range(3):
-        meter.add(_stats())
-    meter.read()
-    meter.seconds = 2.0
-    assert meter.loss == 2.0
-    assert meter.gradient_norm == 3.0
-    assert meter.learning_rate == 1e-3
-    assert meter.tokens_per_second == 3 * 22 / 2
-
-
-def test_meter_reads_an_update_when_the_next_one_is_under_way():
-    meter = Meter()
-    meter.add(_stats(skipped=1.0))
-    assert meter.skipped == 0
-    meter.add(_stats())
-    assert meter.skipped == 1
-
-
-def test_meter_leaves_skipped_updates_out_of_the_loss():
-    meter = Meter(skipped=5)
-    for skipped in (0.0, 1.0, 1.0):
-        meter.add(_stats(skipped))
-    meter.read()
-    assert (meter.loss, meter.gradient_norm) == (2.0, 3.0)
-    assert meter.skipped == 7
-    assert meter.skipped_in_interval == meter.skipped_in_a_row == 2
-    meter.start_interval()
-    assert meter.skipped_in_interval == 0
-    assert meter.skipped_in_a_row == 2
-    assert math.isnan(meter.loss)
-    meter.add(_stats())
-    meter.read()
-    assert meter.skipped_in_a_row == 0
-
-
-def test_meter_counts_only_the_time_of_updates():
-    meter = Meter(seconds=100.0)
-    with meter.timed():
-        pass
-    assert 100.0 < meter.seconds < 100.5
 
 
 def test_metrics_of_updates_that_are_made_again_are_kept_aside(
@@ -227,17 +174,38 @@ def test_on_a_terminal_there_is_a_live_bar(tmp_path, monkeypatch, clock):
         assert part in shown
 
 
-def test_an_evaluation_shows_a_sentence(tmp_path):
+def _samples(*translations):
+    return [Sample("Two dogs.", text, "Hunde.") for text in translations]
+
+
+def test_an_evaluation_shows_a_sentence_of_middling_length(tmp_path):
     stream = io.StringIO()
     with Telemetry(tmp_path, 0, 10, stream) as telemetry:
         telemetry.evaluation(
-            {"step": 5, "dev_loss": 2.0}, Sample("Two dogs.", "Hund.", "Hunde.")
+            {"step": 5, "dev_loss": 2.0}, _samples("H", "Hund.", "Hund und")
         )
     assert stream.getvalue().splitlines()[1:] == [
         "  source:      Two dogs.",
         "  translation: Hund.",
         "  reference:   Hunde.",
     ]
+
+
+def test_samples_of_evaluations_are_kept_and_superseded_as_metrics_are(
+    tmp_path,
+):
+    with Telemetry(tmp_path, 0, 10, io.StringIO()) as telemetry:
+        telemetry.evaluation({"step": 5, "dev_loss": 2.0}, _samples("Hünd"))
+        telemetry.evaluation({"step": 8, "dev_loss": 2.0})  # has none
+        scores = {"step": 9, "dev_loss": 1.0, "weights": "average"}
+        telemetry.evaluation(scores, _samples("Hund"))
+    five, nine = _records(tmp_path / "samples.jsonl")
+    sample = {"source": "Two dogs.", "reference": "Hunde."}
+    assert five == {"step": 5, "samples": [{**sample, "translation": "Hünd"}]}
+    assert (nine["step"], nine["weights"]) == (9, "average")
+    Telemetry(tmp_path, 7, 10, io.StringIO()).__exit__()
+    assert _records(tmp_path / "samples.jsonl") == [five]
+    assert _records(tmp_path / "samples.jsonl.superseded") == [nine]
 
 
 def test_tensorboard_has_the_same_tags_in_every_run(tmp_path):

@@ -12,7 +12,13 @@ import pytest
 import tensorflow as tf
 
 from support.places import TESTS
-from support.tiny_run import VOCAB_SIZE, TinyRun, ToyModel, tiny_hparams
+from support.tiny_run import (
+    VOCAB_SIZE,
+    TinyRun,
+    ToyModel,
+    batch,
+    tiny_hparams,
+)
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.model.costs import count_parameters
 from t2t_lite.model.transformer import Transformer
@@ -214,10 +220,15 @@ def test_training_lowers_the_loss_and_tells_about_it(tmp_path):
         "learning_rate",
         "tokens_per_second",
         "gradient_norm",
+        "padding",
         "skipped",
         "epoch",
         "seconds",
     } <= training[0].keys()
+    ids = [batch(run.seed, 0, number)["inputs"].numpy() for number in range(3)]
+    real = sum(np.count_nonzero(rows) for rows in ids)
+    positions = sum(rows.size for rows in ids)
+    assert training[0]["padding"] == round(1 - real / positions, 4) > 0
     assert training[-1]["epoch"] == 60 * 3 // 40
     assert [record["step"] for record in dev] == [30, 60]
     assert dev[1]["dev_perplexity"] == pytest.approx(np.exp(dev[1]["dev_loss"]))
@@ -687,7 +698,7 @@ def test_a_dry_run_makes_one_full_pass_and_multiplies(monkeypatch):
         made.append((len(batches), rows * columns))
         # Making graphs; 5 s for the optimizer; 100 s for each full pass.
         clock[0] += {1: 60, 2: 5, 3: 5 + 100 * len(batches)}[step]
-        stats = UpdateStats(0.1, 1.0, 1.0, 1.0, 1.0, 0.0)
+        stats = UpdateStats(0.1, 1.0, 1.0, 1.0, 1.0, 0.0, 1)
         return SimpleNamespace(read=lambda: stats)
 
     monkeypatch.setattr(Updater, "update", update)

@@ -7,6 +7,7 @@ number of replicas nor their share of the tokens changes the result, apart
 from the order in which floats are added.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ _NOTHING = np.zeros((1, 1), np.int32)
 class UpdateStats(NamedTuple):
     """What an update did; sums are over all its micro-batches.
 
-    All but the learning rate are tensors until they are read.
+    All but the learning rate and the positions are tensors until they are read.
     """
 
     learning_rate: float
@@ -36,6 +37,7 @@ class UpdateStats(NamedTuple):
     source_tokens: float
     gradient_norm: float  # of the gradient per target token, unclipped
     skipped: float  # 1 when a gradient was not finite, else 0
+    positions: float  # of both sides, padding included
 
     def read(self) -> "UpdateStats":
         """The same in numbers; waits for the device."""
@@ -143,7 +145,12 @@ class Updater:
             )
         rate = training_rate(self._hparams, step)
         sums = self._apply(tf.constant(rate, tf.float32))
-        return UpdateStats(learning_rate=rate, **sums)
+        positions = sum(
+            math.prod(batch[side].shape)
+            for batch in micro_batches
+            for side in ("inputs", "targets")
+        )
+        return UpdateStats(learning_rate=rate, positions=positions, **sums)
 
     def _features(
         self,
