@@ -22,7 +22,7 @@ def choose_strategy(replicas: int | None = None) -> tf.distribute.Strategy:
         return tf.distribute.get_strategy()
     if replicas == 1:
         return tf.distribute.OneDeviceStrategy("/cpu:0")
-    _make_logical_cpus(replicas)
+    make_logical_cpus(replicas)
     cpus = [f"/cpu:{number}" for number in range(replicas)]
     # The default, collectives, allows one group of devices a process.
     return tf.distribute.MirroredStrategy(
@@ -38,7 +38,12 @@ def device_name() -> str:
     return "CPU"
 
 
-def _make_logical_cpus(count: int) -> None:
+def make_logical_cpus(count: int) -> None:
+    """Cuts the CPU into devices, to try distribution without GPUs.
+
+    Raises:
+      T2TLiteError: TensorFlow already runs with fewer of them.
+    """
     try:
         tf.config.set_logical_device_configuration(
             tf.config.list_physical_devices("CPU")[0],
