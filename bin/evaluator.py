@@ -28,9 +28,9 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.data_dir:
         run.data.folder = recipe.absolute(args.data_dir)
     sources, references = run.data.texts(args.split)
-    from t2t_lite.training import checkpoint, config
+    from t2t_lite.training import checkpoint_choice, config
 
-    weights = checkpoint.resolve(run.checkpoints_dir, args.checkpoint)
+    weights = checkpoint_choice.resolve(run.checkpoints_dir, args.checkpoint)
     args.checkpoint = str(weights.path)  # a trainer may go on meanwhile
     replicas = backend.make_replicas(run, args)
     command.note(f"Translating {len(sources)} sentences of {args.split}.")

@@ -25,16 +25,14 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_lite import files
-from t2t_lite.errors import T2TLiteError, UsageError, in_words
+from t2t_lite.errors import T2TLiteError, in_words
 
 _Path = str | os.PathLike
 FOLDER = "checkpoints"  # in that of a run
 MODEL_PREFIX = "model/"
-NAMED = ("default", "latest", "best", "average")
 _NAME = re.compile(r"(?:average-(\d+)-)?step-(\d{8,})")
 _TENSORS = "tensors"
 _STATE = "state.json"
-_BEST = "best.json"
 # What TensorFlow's reader of checkpoints raises; an IndexError, for example,
 # where a file is shorter than it should be.
 UNREADABLE = (tf.errors.OpError, ValueError, LookupError, RuntimeError)
@@ -89,7 +87,7 @@ def list_checkpoints(
     directory = pathlib.Path(directory)
     if not directory.is_dir():
         return []
-    found = [_checkpoint_at(path) for path in directory.iterdir()]
+    found = [checkpoint_at(path) for path in directory.iterdir()]
     return sorted(
         (
             checkpoint
@@ -123,7 +121,7 @@ def save(
         name = f"average-{averaged}-{name}"
     path = pathlib.Path(directory) / name
     files.remove_unfinished(path.parent, name)
-    with _one_clear_error(path), files.write_folder(path) as folder:
+    with one_clear_error(path), files.write_folder(path) as folder:
         _save_tensors(folder, tensors)
         record = {"state": state, "sha256": _sha256(state)}
         files.write_json(folder / _STATE, record)
@@ -186,114 +184,17 @@ def restore(
     return state
 
 
-def resolve(directory: _Path, which: str | int) -> Checkpoint:
-    """The checkpoint that a name stands for.
-
-    Args:
-      directory: the `checkpoints` folder of a run.
-      which: "latest", "best", "average" (the newest one), a step, or the
-        path of a checkpoint's folder; "default" is the average made of the
-        newest checkpoint if there is one, else the newest.
-
-    Raises:
-      T2TLiteError: there is no such checkpoint.
-      UsageError: `which` is none of these.
-    """
-    directory = pathlib.Path(directory)
-    steps = list_checkpoints(directory)
-    averages = list_checkpoints(directory, averages=True)
-    which = str(which)
-    if which in NAMED:
-        return _resolve_name(directory, which, steps, averages)
-    if which.isdigit():
-        for saved in steps:
-            if saved.step == int(which):
-                return saved
-        known = ", ".join(str(checkpoint.step) for checkpoint in steps)
-        raise T2TLiteError(
-            f"There is no checkpoint of step {which} in {directory}; there "
-            f"are {known or 'none'}."
-        )
-    for path in (pathlib.Path(which).expanduser(), directory / which):
-        checkpoint = _checkpoint_at(path) if path.is_dir() else None
-        if checkpoint:
-            return checkpoint
-    raise UsageError(
-        f"A checkpoint is named by one of {', '.join(NAMED)}, a step or a "
-        f"checkpoint's folder; got {which!r}."
-    )
-
-
-def _resolve_name(
-    directory: pathlib.Path,
-    which: str,
-    steps: list[Checkpoint],
-    averages: list[Checkpoint],
-) -> Checkpoint:
-    if which == "best":
-        marked = read_best(directory)
-        if not marked:
-            raise T2TLiteError(
-                f"No checkpoint in {directory} is marked as the best yet: "
-                "training marks one when it evaluates on dev."
-            )
-        return resolve(directory, marked["step"])
-    found = averages if which == "average" else steps
-    if which == "default" and averages:
-        if not steps or averages[-1].step == steps[-1].step:
-            found = averages
-    if not found:
-        kind = "average of checkpoints" if which == "average" else "checkpoint"
-        make = "t2t-lite-average makes one"
-        if not steps:
-            make = "train first, or put back what was moved away"
-        raise T2TLiteError(f"There is no {kind} in {directory}; {make}.")
-    return found[-1]
-
-
 def set_aside(path: pathlib.Path) -> pathlib.Path:
     """Renames what is damaged, which does not count then."""
     names = (f"{path.name}.damaged{n}" for n in ("", *range(2, 1000)))
     aside = next(p for p in map(path.with_name, names) if not p.exists())
-    with _one_clear_error(path):
+    with one_clear_error(path):
         path.rename(aside)
     return aside
 
 
-def remove_old(directory: _Path, keep: int) -> None:
-    """Removes all but the newest `keep` checkpoints, the best and averages."""
-    best = read_best(directory) or {}
-    for checkpoint in list_checkpoints(directory)[:-keep]:
-        if checkpoint.step != best.get("step"):
-            files.remove_folder(checkpoint.path)
-
-
-def mark_best(directory: _Path, step: int, metric: str, value: float) -> None:
-    """Marks the checkpoint of a step as the best; it is not removed then."""
-    path = pathlib.Path(directory) / _BEST
-    with _one_clear_error(path):
-        files.write_json(path, {"step": step, "metric": metric, "value": value})
-
-
-def read_best(directory: _Path) -> dict[str, Any] | None:
-    """What `mark_best` wrote, or None.
-
-    Raises:
-      T2TLiteError: the file is damaged.
-    """
-    path = pathlib.Path(directory) / _BEST
-    if not path.exists():
-        return None
-    try:
-        marked = json.loads(path.read_bytes())
-        return {key: marked[key] for key in ("step", "metric", "value")}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        remedy = "remove it to go on without a best checkpoint"
-        raise DamagedError(path, _short(error), remedy) from error
-
-
 @contextlib.contextmanager
-def _one_clear_error(path: pathlib.Path) -> Iterator[None]:
+def one_clear_error(path: pathlib.Path) -> Iterator[None]:
     """Tells of a failed write what to do about it."""
     try:
         yield
@@ -314,7 +215,8 @@ def _save_tensors(folder: pathlib.Path, tensors: Mapping[str, Any]) -> None:
     )
 
 
-def _checkpoint_at(path: pathlib.Path) -> Checkpoint | None:
+def checkpoint_at(path: pathlib.Path) -> Checkpoint | None:
+    """The checkpoint whose folder that is; None by any other name."""
     match = _NAME.fullmatch(path.name)
     if not match:
         return None
@@ -353,7 +255,7 @@ def damaged(path: pathlib.Path, error: Exception) -> T2TLiteError:
         return T2TLiteError(
             f"{path} cannot be read: {in_words(error, place=False)}."
         )
-    checkpoint = _checkpoint_at(path)
+    checkpoint = checkpoint_at(path)
     others = [
         other.step
         for other in list_checkpoints(path.parent)
@@ -367,10 +269,10 @@ def damaged(path: pathlib.Path, error: Exception) -> T2TLiteError:
         remedy = "remove this folder to go on without it"
     else:
         remedy = f"remove this folder to go on from step {others[-1]}"
-    return DamagedError(path, _short(error), remedy)
+    return DamagedError(path, short(error), remedy)
 
 
-def _short(error: Exception) -> str:
+def short(error: Exception) -> str:
     """What is wrong with a file, on one line."""
     if isinstance(error, KeyError):
         return f"{_STATE} has no {error}"

@@ -27,7 +27,7 @@ from t2t_lite.model.layers import initial
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.problem import Problem
 from t2t_lite.text.encoder import TextEncoder
-from t2t_lite.training import checkpoint
+from t2t_lite.training import checkpoint, checkpoint_choice
 from t2t_lite.training.config import (
     CONFIG,
     make_config,
@@ -201,7 +201,7 @@ class Run:
         newest = [made.path for made in averages if made.step == step]
         return Reached(
             step,
-            checkpoint.read_best(self.checkpoints_dir),
+            checkpoint_choice.read_best(self.checkpoints_dir),
             newest[-1] if newest else None,
             self.config.get("training_cost"),
         )
@@ -227,7 +227,7 @@ class Run:
         """The run's model with the weights of a checkpoint.
 
         Args:
-          which: see `checkpoint.resolve`.
+          which: see `checkpoint_choice.resolve`.
 
         Returns:
           The model, and the checkpoint that its weights are from.
@@ -235,7 +235,7 @@ class Run:
         Raises:
           T2TLiteError: it is missing, damaged or another model's.
         """
-        found = checkpoint.resolve(self.checkpoints_dir, which)
+        found = checkpoint_choice.resolve(self.checkpoints_dir, which)
         with initial.zeros():
             model = self.model()
         checkpoint.restore(found.path, checkpoint.model_tensors(model))
@@ -247,14 +247,14 @@ class Run:
         """This run and others, each with the checkpoint to take its model from.
 
         Args:
-          which: of the run's own checkpoints, see `checkpoint.resolve`.
+          which: of the run's own checkpoints, see `checkpoint_choice.resolve`.
           members: folders of other runs, or other checkpoints of this one.
 
         Raises:
           UsageError: another run has another vocabulary.
           T2TLiteError: a run or a checkpoint is missing or damaged.
         """
-        found = [(self, checkpoint.resolve(self.checkpoints_dir, which))]
+        found = [(self, checkpoint_choice.resolve(self.checkpoints_dir, which))]
         for member in members:
             run, chosen = self, member
             if (pathlib.Path(member).expanduser() / CONFIG).is_file():
@@ -264,7 +264,9 @@ class Run:
                     "The runs of an ensemble must have one vocabulary; that of "
                     f"{run.output_dir} is not that of {self.output_dir}."
                 )
-            found.append((run, checkpoint.resolve(run.checkpoints_dir, chosen)))
+            found.append(
+                (run, checkpoint_choice.resolve(run.checkpoints_dir, chosen))
+            )
         return found
 
     def load_ensemble(

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.progress import say
-from t2t_lite.training import checkpoint
+from t2t_lite.training import checkpoint, checkpoint_choice
 from t2t_lite.training.averaging import average_checkpoints
 from t2t_lite.training.optimizer.meter import Meter
 from t2t_lite.training.optimizer.updates import Updater
@@ -113,7 +113,7 @@ class TrainingState:
         )
         self.saved_step, self.saved_work = self.step, work
         self._note_checkpoints()
-        checkpoint.remove_old(self.run.checkpoints_dir, self._keep)
+        checkpoint_choice.remove_old(self.run.checkpoints_dir, self._keep)
 
     def restore(self, strict: bool = False) -> None:
         """Goes on from the newest checkpoint, if there is any.
@@ -139,7 +139,7 @@ class TrainingState:
             return
         state = self._restore_newest(saved, strict)
         try:
-            checkpoint.read_best(directory)
+            checkpoint_choice.read_best(directory)
         except checkpoint.DamagedError as error:
             if strict:
                 raise
@@ -192,7 +192,7 @@ class TrainingState:
     def best(self) -> dict[str, Any]:
         """What marks the best checkpoint, {} if there is none any more."""
         directory = self.run.checkpoints_dir
-        best = checkpoint.read_best(directory) or {}
+        best = checkpoint_choice.read_best(directory) or {}
         saved = checkpoint.list_checkpoints(directory)
         is_there = best.get("step") in [found.step for found in saved]
         return best if is_there else {}
@@ -209,9 +209,9 @@ class TrainingState:
             return
         directory = self.run.checkpoints_dir
         self.save()
-        checkpoint.mark_best(directory, self.step, metric, value)
+        checkpoint_choice.mark_best(directory, self.step, metric, value)
         # The one that was the best may be an old one now.
-        checkpoint.remove_old(directory, self._keep)
+        checkpoint_choice.remove_old(directory, self._keep)
 
     def average(self) -> checkpoint.Checkpoint | None:
         """The average of the run's last checkpoints; None if there is one."""
@@ -222,7 +222,7 @@ class TrainingState:
         )
         if count < 2:
             return None
-        made = checkpoint.resolve(directory, "default")
+        made = checkpoint_choice.resolve(directory, "default")
         if made.averaged == count:
             return made
         return average_checkpoints(directory, count)

@@ -23,7 +23,7 @@ def test_a_report_is_kept_for_exports_of_these_weights(
     run_command, tiny_run, tmp_path
 ):
     from t2t_lite.serving.about import about_run
-    from t2t_lite.training import checkpoint
+    from t2t_lite.training import checkpoint_choice
     from t2t_lite.training.run import Run
 
     copy = shutil.copytree(tiny_run, tmp_path / "run")
@@ -34,9 +34,9 @@ def test_a_report_is_kept_for_exports_of_these_weights(
         assert code == 0, err
     run = Run.open(copy)
     scores = {
-        which: about_run(run, [checkpoint.resolve(run.checkpoints_dir, which)])[
-            "scores"
-        ]
+        which: about_run(
+            run, [checkpoint_choice.resolve(run.checkpoints_dir, which)]
+        )["scores"]
         for which in ("default", 4, 2)
     }
     assert scores["default"][1:] == [json.loads(out)]

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.training import checkpoint
+from t2t_lite.training import checkpoint, checkpoint_choice
 from t2t_lite.training.averaging import average_checkpoints
 
 
@@ -103,8 +103,8 @@ def test_old_ones_are_removed_but_never_the_best_or_an_average(tmp_path):
         _save(tmp_path, step)
         if step == 3:
             average_checkpoints(tmp_path, 2)
-    checkpoint.mark_best(tmp_path, 2, "dev_bleu", 30.0)
-    checkpoint.remove_old(tmp_path, 3)
+    checkpoint_choice.mark_best(tmp_path, 2, "dev_bleu", 30.0)
+    checkpoint_choice.remove_old(tmp_path, 3)
     assert _steps(tmp_path) == [2, 4, 5, 6]
     assert len(checkpoint.list_checkpoints(tmp_path, averages=True)) == 1
     assert not list(tmp_path.glob(".*"))
@@ -113,25 +113,25 @@ def test_old_ones_are_removed_but_never_the_best_or_an_average(tmp_path):
 def test_names_stand_for_checkpoints(tmp_path):
     for step in (1, 2, 3):
         _save(tmp_path, step)
-    checkpoint.mark_best(tmp_path, 2, "dev_bleu", 30.0)
+    checkpoint_choice.mark_best(tmp_path, 2, "dev_bleu", 30.0)
 
     def step_of(which):
-        return checkpoint.resolve(tmp_path, which).step
+        return checkpoint_choice.resolve(tmp_path, which).step
 
     assert step_of("latest") == step_of("default") == 3
     assert step_of("best") == 2
     assert step_of("1") == step_of(1) == 1
     assert step_of(str(tmp_path / "step-00000001")) == 1
     assert step_of("step-00000001") == 1
-    assert checkpoint.resolve(str(tmp_path), "step-00000001").step == 1
+    assert checkpoint_choice.resolve(str(tmp_path), "step-00000001").step == 1
     made = average_checkpoints(tmp_path, 2)
-    assert checkpoint.resolve(tmp_path, "average") == made
-    assert checkpoint.resolve(tmp_path, "default") == made
-    assert checkpoint.resolve(tmp_path, "latest").averaged is None
+    assert checkpoint_choice.resolve(tmp_path, "average") == made
+    assert checkpoint_choice.resolve(tmp_path, "default") == made
+    assert checkpoint_choice.resolve(tmp_path, "latest").averaged is None
     # An average made of older checkpoints is not the default any more.
     _save(tmp_path, 4)
     assert step_of("default") == 4
-    assert checkpoint.resolve(tmp_path, "average") == made
+    assert checkpoint_choice.resolve(tmp_path, "average") == made
 
 
 @pytest.mark.parametrize(
@@ -145,12 +145,12 @@ def test_names_stand_for_checkpoints(tmp_path):
 )
 def test_a_checkpoint_that_is_not_there_is_an_error(tmp_path, which, message):
     with pytest.raises(T2TLiteError, match=message):
-        checkpoint.resolve(tmp_path, which)
+        checkpoint_choice.resolve(tmp_path, which)
 
 
 def test_another_word_for_a_checkpoint_is_wrong_usage(tmp_path):
     with pytest.raises(UsageError, match="latest.*got 'lastest'"):
-        checkpoint.resolve(tmp_path, "lastest")
+        checkpoint_choice.resolve(tmp_path, "lastest")
 
 
 def _truncate(saved):
@@ -307,7 +307,7 @@ def test_saving_a_step_again_replaces_it(tmp_path):
 def test_a_damaged_checkpoint_among_others_is_not_the_end_of_the_run(tmp_path):
     for step in (10, 20, 30):
         _save(tmp_path, step)
-    _data_file(checkpoint.resolve(tmp_path, 10)).write_bytes(b"")
+    _data_file(checkpoint_choice.resolve(tmp_path, 10)).write_bytes(b"")
     with pytest.raises(T2TLiteError) as caught:
         average_checkpoints(tmp_path, 3)
     assert "step-00000010 is damaged" in str(caught.value)
@@ -317,4 +317,4 @@ def test_a_damaged_checkpoint_among_others_is_not_the_end_of_the_run(tmp_path):
 def test_a_damaged_mark_of_the_best_is_one_clear_error(tmp_path):
     (tmp_path / "best.json").write_text('{"step":')
     with pytest.raises(T2TLiteError, match="best.json is damaged"):
-        checkpoint.read_best(tmp_path)
+        checkpoint_choice.read_best(tmp_path)

@@ -22,7 +22,7 @@ from support.tiny_run import (
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.model.costs import count_parameters
 from t2t_lite.model.transformer import Transformer
-from t2t_lite.training import checkpoint, trainer
+from t2t_lite.training import checkpoint, checkpoint_choice, trainer
 from t2t_lite.training.cluster.devices import choose_strategy
 from t2t_lite.training.dry_run import try_update
 from t2t_lite.training.optimizer.updates import (
@@ -54,7 +54,7 @@ def _steps(run):
 
 def _weights(run, step):
     """All that a checkpoint holds, by name."""
-    path = checkpoint.resolve(run.checkpoints_dir, step).path
+    path = checkpoint_choice.resolve(run.checkpoints_dir, step).path
     reader = tf.train.load_checkpoint(str(path / "tensors"))
     return {
         name: reader.get_tensor(name)
@@ -247,7 +247,7 @@ def test_the_best_on_dev_is_marked_and_kept(tmp_path):
         evaluate_text=lambda: {"metric": "bleu", "score": next(scores)},
     )
     best = {"step": 4, "metric": "dev_bleu", "value": 30.0}
-    assert checkpoint.read_best(run.checkpoints_dir) == best
+    assert checkpoint_choice.read_best(run.checkpoints_dir) == best
     assert _steps(run) == [4, 8, 10]
     bleu = [r["dev_bleu"] for r in _metrics(run) if "dev_bleu" in r]
     assert bleu == [10.0, 30.0, 20.0, 25.0, 5.0]
@@ -302,7 +302,7 @@ def test_without_a_metric_the_lowest_dev_loss_is_best(tmp_path):
     losses = {
         r["step"]: r["dev_loss"] for r in _metrics(run) if "dev_loss" in r
     }
-    best = checkpoint.read_best(run.checkpoints_dir)
+    best = checkpoint_choice.read_best(run.checkpoints_dir)
     assert best["step"] == min(losses, key=losses.get)
 
 
@@ -360,10 +360,10 @@ def test_a_best_checkpoint_that_was_removed_is_not_the_best(tmp_path):
     run = TinyRun(tmp_path)
     report = {"metric": "bleu", "score": 30.0}
     _train(run, train_steps=2, evaluate_text=lambda: report)
-    checkpoint.mark_best(run.checkpoints_dir, 1, "dev_bleu", 99.0)
+    checkpoint_choice.mark_best(run.checkpoints_dir, 1, "dev_bleu", 99.0)
     _train(run, train_steps=4, evaluate_text=lambda: report)
     best = {"step": 4, "metric": "dev_bleu", "value": 30.0}
-    assert checkpoint.read_best(run.checkpoints_dir) == best
+    assert checkpoint_choice.read_best(run.checkpoints_dir) == best
 
 
 class _Stumbling(ToyModel):
@@ -530,7 +530,7 @@ def test_a_killed_process_costs_only_what_was_not_saved(tmp_path):
 
 def _damage(run, *steps):
     for step in steps:
-        path = checkpoint.resolve(run.checkpoints_dir, step).path
+        path = checkpoint_choice.resolve(run.checkpoints_dir, step).path
         data = path / "tensors.data-00000-of-00001"
         content = bytearray(data.read_bytes())
         content[len(content) // 2] ^= 4
@@ -569,7 +569,7 @@ def test_a_damaged_mark_of_the_best_is_set_aside(tmp_path, capsys):
     with pytest.raises(T2TLiteError, match="best.json is damaged"):
         _train(run, train_steps=4, strict_checkpoints=True)
     _train(run, train_steps=4)
-    assert checkpoint.read_best(run.checkpoints_dir)["step"] == 4
+    assert checkpoint_choice.read_best(run.checkpoints_dir)["step"] == 4
     assert mark.with_name("best.json.damaged").read_text() == "{"
     assert f"WARNING: {mark} is damaged (" in capsys.readouterr().err
 

@@ -1,0 +1,118 @@
+"""Which checkpoint of a run: by name, the best on dev, those that are kept."""
+
+import json
+import os
+import pathlib
+from typing import Any
+
+from t2t_lite import files
+from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.training.checkpoint import (
+    Checkpoint,
+    DamagedError,
+    checkpoint_at,
+    list_checkpoints,
+    one_clear_error,
+    short,
+)
+
+_Path = str | os.PathLike
+NAMED = ("default", "latest", "best", "average")
+_BEST = "best.json"
+
+
+def resolve(directory: _Path, which: str | int) -> Checkpoint:
+    """The checkpoint that a name stands for.
+
+    Args:
+      directory: the `checkpoints` folder of a run.
+      which: "latest", "best", "average" (the newest one), a step, or the
+        path of a checkpoint's folder; "default" is the average made of the
+        newest checkpoint if there is one, else the newest.
+
+    Raises:
+      T2TLiteError: there is no such checkpoint.
+      UsageError: `which` is none of these.
+    """
+    directory = pathlib.Path(directory)
+    steps = list_checkpoints(directory)
+    averages = list_checkpoints(directory, averages=True)
+    which = str(which)
+    if which in NAMED:
+        return _resolve_name(directory, which, steps, averages)
+    if which.isdigit():
+        for saved in steps:
+            if saved.step == int(which):
+                return saved
+        known = ", ".join(str(checkpoint.step) for checkpoint in steps)
+        raise T2TLiteError(
+            f"There is no checkpoint of step {which} in {directory}; there "
+            f"are {known or 'none'}."
+        )
+    for path in (pathlib.Path(which).expanduser(), directory / which):
+        checkpoint = checkpoint_at(path) if path.is_dir() else None
+        if checkpoint:
+            return checkpoint
+    raise UsageError(
+        f"A checkpoint is named by one of {', '.join(NAMED)}, a step or a "
+        f"checkpoint's folder; got {which!r}."
+    )
+
+
+def _resolve_name(
+    directory: pathlib.Path,
+    which: str,
+    steps: list[Checkpoint],
+    averages: list[Checkpoint],
+) -> Checkpoint:
+    if which == "best":
+        marked = read_best(directory)
+        if not marked:
+            raise T2TLiteError(
+                f"No checkpoint in {directory} is marked as the best yet: "
+                "training marks one when it evaluates on dev."
+            )
+        return resolve(directory, marked["step"])
+    found = averages if which == "average" else steps
+    if which == "default" and averages:
+        if not steps or averages[-1].step == steps[-1].step:
+            found = averages
+    if not found:
+        kind = "average of checkpoints" if which == "average" else "checkpoint"
+        make = "t2t-lite-average makes one"
+        if not steps:
+            make = "train first, or put back what was moved away"
+        raise T2TLiteError(f"There is no {kind} in {directory}; {make}.")
+    return found[-1]
+
+
+def remove_old(directory: _Path, keep: int) -> None:
+    """Removes all but the newest `keep` checkpoints, the best and averages."""
+    best = read_best(directory) or {}
+    for checkpoint in list_checkpoints(directory)[:-keep]:
+        if checkpoint.step != best.get("step"):
+            files.remove_folder(checkpoint.path)
+
+
+def mark_best(directory: _Path, step: int, metric: str, value: float) -> None:
+    """Marks the checkpoint of a step as the best; it is not removed then."""
+    path = pathlib.Path(directory) / _BEST
+    with one_clear_error(path):
+        files.write_json(path, {"step": step, "metric": metric, "value": value})
+
+
+def read_best(directory: _Path) -> dict[str, Any] | None:
+    """What `mark_best` wrote, or None.
+
+    Raises:
+      T2TLiteError: the file is damaged.
+    """
+    path = pathlib.Path(directory) / _BEST
+    if not path.exists():
+        return None
+    try:
+        marked = json.loads(path.read_bytes())
+        return {key: marked[key] for key in ("step", "metric", "value")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        remedy = "remove it to go on without a best checkpoint"
+        raise DamagedError(path, short(error), remedy) from error
