@@ -57,8 +57,12 @@ def _add_loop_flags(group: argparse._ArgumentGroup) -> None:
         "--eval_steps_every=N": "updates between evaluations on the dev split",
     }
     flags.add(group, steps, flags.at_least(1))
-    told = "minutes between checkpoints"
-    flags.add(group, {"--save_minutes=M": told}, flags.number(0))
+    minutes = {
+        "--save_minutes=M": "minutes between checkpoints",
+        "--max_minutes=M": "save and leave with exit code 75 before the "
+        "process has run for M minutes (default: no limit)",
+    }
+    flags.add(group, minutes, flags.number(0))
     checkpoints = {
         "--save_steps=N": "updates between checkpoints, instead of "
         "--save_minutes",

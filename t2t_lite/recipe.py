@@ -39,6 +39,7 @@ def train(
     eval_steps_every: int = 1000,
     save_minutes: float = 10,
     save_steps: int | None = None,
+    max_minutes: float | None = None,
     keep_checkpoints: int = 20,
     strict_checkpoints: bool = False,
     best_metric: str = "auto",
@@ -54,7 +55,7 @@ def train(
 
     It generates the data if it is missing, trains, evaluates and saves; the
     same call again goes on where it stopped. In the main thread, Ctrl-C and
-    SIGTERM save before they raise `Interrupted`.
+    SIGTERM save before they raise `Interrupted`; SIGUSR1 saves and goes on.
 
     Args:
       problem: what to learn: the name of a problem or the problem itself.
@@ -71,6 +72,8 @@ def train(
       eval_steps_every: updates between evaluations on the dev split.
       save_minutes: minutes between checkpoints.
       save_steps: updates between checkpoints, instead of minutes.
+      max_minutes: save and raise `Interrupted` before this process has run for
+        so many, as a queue may demand.
       keep_checkpoints: how many of the newest to keep, besides the best.
       strict_checkpoints: refuse to go on if the newest checkpoint is damaged;
         by default it is set aside, and training goes on from the one before.
@@ -101,6 +104,7 @@ def train(
         eval_steps_every=eval_steps_every,
         save_minutes=save_minutes,
         save_steps=save_steps,
+        max_minutes=max_minutes,
         keep_checkpoints=keep_checkpoints,
         strict_checkpoints=strict_checkpoints,
         log_steps=log_steps,

@@ -16,6 +16,9 @@ class TrainingOptions:
     eval_steps_every: int = 1000  # updates between evaluations on dev
     save_minutes: float = 10  # between checkpoints
     save_steps: int | None = None  # updates between them, instead of minutes
+    max_minutes: float | None = (
+        None  # of the process: it saves before, exits 75
+    )
     keep_checkpoints: int = 20  # of the newest, besides the best
     strict_checkpoints: bool = False  # refuse a damaged one
     log_steps: int = 100  # updates between lines of `metrics.jsonl`

@@ -75,6 +75,14 @@ class TrainingState:
         """The epoch that the next micro-batch is from."""
         return int(self._position[0])
 
+    @property
+    def size_bytes(self) -> int:
+        """Of a checkpoint, nearly."""
+        return sum(
+            variable.dtype.size * variable.shape.num_elements()
+            for variable in self._tensors().values()
+        )
+
     def update(self, between_passes: Callable[[], None]) -> None:
         """Makes one update.
 

@@ -9,6 +9,7 @@ from t2t_lite.hparam import HParams
 from t2t_lite.progress import say
 from t2t_lite.training import checkpoint
 from t2t_lite.training.cluster.devices import choose_strategy, device_name
+from t2t_lite.training.faults.deadline import Deadline
 from t2t_lite.training.faults.decisions import Decisions
 from t2t_lite.training.faults.signals import StopRequested, StopSignals
 from t2t_lite.training.optimizer.schedules import has_an_end
@@ -59,7 +60,13 @@ def train(
         with Telemetry(run.output_dir, state.step, steps) as telemetry:
             telemetry.phase("Checking the data.")
             telemetry.note(str(run.data.check()))
-            _Loop(state, telemetry, signals, dev, options).to_the_end(steps)
+            decisions = Decisions(
+                signals,
+                Deadline(options.max_minutes, _guessed_save_seconds(state)),
+                options.save_steps,
+                options.save_minutes,
+            )
+            _Loop(state, telemetry, decisions, dev, options).to_the_end(steps)
         return {
             **state.saved_work,
             "devices": state.replicas,
@@ -81,6 +88,11 @@ def _last_step(hparams: HParams, train_steps: int | None) -> int:
     return steps
 
 
+def _guessed_save_seconds(state: TrainingState) -> float:
+    """Of the first save, on a disk that is rather slow."""
+    return state.size_bytes / 100e6
+
+
 class _Loop:
     """Updates until the end, with all that happens between them."""
 
@@ -88,18 +100,15 @@ class _Loop:
         self,
         state: TrainingState,
         telemetry: Telemetry,
-        signals: StopSignals,
+        decisions: Decisions,
         dev: DevEvaluation,
         options: TrainingOptions,
     ):
         self._state = state
         self._telemetry = telemetry
-        self._signals = signals
+        self._decisions = decisions
         self._dev = dev
         self._options = options
-        self._decisions = Decisions(
-            signals, options.save_steps, options.save_minutes
-        )
 
     def to_the_end(self, steps: int) -> None:
         """Trains to update `steps`, then evaluates and averages."""
@@ -115,19 +124,20 @@ class _Loop:
             if state.step < steps:
                 self._telemetry.phase("The first update makes the graphs.")
             while state.step < steps:
-                state.update(between_passes=self._signals.check)
+                with self._decisions.updating():
+                    state.update(between_passes=self._decisions.check)
                 self._tell(log=self._log_is_due() or state.step == steps)
                 decision = self._decisions.decide(state.step)
                 if decision.save:
                     self._save()
                 if decision.stop:
-                    raise StopRequested
+                    raise StopRequested(decision.stop)
                 self._evaluate_if_due()
             self._save()
             self._evaluate()
             self._average()
-        except StopRequested:
-            raise self._leave() from None
+        except StopRequested as stop:
+            raise self._leave(str(stop)) from None
 
     def _log_is_due(self) -> bool:
         step = self._state.step
@@ -182,8 +192,8 @@ class _Loop:
 
     def _save(self) -> None:
         self._telemetry.activity("saving")
-        self._state.save()
-        self._decisions.saved()
+        with self._decisions.saving():
+            self._state.save()
 
     def _evaluate(self, weights: str | None = None) -> None:
         """Records how good the model is on dev, once a step and weights."""
@@ -192,7 +202,7 @@ class _Loop:
             return
         telemetry.activity("evaluating on dev")
         state.meter.read()
-        with self._signals.interruptible():
+        with self._decisions.interruptible():
             scores = self._dev()
         record: dict[str, Any] = {"step": state.step, **scores}
         if weights:
@@ -215,12 +225,12 @@ class _Loop:
             checkpoint.restore(made.path, model)
             self._evaluate(weights=name)
 
-    def _leave(self) -> Interrupted:
+    def _leave(self, why: str) -> Interrupted:
         """Saves, and gives the error to leave with."""
         self._save()
         step = self._state.step
         done = f"update {step} is saved" if step else "nothing trained yet"
         return Interrupted(
-            f"Stopped by {self._signals.requested}: {done} in "
+            f"Stopped by {why}: {done} in "
             f"{self._state.run.output_dir}. Run the same command to go on."
         )

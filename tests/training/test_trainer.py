@@ -25,6 +25,7 @@ from t2t_lite.model.transformer import Transformer
 from t2t_lite.training import checkpoint, checkpoint_choice, trainer
 from t2t_lite.training.cluster.devices import choose_strategy
 from t2t_lite.training.dry_run import try_update
+from t2t_lite.training.faults.deadline import process_seconds
 from t2t_lite.training.optimizer.updates import (
     Updater,
     UpdateStats,
@@ -503,6 +504,62 @@ def test_a_second_signal_does_at_once_what_it_did_before(tmp_path, name):
     run.data.before_batch = lambda epoch, batch: None
     _train(run, train_steps=3)
     assert _steps(run)[-1] == 3
+
+
+def test_sigusr1_saves_and_training_goes_on(tmp_path, capfd):
+    run = TinyRun(tmp_path)
+
+    def ask(epoch, number):
+        if number in (7, 10):  # within updates 3 and 4
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    run.data.before_batch = ask
+    _train(run, train_steps=6)
+    assert _steps(run) == [3, 4, 6]
+    assert capfd.readouterr().err.count("SIGUSR1: saving after this") == 2
+
+
+def _minutes_left(seconds):
+    return (process_seconds() + seconds) / 60
+
+
+def test_a_limit_of_minutes_saves_before_and_the_same_command_goes_on(tmp_path):
+    whole = TinyRun(tmp_path / "whole", residual_dropout=0.3)
+    _train(whole, train_steps=9)
+    run = TinyRun(tmp_path / "run", residual_dropout=0.3)
+    run.data.before_batch = lambda epoch, number: time.sleep(0.2)
+    limit = _minutes_left(seconds=5)
+    with pytest.raises(Interrupted, match="Stopped by --max_minutes=") as stop:
+        _train(run, train_steps=1000, max_minutes=limit)
+    assert process_seconds() / 60 < limit
+    assert stop.value.exit_code == 75
+    (step,) = _steps(run)
+    assert f"update {step} is saved" in str(stop.value)
+    run.data.before_batch = lambda epoch, number: None
+    _train(run, train_steps=9)
+    ours, theirs = _weights(run, 9), _weights(whole, 9)
+    for key in theirs:
+        np.testing.assert_allclose(ours[key], theirs[key], rtol=0, atol=1e-6)
+
+
+def test_a_limit_of_minutes_breaks_an_evaluation_off(tmp_path):
+    run = TinyRun(tmp_path)
+    limit = _minutes_left(seconds=5)
+    with pytest.raises(Interrupted, match="--max_minutes=.* update 2 is saved"):
+        _train(
+            run,
+            eval_steps_every=2,
+            max_minutes=limit,
+            evaluate_text=lambda: time.sleep(100),
+        )
+    assert process_seconds() / 60 < limit
+
+
+def test_a_limit_that_is_over_trains_nothing(tmp_path):
+    run = TinyRun(tmp_path)
+    with pytest.raises(Interrupted, match="nothing trained yet"):
+        _train(run, max_minutes=0.01)
+    assert _steps(run) == []
 
 
 _KILLED = """
