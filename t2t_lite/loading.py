@@ -39,8 +39,8 @@ def load(
     Args:
       path: the folder of a run; or of an export, or of several versions of
         one, of which the newest is taken.
-      checkpoint: of a run: "latest", "best", "average", a step number, or a
-        folder. By default the average of the newest checkpoints if it was
+      checkpoint: of a run: "latest", "best", "average", "ema", a step number
+        or a folder. By default the average of the newest checkpoints if it was
         made, else the newest.
       usr_dir: of a run: where the code of its problem is. It is only needed
         if the problem does more in decoding than to name a vocabulary, and

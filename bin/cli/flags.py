@@ -151,8 +151,9 @@ def add_text_flags(parser: Flags) -> None:
 def add_checkpoint_flag(parser: Flags) -> None:
     """`--checkpoint`, for commands that read weights."""
     told = (
-        "latest, best, average, a step number, or a folder (default: the "
-        "average of the newest checkpoints if it was made, else the newest)"
+        "latest, best, average, ema, a step number, or a folder (default: the "
+        "average of the newest checkpoints if it was made, else the newest, or "
+        "its moving average)"
     )
     add(parser, {"--checkpoint=WHICH": told}, default="default")
 

@@ -35,6 +35,7 @@ def about_run(run: Run, weights: Sequence[Checkpoint]) -> dict[str, Any]:
         "target_language": target or None,
         "step": weights[0].step,
         "averaged": weights[0].averaged,
+        "moving_average": weights[0].is_ema,
         "training": run.config.get("training_cost"),
         "scores": _scores(run, weights[0]) if len(weights) == 1 else [],
     }
@@ -47,10 +48,12 @@ def _scores(run: Run, weights: Checkpoint) -> list[dict[str, Any]]:
 
 def _while_training(run: Run, weights: Checkpoint) -> list[dict[str, Any]]:
     """On dev, by greedy search."""
-    name = None if weights.averaged is None else weights.path.name
     found: dict[str, Any] = {}
     for record in read_records(run.output_dir):
-        if (record["step"], record.get("weights")) == (weights.step, name):
+        if (record["step"], record.get("weights")) == (
+            weights.step,
+            weights.weights,
+        ):
             found |= record
     metric = run.problem.metric
     score = found.get(f"dev_{metric}")

@@ -5,6 +5,7 @@ A checkpoint is a folder that is written beside its place and renamed into it:
 ```
 checkpoints/step-00001000/tensors.index, tensors.data-00000-of-00001
                           state.json          step, position in the data, ...
+                          ema/                the moving average, weights only
 checkpoints/average-5-step-00001000/          the mean of five, weights only
 checkpoints/best.json                         which step was best on dev
 ```
@@ -30,6 +31,7 @@ from t2t_lite.errors import T2TLiteError, in_words
 _Path = str | os.PathLike
 FOLDER = "checkpoints"  # in that of a run
 MODEL_PREFIX = "model/"
+EMA = "ema"  # the folder of the moving average, in that of its checkpoint
 _NAME = re.compile(r"(?:average-(\d+)-)?step-(\d{8,})")
 _TENSORS = "tensors"
 _STATE = "state.json"
@@ -52,9 +54,28 @@ class Checkpoint(NamedTuple):
     averaged: int | None  # how many were averaged; None: one to train on from
 
     def __str__(self) -> str:
+        if self.is_ema:
+            return f"the moving average at step {self.step}"
         if self.averaged is None:
             return f"step {self.step}"
         return f"the average of {self.averaged} up to step {self.step}"
+
+    @property
+    def is_ema(self) -> bool:
+        """Whether it is the moving average that a checkpoint holds besides."""
+        return self.path.name == EMA
+
+    @property
+    def decoded(self) -> "Checkpoint":
+        """Its moving average if it holds one, else itself."""
+        average = self._replace(path=self.path / EMA)
+        return average if average.path.is_dir() else self
+
+    @property
+    def weights(self) -> str | None:
+        """What lines of metrics call its weights; None: those in training."""
+        named = self.is_ema or self.averaged is not None
+        return self.path.name if named else None
 
     @property
     def checksum(self) -> str:
@@ -103,6 +124,7 @@ def save(
     tensors: Mapping[str, Any],
     state: Mapping[str, Any],
     averaged: int | None = None,
+    ema: Mapping[str, Any] | None = None,
 ) -> Checkpoint:
     """Saves a checkpoint; it is there in full or not at all.
 
@@ -111,6 +133,7 @@ def save(
       tensors: what to save, by name; tensors, variables or arrays.
       state: the rest, fit for JSON; has `step`.
       averaged: for an average, of how many.
+      ema: the moving average of the weights, by the same names.
 
     Raises:
       T2TLiteError: it cannot be written, for example on a full disk; older
@@ -122,9 +145,10 @@ def save(
     path = pathlib.Path(directory) / name
     files.remove_unfinished(path.parent, name)
     with one_clear_error(path), files.write_folder(path) as folder:
-        _save_tensors(folder, tensors)
-        record = {"state": state, "sha256": _sha256(state)}
-        files.write_json(folder / _STATE, record)
+        _save_parts(folder, tensors, state)
+        if ema:
+            (folder / EMA).mkdir()
+            _save_parts(folder / EMA, ema, {"step": state["step"]})
     return Checkpoint(path, state["step"], averaged)
 
 
@@ -205,7 +229,9 @@ def one_clear_error(path: pathlib.Path) -> Iterator[None]:
         ) from error
 
 
-def _save_tensors(folder: pathlib.Path, tensors: Mapping[str, Any]) -> None:
+def _save_parts(
+    folder: pathlib.Path, tensors: Mapping[str, Any], state: Mapping[str, Any]
+) -> None:
     names = list(tensors)
     tf.raw_ops.SaveV2(
         prefix=str(folder / _TENSORS),
@@ -213,15 +239,22 @@ def _save_tensors(folder: pathlib.Path, tensors: Mapping[str, Any]) -> None:
         shape_and_slices=[""] * len(names),
         tensors=[tf.convert_to_tensor(tensors[name]) for name in names],
     )
+    record = {"state": state, "sha256": _sha256(state)}
+    files.write_json(folder / _STATE, record)
 
 
 def checkpoint_at(path: pathlib.Path) -> Checkpoint | None:
     """The checkpoint whose folder that is; None by any other name."""
-    match = _NAME.fullmatch(path.name)
+    match = _NAME.fullmatch(_home(path).name)
     if not match:
         return None
     count, step = match.groups()
     return Checkpoint(path, int(step), int(count) if count else None)
+
+
+def _home(path: pathlib.Path) -> pathlib.Path:
+    """The folder among checkpoints; of a moving average, the one it is in."""
+    return path.parent if path.name == EMA else path
 
 
 def open_tensors(path: pathlib.Path) -> Any:
@@ -258,7 +291,7 @@ def damaged(path: pathlib.Path, error: Exception) -> T2TLiteError:
     checkpoint = checkpoint_at(path)
     others = [
         other.step
-        for other in list_checkpoints(path.parent)
+        for other in list_checkpoints(_home(path).parent)
         if checkpoint and other.step != checkpoint.step
     ]
     if not checkpoint or checkpoint.averaged is not None:

@@ -17,7 +17,7 @@ from t2t_lite.training.checkpoint import (
 )
 
 _Path = str | os.PathLike
-NAMED = ("default", "latest", "best", "average")
+NAMED = ("default", "latest", "best", "average", "ema")
 _BEST = "best.json"
 
 
@@ -26,9 +26,11 @@ def resolve(directory: _Path, which: str | int) -> Checkpoint:
 
     Args:
       directory: the `checkpoints` folder of a run.
-      which: "latest", "best", "average" (the newest one), a step, or the
-        path of a checkpoint's folder; "default" is the average made of the
-        newest checkpoint if there is one, else the newest.
+      which: "latest", "best", "average" (the newest one), "ema" (the newest
+        moving average), a step, or the path of a checkpoint's folder;
+        "default" is the average made of the newest checkpoint if there is one,
+        else the newest. Of a run with a moving average, "default" and "best"
+        are those of the checkpoint; a step and "latest" never are.
 
     Raises:
       T2TLiteError: there is no such checkpoint.
@@ -72,14 +74,19 @@ def _resolve_name(
                 f"No checkpoint in {directory} is marked as the best yet: "
                 "training marks one when it evaluates on dev."
             )
-        return resolve(directory, marked["step"])
+        return resolve(directory, marked["step"]).decoded
     found = averages if which == "average" else steps
-    if which == "default" and averages:
-        if not steps or averages[-1].step == steps[-1].step:
+    if which == "ema":
+        found = [each.decoded for each in steps if each.decoded.is_ema]
+    elif which == "default":
+        found = [each.decoded for each in steps]
+        if averages and (not steps or averages[-1].step == steps[-1].step):
             found = averages
     if not found:
-        kind = "average of checkpoints" if which == "average" else "checkpoint"
-        make = "t2t-lite-average makes one"
+        kind, make = {
+            "average": ("average of checkpoints", "t2t-lite-average makes one"),
+            "ema": ("moving average", "training with the hparam ema_decay has"),
+        }.get(which, ("checkpoint", ""))
         if not steps:
             make = "train first, or put back what was moved away"
         raise T2TLiteError(f"There is no {kind} in {directory}; {make}.")

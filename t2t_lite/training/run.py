@@ -45,7 +45,7 @@ class Reached(NamedTuple):
 
     step: int  # of the newest checkpoint, 0 without one
     best: dict[str, Any] | None  # `step`, `metric` and `value` of the best
-    average: pathlib.Path | None  # of the newest checkpoints
+    average: pathlib.Path | None  # of the newest checkpoints, or the moving one
     cost: dict[str, Any] | None  # of training, see `costs.training_cost`
 
 
@@ -198,7 +198,10 @@ class Run:
         saved = checkpoint.list_checkpoints(self.checkpoints_dir)
         averages = checkpoint.list_checkpoints(self.checkpoints_dir, True)
         step = saved[-1].step if saved else 0
-        newest = [made.path for made in averages if made.step == step]
+        newest = [
+            each.decoded.path for each in saved[-1:] if each.decoded.is_ema
+        ]
+        newest += [made.path for made in averages if made.step == step]
         return Reached(
             step,
             checkpoint_choice.read_best(self.checkpoints_dir),

@@ -1,5 +1,6 @@
 """All that a checkpoint holds: weights, optimizer, and place in the data."""
 
+import contextlib
 import os
 import pathlib
 import random
@@ -45,6 +46,9 @@ class TrainingState:
       run: as given.
       model: the run's.
       updater: makes the updates.
+      evaluated: the weights to evaluate, as metrics name them: those in
+        training, and their moving average if there is one. The last ones are
+        judged, and decoded by default.
       replicas: devices that share an update.
       step: updates made, the skipped ones included.
       meter: what they did, in all and lately.
@@ -63,6 +67,8 @@ class TrainingState:
         with strategy.scope():
             self.model = run.model()
         self.updater = Updater(self.model, run.hparams, strategy, run.seed)
+        has_ema = bool(run.hparams.ema_decay)
+        self.evaluated = (None, checkpoint.EMA) if has_ema else (None,)
         self.step = self.saved_step = 0
         self.meter = Meter()
         self.saved_work = self.meter.totals()
@@ -118,6 +124,7 @@ class TrainingState:
                 "seed": self.run.seed,
                 **work,
             },
+            ema=self._ema_tensors(),
         )
         self.saved_step, self.saved_work = self.step, work
         self._note_checkpoints()
@@ -151,7 +158,7 @@ class TrainingState:
         except checkpoint.DamagedError as error:
             if strict:
                 raise
-            _set_aside(error, "no checkpoint is marked as the best")
+            _set_aside(error.path, error, "no checkpoint is marked as the best")
         self.step = self.saved_step = state["step"]
         self._position = state["position"]
         self._note_checkpoints()
@@ -163,23 +170,26 @@ class TrainingState:
         self, saved: list[checkpoint.Checkpoint], strict: bool
     ) -> dict[str, Any]:
         """Restores the newest sound checkpoint and gives its state."""
-        damaged: list[checkpoint.DamagedError] = []
+        damaged: list[tuple[pathlib.Path, checkpoint.DamagedError]] = []
         for found in reversed(saved):
             try:
                 state = checkpoint.restore(found.path, self._tensors())
+                if averages := self._named_averages():
+                    checkpoint.restore(found.path / checkpoint.EMA, averages)
                 break
             except checkpoint.DamagedError as error:
-                damaged.append(error)
+                damaged.append((found.path, error))
                 if strict or len(saved) == 1:
                     raise
         else:
             raise T2TLiteError(
                 f"All {len(saved)} checkpoints in {saved[0].path.parent} are "
-                f"damaged, the newest one so: {damaged[0].reason}. Put a copy "
-                "of one back, or choose another --output_dir."
+                f"damaged, the newest one so: {damaged[0][1].reason}. Put a "
+                "copy of one back, or choose another --output_dir."
             )
-        for lost in damaged:
-            _set_aside(lost, f"training goes on from update {found.step}")
+        for path, error in damaged:
+            then = f"training goes on from update {found.step}"
+            _set_aside(path, error, then)
         return state
 
     def _note_checkpoints(self) -> None:
@@ -222,8 +232,13 @@ class TrainingState:
         checkpoint_choice.remove_old(directory, self._keep)
 
     def average(self) -> checkpoint.Checkpoint | None:
-        """The average of the run's last checkpoints; None if there is one."""
+        """The average of the run's last checkpoints; None if there is one.
+
+        Also with a moving average, which takes its place.
+        """
         directory = self.run.checkpoints_dir
+        if checkpoint.EMA in self.evaluated:
+            return None
         count = min(
             len(checkpoint.list_checkpoints(directory)),
             self.run.hparams.average_checkpoints,
@@ -235,17 +250,46 @@ class TrainingState:
             return made
         return average_checkpoints(directory, count)
 
+    @contextlib.contextmanager
+    def holding(self, weights: str | None) -> Iterator[None]:
+        """Within, the model has its moving average, if `weights` names it."""
+        model = checkpoint.model_tensors(self.model)
+        averages = self._named_averages() if weights == checkpoint.EMA else {}
+        trained = {name: tf.identity(model[name]) for name in averages}
+        try:
+            for name, average in averages.items():
+                model[name].assign(average)
+            yield
+        finally:
+            for name, value in trained.items():
+                model[name].assign(value)
+
     def _tensors(self) -> dict[str, tf.Variable]:
         """Everything that is trained or kept by the optimizer, by name."""
         model = checkpoint.model_tensors(self.model)
         return {**model, **self.updater.tensors()}
 
+    def _named_averages(self) -> dict[str, tf.Variable]:
+        """The moving averages by the names of the weights; {} without."""
+        return {
+            f"{checkpoint.MODEL_PREFIX}{path}": average
+            for path, average in self.updater.averages().items()
+        }
 
-def _set_aside(damaged: checkpoint.DamagedError, then: str) -> None:
-    aside = checkpoint.set_aside(damaged.path)
+    def _ema_tensors(self) -> dict[str, tf.Variable]:
+        """The model with its moving average for weights; {} without."""
+        averages = self._named_averages()
+        return averages and {**checkpoint.model_tensors(self.model), **averages}
+
+
+def _set_aside(
+    path: pathlib.Path, damaged: checkpoint.DamagedError, then: str
+) -> None:
+    aside = checkpoint.set_aside(path)
     say(
-        f"WARNING: {damaged.path} is damaged ({damaged.reason}). It is "
-        f"{aside.name} now, and {then}."
+        f"WARNING: {damaged.path} is damaged ({damaged.reason}). "
+        f"{'It' if damaged.path == path else path.name} is {aside.name} now, "
+        f"and {then}."
     )
 
 

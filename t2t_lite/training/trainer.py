@@ -134,7 +134,7 @@ class _Loop:
                     raise StopRequested(decision.stop)
                 self._evaluate_if_due()
             self._save()
-            self._evaluate()
+            self._evaluate_all()
             self._average()
         except StopRequested as stop:
             raise self._leave(str(stop)) from None
@@ -145,7 +145,12 @@ class _Loop:
 
     def _evaluate_if_due(self) -> None:
         if self._state.step % self._options.eval_steps_every == 0:
-            self._evaluate()
+            self._evaluate_all()
+
+    def _evaluate_all(self) -> None:
+        """Records how good the weights and their moving average are on dev."""
+        for weights in self._state.evaluated:
+            self._evaluate(weights)
 
     def _tell(self, log: bool) -> None:
         """Shows and writes down how training goes, where it is time to."""
@@ -202,12 +207,12 @@ class _Loop:
             return
         telemetry.activity("evaluating on dev")
         state.meter.read()
-        with self._decisions.interruptible():
+        with state.holding(weights), self._decisions.interruptible():
             scores = self._dev()
         record: dict[str, Any] = {"step": state.step, **scores}
         if weights:
             record["weights"] = weights
-        else:
+        if weights == state.evaluated[-1]:
             metric, value = self._dev.judge(scores, state.best)
             if math.isfinite(value):
                 state.mark_if_best(metric, value)

@@ -19,10 +19,14 @@ from support.tiny_run import (
     batch,
     tiny_hparams,
 )
+from support.tiny_training import metrics as _metrics
+from support.tiny_training import steps as _steps
+from support.tiny_training import train as _train
+from support.tiny_training import weights as _weights
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.model.costs import count_parameters
 from t2t_lite.model.transformer import Transformer
-from t2t_lite.training import checkpoint, checkpoint_choice, trainer
+from t2t_lite.training import checkpoint, checkpoint_choice
 from t2t_lite.training.cluster.devices import choose_strategy
 from t2t_lite.training.dry_run import try_update
 from t2t_lite.training.faults.deadline import process_seconds
@@ -31,36 +35,11 @@ from t2t_lite.training.optimizer.updates import (
     UpdateStats,
     dropout_seed,
 )
-from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.state import TrainingState, prepare
 from t2t_lite.training.validation import DevEvaluation
 
 # Before anything runs on TensorFlow's devices, for the tests of replicas.
 choose_strategy(replicas=3)
-
-
-def _train(run, evaluate_text=lambda: {}, **options):
-    options = TrainingOptions(**{"log_steps": 2, **options})
-    return trainer.train(run, options, evaluate_text)
-
-
-def _metrics(run):
-    lines = (run.output_dir / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
-
-
-def _steps(run):
-    return [c.step for c in checkpoint.list_checkpoints(run.checkpoints_dir)]
-
-
-def _weights(run, step):
-    """All that a checkpoint holds, by name."""
-    path = checkpoint_choice.resolve(run.checkpoints_dir, step).path
-    reader = tf.train.load_checkpoint(str(path / "tensors"))
-    return {
-        name: reader.get_tensor(name)
-        for name in reader.get_variable_to_shape_map()
-    }
 
 
 @pytest.fixture(scope="module")

@@ -85,6 +85,7 @@ class Updater:
         self._replicas = strategy.num_replicas_in_sync
         self._seed = seed
         self._names = feature_names(hparams.packing)
+        self._paths = [v.path for v in model.trainable_variables]
         self._variables = [v.value for v in model.trainable_variables]
         with strategy.scope():
             self._gradients = [_sum_over_replicas(v) for v in self._variables]
@@ -113,8 +114,13 @@ class Updater:
 
     def tensors(self) -> dict[str, tf.Variable]:
         """The optimizer's state by name, for checkpoints."""
-        names = [variable.path for variable in self._model.trainable_variables]
-        return self.optimizer.tensors(names)
+        return self.optimizer.tensors(self._paths)
+
+    def averages(self) -> dict[str, tf.Variable]:
+        """The moving average of each trained weight by path; {} without."""
+        if not self.average:
+            return {}
+        return dict(zip(self._paths, self.average.averages, strict=True))
 
     def update(
         self,
