@@ -72,6 +72,11 @@ def _add_loop_flags(group: argparse._ArgumentGroup) -> None:
     }
     flags.add(group, checkpoints, flags.at_least(1))
     told = (
+        "tries after a checkpoint that could not be saved, one each time that "
+        "a checkpoint is due, before training fails"
+    )
+    flags.add(group, {"--save_retries=N": told}, flags.at_least(0))
+    told = (
         "refuse to go on if the newest checkpoint is damaged, rather than to "
         "set it aside and go on from the one before"
     )

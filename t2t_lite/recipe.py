@@ -39,6 +39,7 @@ def train(
     eval_steps_every: int = 1000,
     save_minutes: float = 10,
     save_steps: int | None = None,
+    save_retries: int = 3,
     max_minutes: float | None = None,
     keep_checkpoints: int = 20,
     strict_checkpoints: bool = False,
@@ -72,6 +73,8 @@ def train(
       eval_steps_every: updates between evaluations on the dev split.
       save_minutes: minutes between checkpoints.
       save_steps: updates between checkpoints, instead of minutes.
+      save_retries: how often to try again in a row, each time that a checkpoint
+        is due, when one cannot be saved, before training fails.
       max_minutes: save and raise `Interrupted` before this process has run for
         so many, as a queue may demand.
       keep_checkpoints: how many of the newest to keep, besides the best.
@@ -104,6 +107,7 @@ def train(
         eval_steps_every=eval_steps_every,
         save_minutes=save_minutes,
         save_steps=save_steps,
+        save_retries=save_retries,
         max_minutes=max_minutes,
         keep_checkpoints=keep_checkpoints,
         strict_checkpoints=strict_checkpoints,

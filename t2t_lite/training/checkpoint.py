@@ -96,6 +96,10 @@ class DamagedError(T2TLiteError):
         self.reason = reason
 
 
+class SaveError(T2TLiteError):
+    """Something cannot be written, as on a full disk."""
+
+
 def list_checkpoints(
     directory: _Path, averages: bool = False
 ) -> list[Checkpoint]:
@@ -136,7 +140,7 @@ def save(
       ema: the moving average of the weights, by the same names.
 
     Raises:
-      T2TLiteError: it cannot be written, for example on a full disk; older
+      SaveError: it cannot be written, for example on a full disk; older
         checkpoints are as they were.
     """
     name = f"step-{state['step']:08d}"
@@ -223,7 +227,7 @@ def one_clear_error(path: pathlib.Path) -> Iterator[None]:
     try:
         yield
     except (OSError, tf.errors.OpError) as error:
-        raise T2TLiteError(
+        raise SaveError(
             f"{path} cannot be saved: {in_words(error, place=False)}. What was "
             "saved before is intact."
         ) from error

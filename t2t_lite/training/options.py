@@ -16,6 +16,7 @@ class TrainingOptions:
     eval_steps_every: int = 1000  # updates between evaluations on dev
     save_minutes: float = 10  # between checkpoints
     save_steps: int | None = None  # updates between them, instead of minutes
+    save_retries: int = 3  # after a save that failed, before training fails
     max_minutes: float | None = (
         None  # of the process: it saves before, exits 75
     )

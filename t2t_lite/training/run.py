@@ -314,16 +314,13 @@ class Run:
         """Adds facts about the run, fit for JSON, to its `config.json`.
 
         Raises:
-          T2TLiteError: it cannot be written.
+          SaveError: it cannot be written.
         """
-        self.config = {**self.config, **facts}
-        try:
-            files.write_json(self.output_dir / CONFIG, self.config)
-        except OSError as error:
-            raise T2TLiteError(
-                f"{self.output_dir / CONFIG} cannot be written: "
-                f"{in_words(error)}."
-            ) from error
+        config = {**self.config, **facts}
+        path = self.output_dir / CONFIG
+        with checkpoint.one_clear_error(path):
+            files.write_json(path, config)
+        self.config = config
 
 
 @contextlib.contextmanager

@@ -110,6 +110,9 @@ class TrainingState:
         """Saves a checkpoint, unless this update is saved already.
 
         Removes the oldest ones, if they are too many now.
+
+        Raises:
+          SaveError: it cannot be written; what was saved before is intact.
         """
         if self.step == self.saved_step:
             return
@@ -126,8 +129,8 @@ class TrainingState:
             },
             ema=self._ema_tensors(),
         )
-        self.saved_step, self.saved_work = self.step, work
         self._note_checkpoints()
+        self.saved_step, self.saved_work = self.step, work
         checkpoint_choice.remove_old(self.run.checkpoints_dir, self._keep)
 
     def restore(self, strict: bool = False) -> None:

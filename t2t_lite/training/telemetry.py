@@ -67,14 +67,13 @@ class MetricsFile:
         if (sound := _joined(kept)) != content:
             with files.write_file(path) as file:
                 file.write(sound)
-        self._file = open(path, "a", encoding="utf-8")
+        self._lines = _Lines(path)
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Appends a line; a number that is not finite becomes null."""
         self._note_evaluation(record)
         line = {key: _finite(value) for key, value in record.items()}
-        self._file.write(json.dumps(line) + "\n")
-        self._file.flush()
+        self._lines.append(json.dumps(line))
 
     def has_evaluation(self, step: int, weights: str | None = None) -> bool:
         """Whether dev was evaluated at that step, with those weights."""
@@ -82,11 +81,48 @@ class MetricsFile:
 
     def close(self) -> None:
         """Closes the file."""
-        self._file.close()
+        self._lines.close()
 
     def _note_evaluation(self, record: Mapping[str, Any]) -> None:
         if "dev_loss" in record:
             self._evaluated.add((record["step"], record.get("weights")))
+
+
+class _Lines:
+    """Appends lines to a file; those that do not fit on the disk, later."""
+
+    def __init__(self, path: pathlib.Path):
+        self._path = path
+        self._file = open(path, "ab", buffering=0)
+        self._unwritten = b""
+
+    def append(self, line: str) -> None:
+        """Appends a line, or keeps it for the next time."""
+        waiting = bool(self._unwritten)
+        self._unwritten += f"{line}\n".encode()
+        error = self._write()
+        if error and not waiting:
+            say(
+                f"WARNING: {self._path} cannot be written: "
+                f"{in_words(error, place=False)}. Its lines are kept until "
+                "they can be."
+            )
+
+    def close(self) -> None:
+        """Closes the file; what cannot be written now is lost."""
+        if self._write():
+            count = self._unwritten.count(b"\n")
+            say(f"WARNING: {self._path} lacks its last {count} line(s).")
+        self._file.close()
+
+    def _write(self) -> OSError | None:
+        try:
+            while self._unwritten:
+                written = self._file.write(self._unwritten)
+                self._unwritten = self._unwritten[written:]
+        except OSError as error:
+            return error
+        return None
 
 
 def _content(path: pathlib.Path) -> bytes:
@@ -251,7 +287,11 @@ class _Events:
         group = "dev" if "dev_loss" in record else "train"
         if "weights" in record:
             group = "averaged"
-        with self._writer.as_default(step=record["step"]):
+        # Events that cannot be written are no reason to fail.
+        with (
+            contextlib.suppress(tf.errors.OpError),
+            self._writer.as_default(step=record["step"]),
+        ):
             for key, value in record.items():
                 if key != "step" and isinstance(value, (int, float)):
                     # Only training smooths labels: two losses, two names.
@@ -260,7 +300,6 @@ class _Events:
                     tf.summary.scalar(f"{group}/{name}", value)
 
     def close(self) -> None:
-        # Events that cannot be written are no reason to fail at the end.
         with contextlib.suppress(tf.errors.OpError):
             self._writer.close()
 

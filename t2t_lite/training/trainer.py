@@ -1,6 +1,7 @@
 """Training: updates, checkpoints, evaluation on dev, and a clean way out."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from t2t_lite import files
@@ -109,6 +110,7 @@ class _Loop:
         self._decisions = decisions
         self._dev = dev
         self._options = options
+        self._failed_saves = 0  # in a row
 
     def to_the_end(self, steps: int) -> None:
         """Trains to update `steps`, then evaluates and averages."""
@@ -133,7 +135,7 @@ class _Loop:
                 if decision.stop:
                     raise StopRequested(decision.stop)
                 self._evaluate_if_due()
-            self._save()
+            self._save(must=True)
             self._evaluate_all()
             self._average()
         except StopRequested as stop:
@@ -195,10 +197,34 @@ class _Loop:
             "seconds": round(meter.seconds, 2),
         }
 
-    def _save(self) -> None:
+    def _save(self, must: bool = False) -> None:
         self._telemetry.activity("saving")
         with self._decisions.saving():
-            self._state.save()
+            self._try_to_save(self._state.save, must)
+
+    def _try_to_save(
+        self, save: Callable[[], None], must: bool = False
+    ) -> None:
+        """Saves; goes on after a failure, unless it is one too many.
+
+        Args:
+          save: does it.
+          must: raise its error, as nothing will be saved later.
+        """
+        saved_before = self._state.saved_step
+        try:
+            save()
+        except checkpoint.SaveError as error:
+            left = self._options.save_retries - self._failed_saves
+            if must or left <= 0:
+                raise
+            self._failed_saves += 1
+            self._telemetry.note(
+                f"WARNING: {error} Training goes on, and tries again when the "
+                f"next checkpoint is due; tries left: {left}."
+            )
+        if self._state.saved_step != saved_before:
+            self._failed_saves = 0
 
     def _evaluate(self, weights: str | None = None) -> None:
         """Records how good the model is on dev, once a step and weights."""
@@ -215,7 +241,7 @@ class _Loop:
         if weights == state.evaluated[-1]:
             metric, value = self._dev.judge(scores, state.best)
             if math.isfinite(value):
-                state.mark_if_best(metric, value)
+                self._try_to_save(lambda: state.mark_if_best(metric, value))
         telemetry.evaluation(record, self._dev.samples)
 
     def _average(self) -> None:
@@ -232,7 +258,7 @@ class _Loop:
 
     def _leave(self, why: str) -> Interrupted:
         """Saves, and gives the error to leave with."""
-        self._save()
+        self._save(must=True)
         step = self._state.step
         done = f"update {step} is saved" if step else "nothing trained yet"
         return Interrupted(
