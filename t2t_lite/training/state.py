@@ -5,7 +5,7 @@ import os
 import pathlib
 import random
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
@@ -13,9 +13,12 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.progress import say
 from t2t_lite.training import checkpoint, checkpoint_choice
 from t2t_lite.training.averaging import average_checkpoints
+from t2t_lite.training.cluster.cluster import ALONE, Cluster
 from t2t_lite.training.optimizer.meter import Meter
 from t2t_lite.training.optimizer.updates import Updater
 from t2t_lite.training.run import Run
+
+T = TypeVar("T")
 
 
 def prepare(seed: int, deterministic: bool) -> None:
@@ -41,6 +44,7 @@ class TrainingState:
       run: what is trained.
       strategy: from `devices.choose_strategy`.
       keep_checkpoints: how many of the newest to keep, besides the best.
+      cluster: of this process. The chief alone writes.
 
     Attributes:
       run: as given.
@@ -61,12 +65,20 @@ class TrainingState:
         run: Run,
         strategy: tf.distribute.Strategy,
         keep_checkpoints: int = 20,
+        cluster: Cluster = ALONE,
     ):
         self.run = run
         self.replicas: int = strategy.num_replicas_in_sync
         with strategy.scope():
             self.model = run.model()
-        self.updater = Updater(self.model, run.hparams, strategy, run.seed)
+        self._cluster = cluster
+        self.updater = Updater(
+            self.model,
+            run.hparams,
+            strategy,
+            run.seed,
+            meet=lambda topic: cluster.exchange(topic, None),
+        )
         has_ema = bool(run.hparams.ema_decay)
         self.evaluated = (None, checkpoint.EMA) if has_ema else (None,)
         self.step = self.saved_step = 0
@@ -112,12 +124,38 @@ class TrainingState:
         Removes the oldest ones, if they are too many now.
 
         Raises:
-          SaveError: it cannot be written; what was saved before is intact.
+          SaveError: it cannot be written; what was saved before is intact. It
+            is raised on every worker.
         """
         if self.step == self.saved_step:
             return
         self.meter.read()
         work = self.meter.totals()
+        self._by_chief("saved", lambda: self._write(work))
+        self.saved_step, self.saved_work = self.step, work
+
+    def _by_chief(self, topic: str, make: Callable[[], T]) -> T:
+        """What the chief makes, while nobody waits for it inside an update.
+
+        Args:
+          topic: what is made.
+          make: gives something fit for JSON.
+        """
+        made: Any = None
+        error: checkpoint.SaveError | None = None
+        if self._cluster.is_chief:
+            try:
+                made = make()
+            except checkpoint.SaveError as failed:
+                error = failed
+        made, told = self._cluster.exchange(
+            topic, (made, str(error) if error else None)
+        )[0]
+        if told:
+            raise error or checkpoint.SaveError(told)
+        return made
+
+    def _write(self, work: dict[str, Any]) -> None:
         checkpoint.save(
             self.run.checkpoints_dir,
             self._tensors(),
@@ -144,6 +182,22 @@ class TrainingState:
           T2TLiteError: it is another model's, all are damaged, or all are
             gone.
         """
+        name = self._by_chief("checkpoint", lambda: self._restore(strict))
+        if name is None:
+            return
+        path = self.run.checkpoints_dir / name
+        if self._cluster.is_chief:
+            state = checkpoint.read_state(path)
+        else:
+            state = self._read(path)
+        self.step = self.saved_step = state["step"]
+        self._position = state["position"]
+        counted = self.meter.totals().keys() & state.keys()
+        self.meter = Meter(**{name: state[name] for name in counted})
+        self.saved_work = self.meter.totals()
+
+    def _restore(self, strict: bool) -> str | None:
+        """Restores the newest sound checkpoint and gives its name."""
         directory = self.run.checkpoints_dir
         saved = checkpoint.list_checkpoints(directory)
         if not saved:
@@ -154,31 +208,25 @@ class TrainingState:
                     "(they were moved, or their disk is not mounted), or "
                     "choose another --output_dir."
                 )
-            return
-        state = self._restore_newest(saved, strict)
+            return None
+        found = self._restore_newest(saved, strict)
         try:
             checkpoint_choice.read_best(directory)
         except checkpoint.DamagedError as error:
             if strict:
                 raise
             _set_aside(error.path, error, "no checkpoint is marked as the best")
-        self.step = self.saved_step = state["step"]
-        self._position = state["position"]
         self._note_checkpoints()
-        counted = self.meter.totals().keys() & state.keys()
-        self.meter = Meter(**{name: state[name] for name in counted})
-        self.saved_work = self.meter.totals()
+        return found.path.name
 
     def _restore_newest(
         self, saved: list[checkpoint.Checkpoint], strict: bool
-    ) -> dict[str, Any]:
-        """Restores the newest sound checkpoint and gives its state."""
+    ) -> checkpoint.Checkpoint:
+        """Restores the newest sound checkpoint."""
         damaged: list[tuple[pathlib.Path, checkpoint.DamagedError]] = []
         for found in reversed(saved):
             try:
-                state = checkpoint.restore(found.path, self._tensors())
-                if averages := self._named_averages():
-                    checkpoint.restore(found.path / checkpoint.EMA, averages)
+                self._read(found.path)
                 break
             except checkpoint.DamagedError as error:
                 damaged.append((found.path, error))
@@ -193,6 +241,13 @@ class TrainingState:
         for path, error in damaged:
             then = f"training goes on from update {found.step}"
             _set_aside(path, error, then)
+        return found
+
+    def _read(self, path: pathlib.Path) -> dict[str, Any]:
+        """Sets everything that a checkpoint holds, and gives its state."""
+        state = checkpoint.restore(path, self._tensors())
+        if averages := self._named_averages():
+            checkpoint.restore(path / checkpoint.EMA, averages)
         return state
 
     def _note_checkpoints(self) -> None:
@@ -212,6 +267,9 @@ class TrainingState:
     @property
     def best(self) -> dict[str, Any]:
         """What marks the best checkpoint, {} if there is none any more."""
+        return self._by_chief("best", self._read_best)
+
+    def _read_best(self) -> dict[str, Any]:
         directory = self.run.checkpoints_dir
         best = checkpoint_choice.read_best(directory) or {}
         saved = checkpoint.list_checkpoints(directory)
@@ -228,8 +286,11 @@ class TrainingState:
         best = self.best
         if best.get("metric") == metric and best["value"] >= value:
             return
-        directory = self.run.checkpoints_dir
         self.save()
+        self._by_chief("mark", lambda: self._mark(metric, value))
+
+    def _mark(self, metric: str, value: float) -> None:
+        directory = self.run.checkpoints_dir
         checkpoint_choice.mark_best(directory, self.step, metric, value)
         # The one that was the best may be an old one now.
         checkpoint_choice.remove_old(directory, self._keep)
@@ -239,6 +300,10 @@ class TrainingState:
 
         Also with a moving average, which takes its place.
         """
+        made = self._by_chief("average", self._make_average)
+        return made and checkpoint.Checkpoint(pathlib.Path(made[0]), *made[1:])
+
+    def _make_average(self) -> tuple[str, int, int | None] | None:
         directory = self.run.checkpoints_dir
         if checkpoint.EMA in self.evaluated:
             return None
@@ -249,9 +314,9 @@ class TrainingState:
         if count < 2:
             return None
         made = checkpoint_choice.resolve(directory, "default")
-        if made.averaged == count:
-            return made
-        return average_checkpoints(directory, count)
+        if made.averaged != count:
+            made = average_checkpoints(directory, count)
+        return str(made.path), made.step, made.averaged
 
     @contextlib.contextmanager
     def holding(self, weights: str | None) -> Iterator[None]:

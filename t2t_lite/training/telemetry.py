@@ -204,6 +204,10 @@ class Telemetry:
         self._samples.close()
         self._events.close()
 
+    def has_evaluation(self, step: int, weights: str | None = None) -> bool:
+        """Whether the metrics tell of that evaluation."""
+        return self.metrics.has_evaluation(step, weights)
+
     def wants_progress(self) -> bool:
         """Whether there is a bar that has not moved for a second."""
         return self._line.is_live and time.monotonic() - self._shown_at >= 1

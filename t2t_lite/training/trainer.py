@@ -4,12 +4,16 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import tensorflow as tf
+
 from t2t_lite import files
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.progress import say
 from t2t_lite.training import checkpoint
+from t2t_lite.training.cluster.cluster import ALONE, Cluster
 from t2t_lite.training.cluster.devices import choose_strategy, device_name
+from t2t_lite.training.cluster.silence import Silence
 from t2t_lite.training.faults.deadline import Deadline
 from t2t_lite.training.faults.decisions import Decisions
 from t2t_lite.training.faults.signals import StopRequested, StopSignals
@@ -27,6 +31,9 @@ def train(
     run: Run,
     options: TrainingOptions,
     evaluate_text: TextEvaluator | None = None,
+    *,
+    cluster: Cluster = ALONE,
+    strategy: tf.distribute.Strategy | None = None,
 ) -> dict[str, Any]:
     """Trains a run to its end, going on where it stopped.
 
@@ -35,6 +42,9 @@ def train(
         from other trainers by the caller, see `run.only_trainer`.
       options: how.
       evaluate_text: see `DevEvaluation`.
+      cluster: of this process. All its processes call this alike; the chief
+        writes.
+      strategy: of all their devices; None chooses one for a single process.
 
     Returns:
       How much went into the run: `seconds` of updates, `source_tokens`,
@@ -49,16 +59,27 @@ def train(
     with StopSignals() as signals:
         prepare(run.seed, options.deterministic)
         run.data.batches("dev")  # fails now rather than at the first evaluation
-        for folder in (run.output_dir, run.checkpoints_dir):
-            files.remove_unfinished(folder)
+        if cluster.is_chief:
+            for folder in (run.output_dir, run.checkpoints_dir):
+                files.remove_unfinished(folder)
         say("Building the model.")
-        strategy = choose_strategy(options.replicas)
-        state = TrainingState(run, strategy, options.keep_checkpoints)
+        state = TrainingState(
+            run,
+            strategy or choose_strategy(options.replicas),
+            options.keep_checkpoints,
+            cluster,
+        )
         state.restore(options.strict_checkpoints)
         dev = DevEvaluation(
-            run, state.model, evaluate_text, options.best_metric
+            run,
+            state.model,
+            evaluate_text,
+            options.best_metric,
+            cluster.index,
+            cluster.size,
         )
-        with Telemetry(run.output_dir, state.step, steps) as telemetry:
+        cluster.share_stop(lambda: signals.requested, signals.ask)
+        with _telemetry(state, steps, cluster) as telemetry:
             telemetry.phase("Checking the data.")
             telemetry.note(str(run.data.check()))
             decisions = Decisions(
@@ -66,13 +87,25 @@ def train(
                 Deadline(options.max_minutes, _guessed_save_seconds(state)),
                 options.save_steps,
                 options.save_minutes,
+                cluster.exchange,
             )
-            _Loop(state, telemetry, decisions, dev, options).to_the_end(steps)
+            loop = _Loop(state, telemetry, decisions, dev, options, cluster)
+            with cluster.naming_losses():
+                loop.to_the_end(steps)
         return {
             **state.saved_work,
             "devices": state.replicas,
             "device": device_name(),
         }
+
+
+def _telemetry(
+    state: TrainingState, steps: int, cluster: Cluster
+) -> "Telemetry | Silence":
+    """The chief tells of training; the others would tell the same."""
+    if cluster.is_chief:
+        return Telemetry(state.run.output_dir, state.step, steps)
+    return Silence()
 
 
 def _last_step(hparams: HParams, train_steps: int | None) -> int:
@@ -100,16 +133,18 @@ class _Loop:
     def __init__(
         self,
         state: TrainingState,
-        telemetry: Telemetry,
+        telemetry: Telemetry | Silence,
         decisions: Decisions,
         dev: DevEvaluation,
         options: TrainingOptions,
+        cluster: Cluster,
     ):
         self._state = state
         self._telemetry = telemetry
         self._decisions = decisions
         self._dev = dev
         self._options = options
+        self._cluster = cluster
         self._failed_saves = 0  # in a row
 
     def to_the_end(self, steps: int) -> None:
@@ -127,7 +162,7 @@ class _Loop:
                 self._telemetry.phase("The first update makes the graphs.")
             while state.step < steps:
                 with self._decisions.updating():
-                    state.update(between_passes=self._decisions.check)
+                    state.update(between_passes=self._between_passes)
                 self._tell(log=self._log_is_due() or state.step == steps)
                 decision = self._decisions.decide(state.step)
                 if decision.save:
@@ -140,6 +175,11 @@ class _Loop:
             self._average()
         except StopRequested as stop:
             raise self._leave(str(stop)) from None
+
+    def _between_passes(self) -> None:
+        """Leaves an update undone; several workers finish it together."""
+        if self._cluster.size == 1:
+            self._decisions.check()
 
     def _log_is_due(self) -> bool:
         step = self._state.step
@@ -229,12 +269,12 @@ class _Loop:
     def _evaluate(self, weights: str | None = None) -> None:
         """Records how good the model is on dev, once a step and weights."""
         state, telemetry = self._state, self._telemetry
-        if telemetry.metrics.has_evaluation(state.step, weights):
+        if self._is_evaluated(state.step, weights):
             return
         telemetry.activity("evaluating on dev")
         state.meter.read()
-        with state.holding(weights), self._decisions.interruptible():
-            scores = self._dev()
+        with state.holding(weights):
+            scores = self._scores()
         record: dict[str, Any] = {"step": state.step, **scores}
         if weights:
             record["weights"] = weights
@@ -244,6 +284,25 @@ class _Loop:
                 self._try_to_save(lambda: state.mark_if_best(metric, value))
         telemetry.evaluation(record, self._dev.samples)
 
+    def _is_evaluated(self, step: int, weights: str | None) -> bool:
+        """Whether the metrics, which the chief writes, have it already."""
+        known = self._telemetry.has_evaluation(step, weights)
+        return self._cluster.exchange("evaluated", known)[0]
+
+    def _scores(self) -> dict[str, float]:
+        """Those of all workers' shares; a signal to one breaks it off."""
+        share, why = None, ""
+        try:
+            with self._decisions.interruptible():
+                share = self._dev.share()
+        except StopRequested as stop:
+            why = str(stop)
+        told = self._cluster.exchange("dev", [share, why])
+        if whys := [why for _, why in told if why]:
+            raise StopRequested(whys[0])
+        shares = [share for share, _ in told]
+        return self._dev.scores(shares)
+
     def _average(self) -> None:
         """Averages the last checkpoints; the model then has these weights."""
         self._telemetry.activity("averaging")
@@ -251,7 +310,7 @@ class _Loop:
         if made is None:
             return
         name = made.path.name
-        if not self._telemetry.metrics.has_evaluation(made.step, name):
+        if not self._is_evaluated(made.step, name):
             model = checkpoint.model_tensors(self._state.model)
             checkpoint.restore(made.path, model)
             self._evaluate(weights=name)

@@ -1,6 +1,7 @@
 """How good a model is on held-out data, while it trains and after."""
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -57,16 +58,15 @@ def translate_and_score(
       The report of `Problem.evaluate`: `metric`, `score`, ..., and the
       hypotheses.
     """
-    translations = translate_lines(
-        translator,
-        sources,
-        batch_size=batch_size,
-        batch_tokens=batch_tokens,
-        note=note,
-    )
     hypotheses = []
     with Counter("translating", "sentences", progress, len(sources)) as counter:
-        for each in translations:
+        for each in translate_lines(
+            translator,
+            sources,
+            batch_size=batch_size,
+            batch_tokens=batch_tokens,
+            note=note,
+        ):
             hypotheses.append(each.hypotheses[0].text)
             counter.advance(1)
     return problem.evaluate(sources, references, hypotheses), hypotheses
@@ -116,6 +116,12 @@ class LossEvaluation:
           included; `perplexity`, its exponential; `tokens`, how many. Without
           any token the first two are NaN.
         """
+        return loss_report(*self.sums(batches))
+
+    def sums(
+        self, batches: Iterable[Mapping[str, tf.Tensor]]
+    ) -> tuple[float, float]:
+        """The loss of all tokens together, and how many they are."""
         total = tokens = 0.0
         for batch in batches:
             loss, count = self._loss_sum(
@@ -123,14 +129,22 @@ class LossEvaluation:
             )
             total += float(loss)
             tokens += float(count)
-        loss = total / tokens if tokens else math.nan
-        # The exponential of an untrained model's loss can be too large.
-        perplexity = math.inf if loss >= 700 else math.exp(loss)
-        return {"loss": loss, "perplexity": perplexity, "tokens": int(tokens)}
+        return total, tokens
+
+
+def loss_report(total: float, tokens: float) -> dict[str, float]:
+    """What `LossEvaluation` returns, of its sums."""
+    loss = total / tokens if tokens else math.nan
+    # The exponential of an untrained model's loss can be too large.
+    perplexity = math.inf if loss >= 700 else math.exp(loss)
+    return {"loss": loss, "perplexity": perplexity, "tokens": int(tokens)}
 
 
 class DevEvaluation:
     """How good a model in training is on the dev split.
+
+    The workers of a cluster share it out: `share` gives the part of one, and
+    `scores` puts the parts of all together.
 
     Args:
       run: what is trained.
@@ -139,6 +153,8 @@ class DevEvaluation:
         greedily and scores that.
       best_metric: what tells the best checkpoint: "loss", the problem's metric,
         or "auto", see `judge`.
+      index: of this worker.
+      workers: how many there are.
 
     Attributes:
       metric: the name of the score, `dev_bleu` say.
@@ -152,20 +168,44 @@ class DevEvaluation:
         model: Any,
         evaluate_text: TextEvaluator | None = None,
         best_metric: str = "auto",
+        index: int = 0,
+        workers: int = 1,
     ):
         self._run = run
         self._model = model
         self._loss = LossEvaluation(model)
-        self._evaluate_text = evaluate_text or self._score_translations
+        self._evaluate_text = evaluate_text
         self._best_metric = best_metric
+        self._index = index
+        self._workers = workers
         self.metric = f"dev_{run.problem.metric}"
         self.samples: list[Sample] = []
 
-    def __call__(self) -> dict[str, float]:
-        """`dev_loss`, `dev_perplexity`, and the score if there is a report."""
-        loss = self._loss(self._run.data.batches("dev"))
+    def share(self) -> dict[str, Any]:
+        """What one of n workers finds out: each n-th batch and sentence."""
+        batches = itertools.islice(
+            self._run.data.batches("dev"), self._index, None, self._workers
+        )
+        part: dict[str, Any] = {"loss": self._loss.sums(batches)}
+        if not self._evaluate_text:
+            sources = self._texts[0][self._index :: self._workers]
+            part["translations"] = self._translate(sources)
+        elif not self._index:
+            part["report"] = self._evaluate_text()
+        return part
+
+    def scores(self, shares: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+        """`dev_loss`, `dev_perplexity`, and the score if there is a report.
+
+        Args:
+          shares: of all workers, in their order.
+        """
+        totals, tokens = zip(*(part["loss"] for part in shares), strict=True)
+        loss = loss_report(sum(totals), sum(tokens))
         scores = {f"dev_{key}": loss[key] for key in ("loss", "perplexity")}
-        report = self._evaluate_text()
+        report = shares[0].get("report")
+        if not self._evaluate_text:
+            report = self._score([part["translations"] for part in shares])
         if report:
             scores[self.metric] = float(report["score"])
         return scores
@@ -193,20 +233,25 @@ class DevEvaluation:
             return "negative_dev_loss", -scores["dev_loss"]
         return self.metric, score
 
-    def _score_translations(self) -> dict[str, Any]:
-        sources, references = self._texts
-        report, translations = translate_and_score(
-            self._run.problem,
+    def _translate(self, sources: list[str]) -> list[str]:
+        answers = translate_lines(
             self._translator,
             sources,
-            references,
             note=lambda number, text: None,  # the same at every evaluation
         )
+        return [answer.hypotheses[0].text for answer in answers]
+
+    def _score(self, parts: Sequence[Sequence[str]]) -> dict[str, Any]:
+        """The report on translations, of which each worker made some."""
+        sources, references = self._texts
+        translations = [""] * len(sources)
+        for index, part in enumerate(parts):
+            translations[index :: len(parts)] = part
         self.samples = [
             Sample(sources[i], translations[i], references[i])
             for i in spread_over_lengths(sources, _SAMPLES)
         ]
-        return report
+        return self._run.problem.evaluate(sources, references, translations)
 
     @functools.cached_property
     def _texts(self) -> tuple[list[str], list[str]]:

@@ -80,6 +80,9 @@ class Alone:
         return contextlib.nullcontext()
 
 
+ALONE = Alone()
+
+
 class Workers:
     """The cluster of several processes, of which this is one.
 

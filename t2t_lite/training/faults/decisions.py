@@ -3,8 +3,8 @@
 import contextlib
 import math
 import time
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from t2t_lite.training.faults.deadline import Deadline
 from t2t_lite.training.faults.signals import StopRequested, StopSignals
@@ -30,6 +30,7 @@ class Decisions:
       deadline: by which it has to be gone.
       save_steps: updates between checkpoints.
       save_minutes: minutes between them, where `save_steps` is None.
+      exchange: gives the values of all workers, see `Cluster.exchange`.
     """
 
     def __init__(
@@ -38,20 +39,24 @@ class Decisions:
         deadline: Deadline,
         save_steps: int | None,
         save_minutes: float,
+        exchange: Callable[[str, Any], list[Any]] = lambda _, value: [value],
     ):
         self._signals = signals
         self._deadline = deadline
         self._save_steps = save_steps
         self._save_seconds = save_minutes * 60
         self._saved_at = time.monotonic()
+        self._exchange = exchange
 
     def decide(self, step: int) -> Decision:
         """What to do after the update `step`."""
-        asked_to_save = self._signals.take_save_request()
         stop = self._signals.requested
         if self._deadline.leaves_no_update:
             stop = stop or self._deadline.name
-        return Decision(asked_to_save or self._save_is_due(step), stop)
+        save = self._signals.take_save_request() or self._save_is_due(step)
+        wishes = self._exchange(f"decision {step}", [save, stop])
+        saves, stops = zip(*wishes, strict=True)
+        return Decision(any(saves), next(filter(None, stops), None))
 
     @contextlib.contextmanager
     def updating(self) -> Iterator[None]:

@@ -53,6 +53,14 @@ class StopSignals:
         taken, self._save_requested = self._save_requested, False
         return taken
 
+    def ask(self, name: str) -> None:
+        """Does as if a signal came here that came to another process.
+
+        It may be called in any thread.
+        """
+        if not self.requested:
+            os.kill(os.getpid(), getattr(signal, name))
+
     @contextlib.contextmanager
     def interruptible(
         self, seconds: float | None = None, why: str = ""

@@ -66,6 +66,8 @@ class Updater:
       hparams: its training part is used.
       strategy: from `devices.choose_strategy`.
       seed: of the run, for dropout.
+      meet: is called before replicas add up their sums, with what for. It
+        lets workers wait for each other.
 
     Attributes:
       optimizer: what the hparam `optimizer` names.
@@ -78,12 +80,16 @@ class Updater:
         hparams: HParams,
         strategy: tf.distribute.Strategy,
         seed: int,
+        meet: Callable[[str], None] = lambda topic: None,
     ):
         self._model = model
         self._hparams = hparams
         self._strategy = strategy
         self._replicas = strategy.num_replicas_in_sync
         self._seed = seed
+        self._meet = meet
+        # Of the replicas, those of this process.
+        self._here = _replicas_here(strategy)
         self._names = feature_names(hparams.packing)
         self._paths = [v.path for v in model.trainable_variables]
         self._variables = [v.value for v in model.trainable_variables]
@@ -103,7 +109,7 @@ class Updater:
         micro_batch["seed"] = tf.TensorSpec([2], tf.int32)
         self._accumulate = tf.function(
             self._accumulate_on_replicas,
-            input_signature=[[micro_batch] * self._replicas],
+            input_signature=[[micro_batch] * len(self._here)],
             autograph=False,  # nothing to convert; looking costs seconds
         )
         self._apply = tf.function(
@@ -146,9 +152,10 @@ class Updater:
             self._accumulate(
                 [
                     self._features(micro_batches, step, first + replica)
-                    for replica in range(self._replicas)
+                    for replica in self._here
                 ]
             )
+        self._meet(f"update {step}")
         rate = training_rate(self._hparams, step)
         sums = self._apply(tf.constant(rate, tf.float32))
         positions = sum(
@@ -178,7 +185,9 @@ class Updater:
     ) -> None:
         distribute = self._strategy.experimental_distribute_values_from_function
         features = distribute(
-            lambda context: micro_batches[context.replica_id_in_sync_group]
+            lambda context: micro_batches[
+                context.replica_id_in_sync_group - self._here.start
+            ]
         )
         self._strategy.run(self._add_gradients, args=(features,))
 
@@ -245,6 +254,15 @@ class Updater:
         if self.average:
             self.average.update(self.optimizer.applied)
         return True
+
+
+def _replicas_here(strategy: tf.distribute.Strategy) -> range:
+    """The numbers of the replicas that are this process's."""
+    numbers: list[int] = []
+    strategy.experimental_distribute_values_from_function(
+        lambda context: numbers.append(context.replica_id_in_sync_group) or 0
+    )
+    return range(numbers[0], numbers[-1] + 1)
 
 
 def _optimizer(
