@@ -291,17 +291,17 @@ class _Loop:
 
     def _scores(self) -> dict[str, float]:
         """Those of all workers' shares; a signal to one breaks it off."""
-        share, why = None, ""
+        share: dict[str, Any] = {}
+        why = ""
         try:
             with self._decisions.interruptible():
                 share = self._dev.share()
         except StopRequested as stop:
             why = str(stop)
-        told = self._cluster.exchange("dev", [share, why])
+        told = self._cluster.exchange("dev", (share, why))
         if whys := [why for _, why in told if why]:
             raise StopRequested(whys[0])
-        shares = [share for share, _ in told]
-        return self._dev.scores(shares)
+        return self._dev.scores([share for share, _ in told])
 
     def _average(self) -> None:
         """Averages the last checkpoints; the model then has these weights."""

@@ -472,7 +472,7 @@ def test_loss_on_dev_is_per_real_target_token(create):
 def test_dev_is_translated_and_scored_with_the_problems_metric(create):
     run = create()
     evaluation = DevEvaluation(run, run.model())
-    scores = evaluation()
+    scores = evaluation.scores([evaluation.share()])
     assert scores.keys() == {"dev_loss", "dev_perplexity", "dev_bleu"}
     assert 0 <= scores["dev_bleu"] <= 100
     # Samples: at most ten lines of it, from the shortest to the longest.
@@ -486,6 +486,23 @@ def test_dev_is_translated_and_scored_with_the_problems_metric(create):
         min(map(len, sources)),
         max(map(len, sources)),
     )
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_workers_share_out_dev_and_find_the_same(create, workers):
+    run = create()
+    model = run.model()
+    alone = DevEvaluation(run, model)
+    parts = [
+        DevEvaluation(run, model, index=index, workers=workers)
+        for index in range(workers)
+    ]
+    # As it comes through the connection between them.
+    shares = json.loads(json.dumps([part.share() for part in parts]))
+    assert all(share["translations"] for share in shares)
+    scores = alone.scores([alone.share()])
+    assert parts[0].scores(shares) == pytest.approx(scores, rel=1e-6)
+    assert parts[0].samples == alone.samples
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,11 @@
 """Who trains together: as `TF_CONFIG` says, or `--workers` and `--worker`."""
 
+import dataclasses
 import json
 import os
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from t2t_lite.errors import UsageError
 
@@ -13,7 +14,8 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:\[\],]+):(\d{1,5})")
 _TRAINING_ROLES = ("chief", "master", "worker")
 
 
-class Members(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Members:
     """The workers of a cluster and which of them this process is."""
 
     addresses: tuple[str, ...]  # host:port; the first one is the chief's

@@ -31,6 +31,7 @@ class StopSignals:
         self._save_requested = False
         self._previous: dict[int, Any] = {}
         self._may_raise = False
+        self._expected = False
 
     def __enter__(self) -> Self:
         # Python delivers signals to the main thread alone.
@@ -56,9 +57,11 @@ class StopSignals:
     def ask(self, name: str) -> None:
         """Does as if a signal came here that came to another process.
 
-        It may be called in any thread.
+        It may be called in any thread. A scheduler that signals all processes
+        does not insist with the one that comes here next.
         """
         if not self.requested:
+            self._expected = True
             os.kill(os.getpid(), getattr(signal, name))
 
     @contextlib.contextmanager
@@ -112,6 +115,9 @@ class StopSignals:
     def _note_stop(self, number: int, frame: object) -> None:
         del frame
         name = signal.Signals(number).name
+        if self.requested and self._expected:
+            self._expected = False
+            return
         if self.requested:
             # Also shows the cursor, which a progress bar hides.
             cursor = "\x1b[?25h" if sys.stderr.isatty() else ""

@@ -80,7 +80,7 @@ class Updater:
         hparams: HParams,
         strategy: tf.distribute.Strategy,
         seed: int,
-        meet: Callable[[str], None] = lambda topic: None,
+        meet: Callable[[str], object] = lambda topic: None,
     ):
         self._model = model
         self._hparams = hparams
@@ -258,9 +258,9 @@ class Updater:
 
 def _replicas_here(strategy: tf.distribute.Strategy) -> range:
     """The numbers of the replicas that are this process's."""
-    numbers: list[int] = []
-    strategy.experimental_distribute_values_from_function(
-        lambda context: numbers.append(context.replica_id_in_sync_group) or 0
+    distribute = strategy.experimental_distribute_values_from_function
+    numbers = strategy.experimental_local_results(
+        distribute(lambda context: context.replica_id_in_sync_group)
     )
     return range(numbers[0], numbers[-1] + 1)
 
