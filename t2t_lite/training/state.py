@@ -238,9 +238,9 @@ class TrainingState:
                 f"damaged, the newest one so: {damaged[0][1].reason}. Put a "
                 "copy of one back, or choose another --output_dir."
             )
-        for path, error in damaged:
+        for path, lost in damaged:
             then = f"training goes on from update {found.step}"
-            _set_aside(path, error, then)
+            _set_aside(path, lost, then)
         return found
 
     def _read(self, path: pathlib.Path) -> dict[str, Any]:
