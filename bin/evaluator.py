@@ -34,6 +34,7 @@ def evaluate(args: argparse.Namespace) -> None:
     args.checkpoint = str(weights.path)  # a trainer may go on meanwhile
     replicas = backend.make_replicas(run, args)
     command.note(f"Translating {len(sources)} sentences of {args.split}.")
+    from t2t_lite.reports.card import write_card
     from t2t_lite.training.validation import translate_and_score
 
     with command.LineNotes(args.verbose) as note:
@@ -64,6 +65,7 @@ def evaluate(args: argparse.Namespace) -> None:
         config.add_evaluation(
             run.output_dir, weights.step, weights.checksum, report
         )
+        write_card(run)
     print_report(report, args.json)
 
 

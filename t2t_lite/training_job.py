@@ -75,6 +75,8 @@ class TrainingJob:
         Args:
           sustained_tflops: see `recipe.train`.
         """
+        from t2t_lite.reports.card import card_kept
+        from t2t_lite.reports.conditions import conditions_of
         from t2t_lite.training import trainer
         from t2t_lite.training.run import only_trainer
 
@@ -83,9 +85,18 @@ class TrainingJob:
         with only_trainer(self.output_dir):
             run = self._run(manifest)
             say(f"Training {self.problem.name} in {run.output_dir}.")
-            work = trainer.train(run, self.options)
-            _record_cost(run, work, sustained_tflops)
+            run.record(
+                conditions=conditions_of(run, self.options, self._places)
+            )
+            with card_kept(run):
+                work = trainer.train(run, self.options)
+                _record_cost(run, work, sustained_tflops)
         return run
+
+    @property
+    def _places(self) -> dict[str, pathlib.Path | str | None]:
+        names = ("usr_dir", "data_dir", "raw_dir", "tfds_dir", "output_dir")
+        return {name: getattr(self, name) for name in names}
 
     def _generation(self) -> "Generation":
         from t2t_lite.datagen.generate import Generation
@@ -138,4 +149,4 @@ def _record_cost(
         work,
         sustained_tflops and sustained_tflops * 1e12,
     )
-    run.record(training_cost=cost)
+    run.record(training_cost={"step": run.reached.step, **cost})

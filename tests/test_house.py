@@ -104,6 +104,7 @@ ROWS = (
     ("serving.server",),
     ("serving.client", "serving.page"),
     ("serving",),
+    ("reports",),
     ("training",),
     ("training.cluster", "training.faults", "training.optimizer"),
     ("interop",),

@@ -172,6 +172,7 @@ class Manifest:
             is_of_type(self, Manifest)
             and self.splits
             and isinstance(self.options, dict)
+            and isinstance(self.definition.get("attributes", {}), dict)
             and _have(files, sha256=str)
             and _have(sources, sha256=str, bytes=int, mtime_ns=int)
         ):

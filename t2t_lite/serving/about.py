@@ -11,13 +11,15 @@ from typing import Any
 import t2t_lite
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.model.ensemble import Ensemble
+from t2t_lite.reports.card import CARD
+from t2t_lite.reports.scores import scores_of
 from t2t_lite.serving.options import ServingOptions
 from t2t_lite.training.checkpoint import Checkpoint
-from t2t_lite.training.config import EVALUATIONS_FILE, read_records
 from t2t_lite.training.run import Run
 
 # In the folder of a version.
 ABOUT_FILE = pathlib.Path("assets.extra", "t2t-lite.json")
+EXPORTED_CARD = pathlib.Path("assets.extra", CARD)
 _FORMAT = 1
 
 
@@ -37,40 +39,8 @@ def about_run(run: Run, weights: Sequence[Checkpoint]) -> dict[str, Any]:
         "averaged": weights[0].averaged,
         "moving_average": weights[0].is_ema,
         "training": run.config.get("training_cost"),
-        "scores": _scores(run, weights[0]) if len(weights) == 1 else [],
+        "scores": scores_of(run, weights[0]) if len(weights) == 1 else [],
     }
-
-
-def _scores(run: Run, weights: Checkpoint) -> list[dict[str, Any]]:
-    """What training and the evaluator wrote down of these weights."""
-    return [*_while_training(run, weights), *_by_evaluator(run, weights)]
-
-
-def _while_training(run: Run, weights: Checkpoint) -> list[dict[str, Any]]:
-    """On dev, by greedy search."""
-    found: dict[str, Any] = {}
-    for record in read_records(run.output_dir):
-        if (record["step"], record.get("weights")) == (
-            weights.step,
-            weights.weights,
-        ):
-            found |= record
-    metric = run.problem.metric
-    score = found.get(f"dev_{metric}")
-    if score is None:
-        return []
-    return [{"split": "dev", "beam_size": 1, "metric": metric, "score": score}]
-
-
-def _by_evaluator(run: Run, weights: Checkpoint) -> list[dict[str, Any]]:
-    """On any split, as reported; the same report only once."""
-    reports: list[dict[str, Any]] = []
-    for record in read_records(run.output_dir, EVALUATIONS_FILE):
-        if record.get("weights") == weights.checksum:
-            del record["step"], record["weights"]
-            if record not in reports:
-                reports.append(record)
-    return reports
 
 
 def about_export(

@@ -18,7 +18,13 @@ from t2t_lite.interop.ctranslate2_model import (
     write_ctranslate2,
 )
 from t2t_lite.interop.quantization import Quantization
-from t2t_lite.serving.about import ABOUT_FILE, about_export, about_run
+from t2t_lite.reports.card import as_markdown, run_card, without_folders
+from t2t_lite.serving.about import (
+    ABOUT_FILE,
+    EXPORTED_CARD,
+    about_export,
+    about_run,
+)
 from t2t_lite.serving.options import ServingOptions
 from t2t_lite.serving.requests import (
     WARMUP_FILE,
@@ -88,6 +94,9 @@ def export_saved_model(
         ops = check_servable(folder)
         (folder / ABOUT_FILE).parent.mkdir()
         files.write_json(folder / ABOUT_FILE, about)
+        if run:
+            card = without_folders(run_card(run, about["scores"]))
+            files.write_text(folder / EXPORTED_CARD, as_markdown(card))
         pairs = sample_pairs(translator, run) if warmup or verified else []
         requests = warmup_requests(pairs, warmup, signatures)
         if requests:

@@ -134,6 +134,7 @@ _RULES = {
     "vocabulary": Rule(
         "one or two names of files with their sha256", _are_hashes_of_files
     ),
+    "conditions": _OBJECT,
     "usr_dir": Rule(
         "text or null", lambda value: value is None or _is_text(value)
     ),
@@ -213,7 +214,7 @@ def add_evaluation(
 
 
 def _require(config: dict[str, Any], key: str, rule: Rule) -> None:
-    value: Any = {"problem_options": {}, **config}
+    value: Any = {"problem_options": {}, "conditions": {}, **config}
     for part in key.split("."):
         if part not in value:
             raise KeyError(key)

@@ -1,0 +1,1 @@
+"""What a run tells of itself: its card, and its curves beside others'."""
