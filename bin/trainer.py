@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from t2t_lite import plugins, recipe, registry
 from t2t_lite.bin.cli import command, flags, own_text
+from t2t_lite.runtime import start_tensorflow
 
 if TYPE_CHECKING:
     from t2t_lite.training.run import Run
@@ -101,6 +102,11 @@ def _add_loop_flags(group: argparse._ArgumentGroup) -> None:
         "save nothing"
     )
     flags.add(group, {"--dry_run": told})
+    told = (
+        "make the update again that a run with gradients that are not finite "
+        "left in RUN/not-finite, and say where they are not"
+    )
+    flags.add(group, {"--replay=DIR": told})
 
 
 def train(args: argparse.Namespace) -> None:
@@ -110,6 +116,9 @@ def train(args: argparse.Namespace) -> None:
         plugins.load_plugins(args.usr_dir)
         hparams = registry.hparams(args.hparams)
         print(hparams.override(args.hparams_override))
+        return
+    if args.replay:
+        _replay(args)
         return
     flags.require(args, "problem", "hparams")
     plugins.load_plugins(args.usr_dir)
@@ -123,6 +132,18 @@ def train(args: argparse.Namespace) -> None:
         _print_next(trained)
     else:
         print(trained)
+
+
+def _replay(args: argparse.Namespace) -> None:
+    """Makes an update again that was not finite, and says where it is not."""
+    folder = recipe.absolute(args.replay)
+    plugins.load_plugins(args.usr_dir)
+    start_tensorflow(args.verbose)
+    from t2t_lite.training import not_finite
+    from t2t_lite.training.run import Run
+
+    run = Run.open(recipe.absolute(args.output_dir) or folder.parent)
+    print(not_finite.replay(run, folder))
 
 
 def _print_reached(run: "Run") -> None:

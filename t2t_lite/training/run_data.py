@@ -9,6 +9,7 @@ from typing import Any
 from t2t_lite.data import input_pipeline
 from t2t_lite.data.checks import verify_shards
 from t2t_lite.data.manifest import Manifest, flags_of
+from t2t_lite.data.packing import SIDES, sentences_of
 from t2t_lite.data.padding import PaddingReport, padding_report
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
@@ -137,6 +138,14 @@ class RunData:
             self._encoders["inputs"].decode(sources),
             self._encoders["targets"].decode(targets),
         )
+
+    def texts_of(self, batch: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """The pairs of a micro-batch as text, row by row."""
+        sides = [
+            self._encoders[side].decode(sentences_of(batch, side))
+            for side in SIDES
+        ]
+        return list(zip(*sides, strict=True))
 
     def attended_lengths(self) -> tuple[float, float]:
         """Positions that attention is computed over, of source and target.

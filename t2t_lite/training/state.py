@@ -57,6 +57,7 @@ class TrainingState:
       step: updates made, the skipped ones included.
       meter: what they did, in all and lately.
       saved_step: the update of the last checkpoint, 0 without one.
+      last_batches: the micro-batches of the last update.
       saved_work: what the meter had counted by then.
     """
 
@@ -86,6 +87,7 @@ class TrainingState:
         self.saved_work = self.meter.totals()
         self._keep = keep_checkpoints
         self._position = [0, 0, 0]
+        self.last_batches: list[dict[str, Any]] = []
         self._batches: Iterator[dict[str, Any]] | None = None
 
     @property
@@ -113,6 +115,7 @@ class TrainingState:
                 self._batches = self.run.data.training_batches(self._position)
             count = self.run.hparams.micro_batches
             batches = [next(self._batches) for _ in range(count)]
+            self.last_batches = batches
             stats = self.updater.update(batches, self.step + 1, between_passes)
             self.step += 1
             self._position = batches[-1]["position"]
@@ -130,9 +133,8 @@ class TrainingState:
         if self.step == self.saved_step:
             return
         self.meter.read()
-        work = self.meter.totals()
-        self._by_chief("saved", lambda: self._write(work))
-        self.saved_step, self.saved_work = self.step, work
+        self._by_chief("saved", self._write)
+        self.saved_step, self.saved_work = self.step, self.meter.totals()
 
     def _by_chief(self, topic: str, make: Callable[[], T]) -> T:
         """What the chief makes, while nobody waits for it inside an update.
@@ -155,21 +157,29 @@ class TrainingState:
             raise error or checkpoint.SaveError(told)
         return made
 
-    def _write(self, work: dict[str, Any]) -> None:
+    def _write(self) -> None:
+        self.save_copy(self.run.checkpoints_dir)
+        self._note_checkpoints()
+        checkpoint_choice.remove_old(self.run.checkpoints_dir, self._keep)
+
+    def save_copy(self, directory: pathlib.Path) -> None:
+        """Saves a checkpoint in any folder, beside those of the run."""
+        self.meter.read()
         checkpoint.save(
-            self.run.checkpoints_dir,
+            directory,
             self._tensors(),
             {
                 "step": self.step,
                 "position": [int(part) for part in self._position],
                 "seed": self.run.seed,
-                **work,
+                **self.meter.totals(),
             },
             ema=self._ema_tensors(),
         )
-        self._note_checkpoints()
-        self.saved_step, self.saved_work = self.step, work
-        checkpoint_choice.remove_old(self.run.checkpoints_dir, self._keep)
+
+    def restore_copy(self, copy: checkpoint.Checkpoint) -> None:
+        """Takes weights, optimizer and step of such a one, to look at them."""
+        self.step = checkpoint.restore(copy.path, self._tensors())["step"]
 
     def restore(self, strict: bool = False) -> None:
         """Goes on from the newest checkpoint, if there is any.

@@ -10,7 +10,7 @@ from t2t_lite import files
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.progress import say
-from t2t_lite.training import checkpoint
+from t2t_lite.training import checkpoint, not_finite
 from t2t_lite.training.cluster.cluster import ALONE, Cluster
 from t2t_lite.training.cluster.devices import choose_strategy, device_name
 from t2t_lite.training.cluster.silence import Silence
@@ -198,7 +198,8 @@ class _Loop:
         """Shows and writes down how training goes, where it is time to."""
         meter, telemetry = self._state.meter, self._telemetry
         show = log or telemetry.wants_progress()
-        if show:
+        # The tenth is noticed before another update is made.
+        if show or meter.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW - 1:
             meter.read()
         if meter.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
             raise self._not_finite()
@@ -214,12 +215,24 @@ class _Loop:
             telemetry.progress(self._record())
 
     def _not_finite(self) -> T2TLiteError:
+        state = self._state
+        folder = state.run.output_dir / not_finite.FOLDER
+        try:
+            if self._cluster.is_chief:
+                not_finite.dump(state)
+            flags = f"--output_dir={state.run.output_dir} --replay={folder}"
+            told = (
+                f"The last one is in {folder}: t2t-lite-trainer {flags} makes "
+                "it again and says where it is not finite."
+            )
+        except checkpoint.SaveError as error:
+            told = str(error)
         return T2TLiteError(
             f"The gradients of {MOST_SKIPPED_IN_A_ROW} updates in a row, up to "
-            f"update {self._state.step}, were not finite; these updates were "
-            "skipped and the weights are sound. Lower learning_rate or raise "
-            "warmup_steps in another --output_dir; the last checkpoint here is "
-            f"that of update {self._state.saved_step}."
+            f"update {state.step}, were not finite; these updates were "
+            f"skipped and the weights are sound. {told} Lower learning_rate "
+            "or raise warmup_steps in another --output_dir; the last "
+            f"checkpoint here is that of update {state.saved_step}."
         )
 
     def _record(self) -> dict[str, Any]:

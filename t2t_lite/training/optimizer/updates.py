@@ -191,7 +191,36 @@ class Updater:
         )
         self._strategy.run(self._add_gradients, args=(features,))
 
-    def _add_gradients(self, features: dict[str, tf.Tensor]) -> None:
+    def pass_alone(
+        self, micro_batch: Mapping[str, Any], step: int, number: int
+    ) -> tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]:
+        """One pass of an update, for a look at it; changes nothing.
+
+        Args:
+          micro_batch: as in `update`.
+          step: the update's number.
+          number: the micro-batch's in it.
+
+        Returns:
+          The summed loss, the target tokens, and gradients by variable.
+        """
+        batches = [micro_batch] * (number + 1)
+        loss, tokens, gradients = self._pass(
+            self._features(batches, step, number)
+        )
+        return (
+            loss,
+            tokens,
+            {
+                path: tf.convert_to_tensor(gradient)
+                for path, gradient in zip(self._paths, gradients, strict=True)
+                if gradient is not None
+            },
+        )
+
+    def _pass(
+        self, features: dict[str, tf.Tensor]
+    ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor | None]]:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self._variables)
             loss, tokens = self._model.loss_sum(
@@ -199,7 +228,10 @@ class Updater:
                 label_smoothing=self._hparams.label_smoothing,
                 seed=features["seed"],
             )
-        gradients = tape.gradient(loss, self._variables)
+        return loss, tokens, tape.gradient(loss, self._variables)
+
+    def _add_gradients(self, features: dict[str, tf.Tensor]) -> None:
+        loss, tokens, gradients = self._pass(features)
         source_tokens = tf.math.count_nonzero(
             features["inputs"], dtype=tf.float32
         )
