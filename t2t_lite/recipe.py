@@ -41,6 +41,7 @@ def train(
     save_steps: int | None = None,
     save_retries: int = 3,
     max_minutes: float | None = None,
+    stall_minutes: float = 30,
     keep_checkpoints: int = 20,
     strict_checkpoints: bool = False,
     best_metric: str = "auto",
@@ -77,6 +78,8 @@ def train(
         is due, when one cannot be saved, before training fails.
       max_minutes: save and raise `Interrupted` before this process has run for
         so many, as a queue may demand.
+      stall_minutes: without an update, after which the stacks of all threads go
+        to stderr and to `stall.log` of the run; 0 turns it off.
       keep_checkpoints: how many of the newest to keep, besides the best.
       strict_checkpoints: refuse to go on if the newest checkpoint is damaged;
         by default it is set aside, and training goes on from the one before.
@@ -109,6 +112,7 @@ def train(
         save_steps=save_steps,
         save_retries=save_retries,
         max_minutes=max_minutes,
+        stall_minutes=stall_minutes,
         keep_checkpoints=keep_checkpoints,
         strict_checkpoints=strict_checkpoints,
         log_steps=log_steps,

@@ -20,6 +20,7 @@ class TrainingOptions:
     max_minutes: float | None = (
         None  # of the process: it saves before, exits 75
     )
+    stall_minutes: float = 30  # without an update, until stacks are shown
     keep_checkpoints: int = 20  # of the newest, besides the best
     strict_checkpoints: bool = False  # refuse a damaged one
     log_steps: int = 100  # updates between lines of `metrics.jsonl`

@@ -17,6 +17,7 @@ from t2t_lite.training.cluster.silence import Silence
 from t2t_lite.training.faults.deadline import Deadline
 from t2t_lite.training.faults.decisions import Decisions
 from t2t_lite.training.faults.signals import StopRequested, StopSignals
+from t2t_lite.training.faults.stall import LOG, StallWatch
 from t2t_lite.training.optimizer.schedules import has_an_end
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
@@ -56,6 +57,7 @@ def train(
       T2TLiteError: something is wrong; the message says what to do.
     """
     steps = _last_step(run.hparams, options.train_steps)
+    watch = StallWatch(options.stall_minutes, run.output_dir / LOG)
     with StopSignals() as signals:
         prepare(run.seed, options.deterministic)
         run.data.batches("dev")  # fails now rather than at the first evaluation
@@ -77,6 +79,7 @@ def train(
             options.best_metric,
             cluster.index,
             cluster.size,
+            watch.moved,
         )
         cluster.share_stop(lambda: signals.requested, signals.ask)
         with _telemetry(state, steps, cluster) as telemetry:
@@ -89,8 +92,10 @@ def train(
                 options.save_minutes,
                 cluster.exchange,
             )
-            loop = _Loop(state, telemetry, decisions, dev, options, cluster)
-            with cluster.naming_losses():
+            loop = _Loop(
+                state, telemetry, decisions, dev, options, cluster, watch.moved
+            )
+            with watch, cluster.naming_losses():
                 loop.to_the_end(steps)
         return {
             **state.saved_work,
@@ -138,6 +143,7 @@ class _Loop:
         dev: DevEvaluation,
         options: TrainingOptions,
         cluster: Cluster,
+        moved: Callable[[], None],
     ):
         self._state = state
         self._telemetry = telemetry
@@ -145,6 +151,7 @@ class _Loop:
         self._dev = dev
         self._options = options
         self._cluster = cluster
+        self._moved = moved
         self._failed_saves = 0  # in a row
 
     def to_the_end(self, steps: int) -> None:
@@ -178,6 +185,7 @@ class _Loop:
 
     def _between_passes(self) -> None:
         """Leaves an update undone; several workers finish it together."""
+        self._moved()
         if self._cluster.size == 1:
             self._decisions.check()
 

@@ -3,8 +3,8 @@
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import tensorflow as tf
 
@@ -16,6 +16,7 @@ from t2t_lite.problem import Problem
 from t2t_lite.progress import Counter
 from t2t_lite.training.run import Run
 
+T = TypeVar("T")
 _SAMPLES = 10  # lines of dev that show the progress
 _SIDE = tf.TensorSpec([None, None], tf.int32)
 
@@ -155,6 +156,7 @@ class DevEvaluation:
         or "auto", see `judge`.
       index: of this worker.
       workers: how many there are.
+      moved: called after each batch of the loss and each sentence.
 
     Attributes:
       metric: the name of the score, `dev_bleu` say.
@@ -170,6 +172,7 @@ class DevEvaluation:
         best_metric: str = "auto",
         index: int = 0,
         workers: int = 1,
+        moved: Callable[[], None] = lambda: None,
     ):
         self._run = run
         self._model = model
@@ -178,6 +181,7 @@ class DevEvaluation:
         self._best_metric = best_metric
         self._index = index
         self._workers = workers
+        self._moved = moved
         self.metric = f"dev_{run.problem.metric}"
         self.samples: list[Sample] = []
 
@@ -186,7 +190,7 @@ class DevEvaluation:
         batches = itertools.islice(
             self._run.data.batches("dev"), self._index, None, self._workers
         )
-        part: dict[str, Any] = {"loss": self._loss.sums(batches)}
+        part: dict[str, Any] = {"loss": self._loss.sums(self._noting(batches))}
         if not self._evaluate_text:
             sources = self._texts[0][self._index :: self._workers]
             part["translations"] = self._translate(sources)
@@ -239,7 +243,13 @@ class DevEvaluation:
             sources,
             note=lambda number, text: None,  # the same at every evaluation
         )
-        return [answer.hypotheses[0].text for answer in answers]
+        return [answer.hypotheses[0].text for answer in self._noting(answers)]
+
+    def _noting(self, items: Iterable[T]) -> Iterator[T]:
+        """Yields them; work on one is over when the next is asked for."""
+        for item in items:
+            self._moved()
+            yield item
 
     def _score(self, parts: Sequence[Sequence[str]]) -> dict[str, Any]:
         """The report on translations, of which each worker made some."""

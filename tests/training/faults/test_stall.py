@@ -1,0 +1,71 @@
+"""Stacks of all threads, once a stall, on stderr and in a file."""
+
+import threading
+import time
+
+from support.tiny_run import TinyRun
+from t2t_lite.training import trainer
+from t2t_lite.training.faults.stall import StallWatch
+from t2t_lite.training.options import TrainingOptions
+
+MINUTES = 0.05 / 60
+
+
+def wait_for(condition):
+    """Waits until it holds; a minute is for a very busy machine."""
+    for _ in range(6000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it never came true")
+
+
+def stalls(log):
+    """How many of them a file tells of."""
+    if not log.exists():
+        return 0
+    return log.read_text().count("no update and no evaluation has moved")
+
+
+def test_a_stall_shows_every_thread_and_training_goes_on(tmp_path, capfd):
+    run = TinyRun(tmp_path)
+    log = tmp_path / "stall.log"
+
+    def hang_in_the_data(epoch, number):
+        if number == 7:
+            # Past the time at which a second one would be told of.
+            wait_for(lambda: stalls(log))
+            threading.Event().wait(5 * MINUTES * 60)
+
+    run.data.before_batch = hang_in_the_data
+    options = TrainingOptions(train_steps=4, stall_minutes=MINUTES)
+    trainer.train(run, options, evaluate_text=lambda: {})
+    told = capfd.readouterr().err
+    for text in (log.read_text(), told):
+        stall = text.split("no update and no evaluation has moved")
+        (hang,) = (part for part in stall if "hang_in_the_data" in part)
+        assert f"are in {log}. Training goes on if it can." in hang
+        assert "trainer.py" in hang
+
+
+def test_each_stall_is_told_of_once(tmp_path):
+    log = tmp_path / "stall.log"
+    with StallWatch(MINUTES, log) as watch:
+        wait_for(lambda: stalls(log) == 1)
+        time.sleep(5 * MINUTES * 60)
+        assert stalls(log) == 1
+        watch.moved()
+        wait_for(lambda: stalls(log) == 2)
+
+
+def test_0_minutes_watch_nothing(tmp_path):
+    before = threading.active_count()
+    with StallWatch(0, tmp_path / "stall.log"):
+        assert threading.active_count() == before
+
+
+def test_the_watch_ends_with_training(tmp_path):
+    before = threading.active_count()
+    with StallWatch(30, tmp_path / "stall.log"):
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
