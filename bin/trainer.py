@@ -32,6 +32,7 @@ def make_parser() -> flags.Parser:
     told = f"the run (default: {recipe.RUNS_DIR}/PROBLEM/SET)"
     flags.add(where, {"--output_dir=DIR": told})
     flags.add_text_flags(parser)
+    _add_start_flags(parser.add_argument_group("what it begins with"))
     _add_loop_flags(parser.add_argument_group("the training"))
     parser.set_defaults(
         **{
@@ -50,6 +51,18 @@ def _add_what_flags(group: argparse._ArgumentGroup) -> None:
     flags.add_usr_dir(group)
     told = "print every hparam with its value and train nothing"
     flags.add(group, {"--print_hparams": told})
+
+
+def _add_start_flags(group: argparse._ArgumentGroup) -> None:
+    start = {
+        "--init_from=RUN": "a run, or a checkpoint of one, with whose weights "
+        "a new run begins",
+        "--init_vocabulary=same|map": "the vocabulary of that run must be the "
+        "same, or the pieces that both have are taken over",
+        "--freeze=PATTERN[,PATTERN]": "what does not train: encoder, decoder, "
+        "embeddings, or patterns such as encoder_layer_0/*",
+    }
+    flags.add(group, start)
 
 
 def _add_loop_flags(group: argparse._ArgumentGroup) -> None:

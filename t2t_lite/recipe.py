@@ -2,7 +2,7 @@
 
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from t2t_lite import plugins, registry
@@ -10,7 +10,7 @@ from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
 from t2t_lite.training.config import require_fitting_vocabularies
-from t2t_lite.training.options import TrainingOptions
+from t2t_lite.training.options import StartOptions, TrainingOptions
 from t2t_lite.training_job import TrainingJob
 
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ def train(
     raw_dir: _Path | None = None,
     tfds_dir: _Path | None = None,
     output_dir: _Path | None = None,
+    init_from: _Path | None = None,
+    init_vocabulary: str = "same",
+    freeze: str = "",
     train_steps: int | None = None,
     eval_steps_every: int = 1000,
     save_minutes: float = 10,
@@ -70,6 +73,13 @@ def train(
       raw_dir: a folder that holds the corpus files; None downloads them.
       tfds_dir: a TensorFlow Datasets data folder.
       output_dir: the run; None takes `~/t2t-lite/runs/PROBLEM/SET`.
+      init_from: a run, or one of its checkpoints: a new run begins with its
+        weights, and with an optimizer and a step of its own. Its sizes must be
+        the same. A run takes what decodes by default.
+      init_vocabulary: "same": its vocabulary must be the same, too; "map": the
+        rows of the pieces that both have are taken over, by their text.
+      freeze: what does not train: "encoder", "decoder", "embeddings", or
+        patterns of the names of weights, joined by commas.
       train_steps: optimizer updates in total; None takes the set's.
       eval_steps_every: updates between evaluations on the dev split.
       save_minutes: minutes between checkpoints.
@@ -140,6 +150,7 @@ def train(
         output_dir or (set_name and default_output_dir(known_name, set_name)),
     )
     _require_metric(best_metric, task)
+    _require_one_of(("same", "map"), init_vocabulary=init_vocabulary)
     require_fitting_vocabularies(task, values)
     job = TrainingJob(
         problem=task,
@@ -151,6 +162,9 @@ def train(
         tfds_dir=absolute(tfds_dir),
         output_dir=_run_folder(output_dir, task.name, set_name),
         seed=seed,
+        begin=StartOptions(
+            absolute(init_from), init_vocabulary, _words(freeze)
+        ),
         options=options,
     )
     job.start(verbose)
@@ -207,6 +221,19 @@ def _require_metric(best_metric: str, problem: Problem) -> None:
             f"best_metric is one of {', '.join(known)} for {problem.name}; got "
             f"{best_metric!r}."
         )
+
+
+def _require_one_of(known: Collection[str], **values: str) -> None:
+    for name, value in values.items():
+        if value not in known:
+            raise UsageError(
+                f"{name} is one of {', '.join(known)}; got {value!r}."
+            )
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """What commas separate: in order, each once, without white space."""
+    return tuple(sorted({word.strip() for word in text.split(",")} - {""}))
 
 
 def _choose_hparams(

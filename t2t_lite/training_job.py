@@ -13,7 +13,7 @@ from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
 from t2t_lite.progress import say
 from t2t_lite.runtime import start_tensorflow
-from t2t_lite.training.options import TrainingOptions
+from t2t_lite.training.options import StartOptions, TrainingOptions
 
 if TYPE_CHECKING:
     from t2t_lite.data.manifest import Manifest
@@ -35,6 +35,7 @@ class TrainingJob:
     tfds_dir: pathlib.Path | None
     output_dir: pathlib.Path
     seed: int
+    begin: StartOptions
     options: TrainingOptions
 
     def start(self, verbose: bool) -> None:
@@ -66,6 +67,7 @@ class TrainingJob:
             told,
             train_steps=self.options.train_steps or self.hparams.train_steps,
             seed=self.seed,
+            freeze=self.begin.freeze,
             replicas=self.options.replicas,
         )
 
@@ -106,8 +108,16 @@ class TrainingJob:
         )
 
     def _run(self, manifest: "Manifest", dry_run: bool = False) -> "Run":
+        from t2t_lite.training.initial import facts_of_start
         from t2t_lite.training.run import Run
 
+        facts = facts_of_start(
+            self.output_dir,
+            self.begin,
+            self.problem,
+            self.hparams,
+            self.data_dir,
+        )
         return Run.create(
             self.output_dir,
             problem=self.problem,
@@ -117,6 +127,7 @@ class TrainingJob:
             manifest=manifest,
             usr_dir=self.usr_dir,
             hparams_set=self.hparams_set,
+            facts=facts,
             dry_run=dry_run,
         )
 

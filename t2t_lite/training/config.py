@@ -120,6 +120,10 @@ def _are_hashes_of_files(value: Any) -> bool:
     )
 
 
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
 _TEXT = Rule("text", _is_text)
 _OBJECT = Rule("an object", lambda value: isinstance(value, dict))
 _RULES = {
@@ -135,6 +139,7 @@ _RULES = {
         "one or two names of files with their sha256", _are_hashes_of_files
     ),
     "conditions": _OBJECT,
+    "freeze": Rule("a list of text", _are_texts),
     "usr_dir": Rule(
         "text or null", lambda value: value is None or _is_text(value)
     ),
@@ -214,7 +219,12 @@ def add_evaluation(
 
 
 def _require(config: dict[str, Any], key: str, rule: Rule) -> None:
-    value: Any = {"problem_options": {}, "conditions": {}, **config}
+    value: Any = {
+        "problem_options": {},
+        "conditions": {},
+        "freeze": [],
+        **config,
+    }
     for part in key.split("."):
         if part not in value:
             raise KeyError(key)
@@ -270,6 +280,8 @@ def _identity(config: dict[str, Any]) -> dict[str, Any]:
         "seed": config["seed"],
         "data": config["data"]["fingerprint"],
     }
+    if "freeze" in config:
+        flat["freeze"] = ",".join(config["freeze"])
     for name, sha256 in config["vocabulary"].items():
         flat[f"vocabulary {name}"] = sha256
     # A run older than a hparam was trained with its default.

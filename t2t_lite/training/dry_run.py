@@ -5,6 +5,7 @@ import math
 import resource
 import sys
 import time
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -28,6 +29,7 @@ class DryRun:
       vocab_sizes: V of source and target.
       train_steps: updates that are planned.
       parameters: of the model.
+      trained_parameters: those that are not frozen.
       replicas: devices, each of which made a pass.
       micro_batch: of a pass, its rows and columns.
       seconds_per_update: of all its passes, from the time of the one made.
@@ -40,6 +42,7 @@ class DryRun:
     vocab_sizes: tuple[int, int]
     train_steps: int
     parameters: int
+    trained_parameters: int
     replicas: int
     micro_batch: tuple[int, int]
     seconds_per_update: float
@@ -52,8 +55,11 @@ class DryRun:
         flops = costs.count_step_flops(
             self.hparams, self.vocab_sizes[1], columns
         )
+        frozen = ""
+        if self.trained_parameters < self.parameters:
+            frozen = f", {self.trained_parameters:,} of them are trained"
         lines = {
-            "parameters": f"{self.parameters:,}",
+            "parameters": f"{self.parameters:,}" + frozen,
             "vocabulary": " and ".join(f"{v:,}" for v in self.vocab_sizes),
             "replicas": self.replicas,
             "largest batch": f"{self.hparams.micro_batches} x {rows} sentences "
@@ -77,6 +83,7 @@ def try_update(
     *,
     train_steps: int,
     seed: int = 1,
+    freeze: Sequence[str] = (),
     replicas: int | None = None,
 ) -> DryRun:
     """Makes one pass over the largest possible micro-batch; saves nothing.
@@ -90,13 +97,14 @@ def try_update(
       data: what the report says of the data.
       train_steps: updates that are planned.
       seed: of everything random.
+      freeze: as in `Updater`.
       replicas: as in `trainer.train`.
     """
     prepare(seed, deterministic=False)
     strategy = choose_strategy(replicas)
     with strategy.scope():
         model = Transformer.from_hparams(hparams, *vocab_sizes).build_weights()
-    updater = Updater(model, hparams, strategy, seed)
+    updater = Updater(model, hparams, strategy, seed, freeze)
     positions = hparams.batch_tokens // hparams.micro_batches
     rows, columns = packed_shape(positions, hparams.max_length)
     tiny, full = [
@@ -118,6 +126,7 @@ def try_update(
         vocab_sizes=vocab_sizes,
         train_steps=train_steps,
         parameters=model.count_params(),
+        trained_parameters=updater.trained_parameters,
         replicas=strategy.num_replicas_in_sync,
         micro_batch=(rows, columns),
         seconds_per_update=whole + (passes - 1) * max(whole - optimizer, 0),

@@ -1,6 +1,7 @@
 """`TrainingOptions`: how a run is trained, apart from what makes it the run."""
 
 import dataclasses
+import pathlib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,3 +28,12 @@ class TrainingOptions:
     best_metric: str = "auto"  # what tells the best checkpoint
     replicas: int | None = None  # logical CPUs; None: all GPUs, else one CPU
     deterministic: bool = False  # the same to the bit each time; slower
+
+
+@dataclasses.dataclass(frozen=True)
+class StartOptions:
+    """What a new run begins with; what it began with is part of what it is."""
+
+    init_from: pathlib.Path | None = None  # another run, or its checkpoint
+    init_vocabulary: str = "same"  # or "map": take over the common pieces
+    freeze: tuple[str, ...] = ()  # patterns of weights that do not train

@@ -89,6 +89,7 @@ class Run:
         manifest: Manifest,
         usr_dir: str | None = None,
         hparams_set: str | None = None,
+        facts: Mapping[str, Any] | None = None,
         dry_run: bool = False,
     ) -> Self:
         """A new run, or the one that is there if it is the same.
@@ -103,6 +104,7 @@ class Run:
           usr_dir: as given by the user, who so allows its code in later
             commands on this machine.
           hparams_set: the name of the set, for people.
+          facts: more that `config.json` says, see `initial.facts_of_start`.
           dry_run: check everything, write nothing.
 
         Raises:
@@ -123,7 +125,7 @@ class Run:
             encoders,
             usr_dir,
             hparams_set,
-        )
+        ) | dict(facts or {})
         if (output_dir / CONFIG).exists():
             there = read_config(output_dir)
             require_same(output_dir, there, config)
@@ -195,17 +197,13 @@ class Run:
     @property
     def reached(self) -> Reached:
         """How far training has come, by what the folder holds."""
-        saved = checkpoint.list_checkpoints(self.checkpoints_dir)
-        averages = checkpoint.list_checkpoints(self.checkpoints_dir, True)
-        step = saved[-1].step if saved else 0
-        newest = [
-            each.decoded.path for each in saved[-1:] if each.decoded.is_ema
-        ]
-        newest += [made.path for made in averages if made.step == step]
+        folder = self.checkpoints_dir
+        saved = checkpoint.list_checkpoints(folder)
+        decoded = saved and checkpoint_choice.resolve(folder, "default")
         return Reached(
-            step,
-            checkpoint_choice.read_best(self.checkpoints_dir),
-            newest[-1] if newest else None,
+            saved[-1].step if saved else 0,
+            checkpoint_choice.read_best(folder),
+            decoded.path if decoded and decoded.weights else None,
             self.config.get("training_cost"),
         )
 

@@ -14,6 +14,7 @@ from t2t_lite.progress import say
 from t2t_lite.training import checkpoint, checkpoint_choice
 from t2t_lite.training.averaging import average_checkpoints
 from t2t_lite.training.cluster.cluster import ALONE, Cluster
+from t2t_lite.training.initial import load_initial_weights
 from t2t_lite.training.optimizer.meter import Meter
 from t2t_lite.training.optimizer.updates import Updater
 from t2t_lite.training.run import Run
@@ -78,6 +79,7 @@ class TrainingState:
             run.hparams,
             strategy,
             run.seed,
+            freeze=run.config.get("freeze", ()),
             meet=lambda topic: cluster.exchange(topic, None),
         )
         has_ema = bool(run.hparams.ema_decay)
@@ -100,7 +102,8 @@ class TrainingState:
         """Of a checkpoint, nearly."""
         return sum(
             variable.dtype.size * variable.shape.num_elements()
-            for variable in self._tensors().values()
+            for tensors in (self._tensors(), self._ema_tensors())
+            for variable in tensors.values()
         )
 
     def update(self, between_passes: Callable[[], None]) -> None:
@@ -184,6 +187,8 @@ class TrainingState:
     def restore(self, strict: bool = False) -> None:
         """Goes on from the newest checkpoint, if there is any.
 
+        A run that has none yet begins with what its config says.
+
         Args:
           strict: raise if it is damaged, rather than to set it aside and go
             on from the one before. The mark of the best likewise.
@@ -194,6 +199,8 @@ class TrainingState:
         """
         name = self._by_chief("checkpoint", lambda: self._restore(strict))
         if name is None:
+            if load_initial_weights(self.run, self.model):
+                self.updater.begin_average()
             return
         path = self.run.checkpoints_dir / name
         if self._cluster.is_chief:

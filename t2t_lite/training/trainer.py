@@ -71,6 +71,11 @@ def train(
             options.keep_checkpoints,
             cluster,
         )
+        if run.config.get("freeze"):
+            say(
+                f"{state.updater.trained_parameters:,} of "
+                f"{state.model.count_params():,} parameters are trained."
+            )
         state.restore(options.strict_checkpoints)
         dev = DevEvaluation(
             run,

@@ -18,6 +18,7 @@ from t2t_lite.data.packing import feature_names
 from t2t_lite.hparam import HParams
 from t2t_lite.training.optimizer.adafactor import Adafactor
 from t2t_lite.training.optimizer.adam import Adam
+from t2t_lite.training.optimizer.freezing import frozen_paths
 from t2t_lite.training.optimizer.moving_average import MovingAverage
 from t2t_lite.training.optimizer.schedules import training_rate
 
@@ -66,6 +67,7 @@ class Updater:
       hparams: its training part is used.
       strategy: from `devices.choose_strategy`.
       seed: of the run, for dropout.
+      freeze: patterns of weights that do not train, see `frozen_paths`.
       meet: is called before replicas add up their sums, with what for. It
         lets workers wait for each other.
 
@@ -80,6 +82,7 @@ class Updater:
         hparams: HParams,
         strategy: tf.distribute.Strategy,
         seed: int,
+        freeze: Sequence[str] = (),
         meet: Callable[[str], object] = lambda topic: None,
     ):
         self._model = model
@@ -91,8 +94,11 @@ class Updater:
         # Of the replicas, those of this process.
         self._here = _replicas_here(strategy)
         self._names = feature_names(hparams.packing)
-        self._paths = [v.path for v in model.trainable_variables]
-        self._variables = [v.value for v in model.trainable_variables]
+        weights = model.trainable_variables
+        frozen = frozen_paths((v.path for v in weights), freeze)
+        trained = [v for v in weights if v.path not in frozen]
+        self._paths = [v.path for v in trained]
+        self._variables = [v.value for v in trained]
         with strategy.scope():
             self._gradients = [_sum_over_replicas(v) for v in self._variables]
             # Loss, target tokens, source tokens of the update so far.
@@ -122,11 +128,21 @@ class Updater:
         """The optimizer's state by name, for checkpoints."""
         return self.optimizer.tensors(self._paths)
 
+    @property
+    def trained_parameters(self) -> int:
+        """How many numbers train."""
+        return sum(math.prod(v.shape) for v in self._variables)
+
     def averages(self) -> dict[str, tf.Variable]:
         """The moving average of each trained weight by path; {} without."""
         if not self.average:
             return {}
         return dict(zip(self._paths, self.average.averages, strict=True))
+
+    def begin_average(self) -> None:
+        """Lets the moving average, if any, begin as the weights are now."""
+        if self.average:
+            self.average.begin()
 
     def update(
         self,

@@ -20,16 +20,18 @@ OTHERS = {
     "clipped": {"clip_norm": 0.05},
     "averaged": {"ema_decay": 0.9},
 }
+# All at once, and a part of the model that does not train.
+FREEZING = {**OTHERS["adamw"], **OTHERS["clipped"], **OTHERS["averaged"]}
 
 
-def _updater(replicas, **changes):
+def _updater(replicas, freeze=(), **changes):
     hparams = tiny_hparams(**changes)
     prepare(1, deterministic=False)
     strategy = choose_strategy(replicas)
     with strategy.scope():
         model = ToyModel.from_hparams(hparams, VOCAB_SIZE, VOCAB_SIZE)
         model.build_weights()
-    return model, Updater(model, hparams, strategy, seed=1)
+    return model, Updater(model, hparams, strategy, 1, freeze)
 
 
 def _batches(step):
@@ -87,6 +89,29 @@ def test_a_gradient_below_the_norm_is_left_alone():
     free, _ = _after(1, 1)
     for variable in model.weights:
         np.testing.assert_array_equal(variable.numpy(), free[variable.path])
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_what_is_frozen_costs_nothing_and_does_not_move(replicas):
+    model, updater = _updater(replicas, ["target"], **FREEZING)
+    before = {v.path: v.numpy() for v in model.weights}
+    for step in (1, 2):
+        updater.update(_batches(step), step)
+    moved = [
+        v.path
+        for v in model.weights
+        if not np.array_equal(v.numpy(), before[v.path])
+    ]
+    assert moved == ["toy/source", "toy/softmax"]
+    assert not any("toy/target" in name for name in updater.tensors())
+    assert "toy/target" not in updater.averages()
+    assert updater.trained_parameters == 2 * VOCAB_SIZE * 8
+
+
+def test_the_norm_is_of_what_trains():
+    _, norms = _after(1, 1)
+    _, updater = _updater(1, ["target"])
+    assert updater.update(_batches(1), 1).read().gradient_norm < norms[0]
 
 
 class _Bad(ToyModel):

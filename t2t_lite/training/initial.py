@@ -1,0 +1,235 @@
+"""What a new run begins with: the weights of another, some of them frozen.
+
+`config.json` keeps it, as `initialized_from` and `freeze`.
+"""
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.hparam import HParams
+from t2t_lite.model.transformer import Transformer
+from t2t_lite.problem import Problem
+from t2t_lite.progress import say
+from t2t_lite.text.encoder import TextEncoder
+from t2t_lite.text.sentencepiece_model import EOS_ID, PAD_ID
+from t2t_lite.training import checkpoint, checkpoint_choice
+from t2t_lite.training.checkpoint import MODEL_PREFIX, Checkpoint
+from t2t_lite.training.config import CONFIG, read_config
+from t2t_lite.training.optimizer.freezing import frozen_paths
+from t2t_lite.training.options import StartOptions
+from t2t_lite.training.run import Run
+
+_FACT = "initialized_from"
+_SIZES = (
+    "hidden_size",
+    "filter_size",
+    "num_heads",
+    "key_depth",
+    "value_depth",
+    "num_hidden_layers",
+    "shared_embedding",
+    "norm_placement",
+    "position_encoding",
+)
+# The tables that have a row for each piece of a side's vocabulary.
+_TABLES = {
+    "inputs": ("shared_embedding/table", "source_embedding/table"),
+    "targets": ("target_embedding/table", "softmax/table"),
+}
+_Encoders = Mapping[str, TextEncoder]
+
+
+def facts_of_start(
+    output_dir: pathlib.Path,
+    start: StartOptions,
+    problem: Problem,
+    hparams: HParams,
+    data_dir: pathlib.Path,
+) -> dict[str, Any]:
+    """What `config.json` says of a run's beginning; all of it is checked.
+
+    A run that is there keeps what it has, so that it needs the other one only
+    until its own first checkpoint.
+
+    Args:
+      output_dir: of the run that is to begin.
+      start: what the user asks for.
+      problem: of that run.
+      hparams: likewise.
+      data_dir: holds its vocabulary.
+
+    Raises:
+      UsageError: sizes or vocabularies that do not agree, a pattern that
+        matches no weight, a path that is not of a run.
+      T2TLiteError: the run that is there began with something else.
+    """
+    if start.freeze:
+        frozen_paths(_weight_paths(hparams), start.freeze)
+    facts = {"freeze": list(start.freeze)} if start.freeze else {}
+    given = str(start.init_from) if start.init_from else None
+    if (output_dir / CONFIG).exists():
+        there = read_config(output_dir).get(_FACT, {})
+        if given not in (None, there.get("given")):
+            raise T2TLiteError(
+                f"{output_dir} holds a run that began with "
+                f"{there.get('given', 'fresh weights')}; got "
+                f"--init_from={given}. Choose another --output_dir."
+            )
+        return facts
+    if start.init_from is None:
+        if start.init_vocabulary != "same":
+            raise UsageError("init_vocabulary needs init_from.")
+        return facts
+    run, found = _find(start.init_from)
+    _require_equal_sizes(run.hparams, hparams)
+    mapped = not _is_same(run.encoders, problem.load_encoders(data_dir))
+    if mapped and start.init_vocabulary != "map":
+        raise UsageError(
+            f"init_from: the vocabulary of {run.output_dir} is not that of the "
+            "new run. --init_vocabulary=map takes over the pieces that both "
+            "have, and starts the others fresh."
+        )
+    source = {
+        "given": given,
+        "run": str(run.output_dir),
+        "checkpoint": str(found.path),
+        "step": found.step,
+        "checksum": found.checksum,
+        "vocabulary": "map" if mapped else "same",
+    }
+    return {**facts, _FACT: source}
+
+
+def load_initial_weights(run: Run, model: Any) -> bool:
+    """Gives a new run's model the weights it begins with, if it has others'.
+
+    Args:
+      run: which has no checkpoint yet.
+      model: its own, fresh.
+
+    Returns:
+      Whether there were any.
+
+    Raises:
+      T2TLiteError: they are gone, damaged or not those of its config any more.
+    """
+    source = run.config.get(_FACT)
+    if not source:
+        return False
+    path = pathlib.Path(source["checkpoint"])
+    found = checkpoint.checkpoint_at(path)
+    if not found or not path.is_dir() or found.checksum != source["checksum"]:
+        raise T2TLiteError(
+            f"{path}, which the run in {run.output_dir} begins with, is gone "
+            "or has changed: put it back, or choose another --output_dir."
+        )
+    say(f"Beginning with {found} of {source['run']}.")
+    tensors = checkpoint.model_tensors(model)
+    mapped: dict[str, tuple[tf.Variable, _Rows]] = {}
+    if source["vocabulary"] == "map":
+        there = Run.open(source["run"], to_decode=True).encoders
+        for side, tables in _TABLES.items():
+            names = [f"{MODEL_PREFIX}{model.name}/{table}" for table in tables]
+            if names := [name for name in names if name in tensors]:
+                rows = _common_rows(there[side], run.encoders[side])
+                mapped |= {name: (tensors.pop(name), rows) for name in names}
+    checkpoint.restore(path, tensors)
+    reader = checkpoint.open_tensors(path)
+    for name, (table, rows) in mapped.items():
+        values = tf.convert_to_tensor(table).numpy()
+        values[rows.here] = reader.get_tensor(name)[rows.there]
+        table.assign(values)
+    return True
+
+
+class _Rows(NamedTuple):
+    """The ids of the same pieces in two vocabularies, in the same order."""
+
+    there: list[int]
+    here: list[int]
+
+
+def _common_rows(there: TextEncoder, here: TextEncoder) -> _Rows:
+    """The pieces that both have, and a line that counts them.
+
+    Padding and EOS are the same, whatever a vocabulary calls them.
+    """
+    known = {
+        piece: number
+        for number, piece in reversed(
+            list(enumerate(there.pieces(range(there.vocab_size))))
+        )
+    }
+    rows = _Rows([PAD_ID, EOS_ID], [PAD_ID, EOS_ID])
+    for number, piece in enumerate(here.pieces(range(here.vocab_size))):
+        if piece in known and number not in (PAD_ID, EOS_ID):
+            rows.there.append(known[piece])
+            rows.here.append(number)
+    taken = len(rows.here)
+    say(
+        f"{here.path.name}: {taken:,} of {here.vocab_size:,} pieces are taken "
+        f"over, {here.vocab_size - taken:,} start fresh."
+    )
+    return rows
+
+
+def _find(given: pathlib.Path) -> tuple[Run, Checkpoint]:
+    """The run and the checkpoint that a folder of either is or lies in."""
+    if (given / CONFIG).is_file():
+        run = Run.open(given, to_decode=True)
+        return run, checkpoint_choice.resolve(run.checkpoints_dir, "default")
+    found = checkpoint.checkpoint_at(given) if given.is_dir() else None
+    runs = [folder for folder in given.parents if (folder / CONFIG).is_file()]
+    if not found or not runs:
+        raise UsageError(
+            "init_from is the folder of a run, or of a checkpoint in one; got "
+            f"{given}."
+        )
+    return Run.open(runs[0], to_decode=True), found
+
+
+def _require_equal_sizes(there: HParams, here: HParams) -> None:
+    sizes_there, sizes_here = _sizes(there), _sizes(here)
+    differences = [
+        f"{name} is {value} there and {sizes_here[name]} here"
+        for name, value in sizes_there.items()
+        if value != sizes_here[name]
+    ]
+    if differences:
+        raise UsageError(
+            f"init_from needs a model of the same sizes; "
+            f"{'; '.join(differences)}."
+        )
+
+
+def _sizes(hparams: HParams) -> dict[str, Any]:
+    """What gives weights their shape or meaning; dropout does neither."""
+    values = hparams.model_part()
+    for name in ("key_depth", "value_depth"):
+        values[name] = values[name] or hparams.hidden_size // hparams.num_heads
+    learned = hparams.position_encoding == "learned"
+    names = (*_SIZES, "max_length") if learned else _SIZES
+    return {name: values[name] for name in names}
+
+
+def _is_same(there: _Encoders, here: _Encoders) -> bool:
+    sides = ("inputs", "targets")
+    return all(there[side].sha256 == here[side].sha256 for side in sides)
+
+
+def _weight_paths(hparams: HParams) -> list[str]:
+    """Those of the model; they do not depend on how large it is."""
+    smallest = hparams.replace(
+        hidden_size=2,
+        filter_size=1,
+        num_heads=1,
+        key_depth=None,
+        value_depth=None,
+        max_length=1,
+    )
+    model = Transformer.from_hparams(smallest, 2, 2).build_weights()
+    return [variable.path for variable in model.trainable_variables]

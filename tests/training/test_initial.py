@@ -1,0 +1,267 @@
+"""A new run begins with the weights of another one."""
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from t2t_lite.datagen import generate
+from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.hparam import HParams
+from t2t_lite.problem import Text2TextProblem
+from t2t_lite.registry import problem, register_problem
+from t2t_lite.training import checkpoint
+from t2t_lite.training.initial import facts_of_start, load_initial_weights
+from t2t_lite.training.options import StartOptions
+from t2t_lite.training.run import Run
+
+HPARAMS = HParams(
+    hidden_size=8,
+    filter_size=16,
+    num_heads=2,
+    num_hidden_layers=1,
+    max_length=32,
+    batch_tokens=256,
+    micro_batches=2,
+)
+
+
+class Words(Text2TextProblem):
+    """Words of two letters and what they are in reverse."""
+
+    vocab_size = 280
+    letters = "ab"
+
+    def samples(self, split, raw):
+        first = {"train": 0, "dev": 100, "test": 120}[split]
+        for number in range(first, first + (100 if not first else 20)):
+            zero, one = self.letters
+            word = f"{number:b}".replace("0", zero).replace("1", one)
+            yield word, word[::-1] + " ."
+
+
+class OtherWords(Words):
+    letters = "bc"
+
+
+@pytest.fixture
+def begin(forget_plugins, tmp_path):
+    """Makes a run, on the weights of another one if `StartOptions` say so."""
+    register_problem("initial_words")(Words)
+    register_problem("initial_other_words")(OtherWords)
+
+    def make(folder, words="words", hparams=HPARAMS, **options):
+        task = problem(f"initial_{words}")
+        data = tmp_path / f"data_{words}"
+        manifest = generate.Generation(task, data, progress=False).run()
+        start = StartOptions(**options)
+        return Run.create(
+            tmp_path / folder,
+            problem=task,
+            hparams=hparams,
+            seed=3,
+            data_dir=data,
+            manifest=manifest,
+            facts=facts_of_start(tmp_path / folder, start, task, hparams, data),
+        )
+
+    return make
+
+
+def _save(run, step=7):
+    """Saves the run's first weights; gives them by name."""
+    tensors = checkpoint.model_tensors(run.model())
+    checkpoint.save(run.checkpoints_dir, tensors, {"step": step})
+    return {name: tensor.numpy() for name, tensor in tensors.items()}
+
+
+def _loaded(run):
+    """The weights that a run begins with, and those it would have drawn."""
+    model = run.model()
+    drawn = {n: v.numpy() for n, v in checkpoint.model_tensors(model).items()}
+    assert load_initial_weights(run, model)
+    tensors = checkpoint.model_tensors(model)
+    return {name: tensor.numpy() for name, tensor in tensors.items()}, drawn
+
+
+def test_a_run_of_the_same_vocabulary_begins_with_all_weights(begin):
+    there = begin("old")
+    saved = _save(there)
+    # Dropout is no size, and depths that are given may be those of before.
+    here = begin(
+        "new",
+        init_from=there.output_dir,
+        hparams=HPARAMS.replace(residual_dropout=0.3, key_depth=4),
+    )
+    loaded, _ = _loaded(here)
+    for name, value in saved.items():
+        np.testing.assert_array_equal(loaded[name], value)
+    source = here.config["initialized_from"]
+    assert source["run"] == str(there.output_dir)
+    assert source["step"] == 7
+    found = checkpoint.list_checkpoints(there.checkpoints_dir)[0]
+    assert source["checksum"] == found.checksum
+    assert source["vocabulary"] == "same"
+
+
+def test_a_checkpoint_is_taken_as_it_is_named(begin):
+    there = begin("old")
+    _save(there, 7)
+    first = checkpoint.list_checkpoints(there.checkpoints_dir)[0]
+    _save(there, 9)
+    here = begin("new", init_from=first.path)
+    assert here.config["initialized_from"]["step"] == 7
+
+
+def _common_pieces(there, here, side):
+    """Pairs of rows, by hand: the text of the piece says which."""
+    old, new = there.encoders[side], here.encoders[side]
+    pieces = old.pieces(range(old.vocab_size))
+    return {
+        number: pieces.index(piece)
+        for number, piece in enumerate(new.pieces(range(new.vocab_size)))
+        if piece in pieces
+    }
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_rows_of_common_pieces_are_taken_over_by_their_text(
+    begin, capsys, shared
+):
+    hparams = HPARAMS.replace(shared_embedding=shared)
+    there = begin("old", hparams=hparams)
+    saved = _save(there)
+    here = begin(
+        "new",
+        "other_words",
+        init_from=there.output_dir,
+        init_vocabulary="map",
+        hparams=hparams,
+    )
+    loaded, drawn = _loaded(here)
+    rows = _common_pieces(there, here, "inputs")
+    size = here.encoders["inputs"].vocab_size
+    assert 250 < len(rows) < size
+    tables = [name for name in loaded if name.endswith("/table")]
+    assert len(tables) == (1 if shared else 3)
+    for name in tables:
+        for row in range(size):
+            expected = (
+                saved[name][rows[row]] if row in rows else drawn[name][row]
+            )
+            np.testing.assert_array_equal(loaded[name][row], expected)
+    for name in loaded.keys() - set(tables):
+        np.testing.assert_array_equal(loaded[name], saved[name])
+    told = (
+        f"{len(rows)} of {size} pieces are taken over, {size - len(rows)} "
+        "start fresh."
+    )
+    assert capsys.readouterr().err.count(told) == (1 if shared else 2)
+    assert here.config["initialized_from"]["vocabulary"] == "map"
+
+
+def test_another_vocabulary_is_refused_with_what_to_do(begin):
+    there = begin("old")
+    _save(there)
+    with pytest.raises(UsageError, match="--init_vocabulary=map takes over"):
+        begin("new", "other_words", init_from=there.output_dir)
+
+
+def test_sizes_that_differ_are_told_of_both(begin):
+    there = begin("old")
+    _save(there)
+    with pytest.raises(UsageError) as error:
+        begin(
+            "new",
+            init_from=there.output_dir,
+            hparams=HPARAMS.replace(hidden_size=16, norm_placement="pre"),
+        )
+    assert "hidden_size is 8 there and 16 here; key_depth is 4" in str(error)
+    assert "norm_placement is post there and pre here." in str(error.value)
+
+
+def test_learned_positions_need_the_same_length(begin):
+    learned = HPARAMS.replace(position_encoding="learned")
+    there = begin("old", hparams=learned)
+    _save(there)
+    with pytest.raises(UsageError, match="max_length is 32 there and 64 here"):
+        begin(
+            "new",
+            init_from=there.output_dir,
+            hparams=learned.replace(max_length=64),
+        )
+
+
+def test_a_refused_beginning_leaves_no_run(begin, tmp_path):
+    for options in (
+        {"init_from": tmp_path},
+        {"init_vocabulary": "map"},
+        {"freeze": ("encodr",)},
+    ):
+        with pytest.raises(UsageError):
+            begin("new", **options)
+    assert not (tmp_path / "new").exists()
+
+
+def test_weights_that_changed_before_they_were_loaded_are_refused(begin):
+    there = begin("old")
+    _save(there)
+    here = begin("new", init_from=there.output_dir)
+    shutil.rmtree(there.checkpoints_dir)
+    with pytest.raises(T2TLiteError, match="is gone or has changed: put it"):
+        load_initial_weights(here, here.model())
+
+
+def test_a_run_that_is_there_began_as_it_began(begin, tmp_path):
+    there = begin("old")
+    _save(there)
+    begin("new", init_from=there.output_dir)
+    start = StartOptions(init_from=there.output_dir)
+    shutil.rmtree(there.output_dir)  # not needed any more
+
+    def facts(start):
+        folder = tmp_path / "new"
+        return facts_of_start(folder, start, None, HPARAMS, tmp_path)
+
+    assert facts(start) == facts(StartOptions()) == {}
+    with pytest.raises(T2TLiteError, match="began with .*old; got --init_fr"):
+        facts(StartOptions(init_from=tmp_path / "other"))
+
+
+def test_fine_tuning_by_command(tiny_run, tiny_flags, run_command, tmp_path):
+    source = tmp_path / "source"
+    shutil.copytree(tiny_run, source)
+    flags = [
+        *tiny_flags,
+        f"--output_dir={tmp_path / 'tuned'}",
+        f"--init_from={source}",
+        "--freeze=encoder,embeddings",
+    ]
+    code, out, err = run_command("trainer", *flags, "--train_steps=2")
+    assert code == 0, err
+    assert "step: 2\n" in out
+    name = "average-2-step-00000004"
+    assert f"Beginning with the average of 2 up to step 4 of {source}." in err
+    # The decoder: 2 attentions of 4 * 8 * 8, 280 feed-forward, 3 norms of 16.
+    assert re.search(r"\n840 of 3,\d{3} parameters are trained\.\n", err)
+    tuned = checkpoint.open_tensors(
+        checkpoint.list_checkpoints(tmp_path / "tuned" / "checkpoints")[0].path
+    )
+    before = checkpoint.open_tensors(source / "checkpoints" / name)
+    for path in before.get_variable_to_shape_map():
+        same = np.array_equal(tuned.get_tensor(path), before.get_tensor(path))
+        assert same == ("decoder_" not in path), path
+    config = json.loads((tmp_path / "tuned" / "config.json").read_text())
+    assert config["freeze"] == ["embeddings", "encoder"]
+    # The same command goes on, and needs the other run no more.
+    shutil.rmtree(source)
+    code, out, err = run_command("trainer", *flags, "--train_steps=3")
+    assert code == 0, err
+    assert "step: 3\n" in out
+    assert "Beginning with" not in err
+    # What is frozen makes the run the run it is.
+    code, out, err = run_command("trainer", *flags[:-1], "--train_steps=4")
+    assert code == 1
+    assert "freeze is 'embeddings,encoder' there and absent here" in err
