@@ -24,6 +24,7 @@ setup(
     package_dir=FOLDERS,
     package_data={
         "t2t_lite": ["py.typed"],
+        "t2t_lite.reports": ["*.html", "*.css", "*.js"],
         "t2t_lite.serving.page": ["*.html", "*.css", "*.js", "*.svg"],
     },
 )

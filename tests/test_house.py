@@ -24,6 +24,7 @@ COMMANDS = {
     "exporter": "exporter",
     "bleu": "bleu",
     "registry": "registry",
+    "report": "report",
     "attention": "attention",
     "query": "query",
     "server": "server",
@@ -359,8 +360,9 @@ def test_wheel_holds_every_room_and_no_generic_name(tmp_path):
     for room in ("problems", "hparams", "bin"):
         for file in (ROOT / room).rglob("*.py"):
             assert f"t2t_lite/{file.relative_to(ROOT)}" in names
-    page = [f for f in (ENGINE / "serving" / "page").iterdir() if f.is_file()]
-    for file in (*ENGINE.rglob("*.py"), *page):
+    pages = [ENGINE / "serving" / "page", ENGINE / "reports"]
+    shown = [file for page in pages for file in page.glob("*.[hcjs]*")]
+    for file in (*ENGINE.rglob("*.py"), *shown):
         assert str(file.relative_to(ROOT)) in names
 
 
