@@ -1,4 +1,4 @@
-"""Shows the curves of runs side by side, as one page for the browser.
+"""Shows runs side by side as one page for the browser.
 
 Loss, scores, learning rate, speed and more over steps or time, what differs in
 their hyperparameters, sentences of dev over time, and the cost. The page needs
