@@ -9,6 +9,7 @@ from t2t_lite import plugins, registry
 from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
+from t2t_lite.training.cluster.members import find_members
 from t2t_lite.training.config import require_fitting_vocabularies
 from t2t_lite.training.options import StartOptions, TrainingOptions
 from t2t_lite.training_job import TrainingJob
@@ -52,6 +53,9 @@ def train(
     seed: int = 1,
     deterministic: bool = False,
     replicas: int | None = None,
+    workers: str | None = None,
+    worker: int | None = None,
+    cluster_timeout: float = 600,
     sustained_tflops: float | None = None,
     dry_run: bool = False,
     verbose: bool = False,
@@ -100,7 +104,12 @@ def train(
       deterministic: the same result to the bit each time; slower. It stays on
         for the whole process.
       replicas: logical CPU devices to train on; None takes all GPUs, else
-        one CPU.
+        one CPU. Of several workers, each one has so many.
+      workers: `host:port,host:port,...` of all processes that train together,
+        the chief's first; None takes those of `TF_CONFIG`, if it is set. See
+        docs/clusters.md.
+      worker: the number of this process among them, from 0.
+      cluster_timeout: seconds until all workers must have come.
       sustained_tflops: of one device, for the cost as in the paper's table 2;
         None takes the paper's, of the devices that are in it.
       dry_run: check names, data and model, measure one pass over the largest
@@ -166,8 +175,10 @@ def train(
             absolute(init_from), init_vocabulary, _words(freeze)
         ),
         options=options,
+        members=find_members(workers, worker),
+        cluster_timeout=cluster_timeout,
+        verbose=verbose,
     )
-    job.start(verbose)
     return job.try_update() if dry_run else job.train(sustained_tflops)
 
 

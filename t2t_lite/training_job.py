@@ -1,18 +1,24 @@
 """`TrainingJob`: what to train and where, looked up, and the steps of doing it.
 
-Nothing here loads TensorFlow before `start`.
+Nothing here loads TensorFlow before work begins.
 """
 
+import contextlib
 import dataclasses
 import pathlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
 from t2t_lite.progress import say
 from t2t_lite.runtime import start_tensorflow
+from t2t_lite.training.cluster.agreement import require_equal, require_shared
+from t2t_lite.training.cluster.cluster import ALONE, Cluster, Workers
+from t2t_lite.training.cluster.members import Members
+from t2t_lite.training.config import versions
 from t2t_lite.training.options import StartOptions, TrainingOptions
 
 if TYPE_CHECKING:
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingJob:
-    """A run to be made or to go on; call `start`, then one of the others."""
+    """A run to be made or to go on."""
 
     problem: Problem
     hparams: HParams
@@ -37,19 +43,26 @@ class TrainingJob:
     seed: int
     begin: StartOptions
     options: TrainingOptions
-
-    def start(self, verbose: bool) -> None:
-        """Starts TensorFlow, and its devices before anything runs on them."""
-        if "tensorflow" not in sys.modules:
-            say("Starting TensorFlow.")
-        start_tensorflow(verbose)
-        from t2t_lite.training.cluster.devices import choose_strategy
-
-        if self.options.replicas:
-            choose_strategy(self.options.replicas)
+    members: Members | None = None  # of the cluster, if there is one
+    cluster_timeout: float = 600  # seconds until all of them must have come
+    verbose: bool = False  # show TensorFlow's messages
 
     def try_update(self) -> "DryRun":
-        """Measures one pass over the largest batch; makes nothing."""
+        """Measures one pass over the largest batch; makes nothing.
+
+        Raises:
+          UsageError: there is a cluster.
+        """
+        if self.members:
+            raise UsageError(
+                "--dry_run measures one process: leave out --workers, and "
+                "unset TF_CONFIG."
+            )
+        self._start_tensorflow()
+        from t2t_lite.training.cluster.devices import choose_strategy
+
+        if self.options.replicas:  # before anything runs on devices
+            choose_strategy(self.options.replicas)
         from t2t_lite.data.manifest import Manifest
         from t2t_lite.training.dry_run import try_update
 
@@ -77,12 +90,47 @@ class TrainingJob:
         Args:
           sustained_tflops: see `recipe.train`.
         """
+        if not self.members:
+            return self._train(ALONE, sustained_tflops)
+        with Workers(self.members, self.cluster_timeout) as cluster:
+            say(f"All {cluster.size} workers are here.")
+            remedy = "Start the same command everywhere."
+            require_equal(cluster, "command", self._command(), remedy)
+            run = self._train(cluster, sustained_tflops)
+            cluster.exchange("the end", None)
+        return run
+
+    def _train(self, cluster: Cluster, sustained_tflops: float | None) -> "Run":
+        self._start_tensorflow()
+        from t2t_lite.training import trainer
+
+        strategy = self._strategy(cluster)
+        manifest = self._generation().run()
+        data = {"data": manifest.digest}
+        remedy = "Give all workers the same data."
+        require_equal(cluster, "data", data, remedy)
+        require_shared(cluster, self.output_dir)
+        with self._run_of(cluster, manifest) as run:
+            work = trainer.train(
+                run, self.options, cluster=cluster, strategy=strategy
+            )
+            if cluster.is_chief:
+                _record_cost(run, work, sustained_tflops)
+        return run
+
+    @contextlib.contextmanager
+    def _run_of(
+        self, cluster: Cluster, manifest: "Manifest"
+    ) -> Iterator["Run"]:
+        """The run, which the chief makes and describes."""
         from t2t_lite.reports.card import card_kept
         from t2t_lite.reports.conditions import conditions_of
-        from t2t_lite.training import trainer
         from t2t_lite.training.run import only_trainer
 
-        manifest = self._generation().run()
+        if not cluster.is_chief:
+            cluster.exchange("run", None)
+            yield self._run(manifest, dry_run=True)
+            return
         # What is compared with a run that is there, nobody else changes.
         with only_trainer(self.output_dir):
             run = self._run(manifest)
@@ -90,15 +138,51 @@ class TrainingJob:
             run.record(
                 conditions=conditions_of(run, self.options, self._places)
             )
+            cluster.exchange("run", None)
             with card_kept(run):
-                work = trainer.train(run, self.options)
-                _record_cost(run, work, sustained_tflops)
-        return run
+                yield run
 
     @property
     def _places(self) -> dict[str, pathlib.Path | str | None]:
         names = ("usr_dir", "data_dir", "raw_dir", "tfds_dir", "output_dir")
         return {name: getattr(self, name) for name in names}
+
+    def _start_tensorflow(self) -> None:
+        if "tensorflow" not in sys.modules:
+            say("Starting TensorFlow.")
+        start_tensorflow(self.verbose)
+
+    def _strategy(self, cluster: Cluster) -> Any:
+        """The devices that train, before anything runs on them."""
+        import tensorflow as tf
+
+        from t2t_lite.training.cluster.devices import choose_strategy
+
+        if not isinstance(cluster, Workers):
+            return choose_strategy(self.options.replicas)
+        from t2t_lite.training.cluster.machines import join_machines, let_go
+
+        devices = {"GPUs": len(tf.config.list_physical_devices("GPU"))}
+        remedy = "Workers share an update evenly: give all as many devices."
+        require_equal(cluster, "devices", devices, remedy)
+        strategy = join_machines(cluster.members, self.options.replicas)
+        cluster.when_lost = let_go
+        return strategy
+
+    def _command(self) -> dict[str, Any]:
+        """What must be the same on all workers."""
+        return {
+            **versions(),
+            "problem": self.problem.name,
+            "problem definition": self.problem.fingerprint(),
+            "seed": self.seed,
+            **self.hparams.to_dict(),
+            **{
+                f"--{name}": value
+                for part in (self.begin, self.options)
+                for name, value in dataclasses.asdict(part).items()
+            },
+        }
 
     def _generation(self) -> "Generation":
         from t2t_lite.datagen.generate import Generation

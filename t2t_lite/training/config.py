@@ -66,7 +66,7 @@ def make_config(
         "vocabulary": vocabulary_hashes(problem, encoders),
         "decodes_alone": _decodes_alone(problem),
         "usr_dir": _absolute_usr_dir(usr_dir),
-        "versions": _versions(),
+        "versions": versions(),
     }
 
 
@@ -92,7 +92,8 @@ def _decodes_alone(problem: Problem) -> bool:
     )
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Of Python and the packages that results depend on."""
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):

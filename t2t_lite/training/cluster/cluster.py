@@ -13,7 +13,7 @@ failed is told to everybody at once.
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, Self, TypeVar
 
 from t2t_lite.errors import T2TLiteError, in_words
@@ -46,6 +46,9 @@ class Cluster(Protocol):
     def is_chief(self) -> bool:
         """Whether this process writes what all of them make."""
 
+    def name(self, index: int) -> str:
+        """How people know a worker."""
+
     def exchange(self, topic: str, value: T) -> list[T]:
         """Gives a value, fit for JSON; returns those of all, in their order."""
 
@@ -64,6 +67,10 @@ class Alone:
     index = 0
     size = 1
     is_chief = True
+
+    def name(self, index: int) -> str:
+        """How people know the only process."""
+        return f"worker {index}"
 
     def exchange(self, topic: str, value: T) -> list[T]:
         """The value as the only one."""
@@ -119,6 +126,10 @@ class Workers:
     def is_chief(self) -> bool:
         """Whether this process writes what all of them make."""
         return self.index == 0
+
+    def name(self, index: int) -> str:
+        """How people know a worker: `worker 2 (node-b:2222)`."""
+        return self.members.name(index)
 
     def __enter__(self) -> Self:
         if self.is_chief:
@@ -269,31 +280,3 @@ class Workers:
     def _why_stopped(self, error: BaseException) -> str:
         me = self.members.name(self.index)
         return f"{me} has stopped: {in_words(error)}"
-
-
-def require_equal(
-    members: Members, told: Sequence[dict[str, Any]], remedy: str
-) -> None:
-    """Refuses workers that differ from the chief in what must be equal.
-
-    Args:
-      members: of the cluster.
-      told: what each one said of itself, the chief first; flat.
-      remedy: what to do.
-
-    Raises:
-      T2TLiteError: names the first worker that differs, and every difference.
-    """
-    chief = told[0]
-    for index, other in enumerate(told):
-        differences = [
-            f"{key} is {other.get(key)!r} there and {chief.get(key)!r} on the "
-            "chief"
-            for key in {**chief, **other}
-            if chief.get(key) != other.get(key)
-        ]
-        if differences:
-            raise T2TLiteError(
-                f"{members.name(index)} differs: {'; '.join(differences)}. "
-                f"{remedy}"
-            )

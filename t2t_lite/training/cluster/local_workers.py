@@ -1,0 +1,104 @@
+"""Several workers on this machine, to try what a cluster does."""
+
+import contextlib
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, TextIO
+
+from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
+from t2t_lite.progress import say
+
+_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+
+
+def run_local_workers(command: Sequence[str], count: int) -> None:
+    """Runs a command as each worker of a cluster, and waits for them all.
+
+    The chief has this process's terminal; what the others write to stderr
+    comes with their number before it. Signals are passed on.
+
+    Args:
+      command: takes `--workers` and `--worker`.
+      count: of workers.
+
+    Raises:
+      Interrupted: all stopped after saving.
+      T2TLiteError: one failed.
+    """
+    addresses = ",".join(f"127.0.0.1:{port}" for port in _free_ports(count))
+    workers: list[subprocess.Popen[Any]] = []
+    with _signals_passed_to(workers):
+        for number in range(count):
+            workers.append(
+                subprocess.Popen(
+                    [
+                        *command,
+                        f"--workers={addresses}",
+                        f"--worker={number}",
+                    ],
+                    stderr=subprocess.PIPE if number else None,
+                    text=True,
+                    errors="replace",
+                    # Ctrl-C reaches them through us, and so once.
+                    start_new_session=True,
+                )
+            )
+        readers = [
+            threading.Thread(target=_tell, args=(number, worker.stderr))
+            for number, worker in enumerate(workers)
+            if worker.stderr
+        ]
+        for reader in readers:
+            reader.start()
+        codes = [worker.wait() for worker in workers]
+        for reader in readers:
+            reader.join()
+    _raise_for(codes)
+
+
+def _raise_for(codes: Sequence[int]) -> None:
+    """What the exit codes of the workers mean for us."""
+    bad = {n: code for n, code in enumerate(codes) if code not in (0, 75)}
+    if bad:
+        told = ", ".join(f"worker {n} with {code}" for n, code in bad.items())
+        failed = T2TLiteError(f"The workers have not finished: {told}.")
+        if set(bad.values()) == {UsageError.exit_code}:
+            raise UsageError(str(failed))
+        raise failed
+    if any(codes):
+        raise Interrupted("All workers have stopped after saving.")
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            for _ in range(count)
+        ]
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _tell(number: int, stream: TextIO) -> None:
+    for line in stream:
+        say(f"[worker {number}] {line.rstrip()}")
+
+
+@contextlib.contextmanager
+def _signals_passed_to(
+    workers: Sequence["subprocess.Popen[Any]"],
+) -> Iterator[None]:
+    def pass_on(number: int, frame: object) -> None:
+        del frame
+        for worker in workers:
+            if worker.poll() is None:
+                worker.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
