@@ -36,9 +36,9 @@ def test_flags_go_before_tf_config():
     "cluster, role, index, expected",
     [
         ({"worker": ["a:1", "b:2"]}, "worker", 1, 1),
-        ({"chief": ["c:0"], "worker": ["a:1", "b:2"]}, "worker", 1, 2),
-        ({"chief": ["c:0"], "worker": ["a:1", "b:2"]}, "chief", 0, 0),
-        ({"worker": ["a:1", "b:2"], "master": ["m:0"]}, "worker", 0, 1),
+        ({"chief": ["c:9"], "worker": ["a:1", "b:2"]}, "worker", 1, 2),
+        ({"chief": ["c:9"], "worker": ["a:1", "b:2"]}, "chief", 0, 0),
+        ({"worker": ["a:1", "b:2"], "master": ["m:9"]}, "worker", 0, 1),
         ({"worker": ["a:1", "b:2"]}, "worker", "1", 1),  # as SLURM has it
         ({"worker": ["a:1", "b:2"], "ps": []}, "worker", 1, 1),
     ],
