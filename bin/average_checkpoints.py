@@ -25,8 +25,8 @@ def average(args: argparse.Namespace) -> None:
     hparams = HParams.from_dict(config["hparams"])
     count = args.num_checkpoints or hparams.average_checkpoints
     start_tensorflow(args.verbose)
-    from t2t_lite.training.averaging import average_checkpoints
-    from t2t_lite.training.checkpoint import FOLDER
+    from t2t_lite.training.checkpoints.averaging import average_checkpoints
+    from t2t_lite.training.checkpoints.checkpoint import FOLDER
 
     made = average_checkpoints(output_dir / FOLDER, count)
     if made.averaged != count:

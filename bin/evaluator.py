@@ -28,7 +28,8 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.data_dir:
         run.data.folder = recipe.absolute(args.data_dir)
     sources, references = run.data.texts(args.split)
-    from t2t_lite.training import checkpoint_choice, config
+    from t2t_lite.training import config
+    from t2t_lite.training.checkpoints import checkpoint_choice
 
     weights = checkpoint_choice.resolve(run.checkpoints_dir, args.checkpoint)
     args.checkpoint = str(weights.path)  # a trainer may go on meanwhile

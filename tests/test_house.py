@@ -107,7 +107,12 @@ ROWS = (
     ("serving",),
     ("reports",),
     ("training",),
-    ("training.cluster", "training.faults", "training.optimizer"),
+    (
+        "training.checkpoints",
+        "training.cluster",
+        "training.faults",
+        "training.optimizer",
+    ),
     ("interop",),
     ("datagen.beam",),
     ("datagen",),

@@ -15,7 +15,7 @@ from t2t_lite.training.config import problem_options, read_config
 if TYPE_CHECKING:
     from t2t_lite.decoding.streams.replicas import Replica
     from t2t_lite.decoding.translator import Translator
-    from t2t_lite.training.checkpoint import Checkpoint
+    from t2t_lite.training.checkpoints.checkpoint import Checkpoint
     from t2t_lite.training.run import Run
 
 

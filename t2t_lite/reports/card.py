@@ -16,7 +16,7 @@ from t2t_lite.errors import in_words
 from t2t_lite.progress import duration, say
 from t2t_lite.reports.markdown import code, code_block, front_matter, table
 from t2t_lite.reports.scores import all_scores
-from t2t_lite.training import checkpoint
+from t2t_lite.training.checkpoints import checkpoint
 from t2t_lite.training.config import read_config
 from t2t_lite.training.run import Run
 

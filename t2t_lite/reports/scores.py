@@ -4,8 +4,8 @@ import contextlib
 from typing import Any
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.training import checkpoint, checkpoint_choice
-from t2t_lite.training.checkpoint import Checkpoint
+from t2t_lite.training.checkpoints import checkpoint, checkpoint_choice
+from t2t_lite.training.checkpoints.checkpoint import Checkpoint
 from t2t_lite.training.config import EVALUATIONS_FILE, read_records
 from t2t_lite.training.run import Run
 

@@ -14,7 +14,7 @@ from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.reports.card import CARD
 from t2t_lite.reports.scores import scores_of
 from t2t_lite.serving.options import ServingOptions
-from t2t_lite.training.checkpoint import Checkpoint
+from t2t_lite.training.checkpoints.checkpoint import Checkpoint
 from t2t_lite.training.run import Run
 
 # In the folder of a version.

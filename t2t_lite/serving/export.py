@@ -41,7 +41,7 @@ from t2t_lite.serving.served import (
 )
 from t2t_lite.serving.verify import verify
 from t2t_lite.serving.versions import CTRANSLATE2, SAVED_MODEL, write_version
-from t2t_lite.training.checkpoint import Checkpoint
+from t2t_lite.training.checkpoints.checkpoint import Checkpoint
 from t2t_lite.training.run import Run
 
 _VERIFIED_TEXTS = 10

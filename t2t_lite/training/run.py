@@ -27,7 +27,7 @@ from t2t_lite.model.layers import initial
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.problem import Problem
 from t2t_lite.text.encoder import TextEncoder
-from t2t_lite.training import checkpoint, checkpoint_choice
+from t2t_lite.training.checkpoints import checkpoint, checkpoint_choice
 from t2t_lite.training.config import (
     CONFIG,
     make_config,

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.progress import say
-from t2t_lite.training import checkpoint, checkpoint_choice
-from t2t_lite.training.averaging import average_checkpoints
+from t2t_lite.training.checkpoints import checkpoint, checkpoint_choice
+from t2t_lite.training.checkpoints.averaging import average_checkpoints
 from t2t_lite.training.cluster.cluster import ALONE, Cluster
 from t2t_lite.training.initial import load_initial_weights
 from t2t_lite.training.optimizer.meter import Meter

@@ -10,7 +10,8 @@ from t2t_lite import files
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.progress import say
-from t2t_lite.training import checkpoint, not_finite
+from t2t_lite.training import not_finite
+from t2t_lite.training.checkpoints import checkpoint
 from t2t_lite.training.cluster.cluster import ALONE, Cluster
 from t2t_lite.training.cluster.devices import choose_strategy, device_name
 from t2t_lite.training.cluster.silence import Silence

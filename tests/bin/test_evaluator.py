@@ -23,7 +23,7 @@ def test_a_report_is_kept_for_exports_of_these_weights(
     run_command, tiny_run, tmp_path
 ):
     from t2t_lite.serving.about import about_run
-    from t2t_lite.training import checkpoint_choice
+    from t2t_lite.training.checkpoints import checkpoint_choice
     from t2t_lite.training.run import Run
 
     copy = shutil.copytree(tiny_run, tmp_path / "run")

@@ -123,7 +123,7 @@ def test_damaged_checkpoint_is_named_and_nothing_is_lost(
 def test_full_disk_while_saving_keeps_what_was_saved(
     run_command, tiny_flags, run_copy, monkeypatch
 ):
-    from t2t_lite.training import checkpoint
+    from t2t_lite.training.checkpoints import checkpoint
 
     def fail(folder, tensors):
         (folder / "tensors.data-00000-of-00001").write_bytes(b"half")

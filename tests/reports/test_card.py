@@ -14,7 +14,7 @@ from t2t_lite.reports.card import (
     run_card,
     without_folders,
 )
-from t2t_lite.training import checkpoint
+from t2t_lite.training.checkpoints import checkpoint
 from t2t_lite.training.config import add_evaluation, read_config
 from t2t_lite.training.run import Run
 

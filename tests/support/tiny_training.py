@@ -4,7 +4,8 @@ import json
 
 import tensorflow as tf
 
-from t2t_lite.training import checkpoint, checkpoint_choice, trainer
+from t2t_lite.training import trainer
+from t2t_lite.training.checkpoints import checkpoint, checkpoint_choice
 from t2t_lite.training.options import TrainingOptions
 
 

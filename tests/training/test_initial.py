@@ -12,7 +12,7 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Text2TextProblem
 from t2t_lite.registry import problem, register_problem
-from t2t_lite.training import checkpoint
+from t2t_lite.training.checkpoints import checkpoint
 from t2t_lite.training.initial import facts_of_start, load_initial_weights
 from t2t_lite.training.options import StartOptions
 from t2t_lite.training.run import Run

@@ -15,7 +15,7 @@ from t2t_lite.datagen import generate
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.plugins import load_plugins
-from t2t_lite.training import checkpoint
+from t2t_lite.training.checkpoints import checkpoint
 from t2t_lite.training.problem_choice import choose_options
 from t2t_lite.training.run import Run
 

@@ -9,7 +9,7 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Option, Text2TextProblem
 from t2t_lite.registry import register_problem
-from t2t_lite.training import checkpoint
+from t2t_lite.training.checkpoints import checkpoint
 from t2t_lite.training.run import Run, only_trainer
 from t2t_lite.training.validation import (
     DevEvaluation,

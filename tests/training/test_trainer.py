@@ -26,7 +26,7 @@ from support.tiny_training import weights as _weights
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.model.costs import count_parameters
 from t2t_lite.model.transformer import Transformer
-from t2t_lite.training import checkpoint, checkpoint_choice
+from t2t_lite.training.checkpoints import checkpoint, checkpoint_choice
 from t2t_lite.training.cluster.devices import choose_strategy
 from t2t_lite.training.dry_run import try_update
 from t2t_lite.training.faults.deadline import process_seconds

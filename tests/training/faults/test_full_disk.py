@@ -10,7 +10,8 @@ import tensorflow as tf
 
 from support.tiny_run import TinyRun
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.training import checkpoint, trainer
+from t2t_lite.training import trainer
+from t2t_lite.training.checkpoints import checkpoint
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.telemetry import MetricsFile
 

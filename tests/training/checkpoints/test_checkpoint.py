@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.training import checkpoint, checkpoint_choice
-from t2t_lite.training.averaging import average_checkpoints
+from t2t_lite.training.checkpoints import checkpoint, checkpoint_choice
+from t2t_lite.training.checkpoints.averaging import average_checkpoints
 
 
 def _save(directory, step, fill=0.0, shape=(3, 2), **state):

@@ -7,7 +7,7 @@ from typing import Any
 
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.training.checkpoint import (
+from t2t_lite.training.checkpoints.checkpoint import (
     Checkpoint,
     DamagedError,
     checkpoint_at,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.training.checkpoint import (
+from t2t_lite.training.checkpoints.checkpoint import (
     MODEL_PREFIX,
     UNREADABLE,
     Checkpoint,

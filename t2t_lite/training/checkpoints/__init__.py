@@ -1,0 +1,1 @@
+"""Checkpoints of a run: their files, which one is meant, their average."""
