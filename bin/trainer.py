@@ -111,6 +111,12 @@ def _add_loop_flags(group: argparse._ArgumentGroup) -> None:
     flags.add_seed(group)
     told = "the same result to the bit each time; slower"
     flags.add(group, {"--deterministic": told})
+    told = (
+        "passes that an update is cut into, a multiple of the hparam, or auto: "
+        "the fewest that fit into memory; the update stays the same (default: "
+        "the hparam)"
+    )
+    flags.add(group, {"--micro_batches=N": told}, _passes)
     told = "train on N logical CPU devices (default: all GPUs, else one CPU)"
     flags.add(group, {"--replicas=N": told}, flags.at_least(1))
     told = (
@@ -143,6 +149,11 @@ def _add_cluster_flags(group: argparse._ArgumentGroup) -> None:
     flags.add(group, told, flags.number(1))
     told = {"--local_workers=N": "start N workers here, to try what they do"}
     flags.add(group, told, flags.at_least(2))
+
+
+def _passes(text: str) -> int | str:
+    """The type of --micro_batches."""
+    return text if text == "auto" else flags.at_least(1)(text)
 
 
 def train(args: argparse.Namespace, argv: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from t2t_lite.training.options import StartOptions, TrainingOptions
 from t2t_lite.training_job import TrainingJob
 
 if TYPE_CHECKING:
-    from t2t_lite.training.dry_run import DryRun
+    from t2t_lite.training.fit.dry_run import DryRun
     from t2t_lite.training.run import Run
 
 # Where data and runs are, unless something else is said.
@@ -52,6 +52,7 @@ def train(
     log_steps: int = 100,
     seed: int = 1,
     deterministic: bool = False,
+    micro_batches: int | str | None = None,
     replicas: int | None = None,
     workers: str | None = None,
     worker: int | None = None,
@@ -103,6 +104,9 @@ def train(
       seed: of everything random; the same seed gives the same result.
       deterministic: the same result to the bit each time; slower. It stays on
         for the whole process.
+      micro_batches: passes of an update, a multiple of the hparam, to take less
+        memory; "auto" finds the fewest that fit. It changes which values
+        dropout drops, and nothing else.
       replicas: logical CPU devices to train on; None takes all GPUs, else
         one CPU. Of several workers, each one has so many.
       workers: `host:port,host:port,...` of all processes that train together,
@@ -136,6 +140,7 @@ def train(
         strict_checkpoints=strict_checkpoints,
         log_steps=log_steps,
         best_metric=best_metric,
+        micro_batches=micro_batches,
         replicas=replicas,
         deterministic=deterministic,
     )
@@ -160,6 +165,7 @@ def train(
     )
     _require_metric(best_metric, task)
     _require_one_of(("same", "map"), init_vocabulary=init_vocabulary)
+    options.slices(values.micro_batches)  # refuses what does not fit them
     require_fitting_vocabularies(task, values)
     job = TrainingJob(
         problem=task,

@@ -24,7 +24,7 @@ from t2t_lite.training.options import StartOptions, TrainingOptions
 if TYPE_CHECKING:
     from t2t_lite.data.manifest import Manifest
     from t2t_lite.datagen.generate import Generation
-    from t2t_lite.training.dry_run import DryRun
+    from t2t_lite.training.fit.dry_run import DryRun
     from t2t_lite.training.run import Run
 
 
@@ -64,7 +64,7 @@ class TrainingJob:
         if self.options.replicas:  # before anything runs on devices
             choose_strategy(self.options.replicas)
         from t2t_lite.data.manifest import Manifest
-        from t2t_lite.training.dry_run import try_update
+        from t2t_lite.training.fit.dry_run import try_update
 
         data = self._generation()  # which refuses places that are not read
         if Manifest.path(self.data_dir, self.problem).exists():
@@ -82,6 +82,7 @@ class TrainingJob:
             seed=self.seed,
             freeze=self.begin.freeze,
             replicas=self.options.replicas,
+            slices=self.options.slices(self.hparams.micro_batches),
         )
 
     def train(self, sustained_tflops: float | None) -> "Run":

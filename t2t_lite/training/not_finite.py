@@ -50,6 +50,7 @@ def dump(state: TrainingState) -> None:
             for name, ids in batch.items()
             if name != "position"
         }
+        batches["slices"] = np.array(state.updater.slices)
         np.savez(made / _BATCHES, allow_pickle=False, **batches)
         with open(made / _TEXTS, "w", encoding="utf-8") as file:
             for number, batch in enumerate(state.last_batches):
@@ -63,8 +64,8 @@ def dump(state: TrainingState) -> None:
         state.save_copy(made)
 
 
-class MicroBatch(NamedTuple):
-    """What a micro-batch gave when its pass was made again."""
+class Pass(NamedTuple):
+    """What a micro-batch, or a slice of one, gave when it was passed again."""
 
     shapes: dict[str, tuple[int, ...]]  # of inputs and targets
     loss: float  # a real target token
@@ -105,13 +106,13 @@ class Replay:
     Attributes:
       step: its number.
       weights: what they are, in words.
-      micro_batches: that it was made of.
+      passes: that it was made of, one for each micro-batch unless it was cut.
       skipped: whether it was skipped again.
     """
 
     step: int
     weights: str
-    micro_batches: list[MicroBatch]
+    passes: list[Pass]
     skipped: bool
 
     def __str__(self) -> str:
@@ -125,8 +126,8 @@ class Replay:
                 f"update: {self.step}",
                 f"weights: {self.weights}",
                 *(
-                    f"micro-batch {number}: {each}"
-                    for number, each in enumerate(self.micro_batches)
+                    f"pass {number}: {each}"
+                    for number, each in enumerate(self.passes)
                 ),
                 f"the update: {outcome}",
             ]
@@ -146,15 +147,18 @@ def replay(run: Run, folder: pathlib.Path) -> Replay:
     saved = checkpoint.list_checkpoints(folder)
     try:
         with np.load(folder / _BATCHES) as arrays:
-            batches = _by_micro_batch({key: arrays[key] for key in arrays})
-    except (OSError, ValueError) as error:
+            slices = int(arrays["slices"])
+            batches = _by_micro_batch(arrays)
+    except (OSError, ValueError, KeyError) as error:
         raise _no_dump(folder) from error
     if len(saved) != 1:
         raise _no_dump(folder)
     state = TrainingState(run, choose_strategy(1))
     state.restore_copy(saved[0])
+    state.updater.slices = slices
     looks = [
-        _look(state, batch, number) for number, batch in enumerate(batches)
+        _look(state, features)
+        for features in state.updater.passes(batches, state.step)
     ]
     weights = _tell_weights(state)
     stats = state.updater.update(batches, saved[0].step).read()
@@ -172,18 +176,15 @@ def _by_micro_batch(
     arrays: Mapping[str, np.ndarray],
 ) -> list[dict[str, np.ndarray]]:
     batches: dict[int, dict[str, np.ndarray]] = {}
-    for key, ids in arrays.items():
-        number, _, name = key.partition("/")
-        batches.setdefault(int(number), {})[name] = ids
+    for key in arrays:
+        number, slash, name = key.partition("/")
+        if slash:
+            batches.setdefault(int(number), {})[name] = arrays[key]
     return [batches[number] for number in sorted(batches)]
 
 
-def _look(
-    state: TrainingState, batch: Mapping[str, np.ndarray], number: int
-) -> MicroBatch:
-    loss, tokens, gradients = state.updater.pass_alone(
-        batch, state.step, number
-    )
+def _look(state: TrainingState, features: Mapping[str, Any]) -> Pass:
+    loss, tokens, gradients = state.updater.pass_alone(features)
     not_finite, squares = {}, 0.0
     for name, gradient in gradients.items():
         values = np.asarray(gradient, np.float64)
@@ -191,8 +192,8 @@ def _look(
         squares += float(np.sum(values**2))
         if bad:
             not_finite[name] = f"{bad:,} of {values.size:,} values"
-    return MicroBatch(
-        shapes={side: batch[side].shape for side in SIDES},
+    return Pass(
+        shapes={side: tuple(features[side].shape) for side in SIDES},
         loss=float(loss) / max(float(tokens), 1.0),
         norm=math.sqrt(squares) if math.isfinite(squares) else squares,
         variables=len(gradients),

@@ -3,6 +3,8 @@
 import dataclasses
 import pathlib
 
+from t2t_lite.errors import UsageError
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainingOptions:
@@ -26,8 +28,30 @@ class TrainingOptions:
     strict_checkpoints: bool = False  # refuse a damaged one
     log_steps: int = 100  # updates between lines of `metrics.jsonl`
     best_metric: str = "auto"  # what tells the best checkpoint
+    micro_batches: int | str | None = None  # passes an update; "auto": fewest
     replicas: int | None = None  # logical CPUs; None: all GPUs, else one CPU
     deterministic: bool = False  # the same to the bit each time; slower
+
+    def slices(self, planned: int) -> int | None:
+        """Parts that each micro-batch is cut into; None: as few as fit.
+
+        Args:
+          planned: the hparam `micro_batches`, which says what an update is.
+
+        Raises:
+          UsageError: so many passes do not cut each micro-batch alike.
+        """
+        if self.micro_batches == "auto":
+            return None
+        passes = planned if self.micro_batches is None else self.micro_batches
+        if not isinstance(passes, int) or passes < 1 or passes % planned:
+            raise UsageError(
+                "micro_batches is auto or a multiple of the hparam "
+                f"micro_batches={planned}, whose parts it cuts; got {passes}. "
+                "An update of other parts is another run: "
+                "--hparams_override=micro_batches=N."
+            )
+        return passes // planned
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,6 +19,7 @@ from t2t_lite.training.faults.deadline import Deadline
 from t2t_lite.training.faults.decisions import Decisions
 from t2t_lite.training.faults.signals import StopRequested, StopSignals
 from t2t_lite.training.faults.stall import LOG, StallWatch
+from t2t_lite.training.fit.largest import fitting_slices
 from t2t_lite.training.optimizer.schedules import has_an_end
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
@@ -91,6 +92,8 @@ def train(
         with _telemetry(state, steps, cluster) as telemetry:
             telemetry.phase("Checking the data.")
             telemetry.note(str(run.data.check()))
+            if state.step < steps:
+                _fit(state, options, telemetry, cluster)
             decisions = Decisions(
                 signals,
                 Deadline(options.max_minutes, _guessed_save_seconds(state)),
@@ -131,6 +134,24 @@ def _last_step(hparams: HParams, train_steps: int | None) -> int:
             f"{steps}, or with {without}."
         )
     return steps
+
+
+def _fit(
+    state: TrainingState,
+    options: TrainingOptions,
+    telemetry: Telemetry | Silence,
+    cluster: Cluster,
+) -> None:
+    """Out of memory is met now, or never."""
+    telemetry.phase("Trying the largest batch.")
+    run, updater = state.run, state.updater
+    asked = options.slices(run.hparams.micro_batches)
+    updater.slices = fitting_slices(
+        updater, run.hparams, asked, run.config, run.record, cluster
+    )
+    if asked is None:
+        passes = updater.slices * run.hparams.micro_batches
+        telemetry.note(f"--micro_batches=auto: {passes} passes an update.")
 
 
 def _guessed_save_seconds(state: TrainingState) -> float:

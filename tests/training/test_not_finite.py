@@ -62,7 +62,7 @@ def test_the_folder_holds_ids_texts_and_state(stopped):
     _, folder, _ = stopped
     with np.load(folder / "batches.npz") as arrays:
         names = {f"{n}/{side}" for n in range(3) for side in not_finite.SIDES}
-        assert set(arrays) == names
+        assert set(arrays) == names | {"slices"}
         assert arrays["1/inputs"].tolist() == [[13, 6, 1], [7, 1, 0]]
     lines = (folder / "texts.jsonl").read_text().splitlines()
     assert json.loads(lines[2]) == {
@@ -79,7 +79,7 @@ def test_a_replay_says_where_the_first_value_is_not_finite(stopped):
     run, folder, _ = stopped
     done = not_finite.replay(run, folder)
     assert (done.step, done.skipped) == (10, True)
-    sound, bad_loss, bad_gradient = done.micro_batches
+    sound, bad_loss, bad_gradient = done.passes
     assert np.isfinite(sound.loss) and not sound.not_finite
     assert np.isnan(bad_loss.loss)
     assert set(bad_loss.not_finite) == {
@@ -109,7 +109,7 @@ def test_a_replay_changes_nothing_on_disk(stopped):
 
 def test_a_norm_too_large_for_float32_is_named():
     shapes = {"inputs": (1, 2), "targets": (1, 2)}
-    told = str(not_finite.MicroBatch(shapes, 3.0, 1e25, 4, {}))
+    told = str(not_finite.Pass(shapes, 3.0, 1e25, 4, {}))
     assert "norm is 1e+25, whose square is too large for float32" in told
 
 
@@ -142,6 +142,6 @@ def test_an_enormous_learning_rate_is_told_of(
     )
     assert code == 0, err
     assert "weights: finite, the largest is " in out
-    assert out.count("micro-batch") == 2
+    assert out.count("pass ") == 2
     assert "not finite: first " in out or "too large for float32" in out
     assert "the update: skipped again" in out

@@ -28,8 +28,8 @@ from t2t_lite.model.costs import count_parameters
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.training.checkpoints import checkpoint, checkpoint_choice
 from t2t_lite.training.cluster.devices import choose_strategy
-from t2t_lite.training.dry_run import try_update
 from t2t_lite.training.faults.deadline import process_seconds
+from t2t_lite.training.fit.dry_run import try_update
 from t2t_lite.training.optimizer.updates import (
     Updater,
     UpdateStats,
@@ -268,10 +268,11 @@ def test_the_metric_of_the_best_checkpoint(
 def test_training_names_what_it_does(tmp_path, capsys):
     _train(TinyRun(tmp_path, train_steps=1))
     lines = capsys.readouterr().err.splitlines()
-    assert lines[:4] == [
+    assert lines[:5] == [
         "Building the model.",
         "Checking the data.",
         "made-up data",
+        "Trying the largest batch.",
         "The first update makes the graphs.",
     ]
 

@@ -45,15 +45,21 @@ class UpdateStats(NamedTuple):
         return UpdateStats(*map(float, self))
 
 
-def dropout_seed(seed: int, update: int, micro_batch: int) -> np.ndarray:
-    """The dropout seed of a micro-batch: int32 [2], a pure function.
+def dropout_seed(
+    seed: int, update: int, micro_batch: int, part: int = 0
+) -> np.ndarray:
+    """The dropout seed of a pass: int32 [2], a pure function.
 
     Args:
       seed: of the run.
       update: its number.
       micro_batch: its number within the update.
+      part: the number of the slice within the micro-batch.
     """
-    sequence = np.random.SeedSequence([seed, update, micro_batch])
+    numbers = [seed, update, micro_batch]
+    if part:
+        numbers.append(part)
+    sequence = np.random.SeedSequence(numbers)
     return sequence.generate_state(2).view(np.int32)
 
 
@@ -72,6 +78,10 @@ class Updater:
         lets workers wait for each other.
 
     Attributes:
+      replicas: devices that share an update.
+      slices: parts by rows that each micro-batch is passed in, so that it
+        takes less memory. They change which values dropout drops, and nothing
+        else.
       optimizer: what the hparam `optimizer` names.
       average: of the weights; None without the hparam `ema_decay`.
     """
@@ -88,12 +98,15 @@ class Updater:
         self._model = model
         self._hparams = hparams
         self._strategy = strategy
-        self._replicas = strategy.num_replicas_in_sync
+        self.replicas: int = strategy.num_replicas_in_sync
+        self.slices = 1
         self._seed = seed
         self._meet = meet
         # Of the replicas, those of this process.
         self._here = _replicas_here(strategy)
         self._names = feature_names(hparams.packing)
+        self._nothing: dict[str, Any] = dict.fromkeys(self._names, _NOTHING)
+        self._nothing["seed"] = np.zeros(2, np.int32)
         weights = model.trainable_variables
         frozen = frozen_paths((v.path for v in weights), freeze)
         trained = [v for v in weights if v.path not in frozen]
@@ -117,6 +130,9 @@ class Updater:
             self._accumulate_on_replicas,
             input_signature=[[micro_batch] * len(self._here)],
             autograph=False,  # nothing to convert; looking costs seconds
+        )
+        self._forget = tf.function(
+            lambda: strategy.run(self._empty_sums), autograph=False
         )
         self._apply = tf.function(
             self._apply_on_replicas,
@@ -162,15 +178,13 @@ class Updater:
         Returns:
           What it did; not waited for.
         """
-        for first in range(0, len(micro_batches), self._replicas):
+        passes = self.passes(micro_batches, step)
+        for first in range(0, len(passes), self.replicas):
             if between_passes:
                 between_passes()
-            self._accumulate(
-                [
-                    self._features(micro_batches, step, first + replica)
-                    for replica in self._here
-                ]
-            )
+            turn = passes[first : first + self.replicas]
+            turn += [self._nothing] * (self.replicas - len(turn))
+            self._accumulate([turn[replica] for replica in self._here])
         self._meet(f"update {step}")
         rate = training_rate(self._hparams, step)
         sums = self._apply(tf.constant(rate, tf.float32))
@@ -181,20 +195,47 @@ class Updater:
         )
         return UpdateStats(learning_rate=rate, positions=positions, **sums)
 
-    def _features(
-        self,
-        micro_batches: Sequence[Mapping[str, tf.Tensor]],
-        step: int,
-        number: int,
-    ) -> dict[str, tf.Tensor]:
-        if number < len(micro_batches):
-            batch = micro_batches[number]
-        else:
-            batch = dict.fromkeys(self._names, _NOTHING)
-        return {
-            **{name: batch[name] for name in self._names},
-            "seed": dropout_seed(self._seed, step, number),
-        }
+    def passes(
+        self, micro_batches: Sequence[Mapping[str, tf.Tensor]], step: int
+    ) -> list[dict[str, tf.Tensor]]:
+        """What each pass of an update works on: micro-batches, or slices."""
+        return [
+            part | {"seed": dropout_seed(self._seed, step, number, index)}
+            for number, batch in enumerate(micro_batches)
+            for index, part in enumerate(self._slices_of(batch))
+        ]
+
+    def _slices_of(
+        self, batch: Mapping[str, tf.Tensor]
+    ) -> list[dict[str, tf.Tensor]]:
+        """The rows of a batch in as many parts, or one for each row."""
+        if self.slices == 1:
+            return [{name: batch[name] for name in self._names}]
+        rows = batch["inputs"].shape[0]
+        size = -(-rows // self.slices)
+        return [
+            {name: batch[name][start : start + size] for name in self._names}
+            for start in range(0, rows, size)
+        ]
+
+    def try_pass(self, micro_batch: Mapping[str, tf.Tensor]) -> None:
+        """Makes a pass on each replica, to be thrown away by `try_update`.
+
+        If that raises, call `forget`.
+        """
+        features = {name: micro_batch[name] for name in self._names}
+        seed = dropout_seed(self._seed, 0, 0)
+        self._accumulate([features | {"seed": seed}] * len(self._here))
+
+    def try_update(self) -> None:
+        """The rest of an update, without any target token: it is skipped."""
+        self.forget()
+        self._meet("the largest batch")
+        float(self._apply(tf.constant(0.0))["skipped"])  # waits
+
+    def forget(self) -> None:
+        """Drops the passes that were made for an update."""
+        self._forget()
 
     def _accumulate_on_replicas(
         self, micro_batches: list[dict[str, tf.Tensor]]
@@ -208,22 +249,14 @@ class Updater:
         self._strategy.run(self._add_gradients, args=(features,))
 
     def pass_alone(
-        self, micro_batch: Mapping[str, Any], step: int, number: int
+        self, features: Mapping[str, Any]
     ) -> tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]:
-        """One pass of an update, for a look at it; changes nothing.
-
-        Args:
-          micro_batch: as in `update`.
-          step: the update's number.
-          number: the micro-batch's in it.
+        """One of `passes`, for a look at it; changes nothing.
 
         Returns:
           The summed loss, the target tokens, and gradients by variable.
         """
-        batches = [micro_batch] * (number + 1)
-        loss, tokens, gradients = self._pass(
-            self._features(batches, step, number)
-        )
+        loss, tokens, gradients = self._pass(features)
         return (
             loss,
             tokens,
@@ -235,7 +268,7 @@ class Updater:
         )
 
     def _pass(
-        self, features: dict[str, tf.Tensor]
+        self, features: Mapping[str, Any]
     ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor | None]]:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self._variables)
@@ -262,7 +295,7 @@ class Updater:
 
     def _apply_sums(self, learning_rate: tf.Tensor) -> dict[str, tf.Tensor]:
         totals = [v.read_value() for v in (self._sums, *self._gradients)]
-        if self._replicas > 1:
+        if self.replicas > 1:
             context = tf.distribute.get_replica_context()
             totals = context.all_reduce(tf.distribute.ReduceOp.SUM, totals)
         sums, *gradients = totals
@@ -278,8 +311,7 @@ class Updater:
             lambda: self._apply_gradients(gradients, norm, learning_rate),
             lambda: False,
         )
-        for total in (self._sums, *self._gradients):
-            total.assign(tf.zeros_like(total))
+        self._empty_sums()
         loss_sum, target_tokens, source_tokens = tf.unstack(sums)
         return {
             "loss_sum": loss_sum,
@@ -288,6 +320,10 @@ class Updater:
             "gradient_norm": norm,
             "skipped": 1.0 - tf.cast(finite, tf.float32),
         }
+
+    def _empty_sums(self) -> None:
+        for total in (self._sums, *self._gradients):
+            total.assign(tf.zeros_like(total))
 
     def _apply_gradients(
         self,

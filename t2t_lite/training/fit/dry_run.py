@@ -2,19 +2,19 @@
 
 import dataclasses
 import math
-import resource
-import sys
 import time
 from collections.abc import Sequence
 
-import tensorflow as tf
-
-from t2t_lite.data.packing import feature_names, packed_shape
 from t2t_lite.hparam import HParams
 from t2t_lite.model import costs
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.progress import duration
 from t2t_lite.training.cluster.devices import choose_strategy
+from t2t_lite.training.fit.largest import (
+    Trial,
+    full_batch,
+    largest_shape,
+)
 from t2t_lite.training.optimizer.updates import Updater
 from t2t_lite.training.state import prepare
 
@@ -31,6 +31,7 @@ class DryRun:
       parameters: of the model.
       trained_parameters: those that are not frozen.
       replicas: devices, each of which made a pass.
+      passes: an update is cut into.
       micro_batch: of a pass, its rows and columns.
       seconds_per_update: of all its passes, from the time of the one made.
       peak_memory_bytes: of the first GPU, or of this process without one.
@@ -44,6 +45,7 @@ class DryRun:
     parameters: int
     trained_parameters: int
     replicas: int
+    passes: int
     micro_batch: tuple[int, int]
     seconds_per_update: float
     peak_memory_bytes: int
@@ -62,7 +64,7 @@ class DryRun:
             "parameters": f"{self.parameters:,}" + frozen,
             "vocabulary": " and ".join(f"{v:,}" for v in self.vocab_sizes),
             "replicas": self.replicas,
-            "largest batch": f"{self.hparams.micro_batches} x {rows} sentences "
+            "largest batch": f"{self.passes} x {rows} sentences "
             f"of {columns} tokens a side",
             "peak memory": f"{self.peak_memory_bytes / 2**30:.2f} GiB",
             "seconds per update": f"{seconds:.2f}",
@@ -85,6 +87,7 @@ def try_update(
     seed: int = 1,
     freeze: Sequence[str] = (),
     replicas: int | None = None,
+    slices: int | None = 1,
 ) -> DryRun:
     """Makes one pass over the largest possible micro-batch; saves nothing.
 
@@ -98,17 +101,23 @@ def try_update(
       train_steps: updates that are planned.
       seed: of everything random.
       freeze: as in `Updater`.
-      replicas: as in `trainer.train`.
+      replicas: see `TrainingOptions`.
+      slices: that each micro-batch is cut into; None: as few as fit.
+
+    Raises:
+      T2TLiteError: it does not fit.
     """
     prepare(seed, deterministic=False)
     strategy = choose_strategy(replicas)
     with strategy.scope():
         model = Transformer.from_hparams(hparams, *vocab_sizes).build_weights()
     updater = Updater(model, hparams, strategy, seed, freeze)
-    positions = hparams.batch_tokens // hparams.micro_batches
-    rows, columns = packed_shape(positions, hparams.max_length)
+    trial = Trial(updater, hparams)
+    slices = trial.fewest() if slices is None else trial.require(slices)
+    rows, columns = largest_shape(hparams)
+    rows = -(-rows // slices)
     tiny, full = [
-        [_full_batch(shape, hparams.packing)] * strategy.num_replicas_in_sync
+        [full_batch(shape, hparams.packing)] * strategy.num_replicas_in_sync
         for shape in ((1, 1), (rows, columns))
     ]
     seconds = []
@@ -119,7 +128,8 @@ def try_update(
         stats = updater.update(batches, step).read()
         seconds.append(time.monotonic() - start)
     _, optimizer, whole = seconds
-    passes = math.ceil(hparams.micro_batches / strategy.num_replicas_in_sync)
+    passes = slices * hparams.micro_batches
+    rounds = math.ceil(passes / strategy.num_replicas_in_sync)
     return DryRun(
         data=data,
         hparams=hparams,
@@ -128,24 +138,9 @@ def try_update(
         parameters=model.count_params(),
         trained_parameters=updater.trained_parameters,
         replicas=strategy.num_replicas_in_sync,
+        passes=passes,
         micro_batch=(rows, columns),
-        seconds_per_update=whole + (passes - 1) * max(whole - optimizer, 0),
-        peak_memory_bytes=_peak_memory_bytes(),
+        seconds_per_update=whole + (rounds - 1) * max(whole - optimizer, 0),
+        peak_memory_bytes=trial.peak,
         loss=stats.loss_sum / stats.target_tokens,
     )
-
-
-def _full_batch(shape: tuple[int, int], packing: bool) -> dict[str, tf.Tensor]:
-    """Rows without padding; packed: of one pair each."""
-    places = tf.broadcast_to(tf.range(shape[1]), shape)
-    return {
-        name: places if name.endswith("_position") else tf.ones_like(places)
-        for name in feature_names(packing)
-    }
-
-
-def _peak_memory_bytes() -> int:
-    if tf.config.list_physical_devices("GPU"):
-        return tf.config.experimental.get_memory_info("GPU:0")["peak"]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

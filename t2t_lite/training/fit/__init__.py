@@ -1,0 +1,1 @@
+"""Whether a training fits into the memory of its devices, and its time."""
