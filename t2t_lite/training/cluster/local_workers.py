@@ -28,7 +28,7 @@ def run_local_workers(command: Sequence[str], count: int) -> None:
       Interrupted: all stopped after saving.
       T2TLiteError: one failed.
     """
-    addresses = ",".join(f"127.0.0.1:{port}" for port in _free_ports(count))
+    addresses = ",".join(f"127.0.0.1:{port}" for port in free_ports(count))
     workers: list[subprocess.Popen[Any]] = []
     with _signals_passed_to(workers):
         for number in range(count):
@@ -72,7 +72,8 @@ def _raise_for(codes: Sequence[int]) -> None:
         raise Interrupted("All workers have stopped after saving.")
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody uses now."""
     with contextlib.ExitStack() as stack:
         sockets = [
             stack.enter_context(socket.create_server(("127.0.0.1", 0)))
