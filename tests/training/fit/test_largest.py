@@ -9,7 +9,8 @@ import tensorflow as tf
 from support.tiny_run import TinyRun, batch, packed, tiny_hparams
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.model.transformer import Transformer
-from t2t_lite.training import checkpoint, checkpoint_choice, trainer
+from t2t_lite.training import trainer
+from t2t_lite.training.checkpoints import checkpoint, checkpoint_choice
 from t2t_lite.training.cluster.devices import choose_strategy
 from t2t_lite.training.fit import memory
 from t2t_lite.training.fit.largest import FACT, Trial, fitting_slices
