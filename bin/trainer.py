@@ -108,6 +108,14 @@ def _add_loop_flags(group: argparse._ArgumentGroup) -> None:
         "f1); auto: the loss on dev until the score reaches 1, then the score"
     )
     flags.add(group, {"--best_metric=NAME": told})
+    counts = {
+        "--keep_best=K": "how many of the best checkpoints to keep",
+        "--stop_after=N": "end when N evaluations in a row gave no better "
+        "--stop_on (default: never)",
+    }
+    flags.add(group, counts, flags.at_least(1))
+    told = "dev_loss, or the score, such as dev_bleu (default: dev_loss)"
+    flags.add(group, {"--stop_on=METRIC": told})
     flags.add_seed(group)
     told = "the same result to the bit each time; slower"
     flags.add(group, {"--deterministic": told})

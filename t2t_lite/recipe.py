@@ -49,6 +49,9 @@ def train(
     keep_checkpoints: int = 20,
     strict_checkpoints: bool = False,
     best_metric: str = "auto",
+    keep_best: int = 1,
+    stop_after: int | None = None,
+    stop_on: str | None = None,
     log_steps: int = 100,
     seed: int = 1,
     deterministic: bool = False,
@@ -100,6 +103,11 @@ def train(
         by default it is set aside, and training goes on from the one before.
       best_metric: what tells the best checkpoint: "loss" on dev, the problem's
         metric, or "auto": the loss until the score reaches 1, then the score.
+      keep_best: how many of the best checkpoints to keep.
+      stop_after: ends training when so many evaluations in a row gave no
+        better `stop_on`; None never does.
+      stop_on: "dev_loss", "dev_perplexity" or the score in `metrics.jsonl`,
+        such as "dev_bleu"; None takes the loss.
       log_steps: updates between lines of `metrics.jsonl`.
       seed: of everything random; the same seed gives the same result.
       deterministic: the same result to the bit each time; slower. It stays on
@@ -140,6 +148,9 @@ def train(
         strict_checkpoints=strict_checkpoints,
         log_steps=log_steps,
         best_metric=best_metric,
+        keep_best=keep_best,
+        stop_after=stop_after,
+        stop_on=stop_on or "dev_loss",
         micro_batches=micro_batches,
         replicas=replicas,
         deterministic=deterministic,
@@ -149,9 +160,13 @@ def train(
         eval_steps_every=eval_steps_every,
         save_steps=save_steps,
         keep_checkpoints=keep_checkpoints,
+        keep_best=keep_best,
+        stop_after=stop_after,
         log_steps=log_steps,
         replicas=replicas,
     )
+    if stop_on and stop_after is None:
+        raise UsageError("stop_on needs stop_after, a number of evaluations.")
     usr_dir = str(usr_dir) if usr_dir else None
     plugins.load_plugins(usr_dir)
     values, set_name = _choose_hparams(hparams, hparams_override)
@@ -163,7 +178,7 @@ def train(
         data_dir,
         output_dir or (set_name and default_output_dir(known_name, set_name)),
     )
-    _require_metric(best_metric, task)
+    _require_metrics(options, task)
     _require_one_of(("same", "map"), init_vocabulary=init_vocabulary)
     options.slices(values.micro_batches)  # refuses what does not fit them
     require_fitting_vocabularies(task, values)
@@ -232,19 +247,26 @@ def _require_positive(**counts: int | None) -> None:
             raise UsageError(f"{name} must be at least 1; got {count}.")
 
 
-def _require_metric(best_metric: str, problem: Problem) -> None:
-    if best_metric not in (known := ("auto", "loss", problem.metric)):
-        raise UsageError(
-            f"best_metric is one of {', '.join(known)} for {problem.name}; got "
-            f"{best_metric!r}."
-        )
+def _require_metrics(options: TrainingOptions, problem: Problem) -> None:
+    _require_one_of(
+        ("auto", "loss", problem.metric),
+        f" for {problem.name}",
+        best_metric=options.best_metric,
+    )
+    _require_one_of(
+        ("dev_loss", "dev_perplexity", f"dev_{problem.metric}"),
+        f" for {problem.name}",
+        stop_on=options.stop_on,
+    )
 
 
-def _require_one_of(known: Collection[str], **values: str) -> None:
+def _require_one_of(
+    known: Collection[str], where: str = "", **values: str
+) -> None:
     for name, value in values.items():
         if value not in known:
             raise UsageError(
-                f"{name} is one of {', '.join(known)}; got {value!r}."
+                f"{name} is one of {', '.join(known)}{where}; got {value!r}."
             )
 
 

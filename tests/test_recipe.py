@@ -100,6 +100,24 @@ def test_counts_start_at_one(name):
         t2t_lite.train("spellout_ende", "transformer_tiny", **{name: 0})
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"stop_on": "dev_loss"}, "stop_on needs stop_after"),
+        (
+            {"stop_on": "bleu", "stop_after": 3},
+            "one of dev_loss, dev_perplexity, dev_bleu for spellout_ende; got",
+        ),
+        ({"best_metric": "f1"}, "best_metric is one of auto, loss, bleu for"),
+        ({"init_vocabulary": "maps"}, "init_vocabulary is one of same, map;"),
+        ({"keep_best": 0}, "keep_best must be at least 1; got 0"),
+    ],
+)
+def test_values_that_mean_nothing_are_wrong_usage(options, message):
+    with pytest.raises(UsageError, match=message):
+        t2t_lite.train("spellout_ende", "transformer_tiny", **options)
+
+
 def test_every_parameter_is_a_flag_and_has_its_default():
     from t2t_lite.bin import trainer
     from t2t_lite.problem.own_text_options import OPTIONS

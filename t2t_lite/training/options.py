@@ -28,6 +28,9 @@ class TrainingOptions:
     strict_checkpoints: bool = False  # refuse a damaged one
     log_steps: int = 100  # updates between lines of `metrics.jsonl`
     best_metric: str = "auto"  # what tells the best checkpoint
+    keep_best: int = 1  # how many of the best to keep
+    stop_after: int | None = None  # evaluations without a better `stop_on`
+    stop_on: str = "dev_loss"  # a key of the evaluations in `metrics.jsonl`
     micro_batches: int | str | None = None  # passes an update; "auto": fewest
     replicas: int | None = None  # logical CPUs; None: all GPUs, else one CPU
     deterministic: bool = False  # the same to the bit each time; slower

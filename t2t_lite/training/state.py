@@ -68,6 +68,7 @@ class TrainingState:
         strategy: tf.distribute.Strategy,
         keep_checkpoints: int = 20,
         cluster: Cluster = ALONE,
+        keep_best: int = 1,
     ):
         self.run = run
         self.replicas: int = strategy.num_replicas_in_sync
@@ -87,7 +88,7 @@ class TrainingState:
         self.step = self.saved_step = 0
         self.meter = Meter()
         self.saved_work = self.meter.totals()
-        self._keep = keep_checkpoints
+        self._keep, self._keep_best = keep_checkpoints, keep_best
         self._position = [0, 0, 0]
         self.last_batches: list[dict[str, Any]] = []
         self._batches: Iterator[dict[str, Any]] | None = None
@@ -284,31 +285,39 @@ class TrainingState:
     @property
     def best(self) -> dict[str, Any]:
         """What marks the best checkpoint, {} if there is none any more."""
-        return self._by_chief("best", self._read_best)
+        return next(iter(self._by_chief("best", self._read_best)), {})
 
-    def _read_best(self) -> dict[str, Any]:
+    def _read_best(self) -> list[dict[str, Any]]:
         directory = self.run.checkpoints_dir
-        best = checkpoint_choice.read_best(directory) or {}
-        saved = checkpoint.list_checkpoints(directory)
-        is_there = best.get("step") in [found.step for found in saved]
-        return best if is_there else {}
+        marked = checkpoint_choice.read_all_best(directory)
+        saved = [each.step for each in checkpoint.list_checkpoints(directory)]
+        return [mark for mark in marked if mark["step"] in saved]
 
     def mark_if_best(self, metric: str, value: float) -> None:
-        """Saves and marks this update if none that is still there was better.
+        """Saves and marks this update if it is among the best there are.
+
+        Of two equal ones the first is better. Marks by another metric count
+        no more.
 
         Args:
           metric: the higher, the better.
           value: of the model as it is now.
         """
-        best = self.best
-        if best.get("metric") == metric and best["value"] >= value:
-            return
-        self.save()
-        self._by_chief("mark", lambda: self._mark(metric, value))
+        marked = self._by_chief("best", self._read_best)
+        here = {"step": self.step, "metric": metric, "value": value}
+        marks = [
+            mark
+            for mark in marked
+            if mark["metric"] == metric and mark["step"] != self.step
+        ]
+        marks = sorted([*marks, here], key=lambda mark: -mark["value"])
+        if here in marks[: self._keep_best]:
+            self.save()
+            self._by_chief("mark", lambda: self._mark(marks))
 
-    def _mark(self, metric: str, value: float) -> None:
+    def _mark(self, marks: list[dict[str, Any]]) -> None:
         directory = self.run.checkpoints_dir
-        checkpoint_choice.mark_best(directory, self.step, metric, value)
+        checkpoint_choice.mark_best(directory, marks[: self._keep_best])
         # The one that was the best may be an old one now.
         checkpoint_choice.remove_old(directory, self._keep)
 

@@ -36,7 +36,7 @@ class MetricsFile:
     """
 
     def __init__(self, path: pathlib.Path, step: int):
-        self._evaluated: set[tuple[int, str | None]] = set()
+        self._evaluated: dict[tuple[int, str | None], Mapping[str, Any]] = {}
         content = _content(path)
         kept: list[bytes] = []
         superseded: list[bytes] = []
@@ -79,13 +79,21 @@ class MetricsFile:
         """Whether dev was evaluated at that step, with those weights."""
         return (step, weights) in self._evaluated
 
+    def evaluations(self, weights: str | None) -> list[Mapping[str, Any]]:
+        """The lines about dev of these weights, in their order."""
+        return [
+            record
+            for (_, evaluated), record in self._evaluated.items()
+            if evaluated == weights
+        ]
+
     def close(self) -> None:
         """Closes the file."""
         self._lines.close()
 
     def _note_evaluation(self, record: Mapping[str, Any]) -> None:
         if "dev_loss" in record:
-            self._evaluated.add((record["step"], record.get("weights")))
+            self._evaluated[record["step"], record.get("weights")] = record
 
 
 class _Lines:
@@ -207,6 +215,10 @@ class Telemetry:
     def has_evaluation(self, step: int, weights: str | None = None) -> bool:
         """Whether the metrics tell of that evaluation."""
         return self.metrics.has_evaluation(step, weights)
+
+    def evaluations(self, weights: str | None) -> list[Mapping[str, Any]]:
+        """See `MetricsFile`."""
+        return self.metrics.evaluations(weights)
 
     def wants_progress(self) -> bool:
         """Whether there is a bar that has not moved for a second."""

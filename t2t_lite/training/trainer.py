@@ -25,7 +25,11 @@ from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
 from t2t_lite.training.state import TrainingState, prepare
 from t2t_lite.training.telemetry import Telemetry
-from t2t_lite.training.validation import DevEvaluation, TextEvaluator
+from t2t_lite.training.validation import (
+    DevEvaluation,
+    TextEvaluator,
+    evaluations_since_best,
+)
 
 MOST_SKIPPED_IN_A_ROW = 10
 
@@ -72,6 +76,7 @@ def train(
             strategy or choose_strategy(options.replicas),
             options.keep_checkpoints,
             cluster,
+            options.keep_best,
         )
         if run.config.get("freeze"):
             say(
@@ -182,7 +187,10 @@ class _Loop:
         self._failed_saves = 0  # in a row
 
     def to_the_end(self, steps: int) -> None:
-        """Trains to update `steps`, then evaluates and averages."""
+        """Trains to update `steps`, then evaluates and averages.
+
+        It ends before, if evaluations have not been better for long enough.
+        """
         state = self._state
         if state.step:
             self._telemetry.note(
@@ -190,11 +198,10 @@ class _Loop:
             )
         try:
             # An evaluation that was due when the last process was stopped.
-            if state.step:
-                self._evaluate_if_due()
-            if state.step < steps:
+            over = state.step and self._evaluate_if_due()
+            if state.step < steps and not over:
                 self._telemetry.phase("The first update makes the graphs.")
-            while state.step < steps:
+            while state.step < steps and not over:
                 with self._decisions.updating():
                     state.update(between_passes=self._between_passes)
                 self._tell(log=self._log_is_due() or state.step == steps)
@@ -203,7 +210,7 @@ class _Loop:
                     self._save()
                 if decision.stop:
                     raise StopRequested(decision.stop)
-                self._evaluate_if_due()
+                over = self._evaluate_if_due()
             self._save(must=True)
             self._evaluate_all()
             self._average()
@@ -220,9 +227,29 @@ class _Loop:
         step = self._state.step
         return step == 1 or step % self._options.log_steps == 0
 
-    def _evaluate_if_due(self) -> None:
-        if self._state.step % self._options.eval_steps_every == 0:
+    def _evaluate_if_due(self) -> bool:
+        """Evaluates on dev, and tells whether that is to be the last time."""
+        is_due = self._state.step % self._options.eval_steps_every == 0
+        if is_due:
             self._evaluate_all()
+        return is_due and self._learns_no_more()
+
+    def _learns_no_more(self) -> bool:
+        """By what the metrics say, which outlive a process."""
+        if self._options.stop_after is None:
+            return False
+        metric = self._options.stop_on
+        records = self._telemetry.evaluations(self._state.evaluated[-1])
+        since, step, best = self._cluster.exchange(
+            "learning", evaluations_since_best(records, metric)
+        )[0]
+        if since < self._options.stop_after:
+            return False
+        self._telemetry.note(
+            f"Training ends at update {self._state.step}: {since} evaluations "
+            f"gave no better {metric} than {best:.4g}, that of update {step}."
+        )
+        return True
 
     def _evaluate_all(self) -> None:
         """Records how good the weights and their moving average are on dev."""

@@ -141,6 +141,31 @@ def loss_report(total: float, tokens: float) -> dict[str, float]:
     return {"loss": loss, "perplexity": perplexity, "tokens": int(tokens)}
 
 
+def evaluations_since_best(
+    records: Iterable[Mapping[str, Any]], metric: str
+) -> tuple[int, int, float]:
+    """How long evaluations have not been better.
+
+    Args:
+      records: of evaluations, in the order of their steps.
+      metric: a key of theirs. Of a loss or a perplexity less is better.
+
+    Returns:
+      The number of evaluations since the best one, its step and its value. A
+      value that is missing or not finite is never better. Without any value:
+      all of them, 0 and NaN.
+    """
+    sign = -1 if metric in ("dev_loss", "dev_perplexity") else 1
+    since, step, best = 0, 0, math.nan
+    for record in records:
+        value = record.get(metric)
+        since += 1
+        if value is not None and math.isfinite(value):
+            if math.isnan(best) or sign * value > sign * best:
+                since, step, best = 0, record["step"], value
+    return since, step, best
+
+
 class DevEvaluation:
     """How good a model in training is on the dev split.
 

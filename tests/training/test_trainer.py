@@ -341,7 +341,8 @@ def test_a_best_checkpoint_that_was_removed_is_not_the_best(tmp_path):
     run = TinyRun(tmp_path)
     report = {"metric": "bleu", "score": 30.0}
     _train(run, train_steps=2, evaluate_text=lambda: report)
-    checkpoint_choice.mark_best(run.checkpoints_dir, 1, "dev_bleu", 99.0)
+    mark = {"step": 1, "metric": "dev_bleu", "value": 99.0}
+    checkpoint_choice.mark_best(run.checkpoints_dir, [mark])
     _train(run, train_steps=4, evaluate_text=lambda: report)
     best = {"step": 4, "metric": "dev_bleu", "value": 30.0}
     assert checkpoint_choice.read_best(run.checkpoints_dir) == best

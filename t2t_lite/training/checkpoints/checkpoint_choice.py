@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t2t_lite import files
@@ -95,31 +96,56 @@ def _resolve_name(
 
 def remove_old(directory: _Path, keep: int) -> None:
     """Removes all but the newest `keep` checkpoints, the best and averages."""
-    best = read_best(directory) or {}
+    best = [mark["step"] for mark in read_all_best(directory)]
     for checkpoint in list_checkpoints(directory)[:-keep]:
-        if checkpoint.step != best.get("step"):
+        if checkpoint.step not in best:
             files.remove_folder(checkpoint.path)
 
 
-def mark_best(directory: _Path, step: int, metric: str, value: float) -> None:
-    """Marks the checkpoint of a step as the best; it is not removed then."""
+def mark_best(directory: _Path, marks: Sequence[Mapping[str, Any]]) -> None:
+    """Marks checkpoints as the best, which are not removed then.
+
+    Args:
+      directory: the `checkpoints` folder of a run.
+      marks: of each its `step`, and the `metric` and the `value` that it is
+        among the best by; the best one first.
+    """
     path = pathlib.Path(directory) / _BEST
+    best, *others = marks
     with one_clear_error(path):
-        files.write_json(path, {"step": step, "metric": metric, "value": value})
+        files.write_json(path, {**best, "others": others} if others else best)
 
 
 def read_best(directory: _Path) -> dict[str, Any] | None:
-    """What `mark_best` wrote, or None.
+    """The mark of the best checkpoint, or None.
+
+    Raises:
+      T2TLiteError: the file is damaged.
+    """
+    return next(iter(read_all_best(directory)), None)
+
+
+def read_all_best(directory: _Path) -> list[dict[str, Any]]:
+    """What `mark_best` wrote, [] if it did not.
 
     Raises:
       T2TLiteError: the file is damaged.
     """
     path = pathlib.Path(directory) / _BEST
     if not path.exists():
-        return None
+        return []
     try:
         marked = json.loads(path.read_bytes())
-        return {key: marked[key] for key in ("step", "metric", "value")}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return [
+            {key: mark[key] for key in ("step", "metric", "value")}
+            for mark in (marked, *marked.get("others", ()))
+        ]
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ) as error:
         remedy = "remove it to go on without a best checkpoint"
         raise DamagedError(path, short(error), remedy) from error

@@ -1,5 +1,6 @@
 """What the workers beside the chief tell of training: nothing."""
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 
@@ -19,6 +20,10 @@ class Silence:
     def has_evaluation(self, step: int, weights: str | None = None) -> bool:
         """Unknown here; the chief's answer counts."""
         return False
+
+    def evaluations(self, weights: str | None) -> list[Mapping[str, Any]]:
+        """Unknown here, likewise."""
+        return []
 
     def _ignore(self, *told: Any) -> None:
         pass

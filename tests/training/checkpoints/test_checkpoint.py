@@ -11,6 +11,8 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.training.checkpoints import checkpoint, checkpoint_choice
 from t2t_lite.training.checkpoints.averaging import average_checkpoints
 
+BEST = {"step": 2, "metric": "dev_bleu", "value": 30.0}
+
 
 def _save(directory, step, fill=0.0, shape=(3, 2), **state):
     tensors = {
@@ -103,7 +105,7 @@ def test_old_ones_are_removed_but_never_the_best_or_an_average(tmp_path):
         _save(tmp_path, step)
         if step == 3:
             average_checkpoints(tmp_path, 2)
-    checkpoint_choice.mark_best(tmp_path, 2, "dev_bleu", 30.0)
+    checkpoint_choice.mark_best(tmp_path, [BEST])
     checkpoint_choice.remove_old(tmp_path, 3)
     assert _steps(tmp_path) == [2, 4, 5, 6]
     assert len(checkpoint.list_checkpoints(tmp_path, averages=True)) == 1
@@ -113,7 +115,7 @@ def test_old_ones_are_removed_but_never_the_best_or_an_average(tmp_path):
 def test_names_stand_for_checkpoints(tmp_path):
     for step in (1, 2, 3):
         _save(tmp_path, step)
-    checkpoint_choice.mark_best(tmp_path, 2, "dev_bleu", 30.0)
+    checkpoint_choice.mark_best(tmp_path, [BEST])
 
     def step_of(which):
         return checkpoint_choice.resolve(tmp_path, which).step
