@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from t2t_lite import files
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
-from t2t_lite.hparam import HParams
 from t2t_lite.progress import say
 from t2t_lite.training import not_finite
 from t2t_lite.training.checkpoints import checkpoint
@@ -20,7 +19,7 @@ from t2t_lite.training.faults.decisions import Decisions
 from t2t_lite.training.faults.signals import StopRequested, StopSignals
 from t2t_lite.training.faults.stall import LOG, StallWatch
 from t2t_lite.training.fit.largest import fitting_slices
-from t2t_lite.training.optimizer.schedules import has_an_end
+from t2t_lite.training.optimizer.schedules import last_step
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
 from t2t_lite.training.state import TrainingState, prepare
@@ -62,7 +61,7 @@ def train(
       Interrupted: a signal came; everything is saved.
       T2TLiteError: something is wrong; the message says what to do.
     """
-    steps = _last_step(run.hparams, options.train_steps)
+    steps = last_step(run.hparams, options.train_steps)
     watch = StallWatch(options.stall_minutes, run.output_dir / LOG)
     with StopSignals() as signals:
         prepare(run.seed, options.deterministic)
@@ -125,20 +124,6 @@ def _telemetry(
     if cluster.is_chief:
         return Telemetry(state.run.output_dir, state.step, steps)
     return Silence()
-
-
-def _last_step(hparams: HParams, train_steps: int | None) -> int:
-    """The last update's number; a learning rate of 0 trains no further."""
-    steps = train_steps or hparams.train_steps
-    if has_an_end(hparams) and steps > hparams.train_steps:
-        without = "cooldown=0" if hparams.cooldown else "schedule=inverse_sqrt"
-        raise UsageError(
-            "The learning rate falls to 0 at update "
-            f"{hparams.train_steps}; got --train_steps={steps}. Train a new "
-            "run with --hparams_override=train_steps="
-            f"{steps}, or with {without}."
-        )
-    return steps
 
 
 def _fit(

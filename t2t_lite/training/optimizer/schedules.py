@@ -2,6 +2,7 @@
 
 import math
 
+from t2t_lite.errors import UsageError
 from t2t_lite.hparam import FALLING_SCHEDULES, HParams
 
 
@@ -23,6 +24,24 @@ def training_rate(hparams: HParams, step: int) -> float:
 def has_an_end(hparams: HParams) -> bool:
     """Whether the rate falls to 0 at `train_steps`, which fixes that number."""
     return bool(hparams.cooldown) or hparams.schedule in FALLING_SCHEDULES
+
+
+def last_step(hparams: HParams, train_steps: int | None) -> int:
+    """The number of the last update, if `train_steps` is asked for or None.
+
+    Raises:
+      UsageError: the rate has fallen to 0 by then.
+    """
+    steps = train_steps or hparams.train_steps
+    if has_an_end(hparams) and steps > hparams.train_steps:
+        without = "cooldown=0" if hparams.cooldown else "schedule=inverse_sqrt"
+        raise UsageError(
+            "The learning rate falls to 0 at update "
+            f"{hparams.train_steps}; got --train_steps={steps}. Train a new "
+            "run with --hparams_override=train_steps="
+            f"{steps}, or with {without}."
+        )
+    return steps
 
 
 def learning_rate(
