@@ -23,6 +23,7 @@ COMMANDS = {
     "average": "average_checkpoints",
     "exporter": "exporter",
     "bleu": "bleu",
+    "doctor": "doctor",
     "registry": "registry",
     "report": "report",
     "attention": "attention",
@@ -101,7 +102,7 @@ def offenders(files, forbidden):
 # The rooms of the engine from the top down: a module imports from its own row
 # and from rows below it. A root file stands where it is named.
 ROWS = (
-    ("loading", "loaded", "recipe", "run_list", "training_job"),
+    ("doctor", "loading", "loaded", "recipe", "run_list", "training_job"),
     ("serving.server",),
     ("serving.client", "serving.page"),
     ("serving",),

@@ -1,0 +1,1 @@
+"""Whether a machine, its data, a run and a cluster are in order."""
