@@ -195,6 +195,7 @@ def test_no_module_imports_itself_by_way_of_others():
 
 def test_rooms_and_files_have_a_size_that_can_be_read():
     rooms = {file.parent for file in room_files("t2t_lite", "bin")}
+    rooms.remove(ROOT / "bin")  # has as many files as there are commands
     crowded = [
         f"{room.relative_to(ROOT)}: {len(modules)} modules"
         for room in rooms

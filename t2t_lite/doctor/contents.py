@@ -47,7 +47,7 @@ def check_run(asked: Asked) -> Iterator[Finding]:
     if not (folder / CONFIG).exists():
         yield Finding("run", True, f"none in {folder} yet")
         return
-    from t2t_lite.training import checkpoint
+    from t2t_lite.training.checkpoints import checkpoint
     from t2t_lite.training.run import Run
 
     run = Run.open(folder, asked.usr_dir, to_decode=True)
@@ -71,7 +71,7 @@ def _read_tensors(path: pathlib.Path, seconds: float | None) -> tuple[int, int]:
 
     Returns: how many were read, and how many there are.
     """
-    from t2t_lite.training import checkpoint
+    from t2t_lite.training.checkpoints import checkpoint
 
     start, read = time.monotonic(), 0
     reader = checkpoint.open_tensors(path)
