@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from t2t_lite import files
-from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
+from t2t_lite.errors import Interrupted, T2TLiteError
 from t2t_lite.progress import say
 from t2t_lite.training import not_finite
 from t2t_lite.training.checkpoints import checkpoint
