@@ -182,8 +182,10 @@ def estimate_memory(
 ) -> dict[str, int]:
     """Bytes that training takes on one device, by part.
 
-    Weights, their two Adam moments, the gradients of an update and those of a
-    pass are float32 under every precision, and counted. So are the kernels of
+    Weights, what the optimizer keeps of them, their moving average, the
+    gradients of an update and those of a pass are float32 under every
+    precision, and counted; the rows and columns of Adafactor are next to
+    nothing. So are the kernels of
     attention as a pass multiplies with them, side by side, and the gradient
     that each use of an embedding matrix has before they are added up. The
     activations are an estimate for the largest micro-batch, as sentences of
@@ -208,7 +210,8 @@ def estimate_memory(
     logits = 3 * 4 * min(positions, 1024) * target_vocab_size
     return {
         "weights": weights,
-        "optimizer": 2 * weights,
+        "optimizer": 0 if hparams.optimizer == "adafactor" else 2 * weights,
+        **({"moving average": weights} if hparams.ema_decay else {}),
         "gradients": 2 * weights + (uses - 1) * embeddings,
         "kernels in use": attention_inputs,
         "activations": int(bytes_each * kept + logits),

@@ -13,6 +13,7 @@ from t2t_lite.data.manifest import Manifest
 from t2t_lite.problem import Problem
 from t2t_lite.problem.own_text import OwnText
 from t2t_lite.reports.hardware import hardware
+from t2t_lite.training.initial import flags_of_start
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
 
@@ -67,6 +68,7 @@ def command_of(
         flags["problem_options"] = ",".join(f"{k}={v}" for k, v in told)
     flags |= {key: value for key, value in places.items() if value}
     flags["seed"] = run.seed
+    flags |= flags_of_start(run.config)
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
         if value is True:

@@ -104,6 +104,19 @@ def facts_of_start(
     return {**facts, _FACT: source}
 
 
+def flags_of_start(config: Mapping[str, Any]) -> dict[str, str]:
+    """The flags, by name, with which another run begins as this one did."""
+    flags = {}
+    if source := config.get(_FACT):
+        flags = {
+            "init_from": source["checkpoint"],
+            "init_vocabulary": source["vocabulary"],
+        }
+    if "freeze" in config:
+        flags["freeze"] = ",".join(config["freeze"])
+    return flags
+
+
 def load_initial_weights(run: Run, model: Any) -> bool:
     """Gives a new run's model the weights it begins with, if it has others'.
 

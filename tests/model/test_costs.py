@@ -151,6 +151,16 @@ def test_memory_depends_on_the_pass_and_not_on_the_update():
     assert changed == {"activations"}
 
 
+def test_memory_counts_what_is_kept_of_each_weight():
+    adam = costs.estimate_memory(SMALL, 17, 17)
+    other = costs.estimate_memory(
+        SMALL.replace(optimizer="adafactor", ema_decay=0.9), 17, 17
+    )
+    assert adam["optimizer"] == 2 * adam["weights"]
+    assert other["optimizer"] == 0
+    assert other["moving average"] == adam["weights"]
+
+
 def test_sustained_flops_are_the_papers_for_its_gpus():
     assert costs.sustained_flops("Tesla P100-PCIE-16GB") == 9.5e12
     assert costs.sustained_flops("Tesla K40m") == 3.7e12

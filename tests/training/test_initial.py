@@ -13,7 +13,11 @@ from t2t_lite.hparam import HParams
 from t2t_lite.problem import Text2TextProblem
 from t2t_lite.registry import problem, register_problem
 from t2t_lite.training.checkpoints import checkpoint
-from t2t_lite.training.initial import facts_of_start, load_initial_weights
+from t2t_lite.training.initial import (
+    facts_of_start,
+    flags_of_start,
+    load_initial_weights,
+)
 from t2t_lite.training.options import StartOptions
 from t2t_lite.training.run import Run
 
@@ -255,6 +259,11 @@ def test_fine_tuning_by_command(tiny_run, tiny_flags, run_command, tmp_path):
         assert same == ("decoder_" not in path), path
     config = json.loads((tmp_path / "tuned" / "config.json").read_text())
     assert config["freeze"] == ["embeddings", "encoder"]
+    assert flags_of_start(config) == {
+        "init_from": str(source / "checkpoints" / name),
+        "init_vocabulary": "same",
+        "freeze": "embeddings,encoder",
+    }
     # The same command goes on, and needs the other run no more.
     shutil.rmtree(source)
     code, out, err = run_command("trainer", *flags, "--train_steps=3")
