@@ -179,7 +179,7 @@ class TrainingJob:
             "seed": self.seed,
             **self.hparams.to_dict(),
             **{
-                f"--{name}": value
+                f"--{name}": str(value)
                 for part in (self.begin, self.options)
                 for name, value in dataclasses.asdict(part).items()
             },

@@ -11,6 +11,7 @@ failed is told to everybody at once.
 """
 
 import contextlib
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -163,7 +164,7 @@ class Workers:
         if not self.is_chief:
             self._send(message)
             return self._next(0, topic)["value"]
-        values = [value]
+        values = [json.loads(json.dumps(value))]  # as others come through
         values += [self._next(i, topic)["value"] for i in range(1, self.size)]
         self._send({"topic": topic, "value": values})
         return values
