@@ -105,6 +105,8 @@ def export(args: argparse.Namespace) -> None:
             translator,
             export_dir or run.output_dir / "ctranslate2",
             quantization,
+            run=run,
+            weights=weights,
         )
     else:
         asked = {name: getattr(args, name) for name in _OPTIONS}

@@ -47,6 +47,7 @@ LIGHT = (
     "t2t_lite.decoding.search.settings",
     "t2t_lite.parsing.bracket_f1",
     "t2t_lite.parsing.linearization",
+    "t2t_lite.reports.page",
     "t2t_lite.serving.page.files",
     "t2t_lite.problems",
     "t2t_lite.hparams",

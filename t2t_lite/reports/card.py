@@ -101,13 +101,21 @@ def _work_so_far(run: Run) -> dict[str, Any] | None:
     return {name: state[name] for name in names if name in state}
 
 
-def without_folders(card: Mapping[str, Any]) -> dict[str, Any]:
-    """The card without the places of this machine, for others to read."""
+def card_to_export(run: Run, scores: Sequence[Mapping[str, Any]]) -> str:
+    """The text of a card for others: it names no place of this machine.
+
+    Args:
+      run: that the exported model is of.
+      scores: of the exported weights.
+    """
+    card = run_card(run, scores)
     words = card["command"]
-    return {
-        **card,
-        "command": words and [_FOLDERS.sub("", word) for word in words],
-    }
+    return as_markdown({**card, "command": words and without_folders(words)})
+
+
+def without_folders(words: Sequence[str]) -> list[str]:
+    """The words of a command, with the names of files in place of paths."""
+    return [_FOLDERS.sub("", word) for word in words]
 
 
 def as_markdown(card: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from t2t_lite.interop.ctranslate2_model import (
     write_ctranslate2,
 )
 from t2t_lite.interop.quantization import Quantization
-from t2t_lite.reports.card import as_markdown, run_card, without_folders
+from t2t_lite.reports.card import CARD, card_to_export
 from t2t_lite.serving.about import (
     ABOUT_FILE,
     EXPORTED_CARD,
@@ -95,8 +95,8 @@ def export_saved_model(
         (folder / ABOUT_FILE).parent.mkdir()
         files.write_json(folder / ABOUT_FILE, about)
         if run:
-            card = without_folders(run_card(run, about["scores"]))
-            files.write_text(folder / EXPORTED_CARD, as_markdown(card))
+            card = card_to_export(run, about["scores"])
+            files.write_text(folder / EXPORTED_CARD, card)
         pairs = sample_pairs(translator, run) if warmup or verified else []
         requests = warmup_requests(pairs, warmup, signatures)
         if requests:
@@ -123,6 +123,9 @@ def export_ctranslate2(
     export_dir: str | os.PathLike,
     quantization: Quantization = "float32",
     version: int | None = None,
+    *,
+    run: Run | None = None,
+    weights: Sequence[Checkpoint] = (),
 ) -> pathlib.Path:
     """Writes a folder of CTranslate2 to `EXPORT_DIR/<version>/`.
 
@@ -131,6 +134,8 @@ def export_ctranslate2(
       export_dir: made if it is missing.
       quantization: the type of the weights.
       version: as in `export_saved_model`.
+      run: likewise; the folder then holds its card.
+      weights: likewise.
 
     Returns:
       the folder of the version.
@@ -147,13 +152,15 @@ def export_ctranslate2(
             "those of the right form only: export trees with "
             "--format=saved_model."
         )
+
+    def write(folder: pathlib.Path) -> None:
+        write_ctranslate2(translator, folder, quantization)
+        if run:
+            scores = about_run(run, weights)["scores"]
+            files.write_text(folder / CARD, card_to_export(run, scores))
+
     with _in_words(export_dir):
-        return write_version(
-            export_dir,
-            CTRANSLATE2,
-            lambda folder: write_ctranslate2(translator, folder, quantization),
-            version,
-        )
+        return write_version(export_dir, CTRANSLATE2, write, version)
 
 
 @contextlib.contextmanager

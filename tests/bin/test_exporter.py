@@ -56,6 +56,7 @@ def test_an_export_is_verified_and_says_what_it_is(
     assert err.splitlines()[1].startswith(said)
     extra = tmp_path / "1" / "assets.extra"
     assert {file.name for file in extra.iterdir()} == {
+        "card.md",
         "t2t-lite.json",
         "tf_serving_warmup_requests",
     }
