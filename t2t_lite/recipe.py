@@ -193,7 +193,9 @@ def train(
         output_dir=_run_folder(output_dir, task.name, set_name),
         seed=seed,
         begin=StartOptions(
-            absolute(init_from), init_vocabulary, _words(freeze)
+            str(absolute(init_from)) if init_from else None,
+            init_vocabulary,
+            freeze,
         ),
         options=options,
         members=find_members(workers, worker),
@@ -268,11 +270,6 @@ def _require_one_of(
             raise UsageError(
                 f"{name} is one of {', '.join(known)}{where}; got {value!r}."
             )
-
-
-def _words(text: str) -> tuple[str, ...]:
-    """What commas separate: in order, each once, without white space."""
-    return tuple(sorted({word.strip() for word in text.split(",")} - {""}))
 
 
 def _choose_hparams(

@@ -80,7 +80,7 @@ class TrainingJob:
             told,
             train_steps=self.options.train_steps or self.hparams.train_steps,
             seed=self.seed,
-            freeze=self.begin.freeze,
+            freeze=self.begin.frozen,
             replicas=self.options.replicas,
             slices=self.options.slices(self.hparams.micro_batches),
         )

@@ -67,10 +67,11 @@ def facts_of_start(
         matches no weight, a path that is not of a run.
       T2TLiteError: the run that is there began with something else.
     """
-    if start.freeze:
-        frozen_paths(_weight_paths(hparams), start.freeze)
-    facts = {"freeze": list(start.freeze)} if start.freeze else {}
-    given = str(start.init_from) if start.init_from else None
+    facts: dict[str, Any] = {}
+    if start.frozen:
+        frozen_paths(_weight_paths(hparams), start.frozen)
+        facts["freeze"] = start.frozen
+    given = start.init_from
     if (output_dir / CONFIG).exists():
         there = read_config(output_dir).get(_FACT, {})
         if given not in (None, there.get("given")):
@@ -80,11 +81,11 @@ def facts_of_start(
                 f"--init_from={given}. Choose another --output_dir."
             )
         return facts
-    if start.init_from is None:
+    if given is None:
         if start.init_vocabulary != "same":
             raise UsageError("init_vocabulary needs init_from.")
         return facts
-    run, found = _find(start.init_from)
+    run, found = _find(pathlib.Path(given))
     _require_equal_sizes(run.hparams, hparams)
     mapped = not _is_same(run.encoders, problem.load_encoders(data_dir))
     if mapped and start.init_vocabulary != "map":

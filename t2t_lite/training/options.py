@@ -1,7 +1,6 @@
 """`TrainingOptions`: how a run is trained, apart from what makes it the run."""
 
 import dataclasses
-import pathlib
 
 from t2t_lite.errors import UsageError
 
@@ -59,8 +58,17 @@ class TrainingOptions:
 
 @dataclasses.dataclass(frozen=True)
 class StartOptions:
-    """What a new run begins with; what it began with is part of what it is."""
+    """What a new run begins with; what it began with is part of what it is.
 
-    init_from: pathlib.Path | None = None  # another run, or its checkpoint
+    Plain values, which workers compare.
+    """
+
+    init_from: str | None = None  # the path of a run or of a checkpoint
     init_vocabulary: str = "same"  # or "map": take over the common pieces
-    freeze: tuple[str, ...] = ()  # patterns of weights that do not train
+    freeze: str = ""  # patterns of weights that do not train, with commas
+
+    @property
+    def frozen(self) -> list[str]:
+        """The patterns one by one, each once."""
+        words = {word.strip() for word in self.freeze.split(",")}
+        return sorted(words - {""})

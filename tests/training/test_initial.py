@@ -56,11 +56,11 @@ def begin(forget_plugins, tmp_path):
     register_problem("initial_words")(Words)
     register_problem("initial_other_words")(OtherWords)
 
-    def make(folder, words="words", hparams=HPARAMS, **options):
+    def make(folder, words="words", hparams=HPARAMS, init_from=None, **options):
         task = problem(f"initial_{words}")
         data = tmp_path / f"data_{words}"
         manifest = generate.Generation(task, data, progress=False).run()
-        start = StartOptions(**options)
+        start = StartOptions(init_from and str(init_from), **options)
         return Run.create(
             tmp_path / folder,
             problem=task,
@@ -202,7 +202,7 @@ def test_a_refused_beginning_leaves_no_run(begin, tmp_path):
     for options in (
         {"init_from": tmp_path},
         {"init_vocabulary": "map"},
-        {"freeze": ("encodr",)},
+        {"freeze": "encodr"},
     ):
         with pytest.raises(UsageError):
             begin("new", **options)
@@ -222,7 +222,7 @@ def test_a_run_that_is_there_began_as_it_began(begin, tmp_path):
     there = begin("old")
     _save(there)
     begin("new", init_from=there.output_dir)
-    start = StartOptions(init_from=there.output_dir)
+    start = StartOptions(str(there.output_dir))
     shutil.rmtree(there.output_dir)  # not needed any more
 
     def facts(start):
@@ -231,7 +231,7 @@ def test_a_run_that_is_there_began_as_it_began(begin, tmp_path):
 
     assert facts(start) == facts(StartOptions()) == {}
     with pytest.raises(T2TLiteError, match="began with .*old; got --init_fr"):
-        facts(StartOptions(init_from=tmp_path / "other"))
+        facts(StartOptions("/other"))
 
 
 def test_fine_tuning_by_command(tiny_run, tiny_flags, run_command, tmp_path):
