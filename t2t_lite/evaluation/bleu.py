@@ -1,6 +1,7 @@
 """Detokenized BLEU, which is sacreBLEU's."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from t2t_lite.errors import T2TLiteError
 
@@ -42,11 +43,23 @@ def bleu(
         force=True,
     )
     score = metric.corpus_score(list(hypotheses), [list(references)]).score
+    _forget_lines(metric.tokenizer)
     return {
         "score": score,
         "signature": str(metric.get_signature()),
         "sentences": len(references),
     }
+
+
+def _forget_lines(tokenizer: Any) -> None:
+    """Drops the lines that sacreBLEU keeps for a next score.
+
+    Training scores dev again and again, and other hypotheses each time.
+    """
+    for part in (tokenizer, *vars(tokenizer).values()):
+        call = vars(type(part)).get("__call__")
+        if hasattr(call, "cache_clear"):
+            call.cache_clear()
 
 
 def check_paired(hypotheses: Sequence[str], references: Sequence[str]) -> None:

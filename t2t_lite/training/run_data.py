@@ -46,6 +46,7 @@ class RunData:
         self._fingerprint = fingerprint
         self._max_length = hparams.max_length
         self._max_positions = hparams.batch_tokens // hparams.micro_batches
+        self._eval_batches: dict[str, Iterable[dict[str, Any]]] = {}
 
     @functools.cached_property
     def manifest(self) -> Manifest:
@@ -110,15 +111,18 @@ class RunData:
 
     def batches(self, split: str) -> Iterator[dict[str, Any]]:
         """Each example of a split that is not too long, once, in batches."""
-        dataset = input_pipeline.eval_batches(
-            self.folder,
-            self._problem,
-            self.manifest,
-            split,
-            max_positions=self._max_positions,
-            max_length=self._max_length,
-        )
-        return self._guarded(dataset, split)
+        if split not in self._eval_batches:
+            # Kept: TensorFlow never forgets the Python functions of a dataset,
+            # and a long training evaluates many times.
+            self._eval_batches[split] = input_pipeline.eval_batches(
+                self.folder,
+                self._problem,
+                self.manifest,
+                split,
+                max_positions=self._max_positions,
+                max_length=self._max_length,
+            )
+        return self._guarded(self._eval_batches[split], split)
 
     def texts(
         self, split: str, lines: int | None = None

@@ -3,6 +3,8 @@
 import math
 
 import pytest
+from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+from sacrebleu.tokenizers.tokenizer_re import TokenizerRegexp
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.evaluation.bleu import bleu
@@ -55,3 +57,9 @@ def test_unequal_lists_are_refused():
 def test_empty_lists_are_refused():
     with pytest.raises(T2TLiteError, match="at least one sentence"):
         bleu([], [])
+
+
+def test_no_line_outlives_its_score():
+    kept = Tokenizer13a.__call__, TokenizerRegexp.__call__
+    bleu(["a line"], ["another line"])
+    assert [call.cache_info().currsize for call in kept] == [0, 0]

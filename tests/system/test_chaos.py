@@ -184,8 +184,22 @@ def run_killed(words, chance, seconds):
     return process.returncode
 
 
+SAVE_STEPS = 5
+
+
+def require_a_late_checkpoint(run):
+    """A killed trainer has lost the updates of one interval at most."""
+    saved = sorted((run / "checkpoints").glob("step-????????"))
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    steps = [json.loads(line)["step"] for line in lines if line[-1:] == "}"]
+    newest = int(saved[-1].name.removeprefix("step-"))
+    assert steps[-1] - newest <= SAVE_STEPS
+    return newest
+
+
 @pytest.mark.parametrize(
-    "command", ["datagen", "trainer", "average", "decoder", "exporter"]
+    "command",
+    ["datagen", "trainer", "replicas", "average", "decoder", "exporter"],
 )
 def test_a_killed_command_ends_as_if_it_had_not_been(
     command, tiny_usr_dir, places, tmp_path, rounds, chance
@@ -195,17 +209,21 @@ def test_a_killed_command_ends_as_if_it_had_not_been(
     usr_dir = f"--usr_dir={tiny_usr_dir}"
     problem = ["--problem=tiny_digits", usr_dir]
 
+    def trainer(run, data, *more):
+        return (
+            [*problem, f"--output_dir={run}", "--hparams=tiny_digits_set"]
+            + [f"--data_dir={data}", "--train_steps=40", "--log_steps=1"]
+            + [f"--save_steps={SAVE_STEPS}", "--deterministic", *more],
+            "checkpoints/step-00000040/tensors*",
+        )
+
     def flags(run, data, made):
         """The command, what it makes, and which files to compare of it."""
         of_run = [f"--output_dir={run}"]
         return {
             "datagen": ([*problem, f"--data_dir={made}"], "tiny_digits*"),
-            "trainer": (
-                [*problem, *of_run, "--hparams=tiny_digits_set"]
-                + [f"--data_dir={data}", "--train_steps=40"]
-                + ["--save_steps=5", "--deterministic"],
-                "checkpoints/step-00000040/tensors*",
-            ),
+            "trainer": trainer(run, data),
+            "replicas": trainer(run, data, "--replicas=2"),
             "average": (
                 [*of_run, "--num_checkpoints=2"],
                 "checkpoints/average-2-*/tensors*",
@@ -227,13 +245,18 @@ def test_a_killed_command_ends_as_if_it_had_not_been(
         shutil.rmtree(made, ignore_errors=True)
         made.mkdir()
         argv, pattern = flags(run, data, made)
-        module = {"average": "average_checkpoints"}.get(command, command)
+        modules = {"average": "average_checkpoints", "replicas": "trainer"}
+        module = modules.get(command, command)
         words = [sys.executable, "-m", f"t2t_lite.bin.{module}", *argv]
         for _ in range(killed):
             run_killed(words, chance, seconds)
+            if module == "trainer":
+                newest = require_a_late_checkpoint(run)
         start = time.monotonic()
         done = subprocess.run(words, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+        if module == "trainer" and killed:
+            assert f"Going on from update {newest} in" in done.stderr
         left = [*made.rglob(".*.tmp"), *run.rglob(".*.tmp")]
         assert not left, "what was killed is left"
         results = sorted([*made.glob(pattern), *run.glob(pattern)])

@@ -1,3 +1,4 @@
+import gc
 import json
 
 import keras
@@ -467,6 +468,22 @@ def test_loss_on_dev_is_per_real_target_token(create):
     assert report["tokens"] == tokens
     assert report["loss"] == pytest.approx(total / tokens, rel=1e-5)
     assert report["perplexity"] == pytest.approx(np.exp(report["loss"]))
+
+
+def _planners():
+    """How many Python functions that plan batches are kept."""
+    names = [getattr(each, "__qualname__", "") for each in gc.get_objects()]
+    return names.count("planner.<locals>.plan")
+
+
+def test_a_split_is_planned_once_however_often_it_is_read(create):
+    data = create().data
+    first = [batch["inputs"].numpy() for batch in data.batches("dev")]
+    kept = _planners()
+    again = [batch["inputs"].numpy() for batch in data.batches("dev")]
+    for ours, theirs in zip(again, first, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert _planners() == kept
 
 
 def test_dev_is_translated_and_scored_with_the_problems_metric(create):
