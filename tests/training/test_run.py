@@ -1,5 +1,6 @@
 import gc
 import json
+import types
 
 import keras
 import numpy as np
@@ -472,8 +473,11 @@ def test_loss_on_dev_is_per_real_target_token(create):
 
 def _planners():
     """How many Python functions that plan batches are kept."""
-    names = [getattr(each, "__qualname__", "") for each in gc.get_objects()]
-    return names.count("planner.<locals>.plan")
+    return sum(
+        isinstance(each, types.FunctionType)
+        and each.__qualname__ == "planner.<locals>.plan"
+        for each in gc.get_objects()
+    )
 
 
 def test_a_split_is_planned_once_however_often_it_is_read(create):
