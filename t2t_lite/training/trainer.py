@@ -96,8 +96,6 @@ def train(
         with _telemetry(state, steps, cluster) as telemetry:
             telemetry.phase("Checking the data.")
             telemetry.note(str(run.data.check()))
-            if state.step < steps:
-                _fit(state, options, telemetry, cluster)
             decisions = Decisions(
                 signals,
                 Deadline(options.max_minutes, _guessed_save_seconds(state)),
@@ -109,6 +107,8 @@ def train(
                 state, telemetry, decisions, dev, options, cluster, watch.moved
             )
             with watch, cluster.naming_losses():
+                if state.step < steps:
+                    _fit(state, options, telemetry, cluster)
                 loop.to_the_end(steps)
         return {
             **state.saved_work,

@@ -182,9 +182,10 @@ def test_trying_the_largest_batch_changes_nothing(tmp_path, replicas):
         np.testing.assert_array_equal(value.numpy(), expected, err_msg=name)
 
 
-@pytest.mark.parametrize("slices", [2, 3, 9])
-@pytest.mark.parametrize("replicas", [1, 2])
-@pytest.mark.parametrize("packing", [False, True])
+@pytest.mark.parametrize(
+    ("slices", "replicas", "packing"),
+    [(2, 1, False), (3, 2, False), (9, 1, True)],
+)
 def test_slices_do_not_change_an_update(tmp_path, slices, replicas, packing):
     whole = _state(tmp_path, packing=packing)
     cut = _state(tmp_path, replicas, packing=packing)
