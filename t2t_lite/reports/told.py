@@ -59,7 +59,9 @@ class RunTold:
             told["tokens trained on"] = f"{tokens:,.0f}"
             told["devices"] = f"{cost['devices']} ({cost['device']})"
             told["FLOPs, counted"] = f"{cost['flops_counted']:.3g}"
-        elif seconds and 0 < step < steps:
+        # A run that has ended may go on to more updates.
+        ended = cost and cost.get("step", step) == step
+        if seconds and step < steps and not ended:
             left = seconds * (steps - step) / training[-1]["step"]
             told["time left, about"] = duration(left)
         changed = (self.folder / METRICS_FILE).stat().st_mtime if records else 0

@@ -117,6 +117,17 @@ def test_the_evaluator_puts_its_report_on_the_card(run_command, run):
     assert report["signature"] in (run.output_dir / "card.md").read_text()
 
 
+def test_of_a_moving_average_the_score_of_the_best_step_is_there(run):
+    with open(run.output_dir / "metrics.jsonl", "a") as file:
+        for step, score in ((2, 1.5), (4, 2.5)):
+            scores = {"step": step, "dev_loss": 2.0, "dev_bleu": score}
+            file.write(json.dumps({**scores, "weights": "ema"}) + "\n")
+    told = [s for s in run_card(run)["scores"] if "ema" in s["weights"]]
+    assert [(s["weights"], s["score"]) for s in told] == [
+        ("ema at step 4", 2.5)
+    ]
+
+
 def test_a_report_that_somebody_spoiled_is_left_out(run):
     known = run_card(run)["scores"]
     for spoiled in ({"score": "high"}, {"metric": []}, {"score": None}):

@@ -9,6 +9,7 @@ from support.browser import set_screen, severe, violations
 from support.written_run import (
     SENTENCES,
     evaluation,
+    training,
     write_lines,
     write_run,
 )
@@ -93,6 +94,17 @@ def test_a_run_in_training_tells_what_is_left(runs):
     assert base["FLOPs, counted"] == "1.2e+16"
     assert big["time left, about"] == "1 h 3 min"
     assert big["best BLEU on dev"].endswith(" at 4,000")
+
+
+def test_a_run_that_goes_on_after_its_end_tells_what_is_left(tmp_path):
+    run = write_run(tmp_path / "run", train_steps=9000)
+    summary = report_of([run])["runs"][0]["summary"]
+    assert "time left, about" not in summary  # stopped early, say
+    write_lines(run / "metrics.jsonl", [training(s) for s in (1, 6000, 7500)])
+    summary = report_of([run])["runs"][0]["summary"]
+    assert summary["updates"] == "7,500 of 9,000"
+    assert summary["time left, about"] == "47 min 30 s"
+    assert "FLOPs, counted" in summary
 
 
 def test_sentences_are_told_over_at_most_twelve_evaluations(tmp_path):
@@ -219,6 +231,7 @@ def _drawn(browser):
     )
 
 
+@pytest.mark.slow
 def test_in_a_browser_the_curves_are_drawn_and_follow_the_switches(
     browser, page
 ):
@@ -240,6 +253,7 @@ def test_in_a_browser_the_curves_are_drawn_and_follow_the_switches(
     assert not severe(browser)
 
 
+@pytest.mark.slow
 def test_in_a_browser_the_keyboard_and_the_mouse_tell_values(browser, page):
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.keys import Keys
@@ -260,6 +274,7 @@ def test_in_a_browser_the_keyboard_and_the_mouse_tell_values(browser, page):
     assert not severe(browser)
 
 
+@pytest.mark.slow
 def test_in_a_browser_texts_of_users_are_texts(browser, tmp_path):
     hostile = "</script><img src=x onerror=\"document.title='broken'\">"
     run = write_run(tmp_path / "run", steps=500, problem=hostile)
@@ -276,6 +291,7 @@ def test_in_a_browser_texts_of_users_are_texts(browser, tmp_path):
     assert not severe(browser)
 
 
+@pytest.mark.slow
 def test_in_a_browser_only_what_differs_is_shown_when_asked(browser, page):
     browser.get(page.as_uri())
     rows = len(browser.find_elements("css selector", "#facts tbody tr"))
@@ -286,6 +302,7 @@ def test_in_a_browser_only_what_differs_is_shown_when_asked(browser, page):
     assert rows > len(names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width,dark", [(360, False), (1280, True)])
 def test_in_a_browser_nothing_is_cut_off_and_axe_core_finds_nothing_serious(
     browser, page, width, dark
