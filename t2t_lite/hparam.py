@@ -194,6 +194,14 @@ _RULES_ACROSS: tuple[
             or hparams.schedule not in FALLING_SCHEDULES
         ),
     ),
+    (
+        "learning_rate is the peak rate itself with any schedule but paper, "
+        "and must be below 1",
+        ("learning_rate", "schedule"),
+        lambda hparams: (
+            hparams.learning_rate < 1 or hparams.schedule == "paper"
+        ),
+    ),
 )
 
 

@@ -79,6 +79,10 @@ def test_override_of_nothing_changes_nothing():
             "schedule=cosine,train_steps=4000",
             "got warmup_steps=4000, train_steps=4000, schedule=cosine",
         ),
+        (
+            "schedule=constant",
+            "and must be below 1; got learning_rate=1.0, schedule=constant",
+        ),
         ("ema_decay=1", "ema_decay must be in [0, 1); got 1.0"),
     ],
 )

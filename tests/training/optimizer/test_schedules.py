@@ -106,7 +106,9 @@ def test_a_schedule_without_an_end_may_cool_down(schedule):
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
 def test_updates_beyond_the_end_of_a_schedule_are_refused(schedule):
-    hparams = HParams(schedule=schedule, warmup_steps=2, train_steps=8)
+    hparams = HParams(
+        schedule=schedule, learning_rate=0.01, warmup_steps=2, train_steps=8
+    )
     assert has_an_end(hparams)
     assert training_rate(hparams, 8) > 0
     with pytest.raises(ValueError, match="at update 8; got step=9"):
@@ -115,7 +117,7 @@ def test_updates_beyond_the_end_of_a_schedule_are_refused(schedule):
 
 def test_only_what_falls_to_0_has_an_end():
     assert not has_an_end(HParams())
-    assert not has_an_end(HParams(schedule="inverse_sqrt"))
+    assert not has_an_end(HParams(schedule="constant", learning_rate=0.01))
     assert has_an_end(HParams(cooldown=0.1))
 
 
