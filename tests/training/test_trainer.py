@@ -103,6 +103,26 @@ def test_packed_training_goes_on_as_if_it_had_not_stopped(tmp_path):
         np.testing.assert_allclose(ours[name], theirs[name], rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"optimizer": "adamw", "weight_decay": 0.1, "clip_norm": 0.05},
+        {"optimizer": "adafactor", "schedule": "cosine", "warmup_steps": 2},
+    ],
+)
+def test_another_optimizer_goes_on_as_if_it_had_not_stopped(tmp_path, changes):
+    changes = {"learning_rate": 0.05, **changes}
+    whole = TinyRun(tmp_path / "whole", **changes)
+    _train(whole, train_steps=6)
+    halves = TinyRun(tmp_path / "halves", **changes)
+    _train(halves, train_steps=3)
+    _train(halves, train_steps=6, replicas=2)
+    ours, theirs = _weights(halves, 6), _weights(whole, 6)
+    assert ours.keys() == theirs.keys()
+    for name in theirs:
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=0, atol=1e-6)
+
+
 def test_how_an_update_is_cut_does_not_change_it(tmp_path):
     source = np.random.default_rng(0).integers(2, 16, (4, 5))
     whole = {"inputs": tf.constant(source, tf.int32)}
