@@ -120,6 +120,11 @@ def _add_loop_flags(group: argparse._ArgumentGroup) -> None:
     told = "the same result to the bit each time; slower"
     flags.add(group, {"--deterministic": told})
     told = (
+        "compile the passes by XLA, once for each shape of batches: with "
+        "--hparams_override=packing=true these are few"
+    )
+    flags.add(group, {"--jit": told})
+    told = (
         "passes that an update is cut into, a multiple of the hparam, or auto: "
         "the fewest that fit into memory; the update stays the same (default: "
         "the hparam)"

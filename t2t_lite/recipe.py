@@ -55,6 +55,7 @@ def train(
     log_steps: int = 100,
     seed: int = 1,
     deterministic: bool = False,
+    jit: bool = False,
     micro_batches: int | str | None = None,
     replicas: int | None = None,
     workers: str | None = None,
@@ -115,6 +116,8 @@ def train(
       micro_batches: passes of an update, a multiple of the hparam, to take less
         memory; "auto" finds the fewest that fit. It changes which values
         dropout drops, and nothing else.
+      jit: compile the passes by XLA, once for each shape of batches; packing
+        keeps these few.
       replicas: logical CPU devices to train on; None takes all GPUs, else
         one CPU. Of several workers, each one has so many.
       workers: `host:port,host:port,...` of all processes that train together,
@@ -154,6 +157,7 @@ def train(
         micro_batches=micro_batches,
         replicas=replicas,
         deterministic=deterministic,
+        jit=jit,
     )
     _require_positive(
         train_steps=train_steps,

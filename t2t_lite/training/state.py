@@ -46,6 +46,8 @@ class TrainingState:
       strategy: from `devices.choose_strategy`.
       keep_checkpoints: how many of the newest to keep, besides the best.
       cluster: of this process. The chief alone writes.
+      keep_best: how many of the best to keep.
+      jit: compile the passes by XLA.
 
     Attributes:
       run: as given.
@@ -69,6 +71,7 @@ class TrainingState:
         keep_checkpoints: int = 20,
         cluster: Cluster = ALONE,
         keep_best: int = 1,
+        jit: bool = False,
     ):
         self.run = run
         self.replicas: int = strategy.num_replicas_in_sync
@@ -81,6 +84,7 @@ class TrainingState:
             strategy,
             run.seed,
             freeze=run.config.get("freeze", ()),
+            jit=jit,
             meet=lambda topic: cluster.exchange(topic, None),
         )
         has_ema = bool(run.hparams.ema_decay)

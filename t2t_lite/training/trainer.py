@@ -76,6 +76,7 @@ def train(
             options.keep_checkpoints,
             cluster,
             options.keep_best,
+            options.jit,
         )
         if run.config.get("freeze"):
             say(

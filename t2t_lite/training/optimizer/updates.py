@@ -19,6 +19,7 @@ from t2t_lite.hparam import HParams
 from t2t_lite.training.optimizer.adafactor import Adafactor
 from t2t_lite.training.optimizer.adam import Adam
 from t2t_lite.training.optimizer.freezing import frozen_paths
+from t2t_lite.training.optimizer.gradients import Gradients
 from t2t_lite.training.optimizer.moving_average import MovingAverage
 from t2t_lite.training.optimizer.schedules import training_rate
 
@@ -74,6 +75,7 @@ class Updater:
       strategy: from `devices.choose_strategy`.
       seed: of the run, for dropout.
       freeze: patterns of weights that do not train, see `frozen_paths`.
+      jit: compile the passes by XLA.
       meet: is called before replicas add up their sums, with what for. It
         lets workers wait for each other.
 
@@ -93,6 +95,7 @@ class Updater:
         strategy: tf.distribute.Strategy,
         seed: int,
         freeze: Sequence[str] = (),
+        jit: bool = False,
         meet: Callable[[str], object] = lambda topic: None,
     ):
         self._model = model
@@ -112,6 +115,9 @@ class Updater:
         trained = [v for v in weights if v.path not in frozen]
         self._paths = [v.path for v in trained]
         self._variables = [v.value for v in trained]
+        self._pass = Gradients(
+            model, self._names, self._variables, hparams.label_smoothing, jit
+        )
         with strategy.scope():
             self._gradients = [_sum_over_replicas(v) for v in self._variables]
             # Loss, target tokens, source tokens of the update so far.
@@ -266,18 +272,6 @@ class Updater:
                 if gradient is not None
             },
         )
-
-    def _pass(
-        self, features: Mapping[str, Any]
-    ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor | None]]:
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(self._variables)
-            loss, tokens = self._model.loss_sum(
-                {name: features[name] for name in self._names},
-                label_smoothing=self._hparams.label_smoothing,
-                seed=features["seed"],
-            )
-        return loss, tokens, tape.gradient(loss, self._variables)
 
     def _add_gradients(self, features: dict[str, tf.Tensor]) -> None:
         loss, tokens, gradients = self._pass(features)

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from support.tiny_run import VOCAB_SIZE, ToyModel, batch, tiny_hparams
+from t2t_lite.model.transformer import Transformer
 from t2t_lite.training.cluster.devices import choose_strategy
 from t2t_lite.training.optimizer.updates import Updater
 from t2t_lite.training.state import prepare
@@ -136,3 +137,27 @@ def test_an_update_that_is_not_finite_leaves_all_as_it_was(name, replicas):
     assert updater.update(_batches(1), 1).read().skipped == 1
     for old, new in zip(before, kept, strict=True):
         np.testing.assert_array_equal(old, new)
+
+
+@pytest.mark.slow  # XLA compiles for half a minute
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_passes_compiled_by_xla_are_those_that_are_not(replicas):
+    # XLA draws other bits where a seed is negative.
+    hparams = tiny_hparams(residual_dropout=0.0, relu_dropout=0.0)
+
+    def after(replicas, jit):
+        prepare(1, deterministic=False)
+        strategy = choose_strategy(replicas)
+        with strategy.scope():
+            model = Transformer.from_hparams(hparams, VOCAB_SIZE, VOCAB_SIZE)
+            model.build_weights()
+        updater = Updater(model, hparams, strategy, 1, jit=jit)
+        for step in (1, 2):
+            stats = updater.update(_batches(step), step).read()
+        return [v.numpy() for v in model.weights], stats
+
+    plain, stats = after(1, jit=False)
+    compiled, stats_of_compiled = after(replicas, jit=True)
+    np.testing.assert_allclose(stats_of_compiled, stats, rtol=1e-5)
+    for a, b in zip(compiled, plain, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
