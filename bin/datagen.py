@@ -5,7 +5,7 @@ import functools
 import json
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from t2t_lite import recipe
 from t2t_lite.bin.cli import command, flags, inspection, own_text
@@ -92,7 +92,13 @@ def generate_data(args: argparse.Namespace) -> None:
             }
             for split, record in manifest.splits.items()
         }
-        print(json.dumps({"problem": problem.base_name, "splits": splits}))
+        report: dict[str, Any] = {
+            "problem": problem.base_name,
+            "splits": splits,
+        }
+        if manifest.corpora:
+            report["corpora"] = manifest.corpora
+        print(json.dumps(report))
         return
     for split, record in manifest.splits.items():
         dropped = "".join(
@@ -103,6 +109,8 @@ def generate_data(args: argparse.Namespace) -> None:
             f", {count} with {what}" for what, count in record.damaged.items()
         )
         print(f"{split}: {record.examples:,} pairs{dropped}{damaged}")
+    for told in manifest.told_corpora:
+        print(f"train from {told}")
 
 
 def _refuse_what_beam_does_not_do(args: argparse.Namespace) -> None:

@@ -22,10 +22,11 @@ spaces there is `characters`.
 import functools
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from t2t_lite.errors import UsageError, nearest
+from t2t_lite.text.tags import parted
 from t2t_lite.values import Kind, number, parse_key_values, whole_number
 
 DUPLICATES = "duplicates"  # `datagen` finds them, in the whole corpus
@@ -110,11 +111,15 @@ _FILTERS: dict[str, tuple[Kind, Callable[..., bool] | None]] = {
 
 
 def find_reason(
-    filters: Mapping[str, Any],
+    filters: Mapping[str, Any], tags: Sequence[str] = ()
 ) -> Callable[[str, str], str | None]:
     """A function that names the first filter that leaves a pair out, or None.
 
     It looks at one pair at a time, so it finds no duplicates.
+
+    Args:
+      filters: by name.
+      tags: that may stand before a source text; they do not count.
     """
     asked = [
         (name, functools.partial(says, filters[name]))
@@ -123,6 +128,8 @@ def find_reason(
     ]
 
     def reason(source, target):
+        if tags:
+            _, source = parted(source, tags)
         for name, says in asked:
             if says(source, target):
                 return name

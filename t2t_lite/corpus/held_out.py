@@ -24,17 +24,18 @@ def digest_of(source: str, target: str, size: int, key: bytes = b"") -> bytes:
 
 
 def choose_held_out(
-    pairs: Iterable[tuple[str, str]],
+    pairs: Iterable[tuple[str, ...]],
     splits: Sequence[str],
     count: int | None = None,
-) -> dict[str, list[tuple[str, str]]]:
+) -> dict[str, list[tuple[str, ...]]]:
     """The pairs that each split gets, in the order of the corpus.
 
     A pair without text on both sides is never chosen. A pair that is there
     several times counts once, and all its copies go to the same split.
 
     Args:
-      pairs: (source, target) texts, streamed.
+      pairs: (source, target) texts, streamed; what stands behind them plays
+        no part.
       splits: those that are cut from the corpus.
       count: different pairs of each; None takes one in SHARE_BY_DEFAULT, at
         least 1 and at most MOST_BY_DEFAULT.
@@ -48,9 +49,10 @@ def choose_held_out(
     smallest: dict[bytes, list] = {}
     total, largest = 0, b"\xff" * _DIGEST_BYTES
     for pair in pairs:
-        if all(text.strip() for text in pair):
+        source, target = pair[:2]
+        if source.strip() and target.strip():
             total += 1
-            if (key := digest_of(*pair, _DIGEST_BYTES)) <= largest:
+            if (key := digest_of(source, target, _DIGEST_BYTES)) <= largest:
                 smallest.setdefault(key, []).append((total, pair))
             if len(smallest) > 2 * most:
                 kept = heapq.nsmallest(most, smallest)

@@ -102,6 +102,9 @@ class Manifest:
       splits: a `SplitRecord` by split.
       seed: of the order of examples and of the vocabulary's sample.
       versions: of the packages that took part; for the record only.
+      corpora: of train, if there are several, each `{"files", "tag", "share",
+        "pairs", "copies"}`: how many pairs it has for train, after filters but
+        with duplicates, and how many it gives, copies included.
       sources: size, time of the last change and sha256 of each file that the
         corpus was read from, by path.
     """
@@ -114,6 +117,7 @@ class Manifest:
     seed: int
     versions: dict[str, str]
     sources: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    corpora: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     @staticmethod
     def path(data_dir: str | os.PathLike, problem: Problem) -> pathlib.Path:
@@ -175,6 +179,13 @@ class Manifest:
             and isinstance(self.definition.get("attributes", {}), dict)
             and _have(files, sha256=str)
             and _have(sources, sha256=str, bytes=int, mtime_ns=int)
+            and _have(
+                dict(enumerate(self.corpora)),
+                files=list,
+                tag=str,
+                pairs=int,
+                copies=int,
+            )
         ):
             raise TypeError("a value is of another type than it must be")
 
@@ -187,6 +198,17 @@ class Manifest:
         return path
 
     @property
+    def told_corpora(self) -> list[str]:
+        """What each of the corpora gives to train, in words."""
+        total = sum(corpus["copies"] for corpus in self.corpora) or 1
+        return [
+            f"{corpus['tag']} {' and '.join(corpus['files'])}".lstrip()
+            + f": {corpus['pairs']:,} pairs, {corpus['copies']:,} with copies, "
+            f"{corpus['copies'] / total:.1%}"
+            for corpus in self.corpora
+        ]
+
+    @property
     def options(self) -> dict[str, Any]:
         """The options of the problem; most problems have none."""
         return self.definition.get("options", {})
@@ -195,10 +217,10 @@ class Manifest:
     def digest(self) -> str:
         """The sha256 of what a run was trained on.
 
-        Of all but the versions, and where the corpus lay.
+        Of all but the versions, and where the corpora lay.
         """
         record = dataclasses.asdict(self)
-        del record["versions"], record["sources"]
+        del record["versions"], record["sources"], record["corpora"]
         for split in record["splits"].values():
             # What only describes the pairs, and was not always there.
             del split["damaged"], split["damaged_samples"]
@@ -221,7 +243,7 @@ class Manifest:
         return self.splits[name]
 
 
-def _have(records: Mapping[str, Mapping[str, Any]], **kinds: type) -> bool:
+def _have(records: Mapping[Any, Mapping[str, Any]], **kinds: type) -> bool:
     """Whether each record has values of these types."""
     return all(
         is_of_type(record.get(key), kind)

@@ -167,6 +167,7 @@ class Generation:
             seed=self.seed,
             versions=_versions(),
             sources=describe_sources(work.raw.noted),
+            corpora=problem.corpus_counts(work.raw),
         )
 
     def _learn_vocabulary(self, work: Work) -> Mapping[str, Mapping[str, Any]]:

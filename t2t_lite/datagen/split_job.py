@@ -122,7 +122,7 @@ class SplitJob:
         self, chunk: Chunk, drops: Drops
     ) -> tuple[list[int], list[tuple[str, str]], list[bytes]]:
         """Numbers and texts of the pairs to use; digests if `is_distinct`."""
-        reason = filters.find_reason(self.filters)
+        reason = filters.find_reason(self.filters, self.problem.source_tags)
         is_distinct = self.is_distinct
         key = self.seed.to_bytes(16, "little")  # another seed, another order
         numbers, pairs = [], []

@@ -92,9 +92,24 @@ class Problem:
         """What is found, missing or still to be downloaded: a line for each."""
         return [raw.tell(file) for file in self.files]
 
+    @property
+    def source_tags(self) -> tuple[str, ...]:
+        """What may stand before a source text, see the module `text.tags`.
+
+        Each is one piece of the vocabulary.
+        """
+        return ()
+
+    def corpus_counts(self, raw: RawFiles) -> list[dict[str, Any]]:
+        """What of train is from which corpus, where there are several.
+
+        See `Manifest.corpora`.
+        """
+        return []
+
     def vocabulary_lines(self, raw: RawFiles) -> Iterator[str]:
         """What a vocabulary is learned from: both sides of train, filtered."""
-        reason = filters.find_reason(self.filters)
+        reason = filters.find_reason(self.filters, self.source_tags)
         for pair in self.samples("train", raw):
             if not reason(*pair):
                 yield from pair
@@ -294,6 +309,7 @@ class Text2TextProblem(Problem):
                 self.vocab_size,
                 pathlib.Path(data_dir) / name,
                 seed,
+                self.source_tags,
             )
             learned[name] = encoder.learned_from
         return learned

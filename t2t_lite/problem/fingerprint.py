@@ -23,6 +23,7 @@ _DO_NOT_SHAPE_DATA = frozenset(
         *("name", "options", "known_options", "metric", "reversed", "evaluate"),
         *("tokenize", "complete", "text_form", "expected_vocab_sizes"),
         *("tell_sources", "parts", "part_samples", "tfds_bytes"),
+        "corpus_counts",
     )
 )
 

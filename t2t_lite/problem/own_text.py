@@ -7,9 +7,17 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
+from t2t_lite.corpus import filters
 from t2t_lite.corpus.encoding import CORPUS, UTF_8, Encoding
 from t2t_lite.corpus.held_out import choose_held_out
 from t2t_lite.corpus.lines import require_text
+from t2t_lite.corpus.mixture import (
+    Corpus,
+    copies_for,
+    count_usable,
+    read_corpora,
+    repeated,
+)
 from t2t_lite.corpus.pair_files import format_of, read_json_lines, read_tsv
 from t2t_lite.corpus.parallel_lines import (
     cut_lines,
@@ -26,6 +34,7 @@ from t2t_lite.problem.own_text_options import (
     PREFIXES,
     require_consistent,
 )
+from t2t_lite.text.tags import parted, tagged
 
 # That a copy of a given vocabulary keeps; others become .model.
 _VOCABULARY_ENDINGS = (".txt", ".subwords")
@@ -37,7 +46,8 @@ class OwnText(Text2TextProblem):
 
     Train is `source` and `target`, or `pairs`; dev and test have options of
     their own, and a split without files is held out of train, see `held_out`.
-    Raise `version` when the readers or `held_out` change what they give.
+    `pairs` may be several corpora, with shares and tags, see `mixture`. Raise
+    `version` when the readers, `held_out` or `mixture` change what they give.
     """
 
     known_options = OPTIONS
@@ -52,18 +62,64 @@ class OwnText(Text2TextProblem):
             setattr(other, name, chosen.get(name, getattr(type(self), name)))
         return other
 
+    @property
+    def source_tags(self) -> tuple[str, ...]:
+        corpora = self._corpora("train")
+        return tuple(sorted({c.tag for c in corpora if c.tag}))
+
+    def reverse(self) -> Self:
+        if self.source_tags and not self.reversed:
+            raise UsageError(
+                f"{self.registered_name}_rev would have tags before its "
+                f"targets: {', '.join(self.source_tags)}. Give --pairs without "
+                "tags, and another --name."
+            )
+        return super().reverse()
+
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
         self._require_files(raw)
-        if split not in self._cut_splits():
-            return self._left_of(split, self._read(split))
-        return iter(self._held_out()[split])
+        if split in self._cut_splits():
+            return (
+                (tagged(tag, source), target)
+                for source, target, tag in self._held_out()[split]
+            )
+        corpora = self._corpora(split)
+        counts = self._counts() if _have_shares(corpora) else ()
+        return itertools.chain.from_iterable(
+            self._samples_of(split, corpus, *count)
+            for corpus, count in itertools.zip_longest(
+                corpora, counts, fillvalue=()
+            )
+        )
+
+    def corpus_counts(self, raw: RawFiles) -> list[dict[str, Any]]:
+        corpora = self._corpora("train")
+        if len(corpora) < 2:
+            return []
+        self._require_files(raw)
+        return [
+            {
+                "files": list(corpus.files),
+                "tag": corpus.tag,
+                "share": corpus.share,
+                "pairs": pairs,
+                "copies": copies,
+            }
+            for corpus, (pairs, copies) in zip(
+                corpora, self._counts(), strict=True
+            )
+        ]
 
     def parts(self, split: str, raw: RawFiles) -> Sequence[Any]:
         self._require_files(raw)
         self._held_out()  # once, here: copies of this object know it then
-        files = self._files(split)
-        cuttable = len(files) == 2 and self._encoding.name == UTF_8
-        lines = cut_lines(*files) if cuttable else []
+        corpora = self._corpora(split)
+        if _have_shares(corpora):
+            self._counts()  # likewise
+        cuttable = [c.files for c in corpora if len(c.files) == 2]
+        lines = []
+        if cuttable and self._encoding.name == UTF_8:
+            lines = cut_lines(*cuttable[0])
         return lines or super().parts(split, raw)
 
     def part_samples(
@@ -77,7 +133,7 @@ class OwnText(Text2TextProblem):
     def tell_sources(self, raw: RawFiles) -> list[str]:
         return [
             f"{'found' if os.path.isfile(path) else 'missing'}: {path}"
-            for path in self._paths().values()
+            for _, path in self._paths()
         ] + [f"to be held out of train: {s}" for s in self._cut_splits()]
 
     def vocabulary_files(self) -> dict[str, str]:
@@ -107,16 +163,47 @@ class OwnText(Text2TextProblem):
     ) -> dict[str, Any]:
         """Learns the vocabularies, or copies the one that is given."""
         self._require_files(raw)
-        for files in map(self._files, self.splits):
-            if len(files) == 2 or (files and format_of(*files) != ".tmx"):
+        for corpus in itertools.chain(*map(self._corpora, self.splits)):
+            files = corpus.files
+            if len(files) == 2 or format_of(*files) != ".tmx":
                 require_text(files, self._encoding)
         if "vocabulary" not in self.options:
             return super().train_encoders(raw, data_dir, seed)
         path = self.options["vocabulary"]
-        _usable(path)
+        _require_pieces(_usable(path), self.source_tags)
         name = self.vocabulary_files()["inputs"]
         shutil.copyfile(path, pathlib.Path(data_dir) / name)
         return {}
+
+    def evaluate(
+        self,
+        sources: Sequence[str],
+        references: Sequence[str],
+        outputs: Sequence[str],
+    ) -> dict[str, Any]:
+        """As in `Text2TextProblem`; with tags also the BLEU `by_tag`.
+
+        Those without a tag count under "no tag".
+        """
+        report = super().evaluate(sources, references, outputs)
+        if not (tags := self.source_tags):
+            return report
+        from t2t_lite.evaluation.bleu import bleu
+
+        found: dict[str, tuple[list[str], list[str]]] = {}
+        for source, *texts in zip(sources, outputs, references, strict=True):
+            tag, _ = parted(source, tags)
+            for side, text in zip(
+                found.setdefault(tag or "no tag", ([], [])), texts, strict=True
+            ):
+                side.append(text)
+        by_tag = {tag: bleu(*sides) for tag, sides in sorted(found.items())}
+        return report | {
+            "by_tag": {
+                tag: {key: each[key] for key in ("score", "sentences")}
+                for tag, each in by_tag.items()
+            }
+        }
 
     @property
     def _encoding(self):
@@ -127,46 +214,71 @@ class OwnText(Text2TextProblem):
         )
 
     def _paths(self):
-        """The files that are given, by option."""
-        names = [*(option.name for option in FILE_OPTIONS), "vocabulary"]
-        return {n: self.options[n] for n in names if n in self.options}
+        """The files that are given, each behind its option."""
+        for option in FILE_OPTIONS:
+            value = self.options.get(option.name)
+            if value and option.name.endswith("pairs"):
+                for corpus in read_corpora(value):
+                    yield option.name, corpus.files[0]
+            elif value:
+                yield option.name, value
+        if "vocabulary" in self.options:
+            yield "vocabulary", self.options["vocabulary"]
+
+    def _corpora(self, split):
+        """The corpora of a split, in order; none if it has no files."""
+        names = [f"{PREFIXES[split]}{p}" for p in ("source", "target", "pairs")]
+        source, target, pairs = map(self.options.get, names)
+        if pairs:
+            return read_corpora(pairs)
+        return (Corpus((source, target)),) if source and target else ()
+
+    def _samples_of(self, split, corpus, count=None, copies=None):
+        """What a corpus gives to a split with files."""
+        pairs = self._left_of(split, self._read(corpus))
+        if corpus.tag:
+            pairs = ((tagged(corpus.tag, source), t) for source, t in pairs)
+        if copies:
+            pairs = repeated(pairs, count, copies, self._is_usable())
+        return pairs
+
+    def _is_usable(self):
+        """What says of a pair of train whether it is not left out."""
+        reason = filters.find_reason(self.filters, self.source_tags)
+        return lambda source, target: bool(
+            source.strip() and target.strip() and not reason(source, target)
+        )
 
     def _left_of(self, split, pairs):
         """The pairs of the files of a split that are not held out of it."""
         if split != "train" or not self._cut_splits():
             return pairs
-        taken = set(itertools.chain(*self._held_out().values()))
+        held_out = itertools.chain(*self._held_out().values())
+        taken = {(source, target) for source, target, _ in held_out}
         return (pair for pair in pairs if pair not in taken)
-
-    def _files(self, split):
-        """The files of a split: two, one or none."""
-        prefix = PREFIXES[split]
-        names = (f"{prefix}{part}" for part in ("source", "target", "pairs"))
-        return [self.options[name] for name in names if name in self.options]
 
     def _require_files(self, raw):
         """Checks that the files are there, and notes them."""
-        if not self._files("train"):
+        if not self._corpora("train"):
             raise UsageError(
                 f"{self.registered_name} needs files to train on: --source and "
                 "--target, or --pairs."
             )
-        for option, path in self._paths().items():
+        for option, path in self._paths():
             if not os.path.isfile(path):
                 raise T2TLiteError(
                     f"--{option} must name a file; there is none at {path}."
                 )
             raw.note(path)
 
-    def _read(self, split):
-        """The pairs of the files of a split, at least one."""
-        files = self._files(split)
-        pairs = self._pairs(files)
+    def _read(self, corpus):
+        """The pairs of a corpus, at least one, without its tag."""
+        pairs = self._pairs(corpus.files)
         first = next(pairs, None)
         if first is None:
             raise T2TLiteError(
                 "A split must have at least one pair; got nothing in "
-                f"{' and '.join(files)}."
+                f"{' and '.join(corpus.files)}."
             )
         yield first
         yield from pairs
@@ -191,20 +303,63 @@ class OwnText(Text2TextProblem):
 
     def _cut_splits(self):
         """The splits that are held out of train."""
-        return [s for s in self.splits if s != "train" and not self._files(s)]
+        return [s for s in self.splits if s != "train" and not self._corpora(s)]
 
     def _held_out(self):
-        """The pairs held out for each split; found once for the same files."""
-        state = [(path, state_of(path)) for path in self._files("train")]
-        known, held_out = getattr(self, "_chosen", (None, None))
-        if known != state:
-            cut = self._cut_splits()
-            count = self.options.get("holdout")
-            held_out = (
-                choose_held_out(self._read("train"), cut, count) if cut else {}
+        """The pairs held out for each split, each with its tag."""
+        return self._found_once("held out", self._choose_held_out)
+
+    def _choose_held_out(self):
+        cut = self._cut_splits()
+        if not cut:
+            return {}
+        pairs = (
+            (*pair, corpus.tag)
+            for corpus in self._corpora("train")
+            for pair in self._read(corpus)
+        )
+        return choose_held_out(pairs, cut, self.options.get("holdout"))
+
+    def _counts(self):
+        """Of each corpus of train the pairs to use, and how many it gives."""
+        return self._found_once("counts", self._count)
+
+    def _count(self):
+        corpora, is_usable = self._corpora("train"), self._is_usable()
+        counts = [
+            count_usable(self._samples_of("train", corpus), corpus, is_usable)
+            for corpus in corpora
+        ]
+        copies = counts
+        if _have_shares(corpora):
+            copies = copies_for(counts, [corpus.share for corpus in corpora])
+        return list(zip(counts, copies, strict=True))
+
+    def _found_once(self, name, find):
+        """What `find` gives; found once for the same files of train."""
+        files = [p for c in self._corpora("train") for p in c.files]
+        state = [(path, state_of(path)) for path in files]
+        known = getattr(self, "_known", {})
+        if known.get(name, (None,))[0] != state:
+            known = self._known = {**known, name: (state, find())}
+        return known[name][1]
+
+
+def _have_shares(corpora):
+    """Whether corpora are there in given shares."""
+    return any(corpus.share is not None for corpus in corpora)
+
+
+def _require_pieces(encoder, tags):
+    """Raises T2TLiteError for a tag that a vocabulary would cut."""
+    for tag in tags:
+        pieces = encoder.pieces(encoder.encode([tag])[0].tolist())
+        if tag not in pieces:
+            raise T2TLiteError(
+                f"A tag must be one piece of the vocabulary; {encoder.path} "
+                f"cuts {tag} into {len(pieces)}. Leave --vocabulary out to "
+                "learn one with it."
             )
-            self._chosen = state, held_out
-        return held_out
 
 
 def _usable(path):

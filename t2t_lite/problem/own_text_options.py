@@ -7,6 +7,7 @@ from typing import Any
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.encoding import CORPUS, UTF_8, known_encoding
 from t2t_lite.corpus.held_out import MOST_BY_DEFAULT, SHARE_BY_DEFAULT
+from t2t_lite.corpus.mixture import checked, checked_once, read_corpora
 from t2t_lite.corpus.pair_files import format_of
 from t2t_lite.errors import UsageError
 from t2t_lite.problem.base import Text2TextProblem
@@ -25,17 +26,28 @@ _FILES = {
     "source": ("source text, one sentence per line", "news.en"),
     "target": ("its translation: line i translates line i", "news.de"),
     "pairs": (
-        "both sides in one file: .tsv (one TAB per line), .jsonl or .tmx",
-        "news.tsv",
+        "both sides in one file: .tsv (one TAB per line), .jsonl or .tmx; or "
+        "several: FILE:SHARE:TAG,..., where SHARE is of the pairs of train and "
+        "TAG stands before the source texts, or without one or both of these",
+        "news.tsv:0.7:news,web.tsv:0.3:web",
     ),
 }
+
+
+def _kind(prefix, part):
+    """The kind of a value of `FILE_OPTIONS`."""
+    if part != "pairs":
+        return file_path
+    return checked_once if prefix else checked
+
+
 FILE_OPTIONS = tuple(
     Option(
         f"{prefix}{part}",
-        "FILE",
+        "FILES" if part == "pairs" else "FILE",
         f"as --{part}, for the {split} split" if prefix else meaning,
-        file_path,
-        example=example,
+        _kind(prefix, part),
+        example=example if part != "pairs" or not prefix else "dev.tsv",
     )
     for split, prefix in PREFIXES.items()
     for part, (meaning, example) in _FILES.items()
@@ -162,7 +174,7 @@ def require_consistent(
                 "One --vocabulary is shared by both sides: leave "
                 "--separate_vocabularies out."
             )
-    forms = {_form_of(options, prefix) for prefix in PREFIXES.values()}
+    forms = set().union(*(_forms_of(options, p) for p in PREFIXES.values()))
     languages = [options.get(f"{s}_language") for s in ("source", "target")]
     if ".tmx" in forms and not all(languages):
         raise UsageError(
@@ -180,10 +192,32 @@ def require_consistent(
         raise UsageError(
             "--holdout goes with splits that have no files; got files for all."
         )
+    _require_consistent_tags(options)
 
 
-def _form_of(options, prefix):
-    """How a split is given: "lines", an ending of `pairs`, or None."""
+def _require_consistent_tags(options):
+    """What shares and tags do not go with."""
+    pairs = read_corpora(options.get("pairs", ""))
+    if filters.DUPLICATES in options.get("filters", {}) and any(
+        corpus.share is not None for corpus in pairs
+    ):
+        raise UsageError(
+            "Shares are made with copies, which --filters=duplicates leaves "
+            "out: give one of them."
+        )
+    tags = {corpus.tag for corpus in pairs if corpus.tag}
+    for split, prefix in PREFIXES.items():
+        for corpus in read_corpora(options.get(f"{prefix}pairs", "")):
+            if corpus.tag and corpus.tag not in tags:
+                raise UsageError(
+                    f"--pairs must have the tags of {split}, "
+                    f"{', '.join(sorted(tags)) or 'but has none'}; got "
+                    f"{corpus.tag} in --{prefix}pairs."
+                )
+
+
+def _forms_of(options, prefix):
+    """How a split is given: "lines", endings of `pairs`, or None."""
     source, target, pairs = (
         f"{prefix}{part}" for part in ("source", "target", "pairs")
     )
@@ -194,11 +228,12 @@ def _form_of(options, prefix):
                 f"Give --{source} and --{target}, or --{pairs}; got --{pairs} "
                 f"and {' and '.join(f'--{name}' for name in given)}."
             )
-        return format_of(options[pairs])
+        files = [c.files for c in read_corpora(options[pairs])]
+        return {format_of(file) for (file,) in files}
     if len(given) == 1:
         missing = target if source in options else source
         raise UsageError(
             f"--{source} and --{target} go together; got --{given[0]} without "
             f"--{missing}."
         )
-    return "lines" if given else None
+    return {"lines" if given else None}

@@ -103,6 +103,7 @@ class SentencePieceEncoder(TextEncoder):
         vocab_size: int,
         path: str | os.PathLike,
         seed: int = 0,
+        tags: Sequence[str] = (),
     ) -> "SentencePieceEncoder":
         """Learns a vocabulary of exactly that size and writes it to `path`.
 
@@ -114,6 +115,7 @@ class SentencePieceEncoder(TextEncoder):
           vocab_size: pieces in all; 3 special ones and 256 bytes included.
           path: the model file; complete or not there.
           seed: of the sample.
+          tags: each is one piece, wherever it stands in a text.
 
         Returns: the encoder; its `learned_from` says of how many lines.
 
@@ -127,7 +129,7 @@ class SentencePieceEncoder(TextEncoder):
                 "A vocabulary needs text; got a corpus without any. Check the "
                 "files of the train split."
             )
-        write_vocabulary(path, train_model(kept, vocab_size))
+        write_vocabulary(path, train_model(kept, vocab_size, tags))
         encoder = cls(path)
         encoder._learned_from = dict(
             lines=count, sampled_lines=len(kept), seed=seed

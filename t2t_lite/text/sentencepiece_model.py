@@ -8,7 +8,7 @@ import pathlib
 import random
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from t2t_lite.errors import T2TLiteError
 
@@ -60,8 +60,15 @@ def _in_pieces(lines):
             yield line[start : start + _CHUNK]
 
 
-def train_model(lines: list[str], vocab_size: int) -> bytes:
+def train_model(
+    lines: list[str], vocab_size: int, tags: Sequence[str] = ()
+) -> bytes:
     """The bytes of a freshly trained BPE model, the same for the same lines.
+
+    Args:
+      lines: as `sample_lines` gives them.
+      vocab_size: pieces in all.
+      tags: texts that are one piece each, wherever they stand.
 
     Raises:
       T2TLiteError: too little text for so many pieces, or too many different
@@ -86,6 +93,7 @@ def train_model(lines: list[str], vocab_size: int) -> bytes:
                 unk_id=UNK_ID,
                 bos_id=-1,  # none
                 unk_surface="\ufffd",
+                user_defined_symbols=list(tags),
                 byte_fallback=True,
                 character_coverage=0.9999,  # the rarest are left to the bytes
                 # Nothing is normalized but the escape of U+2581.

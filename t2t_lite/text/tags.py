@@ -1,0 +1,52 @@
+"""Tags: pieces of a vocabulary that stand before source texts.
+
+A tag says what is wanted, as the target language in arXiv:1611.04558, or where
+a pair is from, as of back-translated pairs in arXiv:1906.06442. People name it
+`2de`; in a text it is `<2de>`.
+"""
+
+import re
+from collections.abc import Sequence
+
+from t2t_lite.errors import UsageError
+
+# At least one letter: a number is a share. Some pieces are there already.
+_NAME = re.compile(
+    r"<?(?!(?:pad|unk|s|0x[0-9A-F]{2})\b)"
+    r"([A-Za-z0-9_-]*[A-Za-z][A-Za-z0-9_-]*)>?"
+)
+
+
+def tag_of(name: str) -> str | None:
+    """The tag of a name, as a text has it; None if no tag has that name.
+
+    Example: "2de" and "<2de>" give "<2de>".
+    """
+    found = _NAME.fullmatch(name)
+    return f"<{found[1]}>" if found else None
+
+
+def known_tag(name: str, tags: Sequence[str]) -> str:
+    """The tag of a name.
+
+    Raises:
+      UsageError: it is not one of `tags`.
+    """
+    tag = tag_of(name)
+    if tag is None or tag not in tags:
+        raise UsageError(
+            f"tag must be one of those of the corpora, "
+            f"{', '.join(tags) or 'which have none'}; got {name!r}."
+        )
+    return tag
+
+
+def tagged(tag: str, text: str) -> str:
+    """A text behind a tag: "<2de> Two men."; one that is blank stays so."""
+    return f"{tag} {text}" if tag and text.strip() else text
+
+
+def parted(text: str, tags: Sequence[str]) -> tuple[str, str]:
+    """The tag before a text, "" if there is none, and the text itself."""
+    tag, space, rest = text.partition(" ")
+    return (tag, rest) if space and tag in tags else ("", text)

@@ -1,0 +1,105 @@
+"""Several corpora as one: what an option says, how often a pair is there."""
+
+import collections
+
+import pytest
+
+from t2t_lite.corpus.mixture import (
+    Corpus,
+    checked,
+    checked_once,
+    copies_for,
+    read_corpora,
+    repeated,
+)
+from t2t_lite.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("value", "corpora"),
+    [
+        ("a.tsv", [("a.tsv", None, "")]),
+        ("a.tsv,b.tmx", [("a.tsv", None, ""), ("b.tmx", None, "")]),
+        (
+            "a.tsv.gz:0.7:web,b.jsonl:.3",
+            [("a.tsv.gz", 0.7, "<web>"), ("b.jsonl", 0.3, "")],
+        ),
+        ("a.tsv:2de", [("a.tsv", None, "<2de>")]),
+        ("a.tsv:<2de>", [("a.tsv", None, "<2de>")]),
+        # What looks like a border, but belongs to a name.
+        (r"C:\x,y\a.tsv:1", [(r"C:\x,y\a.tsv", 1.0, "")]),
+        ("/mnt:8/a,b.tsv:1:x", [("/mnt:8/a,b.tsv", 1.0, "<x>")]),
+        ("a.tsv:2/b.tsv", [("a.tsv:2/b.tsv", None, "")]),
+        (
+            "a.tsv:0.33,b.tsv:0.33,c.tsv:0.33",
+            [(f"{name}.tsv", 0.33, "") for name in "abc"],
+        ),
+    ],
+)
+def test_corpora_are_files_with_shares_and_tags(value, corpora):
+    assert read_corpora(value) == tuple(
+        Corpus((file,), share, tag) for file, share, tag in corpora
+    )
+
+
+def test_what_is_kept_reads_the_same_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kept = checked("a.tsv:0.70:<web>,sub/../b.tsv.xz:3e-1")
+    assert kept == f"{tmp_path}/a.tsv:0.7:web,{tmp_path}/b.tsv.xz:0.3"
+    assert checked(kept) == kept
+    assert checked(tmp_path / "a.tsv") == f"{tmp_path}/a.tsv"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("a.tsv:0.7,b.tsv:0.2", "must add up to 1; got 0.9 in a.tsv:0.7,b.t"),
+        ("a.tsv:1.5,b.tsv:-0.5", "must be more than 0; got -0.5 in a.tsv:1.5"),
+        ("a.tsv:1,b.tsv:0", "must be more than 0; got 0 in"),
+        ("a.tsv:0.7,b.tsv", "Give all corpora shares or none; got a.tsv:0.7"),
+        ("a.tsv:inf,b.tsv:0.5", "Give all corpora shares or none"),
+        ("a.tsv:a b", "where a TAG has letters, digits, _ and -; got 'a.tsv:a"),
+        ("a.tsv:x:0.5,b.tsv:0.5", "FILE:SHARE:TAG, where a TAG"),
+        ("a.tsv:0.5:x:y,b.tsv:0.5", "FILE:SHARE:TAG, where a TAG"),
+        ("a.tsv:pad", "FILE:SHARE:TAG, where a TAG"),
+        ("a.tsv:0x4F", "FILE:SHARE:TAG, where a TAG"),
+        ("a.tsv,b.txt", "must end in .tsv, .jsonl, .tmx"),
+        ("a.tsv:0.5:x,a.tsv:0.5:y", "Each file of pairs can be named once"),
+    ],
+)
+def test_shares_and_tags_that_make_no_sense_are_one_clear_error(value, message):
+    with pytest.raises(UsageError) as error:
+        read_corpora(value)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_shares_are_for_train():
+    assert checked_once("/dev.tsv:2de,/b.tsv") == "/dev.tsv:2de,/b.tsv"
+    with pytest.raises(UsageError, match="Shares are for train: of dev and"):
+        checked_once("/dev.tsv:1")
+
+
+@pytest.mark.parametrize(
+    ("counts", "shares", "copies"),
+    [
+        ([300, 10], [0.75, 0.25], [300, 100]),
+        ([700, 300], [0.7, 0.3], [700, 300]),
+        ([10, 1000], [0.9, 0.1], [9000, 1000]),
+        ([1, 1, 1], [0.33, 0.33, 0.33], [1, 1, 1]),
+        ([7], [1.0], [7]),
+    ],
+)
+def test_the_largest_for_its_share_is_there_once(counts, shares, copies):
+    assert copies_for(counts, shares) == copies
+
+
+def test_pairs_are_there_as_whole_passes_and_a_part():
+    pairs = [(str(i), "x") for i in range(10)] + [("", "y")]
+    found = list(repeated(iter(pairs), 10, 34, lambda source, _: bool(source)))
+    counts = collections.Counter(found)
+    assert counts.pop(("", "y")) == 1  # what is left out later comes once
+    assert counts.keys() == set(pairs[:-1])
+    assert collections.Counter(counts.values()) == {3: 6, 4: 4}
+    again = repeated(iter(pairs), 10, 34, lambda source, _: bool(source))
+    assert list(again) == found

@@ -1,0 +1,251 @@
+"""Own text of several corpora: shares, tags, and what is held out."""
+
+import collections
+import itertools
+import random
+
+import pytest
+
+from t2t_lite import registry
+from t2t_lite.corpus.raw_files import RawFiles
+from t2t_lite.data.manifest import Manifest
+from t2t_lite.datagen import chunks
+from t2t_lite.datagen.generate import Generation
+from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.plugins import load_plugins
+from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
+
+LARGE = [(f"word {i}", f"Wort {i}") for i in range(300)]
+SMALL = [(f"big {i}", f"gros {i}") for i in range(20)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _registered():
+    load_plugins()
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write("a.tsv", LARGE)
+    write("b.tsv", SMALL)
+
+
+def write(name, pairs):
+    with open(name, "w", encoding="utf-8") as file:
+        file.writelines(f"{source}\t{target}\n" for source, target in pairs)
+
+
+def text(pairs, **options):
+    return registry.problem("text", {"pairs": pairs, **options})
+
+
+def samples(problem, split="train"):
+    return list(problem.samples(split, RawFiles()))
+
+
+def make(problem, folder="data", **how):
+    return Generation(problem, folder, progress=False, **how).run()
+
+
+def behind(tag, pairs):
+    return {(f"{tag} {source}", target) for source, target in pairs}
+
+
+def test_a_plain_list_has_each_pair_once():
+    problem = text("a.tsv,b.tsv", dev_pairs="b.tsv", test_pairs="b.tsv")
+    assert samples(problem) == LARGE + SMALL
+    assert samples(problem, "dev") == SMALL
+
+
+def test_train_holds_the_corpora_in_their_shares():
+    problem = text("a.tsv:0.75,b.tsv:0.25", holdout=5)
+    counts = collections.Counter(samples(problem))
+    held_out = {*samples(problem, "dev"), *samples(problem, "test")}
+    assert len(held_out) == 10 and not held_out & counts.keys()
+    assert counts.keys() | held_out == {*LARGE, *SMALL}  # none is lost
+    large = [counts[pair] for pair in LARGE if pair not in held_out]
+    small = [counts[pair] for pair in SMALL if pair not in held_out]
+    assert set(large) == {1}
+    assert max(small) - min(small) <= 1
+    assert sum(small) == round(len(large) / 3)
+
+
+def test_shares_are_of_what_filters_leave():
+    write("a.tsv", [*LARGE, ("", "x"), ("x y z", "y"), ("x", "x")])
+    write("b.tsv", [*SMALL, ("x", "x"), ("x", " ")])
+    manifest = make(
+        text(
+            "a.tsv:0.75:web,b.tsv:0.25",
+            filters="length=2,identical",
+            dev_pairs="b.tsv",
+            test_pairs="b.tsv",
+            vocab_size=290,
+        )
+    )
+    train = manifest.splits["train"]
+    assert train.examples == 400
+    # The tag is no word and makes no side another; each is counted once.
+    assert train.dropped == {
+        "empty source": 1,
+        "empty target": 1,
+        "identical": 2,
+        "length": 1,
+    }
+    assert [
+        (corpus["tag"], corpus["pairs"], corpus["copies"])
+        for corpus in manifest.corpora
+    ] == [("<web>", 300, 300), ("", 20, 100)]
+    assert Manifest.load("data", text("a.tsv")) == manifest
+    a, b = manifest.told_corpora
+    assert a.startswith("<web> /") and a.endswith(
+        "a.tsv: 300 pairs, 300 with copies, 75.0%"
+    )
+    assert b.endswith("b.tsv: 20 pairs, 100 with copies, 25.0%")
+
+
+def test_copies_that_a_filter_leaves_out_are_refused():
+    with pytest.raises(UsageError, match="which --filters=duplicates leaves"):
+        text("a.tsv:0.5,b.tsv:0.5", filters="duplicates")
+    assert samples(text("a.tsv,b.tsv", filters="duplicates"))
+
+
+def test_a_corpus_without_a_pair_to_use_cannot_give_a_share():
+    write("b.tsv", [("x", "x")])
+    problem = text("a.tsv:0.9,b.tsv:0.1", filters="identical")
+    with pytest.raises(T2TLiteError, match="b.tsv must give a share of 0.1, b"):
+        samples(problem)
+
+
+def test_the_same_bytes_whatever_the_processes_and_other_ones_for_a_seed(
+    monkeypatch,
+):
+    monkeypatch.setattr(chunks, "CHUNK_PAIRS", 50)
+    problem = text("a.tsv:0.6:web,b.tsv:0.4", vocab_size=300)
+    one = make(problem, "one", processes=1)
+    two = make(text("a.tsv:0.6:web,b.tsv:0.4", vocab_size=300), "two")
+    assert two.splits == one.splits and two.vocabulary == one.vocabulary
+    other = make(problem, "other", seed=7)
+    assert other.splits["train"].examples == one.splits["train"].examples
+    assert other.splits["train"].shards != one.splits["train"].shards
+    assert other.splits["dev"] == one.splits["dev"]
+
+
+def test_killed_while_it_reads_it_goes_on_to_the_same_bytes(monkeypatch):
+    monkeypatch.setattr(chunks, "CHUNK_PAIRS", 50)
+    options = ("a.tsv:0.6:web,b.tsv:0.4",)
+    whole = make(text(*options, vocab_size=300), "whole", processes=1)
+
+    class Killed(BaseException):
+        pass
+
+    for attempt in itertools.count(1):
+        problem = text(*options, vocab_size=300)
+        read, left = problem.samples, 40 * attempt
+
+        def samples_and_die(split, raw, read=read):
+            nonlocal left
+            for pair in read(split, raw):
+                if split == "train" and not left:
+                    raise Killed
+                left -= split == "train"
+                yield pair
+
+        problem.samples = samples_and_die
+        try:
+            stopped = make(problem, "stopped", processes=1)
+        except Killed:
+            continue
+        break
+    assert attempt > 5
+    assert stopped.splits == whole.splits
+    assert stopped.corpora == whole.corpora
+
+
+def test_what_is_held_out_of_one_corpus_is_in_no_other():
+    shuffled = LARGE[:100]
+    random.Random(0).shuffle(shuffled)
+    write("b.tsv", shuffled)
+    problem = text("a.tsv:0.5:web,b.tsv:0.5:news", holdout=30)
+    train, dev, test = (
+        {(s.split(" ", 1)[1], t) for s, t in samples(problem, split)}
+        for split in ("train", "dev", "test")
+    )
+    assert not train & dev and not train & test and not dev & test
+    assert train | dev | test == set(LARGE)
+    found = set(samples(problem, "dev"))
+    assert found <= behind("<web>", LARGE) | behind("<news>", shuffled)
+    assert found & behind("<news>", shuffled)
+
+
+def test_a_tag_stands_before_each_source_text_and_is_one_piece():
+    write("b.tsv", [*SMALL, (" ", "x")])
+    problem = text(
+        "a.tsv:web,b.tsv:2de",
+        dev_pairs="b.tsv:2de",
+        test_pairs="a.tsv",
+        vocab_size=300,
+    )
+    assert set(samples(problem)) == (
+        behind("<web>", LARGE) | behind("<2de>", SMALL) | {(" ", "x")}
+    )
+    assert samples(problem, "test") == LARGE
+    assert problem.source_tags == ("<2de>", "<web>")
+    make(problem)
+    encoder = problem.load_encoders("data")["inputs"]
+    (ids,) = encoder.encode(["<2de> word 5"])
+    assert encoder.pieces(ids[:1].tolist()) == ["<2de>"]
+    assert ids.tolist() == encoder.tokenize(["<2de> word 5"]).to_list()[0]
+    assert encoder.decode([ids]) == ["<2de> word 5"]
+    assert encoder.vocab_size == 300
+
+
+def test_a_given_vocabulary_must_have_the_tags():
+    SentencePieceEncoder.train(["a b c"] * 9, 265, "with.model", 0, ["<2de>"])
+    SentencePieceEncoder.train(["a b c"] * 9, 265, "without.model")
+    with open("vocab.txt", "w", encoding="utf-8") as file:
+        file.write("[PAD]\n[UNK]\n<\n>\n2\n##d\n##e\n")
+    options = {"dev_pairs": "b.tsv", "test_pairs": "b.tsv"}
+    for file in ("without.model", "vocab.txt"):
+        problem = text("a.tsv:2de", vocabulary=file, **options)
+        with pytest.raises(T2TLiteError) as error:
+            make(problem)
+        assert "A tag must be one piece of the vocabulary; " in str(error.value)
+        assert f"{file} cuts <2de> into " in str(error.value)
+    assert make(text("a.tsv:2de", vocabulary="with.model", **options))
+
+
+def test_tags_of_dev_and_test_are_those_of_train():
+    with pytest.raises(UsageError) as error:
+        text("a.tsv:web", dev_pairs="b.tsv:2de")
+    assert str(error.value) == (
+        "--pairs must have the tags of dev, <web>; got <2de> in --dev_pairs."
+    )
+
+
+def test_the_reversed_direction_has_no_tags():
+    with pytest.raises(UsageError, match="text_rev would have tags before its"):
+        registry.problem("text_rev", {"pairs": "a.tsv:web"})
+    assert registry.problem("text_rev", {"pairs": "a.tsv:0.5,b.tsv:0.5"})
+
+
+def test_a_report_has_the_score_of_each_tag():
+    problem = text("a.tsv:2de,b.tsv:2fr")
+    sources = ["<2de> a", "<2fr> b", "<2de> c", "d"]
+    texts = [f"one two three four {i}" for i in range(4)]
+    report = problem.evaluate(sources, texts, [texts[0], "x", *texts[2:]])
+    assert report["by_tag"] == {
+        "<2de>": {"score": pytest.approx(100), "sentences": 2},
+        "<2fr>": {"score": 0, "sentences": 1},
+        "no tag": {"score": pytest.approx(100), "sentences": 1},
+    }
+    assert 0 < report["score"] < 100
+    assert "by_tag" not in text("a.tsv").evaluate(texts, texts, texts)
+
+
+def test_each_missing_file_is_named():
+    problem = text("a.tsv:0.5,c.tsv:0.5")
+    with pytest.raises(T2TLiteError, match="--pairs must name a file; there"):
+        samples(problem)
+    told = [line.split(":")[0] for line in problem.tell_sources(RawFiles())]
+    assert told == ["found", "missing", *["to be held out of train"] * 2]
