@@ -1,16 +1,25 @@
 """Several workers on this machine, to try what a cluster does."""
 
 import contextlib
+import ctypes
+import math
 import signal
 import socket
 import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
 
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.progress import say
 
+_PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
+_GOOD = (0, Interrupted.exit_code)
+# Workers notice in this time that one of them is gone, unless they still wait
+# for it to come.
+_GRACE_SECONDS = 30.0
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
@@ -44,6 +53,7 @@ def run_local_workers(command: Sequence[str], count: int) -> None:
                     errors="replace",
                     # Ctrl-C reaches them through us, and so once.
                     start_new_session=True,
+                    preexec_fn=_end_with_parent,
                 )
             )
         readers = [
@@ -53,15 +63,34 @@ def run_local_workers(command: Sequence[str], count: int) -> None:
         ]
         for reader in readers:
             reader.start()
-        codes = [worker.wait() for worker in workers]
+        codes = _wait_for(workers)
         for reader in readers:
             reader.join()
     _raise_for(codes)
 
 
+def _wait_for(workers: Sequence["subprocess.Popen[Any]"]) -> list[int]:
+    """Their exit codes. Where one fails, those that do not stop are ended."""
+    deadline = math.inf
+    while None in (codes := [worker.poll() for worker in workers]):
+        if deadline == math.inf and set(codes) - {None, *_GOOD}:
+            deadline = time.monotonic() + _GRACE_SECONDS
+        if time.monotonic() > deadline:
+            for worker in workers:
+                worker.kill()
+        time.sleep(0.1)
+    return [worker.returncode for worker in workers]
+
+
+def _end_with_parent() -> None:
+    """Asks Linux for a SIGTERM when the process that started us is gone."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 def _raise_for(codes: Sequence[int]) -> None:
     """What the exit codes of the workers mean for us."""
-    bad = {n: code for n, code in enumerate(codes) if code not in (0, 75)}
+    bad = {n: code for n, code in enumerate(codes) if code not in _GOOD}
     if bad:
         told = ", ".join(f"worker {n} with {code}" for n, code in bad.items())
         failed = T2TLiteError(f"The workers have not finished: {told}.")

@@ -70,12 +70,21 @@ class _OnLogicalCpus(tf.distribute.MultiWorkerMirroredStrategy):
 
 
 def let_go(text: str) -> None:
-    """Ends the wait for a lost worker, and this process if that fails.
+    """Ends the wait for a lost worker's sums, and this process if that fails.
 
     Args:
       text: what is told if the main thread cannot be let go.
     """
     context.context().abort_collective_ops(tf.errors.UNAVAILABLE, text)
+    end_soon(text)
+
+
+def end_soon(text: str) -> None:
+    """Ends this process, unless its main thread leaves by itself before.
+
+    While workers join, the one who is lost is waited for in TensorFlow's own
+    code, which nothing breaks off.
+    """
     timer = threading.Timer(_GRACE_SECONDS, _end_process, [text])
     timer.daemon = True
     timer.start()
