@@ -133,21 +133,21 @@ class Batcher:
                 f"The queue is full: {self._rows} texts wait of at most "
                 f"{self._how.max_queue}. Try again later.",
             )
-        order = np.arange(len(lengths))
-        if group is not None and len(order) > self._how.max_batch_size:
-            order = np.argsort(lengths, kind="stable")
+        order = np.argsort(lengths, kind="stable")
         jobs = self._jobs(run, inputs, lengths, group, order)
         self._waiting |= dict.fromkeys(jobs)
         self._count(len(lengths))
         self._start_batches()
         try:
             async with asyncio.timeout_at(deadline):
+                if len(jobs) == 1:  # what gathers many costs more than one
+                    return await jobs[0].answer
                 answers = await asyncio.gather(*(job.answer for job in jobs))
         except TimeoutError:
             raise _too_late() from None
         finally:
             self._withdraw(jobs)
-        return answers[0] if len(answers) == 1 else _rejoin(answers, order)
+        return _rejoin(answers, order)
 
     def close(self) -> None:
         """Ends the threads; nothing must be waiting."""

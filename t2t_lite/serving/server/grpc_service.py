@@ -151,9 +151,7 @@ class GrpcApi:
         response.model_spec.version.value = record.version
         response.model_spec.signature_name = record.signature
         for name in message.output_filter or outputs:
-            response.outputs[name].CopyFrom(
-                proto_tensors.proto_of(outputs[name])
-            )
+            proto_tensors.fill(response.outputs[name], outputs[name])
         return response
 
     async def _metadata(

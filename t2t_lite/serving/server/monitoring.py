@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import datetime
+import functools
 import json
 import logging.handlers
 import pathlib
@@ -132,6 +133,11 @@ class Monitor:
             buckets=_SECONDS,
             registry=registry,
         )
+        # What counts for each set of labels is looked up once.
+        self._requests_of = functools.cache(self._requests.labels)
+        self._seconds_of = functools.cache(self._seconds.labels)
+        self._texts_of = functools.cache(self._texts.labels)
+        self._characters_of = functools.cache(self._characters.labels)
         self._queue = prometheus.Gauge(
             "t2t_lite_queue_texts", "Texts that wait", registry=registry
         )
@@ -169,11 +175,11 @@ class Monitor:
         finally:
             seconds = time.perf_counter() - start
             record.code = record.code or ok
-            self._requests.labels(record.model, record.api, record.code).inc()
-            self._seconds.labels(record.model, record.api).observe(seconds)
+            self._requests_of(record.model, record.api, record.code).inc()
+            self._seconds_of(record.model, record.api).observe(seconds)
             if record.code == ok and record.texts:
-                self._texts.labels(record.model).inc(record.texts)
-                self._characters.labels(record.model).inc(record.characters)
+                self._texts_of(record.model).inc(record.texts)
+                self._characters_of(record.model).inc(record.characters)
             if self._access_log:
                 self._access_log.write(record, seconds)
 

@@ -1,15 +1,16 @@
 """TensorProtos to tensors and back."""
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.framework import tensor_pb2, tensor_shape_pb2
+from tensorflow.core.framework import tensor_pb2
 
 from t2t_lite.serving.server.batching import Tensors
-from t2t_lite.serving.server.refusal import invalid
+from t2t_lite.serving.server.refusal import Refusal, invalid
 from t2t_lite.serving.server.signature import TensorSpec
 
 # The fields that the stock server fills, by kinds and sizes of numpy's types.
@@ -59,35 +60,48 @@ def _tensor(name: str, proto: Any, spec: TensorSpec, most: int) -> np.ndarray:
     if not known or math.prod(sizes) > most:
         raise invalid(f"Input {name}: its shape cannot be held.")
     spec.check_shape(name, tuple(sizes))
-    try:
-        dtype = tf.as_dtype(proto.dtype)
-    except TypeError as error:
-        raise invalid(f"Input {name}: it has no type.") from error
-    if dtype.as_numpy_dtype != spec.dtype:
-        raise invalid(
-            f"Input {name}: Expects it to be {_name(spec.dtype)} but "
-            f"{dtype.name} is provided."
-        )
+    if proto.dtype != _enum(spec.dtype):
+        raise _other_type(name, proto.dtype, spec)
+    # The usual case, without what TensorFlow does for all others.
+    if spec.dtype.kind == "O" and len(proto.string_val) == math.prod(sizes):
+        return np.array(list(proto.string_val), object).reshape(sizes)
     try:
         return tf.make_ndarray(proto)
     except (ValueError, TypeError, IndexError) as error:
         raise invalid(f"Input {name}: {error}") from error
 
 
-def _name(dtype: np.dtype) -> str:
-    return tf.as_dtype(dtype).name
+def _other_type(name: str, number: int, spec: TensorSpec) -> Refusal:
+    try:
+        given = tf.as_dtype(number).name
+    except TypeError:
+        return invalid(f"Input {name}: it has no type.")
+    wanted = tf.as_dtype(spec.dtype).name
+    return invalid(
+        f"Input {name}: Expects it to be {wanted} but {given} is provided."
+    )
 
 
-def proto_of(tensor: np.ndarray) -> tensor_pb2.TensorProto:
-    """A tensor as the stock server sends it: in the field of its type."""
+@functools.cache
+def _enum(dtype: np.dtype) -> int:
+    """The number of a type in a TensorProto."""
+    return tf.as_dtype(dtype).as_datatype_enum
+
+
+def fill(proto: tensor_pb2.TensorProto, tensor: np.ndarray) -> None:
+    """Writes a tensor as the stock server sends it: in the field of its type.
+
+    Args:
+      proto: an empty one, filled in place, as a copy costs as much again.
+      tensor: what it will hold.
+    """
     kind = tensor.dtype.kind
     field = _FIELDS.get(f"{kind}{tensor.dtype.itemsize}", _FIELDS.get(kind))
     if field is None:  # small floats
-        return tf.make_tensor_proto(tensor)
-    dims = [tensor_shape_pb2.TensorShapeProto.Dim(size=n) for n in tensor.shape]
-    proto = tensor_pb2.TensorProto(
-        dtype=tf.as_dtype(tensor.dtype).as_datatype_enum,
-        tensor_shape=tensor_shape_pb2.TensorShapeProto(dim=dims),
-    )
+        proto.CopyFrom(tf.make_tensor_proto(tensor))
+        return
+    proto.dtype = _enum(tensor.dtype)
+    proto.tensor_shape.SetInParent()  # also of a scalar
+    for size in tensor.shape:
+        proto.tensor_shape.dim.add(size=size)
     getattr(proto, field).extend(tensor.ravel().tolist())
-    return proto

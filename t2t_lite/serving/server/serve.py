@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable
 
 from aiohttp import web
+from tensorflow.core.framework.tensor_pb2 import TensorProto
 
 from t2t_lite.errors import T2TLiteError, in_words
 from t2t_lite.serving.server import json_tensors, proto_tensors
@@ -102,7 +103,7 @@ class Server:
         )
         json_tensors.json_of(outputs, in_rows=False)
         for output in outputs.values():
-            proto_tensors.proto_of(output)
+            proto_tensors.fill(TensorProto(), output)
 
     async def stop(self) -> bool:
         """Accepts nothing more, and finishes what it can in its seconds.

@@ -1,6 +1,7 @@
 """A signature of a model: what it takes and gives, and what runs it."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 
 import numpy as np
@@ -66,7 +67,7 @@ class Signature:
     outputs: Mapping[str, TensorSpec]
     run: Run
 
-    @property
+    @functools.cached_property
     def joins(self) -> bool:
         """Whether requests may be joined and their answers cut apart.
 
