@@ -29,6 +29,7 @@ from t2t_lite.decoding.streams.batching import Batching
 from t2t_lite.decoding.streams.growing_file import grow
 from t2t_lite.errors import UsageError
 from t2t_lite.progress import Counter
+from t2t_lite.text.tags import known_tag
 
 if TYPE_CHECKING:
     from t2t_lite.training.run import Run
@@ -59,13 +60,19 @@ def make_parser() -> flags.Parser:
         "TABs; at most --beam_size, or any number with --sample"
     )
     flags.add(group, {"--nbest=N": told}, flags.at_least(1), default=1)
+    told = (
+        "put this tag of the problem's corpora before each source text, such "
+        "as the target language; see --pairs"
+    )
+    flags.add(group, {"--tag=TAG": told})
     group.add_argument(
         "--input_format",
         choices=["text", "json"],
         default="text",
         help='json: one request a line, {"text", "id", "prefix", '
-        '"constraints", "avoid", "seed"}, or with --score {"source", "target", '
-        '"id"}; a line that is none is answered with {"error"}',
+        '"constraints", "avoid", "seed", "tag"}, or with --score {"source", '
+        '"target", "id", "tag"}; a line that is none is answered with '
+        '{"error"}',
     )
     group.add_argument(
         "--format",
@@ -99,6 +106,8 @@ def decode(args: argparse.Namespace) -> None:
             f"--draw is for trees; the answers of {run.problem.name} are plain "
             "text: leave it out."
         )
+    if args.tag:
+        args.tag = known_tag(args.tag, run.problem.source_tags)
     if args.interactive:
         args.replicas = 1
     asked = _asked(args, run)

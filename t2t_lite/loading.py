@@ -14,6 +14,7 @@ from t2t_lite.runtime import start_tensorflow
 from t2t_lite.serving.versions import CTRANSLATE2, SAVED_MODEL, newest_version
 
 if TYPE_CHECKING:
+    from t2t_lite.decoding.answers import Hypothesis, Translation
     from t2t_lite.decoding.streams.replicas import Replica
 
 
@@ -158,8 +159,9 @@ class _RunTranslator(LoadedTranslator):
             complete=self._run.problem.complete,
             details=self._details(translator, **asked) if asked else None,
             split=split,
+            tags=self._run.problem.source_tags,
         ):
-            yield translation.hypotheses
+            yield _hypotheses_of(translation)
 
     def _score(self, sources, targets, batching, options):
         from t2t_lite.decoding.lines import score_pairs
@@ -197,7 +199,10 @@ class _ExportTranslator(LoadedTranslator):
 
     def _search(self, texts, count, batching, options):
         options = dict(options)
-        if any(isinstance(text, Request) and text.asked() for text in texts):
+        if any(
+            isinstance(text, Request) and (text.asked() or text.tag)
+            for text in texts
+        ):
             options["requests"] = texts
         if options:
             raise UsageError(
@@ -268,7 +273,7 @@ class _CTranslate2Export(LoadedTranslator):
             batch_tokens=batching.tokens,
             num_hypotheses=count,
         ):
-            yield translation.hypotheses
+            yield _hypotheses_of(translation)
 
     def _score(self, sources, targets, batching, options):
         from t2t_lite.decoding.lines import score_pairs
@@ -290,6 +295,13 @@ class _CTranslate2Export(LoadedTranslator):
                 f"{', '.join(options)}. Load the run."
             )
         return self._translator.searching(**options)
+
+
+def _hypotheses_of(translation: "Translation") -> "list[Hypothesis]":
+    """What answers a request; raises UsageError if nothing can."""
+    if translation.error:
+        raise UsageError(translation.error)
+    return translation.hypotheses
 
 
 def _apart(

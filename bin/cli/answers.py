@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -84,6 +85,11 @@ class Answers:
         is_json = args.input_format == "json"
         requests: Iterable[Request]
         requests = map(Request.parse if is_json else Request, lines)
+        if args.tag:
+            requests = (
+                dataclasses.replace(request, tag=request.tag or args.tag)
+                for request in requests
+            )
         if args.tokenize:
             requests = (
                 dataclasses.replace(
@@ -103,6 +109,7 @@ class Answers:
             details=self._details,
             mbr=args.mbr,
             split=self._split,
+            tags=problem.source_tags,
             note=self._note,
         ):
             yield self._shown(translation)
@@ -134,16 +141,22 @@ class Answers:
         args = self._args
         in_json = args.format == "json"
         summary = ScoreSummary()
+        pairs: Iterable[Pair]
+        if args.input_format == "json":
+            pairs = map(Pair.parse, lines)
+        else:
+            pairs = itertools.starmap(Pair, split_pairs(lines, first_line))
+        if args.tag:
+            pairs = (pair._replace(tag=pair.tag or args.tag) for pair in pairs)
         for pair in score_pairs(
             self._replicas,
-            map(Pair.parse, lines)
-            if args.input_format == "json"
-            else split_pairs(lines, first_line),
+            pairs,
             batch_size=args.batch_size,
             batch_tokens=args.batch_tokens,
             prompt=prompt,
             first_line=first_line,
             details=self._details,
+            tags=self._run.problem.source_tags,
             note=self._note,
         ):
             summary.add(pair)

@@ -28,6 +28,7 @@ from t2t_lite.decoding.streams.requests import Pair, Request
 from t2t_lite.decoding.texts import count_tokens
 from t2t_lite.decoding.token_details import KNOWN, TokenDetails
 from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.text.tags import split_behind_tag
 
 Asked = TypeVar("Asked", Request, Pair)
 Result = TypeVar("Result")
@@ -55,6 +56,7 @@ def translate_lines(
     details: TokenDetails | None = None,
     mbr: str | None = None,
     split: Callable[[str], Sequence[str]] | None = None,
+    tags: Sequence[str] = (),
     note: Callable[[int, str], None] | None = None,
 ) -> Iterator[Translation]:
     r"""Translates a stream of lines, one answer a line, in their order.
@@ -78,6 +80,7 @@ def translate_lines(
       mbr: order the hypotheses by this utility, see `minimum_bayes_risk`.
       split: a line to sentences, which are translated by themselves and joined
         again, see `answers.joined`; with one hypothesis and no details.
+      tags: `Problem.source_tags`, that a `Request` may name.
       note: called with a line number and what the user should know about
         that line; by default it is logged as a warning.
 
@@ -90,7 +93,7 @@ def translate_lines(
     def parts(request: Request) -> list[Request]:
         if split is None:
             return [request]
-        sentences = split(decoded(request.text))
+        sentences = split_behind_tag(decoded(request.text), tags, split)
         return [dataclasses.replace(request, text=each) for each in sentences]
 
     def search(
@@ -149,7 +152,9 @@ def translate_lines(
         answer,
         refuse,
         (
-            _request(line, replicas[0].translator, split is not None)
+            _request(line, replicas[0].translator, split is not None).tagged(
+                tags
+            )
             for line in lines
         ),
         parts,
@@ -213,6 +218,7 @@ def score_pairs(
     prompt: bool = True,
     first_line: int = 1,
     details: TokenDetails | None = None,
+    tags: Sequence[str] = (),
     note: Callable[[int, str], None] | None = None,
 ) -> Iterator[PairScore]:
     """Scores a stream of (source, target) pairs, in their order.
@@ -225,6 +231,7 @@ def score_pairs(
       prompt: likewise.
       first_line: the number of the first pair.
       details: what to tell of each token; its log-probability in any case.
+      tags: as in `translate_lines`.
       note: as in `translate_lines`.
 
     Raises:
@@ -277,7 +284,9 @@ def score_pairs(
         answer,
         refuse,
         (
-            pair if isinstance(pair, Pair) else Pair(pair[0], pair[1])
+            pair.tagged(tags)
+            if isinstance(pair, Pair)
+            else Pair(pair[0], pair[1])
             for pair in pairs
         ),
         lambda pair: [pair],

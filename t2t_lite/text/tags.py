@@ -6,7 +6,7 @@ a pair is from, as of back-translated pairs in arXiv:1906.06442. People name it
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from t2t_lite.errors import UsageError
 
@@ -50,3 +50,11 @@ def parted(text: str, tags: Sequence[str]) -> tuple[str, str]:
     """The tag before a text, "" if there is none, and the text itself."""
     tag, space, rest = text.partition(" ")
     return (tag, rest) if space and tag in tags else ("", text)
+
+
+def split_behind_tag(
+    text: str, tags: Sequence[str], split: Callable[[str], Sequence[str]]
+) -> list[str]:
+    """The sentences of a text that may have a tag; then each has it."""
+    tag, rest = parted(text, tags)
+    return [tagged(tag, sentence) for sentence in split(rest)]

@@ -85,7 +85,7 @@ def vocabulary_hashes(
 def _decodes_alone(problem: Problem) -> bool:
     """Whether decoding needs nothing of a problem but its vocabulary."""
     asked = ("complete", "load_encoders", "text_form", "tokenize")
-    return all(
+    return not problem.source_tags and all(
         getattr(getattr(problem, name), "__func__", None)
         is getattr(Problem, name)
         for name in asked

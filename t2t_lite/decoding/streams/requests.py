@@ -4,10 +4,11 @@ import dataclasses
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from t2t_lite.errors import UsageError, nearest
+from t2t_lite.text.tags import known_tag, parted, tagged
 
 _SHOWN_CHARACTERS = 60  # of a value that is refused
 _LINE_END = re.compile("\r\n|\r|\n")
@@ -24,6 +25,7 @@ class Request:
       constraints: what must appear in it.
       avoid: what must not appear in it.
       seed: of its samples.
+      tag: what to put before the text, see `tagged`.
       error: why it cannot be answered; the answer is then this error.
 
     Raises:
@@ -37,6 +39,7 @@ class Request:
     avoid: tuple[str, ...] = ()
     seed: int | None = None
     error: str | None = None
+    tag: str = ""
 
     def __post_init__(self) -> None:
         for name in ("constraints", "avoid"):
@@ -54,6 +57,17 @@ class Request:
         """
         found, error = _parse(line, _OF_REQUESTS, ("text",))
         return cls(**{"text": "", **found}, error=error)
+
+    def tagged(self, tags: Sequence[str]) -> Self:
+        """The request with its tag before its text, or with an error.
+
+        A text that begins with one of `tags` already stays as it is.
+        """
+        try:
+            text = _tagged(self.text, self.tag, tags)
+        except UsageError as error:
+            return dataclasses.replace(self, error=self.error or str(error))
+        return dataclasses.replace(self, text=text, tag="")
 
     def asked(self) -> dict[str, Any]:
         """What is asked for besides the text, as `Translator` names it."""
@@ -97,6 +111,15 @@ class Pair(NamedTuple):
     target: str | bytes
     id: str | int | None = None
     error: str | None = None
+    tag: str = ""
+
+    def tagged(self, tags: Sequence[str]) -> Self:
+        """As of a `Request`."""
+        try:
+            source = _tagged(self.source, self.tag, tags)
+        except UsageError as error:
+            return self._replace(error=self.error or str(error))
+        return self._replace(source=source, tag="")
 
     @classmethod
     def parse(cls, line: str | bytes) -> Self:
@@ -106,6 +129,16 @@ class Pair(NamedTuple):
         """
         found, error = _parse(line, _OF_PAIRS, ("source", "target"))
         return cls(**{"source": "", "target": "", **found}, error=error)
+
+
+def _tagged(text, name, tags):
+    """A text behind the tag of that name; as it is without a name."""
+    if not name:
+        return text
+    tag = known_tag(name, tags)
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    return text if parted(text, tags)[0] else tagged(tag, text)
 
 
 def _normal(text: str) -> str:
@@ -151,6 +184,7 @@ _SEED = _Kind(
     "a whole number from 0 to 2**63 - 1",
     lambda value: _is_number(value) and 0 <= value < 2**63,
 )
+_TAG = _Kind("a string", _is_text)
 _OF_REQUESTS = {
     "text": _TEXT,
     "id": _ID,
@@ -158,8 +192,9 @@ _OF_REQUESTS = {
     "constraints": _TEXTS,
     "avoid": _TEXTS,
     "seed": _SEED,
+    "tag": _TAG,
 }
-_OF_PAIRS = {"source": _TEXT, "target": _TEXT, "id": _ID}
+_OF_PAIRS = {"source": _TEXT, "target": _TEXT, "id": _ID, "tag": _TAG}
 
 
 def _parse(

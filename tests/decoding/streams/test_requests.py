@@ -15,6 +15,7 @@ def test_a_line_asks_for_what_its_keys_say():
         "constraints": ["Hunde"],
         "avoid": ["Köter", "Katze"],
         "seed": 5,
+        "tag": "2de",
     }
     assert Request.parse(json.dumps(line)) == Request(
         text="Two dogs.",
@@ -23,10 +24,37 @@ def test_a_line_asks_for_what_its_keys_say():
         constraints=("Hunde",),
         avoid=("Köter", "Katze"),
         seed=5,
+        tag="2de",
     )
     assert Request.parse('{"text": "", "id": null}') == Request("")
     pair = Pair.parse(b'{"source": "one", "target": "eins", "id": 7}\n')
     assert pair == Pair("one", "eins", id=7)
+
+
+@pytest.mark.parametrize(
+    ("text", "tag", "tagged"),
+    [
+        ("Two dogs.", "2de", "<2de> Two dogs."),
+        (b"Two dogs.\n", "<2fr>", "<2fr> Two dogs.\n"),
+        ("<2fr> Two dogs.", "2de", "<2fr> Two dogs."),
+        (" ", "2de", " "),
+        (b"Two dogs.", "", b"Two dogs."),
+    ],
+)
+def test_a_tag_stands_before_a_text_that_has_none(text, tag, tagged):
+    tags = ("<2de>", "<2fr>")
+    assert Request(text, tag=tag).tagged(tags) == Request(tagged)
+    assert Pair(text, "x", tag=tag).tagged(tags) == Pair(tagged, "x")
+
+
+def test_an_unknown_tag_is_an_error_that_names_the_known_ones():
+    request = Request("a", id=5, tag="2en").tagged(("<2de>", "<2fr>"))
+    assert (request.text, request.id) == ("a", 5)
+    assert request.error == (
+        "tag must be one of those of the corpora, <2de>, <2fr>; got '2en'."
+    )
+    pair = Pair("a", "b", tag="2de").tagged(())
+    assert pair.error.endswith("corpora, which have none; got '2de'.")
 
 
 def test_a_text_is_one_line_and_keeps_every_other_character():

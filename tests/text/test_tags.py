@@ -1,0 +1,51 @@
+"""Tags: their names, and texts with one."""
+
+import pytest
+
+from t2t_lite.errors import UsageError
+from t2t_lite.text.tags import (
+    known_tag,
+    parted,
+    split_behind_tag,
+    tag_of,
+    tagged,
+)
+
+TAGS = ("<2de>", "<web>")
+
+
+@pytest.mark.parametrize("name", ["2de", "<2de>", "back-translated", "x_1"])
+def test_a_name_gives_its_tag(name):
+    assert tag_of(name) == f"<{name.strip('<>')}>"
+
+
+# Numbers are shares; the others are pieces of every vocabulary, or no names.
+@pytest.mark.parametrize(
+    "name", ["2", "-1", "", "a b", "a:b", "unk", "<pad>", "s", "0x4F", "é"]
+)
+def test_what_can_be_no_tag_gives_none(name):
+    assert tag_of(name) is None
+
+
+def test_a_known_tag_is_found_by_its_name():
+    assert known_tag("web", TAGS) == known_tag("<web>", TAGS) == "<web>"
+    with pytest.raises(UsageError, match="<2de>, <web>; got 'wbe'"):
+        known_tag("wbe", TAGS)
+
+
+@pytest.mark.parametrize("text", ["two men", " two  men", "<x> y"])
+def test_a_tag_is_put_before_a_text_and_taken_away_again(text):
+    assert tagged("<2de>", text) == f"<2de> {text}"
+    assert parted(tagged("<2de>", text), TAGS) == ("<2de>", text)
+    assert parted(text, TAGS) == ("", text)
+    assert tagged("", text) == text
+
+
+def test_a_blank_text_stays_blank():
+    assert tagged("<2de>", " \t") == " \t"
+
+
+def test_each_sentence_of_a_tagged_text_has_the_tag():
+    split = str.split
+    assert split_behind_tag("<2de> a b", TAGS, split) == ["<2de> a", "<2de> b"]
+    assert split_behind_tag("a b", TAGS, split) == ["a", "b"]
