@@ -1,0 +1,75 @@
+"""The recipe of docs/back-translation.md, typed as it stands there."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from support.places import ROOT
+
+pytestmark = pytest.mark.slow
+
+_BLOCK = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
+WORDS = "eins zwei drei vier".split()
+
+
+def pairs(start, count):
+    """Digits to their names."""
+    for number in range(start, start + count):
+        digits = [str(int(d) % 4) for d in f"{number * 37 + 5}"]
+        yield " ".join(digits), " ".join(WORDS[int(d)] for d in digits)
+
+
+def test_every_command_of_the_recipe_works(tmp_path, tiny_usr_dir):
+    for name, start, count in [
+        ("real", 0, 60),
+        ("dev", 60, 4),
+        ("test", 64, 4),
+    ]:
+        lines = [
+            f"{source}\t{target}\n" for source, target in pairs(start, count)
+        ]
+        (tmp_path / f"{name}.tsv").write_text("".join(lines))
+    alone = [target for _, target in pairs(100, 200)]
+    alone[7] = alone[7].replace(" ", "\t", 1)
+    (tmp_path / "mono.txt").write_text("".join(f"{t}\n" for t in alone))
+    document = (ROOT / "docs" / "back-translation.md").read_text("utf-8")
+    (commands,) = _BLOCK.findall(document)
+    # A set and vocabularies as small as the corpora; the second one has all
+    # the characters that a bad model writes.
+    small = f"--hparams=tiny_digits_set --usr_dir={tiny_usr_dir}"
+    for size in (280, 340):
+        commands = commands.replace(
+            "--hparams=transformer_base",
+            f"{small} --train_steps=60 --vocab_size={size}",
+            1,
+        )
+    scripts = str(pathlib.Path(sys.executable).parent)
+    done = subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", commands],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{scripts}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "bleu " in done.stdout
+    # No other character ends a line, whatever a bad model writes.
+    synthetic = (tmp_path / "synthetic.tsv").read_text().split("\n")[:-1]
+    targets = [line.split("\t")[1] for line in synthetic]
+    assert targets == [text.replace("\t", " ") for text in alone]
+    assert len({line.split("\t")[0] for line in synthetic}) > 20  # samples
+    manifest = json.loads((tmp_path / "DATA/both.manifest.json").read_text())
+    real, written = manifest["corpora"]
+    assert real["copies"] == written["copies"] == written["pairs"]
+    assert (real["pairs"], real["tag"], written["tag"]) == (60, "", "<bt>")
+    # Texts to translate have no tag.
+    report = json.loads(
+        (tmp_path / "FORWARD/evaluations.jsonl").read_text().splitlines()[-1]
+    )
+    assert report["by_tag"].keys() == {"no tag"}
