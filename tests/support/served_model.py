@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import pathlib
 import threading
+import types
+import urllib.request
 
 import numpy as np
 import tensorflow as tf
@@ -13,6 +15,7 @@ from t2t_lite.serving.server.config import ServerConfig
 from t2t_lite.serving.server.models import ModelConfig
 from t2t_lite.serving.server.saved_model import SavedModel
 from t2t_lite.serving.server.serve import Server
+from t2t_lite.serving.server.signature import Signature, TensorSpec
 
 TEXT = tf.TensorSpec([None], tf.string, name="inputs")
 
@@ -72,6 +75,45 @@ def predict_request(texts, model, signature="", **others):
     for name, value in {"inputs": np.array(texts, object), **others}.items():
         request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
     return request
+
+
+class Held:
+    """A model that answers when it is let.
+
+    Attributes:
+      began: is set when it is asked.
+      go: lets it answer.
+      ran: the texts of each batch that it was asked.
+    """
+
+    def __init__(self):
+        self.began = threading.Event()
+        self.go = threading.Event()
+        self.ran = []
+        text = TensorSpec(np.dtype(object), (None,))
+        signature = Signature(
+            "serving_default", {"inputs": text}, {"outputs": text}, self.run
+        )
+        self.model = types.SimpleNamespace(
+            signatures={"serving_default": signature}, sample=None, about=None
+        )
+
+    def run(self, inputs):
+        self.ran.append(inputs["inputs"].tolist())
+        self.began.set()
+        assert self.go.wait(30)
+        return {"outputs": inputs["inputs"]}
+
+    def load(self, folder):
+        return self.model
+
+
+def until(server, line):
+    """Waits until the metrics of a server say so."""
+    port = server.rest_api_port
+    url = f"http://127.0.0.1:{port}/monitoring/prometheus/metrics"
+    while line not in urllib.request.urlopen(url, timeout=30).read().decode():
+        pass
 
 
 @contextlib.contextmanager

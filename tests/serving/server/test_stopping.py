@@ -2,46 +2,18 @@
 
 import asyncio
 import concurrent.futures
-import http.client
 import json
 import signal
 import subprocess
 import sys
-import threading
-import types
 import urllib.error
 import urllib.request
 
 import grpc
-import numpy as np
 import pytest
 
-from support.served_model import predict_request, save, serving
+from support.served_model import Held, predict_request, save, serving, until
 from t2t_lite.bin import server as command
-from t2t_lite.serving.server.signature import Signature, TensorSpec
-
-
-class Held:
-    """A model that answers when it is let."""
-
-    def __init__(self):
-        self.began = threading.Event()
-        self.go = threading.Event()
-        text = TensorSpec(np.dtype(object), (None,))
-        signature = Signature(
-            "serving_default", {"inputs": text}, {"outputs": text}, self.run
-        )
-        self.model = types.SimpleNamespace(
-            signatures={"serving_default": signature}, sample=None, about=None
-        )
-
-    def run(self, inputs):
-        self.began.set()
-        assert self.go.wait(30)
-        return {"outputs": inputs["inputs"]}
-
-    def load(self, folder):
-        return self.model
 
 
 @pytest.fixture
@@ -71,14 +43,6 @@ def ask_by_grpc(server):
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         response = stub.Predict(predict_request(["a"], "m"), timeout=30)
         return list(response.outputs["outputs"].string_val)
-
-
-def until(server, line):
-    """Waits until the metrics say so."""
-    port = server.rest_api_port
-    url = f"http://127.0.0.1:{port}/monitoring/prometheus/metrics"
-    while line not in urllib.request.urlopen(url, timeout=30).read().decode():
-        pass
 
 
 def test_what_has_begun_is_finished_and_nothing_new_begins(folder, pool):
@@ -115,22 +79,6 @@ def test_what_takes_too_long_is_left_behind(folder, pool):
                 begun.result(30)
     finally:
         held.go.set()
-
-
-def test_a_client_that_leaves_gives_its_place_back(folder, pool):
-    held = Held()
-    with serving(folder, held.load) as (server, loop):
-        first = pool.submit(ask, server)
-        assert held.began.wait(30)
-        address = f"127.0.0.1:{server.rest_api_port}"
-        connection = http.client.HTTPConnection(address)
-        connection.request("POST", "/v1/models/m:predict", '{"inputs": ["b"]}')
-        until(server, "t2t_lite_queue_texts 1.0")
-        connection.close()
-        until(server, "t2t_lite_queue_texts 0.0")
-        until(server, 'code="499"')
-        held.go.set()
-        assert first.result(30)
 
 
 def test_the_command_serves_until_it_is_told_to_stop(tmp_path):

@@ -1,0 +1,126 @@
+"""More requests than a server can answer, over the wire."""
+
+import concurrent.futures
+import contextlib
+import http.client
+import json
+
+import grpc
+import pytest
+from tensorflow_serving.apis import prediction_service_pb2_grpc
+
+from support.served_model import Held, predict_request, serving, until
+from t2t_lite.serving.server.batching import Batching
+from t2t_lite.serving.server.predict import Limits
+
+ONE_WAITS = Batching(workers=1, max_batch_size=1, max_queue=1)
+
+
+class Busy:
+    """A server with one worker, which runs the text "a" until it is let."""
+
+    def __init__(self, server, stub, held, pool):
+        self.server = server
+        self.stub = stub
+        self.held = held
+        self.first = pool.submit(self.grpc, "a")
+        assert held.began.wait(30)
+
+    def rest(self, text):
+        """The status and the JSON of a request."""
+        with contextlib.closing(self.connection(text)) as connection:
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+
+    def connection(self, text):
+        """A request that was sent."""
+        address = f"127.0.0.1:{self.server.rest_api_port}"
+        connection = http.client.HTTPConnection(address, timeout=30)
+        body = json.dumps({"inputs": [text]})
+        connection.request("POST", "/v1/models/m:predict", body)
+        return connection
+
+    def grpc(self, text, seconds=30):
+        """The name of the status of a call."""
+        try:
+            self.stub.Predict(predict_request([text], "m"), timeout=seconds)
+        except grpc.RpcError as error:
+            return error.code().name
+        return "OK"
+
+    def waiting(self, texts):
+        until(self.server, f"t2t_lite_queue_texts {texts}.0")
+
+
+@pytest.fixture
+def pool():
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        yield pool
+
+
+@pytest.fixture
+def busy(tmp_path, pool):
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "saved_model.pb").touch()
+
+    @contextlib.contextmanager
+    def start(**config):
+        held = Held()
+        with (
+            serving(tmp_path, held.load, batching=ONE_WAITS, **config) as (
+                server,
+                _,
+            ),
+            grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+        ):
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            try:
+                yield Busy(server, stub, held, pool)
+            finally:
+                held.go.set()
+
+    return start
+
+
+def test_a_full_queue_is_refused_at_once(busy, pool):
+    with busy() as busy:
+        second = pool.submit(busy.grpc, "b")
+        busy.waiting(1)
+        # Both are answered while the model still holds all others up.
+        status, told = busy.rest("c")
+        assert (status, told.keys()) == (503, {"error"})
+        assert "queue is full" in told["error"]
+        assert busy.grpc("d") == "RESOURCE_EXHAUSTED"
+        busy.held.go.set()
+        assert busy.first.result(30) == second.result(30) == "OK"
+        assert busy.rest("e") == (200, {"outputs": ["e"]})
+    assert busy.held.ran == [[b"a"], [b"b"], [b"e"]]
+
+
+def test_what_comes_too_late_is_refused_and_not_computed(busy, pool):
+    with busy(limits=Limits(seconds=0.5)) as busy:
+        # The server's own limit.
+        assert busy.rest("b") == (504, {"error": "The deadline passed."})
+        assert busy.first.result(30) == "DEADLINE_EXCEEDED"
+        assert busy.grpc("c") == "DEADLINE_EXCEEDED"
+        busy.waiting(0)
+    assert busy.held.ran == [[b"a"]]
+
+
+def test_what_a_client_waits_for_no_more_is_not_computed(busy):
+    with busy() as busy:
+        assert busy.grpc("b", seconds=0.3) == "DEADLINE_EXCEEDED"
+        busy.waiting(0)
+        call = busy.stub.Predict.future(predict_request(["c"], "m"), timeout=30)
+        busy.waiting(1)
+        call.cancel()
+        busy.waiting(0)
+        until(busy.server, 'code="CANCELLED"')
+        connection = busy.connection("d")
+        busy.waiting(1)
+        connection.close()
+        busy.waiting(0)
+        until(busy.server, 'code="499"')
+        busy.held.go.set()
+        assert busy.first.result(30) == "OK"
+    assert busy.held.ran == [[b"a"]]
