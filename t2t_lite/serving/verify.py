@@ -49,10 +49,7 @@ def verify(
         other rows than its request, or holds a number that is not finite.
     """
     decoder = _Decoder(translator, served, complete)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        _asking(saved_model, pathlib.Path(folder), requests) as answers,
-    ):
+    with _asking(pathlib.Path(saved_model), requests) as answers:
         # Computed while the other process works.
         right = [decoder(request) for request in requests]
         found = answers()
@@ -69,13 +66,20 @@ def verify(
 
 @contextlib.contextmanager
 def _asking(
-    saved_model: str | os.PathLike,
-    folder: pathlib.Path,
-    requests: Sequence[Request],
+    saved_model: pathlib.Path, requests: Sequence[Request]
 ) -> Iterator[Callable[[], Sequence[Arrays]]]:
-    """Starts the other process; gives what waits for its answers."""
-    (folder / asker.REQUESTS).write_text(json.dumps(requests), "utf-8")
-    with open(folder / "messages", "w+b") as messages:
+    """Starts the other process; gives what waits for its answers.
+
+    What the two tell each other lies in the export, which has no name yet:
+    who sweeps up after a killed exporter finds all of it.
+    """
+    saved_model = saved_model.absolute()
+    with (
+        tempfile.TemporaryDirectory(prefix=".verify.", dir=saved_model) as name,
+        open(pathlib.Path(name, "messages"), "w+b") as messages,
+    ):
+        folder = pathlib.Path(name)
+        (folder / asker.REQUESTS).write_text(json.dumps(requests), "utf-8")
         process = subprocess.Popen(
             [sys.executable, "-P", asker.__file__, str(saved_model), folder],
             cwd=folder,

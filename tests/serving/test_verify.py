@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from support.random_translator import random_translator, train_encoder
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.serving import asker, verify
+from t2t_lite.serving import asker, verify, versions
 from t2t_lite.serving.export import export_saved_model
 from t2t_lite.serving.requests import Request
 
@@ -81,9 +81,50 @@ def test_a_process_that_fails_is_one_clear_error(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with (
         pytest.raises(T2TLiteError, match="without this package.*no message"),
-        verify._asking(tmp_path, tmp_path, [ASKED]) as answers,
+        verify._asking(tmp_path, [ASKED]) as answers,
     ):
         answers()
+
+
+_KILLED = """
+import pathlib, sys, time
+from t2t_lite.serving import verify, versions
+
+def write(folder):
+    (folder / versions.SAVED_MODEL).touch()
+    with verify._asking(folder, []):
+        print("verifying", flush=True)
+        time.sleep(60)
+
+versions.write_version(sys.argv[1], versions.SAVED_MODEL, write)
+"""
+
+
+def test_the_next_export_sweeps_up_after_one_that_was_killed(tmp_path):
+    exports, others = tmp_path / "exports", tmp_path / "others"
+    others.mkdir()
+    killed = subprocess.Popen(
+        [sys.executable, "-c", _KILLED, str(exports)],
+        env={**os.environ, "TMPDIR": str(others)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert killed.stdout.readline() == "verifying\n"
+    killed.kill()
+    killed.communicate(timeout=60)
+    left = f".1.{killed.pid}.tmp"
+    assert os.listdir(exports) == [left]
+    assert any(
+        name.startswith(".verify.") for name in os.listdir(exports / left)
+    )
+    assert not os.listdir(others)
+    versions.write_version(
+        exports,
+        versions.SAVED_MODEL,
+        lambda folder: (folder / versions.SAVED_MODEL).touch(),
+    )
+    assert os.listdir(exports) == ["1"]
+    assert os.listdir(exports / "1") == [versions.SAVED_MODEL]
 
 
 def test_the_asking_process_cannot_import_this_package(tmp_path):
