@@ -186,10 +186,12 @@ class LoadedTranslator(abc.ABC):
 
         Returns:
           A record with `score`, `log_probability`, `token_log_probabilities`,
-          `pieces` and what else `PairScore` has; or a list of them.
+          `pieces` and what else `PairScore` has; or a list of them. An export
+          tells nothing of single tokens: these are None.
 
         Raises:
-          UsageError: an export, a bad value, or unequal numbers of texts.
+          UsageError: an option that an export does not take, a bad value, or
+            unequal numbers of texts.
         """
         one = isinstance(sources, str)
         texts, others = _texts(sources), _texts(targets)

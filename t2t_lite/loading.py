@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t2t_lite.decoding.streams.batching import DEFAULT_SIZE
+from t2t_lite.decoding.streams.batching import DEFAULT_SIZE, Batching
 from t2t_lite.decoding.streams.requests import Request
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.loaded import LoadedTranslator
@@ -194,9 +194,6 @@ class _ExportTranslator(LoadedTranslator):
     def __repr__(self) -> str:
         return f"<Translator of {self._folder}, an export>"
 
-    def _score(self, sources, targets, batching, options):
-        raise UsageError("An export does not score pairs: load the run.")
-
     def _search(self, texts, count, batching, options):
         options = dict(options)
         if any(
@@ -204,20 +201,8 @@ class _ExportTranslator(LoadedTranslator):
             for text in texts
         ):
             options["requests"] = texts
-        if options:
-            raise UsageError(
-                "An export searches as it was exported; got "
-                f"{', '.join(options)}. Export again, or load the run."
-            )
-        if batching.tokens:
-            raise UsageError(
-                "An export does not tell how many tokens a text has: give "
-                f"batch_size; got batch_tokens={batching.tokens}."
-            )
-        import tensorflow as tf
-
+        _require_exported(batching, options)
         from t2t_lite.decoding.answers import hypotheses_of
-        from t2t_lite.decoding.lines import log_note
 
         name = "serving_default" if count == 1 else "nbest"
         signature = self._model.signatures[name]
@@ -225,18 +210,58 @@ class _ExportTranslator(LoadedTranslator):
             beam_size = signature.structured_outputs["scores"].shape[1]
             count = count or beam_size
             _require_beams(count, beam_size)
-        batch_size = batching.size or DEFAULT_SIZE
-        for start in range(0, len(texts), batch_size):
-            batch = [
-                text.text if isinstance(text, Request) else text
-                for text in texts[start : start + batch_size]
+        for line, answer in self._ask(name, batching, inputs=texts):
+            beams = {n: value[:count] for n, value in answer.items()}
+            yield hypotheses_of(beams, line)
+
+    def _score(self, sources, targets, batching, options):
+        _require_exported(batching, options)
+        if "score" not in self._model.signatures:
+            raise UsageError(
+                "This export is too old to score pairs: export again, or "
+                f"load the run; got {self._folder}."
+            )
+        from t2t_lite.decoding.answers import PairScore, not_a_number
+        from t2t_lite.decoding.search.log_probs import is_possible
+
+        for line, answer in self._ask(
+            "score", batching, inputs=sources, targets=targets
+        ):
+            if not is_possible(answer["log_probabilities"][0]):
+                raise not_a_number(line)
+            yield PairScore(
+                line,
+                sources[line - 1],
+                targets[line - 1],
+                score=float(answer["scores"][0]),
+                log_probability=float(answer["log_probabilities"][0]),
+                tokens=int(answer["lengths"][0]) if "lengths" in answer else 0,
+            )
+
+    def _ask(self, name, batching, **columns):
+        """The line and the answer to each row of texts, its values [beams]."""
+        import tensorflow as tf
+
+        from t2t_lite.decoding.lines import log_note, strip_line_end
+
+        signature = self._model.signatures[name]
+        size = batching.size or DEFAULT_SIZE
+        columns = {
+            column: [
+                strip_line_end(each.text if isinstance(each, Request) else each)
+                for each in texts
             ]
-            answers = {
-                name: value.numpy().reshape(len(batch), -1)[:, :count]
-                for name, value in signature(inputs=tf.constant(batch)).items()
-            }
-            for row in range(len(batch)):
-                answer = {name: value[row] for name, value in answers.items()}
+            for column, texts in columns.items()
+        }
+        for start in range(0, len(columns["inputs"]), size):
+            batch = {n: v[start : start + size] for n, v in columns.items()}
+            found = signature(
+                **{n: tf.constant(v, tf.string) for n, v in batch.items()}
+            )
+            rows = len(batch["inputs"])
+            arrays = {n: v.numpy().reshape(rows, -1) for n, v in found.items()}
+            for row in range(rows):
+                answer = {n: value[row] for n, value in arrays.items()}
                 line = start + row + 1
                 if any(answer.get("cut", ())):  # exports of 0.1.0 do not tell
                     log_note(
@@ -244,7 +269,7 @@ class _ExportTranslator(LoadedTranslator):
                         "the text is longer than the export takes; its end "
                         "was left out.",
                     )
-                yield hypotheses_of(answer, line)
+                yield line, answer
 
 
 class _CTranslate2Export(LoadedTranslator):
@@ -312,6 +337,20 @@ def _apart(
     asked = {name: options[name] for name in names if options.get(name)}
     rest = {n: value for n, value in options.items() if n not in names}
     return rest, asked
+
+
+def _require_exported(batching: Batching, options: Mapping[str, Any]) -> None:
+    """Refuses what an export cannot be told any more."""
+    if options:
+        raise UsageError(
+            "An export searches and scores as it was exported; got "
+            f"{', '.join(options)}. Export again, or load the run."
+        )
+    if batching.tokens:
+        raise UsageError(
+            "An export does not tell how many tokens a text has: give "
+            f"batch_size; got batch_tokens={batching.tokens}."
+        )
 
 
 def _require_beams(count: int, beam_size: int | None) -> None:

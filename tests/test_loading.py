@@ -143,6 +143,28 @@ def test_given_pairs_are_scored(of_run):
     assert of_run.score([], []) == []
 
 
+def test_an_export_scores_as_its_run_does(of_run, of_export):
+    sources = ["1 2", "3", "", "4 5 6\n"]
+    targets = ["one two", "three", "", "one"]
+    pairs = zip(
+        of_export.score(sources, targets, batch_size=3),
+        of_run.score(sources, targets),
+        strict=True,
+    )
+    for ours, theirs in pairs:
+        assert (ours.line, ours.tokens) == (theirs.line, theirs.tokens)
+        assert ours.score == pytest.approx(theirs.score, abs=1e-4)
+        assert ours.log_probability == pytest.approx(
+            theirs.log_probability, abs=1e-4
+        )
+        assert ours.pieces is ours.token_log_probabilities is None
+    one = of_export.score("1 2", "one two")
+    assert one.log_probability == pytest.approx(
+        of_run.score("1 2", "one two").log_probability, abs=1e-4
+    )
+    assert of_export.score([], []) == []
+
+
 def test_a_text_that_is_cut_is_logged(of_run, of_export, caplog):
     caplog.set_level("WARNING", logger="t2t_lite")
     for translator in (of_run, of_export):
@@ -179,7 +201,7 @@ def test_what_does_not_go_is_one_clear_error(
             "got alignment",
             lambda: of_export("1", alignment="words", nbest=1),
         ),
-        (UsageError, "load the run", lambda: of_export.score("1", "one")),
+        (UsageError, "got alpha", lambda: of_export.score("1", "a", alpha=1)),
         (UsageError, "got 1 and 2", lambda: of_run.score(["1"], ["a", "b"])),
         (UsageError, "got 1 and 1", lambda: of_run.score("1", ["one"])),
         (UsageError, "needs a problem", lambda: of_run("1", constrained=True)),

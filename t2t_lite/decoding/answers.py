@@ -83,7 +83,8 @@ class PairScore:
       target: its second text, likewise.
       score: log_probability / ((5 + tokens) / 6) ** alpha, as a hypothesis's.
       log_probability: natural logarithm, of the target with its EOS.
-      tokens: how many the target has, EOS included.
+      tokens: how many the target has, EOS included; 0 of an old export, which
+        does not tell.
       id: of the request.
       error: why the pair is not scored; the numbers say nothing then.
       pieces, token_log_probabilities, alignment: of the target, if asked for;

@@ -26,6 +26,7 @@ _TYPES = {
     **dict.fromkeys(("source_tokens", "target_tokens"), tf.string),
     **dict.fromkeys(("scores", "log_probabilities"), tf.float32),
     **dict.fromkeys(("encoder", "decoder", "cross"), tf.float32),
+    "lengths": tf.int32,
     "cut": tf.bool,
 }
 
@@ -172,6 +173,8 @@ def _search(
 ) -> Callable[..., Answers]:
     """Translates texts, with values [B, count]; `cut` is [B].
 
+    `lengths` are the tokens of each answer, EOS included.
+
     Answers that have a form are written in it, trees in brackets, and are
     `targets` as they are in the training data.
     """
@@ -182,12 +185,16 @@ def _search(
     def answer(texts: tf.Tensor, *asked: tf.Tensor) -> Answers:
         found = graph.python_function(texts, *asked)
         answers = {name: found[name] for name in ("outputs", "scores", "cut")}
+        answers["lengths"] = tf.math.count_nonzero(
+            found["tokens"], axis=-1, dtype=tf.int32
+        )
         if form is None:
             return answers
         written = form.write(form.prepare(texts), found["tokens"])
         return {**answers, "outputs": written, "targets": found["outputs"]}
 
-    names = ("outputs", "scores", "cut", *(("targets",) if form else ()))
+    names = ["outputs", "scores", "lengths", "cut"]
+    names += ["targets"] if form else []
     return functools.partial(_in_parts, answer, names, most)
 
 
@@ -218,9 +225,10 @@ def _score(translator: Translator, most: int | None) -> Callable[..., Answers]:
             name: tf.where(possible, found[name], IMPOSSIBLE)
             for name in numbers
         }
-        return {**finite, "cut": found["cut"]}
+        return {**finite, "lengths": found["lengths"], "cut": found["cut"]}
 
-    return functools.partial(_in_parts, answer, (*numbers, "cut"), most)
+    names = (*numbers, "lengths", "cut")
+    return functools.partial(_in_parts, answer, names, most)
 
 
 def _attention(

@@ -55,7 +55,8 @@ for size in (1, 3, len(lines)):
             model.signatures[name](inputs=tf.constant(lines[i : i + size]))
             for i in range(0, len(lines), size)
         ]
-        assert all(set(b) == {"outputs", "scores", "cut"} for b in batches)
+        names = {"outputs", "scores", "lengths", "cut"}
+        assert all(set(b) == names for b in batches)
         outputs = np.concatenate([b["outputs"].numpy() for b in batches])
         scores = np.concatenate([b["scores"].numpy() for b in batches])
         answers[f"{name} {size}"] = {
@@ -191,6 +192,7 @@ def test_signatures_are_those_of_the_contract(exported):
         } == {
             "outputs": (tf.string, shape),
             "scores": (tf.float32, shape),
+            "lengths": (tf.int32, shape),
             "cut": (tf.bool, [None]),
         }
 

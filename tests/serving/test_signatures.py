@@ -64,12 +64,13 @@ def test_given_pairs_have_the_decoders_scores(translator, served):
             for i in range(0, len(SOURCES), size)
         ]
         assert all(
-            set(each) == {"scores", "log_probabilities", "cut"}
+            set(each) == {"scores", "log_probabilities", "lengths", "cut"}
             for each in found
         )
         for name, values in (
             ("scores", [pair.score for pair in wanted]),
             ("log_probabilities", [pair.log_probability for pair in wanted]),
+            ("lengths", [pair.tokens for pair in wanted]),
             ("cut", [False, False, True, True, False, False]),
         ):
             given = np.concatenate([each[name] for each in found])
