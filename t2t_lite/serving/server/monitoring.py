@@ -34,6 +34,8 @@ class Record:
       signature: which one answers.
       texts: how many it has.
       characters: of all texts.
+      tokens: of all answers, the best one of each text; 0 where the model does
+        not tell.
       inputs: the texts themselves.
     """
 
@@ -46,6 +48,7 @@ class Record:
     signature: str = ""
     texts: int = 0
     characters: int = 0
+    tokens: int = 0
     inputs: Tensors = dataclasses.field(default_factory=dict)
 
 
@@ -112,14 +115,14 @@ class Monitor:
             buckets=_SECONDS,
             registry=registry,
         )
-        self._texts, self._characters = (
+        self._texts, self._characters, self._tokens = (
             prometheus.Counter(
                 f"t2t_lite_{what}",
                 f"{what} answered",
                 ("model",),
                 registry=registry,
             )
-            for what in ("texts", "characters")
+            for what in ("texts", "characters", "tokens")
         )
         self._batch = prometheus.Histogram(
             "t2t_lite_batch_texts",
@@ -138,6 +141,7 @@ class Monitor:
         self._seconds_of = functools.cache(self._seconds.labels)
         self._texts_of = functools.cache(self._texts.labels)
         self._characters_of = functools.cache(self._characters.labels)
+        self._tokens_of = functools.cache(self._tokens.labels)
         self._queue = prometheus.Gauge(
             "t2t_lite_queue_texts", "Texts that wait", registry=registry
         )
@@ -180,6 +184,7 @@ class Monitor:
             if record.code == ok and record.texts:
                 self._texts_of(record.model).inc(record.texts)
                 self._characters_of(record.model).inc(record.characters)
+                self._tokens_of(record.model).inc(record.tokens)
             if self._access_log:
                 self._access_log.write(record, seconds)
 

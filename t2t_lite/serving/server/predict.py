@@ -117,13 +117,15 @@ class Predictor:
             inputs = read(signature)
             lengths = lengths_of(inputs)
             self.limits.check(record, inputs, len(lengths))
-            return await self._batcher.answer(
+            outputs = await self._batcher.answer(
                 signature.run,
                 inputs,
                 lengths,
                 _group(signature, inputs),
                 deadline,
             )
+            record.tokens = _tokens(outputs)
+            return outputs
 
     @staticmethod
     def _signature(signatures: dict[str, Signature], name: str) -> Signature:
@@ -134,6 +136,15 @@ class Predictor:
                 f'Serving signature name: "{name}" not found in signature def',
             )
         return signatures[name]
+
+
+def _tokens(outputs: Tensors) -> int:
+    """Of all answers, the best one of each text, where the model tells."""
+    counts = outputs.get("lengths")
+    if counts is None or counts.dtype.kind != "i" or not counts.ndim:
+        return 0
+    best = counts if counts.ndim == 1 else counts[:, 0]
+    return int(best.sum())
 
 
 def _group(signature: Signature, inputs: Tensors) -> object:

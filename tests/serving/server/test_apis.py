@@ -19,7 +19,13 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from support.served_model import predict_request, save, serving
+from support.served_model import (
+    Held,
+    predict_request,
+    save,
+    serving,
+    until,
+)
 from t2t_lite.serving.server.batching import Batching
 from t2t_lite.serving.server.predict import Limits
 
@@ -352,6 +358,18 @@ def test_metrics_count_what_was_answered_and_the_log_has_no_texts(
     line = next(one for one in lines if one["characters"] == len(secret))
     assert (line["api"], line["code"], line["model"]) == ("REST", "200", "m")
     assert (line["version"], line["texts"]) == (1, 1)
+
+
+def test_tokens_are_counted_where_the_model_tells(tmp_path):
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "saved_model.pb").touch()
+    held = Held(lengths=[[3, 9], [4, 9]])  # of the best answers, then others
+    held.go.set()
+    with serving(tmp_path, held.load) as (server, _):
+        url = f"http://127.0.0.1:{server.rest_api_port}/v1/models/m:predict"
+        for _ in range(2):
+            urllib.request.urlopen(url, b'{"inputs": ["a", "b"]}').read()
+        until(server, 't2t_lite_tokens_total{model="m"} 14.0')
 
 
 def test_texts_are_logged_when_that_is_asked_for(tmp_path):
