@@ -227,3 +227,8 @@ def test_an_unknown_folder_is_refused_before_tensorflow_is_loaded(tmp_path):
         "    raise AssertionError\n"
     )
     subprocess.run([sys.executable, "-c", code, tmp_path], check=True)
+
+
+def test_a_request_that_cannot_be_met_is_an_error(of_run):
+    with pytest.raises(UsageError, match="which have none; got '2de'"):
+        of_run(t2t_lite.Request(TEXTS[0], tag="2de"))

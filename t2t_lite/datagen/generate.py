@@ -158,7 +158,7 @@ class Generation:
             file = work.folder / name
             record = {"sha256": sha256_of(file), "bytes": file.stat().st_size}
             vocabulary[name] = {**record, **learned.get(name, {})}
-        return Manifest(
+        manifest = Manifest(
             problem=problem.base_name,
             fingerprint=problem.fingerprint(),
             definition=problem.definition(),
@@ -169,6 +169,9 @@ class Generation:
             sources=describe_sources(work.raw.noted),
             corpora=problem.corpus_counts(work.raw),
         )
+        for told in manifest.told_corpora:
+            self._say(f"train from {told}")
+        return manifest
 
     def _learn_vocabulary(self, work: Work) -> Mapping[str, Mapping[str, Any]]:
         """Returns what each file that is learned is learned from."""

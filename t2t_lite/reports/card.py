@@ -252,6 +252,19 @@ def _data(data: Mapping[str, Any]) -> list[str]:
         ]
         header = ["Split", "Pairs", "Source tokens", "Target tokens"]
         parts.append(table([*header, "Left out", "Kept, with"], rows))
+    if corpora := data.get("corpora"):
+        rows = [
+            [
+                code(" and ".join(corpus["files"])),
+                code(corpus["tag"]) if corpus["tag"] else "none",
+                f"{corpus['pairs']:,}",
+                f"{corpus['copies']:,}",
+            ]
+            for corpus in corpora
+        ]
+        parts.append(
+            table(["Corpus of train", "Tag", "Pairs", "With copies"], rows)
+        )
     rows = [
         [code(source["file"]), f"{source['bytes']:,}", code(source["sha256"])]
         for source in data.get("sources", ())

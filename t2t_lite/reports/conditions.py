@@ -62,7 +62,8 @@ def command_of(
                 if option.off_flag:
                     switches.append(option.flag)
                 else:
-                    flags[option.name] = run.problem.options[option.name]
+                    value = run.problem.options[option.name]
+                    flags[option.name] = _as_flag(value)
     elif run.problem.options:
         told = run.problem.options.items()
         flags["problem_options"] = ",".join(f"{k}={v}" for k, v in told)
@@ -121,6 +122,16 @@ def code_revision() -> str:
     return f"t2t-lite {t2t_lite.__version__}, commit {commit}{changed}"
 
 
+def _as_flag(value: Any) -> Any:
+    """An option as its flag takes it.
+
+    Example: {"length": 80, "identical": True} is "length=80,identical".
+    """
+    if not isinstance(value, Mapping):
+        return value
+    return ",".join(k if v is True else f"{k}={v}" for k, v in value.items())
+
+
 def _data_facts(problem: Problem, manifest: Manifest) -> dict[str, Any]:
     """What a card tells of the data, in the direction of the problem."""
     splits = {}
@@ -135,6 +146,10 @@ def _data_facts(problem: Problem, manifest: Manifest) -> dict[str, Any]:
         }
     return {
         "splits": splits,
+        "corpora": [
+            {**corpus, "files": list(map(os.path.basename, corpus["files"]))}
+            for corpus in manifest.corpora
+        ],
         "sources": [
             {
                 "file": os.path.basename(path),

@@ -1,6 +1,7 @@
 """A tiny run of two directions by tags: trained, decoded, scored, exported."""
 
 import json
+import re
 
 import pytest
 
@@ -151,3 +152,10 @@ def test_python_and_an_export_take_the_tag_as_the_decoder_does(
     assert exported(typed) == expected
     with pytest.raises(UsageError, match="searches as it was exp"):
         exported(asked)
+
+
+def test_the_card_of_the_run_has_its_corpora(run):
+    card = (run / "card.md").read_text("utf-8")
+    assert "| Corpus of train | Tag | Pairs | With copies |" in card
+    row = r"\| `ac.tsv` \| `<2c>` \| 20 \| 60 \|"
+    assert re.search(row.replace(" ", r"\s+"), card)

@@ -2,6 +2,8 @@
 
 import collections
 import itertools
+import json
+import pickle
 import random
 
 import pytest
@@ -249,3 +251,49 @@ def test_each_missing_file_is_named():
         samples(problem)
     told = [line.split(":")[0] for line in problem.tell_sources(RawFiles())]
     assert told == ["found", "missing", *["to be held out of train"] * 2]
+
+
+def test_another_process_reads_the_same_pairs():
+    problem = text("a.tsv:0.6:web,b.tsv:0.4")
+    for split in problem.splits:
+        (part,) = problem.parts(split, RawFiles())
+        there = pickle.loads(pickle.dumps(problem))
+        pairs = list(there.part_samples(split, RawFiles(), part))
+        assert pairs == samples(problem, split)
+
+
+def test_files_of_every_kind_go_together():
+    with open("c.jsonl", "w", encoding="utf-8") as file:
+        file.write('{"source": "s", "target": "t"}\n')
+    problem = text("c.jsonl,b.tsv:2de", dev_pairs="b.tsv", test_pairs="b.tsv")
+    assert samples(problem) == [
+        ("s", "t"),
+        *((f"<2de> {source}", target) for source, target in SMALL),
+    ]
+
+
+def test_datagen_prints_what_is_from_which_corpus(run_command):
+    flags = [
+        "--problem=text",
+        "--pairs=a.tsv:0.75,b.tsv:0.25:2de",
+        "--dev_pairs=b.tsv:2de",
+        "--test_pairs=b.tsv:2de",
+        "--vocab_size=290",
+        "--data_dir=data",
+    ]
+    code, out, err = run_command("datagen", *flags)
+    assert code == 0
+    assert out.splitlines()[0] == "train: 400 pairs"
+    told = out.splitlines()[-2:]
+    assert told[0].endswith("a.tsv: 300 pairs, 300 with copies, 75.0%")
+    assert told[1].startswith("train from <2de> /")
+    assert all(f"text: {line}" in err for line in told)
+    _, out, _ = run_command("datagen", *flags, "--json")
+    large, small = json.loads(out)["corpora"]
+    assert (large["share"], large["copies"]) == (0.75, 300)
+    assert (small["tag"], small["pairs"], small["copies"]) == ("<2de>", 20, 100)
+    # The command line of later commands needs none of it.
+    code, out, _ = run_command(
+        "datagen", "--problem=text", "--data_dir=data", "--inspect", "--json"
+    )
+    assert code == 0 and "<2de> big" in out

@@ -5,6 +5,7 @@ import pytest
 
 import t2t_lite
 from t2t_lite import plugins, registry
+from t2t_lite.reports.card import without_folders
 from t2t_lite.reports.conditions import code_revision, command_of
 from t2t_lite.training.options import TrainingOptions
 
@@ -53,9 +54,27 @@ def test_options_of_own_text_are_flags(run):
         source="/corpus/a.en",
         target="/corpus/a.de",
         shared_vocabulary=False,
+        filters={"length": 80, "identical": True},
     )
     words = command_of(made, TrainingOptions(), {})
-    assert {"--source=/corpus/a.en", "--separate_vocabularies"} <= set(words)
+    assert {
+        "--source=/corpus/a.en",
+        "--separate_vocabularies",
+        "--filters=identical,length=80",
+    } <= set(words)
+
+
+def test_corpora_are_told_as_their_flag_takes_them(run):
+    pairs = "/corpus/a.tsv:0.75:web,/corpus/b.tsv:0.25"
+    made = run(
+        "text",
+        registry.hparams("transformer_tiny"),
+        "transformer_tiny",
+        pairs=pairs,
+    )
+    words = command_of(made, TrainingOptions(), {})
+    assert f"--pairs={pairs}" in words
+    assert without_folders(words)[3] == "--pairs=a.tsv:0.75:web,b.tsv:0.25"
 
 
 def test_hparams_without_a_name_are_told_by_the_set_most_like_them(run):
