@@ -105,6 +105,8 @@ class FakeServer(http.server.ThreadingHTTPServer):
 
     Attributes:
       models: the names of those that it has, in order.
+      versions: of each model, newest first; other than the newest, they answer
+        with texts turned around, and have no attention.
       busy: so many requests to come are answered with 503.
       asked: (model, signature, texts) of each request to a model.
       held: texts that wait for `release` before they are answered.
@@ -115,6 +117,7 @@ class FakeServer(http.server.ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.models = ["ende"]
+        self.versions = ["3"]
         self.busy = 0
         self.asked = []
         self.held = set()
@@ -122,16 +125,32 @@ class FakeServer(http.server.ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_port}/"
 
     def listed(self):
-        states = [{"version": "3", "state": "AVAILABLE"}]
         return {
             "models": [
-                {"name": name, "versions": states, "about": ABOUT[name]}
+                {
+                    "name": name,
+                    "versions": [
+                        {
+                            "version": version,
+                            "state": "AVAILABLE",
+                            "about": self._about(name, version),
+                        }
+                        for version in self.versions
+                    ],
+                    "about": ABOUT[name],
+                }
                 for name in self.models
             ]
         }
 
-    def answer(self, model, body):
+    def _about(self, name, version):
+        if version == self.versions[0] or not ABOUT[name]:
+            return ABOUT[name]
+        return {**ABOUT[name], "step": 5, "signatures": ["serving_default"]}
+
+    def answer(self, path, body):
         """Status and JSON of a request to a model."""
+        model, _, version = path.partition("/versions/")
         signature = body.get("signature_name", "serving_default")
         texts = body["inputs"]["inputs"]
         self.asked.append((model, signature, texts))
@@ -152,6 +171,8 @@ class FakeServer(http.server.ThreadingHTTPServer):
                 "outputs": _attention(*texts, *body["inputs"]["targets"])
             }
         found = [hypotheses(model, text) for text in texts]
+        if version:
+            found = [{text[::-1]: -2.0} for text in texts]
         outputs = {
             "outputs": [list(each) for each in found],
             "scores": [list(each.values()) for each in found],

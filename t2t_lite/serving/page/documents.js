@@ -51,15 +51,16 @@ export function linesOf(text) {
 // Drives the part of the page that takes a file.
 export class Documents {
   #find = id => document.getElementById(id);
-  #models; #select; #stop = null; #url = null;
+  #panels; #select; #stop = null; #url = null;
 
-  constructor(models) {
-    this.#models = models;
+  // A file is for the version that is chosen in the panel of its model.
+  constructor(panels) {
+    this.#panels = panels;
     const place = this.#find("file-model");
     this.#select = place.querySelector("select");
-    this.#select.append(...models.map((model, index) =>
+    this.#select.append(...panels.map(({ model }, index) =>
       element("option", { value: index }, model.name)));
-    place.hidden = models.length < 2;
+    place.hidden = panels.length < 2;
     this.#find("file").addEventListener("change", event => {
       const [file] = event.target.files;
       event.target.value = ""; // the same file may be chosen again
@@ -91,7 +92,7 @@ export class Documents {
   async #translate(file) {
     this.#stop?.abort();
     const stop = this.#stop = new AbortController();
-    const model = this.#models[this.#select.value];
+    const { model } = this.#panels[this.#select.value];
     this.#find("file-name").textContent = file.name;
     this.#find("work").hidden = this.#find("stop").hidden = false;
     this.#find("download").hidden = true;

@@ -6,7 +6,7 @@ import { showHeads } from "./heads.js";
 import { languageName, setLanguage } from "./languages.js";
 import { element } from "./nodes.js";
 import { Panel } from "./panel.js";
-import { listModels } from "./server.js";
+import { availableVersions, listModels } from "./server.js";
 
 const DEBOUNCE = 250; // milliseconds without a key before a request
 const MOST_AT_FIRST = 3; // models shown side by side
@@ -63,7 +63,7 @@ function nameSource() {
 
 function showModels(models) {
   const first = models[0].about?.source_language;
-  panels = models.map(model => new Panel(model, openHeads));
+  panels = models.map(model => new Panel(model, openHeads, changed));
   let shown = 0;
   for (const panel of panels) {
     const alike = panel.model.about?.source_language === first;
@@ -84,6 +84,12 @@ function showModels(models) {
   arrange();
 }
 
+// Another version of a model is chosen.
+function changed() {
+  nameSource();
+  translate();
+}
+
 function arrange() {
   find("board").dataset.panels = chosen().length;
   nameSource();
@@ -92,11 +98,11 @@ function arrange() {
 async function start() {
   find("trouble").hidden = true;
   try {
-    const models = (await listModels()).filter(({ versions }) =>
-      versions.some(version => version.state === "AVAILABLE"));
+    const models = (await listModels()).filter(
+      model => availableVersions(model).length);
     if (!models.length) throw new Error("No model of the server is ready.");
     showModels(models);
-    new Documents(models);
+    new Documents(panels);
     if (source.value) typed(); // typed before the models were there
   } catch (error) {
     find("trouble").querySelector("p").textContent = error.message;

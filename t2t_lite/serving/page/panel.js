@@ -3,7 +3,9 @@
 import { Answer } from "./answer.js";
 import { languageName } from "./languages.js";
 import { element } from "./nodes.js";
-import { hasSignature, MOST_TEXTS, translate } from "./server.js";
+import {
+  atVersion, availableVersions, hasSignature, MOST_TEXTS, translate,
+} from "./server.js";
 
 const KEPT = 200; // answers to texts of before
 let made = 0;
@@ -11,9 +13,11 @@ let made = 0;
 export class Panel {
   #results = new Map(); // by text
   #answers = new Map(); // shown now, by text and how often it came before
+  #about;
   #openHeads;
 
-  constructor(model, openHeads) {
+  // `changed` is called when another version is chosen.
+  constructor(model, openHeads, changed) {
     this.model = model;
     this.#openHeads = openHeads;
     const id = `panel-${++made}`;
@@ -24,12 +28,27 @@ export class Panel {
     this.answers = element("div", { class: "answers" });
     this.problem = element("p", { class: "warning", role: "alert" });
     this.status = element("p", { class: "unseen", role: "status" });
+    this.#about = aboutModel(model);
     this.element = element("section", { class: "card panel",
       "aria-labelledby": id },
       element("div", { class: "card-head" },
         element("h2", { id }, title),
-        element("span", { class: "soft model-name" }, model.name)),
-      this.answers, this.problem, this.status, aboutModel(model));
+        element("span", { class: "soft model-name" }, model.name,
+          ...versionChoice(model, number => {
+            this.#take(atVersion(model, number));
+            changed();
+          }))),
+      this.answers, this.problem, this.status, this.#about);
+  }
+
+  // Another version: what the one before it said is of no use.
+  #take(model) {
+    this.model = model;
+    this.#show([]);
+    this.#results.clear();
+    const about = aboutModel(model);
+    this.#about.replaceWith(about);
+    this.#about = about;
   }
 
   // Answers each text, in order; those of before that stay need no request.
@@ -81,12 +100,27 @@ export class Panel {
   }
 }
 
+// Lets people choose among the versions that are loaded, if there are several.
+function versionChoice(model, choose) {
+  const [newest, ...others] = availableVersions(model);
+  if (!others.length) return [];
+  const options = [
+    element("option", { value: "" }, `version ${newest.version}, the newest`),
+    ...others.map(({ version }) =>
+      element("option", { value: version }, `version ${version}`)),
+  ];
+  const select = element("select", { "aria-label": `Version of ${model.name}`,
+    change: () => choose(select.value) }, ...options);
+  return [select];
+}
+
 // What the export says of its model, folded away.
 function aboutModel(model) {
   const about = model.about ?? {};
   const rows = [
     ["Problem", about.problem],
-    ["Version", model.versions.map(each => each.version).join(", ")],
+    ["Version", model.version
+      ?? model.versions.map(each => each.version).join(", ")],
     ["Parameters", about.parameters?.toLocaleString("en")],
     ["Precision", about.precision],
     ["Longest text", about.max_length && `${about.max_length} tokens`],

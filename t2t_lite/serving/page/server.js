@@ -12,9 +12,23 @@ export async function listModels(signal) {
   return (await ask("models", { signal })).models;
 }
 
+// The versions of a model that can be asked, newest first.
+export function availableVersions(model) {
+  return model.versions.filter(({ state }) => state === "AVAILABLE");
+}
+
+// A model as one of its versions is; without a number, as the newest one is,
+// whichever that will be.
+export function atVersion(model, number) {
+  const found = model.versions.find(({ version }) => version === number);
+  return found ? { ...model, version: number, about: found.about } : model;
+}
+
 // What a signature of a model gives for columns of inputs, as columns.
 export async function predict(model, signature, inputs, signal) {
-  const path = `v1/models/${encodeURIComponent(model.name)}:predict`;
+  const version = model.version ? `/versions/${model.version}` : "";
+  const name = encodeURIComponent(model.name);
+  const path = `v1/models/${name}${version}:predict`;
   const { outputs } = await ask(path, {
     method: "POST",
     headers: { "Content-Type": "application/json" },

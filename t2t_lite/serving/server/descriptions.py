@@ -113,7 +113,11 @@ def models_json(models: Models) -> dict[str, Any]:
             {
                 "name": name,
                 "versions": [
-                    {"version": str(v.number), "state": v.state.name}
+                    {
+                        "version": str(v.number),
+                        "state": v.state.name,
+                        "about": v.model.about if v.model else None,
+                    }
                     for v in versions
                 ],
                 "about": newest.model.about if newest else None,

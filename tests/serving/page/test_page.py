@@ -240,6 +240,32 @@ def test_several_models_stand_side_by_side(open_page, server):
     assert page.text("#source-name") == "Text"  # nobody knows it of this one
 
 
+def test_another_version_of_a_model_can_be_chosen(open_page, server, browser):
+    from selenium.webdriver.support.select import Select
+
+    server.versions = ["3", "2"]
+    page = open_page("ende")
+    page.type(DOGS)
+    page.translation("Zwei Hunde spielen im Schnee.")
+    choice = Select(page.one(".panel select"))
+    assert choice.first_selected_option.text == "version 3, the newest"
+    choice.select_by_visible_text("version 2")
+    page.translation(DOGS[::-1])
+    assert not page.all(".token")  # this one has no attention
+    page.one(".about summary").click()
+    assert "5 steps" in page.text(".about dl")
+    assert not violations(browser)
+    choice.select_by_index(0)
+    page.translation("Zwei Hunde spielen im Schnee.")
+    page.words()
+    assert not severe(browser)
+
+
+def test_one_version_is_nothing_to_choose_from(open_page):
+    page = open_page("ende")
+    assert not page.all(".panel select")
+
+
 def test_each_line_of_a_text_is_an_answer_and_asked_once(open_page, server):
     page = open_page("enfr")
     page.type("one\ntwo\n\none")
@@ -373,9 +399,10 @@ def test_a_line_that_is_refused_stays_empty(open_page, server, tmp_path):
     "width,dark", [(320, False), (768, True), (1600, False)]
 )
 def test_nothing_is_cut_off_and_axe_core_finds_nothing_serious(
-    open_page, browser, width, dark
+    open_page, server, browser, width, dark
 ):
     set_screen(browser, width, dark)
+    server.versions = ["1712345678", "2"]
     page = open_page("ende", "enar", "enfr")
     page.type(f"{DOGS}\n{'m' * 90}")
     page.wait(lambda: len(page.all(".answer")) == 6)

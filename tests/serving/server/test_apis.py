@@ -218,7 +218,9 @@ def test_models_are_listed_for_the_page(rest):
             "models": [
                 {
                     "name": "m",
-                    "versions": [{"version": "1", "state": "AVAILABLE"}],
+                    "versions": [
+                        {"version": "1", "state": "AVAILABLE", "about": None}
+                    ],
                     "about": None,
                 }
             ]
