@@ -161,16 +161,11 @@ class TrainingJob:
 
         if not isinstance(cluster, Workers):
             return choose_strategy(self.options.replicas)
-        from t2t_lite.training.cluster.machines import (
-            end_soon,
-            join_machines,
-            let_go,
-        )
+        from t2t_lite.training.cluster.machines import join_machines, let_go
 
         devices = {"GPUs": len(tf.config.list_physical_devices("GPU"))}
         remedy = "Workers share an update evenly: give all as many devices."
         require_equal(cluster, "devices", devices, remedy)
-        cluster.when_lost = end_soon
         strategy = join_machines(cluster.members, self.options.replicas)
         cluster.when_lost = let_go
         return strategy

@@ -1,8 +1,12 @@
 """The devices of several machines, as one strategy of TensorFlow."""
 
+import contextlib
 import os
+import signal
+import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -15,6 +19,8 @@ from t2t_lite.training.cluster.members import Members
 # Sums that are on their way for longer do not arrive any more. All workers
 # start them together, see `Updater`, so that this is the network's time alone.
 _TIMEOUT_SECONDS = 45.0
+# All are here when they join; TensorFlow starts within seconds of another.
+_JOIN_SECONDS = 45
 # A main thread that waits for a lost worker is let go by then, or ended.
 _GRACE_SECONDS = 10.0
 
@@ -41,10 +47,36 @@ def join_machines(
     options = tf.distribute.experimental.CommunicationOptions(
         timeout_seconds=_TIMEOUT_SECONDS
     )
-    if replicas is None:
+    if replicas:
+        make_logical_cpus(replicas)
+    with _ended_if_late():
+        if replicas:
+            return _OnLogicalCpus(resolver, options, replicas)
         return tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
-    make_logical_cpus(replicas)
-    return _OnLogicalCpus(resolver, options, replicas)
+
+
+@contextlib.contextmanager
+def _ended_if_late() -> Iterator[None]:
+    """Ends this process if what is inside takes too long.
+
+    While workers join, TensorFlow waits for one who is lost with Python's lock
+    held: no thread and no signal handler runs. So another process watches.
+    """
+    told = (
+        f"t2t-lite-trainer: the workers have not joined within "
+        f"{_JOIN_SECONDS} s: one that was here is gone. Start the same "
+        "command on all of them again."
+    )
+    script = 'sleep "$1"; echo "$2" >&2; kill -KILL "$3"'
+    words = [str(_JOIN_SECONDS), told, str(os.getpid())]
+    watch = subprocess.Popen(
+        ["sh", "-c", script, "watch", *words], start_new_session=True
+    )
+    try:
+        yield
+    finally:
+        os.killpg(watch.pid, signal.SIGKILL)
+        watch.wait()
 
 
 class _OnLogicalCpus(tf.distribute.MultiWorkerMirroredStrategy):
@@ -76,15 +108,6 @@ def let_go(text: str) -> None:
       text: what is told if the main thread cannot be let go.
     """
     context.context().abort_collective_ops(tf.errors.UNAVAILABLE, text)
-    end_soon(text)
-
-
-def end_soon(text: str) -> None:
-    """Ends this process, unless its main thread leaves by itself before.
-
-    While workers join, the one who is lost is waited for in TensorFlow's own
-    code, which nothing breaks off.
-    """
     timer = threading.Timer(_GRACE_SECONDS, _end_process, [text])
     timer.daemon = True
     timer.start()
