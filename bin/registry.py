@@ -3,6 +3,7 @@
 import argparse
 import inspect
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from t2t_lite import plugins, recipe, registry
@@ -13,6 +14,12 @@ from t2t_lite.problem import Problem
 
 DEFAULT_LENGTH = 25  # tokens of an ordinary sentence of news
 _RUNS = "~/t2t-lite"
+# How the names of the parts begin that `--freeze` keeps from training.
+_GROUPS = {
+    "encoder": ("encoder ",),
+    "decoder": ("decoder ",),
+    "embeddings": ("embedding ", "source ", "target ", "softmax"),
+}
 LIST_EXAMPLE = "t2t-lite-registry transformer_base --vocab_size=32000"
 
 
@@ -34,6 +41,10 @@ def make_parser() -> flags.Parser:
     )
     flags.add(parser, {"--length=N": told}, flags.at_least(1))
     told = (
+        f"with --vocab_size: count what is left to train; {', '.join(_GROUPS)}"
+    )
+    flags.add(parser, {"--freeze=PART,...": told})
+    told = (
         "parameter counts of the models in the paper's table 3: ours beside "
         "the paper's"
     )
@@ -54,8 +65,9 @@ def make_parser() -> flags.Parser:
 
 def show(args: argparse.Namespace) -> None:
     """Prints the registries, or one entry."""
-    if args.length and not args.vocab_size:
-        raise UsageError("--length goes with --vocab_size.")
+    for name in ("length", "freeze"):
+        if getattr(args, name) and not args.vocab_size:
+            raise UsageError(f"--{name} goes with --vocab_size.")
     if args.runs:
         _list_runs(args.runs, args.json)
         return
@@ -140,6 +152,7 @@ def _numbers(hparams: HParams, args: argparse.Namespace) -> dict[str, Any]:
         "length": length,
         "parameters": sum(parts.values()),
         "parameters_by_part": parts,
+        "trained_parameters": _trained(parts, args.freeze or ""),
         "flops": {
             "forward_per_source_token": source,
             "forward_per_target_token": target,
@@ -152,6 +165,19 @@ def _numbers(hparams: HParams, args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _trained(parts: Mapping[str, int], freeze: str) -> int:
+    """The parameters of the parts that are not frozen."""
+    groups = freeze.split(",") if freeze else []
+    for group in groups:
+        if group not in _GROUPS:
+            raise UsageError(
+                f"--freeze={group!r}: {', '.join(_GROUPS)} are counted here; "
+                "t2t-lite-trainer --dry_run counts any pattern."
+            )
+    frozen = tuple(word for group in groups for word in _GROUPS[group])
+    return sum(n for part, n in parts.items() if not part.startswith(frozen))
+
+
 def _print_numbers(
     hparams: HParams, numbers: dict[str, Any], args: argparse.Namespace
 ) -> None:
@@ -159,6 +185,8 @@ def _print_numbers(
     for part, count in numbers["parameters_by_part"].items():
         print(f"  {part:24} {count:>15,}")
     print(f"  {'in all':24} {numbers['parameters']:>15,}")
+    if args.freeze:
+        print(f"  {'trained':24} {numbers['trained_parameters']:>15,}")
     flops, length = numbers["flops"], numbers["length"]
     print(f"\nFLOPs of the matrix products, in sentences of {length} tokens")
     print(f"  {'':24} {'source token':>15} {'target token':>15}")

@@ -1,5 +1,6 @@
 import json
 
+import numpy as np
 import pytest
 
 from t2t_lite import registry
@@ -45,6 +46,49 @@ def test_vocab_size_counts_the_parameters_of_the_real_model(run_command):
     assert report["parameters"] == 100 * 8 + encoder + decoder
     assert report["parameters_by_part"]["decoder feed-forward"] == feed_forward
     assert report["memory_bytes"]["weights"] == 4 * report["parameters"]
+
+
+@pytest.mark.parametrize(
+    "freeze", ["encoder", "embeddings", "decoder,embeddings"]
+)
+@pytest.mark.parametrize("shared", ["true", "false"])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_what_is_left_to_train_is_what_the_patterns_leave(
+    run_command, freeze, shared, norm
+):
+    from t2t_lite.model.transformer import Transformer
+    from t2t_lite.training.optimizer.freezing import frozen_paths
+
+    changes = f"shared_embedding={shared},norm_placement={norm}"
+    _, out, _ = run_command(
+        "registry",
+        "transformer_tiny",
+        "--vocab_size=100",
+        f"--hparams_override={changes}",
+        f"--freeze={freeze}",
+        "--json",
+    )
+    hparams = registry.hparams("transformer_tiny").override(changes)
+    weights = Transformer.from_hparams(hparams, 100, 100).build_weights()
+    sizes = {v.path: int(np.prod(v.shape)) for v in weights.trainable_variables}
+    frozen = frozen_paths(sizes, freeze.split(","))
+    left = sum(n for path, n in sizes.items() if path not in frozen)
+    assert json.loads(out)["trained_parameters"] == left
+
+
+def test_what_the_registry_cannot_count_is_told_of(run_command):
+    flags = ("registry", "transformer_tiny", "--vocab_size=100")
+    code, _, err = run_command(*flags, "--freeze=encoder_layer_0/*")
+    assert code == 2
+    assert "--dry_run counts any pattern" in err
+    code, out, _ = run_command(*flags, "--freeze=encoder")
+    assert code == 0
+    assert "  trained " in out
+    code, _, err = run_command(
+        "registry", "transformer_tiny", "--freeze=encoder"
+    )
+    assert code == 2
+    assert "--freeze goes with --vocab_size" in err
 
 
 def test_flops_are_of_an_update_and_of_all(run_command):
