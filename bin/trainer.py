@@ -7,6 +7,7 @@ import argparse
 import functools
 import inspect
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -174,6 +175,8 @@ def train(args: argparse.Namespace, argv: Sequence[str]) -> None:
     if args.local_workers:
         _start_local_workers(args, argv)
         return
+    # Before training there is nothing to save; by default it ends a process.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     if args.print_hparams:
         flags.require(args, "hparams")
         plugins.load_plugins(args.usr_dir)
