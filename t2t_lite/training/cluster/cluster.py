@@ -211,9 +211,16 @@ class Workers:
     def _next(self, index: int, topic: str) -> dict[str, Any]:
         """The next value of a peer, which must be about the topic."""
         with self._changed:
-            self._changed.wait_for(lambda: self._lost or self._values[index])
-            if self._lost:
-                raise LostWorkerError(self._lost)
+            self._changed.wait_for(
+                lambda: self._lost or self._values[index] or index in self._gone
+            )
+            if not self._values[index]:
+                raise LostWorkerError(
+                    self._lost
+                    or f"{self.members.name(index)} has left, and this one "
+                    f"waits for it at {topic!r}: start the same command on "
+                    "all workers again."
+                )
             message = self._values[index].pop(0)
         if message["topic"] != topic:
             raise T2TLiteError(
@@ -239,7 +246,9 @@ class Workers:
             elif "lost" in message:
                 self._lose(message["lost"], but=index)
             elif "bye" in message:
-                self._gone.add(index)
+                with self._changed:
+                    self._gone.add(index)
+                    self._changed.notify_all()
         if index not in self._gone:
             self._lose(f"{self.members.name(index)} is gone", but=index)
 

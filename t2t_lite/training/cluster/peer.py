@@ -3,10 +3,14 @@
 import contextlib
 import json
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
 from typing import Any
+
+# A peer that takes nothing for so long hangs.
+SEND_SECONDS = 20
 
 
 class Peer:
@@ -15,15 +19,20 @@ class Peer:
     def __init__(self, connection: socket.socket):
         connection.settimeout(None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        limit = struct.pack("ll", SEND_SECONDS, 0)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         self.connection = connection
         self.heard = time.monotonic()
         self._lock = threading.Lock()
 
     def send(self, message: dict[str, Any]) -> None:
         line = json.dumps(message).encode() + b"\n"
-        # A peer that is gone is told of by the thread that reads from it.
-        with self._lock, contextlib.suppress(OSError):
-            self.connection.sendall(line)
+        try:
+            with self._lock:
+                self.connection.sendall(line)
+        except OSError:
+            # The thread that reads from it tells that it is gone.
+            self.close()
 
     def messages(self) -> Iterator[dict[str, Any]]:
         """What it says, until the connection ends."""

@@ -12,6 +12,7 @@ import pytest
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.training.cluster import agreement
 from t2t_lite.training.cluster import cluster as cluster_module
+from t2t_lite.training.cluster import peer as peer_module
 from t2t_lite.training.cluster.agreement import require_equal, require_shared
 from t2t_lite.training.cluster.cluster import ALONE, Workers
 from t2t_lite.training.cluster.local_workers import free_ports
@@ -149,9 +150,9 @@ def test_a_worker_that_dies_is_named_to_all(addresses, gone):
     def talk(cluster):
         cluster.exchange("start", None)
         if cluster.index == gone:
+            cluster._closed.set()
             for peer in cluster._peers.values():  # as the system does then
                 peer.close()
-            cluster._closed.set()
             return "dead"
         return cluster.exchange("update 1", None)
 
@@ -188,6 +189,27 @@ def test_a_worker_that_hangs_is_named_to_all(addresses, silent, monkeypatch):
         assert f"worker {silent} (" in str(answer)
         assert "has not been heard of" in str(answer)
         assert str(answer) in told
+
+
+def test_who_leaves_while_others_wait_for_it_is_named(addresses):
+    def talk(cluster):
+        cluster.exchange("start", None)
+        return cluster.index == 1 or cluster.exchange("update 1", None)
+
+    chief, left, _ = on_all(addresses, talk)
+    assert left is True
+    assert f"worker 1 ({addresses[1]}) has left" in str(chief)
+
+
+def test_who_takes_no_message_for_long_is_gone(monkeypatch):
+    monkeypatch.setattr(peer_module, "SEND_SECONDS", 1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        there = socket.create_connection(server.getsockname())
+        here, _ = server.accept()
+    peer = peer_module.Peer(here)
+    with there:  # which nobody reads from
+        peer.send({"topic": "texts", "value": "x" * 20_000_000})
+        assert list(peer.messages()) == []
 
 
 def test_a_signal_to_one_reaches_all(addresses):
