@@ -75,6 +75,7 @@ def test_an_unknown_problem_is_wrong_usage(run_command):
     assert (code, out, "spellout_ende" in err) == (2, "", True)
 
 
+@pytest.mark.slow
 def test_all_checks_run_on_this_machine(run_command, tiny_flags, tiny_run):
     problem, _, usr_dir, data_dir = tiny_flags
     flags = [problem, usr_dir, data_dir, f"--output_dir={tiny_run}", "--json"]

@@ -44,6 +44,7 @@ def test_versions_count_up_and_nothing_else_is_left(
     assert {p.name for p in (tmp_path / "e").iterdir()} == {"2", "3"}
 
 
+@pytest.mark.slow
 def test_an_export_is_verified_and_says_what_it_is(
     run_command, tiny_run, tmp_path
 ):

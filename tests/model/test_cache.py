@@ -68,7 +68,10 @@ def cached_logits(model, inputs, parents, tokens):
         (4, {}, False),
         (4, {}, True),
         (4, {"key_depth": 3, "value_depth": 7}, True),
-        (10, {"key_depth": 3, "value_depth": 7}, True),
+        pytest.param(
+            *(10, {"key_depth": 3, "value_depth": 7}, True),
+            marks=pytest.mark.slow,
+        ),
         (4, {"attention_window": 21}, True),
     ],
 )
@@ -91,7 +94,9 @@ def test_hopping_beams_equal_full_passes_across_blocks(
             np.testing.assert_allclose(logits[step, :, beam], full, atol=1e-5)
 
 
-@pytest.mark.parametrize("beam_size", [3, 10])
+@pytest.mark.parametrize(
+    "beam_size", [3, pytest.param(10, marks=pytest.mark.slow)]
+)
 def test_kept_sentences_go_on_as_they_would_have(beam_size):
     model, length, rows = small_model(), 20, tf.constant([2, 0])
     inputs = np.array([[3, 4, 5, 1], [6, 1, 0, 0], [7, 8, 1, 0]], "int32")

@@ -300,6 +300,7 @@ np.save(sys.argv[3], model(features))
 """
 
 
+@pytest.mark.slow
 def test_a_saved_keras_model_loads_in_another_process(tmp_path):
     model, batch = small_model(norm_placement="pre"), features()
     model.compile("adam", SmoothedCrossEntropy(0.25))
@@ -402,6 +403,7 @@ def test_heads_must_divide():
         Transformer(5, hidden_size=8, num_heads=3)
 
 
+@pytest.mark.slow
 def test_trains_with_plain_compile_and_fit():
     """It learns to copy three tokens, with nothing but Keras."""
     model = small_model(hidden_size=32, filter_size=64, residual_dropout=0.1)

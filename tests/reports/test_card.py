@@ -62,7 +62,8 @@ def test_the_trainer_leaves_a_card_that_says_all_of_it(tiny_run):
     assert card["training"] == config["training_cost"]
     assert card["best"]["step"] == 4
     weights = {score["weights"] for score in card["scores"]}
-    assert weights == {"step 4", "average-2-step-00000004"}
+    # Other tests may have evaluated this run, too.
+    assert weights >= {"step 4", "average-2-step-00000004"}
 
 
 def test_its_text_has_what_its_data_has(tiny_run):
@@ -192,6 +193,7 @@ def test_a_run_that_is_older_than_cards_has_one_all_the_same(run):
     assert "older than the record" in as_markdown(card)
 
 
+@pytest.mark.slow
 def test_its_command_trains_the_same_model_again(tiny_run, tmp_path):
     from t2t_lite.bin import trainer
 

@@ -27,6 +27,7 @@ def answers_of(translator, **options):
     return ServedTranslator(translator, options).answers
 
 
+@pytest.mark.slow
 def test_a_batch_worked_through_in_parts_gets_the_same_answers(translator):
     whole = answers_of(translator, attention=True)
     parts = answers_of(translator, attention=True, max_batch=2)
@@ -67,6 +68,7 @@ def test_a_limit_is_at_most_that_of_the_run(translator, limit):
         translator_to_serve(translator, ServingOptions(max_length=limit))
 
 
+@pytest.mark.slow
 def test_bfloat16_halves_the_weights_and_answers_as_rounded_ones_do(
     translator, tmp_path
 ):

@@ -104,6 +104,7 @@ def test_the_first_dimension_is_the_batch_and_every_number_finite(served):
                 assert np.isfinite(value).all()
 
 
+@pytest.mark.slow
 def test_a_damaged_model_gives_finite_numbers_too(tmp_path):
     translator = random_translator(train_encoder(tmp_path))
     for weight in translator.model.trainable_variables:

@@ -54,6 +54,7 @@ def test_an_answer_that_is_not_the_decoders_is_named(changed, what):
     assert what in wrong(**changed)
 
 
+@pytest.mark.slow
 def test_an_export_with_other_weights_is_refused_and_the_old_one_stays(
     translator, tmp_path, monkeypatch
 ):

@@ -155,6 +155,7 @@ print(json.dumps([texts, out["ids"].numpy().tolist()]))
 """
 
 
+@pytest.mark.slow
 def test_a_moved_export_needs_no_vocabulary_file(tmp_path):
     names = ("words.txt", "v.subwords")
     paths = [write_vocabulary(tmp_path, name) for name in names]

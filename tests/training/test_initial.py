@@ -234,6 +234,7 @@ def test_a_run_that_is_there_began_as_it_began(begin, tmp_path):
         facts(StartOptions("/other"))
 
 
+@pytest.mark.slow
 def test_fine_tuning_by_command(tiny_run, tiny_flags, run_command, tmp_path):
     source = tmp_path / "source"
     shutil.copytree(tiny_run, source)

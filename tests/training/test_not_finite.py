@@ -118,6 +118,7 @@ def test_any_other_folder_is_refused(tmp_path):
         not_finite.replay(TinyRun(tmp_path), tmp_path)
 
 
+@pytest.mark.slow
 def test_an_enormous_learning_rate_is_told_of(
     run_command, tiny_flags, tmp_path
 ):

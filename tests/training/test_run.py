@@ -509,7 +509,9 @@ def test_dev_is_translated_and_scored_with_the_problems_metric(create):
     )
 
 
-@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize(
+    "workers", [2, pytest.param(3, marks=pytest.mark.slow)]
+)
 def test_workers_share_out_dev_and_find_the_same(create, workers):
     run = create()
     model = run.model()

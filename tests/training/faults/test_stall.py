@@ -29,16 +29,19 @@ def stalls(log):
 
 def test_a_stall_shows_every_thread_and_training_goes_on(tmp_path, capfd):
     run = TinyRun(tmp_path)
-    log = tmp_path / "stall.log"
+    log, limit = tmp_path / "stall.log", 1.0
 
     def hang_in_the_data(epoch, number):
         if number == 7:
             # Past the time at which a second one would be told of.
-            wait_for(lambda: stalls(log))
-            threading.Event().wait(5 * MINUTES * 60)
+            wait_for(
+                lambda: stalls(log) and "hang_in_the_data" in log.read_text()
+            )
+            threading.Event().wait(2 * limit)
 
     run.data.before_batch = hang_in_the_data
-    options = TrainingOptions(train_steps=4, stall_minutes=MINUTES)
+    # Longer than a busy machine pauses between a pass and the next batch.
+    options = TrainingOptions(train_steps=4, stall_minutes=limit / 60)
     trainer.train(run, options, evaluate_text=lambda: {})
     told = capfd.readouterr().err
     for text in (log.read_text(), told):
