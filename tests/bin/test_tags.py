@@ -150,7 +150,7 @@ def test_python_and_an_export_take_the_tag_as_the_decoder_does(
     assert code == 0
     exported = t2t_lite.load(tmp_path / "export")
     assert exported(typed) == expected
-    with pytest.raises(UsageError, match="searches as it was exp"):
+    with pytest.raises(UsageError, match="as it was exported; got requests"):
         exported(asked)
 
 

@@ -125,14 +125,14 @@ def test_full_disk_while_saving_keeps_what_was_saved(
 ):
     from t2t_lite.training.checkpoints import checkpoint
 
-    def fail(folder, tensors):
+    def fail(folder, tensors, state):
         (folder / "tensors.data-00000-of-00001").write_bytes(b"half")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
     before = sorted(p.name for p in (run_copy / "checkpoints").iterdir())
     flags = [*tiny_flags, f"--output_dir={run_copy}", "--train_steps=6"]
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "_save_tensors", fail)
+        patch.setattr(checkpoint, "_save_parts", fail)
         code, out, err = run_command("trainer", *flags)
     assert (code, out) == (1, "")
     last = err.splitlines()[-1]
