@@ -1,11 +1,12 @@
 """What every thread is doing, when training has not moved for a while."""
 
 import contextlib
-import faulthandler
 import os
 import pathlib
+import sys
 import threading
 import time
+import traceback
 from typing import Self
 
 LOG = "stall.log"
@@ -62,11 +63,21 @@ class StallWatch:
             f"\n{since}: no update and no evaluation has moved for "
             f"{self._minutes:g} minutes. The stacks of all threads follow, and "
             f"are in {self._log}. Training goes on if it can.\n"
-        ).encode()
-        os.write(2, header)
-        faulthandler.dump_traceback(2, all_threads=True)
+        )
+        told = f"{header}{_stacks()}".encode()
+        os.write(2, told)
         # A disk that is full or hangs is no reason to fail.
         with contextlib.suppress(OSError), open(self._log, "ab") as file:
-            file.write(header)
-            file.flush()
-            faulthandler.dump_traceback(file, all_threads=True)
+            file.write(told)
+
+
+def _stacks() -> str:
+    """What every thread of Python does, the main one first."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    main = threading.main_thread().ident
+    frames = sys._current_frames()
+    return "\n".join(
+        f"Thread {names.get(ident, ident)}:\n"
+        f"{''.join(traceback.format_stack(frames[ident]))}"
+        for ident in sorted(frames, key=lambda ident: ident != main)
+    )

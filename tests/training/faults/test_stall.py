@@ -42,7 +42,11 @@ def test_a_stall_shows_every_thread_and_training_goes_on(tmp_path, capfd):
     run.data.before_batch = hang_in_the_data
     # Longer than a busy machine pauses between a pass and the next batch.
     options = TrainingOptions(train_steps=4, stall_minutes=limit / 60)
+    ended = threading.Event()
+    for _ in range(150):  # the main one is told of among many
+        threading.Thread(target=ended.wait, daemon=True).start()
     trainer.train(run, options, evaluate_text=lambda: {})
+    ended.set()
     told = capfd.readouterr().err
     for text in (log.read_text(), told):
         stall = text.split("no update and no evaluation has moved")
