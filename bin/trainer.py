@@ -40,6 +40,9 @@ def make_parser() -> flags.Parser:
     flags.add_text_flags(parser)
     _add_start_flags(parser.add_argument_group("what it begins with"))
     _add_loop_flags(parser.add_argument_group("the training"))
+    _add_checkpoint_flags(parser.add_argument_group("its checkpoints"))
+    _add_device_flags(parser.add_argument_group("its devices"))
+    _add_trial_flags(parser.add_argument_group("instead of training"))
     _add_cluster_flags(parser.add_argument_group("several machines"))
     parser.set_defaults(
         **{
@@ -86,14 +89,29 @@ def _add_loop_flags(group: argparse._ArgumentGroup) -> None:
         "threads are doing to stderr and RUN/stall.log; 0: never",
     }
     flags.add(group, minutes, flags.number(0))
-    checkpoints = {
+    told = {"--log_steps=N": "updates between lines of metrics.jsonl"}
+    flags.add(group, told, flags.at_least(1))
+    told = {
+        "--stop_after=N": "end when N evaluations in a row gave no better "
+        "--stop_on (default: never)"
+    }
+    flags.add(group, told, flags.at_least(1))
+    metric = "dev_loss, or the score, such as dev_bleu (default: dev_loss)"
+    flags.add(group, {"--stop_on=METRIC": metric})
+    flags.add_seed(group)
+    same = "the same result to the bit each time; slower"
+    flags.add(group, {"--deterministic": same})
+
+
+def _add_checkpoint_flags(group: argparse._ArgumentGroup) -> None:
+    counts = {
         "--save_steps=N": "updates between checkpoints, instead of "
         "--save_minutes",
         "--keep_checkpoints=N": "how many of the newest checkpoints to keep; "
         "the best one is always kept",
-        "--log_steps=N": "updates between lines of metrics.jsonl",
+        "--keep_best=K": "how many of the best checkpoints to keep",
     }
-    flags.add(group, checkpoints, flags.at_least(1))
+    flags.add(group, counts, flags.at_least(1))
     told = (
         "tries after a checkpoint that could not be saved, one each time that "
         "a checkpoint is due, before training fails"
@@ -109,17 +127,9 @@ def _add_loop_flags(group: argparse._ArgumentGroup) -> None:
         "f1); auto: the loss on dev until the score reaches 1, then the score"
     )
     flags.add(group, {"--best_metric=NAME": told})
-    counts = {
-        "--keep_best=K": "how many of the best checkpoints to keep",
-        "--stop_after=N": "end when N evaluations in a row gave no better "
-        "--stop_on (default: never)",
-    }
-    flags.add(group, counts, flags.at_least(1))
-    told = "dev_loss, or the score, such as dev_bleu (default: dev_loss)"
-    flags.add(group, {"--stop_on=METRIC": told})
-    flags.add_seed(group)
-    told = "the same result to the bit each time; slower"
-    flags.add(group, {"--deterministic": told})
+
+
+def _add_device_flags(group: argparse._ArgumentGroup) -> None:
     told = (
         "compile the passes by XLA, once for each shape of batches: with "
         "--hparams_override=packing=true these are few"
@@ -127,8 +137,8 @@ def _add_loop_flags(group: argparse._ArgumentGroup) -> None:
     flags.add(group, {"--jit": told})
     told = (
         "passes that an update is cut into, a multiple of the hparam, or auto: "
-        "the fewest that fit into memory; the update stays the same (default: "
-        "the hparam)"
+        "the fewest that fit into memory; an update has the same pairs "
+        "(default: the hparam)"
     )
     flags.add(group, {"--micro_batches=N": told}, _passes)
     told = "train on N logical CPU devices (default: all GPUs, else one CPU)"
@@ -138,6 +148,9 @@ def _add_loop_flags(group: argparse._ArgumentGroup) -> None:
         "paper's table 2 (default: the paper's, on a K80, K40, M40 or P100)"
     )
     flags.add(group, {"--sustained_tflops=X": told}, flags.number(0.001))
+
+
+def _add_trial_flags(group: argparse._ArgumentGroup) -> None:
     told = (
         "check flags, data and model, measure one pass over the largest batch, "
         "save nothing"

@@ -125,11 +125,11 @@ def assert_equal_runs(ours, theirs, step=20):
         np.testing.assert_allclose(
             mine[name], others[name], rtol=0, atol=1e-5, err_msg=name
         )
-    for a, b in zip(losses(ours), losses(theirs), strict=True):
-        assert len(a) == len(b)
-        if isinstance(a, dict):
-            a, b = [[list(each.items()) for each in (a, b)]][0]
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    (trained, judged), (trained_alone, judged_alone) = map(
+        losses, (ours, theirs)
+    )
+    assert trained == pytest.approx(trained_alone, rel=1e-4)
+    np.testing.assert_allclose(judged, judged_alone, rtol=1e-4, atol=1e-5)
 
 
 @pytest.fixture(scope="session")
@@ -160,7 +160,6 @@ def test_a_run_goes_on_with_another_number_of_workers(
     run = tmp_path / "run"
     with train(run, CUT, "--train_steps=8", workers=addresses(2)) as cluster:
         assert cluster.wait() == [0, 0], cluster.log(0)
-    shutil.rmtree(run / "checkpoints" / "average-2-step-00000008", True)
     train(run, CUT, "--train_steps=13")
     with train(run, CUT, workers=addresses(3)) as cluster:
         assert cluster.wait() == [0, 0, 0], cluster.log(0)
