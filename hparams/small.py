@@ -5,7 +5,7 @@ from t2t_lite.registry import register_hparams
 
 
 @register_hparams
-def transformer_tiny() -> HParams:
+def transformer_toy() -> HParams:
     """Trains in seconds on a CPU: for tests and first experiments."""
     return HParams(
         hidden_size=64,

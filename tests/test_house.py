@@ -107,6 +107,7 @@ ROWS = (
     ("serving.server",),
     ("serving.client", "serving.page"),
     ("serving",),
+    ("interop",),
     ("reports",),
     ("training",),
     (
@@ -115,7 +116,6 @@ ROWS = (
         "training.faults",
         "training.optimizer",
     ),
-    ("interop",),
     ("datagen.beam",),
     ("datagen",),
     ("parsing",),

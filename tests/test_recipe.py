@@ -79,14 +79,14 @@ def test_a_problem_that_no_later_command_would_find_is_refused():
         pass
 
     with pytest.raises(UsageError, match="@register_problem before Nameless"):
-        t2t_lite.train(Nameless(), "transformer_tiny")
+        t2t_lite.train(Nameless(), "transformer_toy")
 
 
 @pytest.mark.parametrize(
     "given, message",
     [
-        (("spellout_edne", "transformer_tiny"), "Did you mean spellout_ende"),
-        (("spellout_ende", "transformer_tniy"), "Did you mean transformer_ti"),
+        (("spellout_edne", "transformer_toy"), "Did you mean spellout_ende"),
+        (("spellout_ende", "transformer_tyo"), "Did you mean transformer_to"),
     ],
 )
 def test_unknown_names_are_wrong_usage(given, message):
@@ -97,7 +97,7 @@ def test_unknown_names_are_wrong_usage(given, message):
 @pytest.mark.parametrize("name", ["train_steps", "eval_steps_every"])
 def test_counts_start_at_one(name):
     with pytest.raises(UsageError, match=f"{name} must be at least 1; got 0"):
-        t2t_lite.train("spellout_ende", "transformer_tiny", **{name: 0})
+        t2t_lite.train("spellout_ende", "transformer_toy", **{name: 0})
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_counts_start_at_one(name):
 )
 def test_values_that_mean_nothing_are_wrong_usage(options, message):
     with pytest.raises(UsageError, match=message):
-        t2t_lite.train("spellout_ende", "transformer_tiny", **options)
+        t2t_lite.train("spellout_ende", "transformer_toy", **options)
 
 
 def test_every_parameter_is_a_flag_and_has_its_default():

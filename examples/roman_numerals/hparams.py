@@ -1,13 +1,13 @@
 """A set of hyperparameters for a very small problem."""
 
-from t2t_lite.hparams.small import transformer_tiny
+from t2t_lite.hparams.small import transformer_toy
 from t2t_lite.registry import register_hparams
 
 
 @register_hparams
 def transformer_roman():
-    """`transformer_tiny`, trained for longer on short sequences."""
-    return transformer_tiny().replace(
+    """`transformer_toy`, trained for longer on short sequences."""
+    return transformer_toy().replace(
         max_length=32,  # tokens a side
         residual_dropout=0.0,  # 3,599 pairs and one right answer to each
         train_steps=1500,  # optimizer updates

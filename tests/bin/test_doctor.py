@@ -64,10 +64,10 @@ def test_the_flags_say_what_to_look_at(run_command, finds, tiny_flags):
 
 def test_the_default_run_is_named_by_problem_and_set(run_command, finds):
     asked_for = finds()
-    flags = ["--problem=spellout_ende", "--hparams=transformer_tiny"]
+    flags = ["--problem=spellout_ende", "--hparams=transformer_toy"]
     assert run_command("doctor", *flags)[0] == 0
     folder = str(asked_for[0].output_dir)
-    assert folder.endswith("t2t-lite/runs/spellout_ende/transformer_tiny")
+    assert folder.endswith("t2t-lite/runs/spellout_ende/transformer_toy")
 
 
 def test_an_unknown_problem_is_wrong_usage(run_command):

@@ -19,7 +19,7 @@ def test_help_lists_each_command_with_its_line(run_command):
 
 
 def test_a_command_gets_its_flags_and_speaks_in_its_own_name(run_command):
-    for flags in (["transformer_tiny"], ["transformer_tny"]):
+    for flags in (["transformer_toy"], ["transformer_tyo"]):
         expected = run_command("registry", *flags)
         assert run_command("main", "registry", *flags) == expected
     assert expected[0] == 2

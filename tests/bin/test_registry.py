@@ -32,7 +32,7 @@ def test_a_set_is_shown_with_every_hparam(run_command):
 def test_vocab_size_counts_the_parameters_of_the_real_model(run_command):
     _, out, _ = run_command(
         "registry",
-        "transformer_tiny",
+        "transformer_toy",
         "--vocab_size=100",
         "--hparams_override=hidden_size=8,filter_size=16,num_hidden_layers=1",
         "--json",
@@ -62,13 +62,13 @@ def test_what_is_left_to_train_is_what_the_patterns_leave(
     changes = f"shared_embedding={shared},norm_placement={norm}"
     _, out, _ = run_command(
         "registry",
-        "transformer_tiny",
+        "transformer_toy",
         "--vocab_size=100",
         f"--hparams_override={changes}",
         f"--freeze={freeze}",
         "--json",
     )
-    hparams = registry.hparams("transformer_tiny").override(changes)
+    hparams = registry.hparams("transformer_toy").override(changes)
     weights = Transformer.from_hparams(hparams, 100, 100).build_weights()
     sizes = {v.path: int(np.prod(v.shape)) for v in weights.trainable_variables}
     frozen = frozen_paths(sizes, freeze.split(","))
@@ -77,7 +77,7 @@ def test_what_is_left_to_train_is_what_the_patterns_leave(
 
 
 def test_what_the_registry_cannot_count_is_told_of(run_command):
-    flags = ("registry", "transformer_tiny", "--vocab_size=100")
+    flags = ("registry", "transformer_toy", "--vocab_size=100")
     code, _, err = run_command(*flags, "--freeze=encoder_layer_0/*")
     assert code == 2
     assert "--dry_run counts any pattern" in err
@@ -85,7 +85,7 @@ def test_what_the_registry_cannot_count_is_told_of(run_command):
     assert code == 0
     assert "  trained " in out
     code, _, err = run_command(
-        "registry", "transformer_tiny", "--freeze=encoder"
+        "registry", "transformer_toy", "--freeze=encoder"
     )
     assert code == 2
     assert "--freeze goes with --vocab_size" in err
@@ -176,7 +176,7 @@ def test_unknown_name_is_answered_with_the_nearest(run_command):
 
 def test_unknown_override_is_answered_with_the_nearest(run_command):
     code, _, err = run_command(
-        "registry", "transformer_tiny", "--hparams_override=hidden_sise=8"
+        "registry", "transformer_toy", "--hparams_override=hidden_sise=8"
     )
     assert code == 2
     assert "Did you mean hidden_size" in err

@@ -173,7 +173,7 @@ def test_dry_run_without_data_says_what_is_missing(run_command, tmp_path):
     code, out, _ = run_command(
         "trainer",
         "--problem=multi30k_ende",
-        "--hparams=transformer_tiny",
+        "--hparams=transformer_toy",
         TINY,
         f"--data_dir={tmp_path / 'data'}",
         f"--raw_dir={tmp_path / 'raw'}",
@@ -193,7 +193,7 @@ def test_dry_run_of_wmt_says_what_would_be_downloaded(run_command, tmp_path):
     code, out, _ = run_command(
         "trainer",
         "--problem=wmt_ende",
-        "--hparams=transformer_tiny",
+        "--hparams=transformer_toy",
         TINY,
         f"--data_dir={tmp_path / 'data'}",
         f"--tfds_dir={tmp_path / 'tfds'}",
@@ -211,7 +211,7 @@ def test_dry_run_refuses_a_folder_that_is_not_read(run_command, tmp_path):
     code, out, err = run_command(
         "trainer",
         "--problem=multi30k_ende",
-        "--hparams=transformer_tiny",
+        "--hparams=transformer_toy",
         f"--data_dir={tmp_path / 'data'}",
         f"--tfds_dir={tmp_path}",
         "--dry_run",
@@ -269,7 +269,7 @@ def test_print_hparams_shows_them_all_with_overrides(run_command):
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(run_command, flags, message):
     if len(flags) and not flags[0].startswith("--problem=spellout_ende"):
-        flags = ["--problem=spellout_ende", "--hparams=transformer_tiny"] + (
+        flags = ["--problem=spellout_ende", "--hparams=transformer_toy"] + (
             flags
         )
     code, out, err = run_command("trainer", *flags)
@@ -371,7 +371,7 @@ def test_own_text_from_a_table_to_a_score(
 def test_two_vocabularies_need_two_embeddings_before_data_is_made(
     run_command, own_text, tmp_path
 ):
-    flags = [*own_text, "--hparams=transformer_tiny", "--separate_vocabularies"]
+    flags = [*own_text, "--hparams=transformer_toy", "--separate_vocabularies"]
     code, out, err = run_command("trainer", *flags)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert (
@@ -387,7 +387,7 @@ def test_dry_run_of_own_text_says_which_files_are_missing(
     code, out, _ = run_command(
         "trainer",
         *own_text,
-        "--hparams=transformer_tiny",
+        "--hparams=transformer_toy",
         TINY,
         f"--dev_pairs={tmp_path / 'dev.tsv'}",
         "--dry_run",

@@ -28,16 +28,16 @@ def run():
 
 
 def test_a_command_names_what_differs_from_the_set_and_from_defaults(run):
-    hparams = registry.hparams("transformer_tiny").override(
+    hparams = registry.hparams("transformer_toy").override(
         "batch_tokens=999,packing=true,key_depth=4"
     )
     options = TrainingOptions(save_steps=5, deterministic=True)
     places = {"data_dir": "/data", "raw_dir": None}
-    made = run("spellout_ende_rev", hparams, "transformer_tiny")
+    made = run("spellout_ende_rev", hparams, "transformer_toy")
     assert command_of(made, options, places) == [
         "t2t-lite-trainer",
         "--problem=spellout_ende_rev",
-        "--hparams=transformer_tiny",
+        "--hparams=transformer_toy",
         "--hparams_override=key_depth=4,batch_tokens=999,packing=true",
         "--data_dir=/data",
         "--seed=7",
@@ -49,8 +49,8 @@ def test_a_command_names_what_differs_from_the_set_and_from_defaults(run):
 def test_options_of_own_text_are_flags(run):
     made = run(
         "text_rev",
-        registry.hparams("transformer_tiny").replace(shared_embedding=False),
-        "transformer_tiny",
+        registry.hparams("transformer_toy").replace(shared_embedding=False),
+        "transformer_toy",
         source="/corpus/a.en",
         target="/corpus/a.de",
         shared_vocabulary=False,
@@ -68,8 +68,8 @@ def test_corpora_are_told_as_their_flag_takes_them(run):
     pairs = "/corpus/a.tsv:0.75:web,/corpus/b.tsv:0.25"
     made = run(
         "text",
-        registry.hparams("transformer_tiny"),
-        "transformer_tiny",
+        registry.hparams("transformer_toy"),
+        "transformer_toy",
         pairs=pairs,
     )
     words = command_of(made, TrainingOptions(), {})

@@ -69,7 +69,7 @@ def test_ctrl_c_while_data_is_made_leaves_no_half_data(tmp_path):
     )
     process = train_process(
         "--problem=usr_slow",
-        "--hparams=transformer_tiny",
+        "--hparams=transformer_toy",
         f"--usr_dir={usr_dir}",
         f"--data_dir={tmp_path / 'data'}",
         f"--output_dir={tmp_path / 'run'}",

@@ -205,7 +205,7 @@ def test_every_command_works_with_a_given_file(
     code, _, err = run_command(
         "trainer",
         "--problem=text",
-        "--hparams=transformer_tiny",
+        "--hparams=transformer_toy",
         f"--hparams_override={sizes}",
         "--train_steps=2",
         f"--data_dir={data}",

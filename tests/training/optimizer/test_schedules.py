@@ -132,7 +132,7 @@ def test_only_what_falls_to_0_has_an_end():
         ("transformer_base", 2.0, 0),
         ("transformer_big", 2.0, 0),
         ("transformer_big_single_gpu", 2.0, 0),
-        ("transformer_tiny", 2.0, 0),
+        ("transformer_toy", 2.0, 0),
         # A plain constant, where others have one times hidden_size ** -0.5.
         ("transformer_base_single_gpu", 0.1 * 512**0.5, 0),
     ],
