@@ -46,7 +46,7 @@ def transformer_base_t2t() -> HParams:
     """The base model with tensor2tensor's later defaults, `base_v3`.
 
     Pre-norm stands a higher learning rate: twice the paper's factor, reached
-    over 8000 updates. Dropout on the attention weights and inside the
+    over 8000 updates, the first of which has a rate of 0. Dropout on the attention weights and inside the
     feed-forward network adds regularization, and beta2 = 0.997 averages squared
     gradients over more updates. Positions are all sines, then all cosines.
     """
@@ -57,6 +57,7 @@ def transformer_base_t2t() -> HParams:
         relu_dropout=0.1,
         learning_rate=2.0,
         warmup_steps=8000,
+        rate_delay=1,
         adam_beta2=0.997,
         train_steps=250000,
     )

@@ -34,6 +34,8 @@ PositiveOrZero = Annotated[float, _AT_LEAST_0]
 
 # Those whose rate falls to 0 at the end of training.
 FALLING_SCHEDULES = ("linear", "cosine")
+# That without a warm-up.
+FLAT_SCHEDULE = "flat_inverse_sqrt"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,11 +96,17 @@ class HParams(ModelHParams):
     packing: bool = False  # several pairs in a row of max_length; else buckets
     clip_norm: Positive | None = None  # most of the gradient's; none: any
     schedule: Literal[
-        "paper", "inverse_sqrt", "linear", "cosine", "constant"
+        "paper",
+        "inverse_sqrt",
+        "flat_inverse_sqrt",
+        "linear",
+        "cosine",
+        "constant",
     ] = "paper"
     # Factor on equation 3, the schedule "paper"; of any other the peak rate.
     learning_rate: Positive = 1.0
     warmup_steps: Count = 4000  # optimizer updates until the peak rate
+    rate_delay: CountOrZero = 0  # update n has the rate of n - this
     optimizer: Literal["adam", "adamw", "adafactor"] = "adam"
     weight_decay: PositiveOrZero = 0.0  # times the rate, of matrices; adamw's
     adam_beta1: Share = 0.9  # also adamw's

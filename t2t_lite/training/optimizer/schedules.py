@@ -3,21 +3,26 @@
 import math
 
 from t2t_lite.errors import UsageError
-from t2t_lite.hparam import FALLING_SCHEDULES, HParams
+from t2t_lite.hparam import FALLING_SCHEDULES, FLAT_SCHEDULE, HParams
 
 
 def training_rate(hparams: HParams, step: int) -> float:
     """The rate of an update, counted from 1, with all that a set says of it.
 
     `learning_rate` is a factor on the schedule of the paper, and the peak rate
-    of every other one.
+    of every other one. With a `rate_delay` the first updates come before the
+    schedule's: they have the rate 0, if it begins with a warm-up.
     """
     fall = cooldown(step, hparams.train_steps, hparams.cooldown)
-    warmup = hparams.warmup_steps
-    if hparams.schedule == "paper":
+    schedule, warmup = hparams.schedule, hparams.warmup_steps
+    step -= hparams.rate_delay
+    if step < 1 and schedule != FLAT_SCHEDULE:
+        return 0.0
+    step = max(step, 1)
+    if schedule == "paper":
         factor = hparams.learning_rate
         return learning_rate(step, hparams.hidden_size, warmup, factor) * fall
-    shape = share_of_peak(hparams.schedule, step, warmup, hparams.train_steps)
+    shape = share_of_peak(schedule, step, warmup, hparams.train_steps)
     return hparams.learning_rate * shape * fall
 
 
@@ -54,7 +59,7 @@ def learning_rate(
 
     The first update has the rate of step 1. tensor2tensor's first sets count
     so, too; its later ones give update n the rate of n - 1, so that the first
-    one changes nothing.
+    one changes nothing: they have a `rate_delay` of 1.
 
     Args:
       step: the update's number, counted from 1.
@@ -79,11 +84,14 @@ def share_of_peak(
 ) -> float:
     """The share of the peak rate that an update has, by another schedule.
 
-    Each rises linearly to 1 at update `warmup_steps`. From there on, with p =
-    (step - warmup_steps) / (train_steps + 1 - warmup_steps):
+    Each but flat_inverse_sqrt rises linearly to 1 at update `warmup_steps`.
+    From there on, with p = (step - warmup_steps) / (train_steps + 1 -
+    warmup_steps):
 
       constant: 1.
       inverse_sqrt: (warmup_steps / step) ** 0.5, the shape of the paper's.
+      flat_inverse_sqrt: the same, and 1 up to there (arXiv:1804.04235,
+        section 9).
       linear: 1 - p (arXiv:1810.04805, appendix A.2).
       cosine: (1 + cos(pi * p)) / 2 (arXiv:1608.03983, equation 5, one period).
 
@@ -106,11 +114,12 @@ def share_of_peak(
             f"got step={step}."
         )
     if step <= warmup_steps:
-        return step / warmup_steps
+        return 1.0 if schedule == FLAT_SCHEDULE else step / warmup_steps
     progress = (step - warmup_steps) / (train_steps + 1 - warmup_steps)
     return {
         "constant": lambda: 1.0,
         "inverse_sqrt": lambda: (warmup_steps / step) ** 0.5,
+        FLAT_SCHEDULE: lambda: (warmup_steps / step) ** 0.5,
         "linear": lambda: 1 - progress,
         "cosine": lambda: (1 + math.cos(math.pi * progress)) / 2,
     }[schedule]()

@@ -121,39 +121,62 @@ def test_only_what_falls_to_0_has_an_end():
     assert has_an_end(HParams(cooldown=0.1))
 
 
+def test_a_delay_puts_updates_without_a_rate_before_the_schedule():
+    plain = HParams(warmup_steps=4)
+    late = plain.replace(rate_delay=2)
+    assert [training_rate(late, step) for step in (1, 2)] == [0, 0]
+    for step in (3, 6, 7, 100):
+        assert training_rate(late, step) == training_rate(plain, step - 2)
+
+
+def test_a_flat_start_has_the_peak_rate_from_the_first_update_on():
+    hparams = HParams(
+        schedule="flat_inverse_sqrt",
+        learning_rate=0.01,
+        warmup_steps=4,
+        rate_delay=1,
+    )
+    rates = [training_rate(hparams, step) for step in (1, 2, 5, 17)]
+    assert rates == pytest.approx([0.01, 0.01, 0.01, 0.005])
+
+
 @pytest.mark.parametrize(
-    "name,factor,offset",
+    ("name", "changes"),
     [
-        # The "legacy" schedule reads the counter before the update: offset 1.
-        ("transformer_base_v1", 1.0, 1),
-        ("transformer_base_v2", 2.0, 1),
-        # The later one reads it as it is, and wastes the first update on 0.
-        ("transformer_base_v3", 2.0, 0),
-        ("transformer_base", 2.0, 0),
-        ("transformer_big", 2.0, 0),
-        ("transformer_big_single_gpu", 2.0, 0),
-        ("transformer_toy", 2.0, 0),
+        # The "legacy" schedule counts from 1, the later one from 0.
+        ("transformer_base_v1", {}),
+        ("transformer_base_v2", {"learning_rate": 2.0}),
+        ("transformer_base_v3", {"learning_rate": 2.0, "rate_delay": 1}),
+        ("transformer_big", {"learning_rate": 2.0, "rate_delay": 1}),
+        ("transformer_tiny", {"learning_rate": 2.0, "rate_delay": 1}),
         # A plain constant, where others have one times hidden_size ** -0.5.
-        ("transformer_base_single_gpu", 0.1 * 512**0.5, 0),
+        (
+            "transformer_base_single_gpu",
+            {
+                "schedule": "inverse_sqrt",
+                "learning_rate": 0.1 * 16000**-0.5,
+                "rate_delay": 1,
+            },
+        ),
+        (
+            "transformer_tpu",
+            {
+                "schedule": "flat_inverse_sqrt",
+                "learning_rate": 0.01,
+                "rate_delay": 1,
+            },
+        ),
     ],
 )
-def test_rates_are_those_of_tensor2tensor(name, factor, offset):
+def test_rates_are_those_of_tensor2tensor(name, changes):
     if not ORIGINAL.exists():
         pytest.skip("tensor2tensor's rates are not in ../shared/data/t2t")
     original = json.loads(ORIGINAL.read_text("utf-8"))["schedules"][name]
-    hparams = original["hparams"]
-    compared = 0
-    for step, rate in original["lr"].items():
-        update = int(step) + offset
-        if update == 0:
-            assert rate == 0
-            continue
-        ours = learning_rate(
-            update,
-            hparams["hidden_size"],
-            hparams["learning_rate_warmup_steps"],
-            factor,
-        )
-        assert ours == pytest.approx(rate, rel=1e-6), step
-        compared += 1
-    assert compared >= 10
+    hparams = HParams(
+        hidden_size=original["hparams"]["hidden_size"],
+        warmup_steps=original["hparams"]["learning_rate_warmup_steps"],
+    ).replace(**changes)
+    for counter, rate in original["lr"].items():
+        ours = training_rate(hparams, int(counter) + 1)
+        assert ours == pytest.approx(rate, rel=1e-6), counter
+    assert len(original["lr"]) >= 10
