@@ -46,9 +46,10 @@ def transformer_base_t2t() -> HParams:
     """The base model with tensor2tensor's later defaults, `base_v3`.
 
     Pre-norm stands a higher learning rate: twice the paper's factor, reached
-    over 8000 updates, the first of which has a rate of 0. Dropout on the attention weights and inside the
-    feed-forward network adds regularization, and beta2 = 0.997 averages squared
-    gradients over more updates. Positions are all sines, then all cosines.
+    over 8000 updates, the first of which has a rate of 0. Dropout on the
+    attention weights and inside the feed-forward network adds regularization,
+    and beta2 = 0.997 averages squared gradients over more updates. Positions
+    are all sines, then all cosines.
     """
     return transformer_base().replace(
         norm_placement="pre",

@@ -71,7 +71,7 @@ def test_override_of_nothing_changes_nothing():
         ("warmup_steps=0", "warmup_steps must be at least 1; got 0"),
         ("learning_rate=0", "learning_rate must be above 0; got 0.0"),
         ("clip_norm=0", "clip_norm must be above 0, or none; got 0.0"),
-        ("schedule=step", "schedule must be one of paper, inverse_sqrt, lin"),
+        ("schedule=step", "schedule must be one of paper, inverse_sqrt, fl"),
         ("optimizer=sgd", "optimizer must be one of adam, adamw, adafactor"),
         ("weight_decay=0.1", "needs optimizer=adamw; got weight_decay=0.1, o"),
         ("schedule=linear,cooldown=0.1", "cooldown must be 0 with a schedule "),
