@@ -39,26 +39,3 @@ def transformer_big() -> HParams:
 def transformer_big_enfr() -> HParams:
     """The big model as trained for English to French (section 6.1)."""
     return transformer_big().replace(residual_dropout=0.1)
-
-
-@register_hparams
-def transformer_base_t2t() -> HParams:
-    """The base model with tensor2tensor's later defaults, `base_v3`.
-
-    Pre-norm stands a higher learning rate: twice the paper's factor, reached
-    over 8000 updates, the first of which has a rate of 0. Dropout on the
-    attention weights and inside the feed-forward network adds regularization,
-    and beta2 = 0.997 averages squared gradients over more updates. Positions
-    are all sines, then all cosines.
-    """
-    return transformer_base().replace(
-        norm_placement="pre",
-        position_encoding="concatenated",
-        attention_dropout=0.1,
-        relu_dropout=0.1,
-        learning_rate=2.0,
-        warmup_steps=8000,
-        rate_delay=1,
-        adam_beta2=0.997,
-        train_steps=250000,
-    )

@@ -1,0 +1,99 @@
+"""Sets of tensor2tensor 1.15.7 by its names, with its values.
+
+Its `transformer_base` and `transformer_big` were changed after the paper; here
+those names have the paper's values, and the later ones are `_v3`. There
+`batch_size` is what one GPU takes in one pass: `batch_tokens / micro_batches`.
+The sets for several GPUs have the update of eight, on any number of devices.
+"""
+
+from t2t_lite.hparam import HParams
+from t2t_lite.hparams.transformer import transformer_base, transformer_big
+from t2t_lite.registry import register_hparams
+
+_GPUS = 8
+# What `transformer_base_v2` and `_v3` changed; the rest is the paper's.
+_LATER = {
+    "norm_placement": "pre",
+    "position_encoding": "concatenated",
+    "attention_dropout": 0.1,
+    "relu_dropout": 0.1,
+    "learning_rate": 2.0,
+    "warmup_steps": 8000,
+    "rate_delay": 1,  # the first update has a rate of 0
+    "adam_beta2": 0.997,
+    "train_steps": 250000,  # that of its trainer
+}
+
+
+@register_hparams
+def transformer_base_v1() -> HParams:
+    """tensor2tensor's first base model: the paper's, all sines first."""
+    return transformer_base().replace(
+        position_encoding="concatenated",
+        batch_tokens=_GPUS * 4096,
+        micro_batches=_GPUS,
+        train_steps=250000,
+    )
+
+
+@register_hparams
+def transformer_base_v2() -> HParams:
+    """tensor2tensor's second: pre-norm, more dropout, twice the rate."""
+    return transformer_base_v3().replace(rate_delay=0, adam_beta2=0.98)
+
+
+@register_hparams
+def transformer_base_v3() -> HParams:
+    """tensor2tensor's third, which is its `transformer_base`.
+
+    Pre-norm stands a higher learning rate: twice the paper's factor, reached
+    over 8000 updates. Dropout on the attention weights and inside the
+    feed-forward network adds regularization, and beta2 = 0.997 averages squared
+    gradients over more updates. Positions are all sines, then all cosines.
+    """
+    return transformer_base().replace(
+        **_LATER, batch_tokens=_GPUS * 4096, micro_batches=_GPUS
+    )
+
+
+@register_hparams
+def transformer_base_single_gpu() -> HParams:
+    """tensor2tensor's base model for one GPU: 1024 positions an update.
+
+    Its rate does not depend on `hidden_size`.
+    """
+    return transformer_base_v3().replace(
+        batch_tokens=1024,
+        micro_batches=1,
+        schedule="inverse_sqrt",
+        learning_rate=0.1 * 16000**-0.5,  # a peak rate of 0.0008
+        warmup_steps=16000,
+    )
+
+
+@register_hparams
+def transformer_big_single_gpu() -> HParams:
+    """tensor2tensor's big model for one GPU: 2048 positions an update."""
+    return transformer_big().replace(
+        **_LATER | {"residual_dropout": 0.1, "warmup_steps": 16000},
+        batch_tokens=2048,
+        micro_batches=1,
+        average_checkpoints=5,
+    )
+
+
+@register_hparams
+def transformer_tiny() -> HParams:
+    """tensor2tensor's smallest: two layers of 128, one GPU's update."""
+    return transformer_base_v3().replace(
+        hidden_size=128,
+        filter_size=512,
+        num_heads=4,
+        num_hidden_layers=2,
+        batch_tokens=4096,
+        micro_batches=1,
+    )
+
+
+# What `transformer_base_v3` was called here before.
+register_hparams("transformer_base_t2t")(transformer_base_v3)
