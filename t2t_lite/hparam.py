@@ -24,9 +24,6 @@ class Rule(NamedTuple):
 _AT_LEAST_0 = Rule("at least 0", lambda value: value >= 0)
 
 Count = Annotated[int, Rule("at least 1", lambda value: value >= 1)]
-EvenCount = Annotated[
-    int, Rule("even and at least 2", lambda value: value > 1 and not value % 2)
-]
 CountOrZero = Annotated[int, _AT_LEAST_0]
 Share = Annotated[float, Rule("in [0, 1)", lambda value: 0 <= value < 1)]
 Positive = Annotated[float, Rule("above 0", lambda value: value > 0)]
@@ -49,20 +46,30 @@ class ModelHParams:
         message states the rule, then the value.
     """
 
-    hidden_size: EvenCount = 512  # d_model; sines and cosines come in pairs
+    hidden_size: Count = 512  # d_model
     filter_size: Count = 2048  # d_ff
     num_heads: Count = 8  # h
     key_depth: Count | None = None  # d_k of a head; none: d_model / h
     value_depth: Count | None = None  # d_v of a head; none: d_model / h
     num_hidden_layers: Count = 6  # N, of the encoder and of the decoder
+    num_encoder_layers: Count | None = None  # none: num_hidden_layers
+    num_decoder_layers: Count | None = None  # none: num_hidden_layers
     shared_embedding: bool = True  # one matrix: source, target, softmax
+    vocab_divisor: Count = 1  # V is the vocabulary's rounded up to a multiple
+    # Section 3.4: embeddings times the root of d_model; or as they are.
+    embedding_scale: Literal["sqrt_depth", "none"] = "sqrt_depth"
+    source_vector: bool = False  # one more vector, added to source embeddings
     norm_placement: Literal["post", "pre"] = "post"  # the paper has "post"
-    # Section 3.5; tensor2tensor's, all sines first; table 3, row E.
-    position_encoding: Literal["interleaved", "concatenated", "learned"] = (
-        "interleaved"
-    )
+    norm_epsilon: Positive = 1e-6  # added to the variance, inside the root
+    # Section 3.5; tensor2tensor's, all sines first; table 3, row E; none.
+    position_encoding: Literal[
+        "interleaved", "concatenated", "learned", "none"
+    ] = "interleaved"
+    max_relative_position: Count | None = None  # k of arXiv:1803.02155
     attention_window: Count | None = None  # r, self-attention's; none: all
     max_length: Count = 256  # tokens a side, EOS included, that are trained on
+    # Packed: a later sentence is first fed the id before it, not padding.
+    shift_whole_rows: bool = False
     residual_dropout: Share = 0.1  # P_drop; also on embedding + position
     attention_dropout: Share = 0.0  # on the attention weights
     relu_dropout: Share = 0.0  # inside the feed-forward layer
@@ -78,6 +85,19 @@ class ModelHParams:
             if known and not holds(self):
                 values = ", ".join(f"{n}={getattr(self, n)}" for n in names)
                 raise UsageError(f"{rule}; got {values}.")
+
+    @property
+    def layers(self) -> tuple[int, int]:
+        """Those of the encoder and those of the decoder."""
+        return (
+            self.num_encoder_layers or self.num_hidden_layers,
+            self.num_decoder_layers or self.num_hidden_layers,
+        )
+
+    def vocab_sizes(self, source: int, target: int) -> tuple[int, int]:
+        """The model's V of either side, for vocabularies of so many ids."""
+        divisor = self.vocab_divisor
+        return -(-source // divisor) * divisor, -(-target // divisor) * divisor
 
     def model_part(self) -> dict[str, Any]:
         """The hyperparameters of the model by name, without any others."""
@@ -172,6 +192,22 @@ _RULES_ACROSS: tuple[
         lambda hparams: (
             hparams.hidden_size % hparams.num_heads == 0
             or None not in (hparams.key_depth, hparams.value_depth)
+        ),
+    ),
+    (
+        "hidden_size must be even with position_encoding=interleaved, where "
+        "sines and cosines come in pairs",
+        ("hidden_size", "position_encoding"),
+        lambda hparams: (
+            hparams.hidden_size % 2 == 0
+            or hparams.position_encoding != "interleaved"
+        ),
+    ),
+    (
+        "max_relative_position needs attention_window=none",
+        ("max_relative_position", "attention_window"),
+        lambda hparams: (
+            None in (hparams.max_relative_position, hparams.attention_window)
         ),
     ),
     (

@@ -36,6 +36,23 @@ def test_depths_given_need_no_heads_that_divide():
     assert hparams.override("key_depth=none,num_heads=8").key_depth is None
 
 
+def test_odd_sizes_go_with_sines_first():
+    odd = "hidden_size=9,num_heads=3,position_encoding="
+    for positions in ("concatenated", "learned", "none"):
+        assert HParams().override(odd + positions).hidden_size == 9
+
+
+def test_each_stack_may_have_layers_of_its_own():
+    assert HParams(num_hidden_layers=3).layers == (3, 3)
+    assert HParams(num_decoder_layers=2).layers == (6, 2)
+    assert HParams(num_encoder_layers=1).layers == (1, 6)
+
+
+def test_the_models_vocabulary_is_rounded_up():
+    assert HParams().vocab_sizes(17, 23) == (17, 23)
+    assert HParams(vocab_divisor=8).vocab_sizes(17, 24) == (24, 24)
+
+
 def test_override_of_nothing_changes_nothing():
     assert HParams().override("") == HParams()
 
@@ -60,7 +77,13 @@ def test_override_of_nothing_changes_nothing():
         ("residual_dropout=1.0", "residual_dropout must be in [0, 1); got 1.0"),
         ("norm_placement=mid", "norm_placement must be one of post, pre"),
         ("num_heads=7", "are given; got num_heads=7, hidden_size=512"),
-        ("hidden_size=9,num_heads=3", "hidden_size must be even"),
+        ("hidden_size=9,num_heads=3", "hidden_size must be even with positi"),
+        ("hidden_size=0", "hidden_size must be at least 1; got 0"),
+        (
+            "max_relative_position=2,attention_window=4",
+            "needs attention_window=none; got max_relative_position=2, att",
+        ),
+        ("norm_epsilon=0", "norm_epsilon must be above 0; got 0.0"),
         ("key_depth=0", "key_depth must be at least 1, or none; got 0"),
         ("value_depth=0", "value_depth must be at least 1, or none; got 0"),
         ("attention_window=0", "attention_window must be at least 1, or none"),

@@ -66,7 +66,7 @@ class TokenDetails:
                     "TensorFlow: leave out the other backend."
                 )
             if aligned:
-                layers = translator.one_model.hparams.num_hidden_layers
+                _, layers = translator.one_model.hparams.layers
                 has_form = translator.form is not None
                 _check(alignment, alignment_layer, layers, has_form)
                 self._layer = alignment_layer or max(1, layers - 1)

@@ -238,7 +238,7 @@ class Translator(tf.Module):
             cache,
             batch_size=tf.shape(limits)[0],
             beam_size=beam_size,
-            vocab_size=self.target_encoder.vocab_size,
+            vocab_size=self.model.vocab_sizes[1],
             limits=limits,
             alpha=settings.alpha,
             eos_id=EOS_ID,

@@ -24,8 +24,6 @@ from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.interop.quantization import Quantization
-from t2t_lite.model.layers import LearnedPositions
-from t2t_lite.model.layers.position import position_signal
 from t2t_lite.text.encoder import EOS_ID, PAD_ID, TextEncoder
 from t2t_lite.text.token_encoder import SPECIAL_TOKENS
 
@@ -127,6 +125,16 @@ def require_runnable(translator: Translator) -> None:
             "CTranslate2 has no attention of a window to both sides; got "
             f"attention_window={hparams.attention_window}."
         )
+    if hparams.vocab_divisor > 1:
+        raise UsageError(
+            "CTranslate2 has as many ids as the vocabulary; got "
+            f"vocab_divisor={hparams.vocab_divisor}."
+        )
+    if hparams.max_relative_position and hparams.position_encoding != "none":
+        raise UsageError(
+            "CTranslate2 has relative attention with position_encoding=none; "
+            f"got {hparams.position_encoding}."
+        )
     if attention.key_depth != attention.value_depth:
         raise UsageError(
             "CTranslate2 has keys and values of one depth; got "
@@ -158,16 +166,17 @@ def _spec(translator: Translator) -> Any:
     model = translator.one_model
     attention = model.decoder_layers[0].self_attention
     sizes = {
-        "num_layers": model.hparams.num_hidden_layers,
         "num_heads": attention.num_heads,
         "pre_norm": model.hparams.norm_placement == "pre",
+        "relative_position": model.hparams.max_relative_position is not None,
     }
     if attention.num_heads * attention.key_depth != model.hparams.hidden_size:
         sizes["head_dim"] = attention.key_depth
     transformer = load_ctranslate2().specs.transformer_spec
+    encoder_layers, decoder_layers = model.hparams.layers
     spec = transformer.TransformerSpec(
-        transformer.TransformerEncoderSpec(**sizes),
-        transformer.TransformerDecoderSpec(**sizes),
+        transformer.TransformerEncoderSpec(encoder_layers, **sizes),
+        transformer.TransformerDecoderSpec(decoder_layers, **sizes),
     )
     _name_tokens(spec, translator)
     norm = model.decoder_layers[0].feed_forward_norm
@@ -207,10 +216,12 @@ def _name_tokens(spec, translator):
 
 
 def _set_encoder(spec, model, longest):
-    _set_embedding(spec.embeddings[0], model.source_embedding)
-    spec.position_encodings.encodings = _positions(
-        model.encoder_positions, model.hparams.hidden_size, longest
-    )
+    _set_embedding(spec, spec.embeddings[0], model.source_embedding)
+    if model.hparams.source_vector:
+        embedding = model.source_embedding
+        vector = _values(model.source_vector.vector)
+        spec.embeddings[0].weight += vector / embedding.scale
+    _set_positions(spec, model.encoder_positions, model.hparams, longest)
     for layer_spec, layer in zip(spec.layer, model.encoder_layers, strict=True):
         _set_block(layer_spec, layer)
     _set_last_norm(spec, model.encoder_norm)
@@ -219,10 +230,8 @@ def _set_encoder(spec, model, longest):
 def _set_decoder(spec, model, longest):
     # The first position has no token before it.
     spec.start_from_zero_embedding = True
-    _set_embedding(spec.embeddings, model.target_embedding)
-    spec.position_encodings.encodings = _positions(
-        model.decoder_positions, model.hparams.hidden_size, longest
-    )
+    _set_embedding(spec, spec.embeddings, model.target_embedding)
+    _set_positions(spec, model.decoder_positions, model.hparams, longest)
     for layer_spec, layer in zip(spec.layer, model.decoder_layers, strict=True):
         _set_block(layer_spec, layer)
         cross = layer.cross_attention
@@ -269,17 +278,18 @@ def _set_last_norm(spec, norm):
         _set_norm(spec.layer_norm, norm)
 
 
-def _set_embedding(spec, embedding):
+def _set_embedding(stack, spec, embedding):
+    stack.scale_embeddings = embedding.scaled
     spec.weight = _values(embedding.table)
     spec.weight[PAD_ID] = 0.0  # which the softmax's table need not be
 
 
-def _positions(layer, size, longest):
-    """The vectors of the first positions: [longest, D]."""
-    positions = np.arange(longest)
-    if isinstance(layer, LearnedPositions):
-        return _values(layer.table)[np.minimum(positions, layer.max_length - 1)]
-    return _values(position_signal(positions, size, layer.layout))
+def _set_positions(spec, layer, hparams, longest):
+    """The vectors of the first positions, [longest, D], where it has any."""
+    if hparams.max_relative_position is not None:
+        return
+    start = np.zeros((1, longest, hparams.hidden_size), np.float32)
+    spec.position_encodings.encodings = _values(layer(start))[0]
 
 
 def _values(tensor):

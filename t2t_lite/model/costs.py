@@ -25,28 +25,31 @@ def count_parameters(
     hparams: ModelHParams, source_vocab_size: int, target_vocab_size: int
 ) -> dict[str, int]:
     """The parameters of a model by part; their sum is the model's."""
-    d, layers = hparams.hidden_size, hparams.num_hidden_layers
+    d, (encoder, decoder) = hparams.hidden_size, hparams.layers
+    source, target = hparams.vocab_sizes(source_vocab_size, target_vocab_size)
     attention = 2 * d * _attention_width(hparams)
     feed_forward = 2 * d * hparams.filter_size + hparams.filter_size + d
     norm = 2 * d
     at_the_end = norm if hparams.norm_placement == "pre" else 0
     parts = {
-        "encoder self-attention": layers * attention,
-        "encoder feed-forward": layers * feed_forward,
-        "encoder norms": 2 * layers * norm + at_the_end,
-        "decoder self-attention": layers * attention,
-        "decoder cross-attention": layers * attention,
-        "decoder feed-forward": layers * feed_forward,
-        "decoder norms": 3 * layers * norm + at_the_end,
+        "encoder self-attention": encoder * attention,
+        "encoder feed-forward": encoder * feed_forward,
+        "encoder norms": 2 * encoder * norm + at_the_end,
+        "decoder self-attention": decoder * attention,
+        "decoder cross-attention": decoder * attention,
+        "decoder feed-forward": decoder * feed_forward,
+        "decoder norms": 3 * decoder * norm + at_the_end,
     }
+    if hparams.source_vector:
+        parts["source vector"] = d
     if hparams.position_encoding == "learned":
         parts["positions"] = 2 * hparams.max_length * d
     if hparams.shared_embedding:
-        return {"embedding and softmax": source_vocab_size * d} | parts
+        return {"embedding and softmax": source * d} | parts
     return {
-        "source embedding": source_vocab_size * d,
-        "target embedding": target_vocab_size * d,
-        "softmax": target_vocab_size * d,
+        "source embedding": source * d,
+        "target embedding": target * d,
+        "softmax": target * d,
     } | parts
 
 
@@ -72,17 +75,19 @@ def count_forward_flops(
                     + N (2 d w + 2 w S)               its cross-attention
                     + 2 d V                           the softmax
 
+    N is the encoder's in the first line, and the decoder's in the others.
     The future that a mask hides is counted, since it is computed. A window of
     r counts as the r + 1 positions that it sees, r / 2 + 1 in the decoder; the
     blocks it is computed in are up to three times as long.
 
     Args:
       hparams: of the model.
-      target_vocab_size: V.
+      target_vocab_size: ids of the target's vocabulary.
       source_length: S, in tokens; 0 leaves out what grows with it.
       target_length: T, in tokens.
     """
-    d, layers = hparams.hidden_size, hparams.num_hidden_layers
+    d, (encoder, decoder) = hparams.hidden_size, hparams.layers
+    _, vocab_size = hparams.vocab_sizes(1, target_vocab_size)
     width = _attention_width(hparams)
     seen_source, seen_target = source_length, target_length
     if hparams.attention_window is not None:
@@ -91,14 +96,14 @@ def count_forward_flops(
         seen_target = min(seen_target, reach + 1)
     layer = 4 * d * width + 4 * d * hparams.filter_size
     half_attention = 2 * d * width
-    source = layers * (layer + 2 * width * seen_source + half_attention)
-    target = layers * (
+    source = encoder * (layer + 2 * width * seen_source)
+    target = decoder * (
         layer
         + 2 * width * seen_target
         + half_attention
         + 2 * width * source_length
     )
-    return source, target + 2 * d * target_vocab_size
+    return source + decoder * half_attention, target + 2 * d * vocab_size
 
 
 def count_step_flops(
@@ -141,7 +146,7 @@ def training_cost(
 
     Args:
       hparams: of the model.
-      target_vocab_size: V.
+      target_vocab_size: ids of the target's vocabulary.
       lengths: tokens of a mean source and target sentence, or of packed rows.
       work: what `trainer.train` says.
       sustained: FLOP/s of one device; None takes what the paper gives for that
@@ -205,9 +210,10 @@ def estimate_memory(
     uses = 3 if hparams.shared_embedding else 1
     positions = hparams.batch_tokens // hparams.micro_batches
     bytes_each = 2 if hparams.precision == "bfloat16" else 4
-    kept = positions * hparams.num_hidden_layers * _kept_numbers(hparams)
+    kept = positions * _kept_numbers(hparams)
     # Logits, their exponentials and those transposed, in blocks of rows.
-    logits = 3 * 4 * min(positions, 1024) * target_vocab_size
+    _, vocab_size = hparams.vocab_sizes(*sizes)
+    logits = 3 * 4 * min(positions, 1024) * vocab_size
     return {
         "weights": weights,
         "optimizer": 0 if hparams.optimizer == "adafactor" else 2 * weights,
@@ -219,7 +225,7 @@ def estimate_memory(
 
 
 def _kept_numbers(hparams: HParams) -> float:
-    """Numbers kept of a source and a target position, by one layer of each.
+    """Numbers kept of a source and a target position, by all layers.
 
     An attention keeps its queries, keys, values and context, and the weights
     of each head; a feed-forward network its hidden units. The frame of every
@@ -234,8 +240,11 @@ def _kept_numbers(hparams: HParams) -> float:
         2 * _attention_width(hparams) + copies * hparams.num_heads * length
     )
     feed_forward = hparams.filter_size * (1 + 1.25 * (hparams.relu_dropout > 0))
-    frames = (2 + 3) * 2.25 * hparams.hidden_size
-    return 3 * attention + 2 * feed_forward + frames
+    frame = 2.25 * hparams.hidden_size
+    encoder, decoder = hparams.layers
+    return encoder * (attention + feed_forward + 2 * frame) + decoder * (
+        2 * attention + feed_forward + 3 * frame
+    )
 
 
 def _attention_width(hparams: ModelHParams) -> int:

@@ -10,15 +10,7 @@ from keras import ops
 from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams, ModelHParams
 from t2t_lite.model.cache import DecoderCache, Tensors
-from t2t_lite.model.layers import (
-    DecoderLayer,
-    DropoutMasks,
-    EncoderLayer,
-    LayerNormalization,
-    LearnedPositions,
-    SinusoidalPositions,
-    TokenEmbedding,
-)
+from t2t_lite.model.layers import DropoutMasks
 from t2t_lite.model.layers.backend import Tensor
 from t2t_lite.model.layers.dropout import Dropout, no_dropout
 from t2t_lite.model.layers.masks import padding_mask
@@ -32,6 +24,7 @@ from t2t_lite.model.losses import (
     fused_cross_entropy_sum,
     fused_log_probs,
 )
+from t2t_lite.model.parts import Parts
 
 # The tensors of a batch by name: `inputs`, `targets`, ...
 Features = Mapping[str, Tensor]
@@ -47,8 +40,9 @@ class Transformer(keras.Model):
     attends to padding, and a target position attends to none after it.
 
     Args:
-      source_vocab_size: V of the source.
-      target_vocab_size: V of the target; None: as the source. One embedding
+      source_vocab_size: ids of the source's vocabulary; the model's V is that,
+        rounded up to a multiple of `vocab_divisor`.
+      target_vocab_size: of the target's; None: as the source. One embedding
         for both sides (section 3.4) needs equal vocabularies.
       seed: of the dropout of plain `fit`; `loss_sum` is given its own.
       name: of the model, in front of the names of its weights.
@@ -87,60 +81,24 @@ class Transformer(keras.Model):
             )
         super().__init__(name=name, dtype=dtype)
         self.hparams = ModelHParams(**hparams)
-        target_vocab_size = target_vocab_size or source_vocab_size
-        self.vocab_sizes = (source_vocab_size, target_vocab_size)
+        given = (source_vocab_size, target_vocab_size or source_vocab_size)
+        self.vocab_sizes = self.hparams.vocab_sizes(*given)
         self.seed = seed
         self.dropout_seed = keras.random.SeedGenerator(seed)
+        parts = Parts(self.hparams, self.dtype_policy)
         (
             self.source_embedding,
             self.target_embedding,
             self.softmax_embedding,
-        ) = self._embeddings()
-        self.encoder_positions = self._positions("encoder_positions")
-        self.decoder_positions = self._positions("decoder_positions")
-        self.encoder_layers = self._stack(EncoderLayer, "encoder_layer")
-        self.decoder_layers = self._stack(DecoderLayer, "decoder_layer")
-        self.encoder_norm = self._last_norm("encoder_norm")
-        self.decoder_norm = self._last_norm("decoder_norm")
-
-    def _embeddings(self):
-        """The embedding of the source, that of the target, and the softmax."""
-        source, target = self.vocab_sizes
-        size, policy = self.hparams.hidden_size, self.dtype_policy
-        embedding = partial(TokenEmbedding, hidden_size=size, dtype=policy)
-        if not self.hparams.shared_embedding:
-            return (
-                embedding(source, name="source_embedding"),
-                embedding(target, name="target_embedding"),
-                embedding(target, name="softmax"),
-            )
-        if source != target:
-            raise UsageError(
-                "shared_embedding needs one vocabulary for both sides; got "
-                f"source_vocab_size={source}, target_vocab_size={target}."
-            )
-        return (embedding(source, name="shared_embedding"),) * 3
-
-    def _positions(self, name):
-        options = {"name": name, "dtype": self.dtype_policy}
-        layout = self.hparams.position_encoding
-        if layout == "learned":
-            return LearnedPositions(self.hparams.max_length, **options)
-        return SinusoidalPositions(layout, **options)
-
-    def _stack(self, layer_class, name):
-        return [
-            layer_class(
-                self.hparams, name=f"{name}_{number}", dtype=self.dtype_policy
-            )
-            for number in range(self.hparams.num_hidden_layers)
-        ]
-
-    def _last_norm(self, name):
-        """The norm after a pre-norm stack; post-norm stacks end with one."""
-        if self.hparams.norm_placement == "pre":
-            return LayerNormalization(name=name, dtype=self.dtype_policy)
-        return lambda x: x
+        ) = parts.embeddings(*given)
+        self.source_vector = parts.source_vector("source_vector")
+        self.encoder_positions = parts.positions("encoder_positions")
+        self.decoder_positions = parts.positions("decoder_positions")
+        self.encoder_layers, self.decoder_layers = parts.stacks(
+            "encoder_layer", "decoder_layer"
+        )
+        self.encoder_norm = parts.last_norm("encoder_norm")
+        self.decoder_norm = parts.last_norm("decoder_norm")
 
     @classmethod
     def from_hparams(
@@ -364,7 +322,7 @@ class Transformer(keras.Model):
         self, inputs: Tensor, segments: Segments | None = None
     ) -> Tensor:
         """What the encoder's first layer gets, before dropout: [B, S, D]."""
-        x = self.source_embedding(inputs)
+        x = self.source_vector(self.source_embedding(inputs))
         return self.encoder_positions(
             x, positions=segments and segments.positions
         )
@@ -373,7 +331,8 @@ class Transformer(keras.Model):
         self, targets: Tensor, segments: Segments | None = None
     ) -> Tensor:
         """What the decoder's first layer gets, before dropout: [B, T, D]."""
-        x = self.target_embedding(previous_targets(targets, segments))
+        apart = None if self.hparams.shift_whole_rows else segments
+        x = self.target_embedding(previous_targets(targets, apart))
         return self.decoder_positions(
             x, positions=segments and segments.positions
         )

@@ -165,7 +165,11 @@ class _OnlyTrees:
 
     def change(self, logits, state, memory):
         memory = self._advance(memory, state.last_ids)
-        return forbid(logits, ~self._allowed(memory, state.index)), memory
+        allowed = self._allowed(memory, state.index)
+        # A model's V may be rounded up: what is beyond the tokens is none.
+        beyond = logits.shape[-1] - len(self.form.kinds)
+        allowed = tf.pad(allowed, [[0, 0], [0, 0], [0, beyond]])
+        return forbid(logits, ~allowed), memory
 
     def _advance(self, memory, ids):
         """The memory after the tokens `ids` [B, K]; padding changes nothing."""

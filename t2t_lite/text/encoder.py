@@ -113,8 +113,12 @@ class TextEncoder(tf.Module):
         return tf.ragged.boolean_mask(tf.where(known, ids, unknown), kept)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The vocabulary's entry of each id."""
-        return [self._pieces[index] for index in ids]
+        """The vocabulary's entry of each id; an empty one beyond the last.
+
+        A model may have more ids than its vocabulary, see `vocab_divisor`.
+        """
+        size = self.vocab_size
+        return [self._pieces[i] if i < size else "" for i in ids]
 
     def words_of_text(self, text: str) -> list[range]:
         """The words of a text, by number, that each of its pieces lies in.

@@ -83,9 +83,16 @@ class SentencePieceEncoder(TextEncoder):
         return self._tokenizer.detokenize(self._ids_of_text(ids, UNK_ID))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The vocabulary's entry of each id, U+2581 where a space is."""
-        ids = tf.constant(np.asarray(ids, np.int32))
-        return [p.decode() for p in self._tokenizer.id_to_string(ids).numpy()]
+        """The vocabulary's entry of each id, U+2581 where a space is.
+
+        Ids beyond the last have an empty one, as in any vocabulary.
+        """
+        known = [i if i < self.vocab_size else UNK_ID for i in ids]
+        found = self._tokenizer.id_to_string(tf.constant(known, tf.int32))
+        return [
+            "" if i >= self.vocab_size else piece.decode()
+            for i, piece in zip(ids, found.numpy(), strict=True)
+        ]
 
     def _spans(self, text):
         return text, spans_of_offsets(self._tokenizer, text)

@@ -24,16 +24,22 @@ from t2t_lite.training.options import StartOptions
 from t2t_lite.training.run import Run
 
 _FACT = "initialized_from"
+_STACKS = ("num_encoder_layers", "num_decoder_layers")
 _SIZES = (
     "hidden_size",
     "filter_size",
     "num_heads",
     "key_depth",
     "value_depth",
-    "num_hidden_layers",
+    *_STACKS,
     "shared_embedding",
+    "vocab_divisor",
+    "embedding_scale",
+    "source_vector",
     "norm_placement",
+    "norm_epsilon",
     "position_encoding",
+    "max_relative_position",
 )
 # The tables that have a row for each piece of a side's vocabulary.
 _TABLES = {
@@ -225,6 +231,8 @@ def _sizes(hparams: HParams) -> dict[str, Any]:
     values = hparams.model_part()
     for name in ("key_depth", "value_depth"):
         values[name] = values[name] or hparams.hidden_size // hparams.num_heads
+    for name, count in zip(_STACKS, hparams.layers, strict=True):
+        values[name] = count
     learned = hparams.position_encoding == "learned"
     names = (*_SIZES, "max_length") if learned else _SIZES
     return {name: values[name] for name in names}
@@ -243,6 +251,7 @@ def _weight_paths(hparams: HParams) -> list[str]:
         num_heads=1,
         key_depth=None,
         value_depth=None,
+        vocab_divisor=1,
         max_length=1,
     )
     model = Transformer.from_hparams(smallest, 2, 2).build_weights()

@@ -190,9 +190,9 @@ class Run:
 
     @property
     def vocab_sizes(self) -> tuple[int, int]:
-        """V of source and target."""
+        """The model's V of source and target."""
         inputs, targets = self.encoders["inputs"], self.encoders["targets"]
-        return inputs.vocab_size, targets.vocab_size
+        return self.hparams.vocab_sizes(inputs.vocab_size, targets.vocab_size)
 
     @property
     def reached(self) -> Reached:
@@ -218,8 +218,9 @@ class Run:
 
     def model(self) -> Transformer:
         """The run's model, built, with fresh weights."""
+        inputs, targets = self.encoders["inputs"], self.encoders["targets"]
         return Transformer.from_hparams(
-            self.hparams, *self.vocab_sizes
+            self.hparams, inputs.vocab_size, targets.vocab_size
         ).build_weights()
 
     def load_model(

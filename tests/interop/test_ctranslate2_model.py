@@ -43,6 +43,13 @@ KINDS = {
     "two vocabularies": {"shared_embedding": False},
     "learned positions": {"position_encoding": "learned", "max_length": 9},
     "deep heads": {"num_heads": 3, "key_depth": 10, "value_depth": 10},
+    "a source vector, no positions": {
+        "source_vector": True,
+        "position_encoding": "none",
+        "num_decoder_layers": 1,
+        "embedding_scale": "none",
+        "norm_epsilon": 0.01,
+    },
 }
 
 
@@ -237,12 +244,14 @@ def test_an_empty_text_is_answered_and_so_is_no_text(translator):
     "hparams, message",
     [
         ({"attention_window": 4}, "got attention_window=4"),
+        ({"vocab_divisor": 2}, "got vocab_divisor=2"),
+        ({"max_relative_position": 3}, "=none; got interleaved"),
         (
             {"key_depth": 4, "value_depth": 8},
             "got key_depth=4, value_depth=8",
         ),
     ],
-    ids=["window", "depths"],
+    ids=["window", "divisor", "relative", "depths"],
 )
 def test_a_model_that_cannot_run_exactly_is_refused(
     encoders, hparams, message, tmp_path

@@ -32,6 +32,9 @@ def built_in_sets():
         {"norm_placement": "pre"},
         {"position_encoding": "learned"},
         {"attention_window": 4},
+        {"num_encoder_layers": 2, "num_decoder_layers": 1},
+        {"vocab_divisor": 8},
+        {"source_vector": True, "position_encoding": "none"},
     ],
     ids=str,
 )

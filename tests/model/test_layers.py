@@ -159,12 +159,21 @@ def test_positions_go_on_where_a_step_starts():
         np.testing.assert_allclose(layer(x[:, :1], start=4)[:, 0], whole[:, 4])
 
 
-def test_learned_positions_past_the_last_share_its_vector():
+def test_learned_positions_add_nothing_past_the_last():
     layer = LearnedPositions(3)
     layer.build((None, None, 8))
-    out = np.array(layer(ops.zeros((1, 5, 8))))[0]
-    np.testing.assert_array_equal(out[2], out[4])
-    assert not np.array_equal(out[1], out[2])
+    expected = 1 + np.pad(np.array(layer.table), ((0, 2), (0, 0)))
+    np.testing.assert_array_equal(layer(ops.ones((1, 5, 8)))[0], expected)
+    step = layer(ops.ones((1, 1, 8)), start=4)
+    np.testing.assert_array_equal(step[0], expected[4:])
+
+
+def test_an_odd_signal_ends_in_a_zero():
+    even, odd = (
+        np.array(position_signal(ops.arange(6), depth, "concatenated"))
+        for depth in (8, 9)
+    )
+    np.testing.assert_array_equal(odd, np.pad(even, ((0, 0), (0, 1))))
 
 
 def test_embedding_is_scaled_and_padding_is_zero():

@@ -42,7 +42,7 @@ def search(texts, log_probs, beam_size=4, limits=None, alpha=0.0):
         {"none": tf.zeros([len(texts)])},
         batch_size=len(texts),
         beam_size=beam_size,
-        vocab_size=len(TOKENS),
+        vocab_size=table.shape[-1],
         limits=limits,
         alpha=alpha,
         num_hypotheses=1,
@@ -70,6 +70,14 @@ def test_any_opinion_gives_a_tree_over_the_words():
         rebuilt, repairs = rebuild(tokens, words, correct_tags=True)
         assert repairs == {}
         assert trees.format_tree(rebuilt) == tree
+
+
+def test_ids_beyond_the_vocabulary_are_in_no_tree():
+    opinions = np.full((1, 9, len(TOKENS) + 5), 0.0)
+    opinions[..., len(TOKENS) :] = 10.0
+    answers, _, written = search(["a b"], opinions)
+    assert answers[0][-1] == "</s>"
+    assert written[0].startswith("(")
 
 
 def test_search_of_full_width_finds_the_best_tree_there_is():

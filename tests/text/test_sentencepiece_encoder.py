@@ -426,3 +426,9 @@ def test_keras_hub_reads_the_same_vocabulary(encoder):
     texts = ["the cat sat.", "two  dogs \u2581 ran", "naïve 猫"]
     for text, ids in zip(texts, encoder.encode(texts), strict=True):
         assert np.array(tokenizer(text)).tolist() == ids.tolist()
+
+
+def test_ids_beyond_the_vocabulary_have_an_empty_piece(encoder):
+    ids = [VOCAB_SIZE - 1, VOCAB_SIZE, VOCAB_SIZE + 99]
+    last, *others = encoder.pieces(ids)
+    assert last and others == ["", ""]

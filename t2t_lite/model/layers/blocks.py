@@ -37,7 +37,9 @@ class _Block(keras.layers.Layer):
         )
 
     def _norm(self, name):
-        return LayerNormalization(name=name, dtype=self.dtype_policy)
+        return LayerNormalization(
+            self.hparams.norm_epsilon, name=name, dtype=self.dtype_policy
+        )
 
     def _build_with_feed_forward(self, input_shape):
         """Adds the last sublayer of every block, then builds them all."""

@@ -17,13 +17,21 @@ class TokenEmbedding(keras.layers.Layer):
 
     Args:
       vocab_size: V.
-      hidden_size: d_model; embeddings are multiplied by its square root.
+      hidden_size: d_model.
+      scaled: whether embeddings are multiplied by its square root.
     """
 
-    def __init__(self, vocab_size: int, hidden_size: int, **kwargs: Any):
+    def __init__(
+        self,
+        vocab_size: int,
+        hidden_size: int,
+        scaled: bool = True,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         self.vocab_size = vocab_size
         self.hidden_size = hidden_size
+        self.scaled = scaled
 
     def build(self, input_shape: Shape | None = None) -> None:
         stddev = self.hidden_size**-0.5
@@ -37,11 +45,15 @@ class TokenEmbedding(keras.layers.Layer):
 
     def call(self, ids: Tensor) -> Tensor:
         """Int [B, T] to float [B, T, D]; padding is embedded as zero."""
-        scale = self.hidden_size**0.5
         real = ops.cast(padding_mask(ids), self.compute_dtype)
         vectors = ops.take(self.table, ids, axis=0)
         vectors = ops.cast(vectors, self.compute_dtype)
-        return vectors * (scale * real)[..., None]
+        return vectors * (self.scale * real)[..., None]
+
+    @property
+    def scale(self) -> float:
+        """What embeddings are multiplied by."""
+        return self.hidden_size**0.5 if self.scaled else 1.0
 
     def logits_kernel(self, dtype: str) -> Tensor:
         """The table as [D, V], of that dtype.
@@ -65,4 +77,23 @@ class TokenEmbedding(keras.layers.Layer):
             **super().get_config(),
             "vocab_size": self.vocab_size,
             "hidden_size": self.hidden_size,
+            "scaled": self.scaled,
         }
+
+
+@keras.saving.register_keras_serializable(package="t2t_lite")
+class SourceVector(keras.layers.Layer):
+    """Adds one vector to every embedded source token.
+
+    tensor2tensor has one for each kind of target. It begins as zero.
+    """
+
+    def build(self, input_shape: Shape) -> None:
+        self.vector = self.add_weight(
+            shape=(input_shape[-1],), initializer="zeros", name="vector"
+        )
+        self.built = True
+
+    def call(self, x: Tensor) -> Tensor:
+        """Float [B, S, D] to float [B, S, D]."""
+        return x + self.vector

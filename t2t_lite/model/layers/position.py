@@ -16,11 +16,11 @@ def position_signal(
 
     Args:
       positions: int [T], counted from 0.
-      depth: d_model, even.
+      depth: d_model; even with "interleaved".
       layout: "interleaved": sine at 2i and cosine at 2i + 1 of the angle
         position / 10000 ** (2i / depth), as in section 3.5. "concatenated":
         tensor2tensor's, all sines, then all cosines, the wavelengths reaching
-        10000 * 2 pi at the last pair.
+        10000 * 2 pi at the last pair; an odd depth ends in a zero.
 
     Returns: float32 [T, depth], in float32 under every precision: bfloat16
       cannot tell neighboring positions beyond 256 apart.
@@ -31,7 +31,8 @@ def position_signal(
     frequencies = ops.exp(exponents * -math.log(10000.0))
     angles = ops.cast(positions, "float32")[:, None] * frequencies[None, :]
     if layout == "concatenated":
-        return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
+        signal = ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
+        return ops.pad(signal, ((0, 0), (0, 1))) if depth % 2 else signal
     signal = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
     return ops.reshape(signal, (-1, depth))  # [T, D / 2, 2] -> [T, D]
 
@@ -68,13 +69,21 @@ class SinusoidalPositions(keras.layers.Layer):
         return {**super().get_config(), "layout": self.layout}
 
 
+def no_positions(
+    x: Tensor, start: int | Tensor = 0, positions: Tensor | None = None
+) -> Tensor:
+    """`x` itself: a model that knows positions by other means, or not."""
+    del start, positions
+    return x
+
+
 @keras.saving.register_keras_serializable(package="t2t_lite")
 class LearnedPositions(keras.layers.Layer):
     """Adds a learned vector per position (table 3, row E).
 
     Args:
-      max_length: the number of positions; later ones share the last vector,
-        so that a hypothesis may run past it.
+      max_length: the number of positions; to later ones nothing is added, so
+        that a hypothesis may run past it.
     """
 
     def __init__(self, max_length: int, **kwargs: Any):
@@ -102,8 +111,10 @@ class LearnedPositions(keras.layers.Layer):
         """
         if positions is None:
             positions = start + ops.arange(ops.shape(x)[1])
-        positions = ops.minimum(positions, self.max_length - 1)
-        return x + ops.take(self.table, positions, axis=0)
+        known = ops.minimum(positions, self.max_length - 1)
+        vectors = ops.take(self.table, known, axis=0)
+        is_known = ops.equal(known, positions)[..., None]
+        return x + ops.where(is_known, vectors, ops.zeros_like(vectors))
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "max_length": self.max_length}

@@ -80,7 +80,11 @@ def causal_bias(
 def previous_targets(
     targets: Tensor, segments: Segments | None = None
 ) -> Tensor:
-    """The target before each one; padding before the first: int [B, T]."""
+    """The target before each one; padding before the first: int [B, T].
+
+    Without segments a packed row is shifted as a whole: before the first target
+    of a later sentence is whatever lies there.
+    """
     previous = ops.pad(targets, ((0, 0), (1, 0)))[:, :-1]
     if segments is not None:
         is_first = ops.equal(segments.positions, 0)

@@ -26,7 +26,7 @@ class DryRun:
     Attributes:
       data: what is there of the data, or missing, in lines.
       hparams: of the training.
-      vocab_sizes: V of source and target.
+      vocab_sizes: the model's V of source and target.
       train_steps: updates that are planned.
       parameters: of the model.
       trained_parameters: those that are not frozen.
@@ -96,7 +96,7 @@ def try_update(
 
     Args:
       hparams: of the model and its training.
-      vocab_sizes: V of source and target.
+      vocab_sizes: ids of the source's vocabulary and of the target's.
       data: what the report says of the data.
       train_steps: updates that are planned.
       seed: of everything random.
@@ -133,7 +133,7 @@ def try_update(
     return DryRun(
         data=data,
         hparams=hparams,
-        vocab_sizes=vocab_sizes,
+        vocab_sizes=model.vocab_sizes,
         train_steps=train_steps,
         parameters=model.count_params(),
         trained_parameters=updater.trained_parameters,
