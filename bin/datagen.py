@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from t2t_lite import recipe
-from t2t_lite.bin.cli import command, flags, inspection, own_text
+from t2t_lite.bin.cli import adoption, command, flags, inspection, own_text
 from t2t_lite.errors import UsageError
 from t2t_lite.runtime import start_tensorflow
 
@@ -33,6 +33,12 @@ def make_parser() -> flags.Parser:
         "counts, lengths, what was dropped, ten pairs at random",
     }
     flags.add(parser, switches)
+    told = (
+        "generate nothing; check the shards NAME-{train,dev,test}-* that "
+        "tensor2tensor left in DIR, and make them data of --problem=NAME, "
+        "where they lie; needs --vocabulary=FILE, or SOURCE,TARGET"
+    )
+    flags.add(parser, {"--adopt=DIR": told})
     flags.add_json(parser)
     flags.add_text_flags(parser)
     group = parser.add_argument_group(
@@ -65,6 +71,9 @@ def generate_data(args: argparse.Namespace) -> None:
     from t2t_lite import plugins
 
     plugins.load_plugins(args.usr_dir)
+    if args.adopt:
+        adoption.adopt(args)
+        return
     problem, data_dir = recipe.choose_problem(
         args.problem, own_text.given_options(args), args.data_dir
     )

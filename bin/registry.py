@@ -255,6 +255,7 @@ def _show_problem(problem: Problem, as_json: bool) -> None:
             ),
         }
         for option in problem.known_options
+        if not option.flagless
     ]
     if as_json:
         if options:

@@ -24,6 +24,7 @@ from t2t_lite.data.portions import (
     READ_BYTES,
     check_lengths,
     packed_batch,
+    packed_rows_planner,
     packing_planner,
     padded_batch,
     planner,
@@ -79,8 +80,9 @@ def training_batches(
       max_length: longer pairs are left out; tokens a side, EOS counted.
       seed: of the order; at least 0.
       start: where to start.
-      packing: several pairs in a row instead of rows of about equal length.
-      portion_size: examples that are shuffled and bucketed together.
+      packing: several pairs in a row instead of rows of about equal length;
+        rows that others have packed stay as they are.
+      portion_size: records that are shuffled and bucketed together.
 
     Returns:
       a dataset of {"inputs": int32 [B, S], "targets": int32 [B, T],
@@ -92,8 +94,10 @@ def training_batches(
       T2TLiteError: no pair, or a pair that is too long for one pass.
     """
     record = manifest.split("train")
-    check_lengths(record, max_positions, max_length)
-    portions_per_epoch = -(-record.examples // portion_size)
+    lengths = (max_positions, max_length)
+    as_rows = packing and record.is_packed
+    check_lengths(record.as_rows if as_rows else record, *lengths)
+    portions_per_epoch = -(-record.records // portion_size)
     start = Position(*map(int, start))
     if not 0 <= start.portion < portions_per_epoch:
         raise T2TLiteError(
@@ -106,13 +110,14 @@ def training_batches(
         start=start,
         portion_size=portion_size,
     )
-    lengths = (max_positions, max_length)
+    cut: Callable = padded_batch
     if packing:
-        shape = packed_shape(*lengths)
-        planned = packing_planner(problem, *lengths, seed)
-        cut: Callable = functools.partial(packed_batch, shape=shape)
+        cut = functools.partial(packed_batch, shape=packed_shape(*lengths))
+    if as_rows:
+        planned = packed_rows_planner(problem, *lengths, seed)
     else:
-        planned, cut = planner(problem, *lengths, seed), padded_batch
+        plan = packing_planner if packing else planner
+        planned = plan(problem, record, *lengths, seed)
     return (
         tf.data.Dataset.range(start.epoch, _ENDLESS)
         .flat_map(_epoch_reader(files, portion_size))
@@ -157,7 +162,7 @@ def eval_batches(
         records_of(data_dir, record)
         .batch(PORTION_SIZE)
         .map(lambda serialized: (zero, zero, serialized))
-        .map(planner(problem, max_positions, max_length))
+        .map(planner(problem, record, max_positions, max_length))
         .flat_map(batches_of_portion)
         .prefetch(_PREFETCHED_BATCHES)
         .with_options(_IN_ORDER)

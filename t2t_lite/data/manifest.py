@@ -23,7 +23,7 @@ FORMAT_VERSION = 1
 
 @dataclasses.dataclass(frozen=True)
 class ShardRecord:
-    """One TFRecord file of a split."""
+    """One TFRecord file of a split, and how many records it has."""
 
     file: str
     examples: int
@@ -47,6 +47,8 @@ class SplitRecord:
       damaged: number of pairs with broken text that are there all the same,
         by what is wrong; copies that were left out count, too.
       damaged_samples: the first of them, by what is wrong.
+      row_lengths: of records that are packed rows of pairs, how many have so
+        many positions on their longer side; empty: a record is one pair.
     """
 
     examples: int
@@ -61,13 +63,37 @@ class SplitRecord:
     damaged_samples: dict[str, list[dict[str, Any]]] = dataclasses.field(
         default_factory=dict
     )
+    row_lengths: dict[int, int] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "SplitRecord":
         """The inverse of `dataclasses.asdict`, after a file."""
-        lengths = {int(k): count for k, count in record["lengths"].items()}
+        counts = {
+            name: {int(length): n for length, n in counted.items()}
+            for name, counted in (
+                ("lengths", record["lengths"]),
+                ("row_lengths", record.get("row_lengths", {})),
+            )
+        }
         shards = tuple(ShardRecord(**shard) for shard in record["shards"])
-        return cls(**record | {"lengths": lengths, "shards": shards})
+        return cls(**record | counts | {"shards": shards})
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether a record is a row of several pairs, as others packed it."""
+        return bool(self.row_lengths)
+
+    @property
+    def records(self) -> int:
+        """Records in the shards: pairs, or packed rows of them."""
+        return sum(shard.examples for shard in self.shards)
+
+    @property
+    def as_rows(self) -> "SplitRecord":
+        """This split where each packed row counts as one example."""
+        return dataclasses.replace(
+            self, examples=self.records, lengths=self.row_lengths
+        )
 
     @property
     def drops(self) -> str:
@@ -136,9 +162,11 @@ class Manifest:
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
+            way = how_to_adopt(data_dir, problem.base_name) or (
+                f"make it with t2t-lite-datagen {flags_of(problem)}."
+            )
             raise T2TLiteError(
-                f"{data_dir} holds no data of {problem.base_name}: make it "
-                f"with t2t-lite-datagen {flags_of(problem)}."
+                f"{data_dir} holds no data of {problem.base_name}: {way}"
             ) from error
         except (OSError, ValueError, RecursionError) as error:
             raise T2TLiteError(
@@ -224,8 +252,9 @@ class Manifest:
         for split in record["splits"].values():
             # What only describes the pairs, and was not always there.
             del split["damaged"], split["damaged_samples"]
-            if not split["unknown_words"]:  # as before there was the field
-                del split["unknown_words"]
+            for name in ("unknown_words", "row_lengths"):
+                if not split[name]:  # as before there was the field
+                    del split[name]
         text = json.dumps(record, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -249,6 +278,20 @@ def _have(records: Mapping[Any, Mapping[str, Any]], **kinds: type) -> bool:
         is_of_type(record.get(key), kind)
         for record in records.values()
         for key, kind in kinds.items()
+    )
+
+
+def how_to_adopt(data_dir: str | os.PathLike, name: str) -> str:
+    """What to do about shards without a manifest that lie in a folder.
+
+    Returns: "" if there are none of that name.
+    """
+    if not any(pathlib.Path(data_dir).glob(f"{name}-train-*-of-*")):
+        return ""
+    return (
+        "there are shards without a manifest, as tensor2tensor writes them, "
+        f"which t2t-lite-datagen --adopt={data_dir} --problem={name} "
+        "--vocabulary=FILE makes usable."
     )
 
 
@@ -314,12 +357,19 @@ def how_to_remake(
       problem_or_manifest: whose data it is.
       with_options: it does not fit the flags that were given.
     """
+    options = problem_or_manifest.options
+    if "adopted" in options:
+        return (
+            "Put the files of tensor2tensor back, and adopt them again with "
+            f"t2t-lite-datagen --adopt=FOLDER --problem={options['name']} "
+            "--vocabulary=FILE."
+        )
     place = " or --name" if with_options else ""
-    options = " and the flags given here" if with_options else ""
+    given = " and the flags given here" if with_options else ""
     flags = flags_of(problem_or_manifest)
     return (
         f"Use another --data_dir{place}, or make the data again with "
-        f"t2t-lite-datagen {flags} --overwrite{options}."
+        f"t2t-lite-datagen {flags} --overwrite{given}."
     )
 
 

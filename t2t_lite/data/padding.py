@@ -6,8 +6,8 @@ import os
 import numpy as np
 
 from t2t_lite.data.bucketing import plan_batches
-from t2t_lite.data.manifest import Manifest
-from t2t_lite.data.packing import plan_rows
+from t2t_lite.data.manifest import Manifest, SplitRecord
+from t2t_lite.data.packing import packed_shape, plan_rows
 from t2t_lite.data.portions import (
     PORTION_SIZE,
     check_lengths,
@@ -22,11 +22,12 @@ class PaddingReport:
     """How well the train split fits its batches.
 
     Attributes:
-      examples: pairs of the split.
+      examples: pairs of the split, or packed rows of them.
       too_long: of these, those left out for `max_length`; an exact count.
       batches: of an epoch; an estimate from its first portions.
       share: real tokens / positions of both sides together, 0-1.
       shapes: distinct (rows, source, target) shapes seen.
+      unit: what the examples are.
     """
 
     examples: int
@@ -34,12 +35,14 @@ class PaddingReport:
     batches: int
     share: float
     shapes: int
+    unit: str = "pairs"
 
     def __str__(self) -> str:
         left_out = f", {self.too_long:,} too long" if self.too_long else ""
         return (
-            f"{self.examples:,} pairs{left_out}; about {self.batches:,} batches"
-            f" an epoch, {self.share:.1%} of their positions are real tokens"
+            f"{self.examples:,} {self.unit}{left_out}; about "
+            f"{self.batches:,} batches an epoch, {self.share:.1%} of their "
+            "positions are real tokens"
         )
 
 
@@ -61,6 +64,8 @@ def padding_report(
       most_portions: how many portions are looked at.
     """
     record = manifest.split("train")
+    if packing and record.is_packed:
+        return _report_of_rows(record, max_positions, max_length)
     check_lengths(record, max_positions, max_length)
     planned = plan_rows if packing else plan_batches
     seen, real, found = 0, 0, []
@@ -84,4 +89,25 @@ def padding_report(
         batches=round(len(shapes) * record.examples / seen),
         share=real / max(int(positions), 1),
         shapes=len(np.unique(shapes, axis=0)),
+    )
+
+
+def _report_of_rows(
+    record: SplitRecord, max_positions: int, max_length: int
+) -> PaddingReport:
+    """The report on rows that others have packed, by what is known of them."""
+    rows = record.as_rows
+    check_lengths(rows, max_positions, max_length)
+    height, width = packed_shape(max_positions, max_length)
+    too_long = rows.too_long(width)
+    batches = -(-(rows.examples - too_long) // height)
+    tokens = record.source_tokens + record.target_tokens
+    kept = tokens * (rows.examples - too_long) / rows.examples
+    return PaddingReport(
+        examples=rows.examples,
+        too_long=too_long,
+        batches=batches,
+        share=kept / (2 * batches * height * width),
+        shapes=1,
+        unit="packed rows",
     )

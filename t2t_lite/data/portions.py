@@ -6,7 +6,7 @@ they are read. All but the plan runs in TensorFlow's own threads.
 
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -29,10 +29,11 @@ READ_BYTES = 8 << 20
 # Keeps the randomness of the plans apart from that of the order of shards.
 _PLANS = 1
 
-_FEATURES = {
-    side: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
-    for side in SIDES
-}
+
+def features(names: Iterable[str]) -> dict[str, tf.io.RaggedFeature]:
+    """What parses features of int64 values; a missing one is empty."""
+    ragged = tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
+    return dict.fromkeys(names, ragged)
 
 
 def records_of(
@@ -51,7 +52,7 @@ def ragged_portions(
 ) -> Iterator[tuple[tf.RaggedTensor, tf.RaggedTensor]]:
     """Yields the (inputs, targets) of each portion of a split, ragged int64."""
     for serialized in records_of(data_dir, record).batch(portion_size):
-        yield parsed_sides(serialized, problem)
+        yield parsed_sides(serialized, problem, record)
 
 
 def check_lengths(
@@ -79,6 +80,7 @@ def check_lengths(
 
 def planner(
     problem: Problem,
+    record: SplitRecord,
     max_positions: int,
     max_length: int,
     seed: int | None = None,
@@ -87,6 +89,7 @@ def planner(
 
     Args: as in `bucketing.plan_batches`, and
       problem: its reversed copy swaps the sides.
+      record: of the split.
       seed: of the order; None gives the order of evaluation.
 
     Returns:
@@ -104,7 +107,7 @@ def planner(
         )[:4]
 
     def planned(epoch, portion, serialized):
-        source, target = parsed_sides(serialized, problem)
+        source, target = parsed_sides(serialized, problem, record)
         rows, splits, source_widths, target_widths = tf.numpy_function(
             plan,
             [epoch, portion, source.row_lengths(), target.row_lengths()],
@@ -138,11 +141,43 @@ def plan_generator(
 
 
 def parsed_sides(
-    serialized: tf.Tensor, problem: Problem
+    serialized: tf.Tensor, problem: Problem, record: SplitRecord
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """The (inputs, targets) of records: ragged int64 [N, None]."""
-    parsed = tf.io.parse_example(serialized, _FEATURES)
-    return problem.directed(parsed["inputs"], parsed["targets"])
+    """The (inputs, targets) of pairs: ragged int64 [N, None].
+
+    Those of packed rows are taken out of them, row by row.
+    """
+    names = feature_names(record.is_packed)
+    parsed = tf.io.parse_example(serialized, features(names))
+    if record.is_packed:
+        numbers = [parsed[f"{side}_segmentation"] for side in SIDES]
+        sides = [
+            _sentences(parsed[side], number)
+            for side, number in zip(SIDES, numbers, strict=True)
+        ]
+    else:
+        sides = [parsed[side] for side in SIDES]
+    return problem.directed(*sides)
+
+
+def _sentences(
+    rows: tf.RaggedTensor, numbers: tf.RaggedTensor
+) -> tf.RaggedTensor:
+    """The sentences of packed rows, without what spaces them.
+
+    Example: rows [[5, 1, 0, 7, 1], [8, 1]] numbered [[1, 1, 0, 2, 2], [1, 1]]
+    are the sentences [[5, 1], [7, 1], [8, 1]].
+    """
+    counts = tf.reduce_max(numbers, axis=1)  # sentences of each row
+    before = tf.cumsum(counts, exclusive=True)
+    of_sentence = tf.gather(before, rows.value_rowids()) + numbers.values - 1
+    kept = numbers.values > 0
+    return tf.RaggedTensor.from_value_rowids(
+        rows.values[kept],
+        of_sentence[kept],
+        nrows=tf.reduce_sum(counts),
+        validate=False,
+    )
 
 
 def padded_batch(
@@ -166,7 +201,11 @@ def padded_batch(
 
 
 def packing_planner(
-    problem: Problem, max_positions: int, max_length: int, seed: int
+    problem: Problem,
+    record: SplitRecord,
+    max_positions: int,
+    max_length: int,
+    seed: int,
 ) -> Callable:
     """As `planner`, for portions that `packed_batch` cuts.
 
@@ -185,7 +224,7 @@ def packing_planner(
         return (plan.rows, *places[0], *places[1])
 
     def planned(epoch, portion, serialized):
-        sides = parsed_sides(serialized, problem)
+        sides = parsed_sides(serialized, problem, record)
         rows, *places = tf.numpy_function(
             plan,
             [epoch, portion, *(side.row_lengths() for side in sides)],
@@ -206,6 +245,42 @@ def packing_planner(
                 ready[name + part] = packed.to_tensor(0, shape=[None, width])
         bins = tf.shape(ready[SIDES[0]], tf.int64)[0]
         return epoch, portion, {"count": bins // height, **ready}
+
+    return planned
+
+
+def packed_rows_planner(
+    problem: Problem, max_positions: int, max_length: int, seed: int
+) -> Callable:
+    """As `packing_planner`, for rows that others have packed: they stay so.
+
+    Rows of more than `max_length` positions are left out.
+    """
+    height, width = packed_shape(max_positions, max_length)
+    names = feature_names(packing=True)
+
+    def plan(epoch, portion, source_lengths, target_lengths):
+        kept = bucketing.usable(source_lengths, target_lengths, width)
+        generator = np.random.default_rng([seed, _PLANS, epoch, portion])
+        return generator.permutation(kept)
+
+    def planned(epoch, portion, serialized):
+        parsed = tf.io.parse_example(serialized, features(names))
+        lengths = [parsed[side].row_lengths() for side in SIDES]
+        rows = tf.numpy_function(
+            plan, [epoch, portion, *lengths], tf.int64, stateful=False
+        )
+        rows = tf.ensure_shape(rows, [None])
+        missing = -tf.size(rows, tf.int64) % height  # of the last batch
+        ready = {}
+        for ours, theirs in zip(SIDES, problem.directed(*SIDES), strict=True):
+            for part in PARTS:
+                kept = tf.gather(parsed[theirs + part], rows)
+                dense = kept.to_tensor(0, shape=[None, width])
+                dense = tf.pad(dense, [[0, missing], [0, 0]])
+                ready[ours + part] = tf.cast(dense, tf.int32)
+        count = (tf.size(rows, tf.int64) + missing) // height
+        return epoch, portion, {"count": count, **ready}
 
     return planned
 
@@ -236,7 +311,8 @@ def packed_batch(
 ) -> dict[str, tf.Tensor]:
     """Batch `index` of a packed portion: `packing.feature_names(True)`.
 
-    Args: what `packing_planner` gives, an int64 scalar, `packing.packed_shape`.
+    Args: what a planner of packed rows gives, an int64 scalar,
+      `packing.packed_shape`.
     """
     first = index * shape[0]
     return {

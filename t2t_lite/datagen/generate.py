@@ -126,7 +126,7 @@ class Generation:
             "the seed": self.seed,
             "--raw_dir": raw.raw_dir and os.path.abspath(raw.raw_dir),
             "--tfds_dir": raw.tfds_dir and os.path.abspath(raw.tfds_dir),
-            "the version of a package": _versions(),
+            "the version of a package": versions(),
             "the code": code_version(),
         }
         unfinished = self._folder / f".{name}.incomplete"
@@ -165,7 +165,7 @@ class Generation:
             vocabulary=vocabulary,
             splits=splits,
             seed=self.seed,
-            versions=_versions(),
+            versions=versions(),
             sources=describe_sources(work.raw.noted),
             corpora=problem.corpus_counts(work.raw),
         )
@@ -242,7 +242,8 @@ def check_places(
         )
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Those of the packages that make data, for a manifest."""
     return {name: metadata.version(name) for name in _PACKAGES}
 
 

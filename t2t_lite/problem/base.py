@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.raw_files import RawFiles, RemoteFile
-from t2t_lite.errors import UsageError, nearest
+from t2t_lite.errors import T2TLiteError, UsageError, nearest
 from t2t_lite.problem.fingerprint import attributes_of, hash_of_code
 from t2t_lite.problem.option import Option
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from t2t_lite.text.form import TextForm
 
 T = TypeVar("T")
+_OR_TEXT = "or be a Text2TextProblem, which has a SentencePiece vocabulary"
 
 
 class Problem:
@@ -70,9 +71,7 @@ class Problem:
           split: one of `splits`.
           raw: finds the files of the corpus: `raw.path("train.en")`.
         """
-        raise NotImplementedError(
-            f"{type(self).__name__} must define samples(self, split, raw)."
-        )
+        raise _undefined(self, "samples(self, split, raw)")
 
     def parts(self, split: str, raw: RawFiles) -> Sequence[Any]:
         """What to give `part_samples`, for a corpus read on several machines.
@@ -120,7 +119,7 @@ class Problem:
         Equal names mean one shared vocabulary. The sides are those of
         `samples`, also in a reversed copy.
         """
-        raise NotImplementedError
+        raise _undefined(self, f"vocabulary_files(self), {_OR_TEXT}")
 
     def expected_vocab_sizes(self) -> tuple[int, int]:
         """Pieces of the vocabularies of `samples`' sides, before they exist.
@@ -137,7 +136,9 @@ class Problem:
         Returns: what each learned vocabulary was learned from, by file; it is
           printed, and kept in the manifest. See `SentencePieceEncoder.train`.
         """
-        raise NotImplementedError
+        raise _undefined(
+            self, f"train_encoders(self, raw, data_dir, seed), {_OR_TEXT}"
+        )
 
     def load_encoders(
         self, directory: str | os.PathLike
@@ -173,7 +174,7 @@ class Problem:
           references: the target texts, likewise.
           outputs: what the model wrote, without `complete`.
         """
-        raise NotImplementedError
+        raise _undefined(self, "evaluate(self, sources, references, outputs)")
 
     def tokenize(self, text: str) -> str:
         """A raw source text as the corpus has it, for `--tokenize`.
@@ -343,6 +344,11 @@ class Text2TextProblem(Problem):
             "exact_match": 100.0 * exact / len(references),
             **_tokenized_bleu(outputs, references, self.languages[1]),
         }
+
+
+def _undefined(problem: Problem, rule: str) -> T2TLiteError:
+    """The error for a declaration that lacks what the work needs."""
+    return T2TLiteError(f"{type(problem).__name__} must define {rule}.")
 
 
 def _tokenized_bleu(hypotheses, references, language):

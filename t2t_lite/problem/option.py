@@ -21,6 +21,7 @@ class Option:
       without: what holds without it, in words, where `default` does not say it.
       example: a value, for people.
       off_flag: the flag that turns it off, in place of one of its name.
+      flagless: no flag sets it; it is known of data that is there.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Option:
     without: str = ""
     example: str = ""
     off_flag: str = ""
+    flagless: bool = False
 
     @property
     def flag(self) -> str:

@@ -29,6 +29,7 @@ from t2t_lite.corpus.tmx import read_tmx
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.problem.base import Text2TextProblem
 from t2t_lite.problem.own_text_options import (
+    ADOPTED,
     FILE_OPTIONS,
     OPTIONS,
     PREFIXES,
@@ -50,7 +51,7 @@ class OwnText(Text2TextProblem):
     `version` when the readers, `held_out` or `mixture` change what they give.
     """
 
-    known_options = OPTIONS
+    known_options = (*OPTIONS, ADOPTED)
 
     def with_options(self, options: Mapping[str, Any]) -> Self:
         other = super().with_options(options)
@@ -137,6 +138,9 @@ class OwnText(Text2TextProblem):
         ] + [f"to be held out of train: {s}" for s in self._cut_splits()]
 
     def vocabulary_files(self) -> dict[str, str]:
+        if "adopted" in self.options:
+            source, *target = self.options["adopted"].split(",")
+            return {"inputs": source, "targets": (target or [source])[0]}
         if "vocabulary" in self.options:
             ending = os.path.splitext(self.options["vocabulary"])[1]
             if ending not in _VOCABULARY_ENDINGS:
@@ -259,6 +263,12 @@ class OwnText(Text2TextProblem):
 
     def _require_files(self, raw):
         """Checks that the files are there, and notes them."""
+        if "adopted" in self.options:
+            raise T2TLiteError(
+                f"{self.base_name} was adopted, so its text is not here: put "
+                "its shards back, and adopt them again with t2t-lite-datagen "
+                f"--adopt=FOLDER --problem={self.base_name} --vocabulary=FILE."
+            )
         if not self._corpora("train"):
             raise UsageError(
                 f"{self.registered_name} needs files to train on: --source and "

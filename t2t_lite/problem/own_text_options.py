@@ -153,6 +153,14 @@ OPTIONS = (
     ),
 )
 
+# That the shards were there first; see the module `datagen.adoption`.
+ADOPTED = Option(
+    "adopted",
+    "FILES",
+    "their vocabulary, or those of source and target, joined by a comma",
+    flagless=True,
+)
+
 
 def require_consistent(
     options: Mapping[str, Any], given: Mapping[str, Any]

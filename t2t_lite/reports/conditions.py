@@ -58,7 +58,7 @@ def command_of(
     switches = []
     if isinstance(run.problem, OwnText):
         for option in run.problem.known_options:
-            if option.name in run.problem.options:
+            if option.name in run.problem.options and not option.flagless:
                 if option.off_flag:
                     switches.append(option.flag)
                 else:

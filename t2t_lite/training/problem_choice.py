@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from t2t_lite import allowed_code, plugins, registry
-from t2t_lite.data.manifest import Manifest, find_data
+from t2t_lite.data.manifest import Manifest, find_data, how_to_adopt
 from t2t_lite.errors import T2TLiteError, UsageError, nearest
 from t2t_lite.problem import Problem
 from t2t_lite.problem.own_text import OwnText
@@ -107,12 +107,12 @@ def _options_of_text(problem, name, data_dir, needed):
             f"{data_dir} holds the data of {', '.join(names)}: name one with "
             "--name, or give the files of another."
         )
-    raise UsageError(
-        f"{data_dir} holds no data of {default}: give its files with --source "
-        "and --target, or --pairs, to t2t-lite-datagen or t2t-lite-trainer, or "
-        "name another --data_dir."
+    way = how_to_adopt(data_dir, default) or (
+        "give its files with --source and --target, or --pairs, to "
+        "t2t-lite-datagen or t2t-lite-trainer, or name another --data_dir."
         f"{nearest(default, names)}"
     )
+    raise UsageError(f"{data_dir} holds no data of {default}: {way}")
 
 
 def _options_of_run(problem, name, output_dir):

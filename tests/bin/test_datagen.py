@@ -3,6 +3,8 @@ import sys
 
 import pytest
 
+from support import t2t_shards
+
 
 @pytest.fixture
 def flags(tiny_usr_dir, tmp_path):
@@ -346,3 +348,72 @@ def test_inspection_names_an_edited_shard(run_command, flags, tmp_path):
     code, out, err = run_command("datagen", *flags, "--inspect")
     assert (code, out) == (1, "")
     assert f"{shard} is damaged" in err
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """The folder of packed shards of tensor2tensor, and flags to adopt it."""
+    folder = t2t_shards.write_shards(
+        tmp_path, t2t_shards.ROWS, name="translate_packed"
+    )
+    vocabulary = folder / t2t_shards.VOCABULARY
+    flags = ["--problem=translate_packed", f"--vocabulary={vocabulary}"]
+    return folder, [f"--adopt={folder}", *flags]
+
+
+def test_adopted_shards_are_own_text_to_train_on(run_command, shards):
+    folder, flags = shards
+    train = ["--problem=text", "--name=translate_packed"]
+    train += [f"--data_dir={folder}", f"--output_dir={folder / 'run'}"]
+    code, _, err = run_command("trainer", *train, "--hparams=transformer_toy")
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"t2t-lite-datagen --adopt={folder} --problem=translate_pac" in err
+    code, out, err = run_command("datagen", *flags)
+    assert (code, out.splitlines()) == (
+        0,
+        [
+            "train: 5 pairs in 3 packed rows",
+            "dev: 2 pairs in 1 packed rows",
+        ],
+    )
+    assert f"Next: t2t-lite-trainer {' '.join(train[:3])} --hparams=SET" in err
+    train += [
+        "--hparams=transformer_toy",
+        "--hparams_override=packing=true,hidden_size=8,filter_size=8,"
+        "num_hidden_layers=1,num_heads=1,"
+        "max_length=16,batch_tokens=32,beam_size=1",
+    ]
+    for steps in (1, 2):
+        given = (*train, f"--train_steps={steps}")
+        code, out, err = run_command("trainer", *given)
+        assert code == 0, err
+        assert f"step: {steps}" in out
+    code, out, _ = run_command(
+        "evaluator", f"--output_dir={folder / 'run'}", "--split=dev", "--json"
+    )
+    assert (code, json.loads(out)["sentences"]) == (0, 2)
+    code, _, err = run_command("datagen", *train[:3], "--overwrite")
+    assert code == 1
+    assert "translate_packed was adopted, so its text is not here" in err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--overwrite"], "--adopt takes shards as they are: leave --overwr"),
+        (["--source=a.txt"], "as they are: leave --source out."),
+        (["--data_dir=elsewhere"], "leave --data_dir out; got elsewhere."),
+        (["--vocabulary=a,b,c"], "must be FILE or SOURCE,TARGET with --adopt"),
+        (["--vocabulary="], "--vocabulary is required."),
+        (["--problem=b@d"], "name must be letters, digits, _ and -"),
+    ],
+)
+def test_what_does_not_go_with_adoption_is_named(
+    run_command, shards, more, message
+):
+    folder, flags = shards
+    before = sorted(folder.iterdir())
+    code, out, err = run_command("datagen", *flags, *more)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+    assert sorted(folder.iterdir()) == before

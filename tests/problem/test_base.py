@@ -259,12 +259,22 @@ def test_report_of_nothing_is_refused():
 
 
 def test_samples_must_be_written():
-    with pytest.raises(NotImplementedError, match="Bare must define samples"):
+    with pytest.raises(T2TLiteError, match="Bare must define samples"):
 
         class Bare(Problem):
             pass
 
         Bare().samples("train", RawFiles())
+
+
+def test_a_vocabulary_must_be_declared(tmp_path):
+    class Bare(Problem):
+        pass
+
+    with pytest.raises(T2TLiteError, match="Bare must define vocabulary_files"):
+        Bare().load_encoders(tmp_path)
+    with pytest.raises(T2TLiteError, match="which has a SentencePiece vocab"):
+        Bare().train_encoders(RawFiles(), tmp_path, 0)
 
 
 def test_declaring_a_problem_imports_nothing_heavy():
