@@ -33,6 +33,7 @@ from t2t_lite.model.layers.backend import (
     write_rows,
 )
 from t2t_lite.model.layers.masks import attention_scores_bias
+from t2t_lite.model.layers.relative import distance_rows
 
 # The loop state of a search.
 Tensors = dict[str, Tensor]
@@ -62,10 +63,18 @@ class DecoderCache:
         layout that a step reads.
     """
 
-    def __init__(self, tensors: Tensors, rows: Tensor, bias: Tensor):
+    def __init__(
+        self,
+        tensors: Tensors,
+        rows: Tensor,
+        bias: Tensor,
+        distances: Tensor | None,
+    ):
         self.tensors = tensors
         self._rows = rows  # int32 [B * H]
         self._bias = bias  # float32 [N, B, G, 1, R, P * K]
+        # int32 [N, P * K], rows of the tables of relative positions, or None.
+        self._distances = distances
 
     @classmethod
     def start(
@@ -120,14 +129,14 @@ class DecoderCache:
 
     @classmethod
     def at_step(
-        cls, tensors: Tensors, index: Tensor, reach: int | None = None
+        cls, tensors: Tensors, index: Tensor, attention: MultiHeadAttention
     ) -> Self:
         """The cache about to take in the keys and values of step `index`.
 
         Args:
           tensors: as of the last step.
           index: int32 scalar.
-          reach: how many positions back self-attention sees; None: all.
+          attention: the self-attention of any layer.
         """
         if can_grow():
             tensors = _with_room(tensors, index)
@@ -139,9 +148,13 @@ class DecoderCache:
         ancestry = ops.where(
             ops.equal(places, index), slots[:, None], tensors["ancestry"]
         )
-        seen = ancestry
+        seen, reach = ancestry, attention.reach
         if reach is not None:
             seen = ops.where(places >= index - reach, ancestry, _NO_SLOT)
+        distances, reach = None, attention.max_relative_position
+        if reach is not None:
+            distances = distance_rows(places - index, reach)[:, 0, 0]
+            distances = ops.repeat(distances, beam_size, axis=1)
         # [N, B, K, P, 1] == [K'] -> [N, B, K, P, K'] -> [N, B, G, 1, R, P * K']
         lineage = ops.equal(seen[..., None], slots)
         keys = tensors["keys_0"]
@@ -156,6 +169,7 @@ class DecoderCache:
             {**tensors, "ancestry": ancestry},
             rows * positions + position,
             attention_scores_bias(lineage),
+            distances,
         )
 
     @staticmethod
@@ -196,8 +210,15 @@ class DecoderCache:
         keys_name, values_name = _names(number)
         keys = self._append(keys_name, keys)
         values = self._append(values_name, values)
+        tables = None
+        if self._distances is not None:
+            both = attention.relative_keys, attention.relative_values
+            tables = [
+                ops.take(ops.cast(each, x.dtype), self._distances, axis=0)
+                for each in both
+            ]
         query = self._of_groups(query)
-        context = _attend_blocks(query, keys, values, self._bias)
+        context = _attend_blocks(query, keys, values, self._bias, tables)
         return self._merged(attention, x, context)
 
     def attend_source(
@@ -294,7 +315,7 @@ def _with_room(tensors, index):
     return {**tensors, **dict(zip(["ancestry", *names], values, strict=True))}
 
 
-def _attend_blocks(query, keys, values, bias):
+def _attend_blocks(query, keys, values, bias, tables=None):
     """Attention of `query` to keys and values that lie in blocks.
 
     Args:
@@ -302,15 +323,27 @@ def _attend_blocks(query, keys, values, bias):
       keys: float [N, B, H, P * K, d].
       values: float [N, B, H, P * K, d].
       bias: float32 [N, B, G, 1, R, P * K].
+      tables: float [N, P * K, d], what the distance adds to each key, and to
+        each value; None: nothing.
 
     Returns: float [B, G, H, R, d].
     """
     scores = batch_matmul(query[None], keys[:, :, None], transpose_y=True)
+    if tables is not None:
+        rows = ops.reshape(query, (-1, query.shape[-1]))
+        added = ops.matmul(rows, ops.swapaxes(tables[0], 1, 2))
+        scores = scores + ops.reshape(added, ops.shape(scores))
     scores = ops.cast(scores, "float32") + bias  # [N, B, G, H, R, P * K]
     # A softmax over the first and the last axis.
     top = ops.max(ops.max(scores, axis=-1, keepdims=True), axis=0)
     weights = ops.exp(scores - top)
     total = ops.sum(ops.sum(weights, axis=-1, keepdims=True), axis=0)
-    parts = batch_matmul(ops.cast(weights, values.dtype), values[:, :, None])
+    weights = ops.cast(weights, values.dtype)
+    parts = batch_matmul(weights, values[:, :, None])
+    if tables is not None:
+        blocks, *_, places = ops.shape(weights)
+        rows = ops.reshape(weights, (blocks, -1, places))
+        added = ops.matmul(rows, tables[1])
+        parts = parts + ops.reshape(added, ops.shape(parts))
     context = ops.sum(ops.cast(parts, "float32"), axis=0) / total
     return ops.cast(context, query.dtype)

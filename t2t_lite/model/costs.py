@@ -42,6 +42,10 @@ def count_parameters(
     }
     if hparams.source_vector:
         parts["source vector"] = d
+    if hparams.max_relative_position is not None:
+        tables = _relative_rows(hparams) * sum(_depths(hparams))
+        parts["encoder self-attention"] += encoder * tables
+        parts["decoder self-attention"] += decoder * tables
     if hparams.position_encoding == "learned":
         parts["positions"] = 2 * hparams.max_length * d
     if hparams.shared_embedding:
@@ -76,6 +80,9 @@ def count_forward_flops(
                     + 2 d V                           the softmax
 
     N is the encoder's in the first line, and the decoder's in the others.
+    Relative positions add 2 w (2k + 1) to each of both, products with their
+    tables. What spreads these over the positions by one-hot matrices is left
+    out: it multiplies with zeros and ones.
     The future that a mask hides is counted, since it is computed. A window of
     r counts as the r + 1 positions that it sees, r / 2 + 1 in the decoder; the
     blocks it is computed in are up to three times as long.
@@ -95,6 +102,7 @@ def count_forward_flops(
         seen_source = min(seen_source, 2 * reach + 1)
         seen_target = min(seen_target, reach + 1)
     layer = 4 * d * width + 4 * d * hparams.filter_size
+    layer += 2 * width * _relative_rows(hparams)
     half_attention = 2 * d * width
     source = encoder * (layer + 2 * width * seen_source)
     target = decoder * (
@@ -239,16 +247,29 @@ def _kept_numbers(hparams: HParams) -> float:
     attention = (
         2 * _attention_width(hparams) + copies * hparams.num_heads * length
     )
+    # Products of the weights and the table, of self-attention only.
+    relative = hparams.num_heads * _relative_rows(hparams)
     feed_forward = hparams.filter_size * (1 + 1.25 * (hparams.relu_dropout > 0))
     frame = 2.25 * hparams.hidden_size
     encoder, decoder = hparams.layers
-    return encoder * (attention + feed_forward + 2 * frame) + decoder * (
-        2 * attention + feed_forward + 3 * frame
+    both = attention + relative + feed_forward
+    return encoder * (both + 2 * frame) + decoder * (
+        both + attention + 3 * frame
     )
 
 
 def _attention_width(hparams: ModelHParams) -> int:
     """The w of the formulas: h (d_k + d_v)."""
+    return hparams.num_heads * sum(_depths(hparams))
+
+
+def _depths(hparams: ModelHParams) -> tuple[int, int]:
+    """d_k and d_v."""
     default = hparams.hidden_size // hparams.num_heads
-    depth = (hparams.key_depth or default) + (hparams.value_depth or default)
-    return hparams.num_heads * depth
+    return hparams.key_depth or default, hparams.value_depth or default
+
+
+def _relative_rows(hparams: ModelHParams) -> int:
+    """Of a table of relative positions: 2k + 1; 0 without one."""
+    reach = hparams.max_relative_position
+    return 0 if reach is None else 2 * reach + 1

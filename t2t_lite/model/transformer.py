@@ -298,8 +298,8 @@ class Transformer(keras.Model):
 
         Returns: float32 [B, K, V], and the cache with this step in it.
         """
-        reach = self.decoder_layers[0].self_attention.reach
-        step = DecoderCache.at_step(cache, index, reach)
+        attention = self.decoder_layers[0].self_attention
+        step = DecoderCache.at_step(cache, index, attention)
         # One position a row: [B * K, 1] -> [B * K, 1, D] -> [B, K, D].
         x = self.target_embedding(ops.reshape(ids, (-1, 1)))
         x = self.decoder_positions(x, index)

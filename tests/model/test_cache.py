@@ -73,6 +73,12 @@ def cached_logits(model, inputs, parents, tokens):
             marks=pytest.mark.slow,
         ),
         (4, {"attention_window": 21}, True),
+        (1, {"max_relative_position": 5}, True),
+        (4, {"max_relative_position": 5}, False),
+        (4, {"max_relative_position": 40, "value_depth": 7}, True),
+        pytest.param(
+            *(10, {"max_relative_position": 5}, True), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_hopping_beams_equal_full_passes_across_blocks(

@@ -35,6 +35,7 @@ def built_in_sets():
         {"num_encoder_layers": 2, "num_decoder_layers": 1},
         {"vocab_divisor": 8},
         {"source_vector": True, "position_encoding": "none"},
+        {"max_relative_position": 3, "key_depth": 3, "num_decoder_layers": 1},
     ],
     ids=str,
 )
@@ -110,6 +111,30 @@ def test_a_window_bounds_what_attention_costs():
     source, target = costs.count_forward_flops(windowed, 17, 100, 100)
     assert source == bare_source + 3 * 2 * 16 * 5
     assert target == bare_target + 3 * 2 * 16 * (3 + 100)
+
+
+def test_relative_positions_cost_products_with_their_tables():
+    relative = SMALL.replace(max_relative_position=4)
+    plain = costs.count_forward_flops(SMALL, 17, 6, 7)
+    # w = 16, 3 layers, 9 rows a table.
+    assert costs.count_forward_flops(relative, 17, 6, 7) == (
+        plain[0] + 3 * 2 * 16 * 9,
+        plain[1] + 3 * 2 * 16 * 9,
+    )
+
+
+def test_flops_follow_the_layers_of_each_stack_and_the_models_vocabulary():
+    changes = {"num_encoder_layers": 1, "num_decoder_layers": 2}
+    one, two = (
+        costs.count_forward_flops(SMALL.replace(num_hidden_layers=n), 24, 6, 7)
+        for n in (1, 2)
+    )
+    source, target = costs.count_forward_flops(
+        SMALL.replace(vocab_divisor=8, **changes), 17, 6, 7
+    )
+    assert target == two[1]
+    # Keys and values of the source are made by the decoder's layers.
+    assert source == one[0] + 2 * 8 * 16
 
 
 def test_a_step_is_three_forward_passes_over_its_tokens():

@@ -16,6 +16,11 @@ from t2t_lite.model.layers.dropout import Dropout, no_dropout
 from t2t_lite.model.layers.initial import drawn
 from t2t_lite.model.layers.masks import attention_scores_bias, band_mask
 from t2t_lite.model.layers.product import project
+from t2t_lite.model.layers.relative import (
+    distance_matrices,
+    relative_scores,
+    relative_values,
+)
 from t2t_lite.model.layers.window import attend_window
 
 
@@ -32,6 +37,8 @@ class MultiHeadAttention(keras.layers.Layer):
       window: r; a position attends to those at most r // 2 away from it
         (section 4, restricted self-attention). None: to all.
       causal: whether a window reaches back only.
+      max_relative_position: k; keys and values know how far away they are, in
+        self-attention, up to k positions (arXiv:1803.02155). None: they do not.
     """
 
     def __init__(
@@ -42,6 +49,7 @@ class MultiHeadAttention(keras.layers.Layer):
         attention_dropout: float = 0.0,
         window: int | None = None,
         causal: bool = False,
+        max_relative_position: int | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -52,6 +60,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.attention_dropout = attention_dropout
         self.window = window
         self.causal = causal
+        self.max_relative_position = max_relative_position
 
     def build(self, input_shape: Shape) -> None:
         size = input_shape[-1]
@@ -63,6 +72,14 @@ class MultiHeadAttention(keras.layers.Layer):
         self.key_kernel = self._kernel("key_kernel", size, keys)
         self.value_kernel = self._kernel("value_kernel", size, values)
         self.output_kernel = self._kernel("output_kernel", values, size)
+        if self.max_relative_position is not None:  # shared by the heads
+            rows = 2 * self.max_relative_position + 1
+            self.relative_keys = self._kernel(
+                "relative_keys", rows, self.key_depth
+            )
+            self.relative_values = self._kernel(
+                "relative_values", rows, self.value_depth
+            )
         self.built = True
 
     def _kernel(self, name, rows, columns):
@@ -126,7 +143,20 @@ class MultiHeadAttention(keras.layers.Layer):
                 band_mask(length, length, self.reach, self.causal)
             )
             bias = band if bias is None else bias + band
+        return self._weights(query, keys, bias)
+
+    def _weights(self, query, keys, bias):
+        """The attention weights, with what distances add: [B, H, T, S]."""
+        if self.max_relative_position is not None:
+            scores = relative_scores(
+                query, self.relative_keys, self._distances(query, bias)
+            )
+            bias = bias + ops.cast(scores, "float32")
         return attention_weights(query, keys, bias)
+
+    def _distances(self, x, bias):
+        length, reach = ops.shape(bias)[-1], self.max_relative_position
+        return distance_matrices(length, reach, x.dtype)
 
     def _project(self, x, memory):
         if memory is None:
@@ -175,7 +205,7 @@ class MultiHeadAttention(keras.layers.Layer):
         bias: Tensor,
         dropout: Dropout = no_dropout,
     ) -> Tensor:
-        """The weighted values, equation 1: [B, H, T, d_v].
+        """The weighted values of a full pass, equation 1: [B, H, T, d_v].
 
         Args:
           query: float [B, H, T, d_k], scaled.
@@ -184,9 +214,15 @@ class MultiHeadAttention(keras.layers.Layer):
           bias: float32, broadcast to [B, H, T, S].
           dropout: `DropoutMasks` of this pass, or `no_dropout`.
         """
-        weights = attention_weights(query, keys, bias)
+        weights = self._weights(query, keys, bias)
         weights = dropout(weights, self.attention_dropout)
-        return batch_matmul(ops.cast(weights, values.dtype), values)
+        weights = ops.cast(weights, values.dtype)
+        context = batch_matmul(weights, values)
+        if self.max_relative_position is None:
+            return context
+        return context + relative_values(
+            weights, self.relative_values, self._distances(values, bias)
+        )
 
     def merge_heads(self, context: Tensor) -> Tensor:
         """[B, H, T, d_v] to the layer's output [B, T, D]."""
@@ -232,6 +268,7 @@ class MultiHeadAttention(keras.layers.Layer):
             "attention_dropout": self.attention_dropout,
             "window": self.window,
             "causal": self.causal,
+            "max_relative_position": self.max_relative_position,
         }
 
 

@@ -24,16 +24,23 @@ class _Block(keras.layers.Layer):
         super().__init__(**kwargs)
         self.hparams = hparams
 
-    def _attention(self, name, window=None, causal=False):
+    def _attention(self, name, **options):
         return MultiHeadAttention(
             self.hparams.num_heads,
             self.hparams.key_depth,
             self.hparams.value_depth,
             self.hparams.attention_dropout,
-            window=window,
-            causal=causal,
+            **options,
             name=name,
             dtype=self.dtype_policy,
+        )
+
+    def _self_attention(self, causal):
+        return self._attention(
+            "self_attention",
+            window=self.hparams.attention_window,
+            causal=causal,
+            max_relative_position=self.hparams.max_relative_position,
         )
 
     def _norm(self, name):
@@ -97,9 +104,7 @@ class EncoderLayer(_Block):
     """
 
     def build(self, input_shape: Shape) -> None:
-        self.self_attention = self._attention(
-            "self_attention", self.hparams.attention_window
-        )
+        self.self_attention = self._self_attention(causal=False)
         self.self_attention_norm = self._norm("self_attention_norm")
         self._build_with_feed_forward(input_shape)
 
@@ -139,9 +144,7 @@ class DecoderLayer(_Block):
     """
 
     def build(self, input_shape: Shape) -> None:
-        self.self_attention = self._attention(
-            "self_attention", self.hparams.attention_window, causal=True
-        )
+        self.self_attention = self._self_attention(causal=True)
         self.self_attention_norm = self._norm("self_attention_norm")
         self.cross_attention = self._attention("cross_attention")
         self.cross_attention_norm = self._norm("cross_attention_norm")
