@@ -17,6 +17,7 @@ from t2t_lite.bin.cli import command, flags, own_text
 from t2t_lite.errors import UsageError
 from t2t_lite.runtime import start_tensorflow
 from t2t_lite.training.cluster.members import find_members
+from t2t_lite.training.config import CONFIG, read_config
 
 if TYPE_CHECKING:
     from t2t_lite.training.run import Run
@@ -199,7 +200,11 @@ def train(args: argparse.Namespace, argv: Sequence[str]) -> None:
     if args.replay:
         _replay(args)
         return
-    flags.require(args, "problem", "hparams")
+    folder = recipe.absolute(args.output_dir)
+    if folder and (folder / CONFIG).is_file():  # it knows what it learns
+        args.problem = args.problem or read_config(folder)["problem"]
+    else:
+        flags.require(args, "problem", "hparams")
     plugins.load_plugins(args.usr_dir)
     given = {name: getattr(args, name) for name in _PARAMETERS}
     given["problem_options"] = own_text.given_options(args)

@@ -10,7 +10,10 @@ from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
 from t2t_lite.training.cluster.members import find_members
-from t2t_lite.training.config import require_fitting_vocabularies
+from t2t_lite.training.config import (
+    read_config,
+    require_fitting_vocabularies,
+)
 from t2t_lite.training.options import StartOptions, TrainingOptions
 from t2t_lite.training_job import TrainingJob
 
@@ -26,8 +29,8 @@ _Path = str | os.PathLike
 
 
 def train(
-    problem: str | Problem,
-    hparams: str | HParams,
+    problem: str | Problem | None = None,
+    hparams: str | HParams | None = None,
     *,
     hparams_override: str = "",
     problem_options: Mapping[str, Any] | None = None,
@@ -72,8 +75,9 @@ def train(
     SIGTERM save before they raise `Interrupted`; SIGUSR1 saves and goes on.
 
     Args:
-      problem: what to learn: the name of a problem or the problem itself.
-      hparams: the name of a set, or hyperparameters.
+      problem: what to learn: the name of a problem or the problem itself; None:
+        what the run in `output_dir` learns.
+      hparams: the name of a set, or hyperparameters; None: those of that run.
       hparams_override: `key=value,...`: values that replace those of the set.
       problem_options: the options of the problem. Those of own text are the
         trainer's flags, as in `{"source": "a.en", "target": "a.de"}`.
@@ -173,7 +177,14 @@ def train(
         raise UsageError("stop_on needs stop_after, a number of evaluations.")
     usr_dir = str(usr_dir) if usr_dir else None
     plugins.load_plugins(usr_dir)
-    values, set_name = _choose_hparams(hparams, hparams_override)
+    if problem is None or hparams is None:
+        config = _config_there(output_dir)
+        problem = config["problem"] if problem is None else problem
+    if hparams is None:
+        values = HParams.from_dict(config["hparams"]).override(hparams_override)
+        set_name = config.get("hparams_set")
+    else:
+        values, set_name = _choose_hparams(hparams, hparams_override)
     # The default folder of own text follows from the name it is given.
     known_name = problem if isinstance(problem, str) else problem.name
     task, data_folder = choose_problem(
@@ -274,6 +285,16 @@ def _require_one_of(
             raise UsageError(
                 f"{name} is one of {', '.join(known)}{where}; got {value!r}."
             )
+
+
+def _config_there(output_dir: _Path | None) -> dict[str, Any]:
+    """The config of the run that is to go on."""
+    if output_dir is None:
+        raise UsageError(
+            "problem and hparams are required, unless output_dir is that of a "
+            "run."
+        )
+    return read_config(absolute(output_dir))
 
 
 def _choose_hparams(

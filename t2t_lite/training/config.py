@@ -295,15 +295,34 @@ def _identity(config: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
+def _identity_without_data(config: dict[str, Any]) -> dict[str, Any]:
+    hparams = HParams.from_dict(config["hparams"]).to_dict()
+    hashes = list(config["vocabulary"].values())
+    return {
+        **{n: v for n, v in hparams.items() if n not in _MAY_CHANGE},
+        "vocabulary of the source": hashes[0],
+        "vocabulary of the target": hashes[-1],
+    }
+
+
+def has_data(config: Mapping[str, Any]) -> bool:
+    """Whether a run knows its data; an imported one may not."""
+    return bool(config["data"]["fingerprint"])
+
+
 def require_same(
     output_dir: pathlib.Path, there: dict[str, Any], here: dict[str, Any]
 ) -> None:
     """Refuses to go on with a run that is another one.
 
+    A run that was imported has no data before its first training. Then only the
+    hyperparameters and the content of the vocabularies count.
+
     Raises:
       T2TLiteError: names every difference that matters.
     """
-    there, here = _identity(there), _identity(here)
+    identity = _identity if has_data(there) else _identity_without_data
+    there, here = identity(there), identity(here)
     differences = [
         f"{key} is {_brief(there.get(key))} there and "
         f"{_brief(here.get(key))} here"

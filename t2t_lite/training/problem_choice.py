@@ -15,7 +15,12 @@ from t2t_lite.data.manifest import Manifest, find_data, how_to_adopt
 from t2t_lite.errors import T2TLiteError, UsageError, nearest
 from t2t_lite.problem import Problem
 from t2t_lite.problem.own_text import OwnText
-from t2t_lite.training.config import CONFIG, problem_options, read_config
+from t2t_lite.training.config import (
+    CONFIG,
+    has_data,
+    problem_options,
+    read_config,
+)
 
 
 def choose_options(
@@ -123,7 +128,7 @@ def _options_of_run(problem, name, output_dir):
     options = problem_options(config)
     is_same = config["problem"].removesuffix("_rev") == type(problem).name
     is_named = name in (None, options.get("name", problem.base_name))
-    if not (is_same and is_named):
+    if not (is_same and is_named and has_data(config)):
         return None, None
     return options, pathlib.Path(config["data"]["dir"])
 

@@ -25,7 +25,8 @@ class RunData:
       hparams: of the run.
       encoders: of `inputs` and `targets`.
       seed: of the order of training.
-      fingerprint: the digest of the manifest that the run was created with.
+      fingerprint: the digest of the manifest that the run was created with;
+        "": of an imported one, which any data with its vocabulary fits.
     """
 
     def __init__(
@@ -56,6 +57,8 @@ class RunData:
           T2TLiteError: it is missing, or the data was made again since the run
             was created.
         """
+        if not self._fingerprint:
+            return self._fitting_manifest()
         if not Manifest.path(self.folder, self._problem).exists():
             raise T2TLiteError(
                 f"{self.folder} holds no data of {self._problem.base_name}, "
@@ -70,6 +73,21 @@ class RunData:
                 f"The data in {self.folder} has changed since the run was "
                 "created: name the folder of the old data with --data_dir, or "
                 "train a new run in another --output_dir."
+            )
+        return manifest
+
+    def _fitting_manifest(self) -> Manifest:
+        if self.folder == pathlib.Path():
+            raise T2TLiteError(
+                "The run was imported without data: say with --data_dir where "
+                f"data of {self._problem.base_name} is."
+            )
+        manifest = Manifest.load(self.folder, self._problem)
+        here = {encoder.sha256 for encoder in self._encoders.values()}
+        if here != {file["sha256"] for file in manifest.vocabulary.values()}:
+            raise T2TLiteError(
+                f"The data of {self._problem.base_name} in {self.folder} was "
+                "made with another vocabulary than that of the run."
             )
         return manifest
 

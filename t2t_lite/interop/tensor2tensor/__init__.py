@@ -1,0 +1,1 @@
+"""tensor2tensor's checkpoints as runs, exact to the rounding."""

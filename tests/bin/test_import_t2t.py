@@ -1,0 +1,151 @@
+"""The command that imports tensor2tensor's checkpoints."""
+
+import json
+
+import numpy as np
+import pytest
+
+from support.t2t_train_dir import (
+    PIECES,
+    VALUES,
+    variables_of,
+    write_train_dir,
+)
+
+
+@pytest.fixture
+def train_dir(tmp_path):
+    """A folder of the original, and the flags that import it."""
+    folder = tmp_path / "train"
+    vocabulary = write_train_dir(
+        folder,
+        VALUES,
+        variables_of(VALUES, len(PIECES)),
+        flags=["--problem=translate_xxyy_mine", "--train_steps=9"],
+    )
+    output_dir = tmp_path / "run"
+    return folder, [
+        f"--t2t_dir={folder}",
+        f"--vocabulary={vocabulary}",
+        f"--output_dir={output_dir}",
+    ]
+
+
+def test_an_import_is_a_run_that_decodes(train_dir, run_command, tmp_path):
+    _, flags = train_dir
+    code, out, err = run_command("import_t2t", *flags)
+    assert (code, out) == (0, f"{tmp_path / 'run'}\n")
+    assert "Target space 0." in err
+    assert "with a fresh optimizer" in err
+    config = json.loads((tmp_path / "run/config.json").read_text())
+    assert config["problem"] == "text"
+    assert config["problem_options"]["name"] == "translate_xxyy_mine"
+    assert config["hparams"]["train_steps"] == 9
+    lines = tmp_path / "lines"
+    lines.write_text("abc\n")
+    code, out, _ = run_command(
+        "decoder",
+        f"--output_dir={tmp_path / 'run'}",
+        f"--decode_from_file={lines}",
+        "--beam_size=2",
+    )
+    assert code == 0
+    assert out.count("\n") == 1
+
+
+def test_logits_that_differ_write_nothing(train_dir, run_command, tmp_path):
+    _, flags = train_dir
+    ids = np.array([[3, 4, 1]])
+    np.savez(
+        tmp_path / "io.npz",
+        inputs=ids,
+        targets=ids,
+        logits=np.zeros((1, 3, len(PIECES)), np.float32),
+    )
+    code, out, err = run_command(
+        "import_t2t", *flags, f"--verify={tmp_path / 'io.npz'}"
+    )
+    assert (code, out) == (1, "")
+    assert "The logits differ" in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_decodes_that_differ_write_nothing(train_dir, run_command, tmp_path):
+    _, flags = train_dir
+    for name in ("inputs", "decodes"):
+        (tmp_path / name).write_text("nothing like it 0123\n")
+    code, _, err = run_command(
+        "import_t2t",
+        *flags,
+        f"--t2t_inputs={tmp_path / 'inputs'}",
+        f"--t2t_decodes={tmp_path / 'decodes'}",
+    )
+    assert code == 1
+    assert "Only 0 of 1 translations are equal" in err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"--t2t_dir": "/nowhere"}, "with a checkpoint of tensor2tensor"),
+        ({"--t2t_dir": None}, "--t2t_dir is required."),
+        ({"--vocabulary": None}, "--vocabulary is required."),
+        ({"--problem": "wmt_ended"}, "Did you mean wmt_ende"),
+        ({"--t2t_hparams": "transformer_bas"}, "mean transformer_base"),
+        ({"--t2t_inputs": "x"}, "--t2t_inputs and --t2t_decodes go together"),
+        ({"--target_space": "32"}, "target_space must be from 0 to 31"),
+        ({"--vocabulary": "a,b"}, "t2t-lite-import: "),
+    ],
+)
+def test_wrong_flags_are_told_in_one_line(
+    train_dir, run_command, tmp_path, change, message
+):
+    _, flags = train_dir
+    names = [flag.split("=")[0] for flag in flags]
+    given = dict(zip(names, flags, strict=True))
+    given |= {n: f"{n}={v}" if v else None for n, v in change.items()}
+    code, out, err = run_command("import_t2t", *filter(None, given.values()))
+    assert code in (1, 2) and out == ""
+    assert message in err and err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("hparams.json", "{", "is not JSON"),
+        ("hparams.json", "[]", "must be a JSON object"),
+        ("hparams.json", '{"hidden_size": "8"}', "hidden_size must be of the"),
+        ("hparams.json", '{"norm_type": "noam"}', "norm_type makes the model"),
+        ("flags.txt", "--model=transformer_moe", "says transformer_moe"),
+        (
+            "checkpoint",
+            'model_checkpoint_path: "model.ckpt-9"',
+            "names model.ckpt-9 as the newest, which is not there",
+        ),
+    ],
+)
+def test_a_folder_of_another_kind_is_told_in_one_line(
+    train_dir, run_command, tmp_path, file, content, message
+):
+    folder, flags = train_dir
+    (folder / file).write_text(content)
+    code, out, err = run_command("import_t2t", *flags)
+    assert code in (1, 2) and out == ""
+    assert message in err and err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_hparams_a_set_is_named(train_dir, run_command, tmp_path):
+    folder, flags = train_dir
+    (folder / "hparams.json").unlink()
+    code, _, err = run_command("import_t2t", *flags)
+    assert code == 2
+    assert "give --t2t_hparams=SET" in err
+    changes = ",".join(f"{name}={value}" for name, value in VALUES.items())
+    (folder / "flags.txt").write_text(
+        f"--hparams_set=transformer_base_v1\n--hparams={changes}\n"
+    )
+    code, _, err = run_command("import_t2t", *flags)
+    assert code == 0, err

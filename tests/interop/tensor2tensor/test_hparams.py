@@ -1,0 +1,233 @@
+"""tensor2tensor's hparams in ours."""
+
+import json
+
+import pytest
+
+from support.places import SHARED_DATA
+from t2t_lite import plugins, registry
+from t2t_lite.errors import UsageError
+from t2t_lite.hparam import HParams
+from t2t_lite.interop.tensor2tensor.hparams import hparams_of
+from t2t_lite.interop.tensor2tensor.sets import overridden, values_of_set
+from t2t_lite.training.optimizer.schedules import training_rate
+
+RATES = SHARED_DATA / "t2t/learning_rate.json"
+
+
+def of(name="transformer_base_v1", flags=(), **changes):
+    return hparams_of({**values_of_set(name), **changes}, dict(flags))
+
+
+def test_base_v1_is_the_paper_but_for_the_order_of_sines():
+    assert of() == HParams(
+        position_encoding="concatenated",
+        source_vector=True,
+        shift_whole_rows=True,
+        batch_tokens=4096,
+        micro_batches=1,
+        train_steps=250000,
+        extra_decode_length=100,
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "transformer_base_v1",
+        "transformer_base_v2",
+        "transformer_base_v3",
+        "transformer_base_single_gpu",
+        "transformer_big_single_gpu",
+        "transformer_tiny",
+    ],
+)
+def test_a_registered_set_of_that_name_has_the_same_model_and_rate(name):
+    plugins.load_plugins()
+    theirs, ours = of(name), registry.hparams(name)
+    # What every model of tensor2tensor has, and ours need not.
+    added = {"source_vector": True, "shift_whole_rows": True}
+    assert theirs.model_part() == {**ours.model_part(), **added}
+    for key in ("adam_beta1", "adam_beta2", "adam_epsilon", "label_smoothing"):
+        assert getattr(theirs, key) == getattr(ours, key)
+    for step in (1, 2, 4000, 8001, 100000):
+        assert training_rate(theirs, step) == pytest.approx(
+            training_rate(ours, step)
+        )
+
+
+def test_every_value_of_the_model_has_its_counterpart():
+    found = of(
+        hidden_size=33,
+        num_heads=3,
+        attention_key_channels=30,
+        attention_value_channels=60,
+        num_encoder_layers=4,
+        num_decoder_layers=1,
+        multiply_embedding_mode="none",
+        norm_epsilon=0.001,
+        layer_preprocess_sequence="n",
+        layer_postprocess_sequence="da",
+        pos=None,
+        self_attention_type="dot_product_relative",
+        max_relative_position=5,
+        shared_embedding_and_softmax_weights=False,
+        use_target_space_embedding=False,
+        vocab_divisor=128,
+        max_length=0,
+        activation_dtype="bfloat16",
+    )
+    part = {
+        "hidden_size": 33,
+        "key_depth": 10,
+        "value_depth": 20,
+        "num_encoder_layers": 4,
+        "num_decoder_layers": 1,
+        "embedding_scale": "none",
+        "norm_epsilon": 0.001,
+        "norm_placement": "pre",
+        "position_encoding": "none",
+        "max_relative_position": 5,
+        "shared_embedding": False,
+        "source_vector": False,
+        "vocab_divisor": 128,
+        "max_length": 4096,  # that of a batch
+        "precision": "bfloat16",
+    }
+    assert {name: getattr(found, name) for name in part} == part
+
+
+def test_flags_say_how_many_gpus_shared_an_update_and_how_it_decoded():
+    flags = {
+        "worker_gpu": "8",
+        "train_steps": "300",
+        "decode_hparams": "beam_size=6,alpha=1.1",
+    }
+    found = of(flags=flags.items())
+    assert (found.batch_tokens, found.micro_batches) == (8 * 4096, 8)
+    assert (found.train_steps, found.beam_size) == (300, 6)
+    assert (found.length_penalty_alpha, found.extra_decode_length) == (1.1, 100)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("layer_preprocess_sequence", "nd"),
+        ("layer_postprocess_sequence", "an"),
+        ("ffn_layer", "local_moe"),
+        ("norm_type", "batch"),
+        ("self_attention_type", "dot_product_relative_v2"),
+        ("pos", "timing_from_features"),
+        ("prepend_mode", "prepend_inputs_masked_attention"),
+        ("proximity_bias", True),
+        ("unidirectional_encoder", True),
+        ("attention_variables_3d", True),
+        ("hard_attention_k", 4),
+        ("num_area_layers", 1),
+        ("bottom", {"inputs": "identity"}),
+    ],
+)
+def test_what_makes_another_model_is_refused_by_its_name(name, value):
+    for weights_only in (False, True):
+        with pytest.raises(UsageError, match=name):
+            hparams_of({name: value}, weights_only=weights_only)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("learning_rate_schedule", "constant*linear_warmup*exp_decay"),
+        ("learning_rate_schedule", "constant*constant"),
+        ("learning_rate_decay_scheme", "exp"),
+        ("optimizer", "momentum"),
+        ("optimizer_multistep_accumulate_steps", 4),
+        ("weight_decay", 0.01),
+        ("symbol_dropout", 0.1),
+        ("scheduled_sampling_prob", 0.5),
+    ],
+)
+def test_what_makes_another_training_is_refused_unless_weights_are_enough(
+    name, value
+):
+    with pytest.raises(UsageError, match=f"{name}.*--weights_only"):
+        hparams_of({name: value})
+    assert hparams_of({name: value}, weights_only=True)
+
+
+def test_two_matrices_of_three_cannot_be_one():
+    assert of(shared_embedding=True).shared_embedding
+    with pytest.raises(UsageError, match="shared_embedding makes the model"):
+        of(shared_embedding=True, shared_embedding_and_softmax_weights=False)
+
+
+def test_a_prepended_source_is_refused_with_the_reason():
+    with pytest.raises(UsageError, match="a decoder without an encoder"):
+        hparams_of({"prepend_mode": "prepend_inputs_full_attention"})
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        # c = 0.5, w = 4, d_model = 16; counters 0, 4, 8.
+        ("constant", [0.5, 0.5, 0.5]),
+        ("constant*linear_warmup", [0, 0.5, 0.5]),
+        ("constant*rsqrt_decay", [0.25, 0.25, 0.5 * 8**-0.5]),
+        ("constant*linear_warmup*rsqrt_decay", [0, 0.25, 0.5 * 8**-0.5]),
+        (
+            "constant*linear_warmup*rsqrt_decay*rsqrt_hidden_size",
+            [0, 0.0625, 0.125 * 8**-0.5],
+        ),
+        ("rsqrt_hidden_size*rsqrt_decay", [0.125, 0.125, 0.25 * 8**-0.5]),
+    ],
+)
+def test_products_of_factors_are_those_worked_by_hand(schedule, expected):
+    found = of(
+        learning_rate_schedule=schedule,
+        learning_rate_constant=0.5,
+        learning_rate_warmup_steps=4,
+        hidden_size=16,
+    )
+    rates = [training_rate(found, counter + 1) for counter in (0, 4, 8)]
+    assert rates == pytest.approx(expected)
+
+
+def recorded_schedules():
+    if not RATES.exists():
+        return {}
+    return json.loads(RATES.read_text("utf-8"))["schedules"]
+
+
+@pytest.mark.skipif(not RATES.exists(), reason=f"needs {RATES}")
+def test_rates_are_the_recorded_ones_or_refused():
+    compared, refused = 0, []
+    for name, recorded in recorded_schedules().items():
+        values = {**recorded["hparams"]}
+        values["optimizer"] = values["optimizer"].lower()
+        try:
+            found = hparams_of(values)
+        except UsageError:
+            refused.append(name)
+            continue
+        for counter, rate in recorded["lr"].items():
+            ours = training_rate(found, int(counter) + 1)
+            assert ours == pytest.approx(rate, rel=1e-6), (name, counter)
+        compared += 1
+    assert compared == 10
+    assert all(":" in name for name in refused)  # the odd ones
+
+
+def test_overrides_have_the_type_of_what_they_replace():
+    values = overridden(
+        values_of_set("transformer_base"),
+        "hidden_size=64,learning_rate=1,pos=None,norm_epsilon=1e-3,"
+        "use_target_space_embedding=False",
+    )
+    assert values["hidden_size"] == 64
+    assert values["norm_epsilon"] == 0.001
+    assert values["use_target_space_embedding"] is False
+    assert hparams_of(values).position_encoding == "none"
+
+
+def test_an_unknown_set_names_the_nearest():
+    with pytest.raises(UsageError, match="mean transformer_base_v3"):
+        values_of_set("transformer_base_v33")
