@@ -1,6 +1,15 @@
 import json
+import random
 
 import pytest
+
+WORDS = (
+    "ein Mann in einem blauen Hemd steht auf der Straße und hält zwei Kinder "
+    "im Park mit ihrem großen Hund ÄRGER naïve 1,000 3.14 2016 U.S.A. 1990s … "
+    'Schwarz-Weiß-Foto "Guten Tag" »wirklich« (vielleicht) 50% 20€ $5 C++ '
+    "a_b e-mail@host.de don't Ende. Frage? Ja! Punkt; 12:30 – 漢字かな 中文。 "
+    "Привет, мир! 😀 x² ½ Ⅷ ٣ A/B #tag & <b>"
+).split()
 
 
 @pytest.fixture
@@ -109,3 +118,55 @@ def test_flags_that_do_not_go_together_are_said(
     code, out, err = run_command("bleu", *files(["a"], ["a"]), *flags)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert message in err
+
+
+def references():
+    rng = random.Random(1)
+    return [rng.choices(WORDS, k=rng.randrange(1, 18)) for _ in range(40)]
+
+
+def damaged(words, kind, rng):
+    """The words of a translation that is wrong in a certain way."""
+    place = rng.randrange(len(words))
+    changes = {
+        "equal": lambda: words,
+        "dropped": lambda: words[:place] + words[place + 1 :],
+        "swapped": lambda: words[place:] + words[:place],
+        "case": lambda: [rng.choice([w, w.upper(), w.lower()]) for w in words],
+        "spaces": lambda: [*words[:place], "\u00a0", "", *words[place:]],
+        "glued": lambda: ["".join(words[:2]), *words[2:]],
+        "cut": lambda: words[: place + 1],
+        "empty": lambda: rng.choice([words, []]),
+        "other": lambda: rng.choices(WORDS, k=len(words)),
+    }
+    return changes[kind]()
+
+
+@pytest.mark.parametrize(
+    ("kind", "cased", "uncased"),
+    [
+        ("equal", "100.00", "100.00"),
+        ("dropped", "81.77", "81.77"),
+        ("swapped", "91.62", "91.62"),
+        ("case", "51.59", "96.95"),
+        ("spaces", "100.00", "100.00"),
+        ("glued", "92.34", "92.34"),
+        ("cut", "44.10", "44.10"),
+        ("empty", "12.26", "12.26"),
+        ("other", "6.09", "6.15"),
+    ],
+)
+def test_intl_prints_what_t2t_bleu_of_tensor2tensor_printed(
+    run_command, files, kind, cased, uncased
+):
+    """The numbers are recorded ones of tensor2tensor 1.15.7."""
+    rng = random.Random(2)
+    rows = [(damaged(words, kind, rng), words) for words in references()]
+    paths = files(
+        *([" ".join(row) for row in side] for side in zip(*rows, strict=True))
+    )
+    flags = (*paths, "--tokenize=intl")
+    _, out, _ = run_command("bleu", *flags)
+    assert out.startswith(f"bleu {cased}\n")
+    _, out, _ = run_command("bleu", *flags, "--lowercase")
+    assert out.startswith(f"bleu {uncased}\n")
