@@ -23,6 +23,7 @@ _LATER = {
     "adam_beta2": 0.997,
     "train_steps": 250000,  # that of its trainer
 }
+_RELATIVE = {"position_encoding": "none", "max_relative_position": 20}
 
 
 @register_hparams
@@ -79,6 +80,22 @@ def transformer_big_single_gpu() -> HParams:
         batch_tokens=2048,
         micro_batches=1,
         average_checkpoints=5,
+    )
+
+
+@register_hparams
+def transformer_relative() -> HParams:
+    """tensor2tensor's base model with relative positions, arXiv:1803.02155."""
+    return transformer_base_v3().replace(**_RELATIVE)
+
+
+@register_hparams
+def transformer_relative_big() -> HParams:
+    """tensor2tensor's big model with relative positions, arXiv:1803.02155."""
+    return transformer_big().replace(
+        **_LATER | _RELATIVE,
+        batch_tokens=_GPUS * 2048,
+        micro_batches=_GPUS,
     )
 
 

@@ -255,6 +255,10 @@ def _set_block(spec, layer):
         attention.value_kernel,
     )
     _set_kernels(spec.self_attention.linear[1], attention.output_kernel)
+    if attention.max_relative_position is not None:
+        keys, values = attention.relative_keys, attention.relative_values
+        spec.self_attention.relative_position_keys = _values(keys)
+        spec.self_attention.relative_position_values = _values(values)
     _set_norm(spec.self_attention.layer_norm, layer.self_attention_norm)
     feed_forward = layer.feed_forward
     _set_kernels(spec.ffn.linear_0, feed_forward.hidden_kernel)

@@ -50,6 +50,11 @@ KINDS = {
         "embedding_scale": "none",
         "norm_epsilon": 0.01,
     },
+    "relative positions": {
+        "max_relative_position": 3,
+        "position_encoding": "none",
+        "source_vector": True,
+    },
 }
 
 

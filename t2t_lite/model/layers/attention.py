@@ -155,8 +155,8 @@ class MultiHeadAttention(keras.layers.Layer):
         return attention_weights(query, keys, bias)
 
     def _distances(self, x, bias):
-        length, reach = ops.shape(bias)[-1], self.max_relative_position
-        return distance_matrices(length, reach, x.dtype)
+        rows = self.relative_keys.shape[0]
+        return distance_matrices(ops.shape(bias)[-1], rows, x.dtype)
 
     def _project(self, x, memory):
         if memory is None:

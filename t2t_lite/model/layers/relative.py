@@ -22,19 +22,18 @@ def distance_rows(distances: Tensor, reach: int) -> Tensor:
     return ops.clip(distances, -reach, reach) + reach
 
 
-def distance_matrices(length: int | Tensor, reach: int, dtype: str) -> Tensor:
+def distance_matrices(length: int | Tensor, rows: int, dtype: str) -> Tensor:
     """One-hot [T, T, 2k + 1]: the table's row for each query and key.
 
     Args:
       length: T. From one tensor in all layers, so that a graph, which merges
         equal operations, has these matrices once.
-      reach: k.
+      rows: of the table, 2k + 1.
       dtype: of the result.
     """
     positions = ops.arange(length)
     distances = positions[None, :] - positions[:, None]
-    rows = distance_rows(distances, reach)
-    return ops.one_hot(rows, 2 * reach + 1, dtype=dtype)
+    return ops.one_hot(distance_rows(distances, rows // 2), rows, dtype=dtype)
 
 
 def relative_scores(query: Tensor, table: Tensor, matrices: Tensor) -> Tensor:
