@@ -1,0 +1,244 @@
+"""Our model is tensor2tensor's, with whichever options it has there."""
+
+import json
+
+import numpy as np
+import pytest
+from keras import ops
+
+from t2t_lite.model.transformer import Transformer
+from tests.support.places import SHARED_DATA
+from tests.support.t2t_reference import reference_logits
+
+RECORDED = SHARED_DATA / "t2t" / "forward"
+VOCAB = 19
+PRE = {"norm_placement": "pre", "position_encoding": "concatenated"}
+POST = {"norm_placement": "post", "position_encoding": "concatenated"}
+VARIANTS = {
+    "pre-norm": PRE,
+    "post-norm": POST,
+    "a source vector": {**PRE, "source_vector": True},
+    "a source vector, post-norm": {**POST, "source_vector": True},
+    "other stacks": {**PRE, "num_encoder_layers": 1, "num_decoder_layers": 3},
+    "embeddings as they are": {**POST, "embedding_scale": "none"},
+    "a large epsilon": {**PRE, "norm_epsilon": 0.1},
+    "a large epsilon, post-norm": {**POST, "norm_epsilon": 0.1},
+    "an odd size": {**PRE, "hidden_size": 9, "num_heads": 3},
+    "a rounded vocabulary": {**PRE, "vocab_divisor": 8},
+    "three tables": {**PRE, "shared_embedding": False, "vocab_divisor": 8},
+    "no positions": {**PRE, "position_encoding": "none"},
+    "learned positions, too few": {
+        **POST,
+        "position_encoding": "learned",
+        "max_length": 5,
+    },
+    "relative positions": {
+        **PRE,
+        "position_encoding": "none",
+        "max_relative_position": 2,
+        "source_vector": True,
+    },
+    "relative positions, post-norm, depths": {
+        **POST,
+        "max_relative_position": 20,
+        "key_depth": 3,
+        "value_depth": 5,
+    },
+}
+
+
+def make_model(changes):
+    sizes = {"hidden_size": 8, "num_heads": 2, "num_hidden_layers": 2}
+    sizes |= {"filter_size": 16, "residual_dropout": 0.0, **changes}
+    model = Transformer(VOCAB, VOCAB, **sizes).build_weights()
+    generator = np.random.default_rng(1)
+    for variable in model.trainable_variables:
+        noise = generator.normal(0, 0.4, variable.shape)
+        # The scale of a norm stays near 1; zeros do not stay.
+        variable.assign(noise + variable.path.endswith("scale"))
+    return model
+
+
+def as_there(model):
+    """The variables and the hparams of such a model of tensor2tensor."""
+    hparams = model.hparams
+    variables, body = {}, "transformer/body"
+    attention = {
+        "query_kernel": "q/kernel",
+        "key_kernel": "k/kernel",
+        "value_kernel": "v/kernel",
+        "output_kernel": "output_transform/kernel",
+    } | {
+        f"relative_{side}": "dot_product_attention_relative/"
+        f"relative_positions_{side}/embeddings"
+        for side in ("keys", "values")
+    }
+    feed_forward = {"hidden": "conv1", "output": "conv2"}
+    scopes = {
+        "self_attention": "self_attention",
+        "cross_attention": "encdec_attention",
+        "feed_forward": "ffn",
+    }
+    pre = hparams.norm_placement == "pre"
+    norm = f"layer_{'prepost' if pre else 'post'}process/layer_norm/layer_norm_"
+    tables = {
+        "shared_embedding": "shared",
+        "source_embedding": "input_emb",
+        "target_embedding": "target_emb",
+        "softmax": "softmax",
+    }
+    for weight in model.trainable_variables:
+        _, *scope, name = weight.path.split("/")
+        value = weight.numpy()
+        if scope[0] in tables:
+            place = f"transformer/symbol_modality/{tables[scope[0]]}/weights_"
+            for number, shard in enumerate(np.array_split(value, 16)):
+                variables[place + str(number)] = shard
+            continue
+        if scope == ["source_vector"]:
+            rows = np.random.default_rng(3).normal(size=(32, len(value)))
+            rows[4] = value
+            variables[f"{body}/target_space_embedding/kernel"] = rows
+            continue
+        if scope[0].endswith("_positions"):
+            side = {"encoder": "inputs", "decoder": "targets"}[scope[0][:7]]
+            variables[f"{body}/{side}_positional_embedding"] = value
+            continue
+        stack, _, number = scope[0].partition("_layer_")
+        place = f"{body}/{stack}/layer_{number}"
+        if scope[0].endswith("_norm"):
+            name = f"{scope[0][:7]}/{norm}{name}"
+            place = body
+        elif scope[1].endswith("_norm"):
+            name = f"{scopes[scope[1][:-5]]}/{norm}{name}"
+        elif scope[1] == "feed_forward":
+            kind, _, part = name.partition("_")
+            name = f"ffn/{feed_forward[kind]}/{part}"
+        else:
+            name = f"{scopes[scope[1]]}/multihead_attention/{attention[name]}"
+        variables[f"{place}/{name}"] = value
+    positions = {"concatenated": "timing", "learned": "emb", "none": None}
+    relative = hparams.max_relative_position
+    return variables, {
+        "hidden_size": hparams.hidden_size,
+        "num_heads": hparams.num_heads,
+        "num_hidden_layers": hparams.num_hidden_layers,
+        "num_encoder_layers": hparams.num_encoder_layers or 0,
+        "num_decoder_layers": hparams.num_decoder_layers or 0,
+        "multiply_embedding_mode": hparams.embedding_scale,
+        "use_target_space_embedding": hparams.source_vector,
+        "norm_epsilon": hparams.norm_epsilon,
+        "layer_preprocess_sequence": "n" if pre else "none",
+        "layer_postprocess_sequence": "da" if pre else "dan",
+        "pos": positions[hparams.position_encoding],
+        "self_attention_type": f"dot_product{'_relative' * bool(relative)}",
+        "max_relative_position": relative or 0,
+    }
+
+
+def wanted(model, features):
+    """The logits of a batch by the other implementation."""
+    features = dict(features)
+    batch = [features.pop(side) for side in ("inputs", "targets")]
+    return reference_logits(*as_there(model), *batch, features, space=4)
+
+
+@pytest.fixture(params=VARIANTS.values(), ids=VARIANTS)
+def model(request):
+    return make_model(request.param)
+
+
+def pairs():
+    generator = np.random.default_rng(2)
+    inputs = generator.integers(2, VOCAB, (3, 9))
+    inputs[1, 6:] = 0
+    return {"inputs": inputs, "targets": generator.integers(2, VOCAB, (3, 8))}
+
+
+def test_logits_are_tensor2tensors(model):
+    features = pairs()
+    np.testing.assert_allclose(
+        model(features), wanted(model, features), rtol=1e-5, atol=1e-5
+    )
+
+
+def test_cached_steps_are_tensor2tensors(model):
+    features = pairs()
+    memory, mask = model.encode(features["inputs"])
+    cache = model.start_decoding(memory, mask, 2, 8)
+    found, ids = [], np.zeros((3, 2), "int32")
+    for index in range(8):
+        logits, cache = model.decode_step(ids, ops.array(index), cache)
+        cache = model.follow_beams(cache, ops.array([[1, 0]] * 3, "int32"))
+        found.append(logits[:, 1])
+        ids = np.repeat(features["targets"][:, index, None], 2, axis=1)
+    np.testing.assert_allclose(
+        np.stack(found, axis=1), wanted(model, features), rtol=1e-5, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("spacing", [0, 1])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        PRE,
+        {**PRE, "position_encoding": "learned", "max_length": 5},
+        {**POST, "position_encoding": "none", "max_relative_position": 2},
+    ],
+    ids=["concatenated", "learned", "relative"],
+)
+def test_packed_rows_are_tensor2tensors(changes, spacing):
+    """A sentence is fed the id before it: EOS, or padding after a gap."""
+    model = make_model({**changes, "shift_whole_rows": True})
+    features = packed(spacing)
+    real = features["targets"] > 0
+    found, expected = np.array(model(features)), wanted(model, features)
+    np.testing.assert_allclose(
+        found[real], expected[real], rtol=1e-5, atol=1e-5
+    )
+    apart = make_model(changes)
+    changed = np.abs(np.array(apart(features)) - found)[real].max()
+    assert (changed > 1e-3) == (spacing == 0)
+
+
+def packed(spacing):
+    """A row of three pairs and one of one."""
+    generator = np.random.default_rng(4)
+    features = {}
+    for side, width in (("inputs", 16), ("targets", 18)):
+        ids, numbers, positions = np.zeros((3, 2, width), "int32")
+        for row, lengths in enumerate([(4, 5, 3), (6,)]):
+            start = 0
+            for number, length in enumerate(lengths, start=1):
+                place = slice(start, start + length)
+                ids[row, place] = generator.integers(2, VOCAB, length)
+                ids[row, place.stop - 1] = 1
+                numbers[row, place] = number
+                positions[row, place] = np.arange(length)
+                start = place.stop + spacing
+        features[side] = ids
+        features[f"{side}_segmentation"] = numbers
+        features[f"{side}_position"] = positions
+    return features
+
+
+@pytest.mark.skipif(
+    not RECORDED.is_dir(), reason="needs the recordings of tensor2tensor"
+)
+@pytest.mark.parametrize("name", ["tiny", "base_v3_small", "relative"])
+def test_the_other_implementation_gives_the_recorded_logits(name):
+    hparams = json.loads((RECORDED / f"{name}.hparams.json").read_text())
+    variables = dict(np.load(RECORDED / f"{name}.variables.npz"))
+    recorded = np.load(RECORDED / f"{name}.io.npz")
+    space = 8 if name == "base_v3_small" else 0
+    for batch in range(3):
+        found = reference_logits(
+            variables,
+            hparams,
+            recorded[f"inputs_{batch}"],
+            recorded[f"targets_{batch}"],
+            space=space,
+        )
+        expected = recorded[f"logits_{batch}"]
+        real = recorded[f"targets_{batch}"] > 0
+        np.testing.assert_allclose(found[real], expected[real], atol=1e-5)
