@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from keras import ops
 
+from support.places import SHARED_DATA
+from support.t2t_reference import reference_logits
 from t2t_lite.model.transformer import Transformer
-from tests.support.places import SHARED_DATA
-from tests.support.t2t_reference import reference_logits
 
 RECORDED = SHARED_DATA / "t2t" / "forward"
 VOCAB = 19

@@ -70,17 +70,36 @@ restricted = Transformer(
     value_depth=5,
     attention_window=4,
 ).build_weights()
-logits = jax.jit(lambda inputs, targets: restricted(
-    {"inputs": inputs, "targets": targets}
-))(batch["inputs"], batch["targets"])
-assert logits.shape == (2, 5, 17)
-weights = attention_weights(restricted, batch)
-np.testing.assert_allclose(np.sum(weights["decoder"], -1), 1, rtol=1e-5)
+relative = Transformer(
+    17,
+    hidden_size=8,
+    filter_size=16,
+    num_heads=2,
+    num_hidden_layers=1,
+    position_encoding="none",
+    max_relative_position=2,
+    source_vector=True,
+).build_weights()
+for made in (restricted, relative):
+    logits = jax.jit(lambda inputs, targets: made(
+        {"inputs": inputs, "targets": targets}
+    ))(batch["inputs"], batch["targets"])
+    assert logits.shape == (2, 5, 17)
+    weights = attention_weights(made, batch)
+    np.testing.assert_allclose(np.sum(weights["decoder"], -1), 1, rtol=1e-5)
+# Steps are the full pass.
+memory, mask = relative.encode(batch["inputs"])
+cache = relative.start_decoding(memory, mask, 2, 5)
+previous = np.zeros((2, 2), "int32")
+for index in range(5):
+    step, cache = relative.decode_step(previous, np.int32(index), cache)
+    np.testing.assert_allclose(step[:, 1], logits[:, index], atol=1e-5)
+    previous = np.repeat(batch["targets"][:, index, None], 2, 1)
 # The second half of each row is a sentence of its own.
 numbers, positions = np.array([[1, 1, 2, 2, 2]] * 2), [[0, 1, 0, 1, 2]] * 2
 packed = {f"{side}_segmentation": numbers for side in batch}
 packed |= {f"{side}_position": np.array(positions) for side in batch}
-for made in (model, restricted):
+for made in (model, restricted, relative):
     both = jax.jit(lambda features: made(features))(batch | packed)
     for part in (slice(2), slice(2, 5)):
         alone = made({side: ids[:, part] for side, ids in batch.items()})

@@ -252,8 +252,24 @@ def test_bfloat16_keeps_weights_and_logits_in_float32():
     np.testing.assert_allclose(logits, small_model()(features()), atol=0.2)
 
 
-def test_config_round_trip():
-    model = small_model(norm_placement="pre")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"norm_placement": "pre"},
+        {
+            "norm_epsilon": 0.1,
+            "embedding_scale": "none",
+            "source_vector": True,
+            "vocab_divisor": 8,
+            "num_decoder_layers": 1,
+            "position_encoding": "none",
+            "max_relative_position": 3,
+        },
+    ],
+    ids=["pre-norm", "tensor2tensor's"],
+)
+def test_config_round_trip(options):
+    model = small_model(**options)
     twin = Transformer.from_config(model.get_config()).build_weights()
     weights = list(zip(model.weights, twin.weights, strict=True))
     for ours, theirs in weights:
@@ -271,9 +287,15 @@ def test_from_hparams_takes_every_model_hparam():
         value_depth=10,
         attention_window=8,
         num_hidden_layers=1,
+        num_encoder_layers=2,
+        num_decoder_layers=3,
         norm_placement="pre",
+        norm_epsilon=0.5,
         position_encoding="learned",
+        embedding_scale="none",
+        source_vector=True,
         max_length=9,
+        shift_whole_rows=True,
         residual_dropout=0.2,
         attention_dropout=0.3,
         relu_dropout=0.4,
