@@ -25,6 +25,7 @@ COMMANDS = {
     "bleu": "bleu",
     "doctor": "doctor",
     "import": "import_t2t",
+    "export-t2t": "export_t2t",
     "registry": "registry",
     "report": "report",
     "attention": "attention",

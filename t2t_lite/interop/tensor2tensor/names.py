@@ -20,7 +20,7 @@ EMBEDDINGS = {
     "target_embedding/table": "target_emb",
     "softmax/table": "softmax",
 }
-_POSITIONS = {
+POSITIONS = {
     "encoder_positions/table": f"{BODY}/inputs_positional_embedding",
     "decoder_positions/table": f"{BODY}/targets_positional_embedding",
 }
@@ -61,7 +61,7 @@ def names_of_weights(hparams: ModelHParams) -> dict[str, str]:
 
 def _names(hparams: ModelHParams) -> Iterator[tuple[str, str]]:
     if hparams.position_encoding == "learned":
-        yield from _POSITIONS.items()
+        yield from POSITIONS.items()
     layers = hparams.num_hidden_layers
     depths = {
         "encoder": hparams.num_encoder_layers or layers,
