@@ -8,7 +8,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from t2t_lite import recipe
-from t2t_lite.bin.cli import adoption, command, flags, inspection, own_text
+from t2t_lite.bin.cli import (
+    adoption,
+    command,
+    flags,
+    habits,
+    inspection,
+    own_text,
+)
 from t2t_lite.errors import UsageError
 from t2t_lite.runtime import start_tensorflow
 
@@ -74,6 +81,7 @@ def generate_data(args: argparse.Namespace) -> None:
     if args.adopt:
         adoption.adopt(args)
         return
+    command.note_any(habits.rename_problem(args))
     problem, data_dir = recipe.choose_problem(
         args.problem, own_text.given_options(args), args.data_dir
     )

@@ -16,7 +16,7 @@ we.
 """
 
 from t2t_lite.problem import ParallelCorpus
-from t2t_lite.registry import register_problem
+from t2t_lite.registry import call_problem_also, register_problem
 
 
 class _Wmt14(ParallelCorpus):
@@ -49,3 +49,21 @@ class WmtEnFr(_Wmt14):
     vocab_size = 32_000  # shared, section 5.1
     tfds_name = "wmt14_translate/fr-en"
     tfds_bytes = 6_656_000_000
+
+
+# Names that tensor2tensor has, or had before, for about the same task.
+call_problem_also(
+    "wmt_ende",
+    "translate_ende_wmt32k",
+    "translate_ende_wmt32k_packed",
+    "translate_ende_wmt_clean32k",
+    "translate_ende_wmt_bpe32k",
+    "wmt_ende_tokens_32k",
+    "wmt_ende_bpe32k",
+)
+call_problem_also(
+    "wmt_enfr",
+    "translate_enfr_wmt32k",
+    "translate_enfr_wmt32k_packed",
+    "wmt_enfr_tokens_32k",
+)

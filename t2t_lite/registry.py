@@ -78,11 +78,32 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
       known: the names that exist.
     """
     base = name.removesuffix(REVERSED_SUFFIX)
+    ours = name_here(name)
+    hint = nearest(base, known) if ours == name else f" Here it is {ours}."
     broken = [f" It may be of a broken plugin: {b}" for b in _broken_plugins]
     return UsageError(
-        f"Unknown {kind} {name!r}.{nearest(base, known)} t2t-lite-registry "
+        f"Unknown {kind} {name!r}.{hint} t2t-lite-registry "
         f"lists them all; add --usr_dir for your own.{''.join(broken)}"
     )
+
+
+_other_names: dict[str, str] = {}
+
+
+def call_problem_also(name: str, *others: str) -> None:
+    """Declares what other programs call a problem; commands take it, too.
+
+    Args:
+      name: as registered.
+      others: none of them registered.
+    """
+    _other_names.update(dict.fromkeys(others, name))
+
+
+def name_here(name: str) -> str:
+    """The name of a problem that others call so, or `name` itself."""
+    base = name.removesuffix(REVERSED_SUFFIX)
+    return _other_names.get(base, base) + name[len(base) :]
 
 
 _PROBLEMS = _Registry("problem")

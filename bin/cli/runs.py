@@ -5,6 +5,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from t2t_lite import plugins, recipe, registry
 from t2t_lite.bin.cli import command, flags
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.errors import UsageError
@@ -28,10 +29,11 @@ def find_run(args: argparse.Namespace) -> tuple[pathlib.Path, dict[str, Any]]:
       UsageError: the flags name no run, or not the problem that is there.
       T2TLiteError: there is no run, or it is damaged.
     """
-    output_dir = flags.output_dir(args)
+    output_dir = _output_dir(args)
     config = read_config(output_dir)
     name = _name_of_problem(config)
-    if args.problem and args.problem not in (name, config["problem"]):
+    names = (name, config["problem"])
+    if args.problem and not {args.problem, _name_here(args)} & {*names}:
         raise UsageError(
             f"--problem={args.problem} is not what {output_dir} was trained "
             f"on, which is {name}."
@@ -43,6 +45,24 @@ def find_run(args: argparse.Namespace) -> tuple[pathlib.Path, dict[str, Any]]:
             f"with, which is {hparams_set or 'no set with a name'}."
         )
     return output_dir, config
+
+
+def _output_dir(args: argparse.Namespace) -> pathlib.Path:
+    """The folder; where the problem has another name here, that one's."""
+    output_dir = flags.output_dir(args)
+    ours = _name_here(args)
+    if args.output_dir or output_dir.exists() or ours == args.problem:
+        return output_dir
+    command.note(f"--problem={args.problem} is --problem={ours} here.")
+    return recipe.default_output_dir(ours, args.hparams)
+
+
+def _name_here(args: argparse.Namespace) -> str | None:
+    """The name of `--problem` here, if it is given."""
+    if not args.problem:
+        return None
+    plugins.load_plugins()
+    return registry.name_here(args.problem)
 
 
 def _name_of_problem(config: Mapping[str, Any]) -> str:
