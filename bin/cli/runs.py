@@ -51,18 +51,16 @@ def _output_dir(args: argparse.Namespace) -> pathlib.Path:
     """The folder; where the problem has another name here, that one's."""
     output_dir = flags.output_dir(args)
     ours = _name_here(args)
-    if args.output_dir or output_dir.exists() or ours == args.problem:
+    if args.output_dir or output_dir.exists() or ours in ("", args.problem):
         return output_dir
     command.note(f"--problem={args.problem} is --problem={ours} here.")
     return recipe.default_output_dir(ours, args.hparams)
 
 
-def _name_here(args: argparse.Namespace) -> str | None:
-    """The name of `--problem` here, if it is given."""
-    if not args.problem:
-        return None
+def _name_here(args: argparse.Namespace) -> str:
+    """The name of `--problem` here; "" if it is not given."""
     plugins.load_plugins()
-    return registry.name_here(args.problem)
+    return registry.name_here(args.problem or "")
 
 
 def _name_of_problem(config: Mapping[str, Any]) -> str:
