@@ -41,7 +41,7 @@ def count_parameters(
         "decoder norms": 3 * decoder * norm + at_the_end,
     }
     if hparams.source_vector:
-        parts["source vector"] = d
+        parts["vector of the source"] = d
     if hparams.max_relative_position is not None:
         tables = _relative_rows(hparams) * sum(_depths(hparams))
         parts["encoder self-attention"] += encoder * tables

@@ -180,10 +180,33 @@ def test_sizes_that_differ_are_told_of_both(begin):
         begin(
             "new",
             init_from=there.output_dir,
-            hparams=HPARAMS.replace(hidden_size=16, norm_placement="pre"),
+            hparams=HPARAMS.replace(
+                hidden_size=16, norm_placement="pre", num_decoder_layers=2
+            ),
         )
     assert "hidden_size is 8 there and 16 here; key_depth is 4" in str(error)
+    assert "; num_decoder_layers is 1 there and 2 here; " in str(error.value)
     assert "norm_placement is post there and pre here." in str(error.value)
+
+
+def test_what_changes_the_meaning_of_weights_is_a_size(begin):
+    there = begin("old")
+    _save(there)
+    for number, (name, value) in enumerate(
+        {
+            "embedding_scale": "none",
+            "source_vector": True,
+            "norm_epsilon": 0.001,
+            "max_relative_position": 4,
+            "vocab_divisor": 64,
+        }.items()
+    ):
+        with pytest.raises(UsageError, match=f"{name} is .* {value} here"):
+            begin(
+                f"new_{number}",
+                init_from=there.output_dir,
+                hparams=HPARAMS.replace(**{name: value}),
+            )
 
 
 def test_learned_positions_need_the_same_length(begin):
