@@ -142,6 +142,33 @@ def test_the_weights_of_a_relative_model_are_rows_that_sum_to_one():
     assert (np.array(weights["encoder"])[..., :4, 4] == 0).all()
 
 
+def test_bfloat16_is_near_float32():
+    batch = {"inputs": [[3, 4, 5, 1, 0]], "targets": [[6, 7, 8, 1]]}
+    batch = {side: np.array(ids) for side, ids in batch.items()}
+    models = [
+        Transformer(
+            9,
+            hidden_size=8,
+            num_heads=2,
+            num_hidden_layers=2,
+            max_relative_position=2,
+            source_vector=True,
+            dtype=dtype,
+        ).build_weights()
+        for dtype in ("float32", "mixed_bfloat16")
+    ]
+    models[1].set_weights(models[0].get_weights())
+    exact, near = (model(batch) for model in models)
+    np.testing.assert_allclose(near, exact, atol=0.2)
+    memory, mask = models[1].encode(batch["inputs"])
+    cache = models[1].start_decoding(memory, mask, 2, 4)
+    ids = np.zeros((1, 2), "int32")
+    for index in range(4):
+        logits, cache = models[1].decode_step(ids, ops.array(index), cache)
+        np.testing.assert_allclose(logits[:, 1], near[:, index], atol=0.1)
+        ids = np.repeat(batch["targets"][:, index, None], 2, axis=1)
+
+
 def test_no_array_is_as_large_as_a_vector_for_each_pair():
     import tensorflow as tf
 

@@ -151,7 +151,7 @@ class MultiHeadAttention(keras.layers.Layer):
             scores = relative_scores(
                 query, self.relative_keys, self._distances(query, bias)
             )
-            bias = bias + ops.cast(scores, "float32")
+            bias = ops.cast(bias, "float32") + ops.cast(scores, "float32")
         return attention_weights(query, keys, bias)
 
     def _distances(self, x, bias):
