@@ -64,7 +64,8 @@ def hparams_of(
     Args:
       values: tensor2tensor's hparams by name; what is missing is as in
         `transformer_base_v1`.
-      flags: of its trainer: `worker_gpu`, `train_steps`, `decode_hparams`.
+      flags: of its trainer: `problem`, `worker_gpu`, `train_steps`,
+        `decode_hparams`.
       weights_only: take over the model alone, whatever trained it.
 
     Raises:
@@ -158,7 +159,7 @@ def _update(
         "label_smoothing": values["label_smoothing"],
         "batch_tokens": values["batch_size"] * replicas,
         "micro_batches": replicas,
-        "packing": bool(values.get("pack_dataset")),
+        "packing": _is_packed(values, flags),
         "clip_norm": values["clip_grad_norm"] or None,
         "optimizer": str(values["optimizer"]).lower(),
         **{
@@ -167,6 +168,12 @@ def _update(
         },
         "train_steps": int(flags.get("train_steps") or 250000),
     }
+
+
+def _is_packed(values: Mapping[str, Any], flags: Mapping[str, str]) -> bool:
+    """Whether it trained on rows with several pairs, which a name tells."""
+    name = flags.get("problem", "").removesuffix("_rev")
+    return bool(values.get("pack_dataset")) or name.endswith("_packed")
 
 
 def _schedule(values: Mapping[str, Any]) -> dict[str, Any]:

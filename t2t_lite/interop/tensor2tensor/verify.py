@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 
+from t2t_lite.data.packing import feature_names
 from t2t_lite.decoding.lines import translate_lines
 from t2t_lite.errors import T2TLiteError, UsageError, in_words
 from t2t_lite.model.transformer import Transformer
@@ -13,6 +14,7 @@ from t2t_lite.training.run import Run
 # Float32 sums of the same numbers in another order, of logits of size 1.
 _TOLERANCE = 1e-4
 _ARRAYS = ("inputs", "targets", "logits")
+_OF_PACKED = tuple(set(feature_names(True)) - {*_ARRAYS})
 
 
 class SameLogits:
@@ -20,8 +22,9 @@ class SameLogits:
 
     Args:
       path: an `.npz` with `inputs` int [B, S], `targets` int [B, T] and
-        `logits` float [B, T, V], as the original computed them; or several of
-        these, `inputs_0`, `targets_0`, `logits_0`, ...
+        `logits` float [B, T, V], as the original computed them, and of packed
+        rows the other `packing.feature_names`; or several of these,
+        `inputs_0`, `targets_0`, `logits_0`, ...
 
     Raises:
       T2TLiteError: there is no such file, or something else in it.
@@ -37,7 +40,11 @@ class SameLogits:
                     if re.fullmatch(rf"{_ARRAYS[0]}(_\d+)?", name)
                 ]
                 self._cases = [
-                    [arrays[name + ending] for name in _ARRAYS]
+                    {
+                        name: arrays[name + ending]
+                        for name in _ARRAYS + _OF_PACKED
+                        if name in _ARRAYS or name + ending in arrays
+                    }
                     for ending in endings
                 ]
         except (OSError, ValueError, KeyError) as error:
@@ -54,13 +61,16 @@ class SameLogits:
     def __call__(self, run: Run, model: Transformer) -> str:
         """What was found; raises T2TLiteError if the logits differ."""
         count, most, largest = 0, 0.0, 1.0
-        for inputs, targets, logits in self._cases:
+        for case in self._cases:
             # tensor2tensor keeps dimensions of 1 between and behind.
-            inputs, targets = (
-                ids.reshape(ids.shape[:2]) for ids in (inputs, targets)
-            )
-            logits = logits.reshape(*targets.shape, -1)
-            ours = np.asarray(model({"inputs": inputs, "targets": targets}))
+            features = {
+                name: array.reshape(array.shape[:2])
+                for name, array in case.items()
+                if name != "logits"
+            }
+            targets = features["targets"]
+            logits = case["logits"].reshape(*targets.shape, -1)
+            ours = np.asarray(model(features))
             if ours.shape != logits.shape:
                 raise T2TLiteError(
                     f"The logits in {self._path} are for {logits.shape[-1]} "
