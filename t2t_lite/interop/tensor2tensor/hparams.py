@@ -29,7 +29,7 @@ _ONLY: dict[str, tuple[Any, ...]] = {
 # The same for an update; a model is as good without.
 _ONLY_IN_TRAINING: dict[str, tuple[Any, ...]] = {
     "grad_noise_scale": (0,),
-    "optimizer": ("adam", "adafactor"),
+    "optimizer": ("adam", "Adam", "true_adam", "adafactor", "Adafactor"),
     "optimizer_multistep_accumulate_steps": (0, None),
     "scheduled_sampling_prob": (0,),
     "symbol_dropout": (0,),
@@ -80,7 +80,7 @@ def hparams_of(
     found = {**_model(values), **_decoding(flags)}
     if not weights_only:
         _require_known(
-            {**values, "optimizer": str(values["optimizer"]).lower()},
+            values,
             _ONLY_IN_TRAINING,
             "the training",
             " --weights_only takes over the weights alone.",
@@ -161,7 +161,7 @@ def _update(
         "micro_batches": replicas,
         "packing": _is_packed(values, flags),
         "clip_norm": values["clip_grad_norm"] or None,
-        "optimizer": str(values["optimizer"]).lower(),
+        "optimizer": values["optimizer"].lower().removeprefix("true_"),
         **{
             f"adam_{name}": values[f"optimizer_adam_{name}"]
             for name in _OF_ADAM
@@ -220,7 +220,7 @@ def _legacy(values: Mapping[str, Any]) -> dict[str, Any]:
             f"{scheme!r}. --weights_only takes over the weights alone."
         )
     # 5000, the scheme's own factor, times 0.002, the one that Adam gets.
-    is_adam = "adam" in str(values["optimizer"])
+    is_adam = "adam" in values["optimizer"]
     factor = 10.0 if is_adam else 5000.0
     return {"learning_rate": factor * values["learning_rate"]}
 

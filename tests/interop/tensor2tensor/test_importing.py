@@ -1,0 +1,354 @@
+"""A checkpoint of tensor2tensor as a run: exact, whole, or refused."""
+
+import json
+import math
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from support import t2t_train_dir
+from support.places import SHARED_DATA
+from support.t2t_reference import reference_logits
+from support.t2t_train_dir import (
+    PIECES,
+    VALUES,
+    counters_of,
+    slots_of,
+    variables_of,
+    write_train_dir,
+)
+from t2t_lite import plugins, registry
+from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.interop.tensor2tensor.importing import Source, import_run
+from t2t_lite.interop.tensor2tensor.sets import DEFAULTS
+from t2t_lite.interop.tensor2tensor.train_dir import read_train_dir
+from t2t_lite.training.cluster.devices import choose_strategy
+from t2t_lite.training.run import Run
+from t2t_lite.training.state import TrainingState
+
+RECORDED = SHARED_DATA / "t2t"
+PRE_NORM = {
+    "layer_preprocess_sequence": "n",
+    "layer_postprocess_sequence": "da",
+}
+IDS = np.array([[5, 9, 3, 1, 0], [2, 7, 8, 20, 1]])
+TARGETS = np.array([[9, 4, 1, 0], [6, 13, 25, 1]])
+
+
+def imported(folder, output_dir, vocabulary, hparams=None, **options):
+    """Imports a folder; gives what became of it."""
+    source = Source(read_train_dir(folder, hparams), [vocabulary], **options)
+    plugins.load_plugins()
+    problem = registry.problem("text").with_options(
+        {"vocabulary": str(vocabulary)}
+    )
+    return import_run(source, output_dir, problem, seed=1)
+
+
+def written(tmp_path, values, variables, **options):
+    folder = tmp_path / "train"
+    return folder, write_train_dir(folder, values, variables, **options)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        PRE_NORM,
+        {**PRE_NORM, "num_encoder_layers": 3, "num_decoder_layers": 1},
+        {"shared_embedding_and_softmax_weights": False},
+        {**PRE_NORM, "pos": "emb", "max_length": 11},
+        {"use_target_space_embedding": False, "pos": None},
+        {**PRE_NORM, "hidden_size": 9, "num_heads": 3, "norm_epsilon": 0.01},
+        {"vocab_divisor": 16, "multiply_embedding_mode": "none"},
+        {"attention_key_channels": 4, "attention_value_channels": 12},
+        {
+            **PRE_NORM,
+            "self_attention_type": "dot_product_relative",
+            "max_relative_position": 2,
+            "pos": None,
+        },
+    ],
+    ids=lambda changes: ",".join(map(str, changes.values())) or "base_v1",
+)
+def test_an_imported_model_gives_the_logits_of_its_variables(tmp_path, changes):
+    values = {**VALUES, **changes}
+    variables = variables_of(values, len(PIECES))
+    folder, vocabulary = written(tmp_path, values, variables)
+    made = imported(folder, tmp_path / "run", vocabulary, target_space=3)
+    model, found = Run.open(made.run.output_dir).load_model()
+    ours = model({"inputs": IDS, "targets": TARGETS}).numpy()
+    expected = reference_logits(
+        variables, {**DEFAULTS, **values}, IDS, TARGETS, space=3
+    )
+    real = TARGETS != 0
+    np.testing.assert_allclose(ours[real], expected[real], atol=2e-5)
+    assert found.step == 7
+
+
+def test_adam_goes_on_as_it_was(tmp_path):
+    values = {**VALUES, "optimizer_adam_beta2": 0.98}
+    variables = variables_of(values, len(PIECES))
+    slots = slots_of(variables, space=5)
+    everything = {**variables, **slots, **counters_of(step=40)}
+    folder, vocabulary = written(tmp_path, values, everything, step=40)
+    made = imported(folder, tmp_path / "run", vocabulary)
+    assert made.run.config["imported_from"]["target_space"] == 5
+    run = Run.open(made.run.output_dir)
+    state = TrainingState(run, choose_strategy())
+    state.restore()
+    adam = state.updater.optimizer
+    assert (state.step, int(adam.applied)) == (40, 40)
+    names = [weight.path for weight in state.model.trainable_variables]
+    theirs = "transformer/body/encoder/layer_1/ffn/conv1/kernel"
+    place = names.index(
+        "transformer/encoder_layer_1/feed_forward/hidden_kernel"
+    )
+    for kept, slot in ((adam.means, "Adam"), (adam.squares, "Adam_1")):
+        expected = everything[f"training/{theirs}/{slot}"]
+        np.testing.assert_array_equal(kept[place].numpy(), expected)
+        vector = names.index("transformer/source_vector/vector")
+        space = everything[
+            f"training/transformer/body/target_space_embedding/kernel/{slot}"
+        ][5]
+        np.testing.assert_array_equal(kept[vector].numpy(), space)
+
+
+def test_a_restarted_adam_counts_its_own_updates(tmp_path):
+    variables = variables_of(VALUES, len(PIECES))
+    counters = {**counters_of(3), "global_step": np.int64(1000)}
+    everything = {**variables, **slots_of(variables), **counters}
+    folder, vocabulary = written(tmp_path, VALUES, everything, step=1000)
+    made = imported(folder, tmp_path / "run", vocabulary)
+    state = TrainingState(made.run, choose_strategy())
+    state.restore()
+    assert (state.step, int(state.updater.optimizer.applied)) == (1000, 3)
+
+
+def test_every_variable_is_used_or_listed(tmp_path):
+    variables = variables_of(VALUES, len(PIECES))
+    everything = {**variables, **slots_of(variables), **counters_of(7)}
+    folder, vocabulary = written(tmp_path, VALUES, everything)
+    made = imported(folder, tmp_path / "run", vocabulary)
+    assert made.left_out == sorted(counters_of(7))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"transformer/body/encoder/layer_0/moe/gates": np.zeros(3, "f4")},
+            "another model than its hparams say: it has transformer/body/enc",
+        ),
+        (
+            {"transformer/body/encoder/layer_0/ffn/conv1/bias": None},
+            "another model than its hparams say: it lacks transformer/body/enc",
+        ),
+        (
+            {
+                "transformer/body/encoder/layer_0/ffn/conv1/bias": np.zeros(
+                    5, "f4"
+                )
+            },
+            r"feed_forward/hidden_bias \(5,\) instead of \(12,\)",
+        ),
+        (
+            {
+                "transformer/body/encoder/layer_0/ffn/conv1/bias": np.full(
+                    12, np.nan, "f4"
+                )
+            },
+            "has values that are not finite",
+        ),
+    ],
+)
+def test_a_foreign_checkpoint_is_one_error_and_nothing_is_written(
+    tmp_path, change, message
+):
+    variables = {**variables_of(VALUES, len(PIECES)), **change}
+    variables = {n: v for n, v in variables.items() if v is not None}
+    folder, vocabulary = written(tmp_path, VALUES, variables)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(T2TLiteError, match=message):
+        imported(folder, tmp_path / "run", vocabulary)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def cut_data(folder):
+    (data,) = folder.glob("*.data-*")
+    data.write_bytes(data.read_bytes()[:2000])
+
+
+def flip_bits(folder):
+    (data,) = folder.glob("*.data-*")
+    content = bytearray(data.read_bytes())
+    content[1000] ^= 255
+    data.write_bytes(content)
+
+
+def remove_data(folder):
+    (data,) = folder.glob("*.data-*")
+    data.unlink()
+
+
+def cut_index(folder):
+    (index,) = folder.glob("*.index")
+    index.write_bytes(index.read_bytes()[:100])
+
+
+@pytest.mark.parametrize(
+    "damage", [cut_data, flip_bits, remove_data, cut_index]
+)
+def test_a_damaged_checkpoint_is_one_error_and_nothing_is_written(
+    tmp_path, damage
+):
+    folder, vocabulary = written(
+        tmp_path, VALUES, variables_of(VALUES, len(PIECES))
+    )
+    damage(folder)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(T2TLiteError) as raised:
+        imported(folder, tmp_path / "run", vocabulary)
+    assert "copy it again" in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_another_vocabulary_is_refused(tmp_path):
+    variables = variables_of(VALUES, len(PIECES) + 1)
+    folder, vocabulary = written(tmp_path, VALUES, variables)
+    with pytest.raises(T2TLiteError, match="shared_embedding/table"):
+        imported(folder, tmp_path / "run", vocabulary)
+
+
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
+    variables = variables_of(VALUES, len(PIECES))
+    folder, vocabulary = written(tmp_path, VALUES, variables)
+    with pytest.raises(UsageError, match="output_dir must be a new folder"):
+        imported(folder, folder, vocabulary)
+
+
+def test_a_target_space_that_was_never_trained_is_refused(tmp_path):
+    variables = variables_of(VALUES, len(PIECES))
+    everything = {**variables, **slots_of(variables, space=5)}
+    folder, vocabulary = written(tmp_path, VALUES, everything)
+    with pytest.raises(UsageError, match="target_space=4 was never trained"):
+        imported(folder, tmp_path / "run", vocabulary, target_space=4)
+
+
+@pytest.mark.parametrize(
+    ("case", "space"), [("tiny", 0), ("base_v3_small", 8), ("relative", 0)]
+)
+def test_logits_are_the_recorded_ones(tmp_path, case, space):
+    """By tensor2tensor itself; see its README beside the files."""
+    if not RECORDED.is_dir():
+        pytest.skip(f"needs tensor2tensor's recordings in {RECORDED}")
+    forward = RECORDED / "forward"
+    with np.load(forward / f"{case}.variables.npz") as arrays:
+        t2t_train_dir.write_checkpoint(tmp_path / "model.ckpt-1", dict(arrays))
+    made = imported(
+        tmp_path,
+        tmp_path / "run",
+        RECORDED / "vocab.m30k_ende.1000.subwords",
+        hparams=str(forward / f"{case}.hparams.json"),
+        target_space=space,
+    )
+    model, _ = made.run.load_model()
+    compared = 0
+    with np.load(forward / f"{case}.io.npz") as arrays:
+        for number in range(3):
+            inputs, targets, logits = (
+                arrays[f"{name}_{number}"]
+                for name in ("inputs", "targets", "logits")
+            )
+            ours = model({"inputs": inputs, "targets": targets}).numpy()
+            real = targets != 0
+            np.testing.assert_allclose(ours[real], logits[real], atol=1e-5)
+            compared += 1
+    assert compared == 3
+
+
+def test_decodes_are_the_recorded_ones(tmp_path):
+    """Of a model that tensor2tensor trained: greedy, and beams with alpha."""
+    if not RECORDED.is_dir():
+        pytest.skip(f"needs tensor2tensor's recordings in {RECORDED}")
+    decode = RECORDED / "decode"
+    meta = json.loads((decode / "meta.json").read_text("utf-8"))
+    assert meta["config"] == "base_v3_small"
+    made = imported(
+        decode / "ckpt",
+        tmp_path / "run",
+        RECORDED / "vocab.m30k_ende.1000.subwords",
+        hparams=str(RECORDED / "forward/base_v3_small.hparams.json"),
+    )
+    assert made.run.reached.step == 1200
+    encoder = made.run.encoders["inputs"]
+    model, _ = made.run.load_model()
+    with np.load(decode / "decodes.npz") as arrays:
+        sources = encoder.detokenize(
+            tf.ragged.constant(
+                [row[row > 1].tolist() for row in arrays["inputs"]], tf.int32
+            )
+        )
+        for name, options in (
+            ("greedy_len50", {"beam_size": 1}),
+            ("beam4_a0.6_top1_len50", {"beam_size": 4, "alpha": 0.6}),
+        ):
+            found = made.run.translator(model, **options).translate(sources)
+            ours = found["tokens"].numpy()[:, 0]
+            for here, there in zip(ours, arrays[f"{name}.ids"], strict=True):
+                assert here[here > 1].tolist() == there[there > 1].tolist()
+            texts = [text.decode() for text in found["outputs"].numpy()[:, 0]]
+            assert texts == meta[f"{name}.text"]
+
+
+def test_twelve_updates_are_the_recorded_ones(tmp_path):
+    """By tensor2tensor's own trainer, from its start and on its batches."""
+    if not RECORDED.is_dir():
+        pytest.skip(f"needs tensor2tensor's recordings in {RECORDED}")
+    trace = json.loads((RECORDED / "train/adam_v3.trace.json").read_text())
+    with np.load(RECORDED / "train/adam_v3.init.npz") as arrays:
+        variables = dict(arrays)
+    # One input of a ReLU is -1.5e-7 in the original. On which side of zero it
+    # falls is rounding; see the README beside the files.
+    bias = "transformer/body/decoder/layer_0/ffn/conv1/bias"
+    variables[bias][191] += 3e-7
+    t2t_train_dir.write_checkpoint(tmp_path / "model.ckpt-0", variables)
+    (tmp_path / "hparams.json").write_text(json.dumps(trace["hparams"]))
+    vocabulary = RECORDED / "vocab.m30k_ende.1000.subwords"
+    made = imported(tmp_path, tmp_path / "run", vocabulary)
+    state = TrainingState(made.run, choose_strategy())
+    state.restore()
+    vocab_size, low = 1000, 0.1 / 999
+    entropy = -0.9 * math.log(0.9) - (vocab_size - 1) * low * math.log(low)
+    with np.load(RECORDED / "train/batches.npz") as arrays:
+        for update, loss in enumerate(trace["loss"]):
+            batch = {
+                name: tf.constant(arrays[f"{name}_{update % 6}"], tf.int32)
+                for name in ("inputs", "targets")
+            }
+            stats = state.updater.update([batch], update + 1).read()
+            # tensor2tensor subtracts the entropy of the smoothed targets.
+            ours = stats.loss_sum / stats.target_tokens - entropy
+            assert ours == pytest.approx(loss, abs=2e-6), update
+            rate = trace["lr_before_step"][update]
+            assert stats.learning_rate == pytest.approx(rate, rel=1e-6)
+    with np.load(RECORDED / "train/adam_v3.final.npz") as arrays:
+        kernel = "transformer/body/encoder/layer_2/ffn/conv2/kernel"
+        weights = {w.path: w.numpy() for w in state.model.weights}
+        ours = weights["transformer/encoder_layer_2/feed_forward/output_kernel"]
+        np.testing.assert_allclose(ours, arrays[kernel], atol=2e-5)
+
+
+def test_an_import_needs_no_more_than_its_own_folder(tmp_path):
+    variables = variables_of(VALUES, len(PIECES))
+    folder, vocabulary = written(tmp_path, VALUES, variables)
+    made = imported(folder, tmp_path / "run", vocabulary)
+    for path in sorted(folder.iterdir()):
+        path.unlink()
+    moved = pathlib.Path(tmp_path / "moved")
+    made.run.output_dir.rename(moved)
+    model, _ = Run.open(moved, to_decode=True).load_model()
+    assert model.built
