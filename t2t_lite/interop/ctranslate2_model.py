@@ -89,11 +89,12 @@ def write_ctranslate2(
     files.write_json(folder / SETTINGS, settings)
 
 
-def token_names(encoder: TextEncoder) -> list[str]:
+def token_names(encoder: TextEncoder, count: int = 0) -> list[str]:
     """What CTranslate2 calls the ids of a vocabulary: its pieces.
 
     The special ids have one name in every vocabulary. A piece that has the name
-    of another id is followed by its own.
+    of another id is followed by its own. Ids beyond the vocabulary, up to the
+    `count` that a model has, are their own names.
     """
     special = {PAD_ID: PAD, EOS_ID: EOS}
     if encoder.unknown_id is not None:
@@ -107,7 +108,7 @@ def token_names(encoder: TextEncoder) -> list[str]:
             piece = f"{piece}\n{index}"
         taken.add(piece)
         names.append(piece)
-    return names
+    return names + [f"\n{index}" for index in range(len(names), count)]
 
 
 def require_runnable(translator: Translator) -> None:
@@ -124,11 +125,6 @@ def require_runnable(translator: Translator) -> None:
         raise UsageError(
             "CTranslate2 has no attention of a window to both sides; got "
             f"attention_window={hparams.attention_window}."
-        )
-    if hparams.vocab_divisor > 1:
-        raise UsageError(
-            "CTranslate2 has as many ids as the vocabulary; got "
-            f"vocab_divisor={hparams.vocab_divisor}."
         )
     if hparams.max_relative_position and hparams.position_encoding != "none":
         raise UsageError(
@@ -204,8 +200,9 @@ def _quantize(spec, quantization):
 
 
 def _name_tokens(spec, translator):
-    source = token_names(translator.source_encoder)
-    target = token_names(translator.target_encoder)
+    sizes = translator.one_model.vocab_sizes
+    source = token_names(translator.source_encoder, sizes[0])
+    target = token_names(translator.target_encoder, sizes[1])
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
     spec.config.bos_token = spec.config.decoder_start_token = PAD

@@ -247,6 +247,10 @@ class CTranslate2Translator:
             found[row] = self._ranked(answer)
         return found
 
+    def _target_id(self, name: str) -> int:
+        known = self._target_ids.get(name)
+        return int(name) if known is None else known  # beyond the vocabulary
+
     def _ask(self, sources: Sequence[list[str]], limit: int) -> list[Any]:
         beam_size = self.settings.beam_size
         finished = beam_size * (_PATIENCE if beam_size > 1 else 1)
@@ -269,7 +273,7 @@ class CTranslate2Translator:
         for names, log_prob in zip(
             answer.hypotheses, answer.scores, strict=True
         ):
-            ids = [self._target_ids[name] for name in names]
+            ids = [self._target_id(name) for name in names]
             penalty = ((5 + len(ids)) / 6) ** self.settings.alpha
             found.append(_Found(ids, log_prob / penalty))
         return sorted(

@@ -50,6 +50,7 @@ KINDS = {
         "embedding_scale": "none",
         "norm_epsilon": 0.01,
     },
+    "ids beyond the vocabulary": {"vocab_divisor": 64},
     "relative positions": {
         "max_relative_position": 3,
         "position_encoding": "none",
@@ -107,6 +108,9 @@ def make_translator(encoders, search=None, **hparams):
         elif "table" in variable.path:
             value *= 3
         variable.assign(value)
+    table = model.softmax_embedding.table.numpy()
+    table[target.vocab_size :] *= 3  # those beyond are chosen, too
+    model.softmax_embedding.table.assign(table)
     never_end(model)
     assert np.any(model.softmax_embedding.table[PAD_ID])
     search = {"extra_decode_length": 6, "max_length": 20, **(search or {})}
@@ -249,14 +253,13 @@ def test_an_empty_text_is_answered_and_so_is_no_text(translator):
     "hparams, message",
     [
         ({"attention_window": 4}, "got attention_window=4"),
-        ({"vocab_divisor": 2}, "got vocab_divisor=2"),
         ({"max_relative_position": 3}, "=none; got interleaved"),
         (
             {"key_depth": 4, "value_depth": 8},
             "got key_depth=4, value_depth=8",
         ),
     ],
-    ids=["window", "divisor", "relative", "depths"],
+    ids=["window", "relative", "depths"],
 )
 def test_a_model_that_cannot_run_exactly_is_refused(
     encoders, hparams, message, tmp_path
@@ -402,3 +405,4 @@ def test_tokens_have_names_of_their_own(tmp_path):
     assert token_names(Encoder()) == [
         *("<pad>", "</s>", "b", "</s>\n3", "<unk>", "b\n5", "b\n6")
     ]
+    assert token_names(Encoder(), 9)[7:] == ["\n7", "\n8"]
