@@ -6,22 +6,31 @@ those names have the paper's values, and the later ones are `_v3`. There
 The sets for several GPUs have the update of eight, on any number of devices.
 """
 
+from typing import Any
+
 from t2t_lite.hparam import HParams
 from t2t_lite.hparams.transformer import transformer_base, transformer_big
 from t2t_lite.registry import register_hparams
 
 _GPUS = 8
-# What `transformer_base_v2` and `_v3` changed; the rest is the paper's.
-_LATER = {
-    "norm_placement": "pre",
+# What all its sets have, and the paper has not; all other values are the same.
+_ALL: dict[str, Any] = {
     "position_encoding": "concatenated",
+    "source_vector": True,  # its target space
+    "shift_whole_rows": True,  # of packed rows
+    "train_steps": 250000,  # that of its trainer
+    "extra_decode_length": 100,  # that of its decoder
+}
+# What `transformer_base_v2` and `_v3` changed.
+_LATER: dict[str, Any] = {
+    **_ALL,
+    "norm_placement": "pre",
     "attention_dropout": 0.1,
     "relu_dropout": 0.1,
     "learning_rate": 2.0,
     "warmup_steps": 8000,
     "rate_delay": 1,  # the first update has a rate of 0
     "adam_beta2": 0.997,
-    "train_steps": 250000,  # that of its trainer
 }
 _RELATIVE = {"position_encoding": "none", "max_relative_position": 20}
 
@@ -30,10 +39,7 @@ _RELATIVE = {"position_encoding": "none", "max_relative_position": 20}
 def transformer_base_v1() -> HParams:
     """tensor2tensor's first base model: the paper's, all sines first."""
     return transformer_base().replace(
-        position_encoding="concatenated",
-        batch_tokens=_GPUS * 4096,
-        micro_batches=_GPUS,
-        train_steps=250000,
+        **_ALL, batch_tokens=_GPUS * 4096, micro_batches=_GPUS
     )
 
 
@@ -112,5 +118,15 @@ def transformer_tiny() -> HParams:
     )
 
 
-# What `transformer_base_v3` was called here before.
-register_hparams("transformer_base_t2t")(transformer_base_v3)
+@register_hparams
+def transformer_base_t2t() -> HParams:
+    """As transformer_base_v3, with the paper's 25,000 positions an update.
+
+    Its name of before, which runs were made with.
+    """
+    return transformer_base_v3().replace(
+        batch_tokens=25000,
+        source_vector=False,
+        shift_whole_rows=False,
+        extra_decode_length=50,
+    )

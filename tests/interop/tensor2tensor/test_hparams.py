@@ -231,3 +231,20 @@ def test_overrides_have_the_type_of_what_they_replace():
 def test_an_unknown_set_names_the_nearest():
     with pytest.raises(UsageError, match="mean transformer_base_v3"):
         values_of_set("transformer_base_v33")
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus"),
+    [
+        ("transformer_base_v1", 8),
+        ("transformer_base_v2", 8),
+        ("transformer_base_v3", 8),
+        ("transformer_base_single_gpu", 1),
+        ("transformer_big_single_gpu", 1),
+        ("transformer_tiny", 1),
+    ],
+)
+def test_sets_of_its_names_have_its_values(name, gpus):
+    plugins.load_plugins()
+    flags = {"worker_gpu": str(gpus)}
+    assert registry.hparams(name) == hparams_of(values_of_set(name), flags)
