@@ -8,7 +8,7 @@ import argparse
 import pathlib
 
 from t2t_lite import plugins, recipe, registry
-from t2t_lite.bin.cli import command, flags
+from t2t_lite.bin.cli import command, flags, habits
 from t2t_lite.errors import UsageError
 from t2t_lite.problem import Problem
 from t2t_lite.problem.own_text import OwnText
@@ -59,6 +59,7 @@ def import_checkpoint(args: argparse.Namespace) -> None:
     if bool(args.t2t_inputs) != bool(args.t2t_decodes):
         raise UsageError("--t2t_inputs and --t2t_decodes go together.")
     plugins.load_plugins(args.usr_dir)
+    command.note_any(habits.rename_problem(args))
     from t2t_lite.interop.tensor2tensor.train_dir import read_train_dir
 
     train_dir = read_train_dir(flags.folder(args.t2t_dir), args.t2t_hparams)

@@ -111,7 +111,7 @@ def rename_problem(args: argparse.Namespace) -> str:
     Own text may be called by the name of its data, as adopted shards are.
 
     Args:
-      args: of a command with `--data_dir`; plugins are loaded.
+      args: of a command with `--data_dir`, given or not; plugins are loaded.
 
     Returns: a remark, "" where the name stays.
     """
@@ -120,7 +120,8 @@ def rename_problem(args: argparse.Namespace) -> str:
     if not base or base in registry.problem_names():
         return ""
     args.problem, named = registry.name_here(old), ""
-    if _is_own_text(recipe.absolute(args.data_dir), base):
+    data_dir = recipe.absolute(args.data_dir)
+    if data_dir and _is_own_text(data_dir, base):
         args.problem = f"text{old[len(base) :]}"
         if "name" in args:  # the doctor looks at all that is there
             args.name, named = base, f" --name={base}"
