@@ -12,6 +12,7 @@ from t2t_lite.model.transformer import Transformer
 
 RECORDED = SHARED_DATA / "t2t" / "forward"
 VOCAB = 19
+SPACE = 4  # the row of the target space that is in use
 PRE = {"norm_placement": "pre", "position_encoding": "concatenated"}
 POST = {"norm_placement": "post", "position_encoding": "concatenated"}
 VARIANTS = {
@@ -48,7 +49,7 @@ VARIANTS = {
 
 
 def make_model(changes):
-    sizes = {"hidden_size": 8, "num_heads": 2, "num_hidden_layers": 2}
+    sizes = {"hidden_size": 8, "num_heads": 2, "num_hidden_layers": 1}
     sizes |= {"filter_size": 16, "residual_dropout": 0.0, **changes}
     model = Transformer(VOCAB, VOCAB, **sizes).build_weights()
     generator = np.random.default_rng(1)
@@ -59,67 +60,82 @@ def make_model(changes):
     return model
 
 
-def as_there(model):
-    """The variables and the hparams of such a model of tensor2tensor."""
-    hparams = model.hparams
-    variables, body = {}, "transformer/body"
-    attention = {
-        "query_kernel": "q/kernel",
-        "key_kernel": "k/kernel",
-        "value_kernel": "v/kernel",
-        "output_kernel": "output_transform/kernel",
-    } | {
-        f"relative_{side}": "dot_product_attention_relative/"
-        f"relative_positions_{side}/embeddings"
-        for side in ("keys", "values")
-    }
-    feed_forward = {"hidden": "conv1", "output": "conv2"}
-    scopes = {
-        "self_attention": "self_attention",
-        "cross_attention": "encdec_attention",
-        "feed_forward": "ffn",
-    }
-    pre = hparams.norm_placement == "pre"
+# What tensor2tensor calls the parts of ours.
+TABLES = {
+    "shared_embedding": "shared",
+    "source_embedding": "input_emb",
+    "target_embedding": "target_emb",
+    "softmax": "softmax",
+}
+POSITIONS = {
+    "encoder_positions": "inputs_positional_embedding",
+    "decoder_positions": "targets_positional_embedding",
+}
+SUBLAYERS = {
+    "self_attention": "self_attention",
+    "cross_attention": "encdec_attention",
+    "feed_forward": "ffn",
+}
+RELATIVE = "dot_product_attention_relative/relative_positions"
+WEIGHTS = {
+    "query_kernel": "multihead_attention/q/kernel",
+    "key_kernel": "multihead_attention/k/kernel",
+    "value_kernel": "multihead_attention/v/kernel",
+    "output_kernel": "multihead_attention/output_transform/kernel",
+    "relative_keys": f"multihead_attention/{RELATIVE}_keys/embeddings",
+    "relative_values": f"multihead_attention/{RELATIVE}_values/embeddings",
+}
+FEED_FORWARD = {
+    "hidden_kernel": "conv1/kernel",
+    "hidden_bias": "conv1/bias",
+    "output_kernel": "conv2/kernel",
+    "output_bias": "conv2/bias",
+}
+
+
+def name_there(path, pre):
+    """Of a weight in a stack, such as "encoder_layer_0/feed_forward/..."."""
+    *scope, name = path.split("/")
+    stack, _, number = scope[0].partition("_layer_")
     norm = f"layer_{'prepost' if pre else 'post'}process/layer_norm/layer_norm_"
-    tables = {
-        "shared_embedding": "shared",
-        "source_embedding": "input_emb",
-        "target_embedding": "target_emb",
-        "softmax": "softmax",
-    }
+    if scope[0].endswith("_norm"):
+        return f"{stack.removesuffix('_norm')}/{norm}{name}"
+    part = SUBLAYERS[scope[1].removesuffix("_norm")]
+    if scope[1].endswith("_norm"):
+        name = norm + name
+    else:
+        name = (FEED_FORWARD if part == "ffn" else WEIGHTS)[name]
+    return f"{stack}/layer_{number}/{part}/{name}"
+
+
+def variables_there(model):
+    """The weights of a model by their names in a checkpoint."""
+    variables, body = {}, "transformer/body"
     for weight in model.trainable_variables:
-        _, *scope, name = weight.path.split("/")
-        value = weight.numpy()
-        if scope[0] in tables:
-            place = f"transformer/symbol_modality/{tables[scope[0]]}/weights_"
+        path, value = weight.path.partition("/")[2], weight.numpy()
+        part = path.partition("/")[0]
+        if part in TABLES:
+            place = f"transformer/symbol_modality/{TABLES[part]}/weights_"
             for number, shard in enumerate(np.array_split(value, 16)):
                 variables[place + str(number)] = shard
-            continue
-        if scope == ["source_vector"]:
+        elif part in POSITIONS:
+            variables[f"{body}/{POSITIONS[part]}"] = value
+        elif part == "source_vector":
             rows = np.random.default_rng(3).normal(size=(32, len(value)))
-            rows[4] = value
+            rows[SPACE] = value
             variables[f"{body}/target_space_embedding/kernel"] = rows
-            continue
-        if scope[0].endswith("_positions"):
-            side = {"encoder": "inputs", "decoder": "targets"}[scope[0][:7]]
-            variables[f"{body}/{side}_positional_embedding"] = value
-            continue
-        stack, _, number = scope[0].partition("_layer_")
-        place = f"{body}/{stack}/layer_{number}"
-        if scope[0].endswith("_norm"):
-            name = f"{scope[0][:7]}/{norm}{name}"
-            place = body
-        elif scope[1].endswith("_norm"):
-            name = f"{scopes[scope[1][:-5]]}/{norm}{name}"
-        elif scope[1] == "feed_forward":
-            kind, _, part = name.partition("_")
-            name = f"ffn/{feed_forward[kind]}/{part}"
         else:
-            name = f"{scopes[scope[1]]}/multihead_attention/{attention[name]}"
-        variables[f"{place}/{name}"] = value
+            pre = model.hparams.norm_placement == "pre"
+            variables[f"{body}/{name_there(path, pre)}"] = value
+    return variables
+
+
+def hparams_there(hparams):
+    """What tensor2tensor calls those of a model."""
+    pre = hparams.norm_placement == "pre"
     positions = {"concatenated": "timing", "learned": "emb", "none": None}
     relative = hparams.max_relative_position
-    return variables, {
+    return {
         "hidden_size": hparams.hidden_size,
         "num_heads": hparams.num_heads,
         "num_hidden_layers": hparams.num_hidden_layers,
@@ -140,7 +156,13 @@ def wanted(model, features):
     """The logits of a batch by the other implementation."""
     features = dict(features)
     batch = [features.pop(side) for side in ("inputs", "targets")]
-    return reference_logits(*as_there(model), *batch, features, space=4)
+    return reference_logits(
+        variables_there(model),
+        hparams_there(model.hparams),
+        *batch,
+        features,
+        space=SPACE,
+    )
 
 
 @pytest.fixture(params=VARIANTS.values(), ids=VARIANTS)
