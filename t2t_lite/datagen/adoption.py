@@ -121,7 +121,7 @@ def _shards(folder: pathlib.Path, name: str, split: str) -> list[pathlib.Path]:
     found = {
         path.name: int(match[1])
         for path in folder.iterdir()
-        if (match := form.fullmatch(path.name))
+        if (match := form.fullmatch(path.name)) and path.is_file()
     }
     counts = sorted(set(found.values()))
     if len(counts) > 1:
@@ -211,6 +211,7 @@ def _read_split(
             counter.advance(len(longer))
         size = path.stat().st_size
         shards.append(ShardRecord(path.name, records, size, sha256_of(path)))
+    _require_no_lost_shard(paths, shards)
     if not lengths:
         raise T2TLiteError(f"{paths[0]} and the shards after it have no pair.")
     return SplitRecord(
@@ -223,6 +224,22 @@ def _read_split(
         shards=tuple(shards),
         row_lengths=dict(sorted(rows.items())),
     )
+
+
+def _require_no_lost_shard(
+    paths: Sequence[pathlib.Path], shards: Sequence[ShardRecord]
+) -> None:
+    """Refuses an empty shard, unless there is not one record for each.
+
+    tensor2tensor deals records out to the shards, one after the other.
+    """
+    most = max(shard.examples for shard in shards)
+    for path, shard in zip(paths, shards, strict=True):
+        if most > 1 and not shard.examples:
+            raise T2TLiteError(
+                f"{path} is cut off: it has no record, and another shard of "
+                f"its split has {most}. Copy it again from where it is whole."
+            )
 
 
 def _parsed(path: pathlib.Path) -> Iterator[dict[str, tf.RaggedTensor]]:

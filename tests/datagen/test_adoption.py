@@ -287,6 +287,16 @@ def damage(folder):
     path.write_bytes(content)
 
 
+def empty(folder):
+    (folder / "digits-train-00001-of-00002").write_bytes(b"")
+
+
+def replace_by_folder(folder):
+    path = folder / "digits-dev-00000-of-00001"
+    path.unlink()
+    path.mkdir()
+
+
 def remove(name):
     return lambda folder: (folder / f"digits-{name}").unlink()
 
@@ -328,6 +338,8 @@ def write_text(folder):
             add("test-00000-of-00001", []),
             "and the shards after it have no pair",
         ),
+        (empty, "digits-train-00001-of-00002 is cut off: it has no record"),
+        (replace_by_folder, "must hold digits-dev-00000-of-... and so on"),
         (write_text, "must hold tf.train.Example with int64 inputs and targ"),
     ],
 )
