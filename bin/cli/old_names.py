@@ -248,6 +248,7 @@ FLAGS = {
 # Names of sets that have other values here.
 SETS = {
     "transformer_base": _LATER_BASE,
-    "transformer_big": "the paper's values",
+    "transformer_big": "the paper's values; tensor2tensor's are in "
+    "docs/from-tensor2tensor.md",
     "transformer_big_enfr": "the paper's values",
 }

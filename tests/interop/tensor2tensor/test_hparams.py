@@ -242,9 +242,19 @@ def test_an_unknown_set_names_the_nearest():
         ("transformer_base_single_gpu", 1),
         ("transformer_big_single_gpu", 1),
         ("transformer_tiny", 1),
+        ("transformer_relative", 8),
     ],
 )
 def test_sets_of_its_names_have_its_values(name, gpus):
     plugins.load_plugins()
     flags = {"worker_gpu": str(gpus)}
     assert registry.hparams(name) == hparams_of(values_of_set(name), flags)
+
+
+def test_its_big_set_is_what_the_page_on_moving_says():
+    plugins.load_plugins()
+    ours = registry.hparams("transformer_big_single_gpu").override(
+        "residual_dropout=0.3,warmup_steps=8000,batch_tokens=16384,"
+        "micro_batches=8"
+    )
+    assert ours == of("transformer_big", {"worker_gpu": "8"})
