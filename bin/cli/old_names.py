@@ -52,11 +52,13 @@ def _needless(why: str, needs: str = "") -> Old:
     return Old(told=why, convert=lambda value, given: (), needs=needs)
 
 
-def _no_such(flag: str, advice: str, values: bool = True) -> Old:
-    """A flag without counterpart."""
+def _no_such(
+    flag: str, advice: str, values: bool = True, usual: str = ""
+) -> Old:
+    """A flag without counterpart; with its usual value it does no harm."""
 
     def refuse(value: str, given: Mapping[str, str]) -> Sequence[str]:
-        if value == "false":  # a switch that is off
+        if value in ("false", usual):  # a switch that is off
             return ()
         raise refused(flag, advice)
 
@@ -182,10 +184,10 @@ FLAGS = {
     ),
     "--use_tpu": _no_such("--use_tpu", "it trains on GPUs and CPUs", False),
     "--master": _no_such("--master", _CLUSTER),
-    "--worker_replicas": _no_such("--worker_replicas", _CLUSTER),
-    "--worker_id": _no_such("--worker_id", _CLUSTER),
-    "--ps_replicas": _no_such("--ps_replicas", _CLUSTER),
-    "--ps_gpu": _no_such("--ps_gpu", _CLUSTER),
+    "--worker_replicas": _no_such("--worker_replicas", _CLUSTER, usual="1"),
+    "--worker_id": _no_such("--worker_id", _CLUSTER, usual="0"),
+    "--ps_replicas": _no_such("--ps_replicas", _CLUSTER, usual="0"),
+    "--ps_gpu": _no_such("--ps_gpu", _CLUSTER, usual="0"),
     "--sync": _no_such("--sync", _CLUSTER, values=False),
     "--hparams_range": _no_such(
         "--hparams_range", "start one run for each value, in its --output_dir"
@@ -201,8 +203,12 @@ FLAGS = {
     ),
     # t2t-datagen
     "--num_concurrent_processes": Old("--processes"),
-    "--num_shards": _no_such("--num_shards", "it follows from the data"),
-    "--max_cases": _no_such("--max_cases", "give it a smaller corpus"),
+    "--num_shards": _no_such(
+        "--num_shards", "it follows from the data", usual="0"
+    ),
+    "--max_cases": _no_such(
+        "--max_cases", "give it a smaller corpus", usual="0"
+    ),
     "--task_id": _no_such("--task_id", "use --processes or --runner"),
     "--only_list": _no_such("--only_list", "use t2t-lite-registry", False),
     # t2t-decoder
@@ -217,7 +223,7 @@ FLAGS = {
     "--keep_timestamp": _no_such(
         "--keep_timestamp", "use touch -r on the file", values=False
     ),
-    "--decode_shards": _no_such("--decode_shards", "use --replicas"),
+    "--decode_shards": _no_such("--decode_shards", "use --replicas", usual="1"),
     # t2t-eval
     "--eval_use_test_set": _switch("--split=test"),
     # t2t-exporter

@@ -51,6 +51,9 @@ def test_todays_flags_are_left_alone():
         ("trainer", "--xla_compile", "--jit"),
         ("trainer", "--xla_compile=false", ""),
         ("trainer", "--nouse_tpu", ""),
+        ("trainer", "--worker_replicas=1", ""),
+        ("trainer", "--ps_replicas=0", ""),
+        ("datagen", "--max_cases=0", ""),
         ("datagen", "--num_concurrent_processes=2", "--processes=2"),
         (
             "decoder",
