@@ -108,6 +108,7 @@ class _Words:
         and one END more.
       weights: how often the word of each character stands there, int64 [C].
       starts: where words begin, int64 [W].
+      order: all places in the text, as what begins there is sorted, int64 [C].
     """
 
     def __init__(self, counts: Mapping[str, int]):
@@ -121,7 +122,30 @@ class _Words:
         )
         lengths = np.array([len(word) for word in escaped])
         self.weights = np.repeat(np.fromiter(counts.values(), int), lengths)
-        self.starts = np.cumsum(lengths) - lengths
+        ends = np.cumsum(lengths)
+        self.starts = ends - lengths
+        self.order = _sorted_places(self.codes, np.repeat(ends, lengths))
+
+
+def _sorted_places(codes, ends):
+    """The places of a text, sorted by the strings that begin there.
+
+    Args:
+      codes: see `_Words`.
+      ends: where the word of each place ends, int64 [C].
+    """
+    places = np.arange(len(ends))
+    ranks, length = codes[:-1], 1  # by so many characters, in a word
+    while length < _LONGEST:
+        goes_on = places + length < ends
+        if not goes_on.any():
+            break
+        next_ranks = np.zeros_like(ranks)
+        next_ranks[goes_on] = ranks[places[goes_on] + length] + 1
+        pairs = ranks * (ranks.max() + 2) + next_ranks
+        _, ranks = np.unique(pairs, return_inverse=True)
+        length *= 2
+    return np.argsort(ranks)
 
 
 class _Level(NamedTuple):
@@ -131,30 +155,31 @@ class _Level(NamedTuple):
       keys: (row of the string without its last character) * size of the
         alphabet + the last character's place in it, ascending, int64 [N].
       counts: how often each begins there, [N].
-      firsts: one place in the text where each stands, int64 [N].
+      places: one in the text where each stands, int64 [N].
     """
 
     keys: np.ndarray
     counts: np.ndarray
-    firsts: np.ndarray
+    places: np.ndarray
 
 
 def _common_pieces(words, least):
     """The pieces if strings that count `least` are common enough."""
-    places = np.arange(len(words.text))  # every character is a piece at first
+    is_start = np.ones(len(words.text), bool)  # every character, at first
     for _ in range(_ROUNDS):
+        places = words.order[is_start[words.order]]
         levels = _count_strings(words, places, least)
         lefts = _left_counts(levels, least, len(words.alphabet))
         chosen = [left >= least for left in lefts]
-        places = _piece_starts(words, levels, chosen)
+        is_start = _piece_starts(words, levels, chosen)
     pieces = list(zip(lefts[0].tolist(), words.alphabet, strict=True))
     for length, level in enumerate(levels[1:], 2):
         taken = np.flatnonzero(chosen[length - 1])
         pieces += [
-            (left, words.text[first : first + length])
-            for left, first in zip(
+            (left, words.text[place : place + length])
+            for left, place in zip(
                 lefts[length - 1][taken].tolist(),
-                level.firsts[taken].tolist(),
+                level.places[taken].tolist(),
                 strict=True,
             )
         ]
@@ -164,7 +189,8 @@ def _common_pieces(words, least):
 def _count_strings(words, places, least):
     """Levels of the strings of 1, 2, ... characters that begin at `places`.
 
-    A string of which less than `least` begin there is not continued.
+    A string of which less than `least` begin there is not continued. `places`
+    are in the words' order, so those of one string follow one another.
     """
     size = len(words.alphabet)
     nodes, weights = words.codes[places], words.weights[places]
@@ -178,13 +204,11 @@ def _count_strings(words, places, least):
         )
         if not len(places):
             break
-        keys, indices, nodes = np.unique(
-            nodes * size + words.codes[places + length - 1],
-            return_index=True,
-            return_inverse=True,
-        )
-        counts = np.bincount(nodes, weights)
-        levels.append(_Level(keys, counts, places[indices]))
+        keys = nodes * size + words.codes[places + length - 1]
+        is_new = np.diff(keys, prepend=-1) > 0
+        firsts = np.flatnonzero(is_new)
+        counts, nodes = np.add.reduceat(weights, firsts), np.cumsum(is_new) - 1
+        levels.append(_Level(keys[firsts], counts, places[firsts]))
     return levels
 
 
@@ -208,11 +232,14 @@ def _left_counts(levels, least, size):
 
 
 def _piece_starts(words, levels, chosen):
-    """Where pieces begin when each word is covered with the longest ones."""
+    """Where pieces begin when each word is covered with the longest ones.
+
+    Returns: bool [C].
+    """
     size = len(words.alphabet)
-    places, found = words.starts, []
+    places, is_start = words.starts, np.zeros(len(words.text), bool)
     while len(places):
-        found.append(places)
+        is_start[places] = True
         ends = places + 1  # a character is always a piece
         active, nodes = np.arange(len(places)), words.codes[places]
         for length, (level, is_piece) in enumerate(
@@ -229,7 +256,7 @@ def _piece_starts(words, levels, chosen):
             matched = active[is_piece[nodes]]
             ends[matched] = places[matched] + length
         places = ends[words.codes[ends - 1] != words.end]
-    return np.concatenate(found)
+    return is_start
 
 
 def _escaped(word):
