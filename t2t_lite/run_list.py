@@ -23,7 +23,7 @@ class RunSummary(NamedTuple):
     folder: str
     problem: str
     hparams_set: str
-    step: int  # of the last line of its metrics
+    step: int  # of the last line of its metrics; else that it began with
     score: str  # of the last evaluation, such as "bleu 26.30"; "" without one
     changed: str  # when, such as "2026-01-31 18:05"
 
@@ -36,12 +36,12 @@ def list_runs(folder: pathlib.Path) -> Iterator[RunSummary]:
     """
     for config_file in sorted(folder.rglob(CONFIG)):
         run = config_file.parent
+        config: dict[str, Any] = {}
         try:
             config = read_config(run)
             problem = config["problem"]
-            hparams_set = config.get("hparams_set")
         except T2TLiteError as error:
-            problem, hparams_set = str(error), ""
+            problem = str(error)
         metrics = run / METRICS_FILE
         records = read_records(run)
         newest = metrics if metrics.exists() else config_file
@@ -49,8 +49,11 @@ def list_runs(folder: pathlib.Path) -> Iterator[RunSummary]:
         yield RunSummary(
             str(run),
             problem,
-            hparams_set or "",
-            max((record["step"] for record in records), default=0),
+            config.get("hparams_set") or "",
+            max(
+                (record["step"] for record in records),
+                default=config.get("imported_from", {}).get("step", 0),
+            ),
             _last_score(records),
             f"{changed:%Y-%m-%d %H:%M}",
         )

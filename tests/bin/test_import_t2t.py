@@ -41,6 +41,8 @@ def test_an_import_is_a_run_that_decodes(train_dir, run_command, tmp_path):
     assert config["problem"] == "text"
     assert config["problem_options"]["name"] == "translate_xxyy_mine"
     assert config["hparams"]["train_steps"] == 9
+    _, out, _ = run_command("registry", f"--runs={tmp_path}")
+    assert out.splitlines()[1].split()[1:3] == ["text", "7"]
     lines = tmp_path / "lines"
     lines.write_text("abc\n")
     code, out, _ = run_command(
