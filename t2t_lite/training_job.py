@@ -161,14 +161,12 @@ class TrainingJob:
 
         if not isinstance(cluster, Workers):
             return choose_strategy(self.options.replicas)
-        from t2t_lite.training.cluster.machines import join_machines, let_go
+        from t2t_lite.training.cluster.machines import join_machines
 
         devices = {"GPUs": len(tf.config.list_physical_devices("GPU"))}
         remedy = "Workers share an update evenly: give all as many devices."
         require_equal(cluster, "devices", devices, remedy)
-        strategy = join_machines(cluster.members, self.options.replicas)
-        cluster.when_lost = let_go
-        return strategy
+        return join_machines(cluster, self.options.replicas)
 
     def _command(self) -> dict[str, Any]:
         """What must be the same on all workers."""

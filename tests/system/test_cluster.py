@@ -30,7 +30,9 @@ def addresses(count):
 class Cluster:
     """Processes that train together; their stderr is in files."""
 
-    def __init__(self, folder, flags, workers, prefixes=(), only=None):
+    def __init__(
+        self, folder, flags, workers, prefixes=(), only=None, commands=None
+    ):
         self.count = workers.count(",") + 1
         self.logs = [folder / f"worker{n}.log" for n in range(self.count)]
         self.processes = []
@@ -41,7 +43,7 @@ class Cluster:
                     subprocess.Popen(
                         [
                             *prefix,
-                            *COMMAND,
+                            *(commands or {}).get(number, COMMAND),
                             *flags,
                             f"--workers={workers}",
                             f"--worker={number}",
@@ -227,6 +229,43 @@ def test_who_dies_or_hangs_is_named_and_the_others_stop_within_a_minute(
     ) as cluster:
         assert cluster.wait() == [0, 0], cluster.log(0)
     assert f"Going on from update {step}" in cluster.log(0)
+
+
+# A trainer that gets a signal where TensorFlow would join the workers.
+LOST_AT_THE_JOIN = """
+import os, sys
+from t2t_lite.bin import trainer
+from t2t_lite.training.cluster import machines
+machines._enable_collectives = lambda *_: os.kill(os.getpid(), {number})
+sys.exit(trainer.main())
+"""
+
+
+@pytest.mark.parametrize(
+    "number, lost",
+    [(signal.SIGKILL, 1), (signal.SIGKILL, 0), (signal.SIGSTOP, 0)],
+)
+def test_who_dies_or_hangs_while_they_join_is_named_within_a_minute(
+    train, tmp_path, number, lost
+):
+    run = tmp_path / "run"
+    together = addresses(3)
+    name = f"worker {lost} ({together.split(',')[lost]})"
+    commands = {
+        lost: [
+            sys.executable,
+            "-c",
+            LOST_AT_THE_JOIN.format(number=int(number)),
+        ]
+    }
+    with train(run, workers=together, commands=commands) as cluster:
+        others = [n for n in range(3) if n != lost]
+        for other in others:
+            assert cluster.processes[other].wait(90) == 1, cluster.log(other)
+            log = cluster.log(other)
+            assert name in log.splitlines()[-1], log
+            assert "Traceback" not in log
+    assert not run.exists()
 
 
 def test_a_different_command_is_named_before_anything_is_loaded(

@@ -114,6 +114,7 @@ class Workers:
         self.size = len(members.addresses)
         self.when_lost: Callable[[str], None] = lambda text: None
         self._timeout = timeout
+        self._patience = SILENCE_SECONDS
         self._asked: Callable[[], str | None] = lambda: None
         self._ask: Callable[[str], None] = lambda why: None
         self._peers: dict[int, Peer] = {}
@@ -179,6 +180,21 @@ class Workers:
           ask: is called, in a thread, with one that came to another.
         """
         self._ask, self._asked = ask, asked
+
+    @contextlib.contextmanager
+    def patient(self, seconds: float) -> Iterator[None]:
+        """Work during which the others may be silent for so long.
+
+        Raises:
+          LostWorkerError: one is lost already.
+        """
+        self._patience = seconds
+        try:
+            if self._lost:
+                raise LostWorkerError(self._lost)
+            yield
+        finally:
+            self._patience = SILENCE_SECONDS
 
     @contextlib.contextmanager
     def naming_losses(self) -> Iterator[None]:
@@ -261,7 +277,7 @@ class Workers:
             now = time.monotonic()
             for index, peer in self._peers.items():
                 silent = now - peer.heard
-                if silent > SILENCE_SECONDS and index not in self._gone:
+                if silent > self._patience and index not in self._gone:
                     self._lose(
                         f"{self.members.name(index)} has not been heard of "
                         f"for {silent:.0f} s: it hangs, or the network "

@@ -1,41 +1,46 @@
 """The devices of several machines, as one strategy of TensorFlow."""
 
 import contextlib
+import ctypes
 import os
-import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python import _pywrap_tensorflow_internal
 from tensorflow.python.distribute import collective_all_reduce_strategy
 from tensorflow.python.eager import context
 
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.training.cluster.cluster import Workers
 from t2t_lite.training.cluster.devices import make_logical_cpus
-from t2t_lite.training.cluster.members import Members
 
 # Sums that are on their way for longer do not arrive any more. All workers
 # start them together, see `Updater`, so that this is the network's time alone.
 _TIMEOUT_SECONDS = 45.0
 # All are here when they join; TensorFlow starts within seconds of another.
-_JOIN_SECONDS = 45
+_JOIN_SECONDS = 50.0
+# Who looks for its GPUs keeps Python's lock for a while, and is silent.
+_JOIN_SILENCE_SECONDS = 40.0
 # A main thread that waits for a lost worker is let go by then, or ended.
 _GRACE_SECONDS = 10.0
 
 
 def join_machines(
-    members: Members, replicas: int | None
+    cluster: Workers, replicas: int | None
 ) -> tf.distribute.Strategy:
     """All GPUs of all workers, else one CPU or `replicas` of each.
 
-    Call it before anything runs on TensorFlow's devices, and once.
+    Call it before anything runs on TensorFlow's devices, and once. From then
+    on a worker that is lost ends the wait for its sums.
 
     Args:
-      members: all at hand, see `Workers`.
+      cluster: of this process, entered.
       replicas: logical CPU devices of each worker.
     """
+    members = cluster.members
     spec = tf.train.ClusterSpec({"worker": list(members.addresses)})
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         spec,
@@ -49,34 +54,81 @@ def join_machines(
     )
     if replicas:
         make_logical_cpus(replicas)
-    with _ended_if_late():
+    with _ended_if_lost(cluster), _others_may_run():
         if replicas:
             return _OnLogicalCpus(resolver, options, replicas)
         return tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
 
 
 @contextlib.contextmanager
-def _ended_if_late() -> Iterator[None]:
-    """Ends this process if what is inside takes too long.
+def _ended_if_lost(cluster: Workers) -> Iterator[None]:
+    """Ends this process if a worker is lost meanwhile, or takes too long.
 
-    While workers join, TensorFlow waits for one who is lost with Python's lock
-    held: no thread and no signal handler runs. So another process watches.
+    Nothing lets the main thread go while it waits for the others to join.
     """
-    told = (
-        f"t2t-lite-trainer: the workers have not joined within "
-        f"{_JOIN_SECONDS} s: one that was here is gone. Start the same "
-        "command on all of them again."
+    late = threading.Timer(
+        _JOIN_SECONDS,
+        _end_process,
+        [
+            "All workers answer, but TensorFlow has not joined them within "
+            f"{_JOIN_SECONDS:.0f} s: look at the ports between them."
+        ],
     )
-    script = 'sleep "$1"; echo "$2" >&2; kill -KILL "$3"'
-    words = [str(_JOIN_SECONDS), told, str(os.getpid())]
-    watch = subprocess.Popen(
-        ["sh", "-c", script, "watch", *words], start_new_session=True
-    )
+    late.daemon = True
+    late.start()
+    cluster.when_lost = _end_process
+    try:
+        with cluster.patient(_JOIN_SILENCE_SECONDS):
+            yield
+    finally:
+        cluster.when_lost = let_go
+        late.cancel()
+
+
+@contextlib.contextmanager
+def _others_may_run() -> Iterator[None]:
+    """Lets other threads run while TensorFlow waits for workers to join.
+
+    Its own binding keeps Python's lock there, so that no thread could tell
+    who is lost. What ctypes calls does not.
+    """
+    binding = context.pywrap_tfe.TFE_EnableCollectiveOps
+    context.pywrap_tfe.TFE_EnableCollectiveOps = _enable_collectives
     try:
         yield
     finally:
-        os.killpg(watch.pid, signal.SIGKILL)
-        watch.wait()
+        context.pywrap_tfe.TFE_EnableCollectiveOps = binding
+
+
+def _enable_collectives(handle: Any, server: bytes) -> None:
+    """`TFE_EnableCollectiveOps` of TensorFlow's C API.
+
+    Args:
+      handle: a capsule around the eager context.
+      server: a serialized `ServerDef`.
+
+    Raises:
+      T2TLiteError: what TensorFlow says.
+    """
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype = ctypes.c_void_p
+    pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    library = ctypes.CDLL(_pywrap_tensorflow_internal.__file__)
+    library.TF_NewStatus.restype = ctypes.c_void_p
+    library.TF_Message.restype = ctypes.c_char_p
+    status = ctypes.c_void_p(library.TF_NewStatus())
+    try:
+        library.TFE_EnableCollectiveOps(
+            ctypes.c_void_p(pointer(handle, None)),
+            server,
+            ctypes.c_size_t(len(server)),
+            status,
+        )
+        if library.TF_GetCode(status):
+            told = library.TF_Message(status).decode(errors="replace")
+            raise T2TLiteError(f"TensorFlow cannot join the workers: {told}")
+    finally:
+        library.TF_DeleteStatus(status)
 
 
 class _OnLogicalCpus(tf.distribute.MultiWorkerMirroredStrategy):
