@@ -38,14 +38,19 @@ class Side:
       python: the interpreter to run it with.
       script: its file.
       arguments: what its `make_step` is called with.
+      stderr: where its messages go; None: where ours go.
+
+    Attributes:
+      value: what the last step gave.
     """
 
-    def __init__(self, python, script, *arguments):
+    def __init__(self, python, script, *arguments, stderr=subprocess.DEVNULL):
+        self.value = None
         self._process = subprocess.Popen(
             [python, script, *map(json.dumps, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=stderr,
             text=True,
         )
         self._answer()
@@ -54,7 +59,9 @@ class Side:
         """Seconds a step takes, the mean of `count` steps."""
         self._process.stdin.write(f"{count}\n")
         self._process.stdin.flush()
-        return self._answer()["seconds"]
+        answer = self._answer()
+        self.value = answer["value"]
+        return answer["seconds"]
 
     def _answer(self):
         line = self._process.stdout.readline()

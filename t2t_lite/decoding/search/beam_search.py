@@ -13,6 +13,7 @@ gathers the whole cache over the beams at every step.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from keras import ops, tree
 
 from t2t_lite.decoding.search.choice import Best
@@ -118,6 +119,9 @@ def beam_search(
     """
     count = beam_size if num_hypotheses is None else num_hypotheses
     _check(beam_size, vocab_size, alpha, count)
+    # Of limits that are known so is the length, which XLA asks for.
+    known = isinstance(limits, np.ndarray)
+    length = int(limits.max(initial=0)) if known else ops.max(limits, initial=0)
     limits = ops.cast(limits, "int32")
     by_place = changes or choice or bonus_fn
     if keep_fn and by_place:
@@ -154,7 +158,8 @@ def beam_search(
         return _best(state, alpha, sort_live=bonus_fn is not None)
 
     memories = tuple(each.start(batch_size, beam_size) for each in changes)
-    state = _start(cache, memories, batch_size, beam_size, count, limits)
+    shape = (batch_size, beam_size, count, length)
+    state = _start(cache, memories, shape, limits)
     if keep_fn is None:
         return best(search(state, ops.any))
     return _shrinking(state, lambda part: search(part, _most), best, keep_fn)
@@ -173,9 +178,9 @@ def _check(beam_size, vocab_size, alpha, count):
         raise ValueError(f"alpha must be at least 0; got alpha={alpha}.")
 
 
-def _start(cache, memories, batch_size, beam_size, count, limits):
+def _start(cache, memories, shape, limits):
     """Live hypothesis 0 is the empty one; there are no others yet."""
-    length = ops.max(limits, initial=0)
+    batch_size, beam_size, count, length = shape
     beams = ops.arange(beam_size)
     live = ops.where(ops.equal(beams, 0), 0.0, IMPOSSIBLE)
     return SearchState(

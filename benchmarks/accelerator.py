@@ -1,0 +1,200 @@
+"""Training and decoding on an accelerator, beside PyTorch's nn.Transformer.
+
+    PYTHONPATH=. python benchmarks/accelerator.py
+
+Ours is the model core on Keras' JAX backend, in one jitted update or search;
+it needs JAX and Keras, and no TensorFlow. The peer is `nn.Transformer` under
+`torch.compile`, in the same precision, if `--peer_python` has PyTorch; it
+trains only: `nn.Transformer` decodes without a cache.
+
+Training: rows of 256 positions, full of pairs of 32 + 32 that do not see one
+another, 25,088 target tokens an update; post-norm, one embedding matrix,
+dropout 0.1, label smoothing 0.1, Adam. FLOPs are the model's, as
+`t2t_lite.model.costs` counts them. Decoding: 64 sentences of 32 tokens, to
+exactly 32. The sides take turns in one run: quote the ratios.
+"""
+
+import argparse
+import contextlib
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+from side import Side
+
+from t2t_lite.hparam import HParams
+from t2t_lite.model import costs
+
+HERE = Path(__file__).parent
+MODELS = {
+    "tiny": {
+        "hidden_size": 16,
+        "filter_size": 32,
+        "num_heads": 2,
+        "num_hidden_layers": 1,
+    },
+    "base": {
+        "hidden_size": 512,
+        "filter_size": 2048,
+        "num_heads": 8,
+        "num_hidden_layers": 6,
+    },
+    "big": {
+        "hidden_size": 1024,
+        "filter_size": 4096,
+        "num_heads": 16,
+        "num_hidden_layers": 6,
+    },
+}
+# Dense bfloat16 TFLOP/s by the maker's data sheets, the longer names first.
+PEAK_TFLOPS = {"H100 PCIe": 756, "H100": 989, "H200": 989, "A100": 312}
+
+
+def peak_tflops(device):
+    """The peak of a device by its name; None if it is not known here."""
+    for name, tflops in PEAK_TFLOPS.items():
+        if name in device:
+            return tflops
+    return None
+
+
+def sizes_of(name, flags):
+    """The sizes of one model and its batch, as the sides are told them."""
+    rows = -(-flags.tokens // flags.length)
+    return {
+        "model": {**MODELS[name], "precision": flags.precision},
+        "vocab_size": flags.vocab_size,
+        "rows": rows,
+        "length": flags.length,
+        "pair": flags.pair,
+        "sentences": flags.sentences,
+        "updates": flags.updates,
+        "compile_peer": not flags.no_compile,
+    }
+
+
+def flops_of_update(sizes):
+    """The model FLOPs of an update, over whole packed rows."""
+    hparams = HParams(**sizes["model"])
+    tokens = sizes["rows"] * sizes["length"]
+    return costs.count_training_flops(
+        hparams,
+        sizes["vocab_size"],
+        *(tokens, tokens),
+        *(sizes["length"], sizes["length"]),
+    )
+
+
+def peer_is_there(python):
+    """Whether an interpreter has PyTorch."""
+    command = [python, "-c", "import torch"]
+    return not subprocess.run(command, stderr=subprocess.DEVNULL).returncode
+
+
+def compare(task, sizes, flags, peer):
+    """Times the sides in turns.
+
+    Returns: for each side that runs its rounds in seconds, and what it told.
+    """
+    scripts = {"t2t-lite": (sys.executable, "accelerator_jax.py")}
+    if peer and task == "train":
+        scripts["PyTorch"] = (flags.peer_python, "accelerator_pytorch.py")
+    with contextlib.ExitStack() as stack:
+        sides = {}
+        for name, (python, script) in scripts.items():
+            side = Side(python, str(HERE / script), task, sizes, stderr=None)
+            stack.callback(side.close)
+            sides[name] = side
+        seconds = {name: [] for name in sides}
+        for _ in range(flags.rounds):
+            for name, side in sides.items():
+                seconds[name].append(side.seconds(1))
+        return {
+            name: (seconds[name], side.value) for name, side in sides.items()
+        }
+
+
+def report(model, task, sizes, rounds, flags):
+    """Prints a line of JSON for each side.
+
+    Args:
+      model: its name.
+      task: as of `compare`.
+      sizes: as the sides were told.
+      rounds: from `compare`.
+      flags: of the command.
+    """
+    tokens = sizes["sentences"] * sizes["pair"]
+    if task == "train":
+        tokens = sizes["rows"] * sizes["length"] * sizes["updates"]
+    ours, _ = rounds["t2t-lite"]
+    for side, (seconds, told) in rounds.items():
+        median = statistics.median(seconds)
+        line = {
+            "model": model,
+            "task": task,
+            "side": side,
+            "device": told["device"],
+            "precision": flags.precision,
+            "rounds": len(seconds),
+            "target_tokens_per_second": round(tokens / median),
+            "seconds": _range_of(seconds),
+            "peak_memory_mib": _mebibytes(told["peak_bytes"]),
+        }
+        if task == "train":
+            flops = flops_of_update(sizes) * sizes["updates"]
+            line["tflops"] = round(flops / median / 1e12, 3)
+            peak = flags.peak_tflops or peak_tflops(told["device"])
+            line["share_of_peak"] = peak and round(line["tflops"] / peak, 3)
+        if side != "t2t-lite":
+            ratios = [a / b for a, b in zip(seconds, ours, strict=True)]
+            line["t2t_lite_is_as_fast"] = _range_of(ratios)
+        print(json.dumps(line), flush=True)
+
+
+def _range_of(values):
+    """Median, least and most."""
+    three = (statistics.median(values), min(values), max(values))
+    return [float(f"{value:.4g}") for value in three]
+
+
+def _mebibytes(count):
+    return count and round(count / 2**20)
+
+
+def make_parser():
+    """The flags; those of sizes are there to try it with less."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--models", default="base,big")
+    parser.add_argument("--tasks", default="train,greedy,beam")
+    parser.add_argument("--precision", default="bfloat16")
+    parser.add_argument("--peer_python", default=sys.executable)
+    parser.add_argument("--no_compile", action="store_true")
+    parser.add_argument("--peak_tflops", type=float)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--updates", type=int, default=10, help="a round")
+    parser.add_argument("--tokens", type=int, default=25_000)
+    parser.add_argument("--length", type=int, default=256, help="of a row")
+    parser.add_argument("--pair", type=int, default=32, help="of a sentence")
+    parser.add_argument("--sentences", type=int, default=64, help="decoded")
+    parser.add_argument("--vocab_size", type=int, default=32_768)
+    return parser
+
+
+def main():
+    """Measures every model in every task asked for."""
+    flags = make_parser().parse_args()
+    peer = peer_is_there(flags.peer_python)
+    if not peer:
+        print(f"{flags.peer_python} has no PyTorch: ours alone.", flush=True)
+    for model in flags.models.split(","):
+        sizes = sizes_of(model, flags)
+        for task in flags.tasks.split(","):
+            rounds = compare(task, sizes, flags, peer)
+            report(model, task, sizes, rounds, flags)
+
+
+if __name__ == "__main__":
+    main()

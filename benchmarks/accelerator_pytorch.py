@@ -1,0 +1,95 @@
+"""The peer's side of accelerator.py: nn.Transformer under torch.compile."""
+
+import sys
+
+import torch
+from side import serve
+from torch import nn
+from train_pytorch import Model
+
+
+class PackedModel(Model):
+    """`Model` over rows of pairs that lie at the same places in every row.
+
+    So one mask serves all rows, where the other side makes one for each.
+    """
+
+    def __init__(self, sizes):
+        super().__init__(sizes | sizes["model"])
+        places = torch.arange(sizes["length"])
+        position = places % sizes["pair"]
+        pair = places // sizes["pair"]
+        apart = pair[:, None] != pair
+        self.signal = self.signal[position]
+        self.causal = self.causal | apart
+        self.register_buffer("apart", apart)
+        self.register_buffer("begins", position == 0)
+
+    def forward(self, source, target):
+        """Logits of `target` given `source`."""
+        previous = nn.functional.pad(target, (1, 0))[:, :-1]
+        hidden = self.transformer(
+            self.embed(source),
+            self.embed(previous.masked_fill(self.begins, 0)),
+            src_mask=self.apart,
+            tgt_mask=self.causal,
+            memory_mask=self.apart,
+            # None would compare the masks, which breaks the compiled graph.
+            src_is_causal=False,
+            tgt_is_causal=False,
+            memory_is_causal=False,
+        )
+        return nn.functional.linear(hidden, self.embedding.weight)
+
+
+def make_step(task, sizes):
+    """A function that makes some updates: the last loss, and where.
+
+    Args:
+      task: "train".
+      sizes: of the model and its batch, from accelerator.py.
+    """
+    if task != "train":
+        raise ValueError(f"PyTorch is compared in training; got {task}.")
+    torch.manual_seed(1)
+    torch.set_float32_matmul_precision("high")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = PackedModel(sizes).to(device)
+    optimizer = torch.optim.Adam(
+        model.parameters(), 1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True
+    )
+    criterion = nn.CrossEntropyLoss(label_smoothing=0.1)
+    shape = (sizes["rows"], sizes["length"])
+    source, target = (
+        torch.randint(2, sizes["vocab_size"], shape, device=device)
+        for _ in range(2)
+    )
+    bfloat16 = sizes["model"]["precision"] == "bfloat16"
+
+    def loss_of(source, target):
+        with torch.autocast(device, torch.bfloat16, enabled=bfloat16):
+            logits = model(source, target)
+        return criterion(logits.float().flatten(0, 1), target.flatten())
+
+    if sizes["compile_peer"]:
+        loss_of = torch.compile(loss_of)
+
+    def step():
+        for _ in range(sizes["updates"]):
+            optimizer.zero_grad(set_to_none=True)
+            loss = loss_of(source, target)
+            loss.backward()
+            optimizer.step()
+        result = loss.item()  # waits for the device
+        cuda = device == "cuda"
+        return {
+            "result": result,
+            "device": torch.cuda.get_device_name() if cuda else device,
+            "peak_bytes": torch.cuda.max_memory_allocated() if cuda else None,
+        }
+
+    return step
+
+
+if __name__ == "__main__":
+    serve(make_step, sys.argv[1:])
