@@ -13,7 +13,6 @@ gathers the whole cache over the beams at every step.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 from keras import ops, tree
 
 from t2t_lite.decoding.search.choice import Best
@@ -119,9 +118,11 @@ def beam_search(
     """
     count = beam_size if num_hypotheses is None else num_hypotheses
     _check(beam_size, vocab_size, alpha, count)
-    # Of limits that are known so is the length, which XLA asks for.
-    known = isinstance(limits, np.ndarray)
-    length = int(limits.max(initial=0)) if known else ops.max(limits, initial=0)
+    # Of limits in plain numbers so is the length, which XLA asks for.
+    if ops.is_tensor(limits):
+        length = ops.max(limits, initial=0)
+    else:
+        length = int(max(limits, default=0))
     limits = ops.cast(limits, "int32")
     by_place = changes or choice or bonus_fn
     if keep_fn and by_place:
