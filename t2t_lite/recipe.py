@@ -118,8 +118,7 @@ def train(
       deterministic: the same result to the bit each time; slower. It stays on
         for the whole process.
       micro_batches: passes of an update, a multiple of the hparam, to take less
-        memory; "auto" finds the fewest that fit. It changes which values
-        dropout drops, and nothing else.
+        memory; "auto" finds the fewest that fit. It changes nothing else.
       jit: compile the passes by XLA, once for each shape of batches; packing
         keeps these few.
       replicas: logical CPU devices to train on; None takes all GPUs, else

@@ -265,6 +265,29 @@ def test_dropout_lets_gradients_through_where_it_lets_values(dtype):
     assert 0 < tf.reduce_mean(tf.cast(y, "float32")) < 4
 
 
+@pytest.mark.parametrize(
+    ("jit", "seed", "shape"),
+    [
+        (False, (3, 4), (7, 3, 5)),
+        (False, (-3, 4), (6, 1)),
+        (False, (3, 4), (5, 16)),
+        (True, (-3, 4), (5, 7)),
+    ],
+)
+def test_rows_lose_what_they_lose_in_their_batch(jit, seed, shape):
+    @tf.function(jit_compile=jit, autograph=False)
+    def dropped(x, seed):
+        masks = DropoutMasks(seed)
+        return masks(x, 0.5), masks(x, 0.5)
+
+    x = tf.ones(shape)
+    whole = dropped(x, tf.constant(seed))
+    for rows in (slice(0, 3), slice(1, 2), slice(3, None)):
+        part = dropped(x[rows], tf.constant((*seed, rows.start)))
+        for ours, theirs in zip(part, whole, strict=True):
+            np.testing.assert_array_equal(ours, theirs[rows])
+
+
 def test_each_call_of_a_pass_draws_another_mask():
     masks = DropoutMasks(np.array([3, 4]))
     x = ops.ones((50, 50))

@@ -12,6 +12,7 @@ The one place in the model core that asks what it runs on.
   division each.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -129,13 +130,20 @@ def reshape(x: Tensor, shape: Sequence[int | Tensor]) -> Tensor:
     return ops.reshape(x, known if known.count(-1) == 1 else shape)
 
 
-def random_int16(count: int | Tensor, seed: Tensor) -> Tensor:
+def random_int16(
+    count: int | Tensor,
+    seed: Tensor,
+    skip: Sequence[int | Tensor] | None = None,
+) -> Tensor:
     """Uniform int16 [count], a pure function of the seed.
 
     Args:
       count: how many; an int, or an int32 scalar in a TensorFlow graph.
       seed: int32 [2].
+      skip: factors of how many come before, likewise; None: from the first.
     """
+    if skip is not None:
+        return _skipped_int16(count, seed, skip)
     words = (count + 1) // 2
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
@@ -151,6 +159,29 @@ def random_int16(count: int | Tensor, seed: Tensor) -> Tensor:
         bits = jax.random.bits(key, (words,), "uint32")
         bits = jax.lax.bitcast_convert_type(bits, "int16")
     return ops.reshape(bits, (-1,))[:count]
+
+
+def _skipped_int16(count, seed, skip):
+    """What `random_int16` gives after those that are skipped."""
+    if keras.backend.backend() != "tensorflow":
+        before = math.prod(map(int, skip))
+        return random_int16(before + count, seed)[before:]
+    import tensorflow as tf
+
+    # They may be too many for 32 bits.
+    before = tf.reduce_prod([tf.cast(factor, tf.int64) for factor in skip])
+    key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=seed)
+    bits = tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=tf.reshape(count // 2 + 4, [1]),
+        key=key,
+        # Each count of the generator, Philox, gives 128 bits.
+        counter=counter + tf.stack([tf.cast(before // 8, tf.uint64), 0]),
+        alg=tf.random.Algorithm.AUTO_SELECT.value,
+        dtype=tf.int32,
+    )
+    bits = tf.reshape(tf.bitcast(bits, tf.int16), [-1])
+    first = tf.cast(before % 8, tf.int32)
+    return bits[first : first + count]
 
 
 def _is_one_row(x):

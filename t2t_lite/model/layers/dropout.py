@@ -28,11 +28,15 @@ class DropoutMasks:
     """The dropout of one forward pass: each call draws the next mask.
 
     Args:
-      seed: int32 [2]. Equal seeds give equal masks, call by call.
+      seed: int32 [2]. Equal seeds give equal masks, call by call. A third
+        number says how many rows of a batch lie before those here, which then
+        lose what they lose in that batch.
     """
 
     def __init__(self, seed: Tensor):
-        self._seed = ops.cast(ops.convert_to_tensor(seed), "int32")
+        seed = ops.cast(ops.convert_to_tensor(seed), "int32")
+        self._seed = seed[:2] if seed.shape[0] == 3 else seed
+        self._rows_before = seed[2] if seed.shape[0] == 3 else None
         self._drawn = 0
 
     def __call__(self, x: Tensor, rate: float) -> Tensor:
@@ -46,7 +50,10 @@ class DropoutMasks:
             return x
         self._drawn += 1
         seed = self._seed + ops.array([0, self._drawn], "int32")
-        bits = random_int16(ops.size(x), seed)
+        skip = None
+        if self._rows_before is not None:
+            skip = (self._rows_before, ops.size(x) // ops.shape(x)[0])
+        bits = random_int16(ops.size(x), seed, skip)
         keep = ops.reshape(bits >= dropped - _VALUES // 2, ops.shape(x))
         scale = _VALUES / (_VALUES - dropped)
 

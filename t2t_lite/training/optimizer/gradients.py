@@ -47,7 +47,7 @@ class Gradients:
         """The loss sum, how many target tokens there are, and the gradients.
 
         Args:
-          features: of the names, and `seed`, int32 [2].
+          features: of the names, and `seed`, see `DropoutMasks`.
         """
         if not self._jit:
             return self._of(self._variables, features)

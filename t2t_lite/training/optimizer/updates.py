@@ -46,21 +46,15 @@ class UpdateStats(NamedTuple):
         return UpdateStats(*map(float, self))
 
 
-def dropout_seed(
-    seed: int, update: int, micro_batch: int, part: int = 0
-) -> np.ndarray:
-    """The dropout seed of a pass: int32 [2], a pure function.
+def dropout_seed(seed: int, update: int, micro_batch: int) -> np.ndarray:
+    """The dropout seed of a micro-batch: int32 [2], a pure function.
 
     Args:
       seed: of the run.
       update: its number.
       micro_batch: its number within the update.
-      part: the number of the slice within the micro-batch.
     """
-    numbers = [seed, update, micro_batch]
-    if part:
-        numbers.append(part)
-    sequence = np.random.SeedSequence(numbers)
+    sequence = np.random.SeedSequence([seed, update, micro_batch])
     return sequence.generate_state(2).view(np.int32)
 
 
@@ -82,8 +76,7 @@ class Updater:
     Attributes:
       replicas: devices that share an update.
       slices: parts by rows that each micro-batch is passed in, so that it
-        takes less memory. They change which values dropout drops, and nothing
-        else.
+        takes less memory. They change nothing else.
       optimizer: what the hparam `optimizer` names.
       average: of the weights; None without the hparam `ema_decay`.
     """
@@ -109,7 +102,6 @@ class Updater:
         self._here = _replicas_here(strategy)
         self._names = feature_names(hparams.packing)
         self._nothing: dict[str, Any] = dict.fromkeys(self._names, _NOTHING)
-        self._nothing["seed"] = np.zeros(2, np.int32)
         weights = model.trainable_variables
         frozen = frozen_paths((v.path for v in weights), freeze)
         trained = [v for v in weights if v.path not in frozen]
@@ -131,12 +123,18 @@ class Updater:
         # One trace each, whatever the shapes of the micro-batches.
         rows = tf.TensorSpec([None, None], tf.int32)
         micro_batch = dict.fromkeys(self._names, rows)
-        micro_batch["seed"] = tf.TensorSpec([2], tf.int32)
-        self._accumulate = tf.function(
-            self._accumulate_on_replicas,
-            input_signature=[[micro_batch] * len(self._here)],
-            autograph=False,  # nothing to convert; looking costs seconds
-        )
+        # By the length of their seeds: of micro-batches, of slices.
+        self._accumulate = {
+            length: tf.function(
+                self._accumulate_on_replicas,
+                input_signature=[
+                    [micro_batch | {"seed": tf.TensorSpec([length], tf.int32)}]
+                    * len(self._here)
+                ],
+                autograph=False,  # nothing to convert; looking costs seconds
+            )
+            for length in (2, 3)
+        }
         self._forget = tf.function(
             lambda: strategy.run(self._empty_sums), autograph=False
         )
@@ -189,8 +187,11 @@ class Updater:
             if between_passes:
                 between_passes()
             turn = passes[first : first + self.replicas]
-            turn += [self._nothing] * (self.replicas - len(turn))
-            self._accumulate([turn[replica] for replica in self._here])
+            seed = turn[0]["seed"]
+            idle = self.replicas - len(turn)
+            turn += [self._nothing | {"seed": seed}] * idle
+            accumulate = self._accumulate[len(seed)]
+            accumulate([turn[replica] for replica in self._here])
         self._meet(f"update {step}")
         rate = training_rate(self._hparams, step)
         sums = self._apply(tf.constant(rate, tf.float32))
@@ -206,21 +207,26 @@ class Updater:
     ) -> list[dict[str, tf.Tensor]]:
         """What each pass of an update works on: micro-batches, or slices."""
         return [
-            part | {"seed": dropout_seed(self._seed, step, number, index)}
+            part
             for number, batch in enumerate(micro_batches)
-            for index, part in enumerate(self._slices_of(batch))
+            for part in self._slices_of(
+                batch, dropout_seed(self._seed, step, number)
+            )
         ]
 
     def _slices_of(
-        self, batch: Mapping[str, tf.Tensor]
+        self, batch: Mapping[str, tf.Tensor], seed: np.ndarray
     ) -> list[dict[str, tf.Tensor]]:
         """The rows of a batch in as many parts, or one for each row."""
         if self.slices == 1:
-            return [{name: batch[name] for name in self._names}]
+            return [
+                {name: batch[name] for name in self._names} | {"seed": seed}
+            ]
         rows = batch["inputs"].shape[0]
         size = -(-rows // self.slices)
         return [
             {name: batch[name][start : start + size] for name in self._names}
+            | {"seed": np.array([*seed, start], np.int32)}
             for start in range(0, rows, size)
         ]
 
@@ -231,7 +237,7 @@ class Updater:
         """
         features = {name: micro_batch[name] for name in self._names}
         seed = dropout_seed(self._seed, 0, 0)
-        self._accumulate([features | {"seed": seed}] * len(self._here))
+        self._accumulate[2]([features | {"seed": seed}] * len(self._here))
 
     def try_update(self) -> None:
         """The rest of an update, without any target token: it is skipped."""
