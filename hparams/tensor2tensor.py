@@ -20,6 +20,7 @@ _ALL: dict[str, Any] = {
     "shift_whole_rows": True,  # of packed rows
     "train_steps": 250000,  # that of its trainer
     "extra_decode_length": 100,  # that of its decoder
+    "longest_source": 2048,  # which has no limit there
 }
 # What `transformer_base_v2` and `_v3` changed.
 _LATER: dict[str, Any] = {
@@ -129,4 +130,5 @@ def transformer_base_t2t() -> HParams:
         source_vector=False,
         shift_whole_rows=False,
         extra_decode_length=50,
+        longest_source=None,
     )

@@ -146,6 +146,8 @@ class HParams(ModelHParams):
     # score = log p / ((5 + n) / 6) ** alpha
     length_penalty_alpha: PositiveOrZero = 0.6
     extra_decode_length: CountOrZero = 50  # most tokens beyond the source's
+    # Tokens of a source, EOS included, that are translated; none: max_length.
+    longest_source: Count | None = None
     constrained_search: bool = False  # of a problem whose answers have a form
 
     def replace(self, **changes: Any) -> "HParams":

@@ -37,6 +37,7 @@ _MAY_CHANGE = frozenset(
         "beam_size",
         "length_penalty_alpha",
         "extra_decode_length",
+        "longest_source",
         "constrained_search",
     )
 )

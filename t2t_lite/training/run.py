@@ -305,7 +305,7 @@ class Run:
                 constrained=hparams.constrained_search,
             ),
             extra_decode_length=hparams.extra_decode_length,
-            max_length=hparams.max_length,
+            max_length=hparams.longest_source or hparams.max_length,
             form=self.problem.text_form(self.encoders),
         )
 

@@ -51,6 +51,7 @@ _SHAPES = {
 }
 # Where tensor2tensor's decoder has other defaults than ours.
 _DECODING = {"beam_size": 4, "alpha": 0.6, "extra_length": 100}
+_LONGEST_SOURCE = 2048  # it has no limit
 
 
 def hparams_of(
@@ -233,4 +234,5 @@ def _decoding(flags: Mapping[str, str]) -> dict[str, Any]:
         "extra_decode_length": given.get(
             "extra_length", _DECODING["extra_length"]
         ),
+        "longest_source": _LONGEST_SOURCE,
     }

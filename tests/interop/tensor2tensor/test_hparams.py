@@ -28,6 +28,7 @@ def test_base_v1_is_the_paper_but_for_the_order_of_sines():
         micro_batches=1,
         train_steps=250000,
         extra_decode_length=100,
+        longest_source=2048,
     )
 
 
