@@ -10,7 +10,6 @@ from t2t_lite.reports import hardware
 
 _OLDEST, _NEWEST = (3, 11), (3, 13)
 _MIN_MEMORY = 2 << 30  # half a GiB is TensorFlow's
-_MEMORY_INFO = pathlib.Path("/proc/meminfo")
 _DEVICES = pathlib.Path("/dev")
 _SHOWN = ("tensorflow", "keras", "numpy")
 
@@ -104,13 +103,8 @@ def check_memory(asked: Asked) -> Iterator[Finding]:
 
 
 def available_memory() -> int:
-    """Bytes that programs may still take, without swapping."""
-    try:
-        lines = _MEMORY_INFO.read_text().splitlines()
-    except OSError:  # not on Linux
-        return hardware.memory_bytes()
-    kibibytes = {
-        name: int(value.split()[0])
-        for name, _, value in (line.partition(":") for line in lines)
-    }
-    return kibibytes["MemAvailable"] * 1024
+    """Bytes that programs here may still take, without swapping."""
+    from t2t_lite.training.fit import memory  # loads TensorFlow
+
+    free = memory.free_bytes()
+    return hardware.memory_bytes() if free is None else free  # not on Linux

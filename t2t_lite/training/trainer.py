@@ -97,9 +97,13 @@ def train(
         with _telemetry(state, steps, cluster) as telemetry:
             telemetry.phase("Checking the data.")
             telemetry.note(str(run.data.check()))
+            deadline = Deadline(
+                options.max_minutes, _guessed_save_seconds(state)
+            )
+            deadline.share(cluster.exchange)
             decisions = Decisions(
                 signals,
-                Deadline(options.max_minutes, _guessed_save_seconds(state)),
+                deadline,
                 options.save_steps,
                 options.save_minutes,
                 cluster.exchange,

@@ -6,6 +6,7 @@ import pytest
 
 from t2t_lite.doctor import machine
 from t2t_lite.reports import hardware
+from t2t_lite.training.fit import memory
 
 
 @pytest.mark.parametrize(
@@ -77,13 +78,13 @@ def test_too_little_memory_is_something_to_do(
 ):
     info = tmp_path / "meminfo"
     info.write_text(f"MemTotal: 9 kB\nMemAvailable: {kibibytes} kB\nHuge: 0\n")
-    monkeypatch.setattr(machine, "_MEMORY_INFO", info)
+    monkeypatch.setattr(memory, "_PROC", tmp_path)
     (found,) = machine.check_memory(None)
     assert (found.ok, "--dry_run" in found.text) == (ok, not ok)
 
 
 def test_without_a_table_of_memory_all_of_it_is_free(monkeypatch, tmp_path):
-    monkeypatch.setattr(machine, "_MEMORY_INFO", tmp_path / "none")
+    monkeypatch.setattr(memory, "_PROC", tmp_path)
     monkeypatch.setattr(hardware, "memory_bytes", lambda: 7)
     assert machine.available_memory() == 7
 

@@ -22,8 +22,9 @@ class Decisions:
 
     All that depends on a clock or on a signal is asked here and nowhere else
     in the loop: what follows from the number of the update, such as when to
-    evaluate, is the same on every worker anyway. `check` and `interruptible`
-    break off work of this process alone.
+    evaluate, is the same on every worker anyway. `check` is for a process
+    alone. `interruptible` ends the work of all: workers share the deadline, see
+    `Deadline.share`, and signals, see `Cluster.share_stop`.
 
     Args:
       signals: that came to this process.

@@ -51,10 +51,19 @@ def limit_bytes() -> int | None:
     if is_on_gpu():
         return _gpu_bytes()
     taken = (_field(_PROC / "self/status", "VmRSS") or 0) * 1024
+    free = free_bytes()
+    return None if free is None else taken + free
+
+
+def free_bytes() -> int | None:
+    """What is free in the machine and in the control group, the less.
+
+    None where nothing tells.
+    """
     free = _field(_PROC / "meminfo", "MemAvailable")
     frees = [] if free is None else [free * 1024]
     frees += [room for room in map(_room, _cgroups()) if room is not None]
-    return taken + min(frees) if frees else None
+    return min(frees, default=None)
 
 
 def _gpu_bytes() -> int | None:

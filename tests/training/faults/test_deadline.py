@@ -53,6 +53,22 @@ def test_room_for_a_save_and_for_an_update_is_kept(clock):
     assert not deadline.leaves_no_update
 
 
+def test_the_worker_that_must_leave_first_sets_the_limit_of_all(clock):
+    deadline = Deadline(minutes=5)
+    own = deadline.seconds_left
+    deadline.share(lambda topic, left: [left, left - 30, left + 50])
+    assert deadline.seconds_left == own - 30
+
+
+def test_a_signal_to_another_worker_ends_an_evaluation_here():
+    with StopSignals() as signals:
+        decisions = Decisions(signals, Deadline(None), None, 1)
+        with pytest.raises(StopRequested, match="SIGTERM"):
+            with decisions.interruptible():
+                signals.ask("SIGTERM")
+                pytest.fail("The evaluation went on.")
+
+
 def test_without_a_limit_nothing_ends():
     deadline = Deadline(None)
     deadline.updated(1e9)

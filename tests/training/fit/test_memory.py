@@ -50,6 +50,7 @@ def test_the_narrowest_control_group_is_the_limit(system):
     group(groups / "pod", "3000", "1000", *names)
     group(groups / "pod/job", "max", "1000", *names)
     assert memory.limit_bytes() == 100_000 * 1024 + 2050
+    assert memory.free_bytes() == 2050
 
 
 def test_control_groups_of_version_1_count(system):
