@@ -95,6 +95,10 @@ def test_decodes_that_differ_write_nothing(train_dir, run_command, tmp_path):
         ({"--vocabulary": None}, "--vocabulary is required."),
         ({"--problem": "wmt_ended"}, "Did you mean wmt_ende"),
         ({"--t2t_hparams": "transformer_bas"}, "mean transformer_base"),
+        (
+            {"--verify": __file__},
+            "verify must name an .npz with inputs, targets",
+        ),
         ({"--t2t_inputs": "x"}, "--t2t_inputs and --t2t_decodes go together"),
         ({"--target_space": "32"}, "target_space must be from 0 to 31"),
         ({"--vocabulary": "a,b"}, "t2t-lite-import: "),

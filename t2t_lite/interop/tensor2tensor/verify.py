@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import zipfile
 
 import numpy as np
 
@@ -14,7 +15,11 @@ from t2t_lite.training.run import Run
 # Float32 sums of the same numbers in another order, of logits of size 1.
 _TOLERANCE = 1e-4
 _ARRAYS = ("inputs", "targets", "logits")
-_OF_PACKED = tuple(set(feature_names(True)) - {*_ARRAYS})
+_OF_PACKED = tuple(n for n in feature_names(True) if n not in _ARRAYS)
+
+
+# What numpy raises for a file of another kind, or a part of one.
+_NO_ARRAYS = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)
 
 
 class SameLogits:
@@ -47,7 +52,7 @@ class SameLogits:
                     }
                     for ending in endings
                 ]
-        except (OSError, ValueError, KeyError) as error:
+        except _NO_ARRAYS as error:
             raise self._not_arrays(in_words(error, place=False)) from error
         if not self._cases:
             raise self._not_arrays("it has none of these")
