@@ -5,6 +5,7 @@ Nothing here loads TensorFlow before work begins.
 
 import contextlib
 import dataclasses
+import functools
 import pathlib
 import sys
 from collections.abc import Iterator, Mapping
@@ -103,6 +104,7 @@ class TrainingJob:
 
     def _train(self, cluster: Cluster, sustained_tflops: float | None) -> "Run":
         self._start_tensorflow()
+        from t2t_lite.reports.card import write_card
         from t2t_lite.training import trainer
 
         strategy = self._strategy(cluster)
@@ -113,7 +115,11 @@ class TrainingJob:
         require_shared(cluster, self.output_dir)
         with self._run_of(cluster, manifest) as run:
             work = trainer.train(
-                run, self.options, cluster=cluster, strategy=strategy
+                run,
+                self.options,
+                cluster=cluster,
+                strategy=strategy,
+                saved=functools.partial(write_card, run),
             )
             if cluster.is_chief:
                 _record_cost(run, work, sustained_tflops)

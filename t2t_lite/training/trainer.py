@@ -40,6 +40,7 @@ def train(
     *,
     cluster: Cluster = ALONE,
     strategy: tf.distribute.Strategy | None = None,
+    saved: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Trains a run to its end, going on where it stopped.
 
@@ -51,6 +52,7 @@ def train(
       cluster: of this process. All its processes call this alike; the chief
         writes.
       strategy: of all their devices; None chooses one for a single process.
+      saved: is called after each checkpoint, by the chief.
 
     Returns:
       How much went into the run: `seconds` of updates, `source_tokens`,
@@ -111,6 +113,7 @@ def train(
             loop = _Loop(
                 state, telemetry, decisions, dev, options, cluster, watch.moved
             )
+            loop.saved = saved
             with watch, cluster.naming_losses():
                 if state.step < steps:
                     _fit(state, options, telemetry, cluster)
@@ -175,6 +178,7 @@ class _Loop:
         self._cluster = cluster
         self._moved = moved
         self._failed_saves = 0  # in a row
+        self.saved: Callable[[], None] = lambda: None  # after a checkpoint
 
     def to_the_end(self, steps: int) -> None:
         """Trains to update `steps`, then evaluates and averages.
@@ -330,6 +334,8 @@ class _Loop:
             )
         if self._state.saved_step != saved_before:
             self._failed_saves = 0
+            if self._cluster.is_chief:
+                self.saved()
 
     def _evaluate(self, weights: str | None = None) -> None:
         """Records how good the model is on dev, once a step and weights."""

@@ -95,10 +95,10 @@ def train(tiny_flags, tmp_path):
     return start
 
 
-def weights(run, step):
+def weights(run, step, part="."):
     import tensorflow as tf
 
-    path = run / "checkpoints" / f"step-{step:08d}" / "tensors"
+    path = run / "checkpoints" / f"step-{step:08d}" / part / "tensors"
     reader = tf.train.load_checkpoint(str(path))
     names = reader.get_variable_to_shape_map()
     return {
@@ -154,6 +154,22 @@ def test_workers_and_replicas_give_the_weights_of_one_device(
     assert_equal_runs(run, one_process)
     config = json.loads((run / "config.json").read_text())
     assert config["training_cost"]["devices"] == workers * replicas
+
+
+def test_workers_share_a_moving_average_adafactor_and_frozen_weights(
+    train, tmp_path
+):
+    runs = alone, shared = tmp_path / "alone", tmp_path / "shared"
+    cut = f"{CUT},optimizer=adafactor,ema_decay=0.9"
+    flags = (cut, "--freeze=encoder")
+    train(alone, *flags)
+    with train(shared, *flags, workers=addresses(2)) as cluster:
+        assert cluster.wait() == [0, 0], cluster.log(0)
+    assert_equal_runs(shared, alone)
+    mine, others = (weights(run, 20, part="ema") for run in runs)
+    assert mine.keys() == others.keys() != set()
+    for name in mine:
+        np.testing.assert_allclose(mine[name], others[name], rtol=0, atol=1e-5)
 
 
 def test_a_run_goes_on_with_another_number_of_workers(

@@ -26,6 +26,7 @@ from support.tiny_training import weights as _weights
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.model.costs import count_parameters
 from t2t_lite.model.transformer import Transformer
+from t2t_lite.training import trainer
 from t2t_lite.training.checkpoints import checkpoint, checkpoint_choice
 from t2t_lite.training.cluster.devices import choose_strategy
 from t2t_lite.training.faults.deadline import process_seconds
@@ -35,6 +36,7 @@ from t2t_lite.training.optimizer.updates import (
     UpdateStats,
     dropout_seed,
 )
+from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.state import TrainingState, prepare
 from t2t_lite.training.validation import DevEvaluation
 
@@ -752,3 +754,15 @@ def test_a_dry_run_makes_one_full_pass_and_multiplies(monkeypatch):
 def test_replicas_need_a_process_that_did_not_start_with_fewer():
     with pytest.raises(T2TLiteError, match="replicas=8 .* fresh process"):
         choose_strategy(replicas=8)
+
+
+def test_each_checkpoint_is_told_of(tmp_path):
+    run = TinyRun(tmp_path)
+    told = []
+    trainer.train(
+        run,
+        TrainingOptions(save_steps=2),
+        evaluate_text=lambda: {},
+        saved=lambda: told.append(_steps(run)[-1]),
+    )
+    assert told == [2, 4, 6]
