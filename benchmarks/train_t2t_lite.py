@@ -11,10 +11,11 @@ from side import serve
 
 from t2t_lite.hparam import HParams
 from t2t_lite.model.transformer import Transformer
+from t2t_lite.training.fit import memory
 from t2t_lite.training.optimizer.adam import Adam
 
 
-def make_step(sizes, precision):
+def make_step(sizes, precision, recompute=False):
     """A function that does one whole update on the fixed batch."""
     hparams = HParams(
         hidden_size=sizes["hidden_size"],
@@ -27,6 +28,7 @@ def make_step(sizes, precision):
     vocab_size = sizes["vocab_size"]
     model = Transformer.from_hparams(hparams, vocab_size, vocab_size)
     model.build_weights()
+    model.recompute = recompute
     variables = [v.value for v in model.trainable_variables]
     adam = Adam(variables, 0.9, 0.98, 1e-9)
     shape = (sizes["rows"], sizes["length"])
@@ -45,7 +47,12 @@ def make_step(sizes, precision):
         return loss
 
     numbers = iter(range(1 << 30))
-    return lambda: float(update(tf.constant(next(numbers))))
+
+    def step():
+        loss = float(update(tf.constant(next(numbers))))
+        return {"loss": loss, "peak_bytes": memory.peak_bytes()}
+
+    return step
 
 
 if __name__ == "__main__":

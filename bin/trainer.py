@@ -137,6 +137,11 @@ def _add_device_flags(group: argparse._ArgumentGroup) -> None:
     )
     flags.add(group, {"--jit": told})
     told = (
+        "keep no activations within layers, compute them again in the backward "
+        "pass: less memory, more time, the same result"
+    )
+    flags.add(group, {"--recompute": told})
+    told = (
         "passes that an update is cut into, a multiple of the hparam, or auto: "
         "the fewest that fit into memory; an update has the same pairs "
         "(default: the hparam)"

@@ -59,6 +59,7 @@ def train(
     seed: int = 1,
     deterministic: bool = False,
     jit: bool = False,
+    recompute: bool = False,
     micro_batches: int | str | None = None,
     replicas: int | None = None,
     workers: str | None = None,
@@ -121,6 +122,8 @@ def train(
         memory; "auto" finds the fewest that fit. It changes nothing else.
       jit: compile the passes by XLA, once for each shape of batches; packing
         keeps these few.
+      recompute: keep no activations within layers, and compute them again in
+        the backward pass: less memory, more time, the same result.
       replicas: logical CPU devices to train on; None takes all GPUs, else
         one CPU. Of several workers, each one has so many.
       workers: `host:port,host:port,...` of all processes that train together,
@@ -161,6 +164,7 @@ def train(
         replicas=replicas,
         deterministic=deterministic,
         jit=jit,
+        recompute=recompute,
     )
     _require_positive(
         train_steps=train_steps,

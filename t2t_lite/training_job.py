@@ -84,6 +84,7 @@ class TrainingJob:
             freeze=self.begin.frozen,
             replicas=self.options.replicas,
             slices=self.options.slices(self.hparams.micro_batches),
+            recompute=self.options.recompute,
         )
 
     def train(self, sustained_tflops: float | None) -> "Run":

@@ -191,7 +191,10 @@ def sustained_flops(device_name: str) -> float | None:
 
 
 def estimate_memory(
-    hparams: HParams, source_vocab_size: int, target_vocab_size: int
+    hparams: HParams,
+    source_vocab_size: int,
+    target_vocab_size: int,
+    recompute: bool = False,
 ) -> dict[str, int]:
     """Bytes that training takes on one device, by part.
 
@@ -204,6 +207,13 @@ def estimate_memory(
     activations are an estimate for the largest micro-batch, as sentences of
     `max_length`: what the backward pass reads, and one block of logits. The
     process itself, half a GiB of TensorFlow, comes on top.
+
+    Args:
+      hparams: of the model and its training.
+      source_vocab_size: ids of the source's vocabulary.
+      target_vocab_size: ids of the target's.
+      recompute: the backward pass reads the inputs of layers only, and has
+        one layer at a time whole.
     """
     sizes = (source_vocab_size, target_vocab_size)
     parts = count_parameters(hparams, *sizes)
@@ -215,10 +225,13 @@ def estimate_memory(
     attention_inputs = 3 * sum(
         count for part, count in parts.items() if "attention" in part
     )
+    if recompute:  # those of a decoder layer
+        encoder, decoder = hparams.layers
+        attention_inputs = 2 * attention_inputs // (encoder + 2 * decoder)
     uses = 3 if hparams.shared_embedding else 1
     positions = hparams.batch_tokens // hparams.micro_batches
     bytes_each = 2 if hparams.precision == "bfloat16" else 4
-    kept = positions * _kept_numbers(hparams)
+    kept = positions * _kept_numbers(hparams, recompute)
     # Logits, their exponentials and those transposed, in blocks of rows.
     _, vocab_size = hparams.vocab_sizes(*sizes)
     logits = 3 * 4 * min(positions, 1024) * vocab_size
@@ -232,7 +245,7 @@ def estimate_memory(
     }
 
 
-def _kept_numbers(hparams: HParams) -> float:
+def _kept_numbers(hparams: HParams, recompute: bool) -> float:
     """Numbers kept of a source and a target position, by all layers.
 
     An attention keeps its queries, keys, values and context, and the weights
@@ -253,9 +266,10 @@ def _kept_numbers(hparams: HParams) -> float:
     frame = 2.25 * hparams.hidden_size
     encoder, decoder = hparams.layers
     both = attention + relative + feed_forward
-    return encoder * (both + 2 * frame) + decoder * (
-        both + attention + 3 * frame
-    )
+    decoder_layer = both + attention + 3 * frame
+    if recompute:  # with the encoder's output, an input of every decoder layer
+        return (encoder + decoder + 1) * hparams.hidden_size + decoder_layer
+    return encoder * (both + 2 * frame) + decoder * decoder_layer
 
 
 def _attention_width(hparams: ModelHParams) -> int:

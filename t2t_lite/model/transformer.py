@@ -25,6 +25,7 @@ from t2t_lite.model.losses import (
     fused_log_probs,
 )
 from t2t_lite.model.parts import Parts
+from t2t_lite.model.recompute import recomputed
 
 # The tensors of a batch by name: `inputs`, `targets`, ...
 Features = Mapping[str, Tensor]
@@ -56,6 +57,11 @@ class Transformer(keras.Model):
         pairs of a row do not affect one another.
       training: whether to drop.
 
+    Attributes:
+      recompute: whether training keeps no activations within layers, and
+        computes them again in the backward pass. It changes no result. On
+        TensorFlow: JAX refuses the dropout within such a layer.
+
     Returns: float32 [B, T, V]; row t scores `targets[:, t]` given the targets
       before it: the call shifts them itself.
 
@@ -84,6 +90,7 @@ class Transformer(keras.Model):
         given = (source_vocab_size, target_vocab_size or source_vocab_size)
         self.vocab_sizes = self.hparams.vocab_sizes(*given)
         self.seed = seed
+        self.recompute = False
         self.dropout_seed = keras.random.SeedGenerator(seed)
         parts = Parts(self.hparams, self.dtype_policy)
         (
@@ -226,7 +233,9 @@ class Transformer(keras.Model):
         x = self.embed_source(inputs, segments)
         x = dropout(x, self.hparams.residual_dropout)
         for layer in self.encoder_layers:
-            x = layer(x, bias, dropout=dropout, segments=numbers)
+            x = self._through(
+                layer, x, bias=bias, dropout=dropout, segments=numbers
+            )
         return self.encoder_norm(x), mask
 
     def decode(
@@ -256,11 +265,12 @@ class Transformer(keras.Model):
         x = self.embed_target(targets, segments)
         x = dropout(x, self.hparams.residual_dropout)
         for layer in self.decoder_layers:
-            x = layer(
+            x = self._through(
+                layer,
                 x,
                 memory,
-                self_bias,
-                cross_bias,
+                self_bias=self_bias,
+                cross_bias=cross_bias,
                 dropout=dropout,
                 segments=numbers,
             )
@@ -347,6 +357,11 @@ class Transformer(keras.Model):
         if self.hparams.attention_window is not None:
             return None
         return causal_bias(length, segments)
+
+    def _through(self, layer, *inputs, dropout, **options):
+        if self.recompute and dropout is not no_dropout:
+            return recomputed(layer, *inputs, dropout=dropout, **options)
+        return layer(*inputs, dropout=dropout, **options)
 
     def _decoder_output(self, features, seed):
         dropout = no_dropout if seed is None else DropoutMasks(seed)

@@ -34,6 +34,7 @@ class TrainingOptions:
     replicas: int | None = None  # logical CPUs; None: all GPUs, else one CPU
     deterministic: bool = False  # the same to the bit each time; slower
     jit: bool = False  # compile the passes by XLA, once for each shape
+    recompute: bool = False  # activations again in the backward pass
 
     def slices(self, planned: int) -> int | None:
         """Parts that each micro-batch is cut into; None: as few as fit.

@@ -47,7 +47,7 @@ class TrainingState:
       keep_checkpoints: how many of the newest to keep, besides the best.
       cluster: of this process. The chief alone writes.
       keep_best: how many of the best to keep.
-      jit: compile the passes by XLA.
+      jit, recompute: as in `Updater`.
 
     Attributes:
       run: as given.
@@ -72,6 +72,7 @@ class TrainingState:
         cluster: Cluster = ALONE,
         keep_best: int = 1,
         jit: bool = False,
+        recompute: bool = False,
     ):
         self.run = run
         self.replicas: int = strategy.num_replicas_in_sync
@@ -85,6 +86,7 @@ class TrainingState:
             run.seed,
             freeze=run.config.get("freeze", ()),
             jit=jit,
+            recompute=recompute,
             meet=lambda topic: cluster.exchange(topic, None),
         )
         has_ema = bool(run.hparams.ema_decay)

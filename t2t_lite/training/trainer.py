@@ -79,6 +79,7 @@ def train(
             cluster,
             options.keep_best,
             options.jit,
+            options.recompute,
         )
         if run.config.get("freeze"):
             say(

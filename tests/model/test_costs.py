@@ -179,6 +179,20 @@ def test_memory_depends_on_the_pass_and_not_on_the_update():
     assert changed == {"activations"}
 
 
+def test_recomputing_keeps_the_inputs_of_layers_and_one_layer_whole():
+    def activations(layers, recompute):
+        hparams = SMALL.replace(
+            num_hidden_layers=layers, batch_tokens=512, micro_batches=1
+        )
+        memory = costs.estimate_memory(hparams, 17, 17, recompute)
+        return memory["activations"]
+
+    # The inputs of an encoder layer and of a decoder layer, float32.
+    more = 4 * 512 * 2 * SMALL.hidden_size
+    assert activations(3, True) - activations(2, True) == more
+    assert activations(2, True) < activations(2, False)
+
+
 def test_memory_counts_what_is_kept_of_each_weight():
     adam = costs.estimate_memory(SMALL, 17, 17)
     other = costs.estimate_memory(

@@ -31,13 +31,16 @@ class DropoutMasks:
       seed: int32 [2]. Equal seeds give equal masks, call by call. A third
         number says how many rows of a batch lie before those here, which then
         lose what they lose in that batch.
+
+    Attributes:
+      drawn: masks so far. Set back, it gives the same ones again.
     """
 
     def __init__(self, seed: Tensor):
         seed = ops.cast(ops.convert_to_tensor(seed), "int32")
         self._seed = seed[:2] if seed.shape[0] == 3 else seed
         self._rows_before = seed[2] if seed.shape[0] == 3 else None
-        self._drawn = 0
+        self.drawn = 0
 
     def __call__(self, x: Tensor, rate: float) -> Tensor:
         """`x` with a share `rate` of it zeroed, the rest scaled up for it.
@@ -48,8 +51,8 @@ class DropoutMasks:
         dropped = round(rate * _VALUES)
         if not dropped:
             return x
-        self._drawn += 1
-        seed = self._seed + ops.array([0, self._drawn], "int32")
+        self.drawn += 1
+        seed = self._seed + ops.array([0, self.drawn], "int32")
         skip = None
         if self._rows_before is not None:
             skip = (self._rows_before, ops.size(x) // ops.shape(x)[0])

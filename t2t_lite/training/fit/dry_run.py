@@ -88,6 +88,7 @@ def try_update(
     freeze: Sequence[str] = (),
     replicas: int | None = None,
     slices: int | None = 1,
+    recompute: bool = False,
 ) -> DryRun:
     """Makes one pass over the largest possible micro-batch; saves nothing.
 
@@ -103,6 +104,7 @@ def try_update(
       freeze: as in `Updater`.
       replicas: see `TrainingOptions`.
       slices: that each micro-batch is cut into; None: as few as fit.
+      recompute: as in `Updater`.
 
     Raises:
       T2TLiteError: it does not fit.
@@ -111,7 +113,9 @@ def try_update(
     strategy = choose_strategy(replicas)
     with strategy.scope():
         model = Transformer.from_hparams(hparams, *vocab_sizes).build_weights()
-    updater = Updater(model, hparams, strategy, seed, freeze)
+    updater = Updater(
+        model, hparams, strategy, seed, freeze, recompute=recompute
+    )
     trial = Trial(updater, hparams)
     slices = trial.fewest() if slices is None else trial.require(slices)
     rows, columns = largest_shape(hparams)

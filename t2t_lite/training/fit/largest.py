@@ -61,7 +61,7 @@ def fitting_slices(
     rows, columns = largest_shape(hparams)
     key = (
         f"{device_name()} x {updater.replicas}, {hparams.precision}, "
-        f"{rows} x {columns}"
+        f"{rows} x {columns}" + ", recomputed" * updater.recompute
     )
     tried: dict[str, Any] = config.get(FACT, {})
     known = _known(tried.get(key), asked)

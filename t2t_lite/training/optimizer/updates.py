@@ -70,11 +70,13 @@ class Updater:
       seed: of the run, for dropout.
       freeze: patterns of weights that do not train, see `frozen_paths`.
       jit: compile the passes by XLA.
+      recompute: see `Transformer`.
       meet: is called before replicas add up their sums, with what for. It
         lets workers wait for each other.
 
     Attributes:
       replicas: devices that share an update.
+      recompute: whether passes do.
       slices: parts by rows that each micro-batch is passed in, so that it
         takes less memory. They change nothing else.
       optimizer: what the hparam `optimizer` names.
@@ -89,9 +91,11 @@ class Updater:
         seed: int,
         freeze: Sequence[str] = (),
         jit: bool = False,
+        recompute: bool = False,
         meet: Callable[[str], object] = lambda topic: None,
     ):
         self._model = model
+        model.recompute = self.recompute = recompute
         self._hparams = hparams
         self._strategy = strategy
         self.replicas: int = strategy.num_replicas_in_sync

@@ -29,6 +29,7 @@ class FakeUpdater:
     """Takes 1 GiB, and 1 GiB more for each row, of a machine or a GPU."""
 
     replicas = 1
+    recompute = False
 
     def __init__(self, gpu, limit):
         self.gpu, self.limit = gpu, limit

@@ -139,25 +139,41 @@ def test_an_update_that_is_not_finite_leaves_all_as_it_was(name, replicas):
         np.testing.assert_array_equal(old, new)
 
 
+def _transformer_after(replicas, dropout, **options):
+    """The weights after two updates, and what the second one did."""
+    hparams = tiny_hparams(residual_dropout=dropout, relu_dropout=dropout)
+    prepare(1, deterministic=False)
+    strategy = choose_strategy(replicas)
+    with strategy.scope():
+        model = Transformer.from_hparams(hparams, VOCAB_SIZE, VOCAB_SIZE)
+        model.build_weights()
+    updater = Updater(model, hparams, strategy, 1, **options)
+    for step in (1, 2):
+        stats = updater.update(_batches(step), step).read()
+    return [v.numpy() for v in model.weights], stats
+
+
+def _assert_same(ours, theirs):
+    (weights, stats), (other_weights, other_stats) = ours, theirs
+    np.testing.assert_allclose(stats, other_stats, rtol=1e-5)
+    for a, b in zip(weights, other_weights, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
+
+
 @pytest.mark.slow  # XLA compiles for half a minute
 @pytest.mark.parametrize("replicas", [1, 2])
-def test_passes_compiled_by_xla_are_those_that_are_not(replicas):
-    # XLA draws other bits where a seed is negative.
-    hparams = tiny_hparams(residual_dropout=0.0, relu_dropout=0.0)
+@pytest.mark.parametrize("recompute", [False, True])
+def test_passes_compiled_by_xla_are_those_that_are_not(replicas, recompute):
+    # Without dropout: XLA draws other bits where a seed is negative.
+    _assert_same(
+        _transformer_after(replicas, 0.0, jit=True, recompute=recompute),
+        _transformer_after(1, 0.0),
+    )
 
-    def after(replicas, jit):
-        prepare(1, deterministic=False)
-        strategy = choose_strategy(replicas)
-        with strategy.scope():
-            model = Transformer.from_hparams(hparams, VOCAB_SIZE, VOCAB_SIZE)
-            model.build_weights()
-        updater = Updater(model, hparams, strategy, 1, jit=jit)
-        for step in (1, 2):
-            stats = updater.update(_batches(step), step).read()
-        return [v.numpy() for v in model.weights], stats
 
-    plain, stats = after(1, jit=False)
-    compiled, stats_of_compiled = after(replicas, jit=True)
-    np.testing.assert_allclose(stats_of_compiled, stats, rtol=1e-5)
-    for a, b in zip(compiled, plain, strict=True):
-        np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_updates_that_recompute_are_those_that_do_not(replicas):
+    _assert_same(
+        _transformer_after(replicas, 0.3, recompute=True),
+        _transformer_after(1, 0.3),
+    )
