@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import shutil
 
 import pytest
 
@@ -265,14 +266,15 @@ def test_own_text_is_found_by_the_name_of_its_data(run_command, tmp_path):
 
 
 def test_a_run_is_found_by_the_old_name_of_its_problem(
-    run_command, tiny_run, forget_plugins, monkeypatch
+    run_command, tiny_run, tmp_path, forget_plugins, monkeypatch
 ):
+    shutil.copytree(tiny_run, tmp_path / "run")
     names = {**registry._other_names, "digits_of_old": "tiny_digits"}
     monkeypatch.setattr(registry, "_other_names", names)
-    flags = f"--output_dir={tiny_run}", "--num_checkpoints=1"
+    flags = f"--output_dir={tmp_path / 'run'}", "--num_checkpoints=1"
     code, _, err = run_command("average_checkpoints", *flags, "--problem=bad")
     assert (code, err.count("\n")) == (2, 1)
     code, _, err = run_command(
         "average_checkpoints", *flags, "--problem=digits_of_old"
     )
-    assert "is not what" not in err
+    assert code == 0, err
