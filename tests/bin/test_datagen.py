@@ -361,6 +361,7 @@ def shards(tmp_path):
     return folder, [f"--adopt={folder}", *flags]
 
 
+@pytest.mark.slow  # the rooms test each step
 def test_adopted_shards_are_own_text_to_train_on(run_command, shards):
     folder, flags = shards
     train = ["--problem=text", "--name=translate_packed"]

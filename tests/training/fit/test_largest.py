@@ -206,7 +206,9 @@ def test_slices_do_not_change_an_update(tmp_path, slices, replicas, packing):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("window", [None, 3])
+@pytest.mark.parametrize(
+    "window", [None, pytest.param(3, marks=pytest.mark.slow)]
+)
 def test_slices_drop_what_the_whole_micro_batch_drops(window):
     rates = ("residual_dropout", "attention_dropout", "relu_dropout")
     hparams = tiny_hparams(

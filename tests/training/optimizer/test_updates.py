@@ -171,7 +171,9 @@ def test_passes_compiled_by_xla_are_those_that_are_not(replicas, recompute):
     )
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize(
+    "replicas", [1, pytest.param(2, marks=pytest.mark.slow)]
+)
 def test_updates_that_recompute_are_those_that_do_not(replicas):
     _assert_same(
         _transformer_after(replicas, 0.3, recompute=True),
