@@ -59,7 +59,7 @@ class Imported(NamedTuple):
     Attributes:
       run: the new one.
       told: what people should know, a sentence each.
-      left_out: the names of variables that nothing was made of.
+      left_out: the names of variables that nothing was read of.
     """
 
     run: Run

@@ -41,7 +41,6 @@ class Variables:
     Attributes:
       checkpoint: as given.
       shapes: of each of our weights, by its name without the model's.
-      left_out: the names of variables that nothing here is made of.
 
     Raises:
       T2TLiteError: it is damaged, or holds another model: the error names the
@@ -52,6 +51,7 @@ class Variables:
         import tensorflow as tf
 
         self.checkpoint = checkpoint
+        self._used: set[str] = set()
         try:
             self._reader = tf.train.load_checkpoint(str(checkpoint))
             self._found = self._reader.get_variable_to_shape_map()
@@ -94,12 +94,10 @@ class Variables:
                 f"{self.checkpoint} is a checkpoint of another model than its "
                 f"hparams say: it lacks {_some(lacking)}."
             )
-        used = {part for parts in self._parts.values() for part in parts}
-        slots = {f"{_OPTIMIZER}{u}/{s}" for u in used for s in _SLOTS}
-        self.left_out = sorted(set(self._found) - used - slots)
+        known = {part for parts in self._parts.values() for part in parts}
         foreign = [
             name
-            for name in self.left_out
+            for name in sorted(set(self._found) - known)
             if not _COUNTERS.fullmatch(name)
             and not name.startswith(_OPTIMIZER)
             and name != TARGET_SPACES
@@ -109,6 +107,11 @@ class Variables:
                 f"{self.checkpoint} is a checkpoint of another model than its "
                 f"hparams say: it has {_some(foreign)} as well."
             )
+
+    @property
+    def left_out(self) -> list[str]:
+        """The names of variables that nothing was read of so far."""
+        return sorted(set(self._found) - self._used)
 
     @property
     def has_slots(self) -> bool:
@@ -186,6 +189,7 @@ class Variables:
             value = self._reader.get_tensor(name)
         except UNREADABLE as error:
             raise self._damaged(error) from error
+        self._used.add(name)
         value = np.asarray(value)
         if value.dtype.kind not in "iu":
             value = value.astype(np.float32)

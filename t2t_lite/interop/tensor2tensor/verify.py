@@ -14,6 +14,8 @@ from t2t_lite.training.run import Run
 
 # Float32 sums of the same numbers in another order, of logits of size 1.
 _TOLERANCE = 1e-4
+# Of translations that must be equal: beams tie, and sums are rounded.
+_LEAST_SHARE = 0.9
 _ARRAYS = ("inputs", "targets", "logits")
 _OF_PACKED = tuple(n for n in feature_names(True) if n not in _ARRAYS)
 
@@ -100,21 +102,14 @@ class SameDecodes:
     Args:
       sources: a file of texts, one a line.
       decodes: what the original's decoder wrote for them, one a line.
-      least_share: of the lines that must be equal.
 
     Raises:
       UsageError: there are other numbers of lines.
       T2TLiteError: a file cannot be read.
     """
 
-    def __init__(
-        self,
-        sources: pathlib.Path,
-        decodes: pathlib.Path,
-        least_share: float = 0.9,
-    ):
+    def __init__(self, sources: pathlib.Path, decodes: pathlib.Path):
         self._decodes = decodes
-        self._least_share = least_share
         self._sources, self._expected = map(_lines_of, (sources, decodes))
         if len(self._sources) != len(self._expected) or not self._sources:
             raise UsageError(
@@ -133,7 +128,7 @@ class SameDecodes:
         others = [(here, there) for here, there in pairs if here != there]
         equal = len(pairs) - len(others)
         told = f"{equal:,} of {len(pairs):,} translations are equal"
-        if equal < self._least_share * len(pairs):
+        if equal < _LEAST_SHARE * len(pairs):
             here, there = others[0]
             raise T2TLiteError(
                 f"Only {told} to {self._decodes}; the first other one is "
