@@ -17,6 +17,14 @@ from t2t_lite.serving.server.batching import Tensors
 CONTENT_TYPE = prometheus.CONTENT_TYPE_LATEST
 prometheus.disable_created_metrics()  # a second time series for each
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_COUNTED = {
+    "texts": "Texts answered",
+    "characters": "Characters of the texts answered",
+    "target_tokens": (
+        "Tokens of the answers, the best one of each text, ends included; "
+        "those of the texts themselves are not counted"
+    ),
+}
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -34,8 +42,8 @@ class Record:
       signature: which one answers.
       texts: how many it has.
       characters: of all texts.
-      tokens: of all answers, the best one of each text; 0 where the model does
-        not tell.
+      target_tokens: of all answers, the best one of each text, ends included;
+        0 where the model does not tell.
       inputs: the texts themselves.
     """
 
@@ -48,7 +56,7 @@ class Record:
     signature: str = ""
     texts: int = 0
     characters: int = 0
-    tokens: int = 0
+    target_tokens: int = 0
     inputs: Tensors = dataclasses.field(default_factory=dict)
 
 
@@ -115,14 +123,11 @@ class Monitor:
             buckets=_SECONDS,
             registry=registry,
         )
-        self._texts, self._characters, self._tokens = (
+        self._texts, self._characters, self._target_tokens = (
             prometheus.Counter(
-                f"t2t_lite_{what}",
-                f"{what} answered",
-                ("model",),
-                registry=registry,
+                f"t2t_lite_{what}", told, ("model",), registry=registry
             )
-            for what in ("texts", "characters", "tokens")
+            for what, told in _COUNTED.items()
         )
         self._batch = prometheus.Histogram(
             "t2t_lite_batch_texts",
@@ -141,7 +146,7 @@ class Monitor:
         self._seconds_of = functools.cache(self._seconds.labels)
         self._texts_of = functools.cache(self._texts.labels)
         self._characters_of = functools.cache(self._characters.labels)
-        self._tokens_of = functools.cache(self._tokens.labels)
+        self._target_tokens_of = functools.cache(self._target_tokens.labels)
         self._queue = prometheus.Gauge(
             "t2t_lite_queue_texts", "Texts that wait", registry=registry
         )
@@ -184,7 +189,7 @@ class Monitor:
             if record.code == ok and record.texts:
                 self._texts_of(record.model).inc(record.texts)
                 self._characters_of(record.model).inc(record.characters)
-                self._tokens_of(record.model).inc(record.tokens)
+                self._target_tokens_of(record.model).inc(record.target_tokens)
             if self._access_log:
                 self._access_log.write(record, seconds)
 

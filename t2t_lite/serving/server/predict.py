@@ -124,7 +124,7 @@ class Predictor:
                 _group(signature, inputs),
                 deadline,
             )
-            record.tokens = _tokens(outputs)
+            record.target_tokens = _target_tokens(outputs)
             return outputs
 
     @staticmethod
@@ -138,7 +138,7 @@ class Predictor:
         return signatures[name]
 
 
-def _tokens(outputs: Tensors) -> int:
+def _target_tokens(outputs: Tensors) -> int:
     """Of all answers, the best one of each text, where the model tells."""
     counts = outputs.get("lengths")
     if counts is None or counts.dtype.kind != "i" or not counts.ndim:
