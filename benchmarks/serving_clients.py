@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import pathlib
 import random
 import re
 import subprocess
@@ -13,6 +14,8 @@ import aiohttp
 import grpc
 import grpc.aio
 from num2words import num2words
+
+CLIENTS = 64  # at once
 
 
 class Server:
@@ -133,3 +136,9 @@ def percentile(seconds, percent):
     """In milliseconds."""
     ordered = sorted(seconds)
     return 1000 * ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
+
+
+def newest(export_dir):
+    """The newest version's folder."""
+    versions = pathlib.Path(export_dir).glob("[0-9]*")
+    return max(versions, key=lambda path: int(path.name))
