@@ -284,6 +284,50 @@ def test_who_dies_or_hangs_while_they_join_is_named_within_a_minute(
     assert not run.exists()
 
 
+# A trainer that never comes to where TensorFlow joins the workers.
+NEVER_JOINS = """
+import sys, time
+from t2t_lite.bin import trainer
+from t2t_lite.training.cluster import machines
+def never(*_):
+    print("waiting for ever", file=sys.stderr, flush=True)
+    time.sleep(1000)
+machines._enable_collectives = never
+sys.exit(trainer.main())
+"""
+
+
+@pytest.mark.parametrize("stopped", [0, 1])
+@pytest.mark.parametrize(
+    "number, code, cause",
+    [(signal.SIGINT, 130, "Ctrl-C"), (signal.SIGTERM, 75, "SIGTERM")],
+)
+def test_a_signal_while_they_join_ends_all_soon_in_one_line(
+    train, tmp_path, number, code, cause, stopped
+):
+    run = tmp_path / "run"
+    together = addresses(2)
+    commands = {0: [sys.executable, "-c", NEVER_JOINS]}
+    with train(run, workers=together, commands=commands) as cluster:
+        cluster.until("waiting for ever")
+        time.sleep(3)  # until TensorFlow waits in the other one
+        before = [cluster.log(n) for n in range(2)]
+        cluster.processes[stopped].send_signal(number)
+        codes = cluster.wait(15)
+    assert codes.pop(stopped) == code
+    assert codes == [75]
+    lines = [
+        cluster.log(n).removeprefix(text).splitlines()
+        for n, text in enumerate(before)
+    ]
+    (own,) = lines.pop(stopped)
+    assert f"opped by {cause}." in own
+    ((other,),) = lines
+    name = f"worker {stopped} ({together.split(',')[stopped]})"
+    assert f"{name} was stopped by {cause} before training began" in other
+    assert not run.exists()
+
+
 def test_a_different_command_is_named_before_anything_is_loaded(
     train, tmp_path
 ):
@@ -329,8 +373,58 @@ def test_local_workers_are_started_told_of_and_stopped_together(
     told = log.read_text()
     assert "[worker 1] " in told
     assert told.splitlines()[-1].endswith(
-        "All workers have stopped after saving."
+        "All workers have stopped. Run the same command to go on."
     )
+
+
+def test_local_workers_left_before_they_train_end_as_ctrl_c_does(
+    tiny_flags, tmp_path
+):
+    run = tmp_path / "run"
+    process = subprocess.Popen(
+        [*COMMAND, *tiny_flags, f"--output_dir={run}", "--local_workers=2"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for line in process.stderr:
+        if "workers are here" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert err.splitlines()[-1] == "t2t-lite-trainer: stopped by Ctrl-C."
+    assert "Traceback" not in err
+    assert not run.exists()
+
+
+def test_max_minutes_stops_all_at_one_update_and_the_same_command_goes_on(
+    tiny_flags, tmp_path, run_process
+):
+    run = tmp_path / "run"
+    flags = [*tiny_flags, f"--output_dir={run}", "--log_steps=1"]
+    # Time to start on a busy machine, and some updates.
+    flags += ["--local_workers=2", "--max_minutes=1", *FOREVER[1:]]
+    began = time.monotonic()
+    done = run_process("trainer", *flags, FOREVER[0])
+    assert time.monotonic() - began < 70
+    assert done.returncode == 75, done.stderr
+    # Both say so, the chief and the one whose lines bear its number.
+    stops = re.findall(
+        r"^(.*)t2t-lite-trainer: Stopped by --max_minutes=1: update (\d+) is "
+        r"saved",
+        done.stderr,
+        re.MULTILINE,
+    )
+    assert sorted(who for who, _ in stops) == ["", "[worker 1] "], done.stderr
+    (step,) = {int(step) for _, step in stops}
+    saved = [path.name for path in (run / "checkpoints").glob("step-*")]
+    assert f"step-{step:08d}" in saved
+
+    again = run_process("trainer", *flags, f"--train_steps={step + 3}")
+    assert again.returncode == 0, again.stderr
+    assert f"Going on from update {step} in" in again.stderr
+    assert f"step: {step + 3}\n" in again.stdout
+    assert losses(run)[0].keys() == set(range(1, step + 4))
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, Self, TypeVar
 
-from t2t_lite.errors import T2TLiteError, in_words
+from t2t_lite.errors import Interrupted, T2TLiteError, in_words
+from t2t_lite.training.cluster.early_stop import cause, stopped_early
 from t2t_lite.training.cluster.members import Members
 from t2t_lite.training.cluster.peer import Peer
 from t2t_lite.training.cluster.roll_call import (
@@ -122,6 +123,8 @@ class Workers:
         self._values: dict[int, list[dict[str, Any]]] = {}
         self._gone: set[int] = set()
         self._lost: str | None = None
+        self._stopped = False  # the lost one was, before training began
+        self._trains = False
         self._closed = threading.Event()
 
     @property
@@ -146,8 +149,10 @@ class Workers:
 
     def __exit__(self, kind: Any, error: BaseException | None, *_: Any) -> None:
         message: dict[str, Any] = {"bye": self.index}
-        if error is not None and self._lost is None:
-            message = {"lost": self._why_stopped(error)}
+        # All agree to save and leave; whoever was lost, all know already.
+        agreed = error is None or isinstance(error, Interrupted)
+        if error and not (agreed or self._lost):
+            message = self._why_stopped(error)
         self._send(message)
         self._closed.set()
         for peer in self._peers.values():
@@ -160,6 +165,7 @@ class Workers:
 
         Raises:
           LostWorkerError: a worker is gone, silent or has failed.
+          Interrupted: one was stopped before training began.
         """
         message = {"topic": topic, "value": value}
         if not self.is_chief:
@@ -175,23 +181,30 @@ class Workers:
     ) -> None:
         """Lets a signal that one process got reach all others.
 
+        It is called when training begins. A process that a signal ends before
+        leaves nothing, and so do the others.
+
         Args:
           asked: gives the name of the signal that came to this process.
           ask: is called, in a thread, with one that came to another.
         """
-        self._ask, self._asked = ask, asked
+        self._ask, self._asked, self._trains = ask, asked, True
+
+    def require_all(self) -> None:
+        """Refuses to go on without one that is lost.
+
+        Raises:
+          LostWorkerError: a worker is gone, silent or has failed.
+          Interrupted: one was stopped before training began.
+        """
+        if self._lost:
+            raise self._loss()
 
     @contextlib.contextmanager
     def patient(self, seconds: float) -> Iterator[None]:
-        """Work during which the others may be silent for so long.
-
-        Raises:
-          LostWorkerError: one is lost already.
-        """
+        """Work during which the others may be silent for so long."""
         self._patience = seconds
         try:
-            if self._lost:
-                raise LostWorkerError(self._lost)
             yield
         finally:
             self._patience = SILENCE_SECONDS
@@ -213,9 +226,8 @@ class Workers:
                 self._changed.wait_for(
                     lambda: self._lost, SILENCE_SECONDS + 2 * _BEAT_SECONDS
                 )
-            raise LostWorkerError(
-                self._lost
-                or "All workers answer, but their sums do not get through "
+            raise self._loss(
+                "All workers answer, but their sums do not get through "
                 f"({in_words(error)}): look at the network between them."
             ) from error
 
@@ -231,9 +243,8 @@ class Workers:
                 lambda: self._lost or self._values[index] or index in self._gone
             )
             if not self._values[index]:
-                raise LostWorkerError(
-                    self._lost
-                    or f"{self.members.name(index)} has left, and this one "
+                raise self._loss(
+                    f"{self.members.name(index)} has left, and this one "
                     f"waits for it at {topic!r}: start the same command on "
                     "all workers again."
                 )
@@ -260,7 +271,9 @@ class Workers:
             elif "stop" in message:
                 self._ask(message["stop"])  # its heart tells the others
             elif "lost" in message:
-                self._lose(message["lost"], but=index)
+                self._lose(
+                    message["lost"], but=index, stopped=message.get("stopped")
+                )
             elif "bye" in message:
                 with self._changed:
                     self._gone.add(index)
@@ -285,7 +298,7 @@ class Workers:
                         but=index,
                     )
 
-    def _lose(self, text: str, but: int) -> None:
+    def _lose(self, text: str, but: int, stopped: bool | None = False) -> None:
         """Notes the first loss, and tells everybody."""
         with self._changed:
             if self._lost or self._closed.is_set():
@@ -298,11 +311,22 @@ class Workers:
                     "on all workers again."
                 )
             )
+            self._stopped = bool(stopped)
             self._changed.notify_all()
         if self.is_chief:
-            self._send({"lost": self._lost}, but=but)
+            self._send({"lost": self._lost, "stopped": stopped}, but=but)
         self.when_lost(self._lost)
 
-    def _why_stopped(self, error: BaseException) -> str:
+    def _loss(self, otherwise: str = "") -> T2TLiteError:
+        """The error about who is lost."""
+        kind = Interrupted if self._stopped else LostWorkerError
+        return kind(self._lost or otherwise)
+
+    def _why_stopped(self, error: BaseException) -> dict[str, Any]:
+        """What the others are told when an error ends this one."""
         me = self.members.name(self.index)
-        return f"{me} has stopped: {in_words(error)}"
+        if not isinstance(error, KeyboardInterrupt):
+            return {"lost": f"{me} has stopped: {in_words(error)}"}
+        if self._trains:
+            return {"lost": f"{me} was stopped at once by {cause(error)}"}
+        return {"lost": stopped_early(me, error), "stopped": True}

@@ -16,10 +16,13 @@ from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 from t2t_lite.progress import say
 
 _PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
-_GOOD = (0, Interrupted.exit_code)
+_CTRL_C = 130
+# Done, saved, or stopped by a signal while there was nothing to save yet.
+_GOOD = (0, Interrupted.exit_code, _CTRL_C, -signal.SIGINT, -signal.SIGTERM)
 # Workers notice in this time that one of them is gone, unless they still wait
 # for it to come.
 _GRACE_SECONDS = 30.0
+_WITH_THE_OTHERS = (0, Interrupted.exit_code)
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
@@ -34,7 +37,8 @@ def run_local_workers(command: Sequence[str], count: int) -> None:
       count: of workers.
 
     Raises:
-      Interrupted: all stopped after saving.
+      Interrupted: all stopped, by a signal or at a limit of time.
+      KeyboardInterrupt: all stopped by Ctrl-C, with nothing to save yet.
       T2TLiteError: one failed.
     """
     addresses = ",".join(f"127.0.0.1:{port}" for port in free_ports(count))
@@ -73,7 +77,7 @@ def _wait_for(workers: Sequence["subprocess.Popen[Any]"]) -> list[int]:
     """Their exit codes. Where one fails, those that do not stop are ended."""
     deadline = math.inf
     while None in (codes := [worker.poll() for worker in workers]):
-        if deadline == math.inf and set(codes) - {None, *_GOOD}:
+        if deadline == math.inf and set(codes) - {None, *_WITH_THE_OTHERS}:
             deadline = time.monotonic() + _GRACE_SECONDS
         if time.monotonic() > deadline:
             for worker in workers:
@@ -97,8 +101,12 @@ def _raise_for(codes: Sequence[int]) -> None:
         if set(bad.values()) == {UsageError.exit_code}:
             raise UsageError(str(failed))
         raise failed
+    if {_CTRL_C, -signal.SIGINT} & set(codes):
+        raise KeyboardInterrupt
     if any(codes):
-        raise Interrupted("All workers have stopped after saving.")
+        raise Interrupted(
+            "All workers have stopped. Run the same command to go on."
+        )
 
 
 def free_ports(count: int) -> list[int]:

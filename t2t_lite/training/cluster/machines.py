@@ -5,7 +5,8 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -16,6 +17,7 @@ from tensorflow.python.eager import context
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.training.cluster.cluster import Workers
 from t2t_lite.training.cluster.devices import make_logical_cpus
+from t2t_lite.training.cluster.early_stop import keep_sigterm
 
 # Sums that are on their way for longer do not arrive any more. All workers
 # start them together, see `Updater`, so that this is the network's time alone.
@@ -24,6 +26,7 @@ _TIMEOUT_SECONDS = 45.0
 _JOIN_SECONDS = 50.0
 # Who looks for its GPUs keeps Python's lock for a while, and is silent.
 _JOIN_SILENCE_SECONDS = 40.0
+_LOOK_SECONDS = 0.2
 # A main thread that waits for a lost worker is let go by then, or ended.
 _GRACE_SECONDS = 10.0
 
@@ -39,6 +42,9 @@ def join_machines(
     Args:
       cluster: of this process, entered.
       replicas: logical CPU devices of each worker.
+
+    Raises:
+      T2TLiteError: a worker is lost meanwhile, or it takes too long.
     """
     members = cluster.members
     spec = tf.train.ClusterSpec({"worker": list(members.addresses)})
@@ -54,50 +60,67 @@ def join_machines(
     )
     if replicas:
         make_logical_cpus(replicas)
-    with _ended_if_lost(cluster), _others_may_run():
-        if replicas:
-            return _OnLogicalCpus(resolver, options, replicas)
-        return tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
+    with cluster.patient(_JOIN_SILENCE_SECONDS), _joined_beside(cluster):
+        strategy = (
+            _OnLogicalCpus(resolver, options, replicas)
+            if replicas
+            else tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
+        )
+    cluster.when_lost = let_go
+    cluster.require_all()
+    return strategy
 
 
 @contextlib.contextmanager
-def _ended_if_lost(cluster: Workers) -> Iterator[None]:
-    """Ends this process if a worker is lost meanwhile, or takes too long.
+def _joined_beside(cluster: Workers) -> Iterator[None]:
+    """Lets this thread hear of losses and signals while TensorFlow joins.
 
-    Nothing lets the main thread go while it waits for the others to join.
+    Its own binding keeps Python's lock as long as it waits for the workers,
+    so that no thread could tell who is lost. What ctypes calls does not.
     """
-    late = threading.Timer(
-        _JOIN_SECONDS,
-        _end_process,
-        [
-            "All workers answer, but TensorFlow has not joined them within "
-            f"{_JOIN_SECONDS:.0f} s: look at the ports between them."
-        ],
-    )
-    late.daemon = True
-    late.start()
-    cluster.when_lost = _end_process
-    try:
-        with cluster.patient(_JOIN_SILENCE_SECONDS):
-            yield
-    finally:
-        cluster.when_lost = let_go
-        late.cancel()
 
+    def enable(handle: Any, server: bytes) -> None:
+        _wait_beside(cluster, lambda: _enable_collectives(handle, server))
 
-@contextlib.contextmanager
-def _others_may_run() -> Iterator[None]:
-    """Lets other threads run while TensorFlow waits for workers to join.
-
-    Its own binding keeps Python's lock there, so that no thread could tell
-    who is lost. What ctypes calls does not.
-    """
     binding = context.pywrap_tfe.TFE_EnableCollectiveOps
-    context.pywrap_tfe.TFE_EnableCollectiveOps = _enable_collectives
+    context.pywrap_tfe.TFE_EnableCollectiveOps = enable
     try:
         yield
     finally:
         context.pywrap_tfe.TFE_EnableCollectiveOps = binding
+
+
+def _wait_beside(cluster: Workers, work: Callable[[], None]) -> None:
+    """Waits for work that another thread does, unless a worker is lost.
+
+    Nothing ends that thread then but the end of the process.
+
+    Raises:
+      T2TLiteError: what went wrong, there or in the cluster.
+    """
+    failed: list[Exception] = []
+    ended = threading.Event()
+
+    def do() -> None:
+        try:
+            work()
+        except Exception as error:
+            failed.append(error)
+        ended.set()
+
+    threading.Thread(target=do, name="joining", daemon=True).start()
+    deadline = time.monotonic() + _JOIN_SECONDS
+    while not ended.wait(_LOOK_SECONDS):
+        keep_sigterm()
+        cluster.require_all()
+        if time.monotonic() > deadline:
+            raise T2TLiteError(
+                "All workers answer, but TensorFlow has not joined them within "
+                f"{_JOIN_SECONDS:.0f} s: look at the ports between them."
+            )
+    keep_sigterm()
+    if failed:
+        raise failed[0]
 
 
 def _enable_collectives(handle: Any, server: bytes) -> None:

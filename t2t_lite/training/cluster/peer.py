@@ -41,6 +41,16 @@ class Peer:
                 self.heard = time.monotonic()
                 yield json.loads(line)
 
+    def is_gone(self) -> bool:
+        """Whether its end is closed; only before `messages` reads from it."""
+        flags = socket.MSG_PEEK | socket.MSG_DONTWAIT
+        try:
+            return not self.connection.recv(1, flags)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)

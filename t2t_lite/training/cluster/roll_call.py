@@ -1,11 +1,14 @@
 """How the workers of a cluster find each other, before TensorFlow starts."""
 
+import contextlib
 import json
 import socket
 import time
+from collections.abc import Iterator
 from typing import Any
 
-from t2t_lite.errors import T2TLiteError, in_words
+from t2t_lite.errors import Interrupted, T2TLiteError, in_words
+from t2t_lite.training.cluster.early_stop import stopped_early
 from t2t_lite.training.cluster.members import Members, split_address
 from t2t_lite.training.cluster.peer import Peer
 
@@ -34,7 +37,7 @@ def await_workers(members: Members, timeout: float) -> dict[int, Peer]:
             f"The chief cannot listen on port {port} "
             f"({members.addresses[0]}): {in_words(error, place=False)}."
         ) from error
-    with server:
+    with server, _telling(peers, members):
         while len(peers) < len(members.addresses) - 1:
             server.settimeout(max(deadline - time.monotonic(), 0.01))
             try:
@@ -45,16 +48,14 @@ def await_workers(members: Members, timeout: float) -> dict[int, Peer]:
                     for index in range(1, len(members.addresses))
                     if index not in peers
                 ]
-                text = (
+                raise T2TLiteError(
                     f"Not all workers have come within {timeout:.0f} s: "
                     f"{', '.join(missing)} missing. Start the same command "
                     "there, or look at its log."
-                )
-                for peer in peers.values():
-                    peer.send({"lost": text})
-                    peer.close()
-                raise T2TLiteError(text) from None
+                ) from None
             greeting = _greeting(connection)
+            for index in [i for i in peers if peers[i].is_gone()]:
+                peers.pop(index).close()  # and may come again
             refusal = _refusal(greeting, members, peers)
             if greeting is None or refusal:
                 peer = Peer(connection)
@@ -65,6 +66,26 @@ def await_workers(members: Members, timeout: float) -> dict[int, Peer]:
     for peer in peers.values():
         peer.send({"welcome": _GREETING})
     return peers
+
+
+@contextlib.contextmanager
+def _telling(peers: dict[int, Peer], members: Members) -> Iterator[None]:
+    """Tells those who have come why the chief does not wait any longer."""
+    message: dict[str, Any] = {}
+    try:
+        yield
+    except T2TLiteError as error:
+        message = {"lost": str(error)}
+        raise
+    except KeyboardInterrupt as stopped:
+        text = stopped_early(members.name(0), stopped)
+        message = {"lost": text, "stopped": True}
+        raise
+    finally:
+        if message:
+            for peer in peers.values():
+                peer.send(message)
+                peer.close()
 
 
 def _greeting(connection: socket.socket) -> dict[str, Any] | None:
@@ -107,6 +128,7 @@ def reach_chief(members: Members, timeout: float) -> Peer:
 
     Raises:
       T2TLiteError: it cannot be reached, refuses us, or misses somebody.
+      Interrupted: it was stopped.
     """
     deadline = time.monotonic() + timeout
     chief = members.name(0)
@@ -138,7 +160,8 @@ def reach_chief(members: Members, timeout: float) -> Peer:
                 f"{answer['refused']}."
             )
         if "lost" in answer:
-            raise LostWorkerError(answer["lost"])
+            kind = Interrupted if answer.get("stopped") else LostWorkerError
+            raise kind(answer["lost"])
         time.sleep(_RETRY_SECONDS)
     raise T2TLiteError(
         f"{chief}, the chief, cannot be reached within {timeout:.0f} s "

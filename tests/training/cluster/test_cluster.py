@@ -9,14 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from t2t_lite.errors import T2TLiteError
-from t2t_lite.training.cluster import agreement
+from t2t_lite.errors import Interrupted, T2TLiteError
+from t2t_lite.training.cluster import agreement, roll_call
 from t2t_lite.training.cluster import cluster as cluster_module
 from t2t_lite.training.cluster import peer as peer_module
 from t2t_lite.training.cluster.agreement import require_equal, require_shared
 from t2t_lite.training.cluster.cluster import ALONE, Workers
 from t2t_lite.training.cluster.local_workers import free_ports
 from t2t_lite.training.cluster.members import Members
+from t2t_lite.training.cluster.peer import Peer
 from t2t_lite.training.cluster.roll_call import LostWorkerError
 
 
@@ -68,6 +69,104 @@ def test_who_has_not_come_is_named_to_all(addresses):
     for answer in answers:
         assert isinstance(answer, T2TLiteError)
         assert f"worker 2 ({addresses[2]}) missing" in str(answer)
+
+
+def test_who_has_come_hears_that_the_chief_was_stopped(addresses, monkeypatch):
+    has_come = threading.Event()
+
+    class OfTheChief(Peer):
+        def __init__(self, connection):
+            super().__init__(connection)
+            has_come.set()
+
+    monkeypatch.setattr(roll_call, "Peer", OfTheChief)
+
+    def be_stopped(listen=socket.socket.accept):
+        def accept(server):
+            if has_come.is_set():
+                raise KeyboardInterrupt("SIGTERM")
+            return listen(server)
+
+        monkeypatch.setattr(socket.socket, "accept", accept)
+        with pytest.raises(KeyboardInterrupt):
+            Workers(Members(addresses, 0), 20).__enter__()
+
+    def come():
+        Workers(Members(addresses, 1), 20).__enter__()
+
+    _, told = at_once(be_stopped, come)
+    assert isinstance(told, Interrupted)
+    assert f"worker 0 ({addresses[0]}) was stopped by SIGTERM" in str(told)
+
+
+def test_who_was_there_and_left_may_come_again(addresses):
+    def come_twice():
+        port = int(addresses[0].rpartition(":")[2])
+        greeting = {"hello": "t2t-lite", "worker": 1, "addresses": addresses}
+        while True:  # until the chief listens
+            with contextlib.suppress(ConnectionRefusedError):
+                with socket.create_connection(("127.0.0.1", port)) as caller:
+                    caller.sendall(json.dumps(greeting).encode() + b"\n")
+                return be(1)
+            time.sleep(0.01)
+
+    def be(index):
+        with Workers(Members(addresses, index), 20) as cluster:
+            return cluster.exchange("here", index)
+
+    def come_late():
+        time.sleep(1)
+        return be(2)
+
+    answers = at_once(lambda: be(0), come_twice, come_late)
+    assert answers == [[0, 1, 2]] * 3
+
+
+def test_who_is_stopped_before_training_begins_stops_all_in_order(addresses):
+    def talk(cluster):
+        if cluster.index == 1:
+            raise KeyboardInterrupt("SIGTERM")
+        return cluster.exchange("command", None)
+
+    chief, stopped, other = on_all(addresses, talk)
+    assert isinstance(stopped, KeyboardInterrupt)
+    for answer in (chief, other):
+        assert isinstance(answer, Interrupted)  # its exit code is 75
+        assert str(answer) == (
+            f"worker 1 ({addresses[1]}) was stopped by SIGTERM before training "
+            "began. Run the same command on all workers to go on."
+        )
+
+
+def test_who_leaves_at_once_while_all_train_is_lost(addresses):
+    def talk(cluster):
+        cluster.share_stop(lambda: None, lambda why: None)
+        if cluster.index == 1:
+            raise KeyboardInterrupt
+        return cluster.exchange("decision 7", None)
+
+    chief, _, other = on_all(addresses, talk)
+    for answer in (chief, other):
+        assert isinstance(answer, LostWorkerError)
+        assert "was stopped at once by Ctrl-C. What is saved" in str(answer)
+
+
+def test_who_leaves_as_all_agreed_is_not_lost(addresses):
+    left = threading.Event()
+    lost = []
+
+    def talk(cluster):
+        cluster.when_lost = lost.append
+        cluster.exchange("decision 7", None)
+        if cluster.index == 1:
+            left.set()
+        elif left.wait(20):
+            time.sleep(0.5)  # until it has said goodbye
+        raise Interrupted("Stopped by SIGTERM: update 7 is saved.")
+
+    for answer in on_all(addresses, talk):
+        assert isinstance(answer, Interrupted)
+    assert lost == []
 
 
 def test_a_chief_that_is_not_there_is_named(addresses):
