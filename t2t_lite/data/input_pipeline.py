@@ -40,6 +40,9 @@ _ENDLESS = 1 << 62
 _SHARD_ORDER = 0
 _IN_ORDER = tf.data.Options()
 _IN_ORDER.deterministic = True  # whatever that costs
+# Nothing here is left to TensorFlow to tune, and the thread that would tune may
+# miss that it is to end: then whoever is done waits for it, up to a minute.
+_IN_ORDER.autotune.enabled = False
 
 
 class Position(NamedTuple):

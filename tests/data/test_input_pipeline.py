@@ -360,6 +360,16 @@ def test_read_pairs_gives_the_files_order(data):
     assert np.array_equal(target, pairs[0][0])
 
 
+def test_who_is_done_with_batches_waits_for_no_thread_that_tunes(data):
+    judged = input_pipeline.eval_batches(
+        *(data[0], Numbered(), data[1], "train"),
+        max_positions=128,
+        max_length=20,
+    )
+    for batches in (training_batches(data), judged):
+        assert batches.options().autotune.enabled is False
+
+
 def test_padding_report_counts_the_batches_of_the_stream(data):
     arguments = {"max_positions": 128, "max_length": 20, "portion_size": 90}
     report = padding_report(

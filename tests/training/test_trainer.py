@@ -531,7 +531,7 @@ def test_a_limit_of_minutes_saves_before_and_the_same_command_goes_on(tmp_path):
     _train(whole, train_steps=9)
     run = TinyRun(tmp_path / "run", residual_dropout=0.3)
     run.data.before_batch = lambda epoch, number: time.sleep(0.2)
-    limit = _minutes_left(seconds=5)
+    limit = _minutes_left(seconds=9)
     with pytest.raises(Interrupted, match="Stopped by --max_minutes=") as stop:
         _train(run, train_steps=1000, max_minutes=limit)
     assert process_seconds() / 60 < limit
@@ -547,7 +547,7 @@ def test_a_limit_of_minutes_saves_before_and_the_same_command_goes_on(tmp_path):
 
 def test_a_limit_of_minutes_breaks_an_evaluation_off(tmp_path):
     run = TinyRun(tmp_path)
-    limit = _minutes_left(seconds=5)
+    limit = _minutes_left(seconds=9)
     with pytest.raises(Interrupted, match="--max_minutes=.* update 2 is saved"):
         _train(
             run,

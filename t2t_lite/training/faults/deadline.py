@@ -12,7 +12,7 @@ _STARTED = time.monotonic()
 # An update may take longer than the ones before it, a save than the last one.
 _LATELY = 100  # updates
 _SAVES = 1.5  # of the last one
-_MARGIN = 1.0  # seconds to end the process in
+_MARGIN = 5.0  # seconds to end the process in; TensorFlow takes its time
 
 
 class Deadline:

@@ -36,14 +36,14 @@ def test_the_time_of_a_process_counts_from_its_start():
 
 
 def test_room_for_a_save_and_for_an_update_is_kept(clock):
-    # 300 s in all, 100 s of which are gone; 1 s ends the process.
+    # 300 s in all, 100 s of which are gone; 5 s end the process.
     deadline = Deadline(minutes=5, save_seconds=20)
-    assert deadline.seconds_left == 200 - 1.5 * 20 - 1
+    assert deadline.seconds_left == 200 - 1.5 * 20 - 5
     deadline.saved(40)
-    assert deadline.seconds_left == 200 - 1.5 * 40 - 1
+    assert deadline.seconds_left == 200 - 1.5 * 40 - 5
     deadline.updated(30)
     deadline.updated(10)
-    clock[0] = 200 - 61 - 31
+    clock[0] = 200 - 65 - 31
     assert not deadline.leaves_no_update
     clock[0] += 1
     assert deadline.leaves_no_update
