@@ -1,22 +1,35 @@
 """What every thread is doing, when training has not moved for a while."""
 
 import contextlib
+import faulthandler
 import os
 import pathlib
+import subprocess
 import sys
 import threading
 import time
 import traceback
-from typing import Self
+from collections.abc import Iterator
+from typing import IO, Self
 
 LOG = "stall.log"
+_COPY_SECONDS = 5.0  # to end what copies
+# Copies what it reads to stderr and to the end of a file, which is made when
+# there is something to read. It ends with us, and not before: who signals all
+# processes of a job means us.
+_COPY = r"""
+trap '' HUP INT TERM USR1
+IFS= read -r first &&
+  { printf '\n%s\n%s\n' "$1" "$first"; cat; } | tee -a "$0" >&2
+"""
 
 
 class StallWatch:
     """While entered, writes all Python stacks once nothing moves any more.
 
     They go to stderr and are appended to a file. Once a stall; what hangs is
-    left alone, because it may go on by itself.
+    left alone, because it may go on by itself. While a call keeps Python's lock
+    no thread of Python runs; then a thread of C writes what it can.
 
     Args:
       minutes: without a call of `moved`; 0 watches nothing.
@@ -51,11 +64,41 @@ class StallWatch:
     def _watch(self) -> None:
         limit = self._minutes * 60
         told_of = None
-        while not self._ended.wait(limit / 10):
-            moved_at = self._moved_at
-            if moved_at != told_of and time.monotonic() - moved_at >= limit:
-                told_of = moved_at
-                self._tell()
+        with self._copied() as copy:
+            while not self._ended.wait(limit / 10):
+                # This thread takes part in Python as long as it comes here.
+                faulthandler.dump_traceback_later(limit, file=copy)
+                moved_at = self._moved_at
+                if moved_at != told_of and time.monotonic() - moved_at >= limit:
+                    told_of = moved_at
+                    self._tell()
+
+    @contextlib.contextmanager
+    def _copied(self) -> Iterator[IO[bytes] | int]:
+        """What goes to stderr and the log without Python's doing."""
+        told = (
+            f"A call has kept Python's lock for {self._minutes:g} minutes, so "
+            "that nothing else runs. The stacks of all threads follow, and are "
+            f"in {self._log}."
+        )
+        try:
+            copier = subprocess.Popen(
+                ["sh", "-c", _COPY, str(self._log), told],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError:  # no shell
+            copier = None
+        try:
+            yield copier.stdin if copier and copier.stdin else 2
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+            if copier and copier.stdin:
+                copier.stdin.close()
+                # A process that we forked may still hold the other end.
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    copier.wait(_COPY_SECONDS)
 
     def _tell(self) -> None:
         since = time.strftime("%Y-%m-%d %H:%M:%S")

@@ -1,5 +1,6 @@
 """Stacks of all threads, once a stall, on stderr and in a file."""
 
+import ctypes
 import threading
 import time
 
@@ -63,6 +64,21 @@ def test_each_stall_is_told_of_once(tmp_path):
         assert stalls(log) == 1
         watch.moved()
         wait_for(lambda: stalls(log) == 2)
+
+
+def test_a_call_that_keeps_pythons_lock_is_shown_while_it_does(tmp_path, capfd):
+    log = tmp_path / "stall.log"
+    machine = ctypes.PyDLL(None)  # whose calls keep the lock
+    with StallWatch(1 / 60, log) as watch:
+        time.sleep(0.5)  # until it watches
+        assert not log.exists()
+        machine.usleep(4_000_000)
+        at_its_end = log.read_text()
+        watch.moved()
+    assert "A call has kept Python's lock" in at_its_end
+    assert "test_a_call_that_keeps_pythons_lock_is_shown" in at_its_end
+    assert at_its_end in log.read_text()
+    assert at_its_end in capfd.readouterr().err
 
 
 def test_0_minutes_watch_nothing(tmp_path):
