@@ -31,7 +31,14 @@ class Cluster:
     """Processes that train together; their stderr is in files."""
 
     def __init__(
-        self, folder, flags, workers, prefixes=(), only=None, commands=None
+        self,
+        folder,
+        flags,
+        workers,
+        prefixes=(),
+        only=None,
+        commands=None,
+        by_tf_config=False,
     ):
         self.count = workers.count(",") + 1
         self.logs = [folder / f"worker{n}.log" for n in range(self.count)]
@@ -39,15 +46,24 @@ class Cluster:
         for number in only or range(self.count):
             with open(self.logs[number], "w") as log:
                 prefix = prefixes[number] if prefixes else []
+                who = [f"--workers={workers}", f"--worker={number}"]
+                environment = dict(os.environ)
+                if by_tf_config:  # as a training operator says it
+                    who = []
+                    cluster = {"worker": workers.split(",")}
+                    task = {"type": "worker", "index": number}
+                    environment["TF_CONFIG"] = json.dumps(
+                        {"cluster": cluster, "task": task}
+                    )
                 self.processes.append(
                     subprocess.Popen(
                         [
                             *prefix,
                             *(commands or {}).get(number, COMMAND),
-                            *flags,
-                            f"--workers={workers}",
-                            f"--worker={number}",
+                            *(flag.format(worker=number) for flag in flags),
+                            *who,
                         ],
+                        env=environment,
                         stdout=subprocess.DEVNULL,
                         stderr=log,
                     )
@@ -154,6 +170,43 @@ def test_workers_and_replicas_give_the_weights_of_one_device(
     assert_equal_runs(run, one_process)
     config = json.loads((run / "config.json").read_text())
     assert config["training_cost"]["devices"] == workers * replicas
+
+
+def test_tf_config_says_who_trains_and_each_may_have_its_own_data(
+    train, tmp_path, one_process
+):
+    run = tmp_path / "run"
+    flags = (CUT, f"--data_dir={tmp_path}/data{{worker}}")
+    together = addresses(2)
+    with train(run, *flags, workers=together, by_tf_config=True) as cluster:
+        assert cluster.wait() == [0, 0], cluster.log(0)
+    assert (tmp_path / "data0").is_dir() and (tmp_path / "data1").is_dir()
+    assert_equal_runs(run, one_process)
+
+
+def test_other_data_of_a_worker_is_named_before_the_run_is_made(
+    train, tmp_path, tiny_usr_dir
+):
+    # The same problem, which makes other pairs of another file.
+    for number in range(2):
+        usr = tmp_path / f"usr{number}"
+        shutil.copytree(tiny_usr_dir, usr)
+        (usr / "shift").write_text(str(number))
+        code = usr / "tiny_digits.py"
+        content = code.read_text()
+        assert "37 + 1" in content
+        content = content.replace("37 + 1", "37 + int(open(SHIFT).read())")
+        code.write_text(f"{content}\nSHIFT = __file__[:-14] + 'shift'\n")
+    run = tmp_path / "run"
+    flags = [
+        f"--{kind}_dir={tmp_path}/{kind}{{worker}}" for kind in ("usr", "data")
+    ]
+    with train(run, *flags, workers=addresses(2)) as cluster:
+        assert cluster.wait() == [1, 1]
+        for number in range(2):
+            log = cluster.log(number)
+            assert "Give all workers the same data." in log, log
+    assert not run.exists()
 
 
 def test_workers_share_a_moving_average_adafactor_and_frozen_weights(

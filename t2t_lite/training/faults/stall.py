@@ -65,9 +65,11 @@ class StallWatch:
         limit = self._minutes * 60
         told_of = None
         with self._copied() as copy:
-            while not self._ended.wait(limit / 10):
+            while True:
                 # This thread takes part in Python as long as it comes here.
                 faulthandler.dump_traceback_later(limit, file=copy)
+                if self._ended.wait(limit / 10):
+                    break
                 moved_at = self._moved_at
                 if moved_at != told_of and time.monotonic() - moved_at >= limit:
                     told_of = moved_at
