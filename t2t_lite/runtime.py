@@ -58,7 +58,7 @@ def _stderr_held_back() -> Iterator[None]:
         os.dup2(held.fileno(), 2)
         try:
             yield
-        except BaseException:
+        except Exception:
             os.dup2(kept, 2)
             held.seek(0)
             os.write(2, held.read())

@@ -18,7 +18,7 @@ from t2t_lite.progress import say
 from t2t_lite.runtime import start_tensorflow
 from t2t_lite.training.cluster.agreement import require_equal, require_shared
 from t2t_lite.training.cluster.cluster import ALONE, Cluster, Workers
-from t2t_lite.training.cluster.early_stop import sigterm_as_ctrl_c
+from t2t_lite.training.cluster.early_stop import stopping_early
 from t2t_lite.training.cluster.members import Members
 from t2t_lite.training.config import versions
 from t2t_lite.training.options import StartOptions, TrainingOptions
@@ -97,9 +97,10 @@ class TrainingJob:
         if not self.members:
             return self._train(ALONE, sustained_tflops)
         with (
-            sigterm_as_ctrl_c(),
+            stopping_early() as stop_if_asked,
             Workers(self.members, self.cluster_timeout) as cluster,
         ):
+            cluster.before_exchange = stop_if_asked
             say(f"All {cluster.size} workers are here.")
             remedy = "Start the same command everywhere."
             require_equal(cluster, "command", self._command(), remedy)

@@ -107,6 +107,7 @@ class Workers:
       size: how many there are.
       when_lost: is called, in a thread, with the words about a lost worker.
         `exchange` raises them in any case.
+      before_exchange: is called by `exchange`; what it raises ends all.
     """
 
     def __init__(self, members: Members, timeout: float):
@@ -114,6 +115,7 @@ class Workers:
         self.index = members.index
         self.size = len(members.addresses)
         self.when_lost: Callable[[str], None] = lambda text: None
+        self.before_exchange: Callable[[], None] = lambda: None
         self._timeout = timeout
         self._patience = SILENCE_SECONDS
         self._asked: Callable[[], str | None] = lambda: None
@@ -167,6 +169,7 @@ class Workers:
           LostWorkerError: a worker is gone, silent or has failed.
           Interrupted: one was stopped before training began.
         """
+        self.before_exchange()
         message = {"topic": topic, "value": value}
         if not self.is_chief:
             self._send(message)

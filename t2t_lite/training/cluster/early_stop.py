@@ -3,33 +3,50 @@
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from t2t_lite.errors import Interrupted
 
+_STOP = (signal.SIGINT, signal.SIGTERM)
+
 
 @contextlib.contextmanager
-def sigterm_as_ctrl_c() -> Iterator[None]:
-    """Lets SIGTERM end the work inside as Ctrl-C does, so that others know.
+def stopping_early() -> Iterator[Callable[[], None]]:
+    """Lets Ctrl-C and SIGTERM end the work inside, so that others know.
 
-    By default it ends a process without a word, but not the first one of a
+    By default SIGTERM ends a process without a word, but not the first one of a
     container, which does not notice it.
+
+    Yields:
+      a function that raises again what came, if it did. What a library raises
+      it in, when it is imported, may have taken it for an error of its own.
 
     Raises:
       Interrupted: SIGTERM came; it is raised inside as KeyboardInterrupt.
     """
-    # Python delivers signals to the main thread alone.
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    came: list[str] = []
 
     def stop(number: int, frame: object) -> None:
         del frame
-        raise KeyboardInterrupt(signal.Signals(number).name)
+        is_ctrl_c = number == signal.SIGINT
+        came.append("" if is_ctrl_c else signal.Signals(number).name)
+        again()
 
-    before = signal.signal(signal.SIGTERM, stop)
+    def again() -> None:
+        if came:
+            raise KeyboardInterrupt(*filter(None, came[:1]))
+
+    # Python delivers signals to the main thread alone.
+    if threading.current_thread() is not threading.main_thread():
+        yield again
+        return
+    before = {number: signal.getsignal(number) for number in _STOP}
+    if before[signal.SIGINT] is not signal.default_int_handler:
+        del before[signal.SIGINT]  # ignored, say, or its owner's
+    for number in before:
+        signal.signal(number, stop)
     try:
-        yield
+        yield again
     except KeyboardInterrupt as stopped:
         if not str(stopped):
             raise  # Ctrl-C
@@ -37,7 +54,8 @@ def sigterm_as_ctrl_c() -> Iterator[None]:
             f"Stopped by {stopped}. Run the same command to go on."
         ) from None
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def keep_sigterm() -> None:
