@@ -106,8 +106,9 @@ for made in (model, restricted, relative):
         alone = made({side: ids[:, part] for side, ids in batch.items()})
         np.testing.assert_allclose(both[:, part], alone, atol=1e-5)
 # Rows of a batch lose what they lose in the batch.
-rows = random_int16(7, seed, skip=(3, 5))
-np.testing.assert_array_equal(rows, random_int16(35, seed)[15:22])
+rows = random_int16(np.zeros(7), seed, skip=(3, 5))
+every = random_int16(np.zeros(35), seed)
+np.testing.assert_array_equal(rows, every[15:22])
 print("the core runs on JAX")
 """
 

@@ -15,7 +15,7 @@ from t2t_lite.model.layers.backend import (
 from t2t_lite.model.layers.dropout import Dropout, no_dropout
 from t2t_lite.model.layers.initial import drawn
 from t2t_lite.model.layers.masks import attention_scores_bias, band_mask
-from t2t_lite.model.layers.product import project
+from t2t_lite.model.layers.product import project_rows
 from t2t_lite.model.layers.relative import (
     distance_matrices,
     relative_scores,
@@ -180,7 +180,7 @@ class MultiHeadAttention(keras.layers.Layer):
         # One product instead of three: wide ones are cheaper per column.
         kernel = self.self_kernel() if kernel is None else kernel
         depths = (self.key_depth, self.key_depth, self.value_depth)
-        return self._split_heads(project(x, kernel), depths)
+        return self._split_heads(project_rows(x, kernel), x, depths)
 
     def project_query(self, x: Tensor, kernel: Tensor | None = None) -> Tensor:
         """Scaled queries of `x` [B, T, D]: [B, H, T, d_k].
@@ -188,14 +188,15 @@ class MultiHeadAttention(keras.layers.Layer):
         `kernel` is a `scaled_query_kernel()` made before; None makes it here.
         """
         kernel = self.scaled_query_kernel() if kernel is None else kernel
-        (query,) = self._split_heads(project(x, kernel), (self.key_depth,))
+        rows = project_rows(x, kernel)
+        (query,) = self._split_heads(rows, x, (self.key_depth,))
         return query
 
     def project_memory(self, memory: Tensor) -> list[Tensor]:
         """Keys [B, H, S, d_k] and values [B, H, S, d_v] of [B, S, D]."""
         kernel = ops.concatenate([self.key_kernel, self.value_kernel], axis=1)
         depths = (self.key_depth, self.value_depth)
-        return self._split_heads(project(memory, kernel), depths)
+        return self._split_heads(project_rows(memory, kernel), memory, depths)
 
     def attend(
         self,
@@ -230,32 +231,36 @@ class MultiHeadAttention(keras.layers.Layer):
         size = self.num_heads * self.value_depth
         if context.shape[2] != 1:  # one position: nothing moves
             context = ops.transpose(context, (0, 2, 1, 3))
-        return project(
-            reshape(context, (batch, length, size)), self.output_kernel
+        rows = project_rows(
+            ops.reshape(context, (-1, size)), self.output_kernel
         )
+        return reshape(rows, (batch, length, rows.shape[-1]))
 
     def scaled_query_kernel(self) -> Tensor:
         """The kernel of queries, with the 1 / sqrt(d_k) of equation 1."""
         # On the weights: there are fewer of them.
         return self.query_kernel * self.key_depth**-0.5
 
-    def _split_heads(self, x, depths):
-        """[B, T, H * sum(depths)] to a [B, H, T, d] for each depth d."""
+    def _split_heads(self, rows, x, depths):
+        """What `rows` has of `x` [B, T, D], as [B, H, T, d] for each depth d.
+
+        `rows`: [B * T, H * sum(depths)].
+        """
         batch, length, _ = ops.shape(x)
         heads, parts = self.num_heads, len(depths)
         if len(set(depths)) == 1 and x.shape[1] == 1:
-            x = reshape(x, (batch, parts, heads, 1, depths[0]))
-            return ops.unstack(x, parts, axis=1)  # nothing moves
+            rows = reshape(rows, (batch, parts, heads, 1, depths[0]))
+            return ops.unstack(rows, parts, axis=1)  # nothing moves
         if len(set(depths)) == 1:
-            x = reshape(x, (batch, length, parts, heads, depths[0]))
-            return ops.unstack(ops.transpose(x, (2, 0, 3, 1, 4)), parts)
+            rows = reshape(rows, (batch, length, parts, heads, depths[0]))
+            return ops.unstack(ops.transpose(rows, (2, 0, 3, 1, 4)), parts)
         ends = [heads * sum(depths[: i + 1]) for i in range(parts - 1)]
         return [
             ops.transpose(
                 reshape(part, (batch, length, heads, depth)), (0, 2, 1, 3)
             )
             for part, depth in zip(
-                ops.split(x, ends, axis=-1), depths, strict=True
+                ops.split(rows, ends, axis=-1), depths, strict=True
             )
         ]
 

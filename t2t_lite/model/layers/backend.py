@@ -10,6 +10,9 @@ The one place in the model core that asks what it runs on.
   softmax, and takes longer to set out than such a row takes to compute.
 - Random bits: the integers of `keras.random` are made from 64-bit ones, by a
   division each.
+- Rows added: `keras.ops` has `segment_sum`, as large as what it is added to.
+- Shapes: `keras.ops.shape` takes them apart, four operations of a graph for
+  each size, and thousands of operations take seconds to trace.
 """
 
 import math
@@ -86,6 +89,22 @@ def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
     )
 
 
+def add_rows(x: Tensor, rows: Tensor, values: Tensor) -> Tensor:
+    """`x` with `values` added to some rows; a row may be named several times.
+
+    Args:
+      x: [N, A].
+      rows: int32 [M].
+      values: of its dtype, [M, A].
+    """
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        # In place, where `x` is not read again: M rows are touched, not N.
+        return tf.tensor_scatter_nd_add(x, rows[:, None], values)
+    return x + ops.segment_sum(values, rows, num_segments=x.shape[0])
+
+
 def batch_matmul(x: Tensor, y: Tensor, transpose_y: bool = False) -> Tensor:
     """`ops.matmul(x, y)`, from float [..., A, C] to [..., A, E].
 
@@ -95,8 +114,10 @@ def batch_matmul(x: Tensor, y: Tensor, transpose_y: bool = False) -> Tensor:
       transpose_y: whether it comes as [..., E, C].
     """
     tf = _tensorflow_in_a_graph()
-    if tf is None or not _is_one_row(x):
+    if tf is None:
         return ops.matmul(x, ops.swapaxes(y, -1, -2) if transpose_y else y)
+    if not _is_one_row(x):
+        return tf.matmul(x, y, transpose_b=transpose_y)
     # Stock TensorFlow Serving has it, and oneDNN has nothing in its place.
     return tf.raw_ops.BatchMatMulV3(x=x, y=y, adj_y=transpose_y, Tout=x.dtype)
 
@@ -130,21 +151,42 @@ def reshape(x: Tensor, shape: Sequence[int | Tensor]) -> Tensor:
     return ops.reshape(x, known if known.count(-1) == 1 else shape)
 
 
+def reshape_like(x: Tensor, other: Tensor) -> Tensor:
+    """`x` in the shape of `other`.
+
+    In a TensorFlow graph the sizes stay together.
+    """
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return tf.reshape(x, tf.shape(other))
+    return ops.reshape(x, ops.shape(other))
+
+
+def reshape_rows(rows: Tensor, other: Tensor) -> Tensor:
+    """`rows` [N, C] as [..., C], where `other` is [..., A] of N rows."""
+    if len(other.shape) == 2:
+        return rows
+    return reshape(rows, (*ops.shape(other)[:-1], rows.shape[-1]))
+
+
 def random_int16(
-    count: int | Tensor,
+    like: Tensor,
     seed: Tensor,
     skip: Sequence[int | Tensor] | None = None,
 ) -> Tensor:
-    """Uniform int16 [count], a pure function of the seed.
+    """Uniform int16 in the shape of a tensor, a pure function of the seed.
 
     Args:
-      count: how many; an int, or an int32 scalar in a TensorFlow graph.
+      like: has that shape.
       seed: int32 [2].
-      skip: factors of how many come before, likewise; None: from the first.
+      skip: factors of how many come before; None: from the first.
     """
+    count = ops.size(like)
     if skip is not None:
-        return _skipped_int16(count, seed, skip)
-    words = (count + 1) // 2
+        return reshape_like(_skipped_int16(count, seed, skip), like)
+    even = bool(like.shape) and (like.shape[-1] or 1) % 2 == 0
+    words = count // 2 if even else (count + 1) // 2
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
@@ -158,14 +200,16 @@ def random_int16(
         key = ops.cast(seed, "uint32")
         bits = jax.random.bits(key, (words,), "uint32")
         bits = jax.lax.bitcast_convert_type(bits, "int16")
-    return ops.reshape(bits, (-1,))[:count]
+    if not even:
+        bits = ops.reshape(bits, (-1,))[:count]
+    return reshape_like(bits, like)
 
 
 def _skipped_int16(count, seed, skip):
-    """What `random_int16` gives after those that are skipped."""
+    """As many as `count` of `random_int16`, behind those that are skipped."""
     if keras.backend.backend() != "tensorflow":
         before = math.prod(map(int, skip))
-        return random_int16(before + count, seed)[before:]
+        return random_int16(ops.zeros((before + count,)), seed)[before:]
     import tensorflow as tf
 
     # They may be too many for 32 bits.

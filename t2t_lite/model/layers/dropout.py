@@ -56,8 +56,8 @@ class DropoutMasks:
         skip = None
         if self._rows_before is not None:
             skip = (self._rows_before, ops.size(x) // ops.shape(x)[0])
-        bits = random_int16(ops.size(x), seed, skip)
-        keep = ops.reshape(bits >= dropped - _VALUES // 2, ops.shape(x))
+        bits = random_int16(x, seed, skip)
+        keep = bits >= dropped - _VALUES // 2
         scale = _VALUES / (_VALUES - dropped)
 
         def drop(x):

@@ -5,10 +5,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from t2t_lite.model.layers.backend import Shape, Tensor
+from t2t_lite.model.layers.backend import Shape, Tensor, reshape_rows
 from t2t_lite.model.layers.dropout import Dropout, no_dropout
 from t2t_lite.model.layers.initial import drawn
-from t2t_lite.model.layers.product import project
+from t2t_lite.model.layers.product import project_rows
 
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
@@ -49,9 +49,12 @@ class FeedForward(keras.layers.Layer):
 
     def call(self, x: Tensor, dropout: Dropout = no_dropout) -> Tensor:
         """Float [B, T, D] to float [B, T, D]."""
-        hidden = ops.relu(project(x, self.hidden_kernel, self.hidden_bias))
-        hidden = dropout(hidden, self.relu_dropout)
-        return project(hidden, self.output_kernel, self.output_bias)
+        rows = project_rows(x, self.hidden_kernel, self.hidden_bias)
+        hidden = ops.relu(rows)
+        if self.relu_dropout:  # which asks for the rows of the batch
+            hidden = dropout(reshape_rows(hidden, x), self.relu_dropout)
+        rows = project_rows(hidden, self.output_kernel, self.output_bias)
+        return reshape_rows(rows, x)
 
     def get_config(self) -> dict[str, Any]:
         return {

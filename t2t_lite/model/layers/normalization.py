@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from t2t_lite.model.layers.backend import Shape, Tensor, reshape
+from t2t_lite.model.layers.backend import Shape, Tensor, reshape_like
 
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
@@ -44,16 +44,15 @@ class LayerNormalization(keras.layers.Layer):
         return normalize(x, self.scale + 0.0, self.bias + 0.0)
 
     def _normalize_with_gradient(self, x, scale, bias):
-        shape, dtype = ops.shape(x), x.dtype
-        size = scale.shape[0]
+        given, dtype, size = x, x.dtype, scale.shape[0]
         x = ops.reshape(ops.cast(x, "float32"), (-1, size))  # [N, D]
         centered = x - ops.mean(x, axis=-1, keepdims=True)
         variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)
         inverse_deviation = ops.rsqrt(variance + self.epsilon)
         normalized = centered * inverse_deviation
 
-        def gradient(upstream):
-            upstream = ops.reshape(ops.cast(upstream, "float32"), (-1, size))
+        def gradient(given):
+            upstream = ops.reshape(ops.cast(given, "float32"), (-1, size))
             product = upstream * normalized
             # Means weighted by `scale` are matrix products: [N, D] x [D, 1].
             share = scale[:, None] / size
@@ -63,13 +62,13 @@ class LayerNormalization(keras.layers.Layer):
                 upstream * scale - mean - normalized * along
             )
             return (
-                ops.reshape(ops.cast(x_gradient, dtype), shape),
+                reshape_like(ops.cast(x_gradient, dtype), given),
                 ops.sum(product, axis=0),
                 ops.sum(upstream, axis=0),
             )
 
         output = ops.cast(normalized * scale + bias, dtype)
-        return reshape(output, shape), gradient
+        return reshape_like(output, given), gradient
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "epsilon": self.epsilon}

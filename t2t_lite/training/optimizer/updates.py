@@ -303,7 +303,8 @@ class Updater:
             context = tf.distribute.get_replica_context()
             totals = context.all_reduce(tf.distribute.ReduceOp.SUM, totals)
         sums, *gradients = totals
-        gradients = [gradient / sums[1] for gradient in gradients]
+        loss_sum, target_tokens, source_tokens = tf.unstack(sums)
+        gradients = [gradient / target_tokens for gradient in gradients]
         norm = tf.sqrt(
             2.0 * tf.add_n([tf.nn.l2_loss(gradient) for gradient in gradients])
         )
@@ -316,7 +317,6 @@ class Updater:
             lambda: False,
         )
         self._empty_sums()
-        loss_sum, target_tokens, source_tokens = tf.unstack(sums)
         return {
             "loss_sum": loss_sum,
             "target_tokens": target_tokens,
