@@ -6,7 +6,7 @@ arXiv:1512.00567). With q the smoothed target distribution,
     loss = -sum_v q_v log p_v = logsumexp(z) - (a z_target + b sum_v z_v),
     b = label_smoothing / (V - 1),    a = 1 - label_smoothing - b,
 
-in nats, and always in float32.
+in nats and float32.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from t2t_lite.model.layers.backend import Tensor
+from t2t_lite.model.layers.backend import Tensor, add_rows
 from t2t_lite.model.layers.masks import padding_mask
 
 # Rows of logits computed at a time: few enough to bound memory, and enough of
@@ -123,10 +123,10 @@ def fused_cross_entropy_sum(
 
     The whole [N, V] array of logits and a few more of its size would be most
     of a training step's memory and a good part of its time. Here blocks of
-    rows are scored and differentiated at once. With e = exp(z - max z) and
-    s = sum e, the softmax part of the gradient is e / s, whose division is
-    moved behind the matrix products; the target's and the smoothing's parts
-    are of rank one and need no [N, V] at all.
+    rows are scored and differentiated at once. The gradient's softmax part
+    comes from the backend's softmax, one pass over a row while the processor
+    has it at hand; the target's and the smoothing's parts are of rank one and
+    need no [N, V] at all. In bfloat16 the softmax is of bfloat16 logits.
 
     Args:
       hidden: float [N, D], the decoder's output.
@@ -168,9 +168,7 @@ def _loss_and_gradients(hidden, table, targets, weights, label_smoothing):
     loss = log_partition_sum - on_target * ops.sum(weights * target_logits)
     scale = (on_target * weights)[:, None]
     hidden_gradient = hidden_gradient - scale * chosen
-    table_gradient = table_gradient - ops.segment_sum(
-        scale * hidden, targets, num_segments=table.shape[0]
-    )
+    table_gradient = add_rows(table_gradient, targets, -scale * hidden)
     if on_all:
         # Of the sum of all logits: -b h . sum_v table_v.
         table_sum = ops.sum(ops.cast(table, "float32"), axis=0)  # [D]
@@ -194,20 +192,19 @@ def _partition_part(hidden, table, weights):
 
     def step(index, loss, hidden_gradient, table_gradient):
         x = hidden[index]  # [R, D]
-        logits = ops.cast(ops.matmul(x, table_columns), "float32")  # [R, V]
-        top = ops.max(logits, axis=-1, keepdims=True)
-        exponentials = ops.exp(logits - top)
-        partition = ops.sum(exponentials, axis=-1, keepdims=True)
         weight = weights[index][:, None]  # [R, 1]
-        loss = loss + ops.sum(weight * (ops.log(partition) + top))
-        share = weight / partition
-        exponentials = ops.cast(exponentials, x.dtype)
-        x_gradient = share * ops.cast(
-            ops.matmul(exponentials, table), "float32"
+        logits = ops.matmul(x, table_columns)  # [R, V]
+        probs = ops.softmax(logits, axis=-1)
+        # The greatest probability is 1 / partition.
+        top, top_prob = (
+            ops.cast(ops.max(scores, axis=-1, keepdims=True), "float32")
+            for scores in (logits, probs)
         )
-        scaled = ops.cast(share * ops.cast(x, "float32"), x.dtype)
+        loss = loss + ops.sum(weight * (top - ops.log(top_prob)))
+        x_gradient = weight * ops.cast(ops.matmul(probs, table), "float32")
+        weighted = ops.cast(weight, x.dtype) * x
         table_gradient = table_gradient + ops.cast(
-            ops.matmul(ops.transpose(scaled), exponentials), "float32"
+            ops.matmul(ops.transpose(weighted), probs), "float32"
         )
         hidden_gradient = ops.scatter_update(
             hidden_gradient,
