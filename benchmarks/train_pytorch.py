@@ -1,6 +1,7 @@
 """One side of training_step.py: PyTorch's nn.Transformer, loss and Adam."""
 
 import math
+import resource
 import sys
 
 import torch
@@ -95,7 +96,8 @@ def make_step(sizes, precision):
         loss = loss_of(logits.float().flatten(0, 1), target.flatten())
         loss.backward()
         optimizer.step()
-        return loss.item()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        return {"loss": loss.item(), "peak_bytes": peak}
 
     return update
 

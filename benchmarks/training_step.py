@@ -6,7 +6,8 @@
 
 Both sides: batch 64 x (32 source + 32 target) positions, one embedding
 matrix, post-norm, dropout 0.1, label smoothing 0.1, forward, backward and
-Adam; they take turns in one run, so quote the ratios.
+Adam; they take turns in one run, so quote the ratios. Peak memory is that of
+a side's whole process.
 """
 
 import argparse
@@ -22,6 +23,7 @@ SIZES = {
     "d128": (128, 256, 4, 4, 8000),
     "d256": (256, 1024, 4, 3, 8000),
     "base": (512, 2048, 8, 6, 32000),
+    "big": (1024, 4096, 16, 6, 32000),
 }
 
 
@@ -47,7 +49,7 @@ def compare(name, precision, peer_python, rounds):
         sys.executable, str(HERE / "train_t2t_lite.py"), sizes, precision
     )
     peer = Side(peer_python, str(HERE / "train_pytorch.py"), sizes, precision)
-    steps = 1 if name == "base" else 3
+    steps = 1 if name in ("base", "big") else 3
     pairs = [(ours.seconds(steps), peer.seconds(steps)) for _ in range(rounds)]
     ours.close()
     peer.close()
@@ -60,16 +62,21 @@ def compare(name, precision, peer_python, rounds):
     print(
         f"{name:5} {precision:9} t2t-lite {our_speed:7,.0f} positions/s   "
         f"PyTorch {peer_speed:7,.0f}   ratio {statistics.median(ratios):.2f} "
-        f"({ratios[0]:.2f} to {ratios[-1]:.2f}, {rounds} rounds)",
+        f"({ratios[0]:.2f} to {ratios[-1]:.2f}, {rounds} rounds)   "
+        f"peak {_gib(ours):.2f} and {_gib(peer):.2f} GiB",
         flush=True,
     )
+
+
+def _gib(side):
+    return side.value["peak_bytes"] / 2**30
 
 
 def main():
     """Compares every size in every precision asked for."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--peer_python", required=True)
-    parser.add_argument("--sizes", default=",".join(SIZES))
+    parser.add_argument("--sizes", default="d128,d256,base")
     parser.add_argument("--precisions", default="float32,bfloat16")
     parser.add_argument("--rounds", type=int, default=9)
     flags = parser.parse_args()
