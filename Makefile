@@ -12,6 +12,8 @@ QUICKSTART := .quickstart
 SENTENCES := "forty-two" "twenty-one euros and five cents" \
   "in the year nineteen eighty-four"
 PYTEST_FLAGS ?=
+# How many processes share the tests; each takes about 3 GiB.
+TEST_PROCESSES ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help install quickstart test slowtest beamtest lint docs format bench clean
@@ -56,7 +58,8 @@ quickstart: $(STAMP) ## train, decode, score, export and ask, in minutes
 	@echo "  docs/tutorial.md goes on from here, docs/your-data.md with your own corpus."
 
 test: $(STAMP) ## run the test suite, minutes
-	$(BIN)/python -m pytest -m "not slow" $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest -m "not slow" --numprocesses=$(TEST_PROCESSES) \
+	  --dist=loadfile $(PYTEST_FLAGS)
 
 slowtest: $(STAMP) ## run the tests that take long, which `make test` leaves out
 	$(BIN)/python -m pytest -m slow $(PYTEST_FLAGS)
