@@ -22,6 +22,7 @@ def make_step(sizes, precision, recompute=False):
         filter_size=sizes["filter_size"],
         num_heads=sizes["num_heads"],
         num_hidden_layers=sizes["num_hidden_layers"],
+        attention_window=sizes.get("attention_window"),
         residual_dropout=0.1,
         precision=precision,
     )

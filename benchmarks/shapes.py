@@ -1,0 +1,116 @@
+"""What a training step costs by length, vocabulary and layers.
+
+    .venv/bin/python benchmarks/shapes.py --png=shapes.png
+
+Whole steps of the d 256 model in float32, each length of as many positions.
+Every point is a process of its own; they take turns, and its least time
+counts. Beside it stands the arithmetic, the FLOPs that `t2t-lite-registry`
+counts, as if all of them went as fast as the first point's. The plot needs
+matplotlib.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from side import Side
+from training_step import sizes_of
+
+SCRIPT = str(Path(__file__).parent / "train_t2t_lite.py")
+POSITIONS = 2048  # a side
+WINDOW = 64
+AXES = {
+    "length": (32, 64, 128, 256, 512, 1024),
+    "length, restricted": (128, 256, 512, 1024),
+    "vocabulary": (4000, 8000, 16000, 32000, 64000),
+    "layers": (1, 2, 4, 6),
+}
+
+
+def point(axis, value):
+    """The sizes of one point, as its side is told them."""
+    sizes = sizes_of("d256")
+    if axis == "vocabulary":
+        return sizes | {"vocab_size": value}
+    if axis == "layers":
+        return sizes | {"num_hidden_layers": value}
+    sizes |= {"length": value, "rows": POSITIONS // value}
+    return sizes | {"attention_window": None if axis == "length" else WINDOW}
+
+
+def flops(sizes):
+    """Those of a step."""
+    from t2t_lite.hparam import ModelHParams
+    from t2t_lite.model.costs import count_training_flops
+
+    hparams = ModelHParams(
+        hidden_size=sizes["hidden_size"],
+        filter_size=sizes["filter_size"],
+        num_heads=sizes["num_heads"],
+        num_hidden_layers=sizes["num_hidden_layers"],
+        attention_window=sizes.get("attention_window"),
+    )
+    tokens, length = sizes["rows"] * sizes["length"], sizes["length"]
+    return count_training_flops(
+        hparams, sizes["vocab_size"], tokens, tokens, length, length
+    )
+
+
+def measure(axis, rounds):
+    """The seconds and the FLOPs of each of an axis' points."""
+    points = [point(axis, value) for value in AXES[axis]]
+    sides = [Side(sys.executable, SCRIPT, p, "float32") for p in points]
+    times = [[side.seconds(1) for side in sides] for _ in range(rounds)]
+    for side in sides:
+        side.close()
+    least = map(min, zip(*times, strict=True))
+    return list(zip(least, map(flops, points), strict=True))
+
+
+def draw(results, path):
+    """A panel for each axis: measured, and the arithmetic."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(1, len(results), figsize=(16, 4))
+    for panel, (axis, points) in zip(panels, results.items(), strict=True):
+        rate = points[0][1] / points[0][0]
+        values = AXES[axis]
+        panel.plot(values, [s for s, _ in points], "o-", label="measured")
+        panel.plot(values, [f / rate for _, f in points], "--", label="FLOPs")
+        panel.set(xlabel=axis, ylabel="seconds a step", ylim=(0, None))
+        panel.grid(alpha=0.3)
+    panels[0].legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def main():
+    """Measures, prints and draws."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--axes", help="of these, separated by semicolons")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--png", help="gets the plot")
+    flags = parser.parse_args()
+    results = {}
+    for axis in flags.axes.split(";") if flags.axes else AXES:
+        results[axis] = measure(axis, flags.rounds)
+        first_seconds, first_flops = results[axis][0]
+        for value, (seconds, count) in zip(
+            AXES[axis], results[axis], strict=True
+        ):
+            print(
+                f"{axis:18} {value:6}   {seconds * 1e3:7.0f} ms   "
+                f"{count / seconds / 1e9:5.0f} GFLOP/s   "
+                f"time {seconds / first_seconds:5.2f}   "
+                f"FLOPs {count / first_flops:5.2f}",
+                flush=True,
+            )
+    if flags.png:
+        draw(results, flags.png)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""From the trainer's command to its second update.
+
+    .venv/bin/python benchmarks/start_up.py --problem=spellout_ende \
+        --hparams=transformer_base --data_dir=FOLDER
+
+Seconds of the processor: until TensorFlow is imported and the model built;
+and from there to the end of the second update, without what the two updates
+themselves take: reading settings, checking the data, making the graphs. A run
+that begins and one that goes on, each in a process of its own. The data must
+be there already. Updates are small, so that little else is measured.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+
+def train(arguments):
+    """The trainer, until its fourth update; prints what it took."""
+    from t2t_lite.bin import trainer
+    from t2t_lite.errors import Interrupted
+    from t2t_lite.training.optimizer.updates import Updater
+
+    marks = {}
+    begin, update = Updater.__init__, Updater.update
+
+    def built(self, *args, **options):
+        marks.setdefault("built", time.process_time())
+        begin(self, *args, **options)
+
+    def timed(self, *args, **options):
+        start = time.process_time()
+        stats = update(self, *args, **options).read()
+        marks.setdefault("updates", []).append((start, time.process_time()))
+        return stats
+
+    Updater.__init__, Updater.update = built, timed
+    sys.argv = ["t2t-lite-trainer", *arguments]
+    try:
+        trainer.main()
+    except (Interrupted, SystemExit):
+        pass
+    _, (_, second), (third, end), *_ = marks["updates"]
+    rest = second - marks["built"] - 2 * (end - third)
+    print("\n" + json.dumps({"built": marks["built"], "rest": rest}))
+
+
+def measure(arguments):
+    """What a process of `train` printed."""
+    command = [sys.executable, __file__, "--train", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.rsplit("\n", 2)[-2])
+
+
+def main():
+    """Prints medians of both kinds of start."""
+    if "--train" in sys.argv:
+        train(sys.argv[2:])
+        return
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--problem", default="spellout_ende")
+    parser.add_argument("--hparams", default="transformer_base")
+    parser.add_argument("--data_dir", required=True)
+    parser.add_argument("--rounds", type=int, default=3)
+    flags = parser.parse_args()
+    found = {"begins": [], "goes on": []}
+    for _ in range(flags.rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            for steps, name in ((3, "begins"), (6, "goes on")):
+                found[name].append(
+                    measure(
+                        [
+                            f"--problem={flags.problem}",
+                            f"--hparams={flags.hparams}",
+                            f"--data_dir={flags.data_dir}",
+                            f"--output_dir={folder}/run",
+                            "--hparams_override=batch_tokens=256,max_length=64",
+                            f"--train_steps={steps}",
+                        ]
+                    )
+                )
+    for name, marks in found.items():
+        built = statistics.median(mark["built"] for mark in marks)
+        rest = statistics.median(mark["rest"] for mark in marks)
+        print(
+            f"a run that {name:8} imported and built {built:5.1f} s   "
+            f"the rest {rest:5.1f} s   ratio {rest / built:.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
