@@ -67,8 +67,8 @@ def test_each_stall_is_told_of_once(tmp_path):
         wait_for(lambda: stalls(log) == 2)
 
 
-# In a process of its own: faulthandler shows a hundred threads, and tests before
-# this one may have left more.
+# In a process of its own: faulthandler shows a hundred threads, and tests
+# before this one may have left more.
 KEEPS_THE_LOCK = """
 import ctypes, pathlib, sys, time
 from t2t_lite.training.faults.stall import StallWatch
