@@ -6,7 +6,7 @@ arXiv:1512.00567). With q the smoothed target distribution,
     loss = -sum_v q_v log p_v = logsumexp(z) - (a z_target + b sum_v z_v),
     b = label_smoothing / (V - 1),    a = 1 - label_smoothing - b,
 
-in nats and float32.
+in nats, and always in float32.
 """
 
 from typing import Any
@@ -126,7 +126,7 @@ def fused_cross_entropy_sum(
     rows are scored and differentiated at once. The gradient's softmax part
     comes from the backend's softmax, one pass over a row while the processor
     has it at hand; the target's and the smoothing's parts are of rank one and
-    need no [N, V] at all. In bfloat16 the softmax is of bfloat16 logits.
+    need no [N, V] at all.
 
     Args:
       hidden: float [N, D], the decoder's output.
@@ -193,14 +193,15 @@ def _partition_part(hidden, table, weights):
     def step(index, loss, hidden_gradient, table_gradient):
         x = hidden[index]  # [R, D]
         weight = weights[index][:, None]  # [R, 1]
-        logits = ops.matmul(x, table_columns)  # [R, V]
+        logits = ops.cast(ops.matmul(x, table_columns), "float32")  # [R, V]
         probs = ops.softmax(logits, axis=-1)
         # The greatest probability is 1 / partition.
         top, top_prob = (
-            ops.cast(ops.max(scores, axis=-1, keepdims=True), "float32")
+            ops.max(scores, axis=-1, keepdims=True)
             for scores in (logits, probs)
         )
         loss = loss + ops.sum(weight * (top - ops.log(top_prob)))
+        probs = ops.cast(probs, x.dtype)
         x_gradient = weight * ops.cast(ops.matmul(probs, table), "float32")
         weighted = ops.cast(weight, x.dtype) * x
         table_gradient = table_gradient + ops.cast(
