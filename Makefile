@@ -12,7 +12,7 @@ QUICKSTART := .quickstart
 SENTENCES := "forty-two" "twenty-one euros and five cents" \
   "in the year nineteen eighty-four"
 PYTEST_FLAGS ?=
-# How many processes share the tests; each takes about 3 GiB.
+# How many processes share the tests; each needs memory for TensorFlow's models.
 TEST_PROCESSES ?= 2
 
 .DEFAULT_GOAL := help
