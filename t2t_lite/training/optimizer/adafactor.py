@@ -49,12 +49,19 @@ class Adafactor:
         }
 
     def apply(
-        self, gradients: Iterable[tf.Tensor], learning_rate: tf.Tensor
+        self,
+        gradients: Iterable[tf.Tensor],
+        learning_rate: tf.Tensor,
+        made: tf.Tensor | bool = True,
     ) -> None:
-        """Updates this replica's copy; call it in a replica context."""
-        own_copy.add(self.applied, tf.ones([], tf.int64))
-        count = tf.cast(own_copy.read(self.applied), tf.float32)
-        beta2 = 1.0 - tf.pow(count, _DECAY)
+        """Updates this replica's copy; call it in a replica context.
+
+        Args: as of `Adam.apply`.
+        """
+        count = tf.cast(own_copy.read(self.applied) + 1, tf.float32)
+        own_copy.add(self.applied, tf.cast(made, tf.int64))
+        beta2 = tf.where(made, 1.0 - tf.pow(count, _DECAY), 1.0)
+        learning_rate = tf.where(made, learning_rate, 0.0)
         for variable, squares, gradient in zip(
             self._variables, self._squares, gradients, strict=True
         ):
@@ -64,7 +71,8 @@ class Adafactor:
             change /= tf.maximum(1.0, _root_mean_square(change) / _MOST_CHANGE)
             scale = _root_mean_square(own_copy.read(variable))
             rate = learning_rate * tf.maximum(_LEAST_SCALE, scale)
-            own_copy.subtract(variable, rate * change)
+            # Roots of squares that are zero yet are infinite.
+            own_copy.subtract(variable, tf.math.multiply_no_nan(change, rate))
 
 
 def _squares_of(shape: tf.TensorShape) -> dict[str, tf.Variable]:

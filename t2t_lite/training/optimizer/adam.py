@@ -52,13 +52,26 @@ class Adam:
         }
 
     def apply(
-        self, gradients: Iterable[tf.Tensor], learning_rate: tf.Tensor
+        self,
+        gradients: Iterable[tf.Tensor],
+        learning_rate: tf.Tensor,
+        made: tf.Tensor | bool = True,
     ) -> None:
-        """Updates this replica's copy; call it in a replica context."""
-        own_copy.add(self.applied, tf.ones([], tf.int64))
-        count = tf.cast(own_copy.read(self.applied), tf.float32)
+        """Updates this replica's copy; call it in a replica context.
+
+        Args:
+          gradients: one of each variable.
+          learning_rate: of this update.
+          made: bool; False: gradients are zeros, and nothing changes.
+        """
+        count = tf.cast(own_copy.read(self.applied) + 1, tf.float32)
+        own_copy.add(self.applied, tf.cast(made, tf.int64))
         beta1_power = tf.pow(self._beta1, count)
         beta2_power = tf.pow(self._beta2, count)
+        learning_rate = tf.where(made, learning_rate, 0.0)
+        beta1 = tf.where(made, self._beta1, 1.0)
+        beta2 = tf.where(made, self._beta2, 1.0)
+        epsilon = tf.constant(self._epsilon)
         for variable, mean, square, gradient in zip(
             self._variables, self.means, self.squares, gradients, strict=True
         ):
@@ -72,9 +85,9 @@ class Adam:
                 beta1_power=beta1_power,
                 beta2_power=beta2_power,
                 lr=learning_rate,
-                beta1=self._beta1,
-                beta2=self._beta2,
-                epsilon=self._epsilon,
+                beta1=beta1,
+                beta2=beta2,
+                epsilon=epsilon,
                 grad=gradient,
             )
 

@@ -35,14 +35,18 @@ class MovingAverage:
         ):
             average.assign(variable)
 
-    def update(self, applied: tf.Variable) -> None:
+    def update(
+        self, applied: tf.Variable, made: tf.Tensor | bool = True
+    ) -> None:
         """Takes in the variables; call it in a replica context.
 
         Args:
           applied: n, how many updates were made.
+          made: bool; False: nothing changes.
         """
         n = tf.cast(own_copy.read(applied), tf.float32)
         taken = 1.0 - tf.minimum(self._decay, (1.0 + n) / (10.0 + n))
+        taken = tf.where(made, taken, 0.0)
         for variable, average in zip(
             self._variables, self.averages, strict=True
         ):

@@ -1,7 +1,7 @@
 """A replica's own copy of a variable, read and written by itself.
 
-`assign` on a mirrored variable merges all replicas, which TensorFlow refuses
-within `tf.cond`. What is the same on every replica needs no merging.
+`assign` on a mirrored variable merges all replicas. What is the same on every
+replica needs no merging, nor the operations that do it.
 """
 
 import tensorflow as tf

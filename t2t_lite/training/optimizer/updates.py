@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from t2t_lite.data.packing import feature_names
 from t2t_lite.hparam import HParams
+from t2t_lite.training.optimizer import own_copy
 from t2t_lite.training.optimizer.adafactor import Adafactor
 from t2t_lite.training.optimizer.adam import Adam
 from t2t_lite.training.optimizer.freezing import frozen_paths
@@ -140,7 +141,8 @@ class Updater:
             for length in (2, 3)
         }
         self._forget = tf.function(
-            lambda: strategy.run(self._empty_sums), autograph=False
+            lambda: strategy.run(lambda: self._empty_sums(self._read_sums())),
+            autograph=False,
         )
         self._apply = tf.function(
             self._apply_on_replicas,
@@ -245,7 +247,7 @@ class Updater:
 
     def try_update(self) -> None:
         """The rest of an update, without any target token: it is skipped."""
-        self.forget()
+        self._strategy.run(lambda: self._sums.assign(tf.zeros([3])))
         self._meet("the largest batch")
         float(self._apply(tf.constant(0.0))["skipped"])  # waits
 
@@ -298,25 +300,26 @@ class Updater:
         return self._strategy.experimental_local_results(stats)[0]
 
     def _apply_sums(self, learning_rate: tf.Tensor) -> dict[str, tf.Tensor]:
-        totals = [v.read_value() for v in (self._sums, *self._gradients)]
+        totals = own = self._read_sums()
         if self.replicas > 1:
             context = tf.distribute.get_replica_context()
             totals = context.all_reduce(tf.distribute.ReduceOp.SUM, totals)
         sums, *gradients = totals
         loss_sum, target_tokens, source_tokens = tf.unstack(sums)
-        gradients = [gradient / target_tokens for gradient in gradients]
-        norm = tf.sqrt(
-            2.0 * tf.add_n([tf.nn.l2_loss(gradient) for gradient in gradients])
-        )
-        # One number tells of every gradient. Replicas agree on it, and so
-        # they take the same branch.
+        squares = tf.add_n([tf.nn.l2_loss(gradient) for gradient in gradients])
+        norm = tf.sqrt(2.0 * squares) / target_tokens
+        # One number tells of every gradient, and replicas agree on it. There
+        # is no branch, which would have each operation in two graphs: zeros
+        # are applied so that they change nothing.
         finite = tf.math.is_finite(norm)
-        tf.cond(
+        divisor = tf.where(finite, target_tokens, 0.0)
+        self._apply_gradients(
+            [tf.math.divide_no_nan(total, divisor) for total in gradients],
+            tf.where(finite, norm, 0.0),
+            learning_rate,
             finite,
-            lambda: self._apply_gradients(gradients, norm, learning_rate),
-            lambda: False,
         )
-        self._empty_sums()
+        self._empty_sums(own)
         return {
             "loss_sum": loss_sum,
             "target_tokens": target_tokens,
@@ -325,23 +328,28 @@ class Updater:
             "skipped": 1.0 - tf.cast(finite, tf.float32),
         }
 
-    def _empty_sums(self) -> None:
-        for total in (self._sums, *self._gradients):
-            total.assign(tf.zeros_like(total))
+    def _read_sums(self) -> list[tf.Tensor]:
+        return [own_copy.read(v) for v in (self._sums, *self._gradients)]
+
+    def _empty_sums(self, sums: list[tf.Tensor]) -> None:
+        for variable, value in zip(
+            (self._sums, *self._gradients), sums, strict=True
+        ):
+            own_copy.assign(variable, tf.raw_ops.ZerosLike(x=value))
 
     def _apply_gradients(
         self,
         gradients: list[tf.Tensor],
         norm: tf.Tensor,
         learning_rate: tf.Tensor,
-    ) -> bool:
+        made: tf.Tensor,
+    ) -> None:
         if (most := self._hparams.clip_norm) is not None:
             scale = most / tf.maximum(norm, most)
             gradients = [gradient * scale for gradient in gradients]
-        self.optimizer.apply(gradients, learning_rate)
+        self.optimizer.apply(gradients, learning_rate, made)
         if self.average:
-            self.average.update(self.optimizer.applied)
-        return True
+            self.average.update(self.optimizer.applied, made)
 
 
 def _replicas_here(strategy: tf.distribute.Strategy) -> range:

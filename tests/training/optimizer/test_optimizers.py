@@ -77,6 +77,21 @@ def test_the_state_by_name_is_all_that_going_on_needs(name):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("before", [0, 2])
+@pytest.mark.parametrize("name", ["adam", "adamw", "adafactor"])
+def test_an_update_that_is_not_made_changes_nothing(name, before):
+    variables = _variables()
+    optimizer = _make(name, variables)
+    for step in range(before):
+        optimizer.apply(_gradients(step), tf.constant(0.1))
+    kept = [*variables, *optimizer.tensors(list(SHAPES)).values()]
+    values = [v.numpy() for v in kept]
+    nothing = [tf.zeros_like(v) for v in variables]
+    optimizer.apply(nothing, tf.constant(0.1), tf.constant(False))
+    for variable, value in zip(kept, values, strict=True):
+        np.testing.assert_array_equal(variable, value)
+
+
 def test_adamw_takes_a_share_of_matrices_and_nothing_of_vectors():
     variables = _variables()
     before = [v.numpy() for v in variables]
