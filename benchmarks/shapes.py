@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from side import Side
-from training_step import sizes_of
+from training_step import hparams_of, sizes_of
 
 SCRIPT = str(Path(__file__).parent / "train_t2t_lite.py")
 POSITIONS = 2048  # a side
@@ -40,19 +40,13 @@ def point(axis, value):
 
 def flops(sizes):
     """Those of a step."""
-    from t2t_lite.hparam import ModelHParams
     from t2t_lite.model.costs import count_training_flops
 
-    hparams = ModelHParams(
-        hidden_size=sizes["hidden_size"],
-        filter_size=sizes["filter_size"],
-        num_heads=sizes["num_heads"],
-        num_hidden_layers=sizes["num_hidden_layers"],
-        attention_window=sizes.get("attention_window"),
-    )
     tokens, length = sizes["rows"] * sizes["length"], sizes["length"]
     return count_training_flops(
-        hparams, sizes["vocab_size"], tokens, tokens, length, length
+        hparams_of(sizes),
+        sizes["vocab_size"],
+        *(tokens, tokens, length, length),
     )
 
 

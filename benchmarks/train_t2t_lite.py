@@ -8,8 +8,8 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # as the commands do
 
 import tensorflow as tf
 from side import serve
+from training_step import hparams_of
 
-from t2t_lite.hparam import HParams
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.training.fit import memory
 from t2t_lite.training.optimizer.adam import Adam
@@ -17,15 +17,7 @@ from t2t_lite.training.optimizer.adam import Adam
 
 def make_step(sizes, precision, recompute=False):
     """A function that does one whole update on the fixed batch."""
-    hparams = HParams(
-        hidden_size=sizes["hidden_size"],
-        filter_size=sizes["filter_size"],
-        num_heads=sizes["num_heads"],
-        num_hidden_layers=sizes["num_hidden_layers"],
-        attention_window=sizes.get("attention_window"),
-        residual_dropout=0.1,
-        precision=precision,
-    )
+    hparams = hparams_of(sizes, residual_dropout=0.1, precision=precision)
     vocab_size = sizes["vocab_size"]
     model = Transformer.from_hparams(hparams, vocab_size, vocab_size)
     model.build_weights()

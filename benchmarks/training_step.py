@@ -42,6 +42,22 @@ def sizes_of(name):
     }
 
 
+def hparams_of(sizes, **others):
+    """The hparams of a model of such sizes."""
+    from t2t_lite.hparam import HParams
+
+    names = (
+        "hidden_size",
+        "filter_size",
+        "num_heads",
+        "num_hidden_layers",
+        "attention_window",
+    )
+    return HParams(
+        **{name: sizes[name] for name in names if name in sizes}, **others
+    )
+
+
 def compare(name, precision, peer_python, rounds):
     """Prints a line: positions a second of both, and their ratio."""
     sizes = sizes_of(name)
