@@ -1,6 +1,7 @@
 """TensorFlow, started as this package needs it and without its chatter."""
 
 import contextlib
+import gc
 import importlib
 import logging
 import os
@@ -42,8 +43,12 @@ def start_tensorflow(verbose: bool = False) -> None:
     for name in ("tensorflow", "absl", "urllib3"):
         logging.getLogger(name).setLevel(logging.ERROR)
     if "tensorflow" not in sys.modules:
-        with _stderr_held_back():
-            importlib.import_module("tensorflow")
+        with _stderr_held_back(), _nothing_is_garbage():
+            tensorflow = importlib.import_module("tensorflow")
+        # It looks in every graph for images to lay out otherwise.
+        tensorflow.config.optimizer.set_experimental_options(
+            {"layout_optimizer": False}
+        )
 
 
 @contextlib.contextmanager
@@ -66,3 +71,17 @@ def _stderr_held_back() -> Iterator[None]:
         finally:
             os.dup2(kept, 2)
             os.close(kept)
+
+
+@contextlib.contextmanager
+def _nothing_is_garbage() -> Iterator[None]:
+    """Keeps Python from looking through what the block makes, now and later.
+
+    It would look through all the modules again and again, for half a second.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()

@@ -238,7 +238,7 @@ class Run:
           T2TLiteError: it is missing, damaged or another model's.
         """
         found = checkpoint_choice.resolve(self.checkpoints_dir, which)
-        with initial.zeros():
+        with initial.unset():
             model = self.model()
         checkpoint.restore(found.path, checkpoint.model_tensors(model))
         return model, found

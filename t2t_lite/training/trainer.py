@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from t2t_lite import files
 from t2t_lite.errors import Interrupted, T2TLiteError
+from t2t_lite.model.layers import initial
 from t2t_lite.progress import say
 from t2t_lite.training import not_finite
 from t2t_lite.training.checkpoints import checkpoint
@@ -72,15 +73,17 @@ def train(
             for folder in (run.output_dir, run.checkpoints_dir):
                 files.remove_unfinished(folder)
         say("Building the model.")
-        state = TrainingState(
-            run,
-            strategy or choose_strategy(options.replicas),
-            options.keep_checkpoints,
-            cluster,
-            options.keep_best,
-            options.jit,
-            options.recompute,
-        )
+        goes_on = bool(checkpoint.list_checkpoints(run.checkpoints_dir))
+        with initial.unset(goes_on and cluster.size == 1):
+            state = TrainingState(
+                run,
+                strategy or choose_strategy(options.replicas),
+                options.keep_checkpoints,
+                cluster,
+                options.keep_best,
+                options.jit,
+                options.recompute,
+            )
         if run.config.get("freeze"):
             say(
                 f"{state.updater.trained_parameters:,} of "
@@ -100,9 +103,8 @@ def train(
         with _telemetry(state, steps, cluster) as telemetry:
             telemetry.phase("Checking the data.")
             telemetry.note(str(run.data.check()))
-            deadline = Deadline(
-                options.max_minutes, _guessed_save_seconds(state)
-            )
+            # The first save is guessed: on a disk that is rather slow.
+            deadline = Deadline(options.max_minutes, state.size_bytes / 100e6)
             deadline.share(cluster.exchange)
             decisions = Decisions(
                 signals,
@@ -151,11 +153,6 @@ def _fit(
     if asked is None:
         passes = updater.slices * run.hparams.micro_batches
         telemetry.note(f"--micro_batches=auto: {passes} passes an update.")
-
-
-def _guessed_save_seconds(state: TrainingState) -> float:
-    """Of the first save, on a disk that is rather slow."""
-    return state.size_bytes / 100e6
 
 
 class _Loop:

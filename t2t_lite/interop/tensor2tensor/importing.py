@@ -136,7 +136,7 @@ def import_run(
     config["has_checkpoints"] = True
     run = Run(output_dir, config, problem, encoders)
     told = [told_space] if hparams.source_vector else []
-    with initial.zeros():
+    with initial.unset():
         model = run.model()
     _fill(model, variables, space)
     told += [check(run, model) for check in checks]

@@ -10,6 +10,8 @@ from t2t_lite.model.layers.backend import (
     Tensor,
     batch_matmul,
     reshape,
+    reshape_rows,
+    sizes,
     softmax,
 )
 from t2t_lite.model.layers.dropout import Dropout, no_dropout
@@ -130,7 +132,7 @@ class MultiHeadAttention(keras.layers.Layer):
                 lambda weights: dropout(weights, self.attention_dropout),
                 segments,
             )
-        return self.merge_heads(context)
+        return reshape_rows(self.merge_heads(context), x)
 
     def weights_of(
         self, x: Tensor, bias: Tensor | None, memory: Tensor | None = None
@@ -226,15 +228,12 @@ class MultiHeadAttention(keras.layers.Layer):
         )
 
     def merge_heads(self, context: Tensor) -> Tensor:
-        """[B, H, T, d_v] to the layer's output [B, T, D]."""
-        batch, _, length, _ = ops.shape(context)
+        """[B, H, T, d_v] to the layer's output as rows, [B * T, D]."""
         size = self.num_heads * self.value_depth
         if context.shape[2] != 1:  # one position: nothing moves
             context = ops.transpose(context, (0, 2, 1, 3))
-        rows = project_rows(
-            ops.reshape(context, (-1, size)), self.output_kernel
-        )
-        return reshape(rows, (batch, length, rows.shape[-1]))
+        rows = ops.reshape(context, (-1, size))
+        return project_rows(rows, self.output_kernel)
 
     def scaled_query_kernel(self) -> Tensor:
         """The kernel of queries, with the 1 / sqrt(d_k) of equation 1."""
@@ -246,7 +245,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
         `rows`: [B * T, H * sum(depths)].
         """
-        batch, length, _ = ops.shape(x)
+        batch, length, _ = sizes(x)
         heads, parts = self.num_heads, len(depths)
         if len(set(depths)) == 1 and x.shape[1] == 1:
             rows = reshape(rows, (batch, parts, heads, 1, depths[0]))

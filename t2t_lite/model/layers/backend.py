@@ -11,8 +11,9 @@ The one place in the model core that asks what it runs on.
 - Random bits: the integers of `keras.random` are made from 64-bit ones, by a
   division each.
 - Rows added: `keras.ops` has `segment_sum`, as large as what it is added to.
-- Shapes: `keras.ops.shape` takes them apart, four operations of a graph for
-  each size, and thousands of operations take seconds to trace.
+- Few operations: thousands of them take seconds to trace. `keras.ops.shape`
+  takes shapes apart by four for each size, and the gradient of what broadcasts
+  has a dozen that find out what was broadcast.
 """
 
 import math
@@ -34,6 +35,18 @@ _FEW_ROWS = 8
 def can_grow() -> bool:
     """Whether tensors may change their shape from one loop step to the next."""
     return keras.backend.backend() == "tensorflow"
+
+
+def unset_values(shape: Sequence[int], dtype: str) -> Tensor:
+    """A tensor of any values, for who sets them all.
+
+    In TensorFlow its memory is not touched, which takes longer than to fill it.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return ops.zeros(shape, dtype)
+    import tensorflow as tf
+
+    return tf.raw_ops.Empty(shape=tuple(shape), dtype=dtype)
 
 
 def new_buffer(shape: Sequence[int | Tensor], dtype: str) -> Tensor:
@@ -110,16 +123,51 @@ def batch_matmul(x: Tensor, y: Tensor, transpose_y: bool = False) -> Tensor:
 
     Args:
       x: float [..., A, C].
-      y: of its dtype, [..., C, E].
+      y: of its dtype, [..., C, E]. In four axes, [B, H, C, E], the first two
+        are those of `x`; in more they may broadcast.
       transpose_y: whether it comes as [..., E, C].
     """
     tf = _tensorflow_in_a_graph()
     if tf is None:
         return ops.matmul(x, ops.swapaxes(y, -1, -2) if transpose_y else y)
-    if not _is_one_row(x):
-        return tf.matmul(x, y, transpose_b=transpose_y)
-    # Stock TensorFlow Serving has it, and oneDNN has nothing in its place.
-    return tf.raw_ops.BatchMatMulV3(x=x, y=y, adj_y=transpose_y, Tout=x.dtype)
+    if _is_one_row(x):
+        # Stock TensorFlow Serving has it, and oneDNN has nothing in its place.
+        return tf.raw_ops.BatchMatMulV3(
+            x=x, y=y, adj_y=transpose_y, Tout=x.dtype
+        )
+    if len(x.shape) == len(y.shape) == 4:
+        return tf.raw_ops.BatchMatMul(x=x, y=y, adj_y=transpose_y)
+    return tf.matmul(x, y, transpose_b=transpose_y)
+
+
+def add_alike(x: Tensor, y: Tensor) -> Tensor:
+    """`x + y`, of two of one shape and dtype."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return tf.raw_ops.AddN(inputs=[x, y])
+    return x + y
+
+
+def add_bias(x: Tensor, bias: Tensor) -> Tensor:
+    """`x` [..., C] plus `bias` [C], of one dtype."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return tf.nn.bias_add(x, bias)
+    return x + bias
+
+
+def sizes(x: Tensor) -> tuple[int | Tensor, ...]:
+    """`ops.shape`: ints, and int32 scalars for what a graph does not know."""
+    tf = _tensorflow_in_a_graph()
+    if tf is None or None not in x.shape:
+        return ops.shape(x)
+    unknown = tf.unstack(tf.shape(x))
+    return tuple(
+        scalar if size is None else size
+        for size, scalar in zip(x.shape, unknown, strict=True)
+    )
 
 
 def single_rows_are_faster(rows: int, dtype: str) -> bool:
@@ -167,7 +215,9 @@ def reshape_rows(rows: Tensor, other: Tensor) -> Tensor:
     """`rows` [N, C] as [..., C], where `other` is [..., A] of N rows."""
     if len(other.shape) == 2:
         return rows
-    return reshape(rows, (*ops.shape(other)[:-1], rows.shape[-1]))
+    if rows.shape[-1] == other.shape[-1]:
+        return reshape_like(rows, other)
+    return reshape(rows, (*sizes(other)[:-1], rows.shape[-1]))
 
 
 def random_int16(

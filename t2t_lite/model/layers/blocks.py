@@ -7,7 +7,7 @@ import keras
 
 from t2t_lite.hparam import ModelHParams
 from t2t_lite.model.layers.attention import MultiHeadAttention
-from t2t_lite.model.layers.backend import Shape, Tensor
+from t2t_lite.model.layers.backend import Shape, Tensor, add_alike
 from t2t_lite.model.layers.dropout import Dropout, no_dropout
 from t2t_lite.model.layers.feed_forward import FeedForward
 from t2t_lite.model.layers.normalization import LayerNormalization
@@ -83,8 +83,8 @@ class _Block(keras.layers.Layer):
     def _residual(self, x, norm, sublayer, dropout):
         rate = self.hparams.residual_dropout
         if self.hparams.norm_placement == "pre":
-            return x + dropout(sublayer(norm(x)), rate)
-        return norm(x + dropout(sublayer(x), rate))
+            return add_alike(x, dropout(sublayer(norm(x)), rate))
+        return norm(add_alike(x, dropout(sublayer(x), rate)))
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "hparams": self.hparams.model_part()}

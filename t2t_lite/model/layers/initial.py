@@ -5,19 +5,21 @@ import contextvars
 from collections.abc import Iterator
 from typing import Any
 
-_drawing = contextvars.ContextVar("drawing", default=True)
+from t2t_lite.model.layers.backend import unset_values
+
+_is_set = contextvars.ContextVar("is_set", default=True)
 
 
 @contextlib.contextmanager
-def zeros() -> Iterator[None]:
-    """Weights that are made within are zeros, for values read afterwards."""
-    token = _drawing.set(False)
+def unset(really: bool = True) -> Iterator[None]:
+    """Weights that are made within have any values, until they are read."""
+    token = _is_set.set(not really)
     try:
         yield
     finally:
-        _drawing.reset(token)
+        _is_set.reset(token)
 
 
 def drawn(initializer: Any) -> Any:
-    """The initializer of a weight, or zeros within `zeros()`."""
-    return initializer if _drawing.get() else "zeros"
+    """The initializer of a weight, or one of any values within `unset()`."""
+    return initializer if _is_set.get() else unset_values

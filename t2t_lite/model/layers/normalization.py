@@ -40,8 +40,9 @@ class LayerNormalization(keras.layers.Layer):
     def call(self, x: Tensor) -> Tensor:
         """Float [..., D] to float [..., D], of the compute dtype."""
         normalize = ops.custom_gradient(self._normalize_with_gradient)
-        # + 0: values, for a custom gradient in TensorFlow takes no variables.
-        return normalize(x, self.scale + 0.0, self.bias + 0.0)
+        # As tensors: a custom gradient in TensorFlow takes no variables.
+        weights = map(ops.copy, (self.scale, self.bias))
+        return normalize(x, *weights)
 
     def _normalize_with_gradient(self, x, scale, bias):
         given, dtype, size = x, x.dtype, scale.shape[0]
@@ -55,7 +56,7 @@ class LayerNormalization(keras.layers.Layer):
             upstream = ops.reshape(ops.cast(given, "float32"), (-1, size))
             product = upstream * normalized
             # Means weighted by `scale` are matrix products: [N, D] x [D, 1].
-            share = scale[:, None] / size
+            share = ops.reshape(scale / size, (-1, 1))
             mean = ops.matmul(upstream, share)
             along = ops.matmul(product, share)
             x_gradient = inverse_deviation * (

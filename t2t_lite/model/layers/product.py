@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from t2t_lite.model.layers.backend import Tensor, reshape_rows
+from t2t_lite.model.layers.backend import Tensor, add_bias, reshape_rows
 
 
 def project(x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -20,7 +20,9 @@ def project_rows(
     a layer's call come in their own dtype, and are cast to that of `x`.
     """
     rows = ops.matmul(flat(x), ops.cast(kernel, x.dtype))
-    return rows if bias is None else rows + ops.cast(bias, x.dtype)
+    if bias is None:
+        return rows
+    return add_bias(rows, ops.cast(bias, x.dtype))
 
 
 def flat(x: Tensor) -> Tensor:

@@ -6,6 +6,8 @@ replica needs no merging, nor the operations that do it.
 
 import tensorflow as tf
 
+from t2t_lite.model.layers import initial
+
 
 def read(variable: tf.Variable) -> tf.Tensor:
     """The value; within a function, after all writes before this line."""
@@ -30,5 +32,9 @@ def subtract(variable: tf.Variable, value: tf.Tensor) -> None:
 
 
 def zeros(shape: tf.TensorShape) -> tf.Variable:
-    """A float32 variable of zeros, for what an optimizer keeps."""
-    return tf.Variable(tf.zeros(shape), trainable=False)
+    """A float32 variable of zeros, for what an optimizer keeps.
+
+    Of any values within `initial.unset()`.
+    """
+    values = initial.drawn(tf.zeros)(shape, tf.float32)
+    return tf.Variable(values, trainable=False)
