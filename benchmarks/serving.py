@@ -13,7 +13,8 @@ Parts:
   restart   kill -9, and the time to the next answer
 
 Texts are numbers in words, of mixed lengths. Servers and clients share the
-machine; speeds are medians of --turns turns, the slowest and fastest beside.
+machine. Figures are medians of --turns turns or starts, from the least to the
+most; processor time is that of the process that answers, user and system.
 """
 
 import argparse

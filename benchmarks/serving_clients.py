@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import json
+import os
 import pathlib
 import random
 import re
+import statistics
 import subprocess
 import sys
 import time
@@ -130,6 +132,30 @@ async def closed_loop(clients, ask):
     start = time.perf_counter()
     await asyncio.gather(*(ask(client) for client in range(clients)))
     return time.perf_counter() - start
+
+
+def clocks(process):
+    """What the clock shows, and the processor time of a process; seconds."""
+    stat = pathlib.Path(f"/proc/{process.pid}/stat").read_text()
+    user, system = map(int, stat.rpartition(")")[2].split()[11:13])
+    ticks = os.sysconf("SC_CLK_TCK")
+    return time.perf_counter(), (user + system) / ticks
+
+
+def since(start, process):
+    """What of both has passed since `start`, from `clocks`."""
+    return [
+        now - then for now, then in zip(clocks(process), start, strict=True)
+    ]
+
+
+def spread(values, digits=0):
+    """The median, and from the smallest to the largest."""
+    middle, low, high = (
+        f"{each:.{digits}f}"
+        for each in (statistics.median(values), min(values), max(values))
+    )
+    return f"{middle} ({low} to {high})"
 
 
 def percentile(seconds, percent):

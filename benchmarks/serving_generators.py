@@ -10,7 +10,7 @@ import re
 import urllib.parse
 
 import grpc.aio
-from serving_clients import closed_loop, grpc_request
+from serving_clients import clocks, closed_loop, grpc_request, since
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _PREDICT = "/tensorflow.serving.PredictionService/Predict"
@@ -98,8 +98,11 @@ class GrpcGenerator:
 GENERATORS = {"rest": RestGenerator, "grpc": GrpcGenerator}
 
 
-async def seconds_for(server, api, clients, count, batches):
-    """For so many requests of these texts, after a tenth to warm up."""
+async def time_for(server, api, clients, count, batches):
+    """For so many requests of these texts, after a tenth to warm up.
+
+    Returns: seconds, and those of the server's processor time.
+    """
     generator = await GENERATORS[api]().open(server, clients)
     requests = [generator.request(texts) for texts in batches]
 
@@ -110,9 +113,11 @@ async def seconds_for(server, api, clients, count, batches):
             for number in numbers:
                 await generator.ask(client, requests[number % len(requests)])
 
-        return await closed_loop(clients, ask)
+        await closed_loop(clients, ask)
 
     await run(count // 10)
-    took = await run(count)
+    start = clocks(server.process)
+    await run(count)
+    took = since(start, server.process)
     await generator.close()
     return took

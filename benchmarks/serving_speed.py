@@ -4,13 +4,20 @@ import json
 import os
 import pathlib
 import random
-import statistics
 import subprocess
 import sys
 import tempfile
 
-from serving_clients import CLIENTS, make_texts, newest, running
-from serving_generators import GENERATORS, seconds_for
+from serving_clients import (
+    CLIENTS,
+    clocks,
+    make_texts,
+    newest,
+    running,
+    since,
+    spread,
+)
+from serving_generators import GENERATORS, time_for
 
 
 async def measure_batching(args):
@@ -24,7 +31,7 @@ async def measure_batching(args):
                 pair = []
                 for server, share in ((alone, 40), (joined, 10)):
                     count = args.requests // share
-                    took = await seconds_for(server, api, CLIENTS, count, texts)
+                    took, _ = await time_for(server, api, CLIENTS, count, texts)
                     pair.append(count / took)
                 speeds.append(pair)
     for api, speeds in turns.items():
@@ -36,23 +43,15 @@ async def measure_batching(args):
         )
 
 
-def spread(values, digits=0):
-    """The median, and from the smallest to the largest."""
-    middle, low, high = (
-        f"{each:.{digits}f}"
-        for each in (statistics.median(values), min(values), max(values))
-    )
-    return f"{middle} ({low} to {high})"
-
-
 DIRECT = """
-import json, sys, time
+import json, sys
 from concurrent.futures import ThreadPoolExecutor
 from t2t_lite.runtime import start_tensorflow
 start_tensorflow()
 import tensorflow as tf
 from t2t_lite.serving.server import saved_model
-folder, workers, cores = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+folder, orders = sys.argv[1:3]
+workers, cores = map(int, sys.argv[3:])
 saved_model.use_threads(workers, cores)
 ask = tf.saved_model.load(folder).signatures["serving_default"]
 batches = json.load(sys.stdin)
@@ -61,6 +60,9 @@ def run(number):
     out = ask(inputs=tf.constant(batches[number % len(batches)]))
     return {name: value.numpy() for name, value in out.items()}
 print("ready", flush=True)
+for line in open(orders):
+    list(pool.map(run, range(int(line))))
+    print("done", flush=True)
 """
 
 
@@ -68,18 +70,12 @@ class Direct:
     """Calls of the SavedModel in a process of its own."""
 
     def __init__(self, args, batches, workers):
-        code = DIRECT + (
-            "for line in open(sys.argv[4]):\n"
-            "    start = time.perf_counter()\n"
-            "    list(pool.map(run, range(int(line))))\n"
-            "    print(time.perf_counter() - start, flush=True)\n"
-        )
         self.folder = tempfile.TemporaryDirectory()
-        self.orders = pathlib.Path(self.folder.name) / "orders"
-        os.mkfifo(self.orders)
+        orders = pathlib.Path(self.folder.name) / "orders"
+        os.mkfifo(orders)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code, str(newest(args.export_dir))]
-            + [str(workers), str(args.cores), str(self.orders)],
+            [sys.executable, "-c", DIRECT, str(newest(args.export_dir))]
+            + [str(orders), str(workers), str(args.cores)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -87,15 +83,17 @@ class Direct:
         self.process.stdin.write(json.dumps(batches))
         self.process.stdin.close()
         self.process.stdout.readline()
-        self.file = self.orders.open("w")
+        self.orders = orders.open("w")
 
-    def seconds(self, count):
-        """For so many batches."""
-        print(count, file=self.file, flush=True)
-        return float(self.process.stdout.readline())
+    def time_for(self, count):
+        """For so many batches; see `serving_generators.time_for`."""
+        start = clocks(self.process)
+        print(count, file=self.orders, flush=True)
+        self.process.stdout.readline()
+        return since(start, self.process)
 
     def stop(self):
-        self.file.close()
+        self.orders.close()
         self.process.wait()
         self.folder.cleanup()
 
@@ -104,7 +102,7 @@ async def measure_overhead(args):
     """Texts of like lengths together, as a client with many sends them.
 
     One batch after the other, then as many at once as there are cores. The
-    server and the direct calls take turns.
+    server and the direct calls take turns, once the one first, once the other.
     """
     texts = sorted(make_texts(32 * 20), key=len)
     batches = [texts[at : at + 32] for at in range(0, len(texts), 32)]
@@ -116,22 +114,32 @@ async def measure_overhead(args):
         flag = f"--workers={workers}"
         clients = workers if workers == 1 else 2 * workers
         with running(args.export_dir, flag) as server:
-            for _ in range(1 + args.turns):  # the first one warms up
+            for turn in range(1 + args.turns):  # the first one warms up
                 for api, pairs in turns.items():
-                    pair = [direct.seconds(count)]
-                    pair.append(
-                        await seconds_for(server, api, clients, count, batches)
+                    own = None if turn % 2 else direct.time_for(count)
+                    served = await time_for(
+                        server, api, clients, count, batches
                     )
-                    pairs.append(pair)
+                    pairs.append((own or direct.time_for(count), served))
         direct.stop()
         for api, pairs in turns.items():
-            own, served = (
-                [32 * count / took for took in each]
-                for each in zip(*pairs[1:], strict=True)
+            speeds = (
+                spread([32 * count / pair[kind][0] for pair in pairs[1:]])
+                for kind in (1, 0)
             )
-            more = [100 * (took / own - 1) for own, took in pairs[1:]]
+            more, more_computed = (
+                spread(
+                    [
+                        100 * (served[clock] / own[clock] - 1)
+                        for own, served in pairs[1:]
+                    ],
+                    1,
+                )
+                for clock in (0, 1)
+            )
             print(
-                f"overhead, {api}, {flag}: {spread(served)} texts/s in "
-                f"requests of 32, {spread(own)} by direct calls: "
-                f"{spread(more, 1)} % more time"
+                f"overhead, {api}, {flag}: {next(speeds)} texts/s in requests "
+                f"of 32, {next(speeds)} by direct calls: {more} % more time, "
+                f"{more_computed} % more processor time",
+                flush=True,
             )

@@ -4,9 +4,9 @@ import asyncio
 import pathlib
 import random
 import shutil
-import statistics
 import tempfile
 import time
+from statistics import median
 
 from serving_clients import (
     CLIENTS,
@@ -16,6 +16,7 @@ from serving_clients import (
     make_texts,
     newest,
     running,
+    spread,
 )
 
 
@@ -79,43 +80,51 @@ def put(version, export_dir, name, break_it=False):
 
 
 async def measure_first(args):
-    """The code of the clients is warm, from an earlier server."""
+    """The code of the clients is warm, from an earlier server.
+
+    A processor that rested answers more slowly, at first and at any time: so
+    the first request is compared with those that come one after the other, and
+    with those that each come after a pause, as it does.
+    """
     text = make_texts()[1]
 
-    async def ask_all(count, api):
-        """The seconds of each request to a new server."""
+    async def start(api):
+        """Milliseconds of the first request, of others, and after pauses."""
         with running(args.export_dir) as server:
             clients = await Clients().open(server)
             await clients.memory()  # opens the connection
             await clients.channel.channel_ready()
-            seconds = []
-            for _ in range(count):
+
+            async def ask(pause=0):
+                await asyncio.sleep(pause)
                 start = time.perf_counter()
                 status, _ = await getattr(clients, api)([text])
-                seconds.append(time.perf_counter() - start)
                 assert status == 200
+                return 1000 * (time.perf_counter() - start)
+
+            first = await ask()
+            others = median([await ask() for _ in range(100)])
+            rested = median([await ask(pause=0.1) for _ in range(20)])
             await clients.close()
-        return seconds
+        return first, others, rested
 
     for api in ("rest", "grpc"):
-        await ask_all(20, api)
-        found = []
-        for _ in range(3):
-            seconds = await ask_all(101, api)
-            median = statistics.median(seconds[1:])
-            found.append((seconds[0] / median, seconds[0], median))
-        ratio, first, median = sorted(found)[1]
+        await start(api)
+        found = [await start(api) for _ in range(args.turns)]
+        first, others, rested = zip(*found, strict=True)
+        times = [one / usual for one, usual, _ in found]
+        after_pauses = [one / usual for one, _, usual in found]
         print(
-            f"first, {api}: {1000 * first:.1f} ms, then a median of "
-            f"{1000 * median:.1f} ms: {ratio:.2f} times (median of 3 starts)"
+            f"first, {api}: {spread(first, 1)} ms, one after the other "
+            f"{spread(others, 1)} ms: {spread(times, 2)} times; after pauses "
+            f"{spread(rested, 1)} ms: {spread(after_pauses, 2)} times"
         )
 
 
 async def measure_restart(args):
     """From the kill to an answer."""
-    server = Server(args.export_dir)
-    seconds = []
-    for _ in range(3):
+    server, seconds = Server(args.export_dir), []
+    for _ in range(1 + args.turns):  # the first one warms up the clients
         server.process.kill()
         server.process.wait()
         start = time.perf_counter()
@@ -126,4 +135,4 @@ async def measure_restart(args):
         seconds.append(time.perf_counter() - start)
         await clients.close()
     server.stop()
-    print(f"restart after kill -9: {[f'{each:.1f} s' for each in seconds]}")
+    print(f"restart after kill -9: {spread(seconds[1:], 1)} s")
