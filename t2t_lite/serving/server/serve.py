@@ -76,10 +76,12 @@ class Server:
         self.rest_api_port = self._rest.addresses[0][1]
         address = f"[{host}]" if ":" in host else host
         try:
+            if self.port:  # gRPC does not tell what is wrong with a port
+                await _listen_once(host, self.port)
             self.port = self._grpc.server.add_insecure_port(
                 f"{address}:{self.port}"
             )
-        except RuntimeError as error:
+        except (OSError, RuntimeError) as error:
             raise _taken("port", self.port, error) from error
         await self._grpc.start(f"{address}:{self.port}")
         self._watching = asyncio.create_task(
@@ -125,6 +127,14 @@ class Server:
 
 def _counter(model: Model) -> Callable[[], int]:
     return lambda: len(model.available)
+
+
+async def _listen_once(host: str, port: int) -> None:
+    """Raises OSError where one cannot listen."""
+    loop = asyncio.get_running_loop()
+    probe = await loop.create_server(asyncio.Protocol, host, port)
+    probe.close()
+    await probe.wait_closed()
 
 
 def _taken(flag: str, port: int, error: Exception) -> T2TLiteError:

@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import json
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -14,6 +15,10 @@ import pytest
 
 from support.served_model import Held, predict_request, save, serving, until
 from t2t_lite.bin import server as command
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.serving.server.config import ServerConfig
+from t2t_lite.serving.server.models import ModelConfig
+from t2t_lite.serving.server.serve import Server
 
 
 @pytest.fixture
@@ -131,3 +136,21 @@ def test_what_cannot_be_served_is_said_in_one_line(
     assert command.main([*flags, "--port=0", "--rest_api_port=0"]) == code
     *_, line = capsys.readouterr().err.strip().splitlines()
     assert message in line
+
+
+@pytest.mark.parametrize("flag", ["port", "rest_api_port"])
+def test_a_port_that_is_taken_is_named(folder, flag):
+    async def start(**ports):
+        ports = {"port": 0, "rest_api_port": 0, **ports}
+        config = ServerConfig((ModelConfig("m", folder),), **ports)
+        server = Server(config, Held().load, lambda line: None)
+        try:
+            await server.start()
+        finally:
+            await server.stop()
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        why = f"Cannot listen at --{flag}={port}: .* already in use. Choose"
+        with pytest.raises(T2TLiteError, match=why):
+            asyncio.run(start(**{flag: port}))
