@@ -29,7 +29,7 @@ async def measure_batching(args):
         for _ in range(1 + args.turns):  # the first one warms up
             for api, speeds in turns.items():
                 pair = []
-                for server, share in ((alone, 40), (joined, 10)):
+                for server, share in ((alone, 20), (joined, 4)):
                     count = args.requests // share
                     took, _ = await time_for(server, api, CLIENTS, count, texts)
                     pair.append(count / took)
