@@ -242,7 +242,8 @@ class _ExportTranslator(LoadedTranslator):
         """The line and the answer to each row of texts, its values [beams]."""
         import tensorflow as tf
 
-        from t2t_lite.decoding.lines import log_note, strip_line_end
+        from t2t_lite.decoding.lines import log_note
+        from t2t_lite.decoding.texts import strip_line_end
 
         signature = self._model.signatures[name]
         size = batching.size or DEFAULT_SIZE

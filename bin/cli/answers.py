@@ -78,8 +78,9 @@ class Answers:
     def _translations(
         self, lines: Iterable[bytes], first_line: int, prompt: bool
     ) -> Iterator[str | None]:
-        from t2t_lite.decoding.lines import decoded, translate_lines
+        from t2t_lite.decoding.lines import translate_lines
         from t2t_lite.decoding.streams.requests import Request
+        from t2t_lite.decoding.texts import decoded
 
         args, problem = self._args, self._run.problem
         is_json = args.input_format == "json"

@@ -1,42 +1,29 @@
 """Streams of lines to their translations or scores, in the order of input."""
 
-import dataclasses
 import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite.decoding.answers import (
-    Answer,
-    PairScore,
-    Translation,
-    by_utility,
-    hypotheses_of,
-    joined,
-    not_a_number,
-    trimmed,
-)
+from t2t_lite.decoding.answers import Answer, PairScore, Translation
 from t2t_lite.decoding.engine import Engine
-from t2t_lite.decoding.search.log_probs import is_possible
-from t2t_lite.decoding.search.settings import SearchSettings
+from t2t_lite.decoding.questions import (
+    Asked,
+    Question,
+    Result,
+    Scoring,
+    Translating,
+)
 from t2t_lite.decoding.streams.batching import Batching, map_sorted
 from t2t_lite.decoding.streams.replicas import Replica
 from t2t_lite.decoding.streams.requests import Pair, Request
-from t2t_lite.decoding.texts import count_tokens
-from t2t_lite.decoding.token_details import KNOWN, TokenDetails
-from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.text.tags import split_behind_tag
+from t2t_lite.decoding.texts import count_tokens, strip_line_end
+from t2t_lite.decoding.token_details import TokenDetails
+from t2t_lite.errors import T2TLiteError
 
-Asked = TypeVar("Asked", Request, Pair)
-Result = TypeVar("Result")
-
-_BROKEN = {
-    "missing": "it was asked for, but is not in the translation: {}.",
-    "unavoided": "it was to be avoided, but is in the translation: {}.",
-}
 _CUT = (
     "a text may have {} tokens (max_length, EOS included); what is beyond was "
     "left out."
@@ -87,126 +74,25 @@ def translate_lines(
     Raises:
       T2TLiteError: the model's scores are no numbers.
     """
-    replicas, say = _replicas_of(translator), note or log_note
-    settings = replicas[0].translator.settings
-
-    def parts(request: Request) -> list[Request]:
-        if split is None:
-            return [request]
-        sentences = split_behind_tag(decoded(request.text), tags, split)
-        return [dataclasses.replace(request, text=each) for each in sentences]
-
-    def search(
-        translator: Engine, requests: Sequence[Request]
-    ) -> Mapping[str, tf.Tensor]:
-        # Here what the requests ask for reaches the translator, in columns.
-        texts = [strip_line_end(request.text) for request in requests]
-        texts = tf.constant(texts)
-        asked = _columns(requests, settings)
-        found = translator.translate(texts, num_hypotheses, asked)
-        if details:
-            found = found | details.of_hypotheses(
-                translator, texts, found["tokens"]
-            )
-        return found
-
-    def answer(
-        line: int, request: Request, sentences: Sequence[Answer]
-    ) -> Translation:
-        source = decoded(request.text)
-        hypotheses = joined(
-            [hypotheses_of(found, line) for found in sentences], settings.alpha
-        )
-        for k, each in enumerate(hypotheses):
-            broken = request.broken_by(each.text, settings.avoid)
-            text, facts = (
-                complete(source, each.text) if complete else (each.text, {})
-            )
-            hypotheses[k] = dataclasses.replace(
-                each, text=text, facts={**facts, **broken}
-            )
-        pieces = None
-        if details:
-            pieces = details.source_pieces(source)
-            for k, each in enumerate(hypotheses):
-                (found,) = sentences
-                known = {name: found[name][k] for name in KNOWN & found.keys()}
-                told = details.tell(source, each.tokens or [], known)
-                hypotheses[k] = dataclasses.replace(each, **told)
-        if mbr:
-            hypotheses = by_utility(hypotheses, mbr)
-        for name, texts in hypotheses[0].facts.items():
-            if name in _BROKEN:
-                say(line, _BROKEN[name].format(", ".join(texts)))
-        return Translation(
-            line, source, hypotheses, request.id, source_pieces=pieces
-        )
-
-    def refuse(line: int, request: Request) -> Translation:
-        source = decoded(request.text)
-        return Translation(line, source, [], request.id, request.error)
-
-    return _ask(
+    replicas, note = _replicas_of(translator), note or log_note
+    question = Translating(
+        replicas[0].translator,
+        num_hypotheses,
+        complete,
+        details,
+        mbr,
+        split,
+        tags,
+        note,
+    )
+    return _results(
+        question,
+        map(question.request, lines),
         replicas,
-        search,
-        answer,
-        refuse,
-        (
-            _request(line, replicas[0].translator, split is not None).tagged(
-                tags
-            )
-            for line in lines
-        ),
-        parts,
-        lambda request: [request.text],
         Batching(batch_size, batch_tokens, prompt),
         first_line,
-        say,
+        note,
     )
-
-
-def _columns(
-    requests: Sequence[Request], settings: SearchSettings
-) -> dict[str, tf.Tensor | tf.RaggedTensor]:
-    """What requests ask for, as `Translator.translate` takes it."""
-    asked = {name for request in requests for name in request.asked()}
-    columns = {}
-    if "prefix" in asked:
-        columns["prefix"] = tf.constant([each.prefix for each in requests])
-    for name in asked & {"constraints", "avoid"}:
-        columns[name] = tf.ragged.constant(
-            [list(getattr(each, name)) for each in requests],
-            tf.string,
-            ragged_rank=1,
-        )
-    if "seed" in asked:
-        seeds = [each.seed for each in requests]
-        seeds = [settings.seed if seed is None else seed for seed in seeds]
-        columns["seed"] = tf.constant(seeds, tf.int64)
-    return columns
-
-
-# What a `Request` may ask of one sentence only.
-_OF_ONE_SENTENCE = ("prefix", "constraints")
-
-
-def _request(
-    line: str | bytes | Request, translator: Engine, split: bool
-) -> Request:
-    """The request of a line, with an error if this search cannot meet it."""
-    if not isinstance(line, Request):
-        return Request(line)
-    try:
-        for name in line.asked() if split else ():
-            if name in _OF_ONE_SENTENCE:
-                raise UsageError(
-                    f"{name} is for one sentence: it does not go with split "
-                    "ones."
-                )
-        translator.require_can_do(line.asked())
-    except UsageError as error:
-        return dataclasses.replace(line, error=line.error or str(error))
-    return line
 
 
 def score_pairs(
@@ -237,60 +123,11 @@ def score_pairs(
     Raises:
       T2TLiteError: the model's scores are no numbers.
     """
-
-    def score(
-        translator: Engine, pairs: Sequence[Pair]
-    ) -> Mapping[str, tf.Tensor]:
-        columns = [
-            [strip_line_end(pair.source) for pair in pairs],
-            [strip_line_end(pair.target) for pair in pairs],
-        ]
-        texts = [tf.constant(column) for column in columns]
-        found = translator.score(*texts)
-        if details:
-            found = (
-                details.of_targets(translator, texts[0], found["tokens"])
-                | found
-            )
-        return found
-
-    def answer(line: int, pair: Pair, answers: Sequence[Answer]) -> PairScore:
-        (found,) = answers
-        if not is_possible(found["log_probabilities"]):
-            raise not_a_number(line)
-        source, target = decoded(pair.source), decoded(pair.target)
-        told = {}
-        if details:
-            told = details.tell(source, trimmed(found["tokens"]), found, target)
-            told["source_pieces"] = details.source_pieces(source)
-        return PairScore(
-            line,
-            source,
-            target,
-            score=float(found["scores"]),
-            log_probability=float(found["log_probabilities"]),
-            tokens=int(found["lengths"]),
-            id=pair.id,
-            **told,
-        )
-
-    def refuse(line: int, pair: Pair) -> PairScore:
-        source, target = decoded(pair.source), decoded(pair.target)
-        return PairScore(line, source, target, id=pair.id, error=pair.error)
-
-    return _ask(
+    question = Scoring(details, tags)
+    return _results(
+        question,
+        map(question.request, pairs),
         _replicas_of(translator),
-        score,
-        answer,
-        refuse,
-        (
-            pair.tagged(tags)
-            if isinstance(pair, Pair)
-            else Pair(pair[0], pair[1])
-            for pair in pairs
-        ),
-        lambda pair: [pair],
-        lambda pair: [pair.source, pair.target],
         Batching(batch_size, batch_tokens, prompt),
         first_line,
         note or log_note,
@@ -305,58 +142,67 @@ def _replicas_of(
     return [Replica(translator)]
 
 
-def _ask(
-    replicas: Sequence[Replica],
-    ask: Callable[[Engine, list[Asked]], Mapping[str, tf.Tensor]],
-    answer: Callable[[int, Asked, Sequence[Answer]], Result],
-    refuse: Callable[[int, Asked], Result],
+def _results(
+    question: Question[Asked, Result],
     requests: Iterable[Asked],
-    parts: Callable[[Asked], Sequence[Asked]],
-    texts: Callable[[Asked], list[str | bytes]],
+    replicas: Sequence[Replica],
     batching: Batching,
     first_line: int,
     note: Callable[[int, str], None],
 ) -> Iterator[Result]:
-    """What translators answer to the parts of each request, in their order."""
-    one = replicas[0].translator
-
-    def rows_of(replica: Replica, batch: list[Asked]) -> Iterator[Answer]:
-        with tf.device(replica.device):
-            answers = ask(replica.translator, batch)
-        values = {name: value.numpy() for name, value in answers.items()}
-        for place in range(len(batch)):
-            yield {name: value[place] for name, value in values.items()}
-
-    def lengths(batch: list[Asked]) -> Sequence[int]:
-        if batching.tokens is None:
-            return [sum(map(len, texts(each))) for each in batch]
-        sides = zip(*map(texts, batch), strict=True)
-        encoders = one.source_encoder, one.target_encoder
-        counts = [
-            count_tokens(
-                [strip_line_end(text) for text in side],
-                encoder,
-                one.max_length,
-                one.form,
-            )
-            for side, encoder in zip(sides, encoders, strict=False)
-        ]
-        return np.max(counts, axis=0).tolist()
-
+    """What comes back for each request, in their order."""
+    engine = replicas[0].translator
+    in_tokens = batching.tokens is not None
     answered = map_sorted(
         requests,
-        lambda request: [] if request.error else parts(request),
-        [functools.partial(rows_of, replica) for replica in replicas],
-        lengths,
+        lambda request: [] if request.error else question.parts(request),
+        [functools.partial(_answers, question, each) for each in replicas],
+        functools.partial(_lengths, question, engine, in_tokens),
         batching,
     )
-    for line, (request, found) in enumerate(answered, start=first_line):
-        if not found:
-            yield refuse(line, request)
+    for line, (request, answers) in enumerate(answered, start=first_line):
+        if not answers:
+            yield question.refusal(line, request)
             continue
-        if any(each["cut"] for each in found):
-            note(line, _CUT.format(one.max_length))
-        yield answer(line, request, found)
+        if any(answer["cut"] for answer in answers):
+            note(line, _CUT.format(engine.max_length))
+        yield question.result(line, request, answers)
+
+
+def _answers(
+    question: Question[Asked, Result], replica: Replica, parts: list[Asked]
+) -> Iterator[Answer]:
+    """What a replica answers to each part of a batch."""
+    with tf.device(replica.device):
+        answers = question.ask(replica.translator, parts)
+    values = {name: value.numpy() for name, value in answers.items()}
+    for place in range(len(parts)):
+        yield {name: value[place] for name, value in values.items()}
+
+
+def _lengths(
+    question: Question[Asked, Result],
+    engine: Engine,
+    in_tokens: bool,
+    parts: list[Asked],
+) -> Sequence[int]:
+    """How long the texts of each part are, as `Batching` counts."""
+    texts = [question.texts(part) for part in parts]
+    if not in_tokens:
+        return [sum(map(len, sides)) for sides in texts]
+    encoders = engine.source_encoder, engine.target_encoder
+    counts = [
+        count_tokens(
+            [strip_line_end(text) for text in side],
+            encoder,
+            engine.max_length,
+            engine.form,
+        )
+        for side, encoder in zip(
+            zip(*texts, strict=True), encoders, strict=False
+        )
+    ]
+    return np.max(counts, axis=0).tolist()
 
 
 def split_pairs(
@@ -379,19 +225,6 @@ def split_pairs(
                 f"line {number} has {len(sides) - 1} tabs."
             )
         yield sides
-
-
-def strip_line_end(line: str | bytes) -> bytes:
-    r"""The line as bytes, without "\n" or "\r\n" at its end."""
-    if isinstance(line, str):
-        # Lone surrogates become broken bytes, which the encoder cleans.
-        line = line.encode("utf-8", "surrogatepass")
-    return line.removesuffix(b"\n").removesuffix(b"\r")
-
-
-def decoded(line: str | bytes) -> str:
-    """The line as text, without its end, U+FFFD for what is not UTF-8."""
-    return strip_line_end(line).decode("utf-8", "replace")
 
 
 def log_note(number: int, message: str) -> None:

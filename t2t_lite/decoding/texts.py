@@ -56,3 +56,16 @@ def count_tokens(
 def on_one_line(texts: tf.Tensor) -> tf.Tensor:
     """The texts with line ends as spaces: an answer is one line."""
     return tf.strings.regex_replace(texts, r"\r\n|\r|\n", " ")
+
+
+def strip_line_end(line: str | bytes) -> bytes:
+    r"""The line as bytes, without "\n" or "\r\n" at its end."""
+    if isinstance(line, str):
+        # Lone surrogates become broken bytes, which the encoder cleans.
+        line = line.encode("utf-8", "surrogatepass")
+    return line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def decoded(line: str | bytes) -> str:
+    """The line as text, without its end, U+FFFD for what is not UTF-8."""
+    return strip_line_end(line).decode("utf-8", "replace")
