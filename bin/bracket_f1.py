@@ -12,9 +12,7 @@ from t2t_lite.corpus.lines import read_lines
 from t2t_lite.errors import UsageError
 from t2t_lite.parsing import bracket_f1, evalb_parameters
 from t2t_lite.parsing.bracket_f1 import SentenceScore, percent
-from t2t_lite.parsing.tree_reader import one_tree_a_line, parse_line
-from t2t_lite.parsing.trees import strip_annotation, words
-from t2t_lite.progress import Counter
+from t2t_lite.parsing.tree_reader import one_tree_a_line, sentence_of
 
 _RULE = "=" * 76
 # EVALB's own, so that whoever reads its output reads ours.
@@ -100,37 +98,23 @@ def _parses(args: argparse.Namespace, gold: Sequence[str]) -> list[str]:
     if args.text:
         sentences = list(read_lines(args.text))
     else:
-        sentences = [
-            " ".join(
-                word
-                for tree in map(strip_annotation, parse_line(line))
-                if tree is not None
-                for word in words(tree)
-            )
-            for line in gold
-        ]
+        sentences = [sentence_of(line) for line in gold]
     run = runs.open_run(args)
     if args.text:
         sentences = [run.problem.tokenize(text) for text in sentences]
     replicas = runs.make_replicas(run, args)
-    from t2t_lite.decoding.lines import translate_lines
+    from t2t_lite.decoding.lines import best_translations
 
-    with (
-        command.LineNotes(args.verbose) as note,
-        Counter("parsing", "sentences", total=len(sentences)) as counter,
-    ):
-        parses = []
-        for answer in translate_lines(
+    with command.LineNotes(args.verbose) as note:
+        return best_translations(
             replicas,
             sentences,
+            "parsing",
             batch_size=args.batch_size,
             batch_tokens=args.batch_tokens,
             complete=run.problem.complete,
             note=note,
-        ):
-            parses.append(answer.hypotheses[0].text)
-            counter.advance(1)
-    return parses
+        )
 
 
 def note_errors(scores: Sequence[SentenceScore], name: str, most: int) -> None:

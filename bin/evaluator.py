@@ -35,20 +35,18 @@ def evaluate(args: argparse.Namespace) -> None:
     args.checkpoint = str(weights.path)  # a trainer may go on meanwhile
     replicas = backend.make_replicas(run, args)
     command.note(f"Translating {len(sources)} sentences of {args.split}.")
+    from t2t_lite.decoding.lines import best_translations
     from t2t_lite.reports.card import write_card
-    from t2t_lite.training.validation import translate_and_score
 
     with command.LineNotes(args.verbose) as note:
-        report, _ = translate_and_score(
-            run.problem,
+        hypotheses = best_translations(
             replicas,
             sources,
-            references,
             batch_size=args.batch_size,
             batch_tokens=args.batch_tokens,
             note=note,
-            progress=True,
         )
+    report = run.problem.evaluate(sources, references, hypotheses)
     translator = replicas[0].translator
     report |= {
         "problem": run.problem.name,

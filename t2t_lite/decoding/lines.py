@@ -23,6 +23,7 @@ from t2t_lite.decoding.streams.requests import Pair, Request
 from t2t_lite.decoding.texts import count_tokens, strip_line_end
 from t2t_lite.decoding.token_details import TokenDetails
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.progress import Counter
 
 _CUT = (
     "a text may have {} tokens (max_length, EOS included); what is beyond was "
@@ -93,6 +94,45 @@ def translate_lines(
         first_line,
         note,
     )
+
+
+def best_translations(
+    translator: Engine | Sequence[Replica],
+    texts: Sequence[str],
+    doing: str = "translating",
+    *,
+    batch_size: int | None = None,
+    batch_tokens: int | None = None,
+    complete: Callable[[str, str], tuple[str, Mapping[str, Any]]] | None = None,
+    note: Callable[[int, str], None] | None = None,
+) -> list[str]:
+    """The best hypothesis of each text; tells on stderr how far it is.
+
+    Args:
+      translator: as in `translate_lines`.
+      texts: one line each.
+      doing: what it says that it does.
+      batch_size: see `Batching`.
+      batch_tokens: likewise.
+      complete: as in `translate_lines`.
+      note: likewise.
+
+    Raises:
+      T2TLiteError: the model's scores are no numbers.
+    """
+    best = []
+    with Counter(doing, "sentences", total=len(texts)) as counter:
+        for translation in translate_lines(
+            translator,
+            texts,
+            batch_size=batch_size,
+            batch_tokens=batch_tokens,
+            complete=complete,
+            note=note,
+        ):
+            best.append(translation.hypotheses[0].text)
+            counter.advance(1)
+    return best
 
 
 def score_pairs(

@@ -16,7 +16,9 @@ from t2t_lite.parsing.trees import (
     Tree,
     fold,
     format_tree,
+    strip_annotation,
     walk,
+    words,
 )
 
 # A tree that does not end is not read on to the end of a long file.
@@ -74,6 +76,18 @@ def parse_line(
     trees = reader.feed(number, line)
     reader.end("line")
     return trees
+
+
+def sentence_of(line: str) -> str:
+    """The words of the trees of a line, traces left out, a space between.
+
+    Example: `"(S (NP (PRP It)) (VP (VBZ works)))"` -> `"It works"`.
+
+    Raises:
+      T2TLiteError: as `parse_line`.
+    """
+    trees = map(strip_annotation, parse_line(line))
+    return " ".join(word for tree in trees if tree for word in words(tree))
 
 
 def tree_lines(path: str | os.PathLike) -> Iterator[str]:

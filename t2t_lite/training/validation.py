@@ -8,12 +8,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import tensorflow as tf
 
-from t2t_lite.decoding.engine import Engine
 from t2t_lite.decoding.lines import translate_lines
-from t2t_lite.decoding.streams.replicas import Replica
 from t2t_lite.decoding.translator import Translator
-from t2t_lite.problem import Problem
-from t2t_lite.progress import Counter
 from t2t_lite.training.run import Run
 
 T = TypeVar("T")
@@ -30,47 +26,6 @@ class Sample(NamedTuple):
     source: str
     translation: str
     reference: str
-
-
-def translate_and_score(
-    problem: Problem,
-    translator: Engine | Sequence[Replica],
-    sources: list[str],
-    references: list[str],
-    *,
-    batch_size: int | None = None,
-    batch_tokens: int | None = None,
-    note: Callable[[int, str], None] | None = None,
-    progress: bool = False,
-) -> tuple[dict[str, Any], list[str]]:
-    """Translates texts and scores the best hypotheses with a problem's metric.
-
-    Args:
-      problem: whose metric.
-      translator: of the model, or several replicas.
-      sources: what to translate.
-      references: what to compare with, one for each source.
-      batch_size: sentences searched together; changes speed, not results.
-      batch_tokens: likewise, counted in tokens; see `Batching`.
-      note: as in `translate_lines`.
-      progress: show how far it is.
-
-    Returns:
-      The report of `Problem.evaluate`: `metric`, `score`, ..., and the
-      hypotheses.
-    """
-    hypotheses = []
-    with Counter("translating", "sentences", progress, len(sources)) as counter:
-        for each in translate_lines(
-            translator,
-            sources,
-            batch_size=batch_size,
-            batch_tokens=batch_tokens,
-            note=note,
-        ):
-            hypotheses.append(each.hypotheses[0].text)
-            counter.advance(1)
-    return problem.evaluate(sources, references, hypotheses), hypotheses
 
 
 def spread_over_lengths(texts: Sequence[str], count: int) -> list[int]:

@@ -18,7 +18,11 @@ from support.random_translator import (
     random_translator,
     train_encoder,
 )
-from t2t_lite.decoding.lines import score_pairs, translate_lines
+from t2t_lite.decoding.lines import (
+    best_translations,
+    score_pairs,
+    translate_lines,
+)
 from t2t_lite.decoding.texts import prepare, with_eos
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError
@@ -93,6 +97,18 @@ def test_first_hypothesis_does_not_depend_on_how_many_are_asked(translator):
 
 
 SPACES = [" ", "   ", " \t ", "\u3000", "\xa0 \u2003", "\x85\x0b\x1c"]
+
+
+def test_best_translations_are_completed_first_hypotheses(translator):
+    lines = random_sentences(5)
+    found = best_translations(
+        translator,
+        lines,
+        batch_size=2,
+        complete=lambda source, text: (f"{source}: {text}", {}),
+    )
+    first = texts(translate_lines(translator, lines))
+    assert found == [f"{a}: {b}" for a, b in zip(lines, first, strict=True)]
 
 
 def test_empty_line_gives_an_empty_line(translator):

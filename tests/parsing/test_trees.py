@@ -10,6 +10,7 @@ from t2t_lite.parsing.tree_reader import (
     parse_line,
     parse_trees,
     read_trees,
+    sentence_of,
     tree_lines,
 )
 from t2t_lite.parsing.trees import (
@@ -185,6 +186,12 @@ def test_a_line_may_hold_no_tree_or_one_without_words():
     assert parse_line("(())") == [Tree("", (Tree(""),))]
     with pytest.raises(T2TLiteError, match="f, line 7, column 1: .* the line"):
         parse_line("(S (NP", "f", 7)
+
+
+def test_the_sentence_of_a_line_has_the_words_of_its_trees_without_traces():
+    trees = "( (S (NP-SBJ (-NONE- *)) (VP (VB Go))) ) (X (-LRB- -LRB-))"
+    assert sentence_of(trees) == "Go -LRB-"
+    assert sentence_of("") == sentence_of("(NP (-NONE- *))") == ""
 
 
 def test_a_file_is_read_packed_or_not_and_with_a_byte_order_mark(tmp_path):
