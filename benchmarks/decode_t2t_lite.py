@@ -2,6 +2,7 @@
 
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # as the commands do
@@ -10,14 +11,15 @@ import tensorflow as tf
 from side import serve
 
 from t2t_lite.decoding.search.beam_search import beam_search
+from t2t_lite.decoding.streams.replicas import share_processor
 from t2t_lite.model.transformer import Transformer
 
 # No hypothesis may end early: the end of sequence is an id that does not exist.
 NO_EOS = -1
 
 
-def make_step(sizes, beam_size, precision="float32", model=None):
-    """A function that decodes the fixed batch."""
+def make_step(sizes, beam_size, precision="float32", model=None, searches=1):
+    """A function that decodes the fixed batch, in parts side by side."""
     tf.keras.utils.set_random_seed(1)
     model = (
         model
@@ -52,14 +54,24 @@ def make_step(sizes, beam_size, precision="float32", model=None):
             eos_id=NO_EOS,
         )
 
+    parts = [inputs[place::searches] for place in range(searches)]
+    threads = ThreadPoolExecutor(searches)
+
     def run():
-        ids, _ = decode(inputs)
-        assert ids.numpy().shape == (sizes["rows"], beam_size, length)
+        found = threads.map(lambda part: decode(part)[0].numpy(), parts)
+        shapes = [ids.shape[1:] for ids in found]
+        assert set(shapes) == {(beam_size, length)}
         return length
 
     run.model = model
     return run
 
 
+def as_the_decoder(sizes, *others):
+    """The same with as many searches as the decoder makes of a file."""
+    searches = share_processor(1 if sizes["rows"] == 1 else None)
+    return make_step(sizes, *others, searches=searches)
+
+
 if __name__ == "__main__":
-    serve(make_step, sys.argv[1:])
+    serve(as_the_decoder, sys.argv[1:])

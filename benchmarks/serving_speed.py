@@ -46,13 +46,12 @@ async def measure_batching(args):
 DIRECT = """
 import json, sys
 from concurrent.futures import ThreadPoolExecutor
-from t2t_lite.runtime import start_tensorflow
+from t2t_lite.runtime import share_cores, start_tensorflow
 start_tensorflow()
 import tensorflow as tf
-from t2t_lite.serving.server import saved_model
 folder, orders = sys.argv[1:3]
 workers, cores = map(int, sys.argv[3:])
-saved_model.use_threads(workers, cores)
+share_cores(workers)
 ask = tf.saved_model.load(folder).signatures["serving_default"]
 batches = json.load(sys.stdin)
 pool = ThreadPoolExecutor(workers)

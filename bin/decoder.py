@@ -100,6 +100,7 @@ def decode(args: argparse.Namespace) -> None:
     backend.check(args)
     if args.interactive:
         command.note("Loading the model.")
+        args.replicas = 1
     run = runs.open_run(args)
     if args.draw and run.problem.text_form(run.encoders) is None:
         raise UsageError(
@@ -108,8 +109,6 @@ def decode(args: argparse.Namespace) -> None:
         )
     if args.tag:
         args.tag = known_tag(args.tag, run.problem.source_tags)
-    if args.interactive:
-        args.replicas = 1
     asked = _asked(args, run)
     replicas = backend.make_replicas(run, args)
     most = replicas[0].translator.most_hypotheses

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from t2t_lite.bin.cli import command, flags
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.runtime import start_tensorflow
+from t2t_lite.runtime import share_cores, start_tensorflow, usable_cores
 
 if TYPE_CHECKING:
     from t2t_lite.serving.server.config import ServerConfig
@@ -153,8 +153,7 @@ def _serve(args: argparse.Namespace, base_path: pathlib.Path | None) -> bool:
     from t2t_lite.serving.server import saved_model, serve
 
     config = _config(args, base_path)
-    cores = len(os.sched_getaffinity(0))
-    saved_model.use_threads(config.batching.workers, cores)
+    share_cores(config.batching.workers)
 
     async def main() -> bool:
         server = serve.Server(config, saved_model.SavedModel, command.note)
@@ -176,7 +175,7 @@ def _config(
         port=args.port,
         rest_api_port=args.rest_api_port,
         batching=Batching(
-            workers=args.workers or len(os.sched_getaffinity(0)),
+            workers=args.workers or usable_cores(),
             max_batch_size=args.max_batch_size,
             timeout=args.batch_timeout_ms / 1000,
             max_queue=args.max_queue,

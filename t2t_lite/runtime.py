@@ -51,6 +51,25 @@ def start_tensorflow(verbose: bool = False) -> None:
         )
 
 
+def usable_cores() -> int:
+    """How many cores this process may use, where the system tells."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def share_cores(count: int) -> None:
+    """Leaves to each of so many computations at once its share of the cores.
+
+    Call it before TensorFlow computes anything.
+    """
+    import tensorflow as tf
+
+    threads = tf.config.threading
+    threads.set_intra_op_parallelism_threads(max(1, usable_cores() // count))
+    threads.set_inter_op_parallelism_threads(count)
+
+
 @contextlib.contextmanager
 def _stderr_held_back() -> Iterator[None]:
     """Drops what C++ code writes to stderr, unless the block fails.

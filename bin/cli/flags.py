@@ -190,7 +190,7 @@ def add_search_flags(parser: Flags, batches: bool = True) -> None:
             "tokens together, padding included; with --batch_size both hold",
             "--replicas=N": "GPUs, or without them threads, that each search "
             "other batches; changes speed, not results (default: all GPUs, or "
-            "one thread)",
+            "a thread for each core, at most four)",
         }
         add(group, table, at_least(1))
 

@@ -86,6 +86,10 @@ def open_run(args: argparse.Namespace, *, to_decode: bool = True) -> "Run":
     if "sample" in args:  # what is wrong by itself, before anything is loaded
         SearchSettings.from_options(flags.search_options(args))
     start_tensorflow(args.verbose)
+    if "replicas" in args:
+        from t2t_lite.decoding.streams.replicas import share_processor
+
+        args.replicas = share_processor(args.replicas)
     from t2t_lite.training.run import Run
 
     return Run.open(output_dir, args.usr_dir, to_decode=to_decode)

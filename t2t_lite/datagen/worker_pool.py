@@ -20,6 +20,7 @@ from typing import Any
 
 from t2t_lite.datagen.chunks import Chunk
 from t2t_lite.datagen.split_job import SplitJob
+from t2t_lite.runtime import usable_cores
 
 # Two processes start and encode so many pairs in the time that one needs.
 PAIRS_WORTH_A_POOL = 131_072
@@ -44,7 +45,7 @@ def run_job(
     Raises:
       BrokenProcessPool: a worker process died.
     """
-    processes = processes or _cores()
+    processes = processes or usable_cores()
     are_many = False
     if processes > 1:
         chunks, are_many = _look_ahead(chunks)
@@ -95,13 +96,6 @@ def _run_in_pool(
             wait_for_oldest()
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
-
-
-def _cores() -> int:
-    """How many cores this process may use, where the system tells."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _start(processes: int, job: SplitJob) -> concurrent.futures.Executor:

@@ -7,6 +7,7 @@ from importlib import metadata
 
 from t2t_lite.doctor.finding import Asked, Finding
 from t2t_lite.reports import hardware
+from t2t_lite.runtime import usable_cores
 
 _OLDEST, _NEWEST = (3, 11), (3, 13)
 _MIN_MEMORY = 2 << 30  # half a GiB is TensorFlow's
@@ -84,7 +85,7 @@ def check_devices(asked: Asked) -> Iterator[Finding]:
         )
         yield Finding("devices", False, told)
         return
-    cores = f"{hardware.usable_cores()} core(s) of {hardware.processor_name()}"
+    cores = f"{usable_cores()} core(s) of {hardware.processor_name()}"
     yield Finding("devices", True, f"{', '.join(seen) or 'no GPU'}; {cores}")
 
 

@@ -25,6 +25,7 @@ from t2t_lite.interop.ctranslate2_model import (
     write_ctranslate2,
 )
 from t2t_lite.interop.quantization import Quantization
+from t2t_lite.runtime import usable_cores
 from t2t_lite.text.encoder import EOS_ID, TextEncoder
 from t2t_lite.text.form import TextForm
 from t2t_lite.text.vocabulary import open_vocabulary
@@ -88,7 +89,7 @@ class CTranslate2Translator:
         }
         try:
             self._engine: Any = load_ctranslate2().Translator(
-                str(folder), device="auto", intra_threads=os.cpu_count() or 0
+                str(folder), device="auto", intra_threads=usable_cores()
             )
         except (RuntimeError, ValueError) as error:
             raise T2TLiteError(

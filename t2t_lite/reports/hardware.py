@@ -6,6 +6,8 @@ import pathlib
 import platform
 from typing import Any
 
+from t2t_lite.runtime import usable_cores
+
 
 def hardware() -> dict[str, Any]:
     """This machine, fit for JSON; starts TensorFlow's list of devices."""
@@ -26,13 +28,6 @@ def processor_name() -> str:
             if key.strip() == "model name":
                 return value.strip()
     return platform.processor() or platform.machine()
-
-
-def usable_cores() -> int:
-    """Those that this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # not on macOS
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def memory_bytes() -> int:

@@ -60,17 +60,22 @@ class Batching:
             size = min(self.size or usual, usual)
         return size * _BATCHES_PER_CHUNK * workers
 
-    def batches(self, lengths: Sequence[int]) -> list[list[int]]:
+    def batches(
+        self, lengths: Sequence[int], workers: int = 1
+    ) -> list[list[int]]:
         """Which texts go together, by their lengths: similar ones.
+
+        Few texts are shared out, so that none of the workers is left idle.
 
         Example: with a size of 2, lengths [3, 9, 4, 8] -> [[1, 3], [2, 0]].
         """
         # Longest first: if memory does not suffice, it shows at once.
         order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+        share = -(-len(order) // workers)
         made = []
         start = 0
         while start < len(order):
-            end = start + self._room(lengths[order[start]])
+            end = start + min(share, self._room(lengths[order[start]]))
             made.append(order[start:end])
             start = end
         return made
@@ -108,7 +113,7 @@ def map_sorted(
         for chunk in _chunks(items, size, batching.prompt):
             parts_of = [parts(item) for item in chunk]
             flat = list(itertools.chain.from_iterable(parts_of))
-            batches = batching.batches(lengths(flat) if flat else [])
+            batches = batching.batches(lengths(flat) if flat else [], len(work))
             found = _in_turn(
                 [[flat[row] for row in rows] for rows in batches], work, threads
             )

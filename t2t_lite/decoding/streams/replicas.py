@@ -1,5 +1,6 @@
 """Translators with the same weights that work side by side."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -7,6 +8,10 @@ import tensorflow as tf
 
 from t2t_lite.decoding.engine import Engine
 from t2t_lite.errors import UsageError
+from t2t_lite.runtime import share_cores, usable_cores
+
+# Each needs memory for a batch.
+_MOST_BY_ITSELF = 4
 
 Made = TypeVar("Made")
 
@@ -18,12 +23,32 @@ class Replica(NamedTuple):
     device: str | None = None  # None leaves it to TensorFlow
 
 
+def share_processor(count: int | None = None) -> int | None:
+    """How many searches share the processor, each with its own cores.
+
+    A step of a search is many small operations, most of which are too small
+    for two cores: two searches on a core each get much more done than one on
+    both. In a process where TensorFlow has computed before, it keeps the
+    threads it has.
+
+    Args:
+      count: how many; None takes one a core, but at most four.
+
+    Returns: the number; with GPUs the count as it is, and nothing is shared.
+    """
+    if tf.config.list_physical_devices("GPU"):
+        return count
+    count = count or min(usable_cores(), _MOST_BY_ITSELF)
+    with contextlib.suppress(RuntimeError):  # the threads are there already
+        share_cores(count)
+    return count
+
+
 def choose_devices(count: int | None = None) -> list[str | None]:
     """The device of each replica.
 
     Without GPUs the replicas are threads that share the processor and one set
-    of weights: one search alone leaves a part of the cores idle between its
-    small steps.
+    of weights; see `share_processor`.
 
     Args:
       count: how many; None takes all GPUs, or one replica without GPUs.

@@ -27,17 +27,6 @@ _MOST_ELEMENTS = 1 << 24  # of a tensor in a warm-up request
 _STATUSES = {status.number: status for status in Status}
 
 
-def use_threads(workers: int, cores: int) -> None:
-    """Shares the cores between batches that run at once.
-
-    Call it before TensorFlow computes anything.
-    """
-    tf.config.threading.set_intra_op_parallelism_threads(
-        max(1, cores // workers)
-    )
-    tf.config.threading.set_inter_op_parallelism_threads(workers)
-
-
 class SavedModel:
     """What a version of a model serves.
 

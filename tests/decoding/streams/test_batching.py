@@ -29,13 +29,29 @@ def test_batches_as_worked_out_by_hand(size, tokens, lengths, batches):
     assert Batching(size, tokens).batches(lengths) == batches
 
 
+@pytest.mark.parametrize(
+    ("workers", "batches"),
+    [
+        (2, [[3, 1], [2, 0]]),
+        (3, [[3, 1], [2, 0]]),  # as many as four in two: none has three
+        (4, [[3], [1], [2], [0]]),
+        (9, [[3], [1], [2], [0]]),
+    ],
+)
+def test_few_texts_are_shared_out_to_all_workers(workers, batches):
+    assert Batching().batches([1, 3, 2, 4], workers) == batches
+
+
 @given(
     LENGTHS,
     st.none() | st.integers(1, 40),
     st.none() | st.integers(1, 400),
+    st.integers(1, 5),
 )
-def test_each_text_is_in_one_batch_that_keeps_the_bounds(lengths, size, tokens):
-    batches = Batching(size, tokens).batches(lengths)
+def test_each_text_is_in_one_batch_that_keeps_the_bounds(
+    lengths, size, tokens, workers
+):
+    batches = Batching(size, tokens).batches(lengths, workers)
     rows = sorted(itertools.chain.from_iterable(batches))
     assert rows == list(range(len(lengths)))
     for batch in batches:
