@@ -30,13 +30,18 @@ def log_normalizer(logits: Tensor) -> Tensor:
     Returns: float32 [..., 1], the logarithm of the summed exponentials.
     """
     logits = ops.cast(logits, "float32")
-    return _normalizer(logits, ops.max(logits, axis=-1, keepdims=True))
+    top = ops.max(logits, axis=-1, keepdims=True)
+    share = ops.max(ops.softmax(logits), axis=-1, keepdims=True)
+    return _normalizer(top, share)
 
 
-def _normalizer(logits, top):
-    """With the largest logit of each row at hand, so that none overflows."""
-    total = ops.sum(ops.exp(logits - top), axis=-1, keepdims=True)
-    return top + ops.log(total)
+def _normalizer(top, share):
+    """By the largest logit of a row and its probability, at least 1 / V.
+
+    The backend's softmax goes over a row once; subtracting, exponentials and
+    their sum are three passes over it.
+    """
+    return top - ops.log(share)
 
 
 def best_log_probs(
@@ -58,7 +63,8 @@ def best_log_probs(
     logits = ops.cast(logits, "float32")
     best, ids = _top_k(logits, width)
     if normalizer is None:
-        normalizer = _normalizer(logits, best[:, :1])
+        share = gather_rows(ops.softmax(logits), ids[:, :1])
+        normalizer = _normalizer(best[:, :1], share)
     log_probs = best - normalizer
     # Written so that a NaN becomes impossible, too.
     return ops.where(log_probs > IMPOSSIBLE, log_probs, IMPOSSIBLE), ids
