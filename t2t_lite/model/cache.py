@@ -203,7 +203,7 @@ class DecoderCache:
     def attend_self(
         self, attention: MultiHeadAttention, number: int, x: Tensor
     ) -> Tensor:
-        """Self-attention of layer `number` from this step: [B, K, D]."""
+        """Self-attention of layer `number` from this step: [B * K, D]."""
         query, keys, values = attention.project_self(
             self._in_groups(x), self.tensors[f"self_kernel_{number}"]
         )  # [B * G, H, R, d]
@@ -219,12 +219,12 @@ class DecoderCache:
             ]
         query = self._of_groups(query)
         context = _attend_blocks(query, keys, values, self._bias, tables)
-        return self._merged(attention, x, context)
+        return self._merged(attention, context)
 
     def attend_source(
         self, attention: MultiHeadAttention, number: int, x: Tensor
     ) -> Tensor:
-        """Attention of layer `number` to the source: [B, K, D]."""
+        """Attention of layer `number` to the source: [B * K, D]."""
         query = attention.project_query(
             self._in_groups(x), self.tensors[f"query_kernel_{number}"]
         )
@@ -240,24 +240,24 @@ class DecoderCache:
             self.tensors["coverage"] = coverage + new
         values = self.tensors[f"source_values_{number}"][:, None]
         context = batch_matmul(ops.cast(weights, values.dtype), values)
-        return self._merged(attention, x, context)
+        return self._merged(attention, context)
 
     def logits(self, softmax: TokenEmbedding, x: Tensor) -> Tensor:
-        """The logits of `x` [B, K, D]: float32 [B, K, V]."""
+        """The logits of `x` [B * K, D]: float32 [B * K, V]."""
         return softmax.logits(x, self.tensors["logits_kernel"])
 
     def _in_groups(self, x):
-        """[B, K, D] to [B * G, R, D]."""
+        """[B * K, D] to [B * G, R, D]."""
         return reshape(x, (-1, self._bias.shape[4], x.shape[-1]))
 
     def _of_groups(self, x):
         """[B * G, H, R, d] to [B, G, H, R, d]."""
         return reshape(x, (-1, self._bias.shape[2], *x.shape[1:]))
 
-    def _merged(self, attention, x, context):
-        """The output [B, K, D] of contexts [B, G, H, R, d]."""
+    def _merged(self, attention, context):
+        """The output [B * K, D] of contexts [B, G, H, R, d]."""
         context = reshape(context, (-1, *context.shape[2:]))
-        return reshape(attention.merge_heads(context), ops.shape(x))
+        return attention.merge_heads(context)
 
     def _append(self, name, new):
         """Writes [B * G, H, R, d] into a cached tensor, in place if it can."""

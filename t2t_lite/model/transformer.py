@@ -14,6 +14,7 @@ from t2t_lite.model.layers import DropoutMasks
 from t2t_lite.model.layers.backend import Tensor
 from t2t_lite.model.layers.dropout import Dropout, no_dropout
 from t2t_lite.model.layers.masks import padding_mask
+from t2t_lite.model.layers.product import flat
 from t2t_lite.model.layers.segments import (
     Segments,
     causal_bias,
@@ -310,10 +311,9 @@ class Transformer(keras.Model):
         """
         attention = self.decoder_layers[0].self_attention
         step = DecoderCache.at_step(cache, index, attention)
-        # One position a row: [B * K, 1] -> [B * K, 1, D] -> [B, K, D].
         x = self.target_embedding(ops.reshape(ids, (-1, 1)))
-        x = self.decoder_positions(x, index)
-        x = ops.reshape(x, (*ops.shape(ids), self.hparams.hidden_size))
+        # One position a row: [B * K, 1, D] -> [B * K, D].
+        x = flat(self.decoder_positions(x, index))
         for number, layer in enumerate(self.decoder_layers):
             x = layer.with_attentions(
                 x,
@@ -321,7 +321,8 @@ class Transformer(keras.Model):
                 partial(step.attend_source, layer.cross_attention, number),
             )
         logits = step.logits(self.softmax_embedding, self.decoder_norm(x))
-        return logits, step.tensors
+        shape = (*ops.shape(ids), logits.shape[-1])
+        return ops.reshape(logits, shape), step.tensors
 
     # What becomes of a cache does not depend on the model.
     follow_beams = staticmethod(DecoderCache.follow)

@@ -5,7 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from t2t_lite.model.layers.backend import Shape, Tensor, reshape_like
+from t2t_lite.model.layers.backend import Shape, Tensor, reshape_rows
+from t2t_lite.model.layers.product import flat
 
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
@@ -46,14 +47,14 @@ class LayerNormalization(keras.layers.Layer):
 
     def _normalize_with_gradient(self, x, scale, bias):
         given, dtype, size = x, x.dtype, scale.shape[0]
-        x = ops.reshape(ops.cast(x, "float32"), (-1, size))  # [N, D]
+        x = flat(ops.cast(x, "float32"))  # [N, D]
         centered = x - ops.mean(x, axis=-1, keepdims=True)
         variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)
         inverse_deviation = ops.rsqrt(variance + self.epsilon)
         normalized = centered * inverse_deviation
 
         def gradient(given):
-            upstream = ops.reshape(ops.cast(given, "float32"), (-1, size))
+            upstream = flat(ops.cast(given, "float32"))
             product = upstream * normalized
             # Means weighted by `scale` are matrix products: [N, D] x [D, 1].
             share = ops.reshape(scale / size, (-1, 1))
@@ -63,13 +64,13 @@ class LayerNormalization(keras.layers.Layer):
                 upstream * scale - mean - normalized * along
             )
             return (
-                reshape_like(ops.cast(x_gradient, dtype), given),
+                reshape_rows(ops.cast(x_gradient, dtype), given),
                 ops.sum(product, axis=0),
                 ops.sum(upstream, axis=0),
             )
 
         output = ops.cast(normalized * scale + bias, dtype)
-        return reshape_like(output, given), gradient
+        return reshape_rows(output, given), gradient
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "epsilon": self.epsilon}
