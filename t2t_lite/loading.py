@@ -47,7 +47,8 @@ def load(
         if the problem does more in decoding than to name a vocabulary, and
         the code has moved since the training or you did not train with it.
       replicas: of a run: how many GPUs, or without them threads, search at the
-        same time; None takes all GPUs. Changes the speed, not the results.
+        same time; None takes all GPUs, or without them one thread a core, at
+        most four. Changes the speed, not the results.
       ensemble: of a run: other models whose probabilities are averaged with
         its own: folders of runs, or other checkpoints of this one.
 
@@ -93,10 +94,16 @@ class _RunTranslator(LoadedTranslator):
         replicas: int | None,
         ensemble: Sequence[str],
     ):
-        from t2t_lite.decoding.streams.replicas import choose_devices, make_on
+        from t2t_lite.decoding.streams.replicas import (
+            choose_devices,
+            make_on,
+            share_processor,
+        )
         from t2t_lite.decoding.token_details import TokenDetails
         from t2t_lite.training.run import Run
 
+        if replicas != 1:
+            replicas = share_processor(replicas)
         self._folder = folder
         self._run = Run.open(folder, usr_dir, to_decode=True)
         self._devices = choose_devices(replicas)
