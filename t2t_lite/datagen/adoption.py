@@ -19,7 +19,7 @@ from t2t_lite import files
 from t2t_lite.data.manifest import Manifest, ShardRecord, SplitRecord, sha256_of
 from t2t_lite.data.packing import PARTS, SIDES, feature_names
 from t2t_lite.data.portions import READ_BYTES, features
-from t2t_lite.datagen.generate import versions
+from t2t_lite.datagen.generate import describe_vocabulary, versions
 from t2t_lite.datagen.record_checks import RecordSide
 from t2t_lite.errors import T2TLiteError, in_words
 from t2t_lite.problem import Problem
@@ -58,40 +58,26 @@ def adopt(
         Nothing is written then.
     """
     folder = pathlib.Path(folder).expanduser().absolute()
-    name = problem.base_name
     if not folder.is_dir():
         raise T2TLiteError(f"--adopt: there is no folder {folder}.")
     _require_not_made_here(folder, problem)
-    found = {split: _shards(folder, name, split) for split in _SPLITS}
-    for split in _NEEDED_SPLITS:
-        if not found[split]:
-            raise T2TLiteError(
-                f"{folder} must hold {name}-{split}-00000-of-... and so on; "
-                f"{_what_is_there(folder)}."
-            )
+    name = problem.base_name
+    shards = _shards_of_splits(folder, name)
     copies = _copies(folder, problem, vocabulary)
     encoders = [open_vocabulary(path) for path in vocabulary]
     sizes = [encoders[0].vocab_size, encoders[-1].vocab_size]
     splits = {}
-    for split, paths in found.items():
-        if paths:
-            with Counter(f"{name} {split}", "records", progress) as counter:
-                splits[split] = _read_split(paths, sizes, counter)
+    for split, paths in shards.items():
+        with Counter(f"{name} {split}", "records", progress) as counter:
+            splits[split] = _read_split(paths, sizes, counter)
     for path, copy in copies.items():
         with files.write_file(copy) as file:
             file.write(pathlib.Path(path).read_bytes())
-    vocabularies = {
-        file: {
-            "sha256": sha256_of(folder / file),
-            "bytes": (folder / file).stat().st_size,
-        }
-        for file in sorted(set(problem.vocabulary_files().values()))
-    }
     manifest = Manifest(
         problem=name,
         fingerprint=problem.fingerprint(),
         definition=problem.definition(),
-        vocabulary=vocabularies,
+        vocabulary=describe_vocabulary(folder, problem),
         splits=splits,
         seed=0,
         versions={_MADE_BY: "unknown", **versions()},
@@ -109,6 +95,24 @@ def _require_not_made_here(folder: pathlib.Path, problem: Problem) -> None:
             f"{folder} holds data of {problem.base_name} that "
             "t2t-lite-datagen made: it is ready, leave --adopt out."
         )
+
+
+def _shards_of_splits(
+    folder: pathlib.Path, name: str
+) -> dict[str, list[pathlib.Path]]:
+    """The shards of each split that is there.
+
+    Raises:
+      T2TLiteError: a needed split is missing, or some shards of a split are.
+    """
+    found = {split: _shards(folder, name, split) for split in _SPLITS}
+    for split in _NEEDED_SPLITS:
+        if not found[split]:
+            raise T2TLiteError(
+                f"{folder} must hold {name}-{split}-00000-of-... and so on; "
+                f"{_what_is_there(folder)}."
+            )
+    return {split: paths for split, paths in found.items() if paths}
 
 
 def _shards(folder: pathlib.Path, name: str, split: str) -> list[pathlib.Path]:

@@ -153,11 +153,9 @@ class Generation:
         problem = self.problem
         learned = self._learn_vocabulary(work)
         splits = {split: self._split(split, work) for split in problem.splits}
-        vocabulary = {}
-        for name in sorted(set(problem.vocabulary_files().values())):
-            file = work.folder / name
-            record = {"sha256": sha256_of(file), "bytes": file.stat().st_size}
-            vocabulary[name] = {**record, **learned.get(name, {})}
+        vocabulary = describe_vocabulary(work.folder, problem)
+        for name, record in vocabulary.items():
+            record.update(learned.get(name, {}))
         manifest = Manifest(
             problem=problem.base_name,
             fingerprint=problem.fingerprint(),
@@ -245,6 +243,19 @@ def check_places(
 def versions() -> dict[str, str]:
     """Those of the packages that make data, for a manifest."""
     return {name: metadata.version(name) for name in _PACKAGES}
+
+
+def describe_vocabulary(
+    folder: pathlib.Path, problem: Problem
+) -> dict[str, dict[str, Any]]:
+    """sha256 and bytes of each vocabulary file in a folder, for a manifest."""
+    return {
+        name: {
+            "sha256": sha256_of(folder / name),
+            "bytes": (folder / name).stat().st_size,
+        }
+        for name in sorted(set(problem.vocabulary_files().values()))
+    }
 
 
 def _lines(learned_from: Mapping[str, Any]) -> str:
