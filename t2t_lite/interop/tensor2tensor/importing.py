@@ -96,17 +96,10 @@ def import_run(
         folder does not fit.
       T2TLiteError: something is damaged, or cannot be written.
     """
-    if output_dir.exists() and any(output_dir.iterdir()):
-        raise UsageError(
-            f"output_dir must be a new folder; there is something in "
-            f"{output_dir}."
-        )
+    _require_new(output_dir)
     train_dir = source.train_dir
     encoders = _encoders(problem, source.vocabulary)
-    values = dict(train_dir.values)
-    if len({encoder.vocab_size for encoder in encoders.values()}) > 1:
-        # tensor2tensor shares no matrix then, whatever the value says.
-        values["shared_embedding_and_softmax_weights"] = False
+    values = _values(train_dir, encoders)
     hparams = hparams_of(
         values, train_dir.flags, weights_only=source.weights_only
     )
@@ -115,13 +108,7 @@ def import_run(
     step = variables.global_step(train_dir.step)
     space, told_space = space_of(variables, source.target_space)
     config = make_config(
-        problem,
-        hparams,
-        seed,
-        data_dir or pathlib.Path(),
-        "",
-        encoders,
-        usr_dir,
+        problem, hparams, seed, pathlib.Path(), "", encoders, usr_dir
     )
     config["data"] = _data(problem, data_dir, config["vocabulary"])
     config["imported_from"] = {
@@ -150,6 +137,13 @@ def import_run(
     return Imported(run, told, variables.left_out)
 
 
+def _require_new(folder: pathlib.Path) -> None:
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(
+            f"output_dir must be a new folder; there is something in {folder}."
+        )
+
+
 def _encoders(
     problem: Problem, paths: Sequence[pathlib.Path]
 ) -> dict[str, TextEncoder]:
@@ -163,6 +157,17 @@ def _encoders(
     inputs = open_vocabulary(paths[0])
     targets = open_vocabulary(paths[1]) if count > 1 else inputs
     return {"inputs": inputs, "targets": targets}
+
+
+def _values(
+    train_dir: TrainDir, encoders: Mapping[str, TextEncoder]
+) -> dict[str, Any]:
+    """The hyperparameters of the original, as they took effect."""
+    values = dict(train_dir.values)
+    if len({encoder.vocab_size for encoder in encoders.values()}) > 1:
+        # tensor2tensor shares no matrix then, whatever the value says.
+        values["shared_embedding_and_softmax_weights"] = False
+    return values
 
 
 def _data(
