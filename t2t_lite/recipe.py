@@ -166,28 +166,13 @@ def train(
         jit=jit,
         recompute=recompute,
     )
-    _require_positive(
-        train_steps=train_steps,
-        eval_steps_every=eval_steps_every,
-        save_steps=save_steps,
-        keep_checkpoints=keep_checkpoints,
-        keep_best=keep_best,
-        stop_after=stop_after,
-        log_steps=log_steps,
-        replicas=replicas,
-    )
+    options.require_positive()
     if stop_on and stop_after is None:
         raise UsageError("stop_on needs stop_after, a number of evaluations.")
     usr_dir = str(usr_dir) if usr_dir else None
     plugins.load_plugins(usr_dir)
-    if problem is None or hparams is None:
-        config = _config_there(output_dir)
-        problem = config["problem"] if problem is None else problem
-    if hparams is None:
-        values = HParams.from_dict(config["hparams"]).override(hparams_override)
-        set_name = config.get("hparams_set")
-    else:
-        values, set_name = _choose_hparams(hparams, hparams_override)
+    problem, values, set_name = _choose(problem, hparams, output_dir)
+    values = values.override(hparams_override)
     # The default folder of own text follows from the name it is given.
     known_name = problem if isinstance(problem, str) else problem.name
     task, data_folder = choose_problem(
@@ -261,12 +246,6 @@ def choose_problem(
     )
 
 
-def _require_positive(**counts: int | None) -> None:
-    for name, count in counts.items():
-        if count is not None and count < 1:
-            raise UsageError(f"{name} must be at least 1; got {count}.")
-
-
 def _require_metrics(options: TrainingOptions, problem: Problem) -> None:
     _require_one_of(
         ("auto", "loss", problem.metric),
@@ -290,6 +269,28 @@ def _require_one_of(
             )
 
 
+def _choose(
+    problem: str | Problem | None,
+    hparams: str | HParams | None,
+    output_dir: _Path | None,
+) -> tuple[str | Problem, HParams, str | None]:
+    """What to train, from the run that is there where it is not given.
+
+    Returns: the problem, the values, and their set's name if they are from one.
+    """
+    config = {}
+    if problem is None or hparams is None:
+        config = _config_there(output_dir)
+    if problem is None:
+        problem = config["problem"]
+    if hparams is None:
+        values = HParams.from_dict(config["hparams"])
+        return problem, values, config.get("hparams_set")
+    if isinstance(hparams, HParams):
+        return problem, hparams, None
+    return problem, registry.hparams(hparams), hparams
+
+
 def _config_there(output_dir: _Path | None) -> dict[str, Any]:
     """The config of the run that is to go on."""
     if output_dir is None:
@@ -298,15 +299,6 @@ def _config_there(output_dir: _Path | None) -> dict[str, Any]:
             "run."
         )
     return read_config(absolute(output_dir))
-
-
-def _choose_hparams(
-    hparams: str | HParams, override: str
-) -> tuple[HParams, str | None]:
-    """The values, and the name of the set if they are from one."""
-    if isinstance(hparams, HParams):
-        return hparams.override(override), None
-    return registry.hparams(hparams).override(override), hparams
 
 
 @overload

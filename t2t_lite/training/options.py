@@ -4,6 +4,17 @@ import dataclasses
 
 from t2t_lite.errors import UsageError
 
+_COUNTS = (
+    "train_steps",
+    "eval_steps_every",
+    "save_steps",
+    "keep_checkpoints",
+    "keep_best",
+    "stop_after",
+    "log_steps",
+    "replicas",
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainingOptions:
@@ -19,9 +30,7 @@ class TrainingOptions:
     save_minutes: float = 10  # between checkpoints
     save_steps: int | None = None  # updates between them, instead of minutes
     save_retries: int = 3  # after a save that failed, before training fails
-    max_minutes: float | None = (
-        None  # of the process: it saves before, exits 75
-    )
+    max_minutes: float | None = None  # of the process: then it saves, exits 75
     stall_minutes: float = 30  # without an update, until stacks are shown
     keep_checkpoints: int = 20  # of the newest, besides the best
     strict_checkpoints: bool = False  # refuse a damaged one
@@ -35,6 +44,13 @@ class TrainingOptions:
     deterministic: bool = False  # the same to the bit each time; slower
     jit: bool = False  # compile the passes by XLA, once for each shape
     recompute: bool = False  # activations again in the backward pass
+
+    def require_positive(self) -> None:
+        """Raises UsageError for a count below 1."""
+        for name in _COUNTS:
+            count = getattr(self, name)
+            if count is not None and count < 1:
+                raise UsageError(f"{name} must be at least 1; got {count}.")
 
     def slices(self, planned: int) -> int | None:
         """Parts that each micro-batch is cut into; None: as few as fit.
