@@ -49,8 +49,8 @@ from concurrent.futures import ThreadPoolExecutor
 from t2t_lite.runtime import share_cores, start_tensorflow
 start_tensorflow()
 import tensorflow as tf
-folder, orders = sys.argv[1:3]
-workers, cores = map(int, sys.argv[3:])
+folder, orders, workers = sys.argv[1:]
+workers = int(workers)
 share_cores(workers)
 ask = tf.saved_model.load(folder).signatures["serving_default"]
 batches = json.load(sys.stdin)
@@ -74,7 +74,7 @@ class Direct:
         os.mkfifo(orders)
         self.process = subprocess.Popen(
             [sys.executable, "-c", DIRECT, str(newest(args.export_dir))]
-            + [str(orders), str(workers), str(args.cores)],
+            + [str(orders), str(workers)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
