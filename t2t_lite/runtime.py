@@ -98,9 +98,11 @@ def _nothing_is_garbage() -> Iterator[None]:
 
     It would look through all the modules again and again, for half a second.
     """
+    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         gc.freeze()
-        gc.enable()
+        if enabled:
+            gc.enable()

@@ -217,8 +217,6 @@ def reshape_rows(rows: Tensor, other: Tensor) -> Tensor:
         return rows
     if rows.shape[-1] == other.shape[-1]:
         return reshape_like(rows, other)
-    if rows.shape[-1] == other.shape[-1]:
-        return reshape_like(rows, other)
     return reshape(rows, (*sizes(other)[:-1], rows.shape[-1]))
 
 
