@@ -196,11 +196,11 @@ def _answer_lines(
     ):
         if out.kept:
             command.note(f"Going on behind line {out.kept:,}.")
-            for line in out.kept_lines():
-                answers.count_kept(line)
         # The lines that were sorted together are so again: then no bit of a
         # score differs from what it would be without the stop.
         start = out.kept - out.kept % batching.chunk(replicas)
+        for line in itertools.islice(out.kept_lines(), start):
+            answers.count_kept(line)
         found = answers(
             itertools.islice(lines, start, None), start + 1, batching.prompt
         )

@@ -199,6 +199,7 @@ def _results(
         [functools.partial(_answers, question, each) for each in replicas],
         functools.partial(_lengths, question, engine, in_tokens),
         batching,
+        share_out=True,
     )
     for line, (request, answers) in enumerate(answered, start=first_line):
         if not answers:

@@ -365,6 +365,16 @@ def test_json_is_one_object_a_line(run_command, tiny_run, stdin):
     assert all(isinstance(token, int) for token in best["tokens"])
 
 
+def alike(one, other):
+    """Whether two answers are equal but for the last bits of their scores."""
+    (best,), (other_best,) = one["hypotheses"], other["hypotheses"]
+    near = {**best, "score": pytest.approx(best["score"], abs=1e-5)}
+    return other_best == near and {**one, "hypotheses": 0} == {
+        **other,
+        "hypotheses": 0,
+    }
+
+
 def test_json_lines_are_answered_line_for_line(run_command, tiny_run, stdin):
     flags = [f"--output_dir={tiny_run}"]
     stdin("1 2", "3")
@@ -379,11 +389,11 @@ def test_json_lines_are_answered_line_for_line(run_command, tiny_run, stdin):
     )
     code, out, err = run_command("decoder", *flags, "--input_format=json")
     answers = [json.loads(line) for line in out.splitlines()]
-    assert answers[0] == {**first, "id": "\ud800"}
+    assert alike(answers[0], {**first, "id": "\ud800"})
     assert answers[1].keys() == {"line", "id", "error"}
     assert (answers[1]["line"], answers[1]["id"]) == (2, 7)
     assert answers[2].keys() == {"line", "error"}
-    assert answers[3] == {**second, "line": 4}
+    assert alike(answers[3], {**second, "line": 4})
     assert len(answers) == 5
     assert (code, len(err.splitlines())) == (1, 2)
     assert "request(s) had an error instead of an answer" in err

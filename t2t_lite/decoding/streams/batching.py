@@ -61,17 +61,17 @@ class Batching:
         return size * _BATCHES_PER_CHUNK * workers
 
     def batches(
-        self, lengths: Sequence[int], workers: int = 1
+        self, lengths: Sequence[int], shares: int = 1
     ) -> list[list[int]]:
         """Which texts go together, by their lengths: similar ones.
 
-        Few texts are shared out, so that none of the workers is left idle.
+        No batch has more than a share of the texts, rounded up.
 
         Example: with a size of 2, lengths [3, 9, 4, 8] -> [[1, 3], [2, 0]].
         """
         # Longest first: if memory does not suffice, it shows at once.
         order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
-        share = -(-len(order) // workers)
+        share = -(-len(order) // shares)
         made = []
         start = 0
         while start < len(order):
@@ -94,6 +94,7 @@ def map_sorted(
     work: Sequence[Callable[[list[Part]], Iterable[Result]]],
     lengths: Callable[[list[Part]], Sequence[int]],
     batching: Batching,
+    share_out: bool = False,
 ) -> Iterator[tuple[Item, list[Result]]]:
     """Applies work to batches of parts of similar length, order kept.
 
@@ -105,6 +106,8 @@ def map_sorted(
         whichever is free, each in a thread of its own if there are several.
       lengths: parts to their lengths, in what `batching` counts.
       batching: what goes together.
+      share_out: whether few parts become more batches, smaller ones, so that
+        none of several workers is left idle.
 
     Yields: each item and the results of its parts, in the order of the items.
     """
@@ -113,7 +116,8 @@ def map_sorted(
         for chunk in _chunks(items, size, batching.prompt):
             parts_of = [parts(item) for item in chunk]
             flat = list(itertools.chain.from_iterable(parts_of))
-            batches = batching.batches(lengths(flat) if flat else [], len(work))
+            shares = len(work) if share_out else 1
+            batches = batching.batches(lengths(flat) if flat else [], shares)
             found = _in_turn(
                 [[flat[row] for row in rows] for rows in batches], work, threads
             )

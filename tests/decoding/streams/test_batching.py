@@ -30,16 +30,36 @@ def test_batches_as_worked_out_by_hand(size, tokens, lengths, batches):
 
 
 @pytest.mark.parametrize(
-    ("workers", "batches"),
+    ("shares", "batches"),
     [
         (2, [[3, 1], [2, 0]]),
-        (3, [[3, 1], [2, 0]]),  # as many as four in two: none has three
+        (3, [[3, 1], [2, 0]]),  # a third of four, rounded up, is two
         (4, [[3], [1], [2], [0]]),
         (9, [[3], [1], [2], [0]]),
     ],
 )
-def test_few_texts_are_shared_out_to_all_workers(workers, batches):
-    assert Batching().batches([1, 3, 2, 4], workers) == batches
+def test_few_texts_are_shared_out(shares, batches):
+    assert Batching().batches([1, 3, 2, 4], shares) == batches
+
+
+@pytest.mark.parametrize(("share_out", "sizes"), [(True, [2, 3]), (False, [5])])
+def test_workers_may_get_a_share_of_few_items(share_out, sizes):
+    seen = []
+
+    def work(batch):
+        seen.append(len(batch))
+        return batch
+
+    found = map_sorted(
+        "abcde",
+        lambda item: [item],
+        [work, work],
+        lambda batch: [1] * len(batch),
+        Batching(prompt=False),
+        share_out,
+    )
+    assert [item for item, _ in found] == list("abcde")
+    assert sorted(seen) == sizes
 
 
 @given(
@@ -49,9 +69,9 @@ def test_few_texts_are_shared_out_to_all_workers(workers, batches):
     st.integers(1, 5),
 )
 def test_each_text_is_in_one_batch_that_keeps_the_bounds(
-    lengths, size, tokens, workers
+    lengths, size, tokens, shares
 ):
-    batches = Batching(size, tokens).batches(lengths, workers)
+    batches = Batching(size, tokens).batches(lengths, shares)
     rows = sorted(itertools.chain.from_iterable(batches))
     assert rows == list(range(len(lengths)))
     for batch in batches:
