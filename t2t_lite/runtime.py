@@ -96,7 +96,7 @@ def _stderr_held_back() -> Iterator[None]:
 def _nothing_is_garbage() -> Iterator[None]:
     """Keeps Python from looking through what the block makes, now and later.
 
-    It would look through all the modules again and again, for half a second.
+    It would look through all the modules again and again.
     """
     enabled = gc.isenabled()
     gc.disable()

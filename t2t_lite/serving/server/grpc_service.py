@@ -48,7 +48,7 @@ class GrpcApi:
                 ("grpc.max_receive_message_length", most),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.so_reuseport", 0),  # a port in use is an error
-                ("grpc.http2.bdp_probe", 0),  # pings: a tenth of a request
+                ("grpc.http2.bdp_probe", 0),  # a ping for each large request
             ]
         )
         self._health = health.aio.HealthServicer()
