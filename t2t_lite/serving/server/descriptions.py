@@ -62,11 +62,9 @@ def status_json(model: Model | None, spec: ModelSpec) -> dict[str, Any]:
     )
 
 
-def model_spec(
-    name: str, version: Version, signature: str = ""
-) -> model_pb2.ModelSpec:
+def _model_spec(name: str, version: Version) -> model_pb2.ModelSpec:
     """Who answers."""
-    spec = model_pb2.ModelSpec(name=name, signature_name=signature)
+    spec = model_pb2.ModelSpec(name=name)
     spec.version.value = version.number
     return spec
 
@@ -84,7 +82,7 @@ def metadata_of(
 ) -> get_model_metadata_pb2.GetModelMetadataResponse:
     """The signatures of a version."""
     response = get_model_metadata_pb2.GetModelMetadataResponse(
-        model_spec=model_spec(spec.name, version)
+        model_spec=_model_spec(spec.name, version)
     )
     response.metadata[SIGNATURE_DEF].Pack(_signature_map(version))
     return response
@@ -98,7 +96,10 @@ def metadata_json(version: Version, spec: ModelSpec) -> dict[str, Any]:
             preserving_proto_field_name=True,
             always_print_fields_with_no_presence=True,
         )
-        for message in (model_spec(spec.name, version), _signature_map(version))
+        for message in (
+            _model_spec(spec.name, version),
+            _signature_map(version),
+        )
     )
     return {"model_spec": who, "metadata": {SIGNATURE_DEF: signatures}}
 

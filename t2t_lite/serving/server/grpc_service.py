@@ -1,11 +1,12 @@
 """TensorFlow Serving's gRPC API, with its public protos."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
@@ -65,11 +66,7 @@ class GrpcApi:
     def _add(self, service: str, *calls: tuple[str, Any, _Answer]) -> None:
         handlers = {
             name: grpc.unary_unary_rpc_method_handler(
-                self._watched(f"{service}/{name}", answer),
-                request_deserializer=request.FromString,
-                response_serializer=lambda response: (
-                    response.SerializeToString()
-                ),
+                self._watched(f"{service}/{name}", request, answer)
             )
             for name, request, answer in calls
         }
@@ -98,27 +95,34 @@ class GrpcApi:
         await self._health.enter_graceful_shutdown()
         await self.server.stop(seconds)
 
-    def _watched(self, what: str, answer: _Answer) -> Callable:
+    def _watched(self, what: str, kind: Any, answer: _Answer) -> Callable:
         """A call that is counted, and says in a status what is wrong."""
 
-        async def call(message: Any, context: Any) -> Any:
+        async def call(content: bytes, context: Any) -> bytes:
             record = Record("gRPC", context.peer(), what)
             with self._monitor.watch(record, "OK"):
                 record.code = Status.INTERNAL.name
                 try:
+                    message = kind.FromString(content)
                     response = await answer(message, context, record)
+                    written = response.SerializeToString()
                     record.code = "OK"
-                    return response
+                    return written
                 except asyncio.CancelledError:
                     record.code = Status.CANCELLED.name
                     raise
                 except Refusal as refusal:
                     failed = refusal
+                except DecodeError:  # gRPC's status for it
+                    told = f"The request is no {kind.DESCRIPTOR.name}."
+                    failed = Refusal(Status.INTERNAL, told)
                 except Exception as error:  # a mistake of ours
                     say(f"{what}: {in_words(error)}")
                     failed = Refusal(Status.INTERNAL, "Internal error.")
                 record.code = failed.status.name
-                await context.abort(_CODES[failed.status], failed.message)
+                return await context.abort(
+                    _CODES[failed.status], failed.message
+                )
 
         return call
 
@@ -129,13 +133,7 @@ class GrpcApi:
         limits = self._predictor.limits
 
         def read(signature: Signature) -> Tensors:
-            unknown = set(message.output_filter) - signature.outputs.keys()
-            if unknown:
-                raise invalid(
-                    "output tensor alias not found in signature: "
-                    f"{min(unknown)} Outputs expected to be in the set "
-                    f"{{{','.join(signature.outputs)}}}."
-                )
+            _check_filter(message.output_filter, signature)
             return proto_tensors.tensors_of(
                 message.inputs, signature.inputs, limits.body_bytes
             )
@@ -179,6 +177,17 @@ class GrpcApi:
         response = descriptions.status_of(model, spec)
         record.model = spec.name
         return response
+
+
+def _check_filter(names: Sequence[str], signature: Signature) -> None:
+    for place, name in enumerate(names):
+        if name not in signature.outputs:
+            raise invalid(
+                f"output tensor alias not found in signature: {name} Outputs "
+                f"expected to be in the set {{{','.join(signature.outputs)}}}."
+            )
+        if name in names[:place]:
+            raise invalid(f"duplicate output tensor alias: {name}")
 
 
 def _spec(message: Any) -> ModelSpec:

@@ -6,6 +6,7 @@ https://www.tensorflow.org/tfx/serving/api_rest says what it looks like.
 import base64
 import binascii
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -233,9 +234,10 @@ def _to_int(value: Any, dtype: np.dtype) -> int:
 def _to_float(value: Any, dtype: np.dtype) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"(got {_shown(value)})")
-    if np.isfinite(value) and abs(value) > float(np.finfo(dtype).max):
+    number = float(value)
+    if math.isfinite(number) and abs(number) > float(np.finfo(dtype).max):
         raise ValueError(f"(got {value}: it cannot be held)")
-    return float(value)
+    return number
 
 
 _CONVERT = {"O": _to_bytes, "b": _to_bool, "i": _to_int, "u": _to_int}

@@ -15,6 +15,7 @@ from t2t_lite.serving.server.refusal import Refusal, Status, invalid
 
 Load = Callable[[pathlib.Path], Any]
 Say = Callable[[str], None]
+LARGEST_VERSION = 2**63 - 1  # that the protos hold
 
 
 class State(enum.IntEnum):
@@ -302,7 +303,9 @@ def _versions_in(base_path: pathlib.Path) -> dict[int, pathlib.Path]:
     return {
         int(folder.name): folder
         for folder in base_path.iterdir()
-        if folder.name.isdecimal() and (folder / "saved_model.pb").is_file()
+        if folder.name.isdecimal()
+        and int(folder.name) <= LARGEST_VERSION
+        and (folder / "saved_model.pb").is_file()
     }
 
 

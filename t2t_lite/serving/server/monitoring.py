@@ -76,12 +76,12 @@ class AccessLog:
         """Adds the line of a request."""
         now = datetime.datetime.now(datetime.UTC)
         line = dataclasses.asdict(dataclasses.replace(record, inputs={}))
-        line["inputs"] = {
-            name: [_shown(value) for value in tensor.flat]
-            for name, tensor in record.inputs.items()
-        }
-        if not self._with_texts:
-            del line["inputs"]
+        del line["inputs"]
+        if self._with_texts:
+            line["inputs"] = {
+                name: [_shown(value) for value in tensor.flat]
+                for name, tensor in record.inputs.items()
+            }
         line["milliseconds"] = round(1000 * seconds, 3)
         line = {"time": now.isoformat(timespec="milliseconds"), **line}
         text = json.dumps(line, ensure_ascii=False)

@@ -10,9 +10,11 @@ from t2t_lite.serving.server.batching import Batcher, Tensors
 from t2t_lite.serving.server.models import Models, Version
 from t2t_lite.serving.server.monitoring import Record
 from t2t_lite.serving.server.refusal import Refusal, Status, invalid
-from t2t_lite.serving.server.signature import Signature, lengths_of
-
-DEFAULT_SIGNATURE = "serving_default"
+from t2t_lite.serving.server.signature import (
+    DEFAULT_SIGNATURE,
+    Signature,
+    lengths_of,
+)
 
 
 @dataclasses.dataclass(frozen=True)

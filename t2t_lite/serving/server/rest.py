@@ -5,6 +5,7 @@ https://www.tensorflow.org/tfx/serving/api_rest says what it looks like.
 
 import asyncio
 import json
+import logging
 import re
 import urllib.parse
 from collections.abc import Awaitable, Callable
@@ -17,6 +18,7 @@ from t2t_lite.progress import say
 from t2t_lite.serving.page import files
 from t2t_lite.serving.server import descriptions, json_tensors
 from t2t_lite.serving.server.batching import Tensors
+from t2t_lite.serving.server.models import LARGEST_VERSION
 from t2t_lite.serving.server.monitoring import CONTENT_TYPE, Monitor, Record
 from t2t_lite.serving.server.predict import ModelSpec, Predictor
 from t2t_lite.serving.server.refusal import Refusal, Status, invalid
@@ -25,7 +27,6 @@ from t2t_lite.serving.server.signature import Signature
 _PREFIX = r"(?i)/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?"
 _CALL = re.compile(rf"{_PREFIX}:(classify|regress|predict)")
 _GET = re.compile(rf"{_PREFIX}(/metadata)?")
-_LARGEST = 2**63 - 1  # of a version
 _NOT_FOR_PAGES = (
     "This request comes from the web page of another site, which may not use "
     "this server."
@@ -56,8 +57,7 @@ class RestApi:
         app.router.add_get("/page/{name}", self._page)
         app.router.add_get("/models", self._models)
         app.router.add_get("/monitoring/prometheus/metrics", self._metrics)
-        app.router.add_get("/v1/{path:.*}", self._describe)
-        app.router.add_post("/v1/{path:.*}", self._call)
+        app.router.add_route("*", "/{v1:[vV]1}/{path:.*}", self._serve)
         return app
 
     @web.middleware
@@ -82,6 +82,8 @@ class RestApi:
             except web.HTTPRequestEntityTooLarge:
                 most = self._predictor.limits.body_bytes
                 response = _error(413, f"A body may have {most} bytes.")
+            except web.RequestPayloadError:
+                response = _error(400, "The body is not in its encoding.")
             except web.HTTPException as error:
                 response = _error(error.status, f"{error.reason}: {what}")
                 response.headers.update(error.headers)
@@ -91,6 +93,13 @@ class RestApi:
                 response = _error(500, "Internal error.")
             record.code = str(response.status)
             return response
+
+    async def _serve(self, http: web.Request) -> web.Response:
+        if http.method == "POST":
+            return await self._call(http)
+        if http.method in ("GET", "HEAD"):
+            return await self._describe(http)
+        raise _malformed(http)
 
     async def _call(self, http: web.Request) -> web.Response:
         if http.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site"):
@@ -153,13 +162,26 @@ class RestApi:
         return web.Response(body=body, headers=headers)
 
 
+class OneLine(logging.Filter):
+    """Says what aiohttp logs in one line, and not what it is about.
+
+    That is a piece of a request that is no HTTP: maybe of a text.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        why = f": {type(error).__name__}" if error else ""
+        say(f"{record.getMessage()}{why}.")
+        return False
+
+
 def _path(http: web.Request) -> str:
     return http.raw_path.partition("?")[0]
 
 
 def _spec(found: re.Match[str]) -> ModelSpec:
     name, number, label = found[1], found[2], found[3]
-    if number is not None and int(number) > _LARGEST:
+    if number is not None and int(number) > LARGEST_VERSION:
         raise invalid(f"Failed to convert version: {number} to numeric.")
     return ModelSpec(
         urllib.parse.unquote(name),

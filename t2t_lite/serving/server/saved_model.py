@@ -16,9 +16,12 @@ from t2t_lite.errors import T2TLiteError, in_words
 from t2t_lite.serving.server import proto_tensors
 from t2t_lite.serving.server.batching import Tensors
 from t2t_lite.serving.server.refusal import Refusal, Status
-from t2t_lite.serving.server.signature import Signature, TensorSpec
+from t2t_lite.serving.server.signature import (
+    DEFAULT_SIGNATURE,
+    Signature,
+    TensorSpec,
+)
 
-DEFAULT_SIGNATURE = "serving_default"
 _EXTRA = "assets.extra"
 _WARMUP = "tf_serving_warmup_requests"
 _ABOUT = "t2t-lite.json"

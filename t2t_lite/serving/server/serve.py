@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import signal
 from collections.abc import Callable
 
@@ -16,7 +17,7 @@ from t2t_lite.serving.server.grpc_service import GrpcApi
 from t2t_lite.serving.server.models import Load, Model, Models
 from t2t_lite.serving.server.monitoring import AccessLog, Monitor, Record
 from t2t_lite.serving.server.predict import ModelSpec, Predictor
-from t2t_lite.serving.server.rest import RestApi
+from t2t_lite.serving.server.rest import OneLine, RestApi
 
 
 class Server:
@@ -53,6 +54,7 @@ class Server:
         self._rest = web.AppRunner(
             RestApi(predictor, self._monitor).application(),
             handler_cancellation=True,
+            logger=_logger(),
             access_log=None,
             shutdown_timeout=config.drain_seconds,
         )
@@ -127,6 +129,12 @@ class Server:
 
 def _counter(model: Model) -> Callable[[], int]:
     return lambda: len(model.available)
+
+
+def _logger() -> logging.Logger:
+    logger = logging.Logger("aiohttp.server", logging.WARNING)
+    logger.addFilter(OneLine())
+    return logger
 
 
 async def _listen_once(host: str, port: int) -> None:

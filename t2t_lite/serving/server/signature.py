@@ -9,6 +9,7 @@ import numpy as np
 from t2t_lite.serving.server.batching import Run, Tensors
 from t2t_lite.serving.server.refusal import invalid
 
+DEFAULT_SIGNATURE = "serving_default"
 _MOST_DIMENSIONS = 32  # of a tensor of any rank
 
 

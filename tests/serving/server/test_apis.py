@@ -3,6 +3,7 @@
 import concurrent.futures
 import json
 import re
+import socket
 import urllib.error
 import urllib.request
 
@@ -133,6 +134,10 @@ def test_rest_tells_the_status_of_versions_as_documented(rest):
     assert rest("/v1/models/m/versions/2")[0] == 404
 
 
+def test_rest_takes_paths_in_capitals_as_the_stock_server_does(rest):
+    assert rest("/V1/MODELS/m")[0] == 200
+
+
 def test_rest_tells_metadata_as_documented(rest):
     status, told = rest("/v1/models/m/metadata")
     assert status == 200
@@ -193,8 +198,26 @@ def test_rest_refuses_in_one_line_with_a_status(
     assert "\n" not in told["error"] and "Traceback" not in told["error"]
 
 
-def test_other_methods_are_not_allowed(rest):
-    assert rest("/v1/models/m", method="DELETE")[0] == 405
+def test_other_methods_are_refused(rest):
+    error = {"error": "Malformed request: DELETE /v1/models/m"}
+    assert rest("/v1/models/m", method="DELETE") == (400, error)
+    assert rest("/models", method="DELETE")[0] == 405
+
+
+def test_what_is_no_http_is_told_in_one_line_without_its_content(
+    server, rest, capsys
+):
+    body = {"instances": ["a secret"]}
+    gzip = {"Content-Encoding": "gzip"}
+    error = {"error": "The body is not in its encoding."}
+    assert rest("/v1/models/m:predict", body, **gzip) == (400, error)
+    address = ("127.0.0.1", server.rest_api_port)
+    with socket.create_connection(address) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\na secret\r\n\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.0 400 ")
+    told = capsys.readouterr().err.splitlines()
+    assert "Error handling request from 127.0.0.1: BadHttpMessage." in told
+    assert not [line for line in told if "secret" in line or "File" in line]
 
 
 def test_pages_of_other_sites_may_not_ask(rest):
@@ -299,6 +322,10 @@ def wrong_requests():
     request = predict_request(["a"], "m")
     request.output_filter.append("x")
     yield request, "INVALID_ARGUMENT", "alias not found in signature: x"
+    request = predict_request(["a"], "m")
+    request.output_filter.extend(["scores", "scores"])
+    yield request, "INVALID_ARGUMENT", "duplicate output tensor alias: scores"
+    yield predict_request(["a"], "n" * 3000), "NOT_FOUND", "Latest(nnn"
     yield predict_request(["whisper"], "m"), "INVALID_ARGUMENT", "not whisper"
     yield predict_request(["a" * 5000], "m"), "RESOURCE_EXHAUSTED", "larger"
 
@@ -310,6 +337,17 @@ def test_grpc_refuses_in_one_line_with_a_status(stub, request_, code, reason):
     assert found.value.code().name == code
     assert reason in found.value.details()
     assert "\n" not in found.value.details()
+
+
+def test_bytes_that_are_no_message_are_refused_as_grpc_does(channel, capsys):
+    predict = channel.unary_unary(
+        "/tensorflow.serving.PredictionService/Predict"
+    )
+    with pytest.raises(grpc.RpcError) as found:
+        predict(b"\xff", timeout=30)
+    assert found.value.code() == grpc.StatusCode.INTERNAL
+    assert found.value.details() == "The request is no PredictRequest."
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_calls_that_are_not_served_say_so(channel):

@@ -190,3 +190,13 @@ def test_unknown_models_are_not_found(tmp_path):
             assert found.value.status == status
 
     play(tmp_path, scenario)
+
+
+def test_numbers_that_no_proto_holds_are_no_versions(tmp_path):
+    async def scenario(models, model):
+        put(tmp_path, 1)
+        put(tmp_path, 2**63)
+        await models.start()
+        assert states(model) == {1: State.AVAILABLE}
+
+    play(tmp_path, scenario)
