@@ -129,6 +129,7 @@ class Translator(tf.Module):
           outputs: tf.string [B, N], best first, line ends replaced by spaces;
           scores: float32 [B, N], finite; see `beam_search`;
           tokens: int32 [B, N, L], EOS, then zeros;
+          source_lengths: int32 [B], tokens of the source, EOS included;
           cut: bool [B], where the source was longer than `max_length`.
         An empty text, or one of white space only, has N empty outputs with
         score 0.
@@ -196,7 +197,8 @@ class Translator(tf.Module):
 
         Returns: a dict of
           log_probabilities, scores: float32 [B], as in `lines.PairScore`;
-          lengths: int32 [B], tokens of the target, EOS included;
+          source_lengths, lengths: int32 [B], tokens of the source and of the
+            target, EOS included;
           tokens: int32 [B, T], of the target, EOS, then zeros;
           token_log_probabilities: float32 [B, T], of these, then zeros;
           cut: bool [B], where either side was longer than `max_length`.
@@ -206,11 +208,11 @@ class Translator(tf.Module):
     def _translate(self, texts, num_hypotheses, asked):
         settings = self.settings
         texts = prepare(texts, self.form)
-        ids, lengths, cut = with_eos(
+        ids, source_lengths, cut = with_eos(
             self.source_encoder.tokenize(texts), self.max_length
         )
-        empty = lengths <= 1
-        limits = lengths + self.extra_decode_length
+        empty = source_lengths <= 1
+        limits = source_lengths + self.extra_decode_length
         if settings.max_new_tokens is not None:
             limits = tf.minimum(limits, settings.max_new_tokens)
         limits = tf.where(empty, 0, limits)
@@ -264,6 +266,7 @@ class Translator(tf.Module):
             ),
             "scores": tf.where(empty[:, None], 0.0, scores),
             "tokens": tokens,
+            "source_lengths": source_lengths,
             "cut": cut,
         }
 
@@ -373,6 +376,9 @@ class Translator(tf.Module):
         return {
             "log_probabilities": log_probs,
             "scores": log_probs / length_penalty(lengths, self.settings.alpha),
+            "source_lengths": tf.math.count_nonzero(
+                features["inputs"], axis=-1, dtype=tf.int32
+            ),
             "lengths": lengths,
             "tokens": features["targets"],
             "token_log_probabilities": each,

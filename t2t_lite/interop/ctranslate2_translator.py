@@ -174,7 +174,7 @@ class CTranslate2Translator:
     ) -> dict[str, tf.Tensor]:
         """Translates any number of texts; see `Translator.translate`."""
         self.require_can_do(asked or ())
-        names, cut = self._source_tokens(texts)
+        names, told = self._source_tokens(texts)
         found = self._search(names)
         nothing = _Found([], IMPOSSIBLE)
         found = [
@@ -189,14 +189,14 @@ class CTranslate2Translator:
             "outputs": tf.reshape(outputs, count),
             "scores": tf.constant(scores, tf.float32, shape=count),
             "tokens": tf.reshape(tokens, (*count, tokens.shape[1])),
-            "cut": cut,
+            **told,
         }
 
     def score(
         self, sources: tf.Tensor, targets: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """Scores given translations; see `Translator.score`."""
-        names, inputs_cut = self._source_tokens(sources)
+        names, told = self._source_tokens(sources)
         ids, lengths, targets_cut = with_eos(
             self.target_encoder.tokenize(targets), self.max_length
         )
@@ -208,24 +208,26 @@ class CTranslate2Translator:
         each = _padded([answer.log_probs for answer in answers], tf.float32)
         log_probs = tf.reduce_sum(each, axis=1)
         return {
+            **told,
             "log_probabilities": log_probs,
             "scores": log_probs / length_penalty(lengths, self.settings.alpha),
             "lengths": lengths,
             "tokens": ids,
             "token_log_probabilities": each,
-            "cut": inputs_cut | targets_cut,
+            "cut": told["cut"] | targets_cut,
         }
 
     def warm_up(self, num_hypotheses: int = 1) -> None:
         """Does nothing: there is no graph to make."""
 
     def _source_tokens(self, texts):
-        """The tokens of each text without EOS, by name, and what was cut."""
+        """The tokens of each text without EOS, by name, and what is told."""
         ids, lengths, cut = with_eos(
             self.source_encoder.tokenize(prepare(texts, self.form)),
             self.max_length,
         )
-        return _named(self._source_names, ids, lengths), cut
+        told = {"source_lengths": lengths, "cut": cut}
+        return _named(self._source_names, ids, lengths), told
 
     def _search(self, sources: list[list[str]]) -> list[list[_Found]]:
         """The hypotheses of each source, best first."""

@@ -20,13 +20,15 @@ from t2t_lite.text.encoder import EOS_ID, PAD_ID, TextEncoder
 
 Answers: TypeAlias = dict[str, tf.Tensor]
 
+# What a search says of a text, and not of each of its hypotheses.
+_OF_TEXTS = ("source_lengths", "cut")
 # The type of every output, by name.
 _TYPES = {
     **dict.fromkeys(("outputs", "targets"), tf.string),
     **dict.fromkeys(("source_tokens", "target_tokens"), tf.string),
     **dict.fromkeys(("scores", "log_probabilities"), tf.float32),
     **dict.fromkeys(("encoder", "decoder", "cross"), tf.float32),
-    "lengths": tf.int32,
+    **dict.fromkeys(("lengths", "source_lengths"), tf.int32),
     "cut": tf.bool,
 }
 
@@ -129,6 +131,7 @@ class ServedTranslator(tf.Module):
                 autograph=False,
             )
             def serve(*texts):
+                _require_equally_many(texts)
                 with _reading(self.weights, of_model):
                     return answer(*texts)
 
@@ -151,6 +154,15 @@ class ServedTranslator(tf.Module):
             )
 
 
+def _require_equally_many(inputs: Sequence[tf.Tensor]) -> None:
+    """Refuses a batch in which a row of one would stand for several others."""
+    first, *others = inputs
+    for other in others:
+        tf.debugging.assert_equal(
+            tf.size(first), tf.size(other), "each text needs its pair"
+        )
+
+
 def _reading(
     stored: Sequence[tf.Variable], of_model: Sequence[Any]
 ) -> contextlib.AbstractContextManager:
@@ -171,7 +183,7 @@ def _search(
     most: int | None,
     columns: tuple[str, ...] = (),
 ) -> Callable[..., Answers]:
-    """Translates texts, with values [B, count]; `cut` is [B].
+    """Translates texts, with values [B, count]; those of texts are [B].
 
     `lengths` are the tokens of each answer, EOS included.
 
@@ -184,7 +196,9 @@ def _search(
 
     def answer(texts: tf.Tensor, *asked: tf.Tensor) -> Answers:
         found = graph.python_function(texts, *asked)
-        answers = {name: found[name] for name in ("outputs", "scores", "cut")}
+        answers = {
+            name: found[name] for name in ("outputs", "scores", *_OF_TEXTS)
+        }
         answers["lengths"] = tf.math.count_nonzero(
             found["tokens"], axis=-1, dtype=tf.int32
         )
@@ -193,7 +207,7 @@ def _search(
         written = form.write(form.prepare(texts), found["tokens"])
         return {**answers, "outputs": written, "targets": found["outputs"]}
 
-    names = ["outputs", "scores", "lengths", "cut"]
+    names = ["outputs", "scores", "lengths", *_OF_TEXTS]
     names += ["targets"] if form else []
     return functools.partial(_in_parts, answer, names, most)
 
@@ -206,7 +220,7 @@ def _best(
 
     def answer(*texts: tf.Tensor) -> Answers:
         return {
-            name: value if name == "cut" else value[:, 0]
+            name: value if name in _OF_TEXTS else value[:, 0]
             for name, value in search(*texts).items()
         }
 
@@ -216,6 +230,7 @@ def _best(
 def _score(translator: Translator, most: int | None) -> Callable[..., Answers]:
     """Scores given translations, as the decoder does; values [B]."""
     numbers = ("scores", "log_probabilities")
+    others = ("lengths", *_OF_TEXTS)
 
     def answer(sources: tf.Tensor, targets: tf.Tensor) -> Answers:
         found = translator.score_graph.python_function(sources, targets)
@@ -225,10 +240,9 @@ def _score(translator: Translator, most: int | None) -> Callable[..., Answers]:
             name: tf.where(possible, found[name], IMPOSSIBLE)
             for name in numbers
         }
-        return {**finite, "lengths": found["lengths"], "cut": found["cut"]}
+        return {**finite, **{name: found[name] for name in others}}
 
-    names = (*numbers, "lengths", "cut")
-    return functools.partial(_in_parts, answer, names, most)
+    return functools.partial(_in_parts, answer, (*numbers, *others), most)
 
 
 def _attention(

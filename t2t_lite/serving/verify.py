@@ -191,8 +191,9 @@ def _other_search(given: Arrays, wanted: Arrays, close: float) -> str | None:
     scores = given["scores"]
     if not _is_close(scores, wanted["scores"][:, : scores.shape[1]], close):
         return "scores"
-    if not _is_close(given["cut"][:, 0], wanted["cut"], close):
-        return "cut"
+    for name in ("cut", "source_lengths"):
+        if not _is_close(given[name][:, 0], wanted[name], close):
+            return name
     tied = np.isclose(  # [B, given, wanted]
         scores[:, :, None], wanted["scores"][:, None], close, close
     )

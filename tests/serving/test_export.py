@@ -55,7 +55,7 @@ for size in (1, 3, len(lines)):
             model.signatures[name](inputs=tf.constant(lines[i : i + size]))
             for i in range(0, len(lines), size)
         ]
-        names = {"outputs", "scores", "lengths", "cut"}
+        names = {"outputs", "scores", "lengths", "source_lengths", "cut"}
         assert all(set(b) == names for b in batches)
         outputs = np.concatenate([b["outputs"].numpy() for b in batches])
         scores = np.concatenate([b["scores"].numpy() for b in batches])
@@ -193,6 +193,7 @@ def test_signatures_are_those_of_the_contract(exported):
             "outputs": (tf.string, shape),
             "scores": (tf.float32, shape),
             "lengths": (tf.int32, shape),
+            "source_lengths": (tf.int32, [None]),
             "cut": (tf.bool, [None]),
         }
 

@@ -22,6 +22,9 @@ from t2t_lite.serving.served import (
 
 SOURCES = ["eins zwei drei", "", "haus 😀", "katze " * 40, "   ", b"ein\xff"]
 TARGETS = ["drei", "", "weiß " * 40, "haus", "hund maus", "rot\x00"]
+SCORED = {
+    *("scores", "log_probabilities", "lengths", "source_lengths", "cut"),
+}
 ALL = ServingOptions(prefixed=True, attention=True)
 
 
@@ -52,6 +55,31 @@ def inputs_of(signature):
     return list(signature.structured_input_signature[1])
 
 
+def read_by(translator):
+    """Tokens of each source, EOS included, none beyond the limit."""
+    texts = tf.constant([text.strip() for text in SOURCES])
+    ids = translator.source_encoder.tokenize(texts)
+    return np.minimum(ids.row_lengths() + 1, translator.max_length)
+
+
+def test_searches_tell_how_many_tokens_they_read(translator, served):
+    for name in ("serving_default", "nbest"):
+        found = ask(served[name], inputs=SOURCES)["source_lengths"]
+        assert found.tolist() == read_by(translator).tolist()
+
+
+@pytest.mark.parametrize("name", ["score", "prefixed", "attention"])
+def test_a_text_without_its_pair_is_refused(served, name):
+    for few, many in (("inputs", "other"), ("other", "inputs")):
+        texts = {few: ["haus"], many: ["katze", "hund"]}
+        (other,) = set(inputs_of(served[name])) - {"inputs"}
+        texts[other] = texts.pop("other")
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="each text needs its pair"
+        ):
+            ask(served[name], **texts)
+
+
 def test_given_pairs_have_the_decoders_scores(translator, served):
     wanted = list(score_pairs(translator, zip(SOURCES, TARGETS, strict=True)))
     for size in (1, len(SOURCES)):
@@ -63,14 +91,12 @@ def test_given_pairs_have_the_decoders_scores(translator, served):
             )
             for i in range(0, len(SOURCES), size)
         ]
-        assert all(
-            set(each) == {"scores", "log_probabilities", "lengths", "cut"}
-            for each in found
-        )
+        assert all(set(each) == SCORED for each in found)
         for name, values in (
             ("scores", [pair.score for pair in wanted]),
             ("log_probabilities", [pair.log_probability for pair in wanted]),
             ("lengths", [pair.tokens for pair in wanted]),
+            ("source_lengths", read_by(translator)),
             ("cut", [False, False, True, True, False, False]),
         ):
             given = np.concatenate([each[name] for each in found])

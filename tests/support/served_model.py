@@ -86,11 +86,11 @@ class Held:
       ran: the texts of each batch that it was asked.
 
     Args:
-      lengths: an output of every batch; None: it has no such output.
+      counts: outputs of every batch, whole numbers.
     """
 
-    def __init__(self, lengths=None):
-        self.lengths = lengths
+    def __init__(self, **counts):
+        self.counts = counts
         self.began = threading.Event()
         self.go = threading.Event()
         self.ran = []
@@ -107,8 +107,8 @@ class Held:
         self.began.set()
         assert self.go.wait(30)
         outputs = {"outputs": inputs["inputs"]}
-        if self.lengths:
-            outputs["lengths"] = np.array(self.lengths, np.int32)
+        for name, values in self.counts.items():
+            outputs[name] = np.array(values, np.int32)
         return outputs
 
     def load(self, folder):

@@ -9,6 +9,7 @@ import logging.handlers
 import pathlib
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import prometheus_client as prometheus
 
@@ -20,9 +21,9 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _COUNTED = {
     "texts": "Texts answered",
     "characters": "Characters of the texts answered",
+    "source_tokens": "Tokens of the texts answered, ends included",
     "target_tokens": (
-        "Tokens of the answers, the best one of each text, ends included; "
-        "those of the texts themselves are not counted"
+        "Tokens of the answers, the best one of each text, ends included"
     ),
 }
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -42,8 +43,10 @@ class Record:
       signature: which one answers.
       texts: how many it has.
       characters: of all texts.
+      source_tokens: of all texts, as the model reads them, ends included; 0
+        where it does not tell.
       target_tokens: of all answers, the best one of each text, ends included;
-        0 where the model does not tell.
+        likewise.
       inputs: the texts themselves.
     """
 
@@ -56,6 +59,7 @@ class Record:
     signature: str = ""
     texts: int = 0
     characters: int = 0
+    source_tokens: int = 0
     target_tokens: int = 0
     inputs: Tensors = dataclasses.field(default_factory=dict)
 
@@ -99,6 +103,11 @@ def _shown(value: object) -> object:
     return value.item() if hasattr(value, "item") else value
 
 
+def _labelled(kind: Callable[..., Any], *what: Any, **more: Any) -> Any:
+    """A metric's counter for labels, which is looked up once for each."""
+    return functools.cache(kind(*what, **more).labels)
+
+
 class Monitor:
     """Counts what a server does.
 
@@ -110,25 +119,31 @@ class Monitor:
         self._access_log = access_log
         self._registry = registry = prometheus.CollectorRegistry()
         prometheus.ProcessCollector(registry=registry)
-        self._requests = prometheus.Counter(
+        self._requests = _labelled(
+            prometheus.Counter,
             "t2t_lite_requests",
             "Requests answered or refused",
             ("model", "api", "code"),
             registry=registry,
         )
-        self._seconds = prometheus.Histogram(
+        self._seconds = _labelled(
+            prometheus.Histogram,
             "t2t_lite_request_seconds",
             "From the arrival of a request to its answer",
             ("model", "api"),
             buckets=_SECONDS,
             registry=registry,
         )
-        self._texts, self._characters, self._target_tokens = (
-            prometheus.Counter(
-                f"t2t_lite_{what}", told, ("model",), registry=registry
+        self._counted = {
+            what: _labelled(
+                prometheus.Counter,
+                f"t2t_lite_{what}",
+                told,
+                ("model",),
+                registry=registry,
             )
             for what, told in _COUNTED.items()
-        )
+        }
         self._batch = prometheus.Histogram(
             "t2t_lite_batch_texts",
             "Texts that ran together",
@@ -141,12 +156,6 @@ class Monitor:
             buckets=_SECONDS,
             registry=registry,
         )
-        # What counts for each set of labels is looked up once.
-        self._requests_of = functools.cache(self._requests.labels)
-        self._seconds_of = functools.cache(self._seconds.labels)
-        self._texts_of = functools.cache(self._texts.labels)
-        self._characters_of = functools.cache(self._characters.labels)
-        self._target_tokens_of = functools.cache(self._target_tokens.labels)
         self._queue = prometheus.Gauge(
             "t2t_lite_queue_texts", "Texts that wait", registry=registry
         )
@@ -184,12 +193,11 @@ class Monitor:
         finally:
             seconds = time.perf_counter() - start
             record.code = record.code or ok
-            self._requests_of(record.model, record.api, record.code).inc()
-            self._seconds_of(record.model, record.api).observe(seconds)
+            self._requests(record.model, record.api, record.code).inc()
+            self._seconds(record.model, record.api).observe(seconds)
             if record.code == ok and record.texts:
-                self._texts_of(record.model).inc(record.texts)
-                self._characters_of(record.model).inc(record.characters)
-                self._target_tokens_of(record.model).inc(record.target_tokens)
+                for what, counter in self._counted.items():
+                    counter(record.model).inc(getattr(record, what))
             if self._access_log:
                 self._access_log.write(record, seconds)
 

@@ -126,7 +126,8 @@ class Predictor:
                 _group(signature, inputs),
                 deadline,
             )
-            record.target_tokens = _target_tokens(outputs)
+            record.source_tokens = _total(outputs.get("source_lengths"))
+            record.target_tokens = _total(outputs.get("lengths"))
             return outputs
 
     @staticmethod
@@ -140,9 +141,8 @@ class Predictor:
         return signatures[name]
 
 
-def _target_tokens(outputs: Tensors) -> int:
-    """Of all answers, the best one of each text, where the model tells."""
-    counts = outputs.get("lengths")
+def _total(counts: np.ndarray | None) -> int:
+    """Of numbers [rows] or [rows, beam], the first of each row; else 0."""
     if counts is None or counts.dtype.kind != "i" or not counts.ndim:
         return 0
     best = counts if counts.ndim == 1 else counts[:, 0]

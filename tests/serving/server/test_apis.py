@@ -400,16 +400,18 @@ def test_metrics_count_what_was_answered_and_the_log_has_no_texts(
     assert (line["version"], line["texts"]) == (1, 1)
 
 
-def test_target_tokens_are_counted_where_the_model_tells(tmp_path):
+def test_tokens_are_counted_where_the_model_tells(tmp_path):
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "saved_model.pb").touch()
-    held = Held(lengths=[[3, 9], [4, 9]])  # of the best answers, then others
+    # Of the best answers, then others; and of the texts.
+    held = Held(lengths=[[3, 9], [4, 9]], source_lengths=[5, 6])
     held.go.set()
     with serving(tmp_path, held.load) as (server, _):
         url = f"http://127.0.0.1:{server.rest_api_port}/v1/models/m:predict"
         for _ in range(2):
             urllib.request.urlopen(url, b'{"inputs": ["a", "b"]}').read()
         until(server, 't2t_lite_target_tokens_total{model="m"} 14.0')
+        until(server, 't2t_lite_source_tokens_total{model="m"} 22.0')
 
 
 def test_texts_are_logged_when_that_is_asked_for(tmp_path):
