@@ -3,7 +3,6 @@
 from typing import Any
 
 import keras
-from keras import ops
 
 from t2t_lite.model.layers.backend import Shape, Tensor, reshape_rows
 from t2t_lite.model.layers.dropout import Dropout, no_dropout
@@ -49,8 +48,9 @@ class FeedForward(keras.layers.Layer):
 
     def call(self, x: Tensor, dropout: Dropout = no_dropout) -> Tensor:
         """Float [B, T, D] to float [B, T, D]."""
-        rows = project_rows(x, self.hidden_kernel, self.hidden_bias)
-        hidden = ops.relu(rows)
+        hidden = project_rows(
+            x, self.hidden_kernel, self.hidden_bias, relu=True
+        )
         if self.relu_dropout:  # which asks for the rows of the batch
             hidden = dropout(reshape_rows(hidden, x), self.relu_dropout)
         rows = project_rows(hidden, self.output_kernel, self.output_bias)

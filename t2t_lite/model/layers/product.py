@@ -2,7 +2,13 @@
 
 from keras import ops
 
-from t2t_lite.model.layers.backend import Tensor, add_bias, reshape_rows
+from t2t_lite.model.layers.backend import (
+    Tensor,
+    reshape_rows,
+    rows_times,
+    turns_kernel,
+    wide_product,
+)
 
 
 def project(x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -11,18 +17,28 @@ def project(x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def project_rows(
-    x: Tensor, kernel: Tensor, bias: Tensor | None = None
+    x: Tensor,
+    kernel: Tensor,
+    bias: Tensor | None = None,
+    relu: bool = False,
 ) -> Tensor:
     """The same as rows, [N, C], for who gives them another shape anyway.
 
     One matrix product over all positions at once: a batched one with a
     broadcast kernel is several times slower. Weights that are read outside of
     a layer's call come in their own dtype, and are cast to that of `x`.
+
+    Args:
+      x: [..., A]. The rows of a decoding step, [N, A], need no gradient.
+      kernel: [A, C].
+      bias: [C], or None.
+      relu: whether negative results become 0.
     """
-    rows = ops.matmul(flat(x), ops.cast(kernel, x.dtype))
-    if bias is None:
-        return rows
-    return add_bias(rows, ops.cast(bias, x.dtype))
+    kernel = ops.cast(kernel, x.dtype)
+    bias = None if bias is None else ops.cast(bias, x.dtype)
+    turns = len(x.shape) > 2 and turns_kernel(kernel)
+    product = wide_product if turns else rows_times
+    return product(flat(x), kernel, bias, relu)
 
 
 def flat(x: Tensor) -> Tensor:
