@@ -1,4 +1,5 @@
 import functools
+import subprocess
 import sys
 import types
 
@@ -32,3 +33,48 @@ def test_computations_at_once_share_the_cores(monkeypatch, cores, count, each):
     monkeypatch.setattr(runtime, "usable_cores", lambda: cores)
     runtime.share_cores(count)
     assert threads == {"intra": each, "inter": count}
+
+
+def test_garbage_is_looked_for_again_after_the_import_of_tensorflow():
+    """In a process of its own, for what is frozen stays so."""
+    code = (
+        "import gc, sys, types\n"
+        "from t2t_lite.runtime import start_tensorflow\n"
+        "class Finder:\n"
+        "    def find_spec(name, path=None, target=None):\n"
+        "        if name == 'tensorflow':\n"
+        "            print(gc.isenabled())\n"
+        "sys.meta_path.insert(0, Finder)\n"
+        "start_tensorflow()\n"
+        "print(gc.isenabled(), gc.get_freeze_count() > 100_000)\n"
+        "class Ring: pass\n"
+        "ring = Ring()\n"
+        "ring.itself = ring\n"
+        "del ring\n"
+        "gc.collect()\n"
+        "print(any(isinstance(o, Ring) for o in gc.get_objects()))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["False", "True", "True", "False"]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_is_as_it_was_even_after_an_error(monkeypatch, enabled):
+    done = []
+    monkeypatch.setattr(
+        runtime,
+        "gc",
+        types.SimpleNamespace(
+            isenabled=lambda: enabled,
+            disable=lambda: done.append("disable"),
+            freeze=lambda: done.append("freeze"),
+            enable=lambda: done.append("enable"),
+        ),
+    )
+    with pytest.raises(ImportError), runtime._nothing_is_garbage():
+        done.append("import")
+        raise ImportError
+    then = ["disable", "import", "freeze"]
+    assert done == (then + ["enable"] if enabled else then)

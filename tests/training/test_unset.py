@@ -1,0 +1,143 @@
+"""What is not filled at first is read from a checkpoint, all of it.
+
+Here it is filled with what is no number, so that whatever were never set
+would show.
+"""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from support.t2t_train_dir import (
+    PIECES,
+    VALUES,
+    counters_of,
+    slots_of,
+    variables_of,
+    write_train_dir,
+)
+from support.tiny_run import TinyRun
+from support.tiny_training import steps, train, weights
+from t2t_lite import plugins, registry
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.interop.tensor2tensor.importing import Source, import_run
+from t2t_lite.interop.tensor2tensor.train_dir import read_train_dir
+from t2t_lite.model.layers import initial
+from t2t_lite.model.transformer import Transformer
+from t2t_lite.training.checkpoints import checkpoint
+from t2t_lite.training.cluster.devices import choose_strategy
+from t2t_lite.training.run import Run
+from t2t_lite.training.state import TrainingState
+
+
+@pytest.fixture
+def poisoned(monkeypatch):
+    """Fills what is unset with NaN; gives the shapes of what was."""
+    shapes = []
+
+    def fill(shape, dtype):
+        shapes.append(tuple(shape))
+        return tf.fill(shape, tf.constant(np.nan, dtype))
+
+    monkeypatch.setattr(initial, "unset_values", fill)
+    return shapes
+
+
+def shapes_of(tensors):
+    return {tuple(value.shape) for value in tensors.values()}
+
+
+@pytest.mark.parametrize(
+    "hparams",
+    [{}, {"optimizer": "adafactor"}, {"ema_decay": 0.5}],
+    ids=["adam", "adafactor", "average"],
+)
+def test_a_run_that_goes_on_is_as_if_it_had_never_stopped(
+    tmp_path, poisoned, hparams
+):
+    at_once = TinyRun(tmp_path / "1", make_model=Transformer, **hparams)
+    train(at_once, train_steps=4, save_steps=2)
+    assert not poisoned
+    run = TinyRun(tmp_path / "2", make_model=Transformer, **hparams)
+    train(run, train_steps=2, save_steps=2)
+    assert not poisoned
+    train(run, train_steps=4, save_steps=2)
+    assert poisoned
+    tf.nest.map_structure(
+        np.testing.assert_array_equal, weights(run, 4), weights(at_once, 4)
+    )
+
+
+def test_what_a_damaged_checkpoint_set_is_set_again(tmp_path, poisoned):
+    run = TinyRun(tmp_path)
+    train(run, train_steps=4, save_steps=2)
+    saved = weights(run, 2)
+    newest = run.checkpoints_dir / "step-00000004"
+    # A tensor that cannot be read, behind an index and a state that can.
+    (data,) = newest.glob("tensors.data-*")
+    data.write_bytes(data.read_bytes()[:-4])
+    with initial.unset():
+        state = TrainingState(run, choose_strategy())
+    state.restore()
+    assert steps(run) == [2]
+    assert poisoned
+    for name, value in state._tensors().items():
+        np.testing.assert_array_equal(value.numpy(), saved[name])
+
+
+def saved_model(run, without=()):
+    tensors = checkpoint.model_tensors(run.model())
+    kept = {n: value for n, value in tensors.items() if n not in without}
+    checkpoint.save(run.checkpoints_dir, kept, {"step": 9})
+    return tensors
+
+
+@pytest.fixture
+def run(tiny_run, tmp_path):
+    """The run of `tiny_run` without its checkpoints, in a folder of its own."""
+    config = json.loads((tiny_run / "config.json").read_text())
+    for name in ("config.json", *config["vocabulary"]):
+        (tmp_path / name).write_bytes((tiny_run / name).read_bytes())
+    return Run.open(tmp_path, to_decode=True)
+
+
+def test_a_model_to_decode_with_is_read_whole(run, poisoned):
+    tensors = saved_model(run)
+    assert not poisoned
+    model, _ = run.load_model("latest")
+    assert set(poisoned) <= shapes_of(tensors)
+    for name, weight in checkpoint.model_tensors(model).items():
+        np.testing.assert_array_equal(weight.numpy(), tensors[name].numpy())
+
+
+def test_a_model_of_which_a_weight_is_missing_is_an_error(run, poisoned):
+    (missing,) = [
+        name
+        for name in checkpoint.model_tensors(run.model())
+        if name.endswith("encoder_layer_0/feed_forward/hidden_kernel")
+    ]
+    saved_model(run, without=[missing])
+    with pytest.raises(T2TLiteError, match=f"does not hold {missing}"):
+        run.load_model("latest")
+    assert poisoned
+
+
+@pytest.mark.parametrize("weights_only", [False, True])
+def test_an_imported_run_has_all_its_numbers(tmp_path, poisoned, weights_only):
+    variables = variables_of(VALUES, len(PIECES))
+    everything = {**variables, **slots_of(variables), **counters_of(40)}
+    folder = tmp_path / "train"
+    vocabulary = write_train_dir(folder, VALUES, everything, step=40)
+    plugins.load_plugins()
+    problem = registry.problem("text").with_options(
+        {"vocabulary": str(vocabulary)}
+    )
+    source = Source(
+        read_train_dir(folder, None), [vocabulary], weights_only=weights_only
+    )
+    made = import_run(source, tmp_path / "run", problem, seed=1)
+    assert poisoned
+    for value in weights(made.run, 40).values():
+        assert np.isfinite(value).all()
