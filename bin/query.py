@@ -103,10 +103,12 @@ def _shown(line: Line, args: argparse.Namespace) -> str:
     answer = line.answer
     hypotheses = answer.hypotheses[: args.nbest]
     if args.format == "text":
-        if args.nbest == 1:
-            return "".join(text for text, _ in hypotheses)
-        # A tab inside a text must not look like a border.
-        return "\t".join(text.replace("\t", " ") for text, _ in hypotheses)
+        # What is inside a text must not look like a border.
+        borders = str.maketrans(dict.fromkeys("\r\n", " "))
+        if args.nbest > 1:
+            borders[ord("\t")] = " "
+        texts = [text.translate(borders) for text, _ in hypotheses]
+        return "\t".join(texts).encode("utf-8", "replace").decode()
     record: dict[str, object] = {"line": line.number}
     if answer.error:
         record["error"] = answer.error

@@ -27,7 +27,12 @@ def ask(run_command, tmp_path, url):
 
     def ask(lines, *flags):
         path = tmp_path / "lines"
-        path.write_bytes(b"".join(f"{line}\n".encode() for line in lines))
+        path.write_bytes(
+            b"".join(
+                (line if isinstance(line, bytes) else line.encode()) + b"\n"
+                for line in lines
+            )
+        )
         code, out, err = run_command(
             *("query", f"--server={url}", f"--decode_from_file={path}"), *flags
         )
@@ -45,6 +50,17 @@ def test_lines_come_back_in_order(ask, model):
     assert {asked[:3] for asked in model.asked} == {
         ("default", None, "serving_default")
     }
+
+
+def test_whatever_is_in_a_line_it_stays_one(ask, model):
+    lines = ["a\tb", "\0", "😀", "x" * 100_000, "", "  ", "crlf\r", b"\xff"]
+    code, out, _ = ask([*lines, "a\rb"])
+    assert code == 0
+    assert out[:-1] == [
+        *("A\tB", "\0", "😀", "X" * 100_000, "", "  ", "CRLF", "\ufffd")
+    ]
+    # A line end inside an answer must not make two of it.
+    assert out[-1] == "A B"
 
 
 def test_the_version_and_the_best_hypotheses_are_asked_for(ask, model):

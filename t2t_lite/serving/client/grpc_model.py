@@ -7,13 +7,12 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.serving.client import messages
 from t2t_lite.serving.client.address import Address
 from t2t_lite.serving.client.columns import Columns
-from t2t_lite.serving.client.patience import Busy, Refused
+from t2t_lite.serving.client.patience import Busy, Late, Refused
 
 _BUSY = ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "ABORTED")
 _FOR_A_TEXT = (
     "INVALID_ARGUMENT",
     "OUT_OF_RANGE",
-    "DEADLINE_EXCEEDED",
     "INTERNAL",
     "UNKNOWN",
 )
@@ -66,6 +65,8 @@ class GrpcModel:
         except self._error as error:
             status = error.code().name
             told = " ".join((error.details() or status).split())
+            if status == "DEADLINE_EXCEEDED":
+                raise Late(told) from error
             if status in _BUSY:
                 raise Busy(told) from error
             raise Refused(told, for_a_text=status in _FOR_A_TEXT) from error

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from t2t_lite.decoding.streams.batching import Batching, map_sorted
 from t2t_lite.serving.client.address import Address
 from t2t_lite.serving.client.columns import Answer, Model, answers_of
-from t2t_lite.serving.client.patience import Patience, Refused
+from t2t_lite.serving.client.patience import Late, Patience, Refused
 
 
 def connect(address: Address, name: str, version: int | None = None) -> Model:
@@ -80,20 +80,7 @@ def ask_lines(
       patience: None: a new one.
     """
     patience = patience or Patience(asking.seconds)
-    signature = "nbest" if asking.nbest else "serving_default"
-
-    def ask(texts: Sequence[str]) -> list[Answer]:
-        try:
-            columns = patience(
-                lambda seconds: model.predict(signature, texts, seconds)
-            )
-            return answers_of(columns, len(texts))
-        except Refused as refused:
-            if len(texts) == 1 or not refused.for_a_text:
-                return [Answer(error=str(refused))] * len(texts)
-        half = len(texts) // 2
-        return [*ask(texts[:half]), *ask(texts[half:])]
-
+    ask = _Asker(model, asking.nbest, patience)
     answered = map_sorted(
         map(_decoded, lines),
         parts=lambda text: [text],
@@ -103,6 +90,40 @@ def ask_lines(
     )
     for number, (source, (answer,)) in enumerate(answered, 1):
         yield Line(number, source, answer)
+
+
+class _Asker:
+    """The answers to texts; see `ask_lines`.
+
+    Once no answer came in time, texts are not asked for again until one does:
+    a server that hangs would take that time for each of them.
+    """
+
+    def __init__(self, model: Model, nbest: bool, patience: Patience):
+        self._model = model
+        self._signature = "nbest" if nbest else "serving_default"
+        self._patience = patience
+
+    def __call__(self, texts: Sequence[str]) -> list[Answer]:
+        return self._ask(texts, self._patience.in_vain)
+
+    def _ask(self, texts: Sequence[str], in_vain: bool) -> list[Answer]:
+        try:
+            columns = self._patience(
+                lambda seconds: self._model.predict(
+                    self._signature, texts, seconds
+                )
+            )
+            return answers_of(columns, len(texts))
+        except Refused as refused:
+            lost = in_vain and isinstance(refused, Late)
+            if len(texts) == 1 or lost or not refused.for_a_text:
+                return [Answer(error=str(refused))] * len(texts)
+        half = len(texts) // 2
+        return [
+            *self._ask(texts[:half], in_vain),
+            *self._ask(texts[half:], in_vain),
+        ]
 
 
 def _decoded(line: bytes) -> str:

@@ -39,6 +39,17 @@ class Refused(T2TLiteError):
         self.for_a_text = for_a_text
 
 
+class Late(Refused):
+    """No answer came in time: a text takes long, or the server hangs.
+
+    Args:
+      message: why.
+    """
+
+    def __init__(self, message: str):
+        super().__init__(message, for_a_text=True)
+
+
 class Patience:
     """Calls something until it is not `Busy`, or the time is over.
 
@@ -61,6 +72,11 @@ class Patience:
         self._clock = clock
         self._in_vain = False
 
+    @property
+    def in_vain(self) -> bool:
+        """Whether time has passed without an answer, and none came since."""
+        return self._in_vain
+
     def __call__(self, ask: Callable[[float], Found]) -> Found:
         """What `ask(seconds left)` gives.
 
@@ -75,6 +91,9 @@ class Patience:
                 found = ask(end - self._clock())
                 self._in_vain = False
                 return found
+            except Late:
+                self._in_vain = True
+                raise
             except Busy as busy:
                 # Clients that were refused together should not return together.
                 pause = max(busy.wait, wait * random.uniform(0.5, 1))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from t2t_lite.errors import in_words
 from t2t_lite.serving.client.address import Address
 from t2t_lite.serving.client.columns import Columns
-from t2t_lite.serving.client.patience import Busy, Refused
+from t2t_lite.serving.client.patience import Busy, Late, Refused
 
 # Too many requests, a proxy without its server, a full queue.
 _BUSY = (429, 502, 503)
@@ -77,9 +77,7 @@ class RestModel:
             content = response.read()
         except TimeoutError as error:
             connection.close()
-            raise Refused(
-                f"no answer within {seconds:.0f} seconds", for_a_text=True
-            ) from error
+            raise Late(f"no answer within {seconds:.0f} seconds") from error
         except ssl.SSLError as error:
             connection.close()
             raise Refused(f"{self._address.netloc}: {error}") from error

@@ -2,7 +2,8 @@
 
 import pytest
 
-from t2t_lite.serving.client.patience import Busy, Patience, Refused
+from t2t_lite.serving.client.lines import Asking, ask_lines
+from t2t_lite.serving.client.patience import Busy, Late, Patience, Refused
 
 
 class Time:
@@ -77,3 +78,32 @@ def test_a_refusal_is_not_asked_again():
     with pytest.raises(Refused, match="^no$"):
         time.patience(60)(refuse)
     assert time.slept == []
+
+
+class Slow:
+    """A model that never answers texts that say so."""
+
+    def __init__(self):
+        self.asked = []
+
+    def predict(self, signature, texts, seconds):
+        self.asked.append(list(texts))
+        if any("slow" in text for text in texts):
+            raise Late("no answer")
+        return {"outputs": [text.upper() for text in texts]}
+
+
+def test_a_slow_text_costs_no_other_its_answer():
+    asking = Asking(batch_size=4, at_once=1)
+    lines = ask_lines(Slow(), [b"slow", b"a", b"b", b"c"], asking)
+    found = [line.answer for line in lines]
+    assert [answer.error for answer in found] == ["no answer", *[None] * 3]
+
+
+def test_a_server_that_hangs_is_not_asked_for_each_of_many_texts():
+    model = Slow()
+    asking = Asking(batch_size=4, at_once=1)
+    lines = list(ask_lines(model, [b"slow"] * 400, asking))
+    assert len(lines) == 400 and all(line.answer.error for line in lines)
+    # The first batch in all its parts, then every batch once.
+    assert len(model.asked) == 7 + 99
