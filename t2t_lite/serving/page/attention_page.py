@@ -56,38 +56,45 @@ def attention_of(
         },
     )
     weights = {name: np.array(value)[:, 0] for name, value in tensors.items()}
-    source_tokens = translator.source_encoder.pieces(inputs)
-    target_tokens = translator.target_encoder.pieces(targets)
+    pieces = (
+        translator.source_encoder.pieces(inputs),
+        translator.target_encoder.pieces(targets),
+    )
+    return {"texts": [source, target], "views": _views(weights, *pieces)}
+
+
+def _views(
+    weights: Mapping[str, np.ndarray],
+    source_tokens: list[str],
+    target_tokens: list[str],
+) -> list[dict[str, Any]]:
+    """The three kinds of attention, see `attention_of`."""
     read, written = [*source_tokens, END], [*target_tokens, END]
-    return {
-        "texts": [source, target],
-        "views": [
-            _view(
-                "Cross",
-                "What the decoder looks at in the source when it chooses the "
-                "next token.",
-                ("next token", written),
-                ("source", read),
-                weights["cross"],
-            ),
-            _view(
-                "Encoder",
-                "What the encoder looks at when it reads a token of the "
-                "source.",
-                ("source", read),
-                ("source", read),
-                weights["encoder"],
-            ),
-            _view(
-                "Decoder",
-                "What the decoder looks at in the target so far when it "
-                "chooses the next token.",
-                ("next token", written),
-                ("target so far", [START, *target_tokens]),
-                weights["decoder"],
-            ),
-        ],
-    }
+    return [
+        _view(
+            "Cross",
+            "What the decoder looks at in the source when it chooses the next "
+            "token.",
+            ("next token", written),
+            ("source", read),
+            weights["cross"],
+        ),
+        _view(
+            "Encoder",
+            "What the encoder looks at when it reads a token of the source.",
+            ("source", read),
+            ("source", read),
+            weights["encoder"],
+        ),
+        _view(
+            "Decoder",
+            "What the decoder looks at in the target so far when it chooses "
+            "the next token.",
+            ("next token", written),
+            ("target so far", [START, *target_tokens]),
+            weights["decoder"],
+        ),
+    ]
 
 
 def _ids(translator: Translator, encoder: TextEncoder, text: str) -> list[int]:
