@@ -1,18 +1,20 @@
 """What a training step costs by length, vocabulary and layers.
 
-    .venv/bin/python benchmarks/shapes.py --png=shapes.png
+    .venv/bin/python benchmarks/shapes.py --results=RESULTS --svg=shapes.svg
 
 Whole steps of the d 256 model in float32, each length of as many positions.
 Every point is a process of its own; they take turns, and its least time
 counts. Beside it stands the arithmetic, the FLOPs that `t2t-lite-registry`
-counts, as if all of them went as fast as the first point's. The plot needs
-matplotlib.
+counts, as if all of them went as fast as the first point's. Axes that are
+measured one after the other meet in RESULTS, and the plot shows all it has.
 """
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
+from figure import Curve, Panel, svg
 from side import Side
 from training_step import hparams_of, sizes_of
 
@@ -23,6 +25,11 @@ AXES = {
     "length": (32, 64, 128, 256, 512, 1024),
     "length, restricted": (128, 256, 512, 1024),
     "vocabulary": (4000, 8000, 16000, 32000, 64000),
+    "layers": (1, 2, 4, 6),
+}
+TICKS = {
+    "length": (32, 256, 512, 1024),
+    "vocabulary": (4000, 16000, 32000, 64000),
     "layers": (1, 2, 4, 6),
 }
 
@@ -61,24 +68,25 @@ def measure(axis, rounds):
     return list(zip(least, map(flops, points), strict=True))
 
 
-def draw(results, path):
-    """A panel for each axis: measured, and the arithmetic."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, panels = pyplot.subplots(1, len(results), figsize=(16, 4))
-    for panel, (axis, points) in zip(panels, results.items(), strict=True):
-        rate = points[0][1] / points[0][0]
-        values = AXES[axis]
-        panel.plot(values, [s for s, _ in points], "o-", label="measured")
-        panel.plot(values, [f / rate for _, f in points], "--", label="FLOPs")
-        panel.set(xlabel=axis, ylabel="seconds a step", ylim=(0, None))
-        panel.grid(alpha=0.3)
-    panels[0].legend()
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
+def draw(results):
+    """A panel for each axis: measured, and dashed the arithmetic."""
+    panels = {}
+    for axis, points in results.items():
+        name, restricted, _ = axis.partition(", restricted")
+        color = int(bool(restricted))
+        panel = panels.setdefault(name, Panel(name, TICKS[name], []))
+        label = f"restricted to {WINDOW}" if restricted else "measured"
+        seconds, counts = zip(*points, strict=True)
+        rate = counts[0] / seconds[0]
+        measured = [1e3 * second for second in seconds]
+        counted = [1e3 * count / rate for count in counts]
+        panel.curves.extend(
+            [
+                Curve(AXES[axis], measured, color, label),
+                Curve(AXES[axis], counted, color, dashed=True),
+            ]
+        )
+    return svg(panels.values(), "ms a step")
 
 
 def main():
@@ -86,10 +94,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--axes", help="of these, separated by semicolons")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--png", help="gets the plot")
+    parser.add_argument("--results", type=Path, help="keeps what is measured")
+    parser.add_argument("--svg", type=Path, help="gets the plot")
     flags = parser.parse_args()
     results = {}
-    for axis in flags.axes.split(";") if flags.axes else AXES:
+    if flags.results and flags.results.exists():
+        results = json.loads(flags.results.read_text())
+    for axis in AXES if flags.axes is None else flags.axes.split(";"):
         results[axis] = measure(axis, flags.rounds)
         first_seconds, first_flops = results[axis][0]
         for value, (seconds, count) in zip(
@@ -102,8 +113,12 @@ def main():
                 f"FLOPs {count / first_flops:5.2f}",
                 flush=True,
             )
-    if flags.png:
-        draw(results, flags.png)
+    # In their order, whichever was measured first.
+    results = {axis: results[axis] for axis in AXES if axis in results}
+    if flags.results:
+        flags.results.write_text(json.dumps(results))
+    if flags.svg:
+        flags.svg.write_text(draw(results))
 
 
 if __name__ == "__main__":
