@@ -143,6 +143,7 @@ def _decoder(model, sizes, beam_size):
                 beam_size=beam_size,
                 vocab_size=vocab_size,
                 limits=np.full(rows, length, "int32"),
+                longest=length,
                 alpha=0.6,
                 eos_id=NO_EOS,
             )[0]

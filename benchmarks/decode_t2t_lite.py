@@ -11,12 +11,15 @@ import numpy as np
 import tensorflow as tf
 from side import serve
 
+from t2t_lite.decoding.compiled import compiled
 from t2t_lite.decoding.search.beam_search import beam_search
 from t2t_lite.decoding.streams.replicas import share_processor
 from t2t_lite.model.transformer import Transformer
 
 # No hypothesis may end early: the end of sequence is an id that does not exist.
 NO_EOS = -1
+# What a compiled search has room for beyond the source, as in the decoder.
+ROOM = 50
 
 
 def make_step(sizes, beam_size, precision="float32", model=None, searches=1):
@@ -38,22 +41,27 @@ def make_step(sizes, beam_size, precision="float32", model=None, searches=1):
         (rows, length), 2, sizes["vocab_size"], tf.int32, seed=1
     )
 
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
-    def decode(inputs):
+    def search(inputs, limits, longest=length):
         memory, mask = model.encode(inputs)
-        limits = tf.fill([tf.shape(inputs)[0]], length)
-
         return beam_search(
             model.decode_step,
             model.follow_beams,
-            model.start_decoding(memory, mask, beam_size, length),
+            model.start_decoding(memory, mask, beam_size, longest),
             batch_size=tf.shape(inputs)[0],
             beam_size=beam_size,
             vocab_size=sizes["vocab_size"],
             limits=limits,
+            longest=longest,
             alpha=0.6,
             eos_id=NO_EOS,
         )
+
+    if sizes.get("jit"):
+        search = compiled(search, lambda width: width + ROOM)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
+    def decode(inputs):
+        return search(inputs, tf.fill([tf.shape(inputs)[0]], length))
 
     parts = [inputs[place::searches] for place in range(searches)]
     threads = ThreadPoolExecutor(searches)

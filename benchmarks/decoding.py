@@ -29,6 +29,7 @@ def main():
     parser.add_argument("--beam_sizes", default="4,1")
     parser.add_argument("--peers", default="transformers,ctranslate2")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--jit", action="store_true", help="compile ours")
     flags = parser.parse_args()
     for model, rows, beam_size in itertools.product(
         flags.models.split(","),
@@ -36,6 +37,7 @@ def main():
         map(int, flags.beam_sizes.split(",")),
     ):
         sizes = {**sizes_of(model), "rows": rows, "length": 30}
+        sizes["jit"] = flags.jit
         compare(f"{model} x {rows}, beam {beam_size}", sizes, beam_size, flags)
 
 

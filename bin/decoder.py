@@ -137,6 +137,8 @@ def _check(args: argparse.Namespace) -> None:
     for flag in ("draw", "tokenize"):
         if getattr(args, flag) and args.score:
             raise UsageError(f"--{flag} does not go with --score.")
+    if args.jit and args.score:
+        raise UsageError("--jit compiles searches; --score has none.")
     if args.draw and (args.format == "json" or args.nbest > 1):
         raise UsageError(
             "--draw shows one tree for each line: leave out --format=json and "

@@ -25,6 +25,7 @@ def load(
     usr_dir: str | os.PathLike | None = None,
     replicas: int | None = 1,
     ensemble: Sequence[str | os.PathLike] = (),
+    jit: bool = False,
 ) -> "LoadedTranslator":
     """Loads a run or an export; what it returns translates when called.
 
@@ -51,6 +52,9 @@ def load(
         most four. Changes the speed, not the results.
       ensemble: of a run: other models whose probabilities are averaged with
         its own: folders of runs, or other checkpoints of this one.
+      jit: of a run: compile searches by XLA, for seconds and anew for each size
+        of batches; then single texts are answered sooner. Scores differ in
+        their last bits.
 
     Raises:
       UsageError: `path` is neither, or an export is given other options.
@@ -66,6 +70,7 @@ def load(
             None if usr_dir is None else str(usr_dir),
             replicas,
             list(map(str, ensemble)),
+            jit,
         )
     if version is None:
         raise UsageError(
@@ -73,10 +78,11 @@ def load(
             f"export, with a {SAVED_MODEL} or {CTRANSLATE2} or versions 1, 2, "
             f"...; got {path}."
         )
-    if (checkpoint, usr_dir, replicas) != ("default", None, 1) or ensemble:
+    given = (checkpoint, usr_dir, replicas, jit) != ("default", None, 1, False)
+    if given or ensemble:
         raise UsageError(
-            "checkpoint, usr_dir, replicas and ensemble are for runs, and an "
-            "export holds all it needs: leave them out; got the export "
+            "checkpoint, usr_dir, replicas, ensemble and jit are for runs, and "
+            "an export holds all it needs: leave them out; got the export "
             f"{version}."
         )
     start_tensorflow()
@@ -93,6 +99,7 @@ class _RunTranslator(LoadedTranslator):
         usr_dir: str | None,
         replicas: int | None,
         ensemble: Sequence[str],
+        jit: bool,
     ):
         from t2t_lite.decoding.streams.replicas import (
             choose_devices,
@@ -105,6 +112,7 @@ class _RunTranslator(LoadedTranslator):
         if replicas != 1:
             replicas = share_processor(replicas)
         self._folder = folder
+        self._jit = jit
         self._run = Run.open(folder, usr_dir, to_decode=True)
         self._devices = choose_devices(replicas)
         self._models = make_on(
@@ -125,7 +133,7 @@ class _RunTranslator(LoadedTranslator):
         from t2t_lite.decoding.streams.replicas import Replica
 
         translators = {
-            device: self._run.translator(model, **options)
+            device: self._run.translator(model, self._jit, **options)
             for device, (model, _) in self._models.items()
         }
         return [Replica(translators[each], each) for each in self._devices]

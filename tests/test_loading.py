@@ -72,6 +72,12 @@ def test_how_texts_go_together_changes_no_answer(of_run, of_export, tiny_run):
         of_export(TEXTS, batch_tokens=9)
 
 
+def test_compiled_searches_answer_alike(of_run, of_export, tiny_run, export):
+    assert t2t_lite.load(tiny_run, jit=True)(TEXTS) == of_run(TEXTS)
+    with pytest.raises(UsageError, match="jit are for runs"):
+        t2t_lite.load(export, jit=True)
+
+
 def test_sentences_of_a_text_are_translated_by_themselves(of_run):
     one, other = of_run(["1 2.", "3."])
     assert of_run("1 2. 3.", split_sentences=True) == f"{one} {other}".strip()

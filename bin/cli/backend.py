@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from t2t_lite.training.run import Run
 
 # The flags of any command that CTranslate2 cannot follow.
-_NOT_THERE = ("replicas", "token_scores", "alignment")
+_NOT_THERE = ("replicas", "jit", "token_scores", "alignment")
 
 
 def add_flags(parser: flags.Parser) -> None:
-    """Adds `--backend` and `--quantization`."""
+    """Adds `--backend`, `--quantization` and `--jit`."""
     group = parser.add_argument_group("the engine")
     group.add_argument(
         "--backend",
@@ -25,6 +25,12 @@ def add_flags(parser: flags.Parser) -> None:
         help="what runs the model; ctranslate2 needs t2t-lite[ctranslate2]",
     )
     add_quantization(group, "--backend=ctranslate2")
+    group.add_argument(
+        "--jit",
+        action="store_true",
+        help="compile the search by XLA, for seconds and anew for each size of "
+        "batches; pays for single lines",
+    )
 
 
 def add_quantization(parser: flags.Flags, condition: str) -> None:

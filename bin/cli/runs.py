@@ -116,7 +116,8 @@ def translator_and_weights(
     model, found = run.load_ensemble(args.checkpoint, flags.members(args))
     names = ", ".join(f"{each} ({each.path})" for each in found)
     say(f"Weights: {names}.")
-    return run.translator(model, **flags.search_options(args)), found
+    jit = getattr(args, "jit", False)
+    return run.translator(model, jit, **flags.search_options(args)), found
 
 
 def make_replicas(run: "Run", args: argparse.Namespace) -> "list[Replica]":

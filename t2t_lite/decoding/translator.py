@@ -4,10 +4,13 @@ The decoder, the scores of a training run and the exported model all translate
 with it.
 """
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 
 import tensorflow as tf
 
+from t2t_lite.decoding.asked import COLUMNS, ids_asked
+from t2t_lite.decoding.compiled import compiled
 from t2t_lite.decoding.samples import best_first, uniforms
 from t2t_lite.decoding.search.beam_search import (
     beam_search,
@@ -18,7 +21,6 @@ from t2t_lite.decoding.search.choice import Sample
 from t2t_lite.decoding.search.required import Required
 from t2t_lite.decoding.search.score_changes import (
     NO_TOKEN,
-    START,
     Avoid,
     Ban,
     ForcedPrefix,
@@ -35,17 +37,6 @@ from t2t_lite.model.transformer import Transformer
 from t2t_lite.text.encoder import EOS_ID, TextEncoder
 from t2t_lite.text.form import TextForm
 
-# What may be asked of each line, in the order of a graph's arguments: a text
-# that its translation begins with, texts that must and must not appear in it,
-# and the seed of its samples.
-_TEXTS = tf.RaggedTensorSpec([None, None], tf.string, ragged_rank=1)
-COLUMNS = {
-    "prefix": tf.TensorSpec([None], tf.string, "prefix"),
-    "constraints": _TEXTS,
-    "avoid": _TEXTS,
-    "seed": tf.TensorSpec([None], tf.int64, "seed"),
-}
-
 
 class Translator(tf.Module):
     """Translates tensors of text in one graph.
@@ -59,10 +50,12 @@ class Translator(tf.Module):
         of its source, EOS included on both sides.
       max_length: source tokens, EOS included; the rest is cut off.
       form: of the problem's texts; None: its answers may be any text.
+      jit: compile the search by XLA; see `compiled`.
 
     Raises:
-      UsageError: the problem has no form to constrain the search to, or the
-        vocabulary has no piece that is to be suppressed.
+      UsageError: the problem has no form to constrain the search to, the
+        vocabulary has no piece that is to be suppressed, or such a search
+        cannot be compiled.
     """
 
     def __init__(
@@ -75,6 +68,7 @@ class Translator(tf.Module):
         extra_decode_length: int = 50,
         max_length: int = 256,
         form: TextForm | None = None,
+        jit: bool = False,
     ):
         super().__init__(name="translator")
         self.settings = settings or SearchSettings()
@@ -83,7 +77,10 @@ class Translator(tf.Module):
                 "A constrained search needs a problem whose answers have a "
                 "form, such as trees; this one has none."
             )
+        if jit:
+            self.settings.check_compiled()
         self.form = form
+        self.jit = jit
         self.model = model
         self.source_encoder = source_encoder
         self.target_encoder = target_encoder
@@ -180,7 +177,10 @@ class Translator(tf.Module):
         Raises:
           UsageError: one of them does not go with the settings.
         """
+        asked = list(asked)
         self.settings.check_columns(asked)
+        if self.jit:
+            self.settings.check_compiled(asked)
 
     def warm_up(self, num_hypotheses: int = 1) -> None:
         """Makes the graph of `translate`, so that the first text is quick."""
@@ -212,48 +212,16 @@ class Translator(tf.Module):
             self.source_encoder.tokenize(texts), self.max_length
         )
         empty = source_lengths <= 1
-        limits = source_lengths + self.extra_decode_length
-        if settings.max_new_tokens is not None:
-            limits = tf.minimum(limits, settings.max_new_tokens)
-        limits = tf.where(empty, 0, limits)
-        memory, mask = self.model.encode(ids)
-        rows = (texts, limits, self._ids_asked(texts, asked), memory, mask)
-        samples, beam_size = 1, settings.beam_size
-        if settings.sample:
-            # Hypotheses of a beam share what is known of their source. Each
-            # sample is a sentence of its own.
-            samples, beam_size = num_hypotheses, 1
-            rows = tf.nest.map_structure(
-                lambda x: tf.repeat(x, samples, axis=0), rows
+        limits = tf.where(empty, 0, self._limits(source_lengths))
+        if self.jit:
+            search = functools.partial(self._search, num_hypotheses)
+            tokens, scores = compiled(search, self._limits)(ids, limits)
+        else:
+            count = tf.shape(texts)[0]
+            asked = ids_asked(count, asked, settings, self.target_encoder)
+            tokens, scores = self._search(
+                num_hypotheses, ids, limits, texts=texts, asked=asked
             )
-        texts, limits, asked, memory, mask = rows
-        changes, choice, limits = self._varied(texts, limits, asked, samples)
-        longest = tf.reduce_max(tf.concat([limits, [0]], axis=0))
-        penalty, model = settings.coverage_penalty, self.model
-        plain = not (changes or choice or penalty)
-        cache = model.start_decoding(
-            memory, mask, beam_size, longest, penalty > 0
-        )
-        tokens, scores = beam_search(
-            model.decode_step,
-            model.follow_beams,
-            cache,
-            batch_size=tf.shape(limits)[0],
-            beam_size=beam_size,
-            vocab_size=self.model.vocab_sizes[1],
-            limits=limits,
-            alpha=settings.alpha,
-            eos_id=EOS_ID,
-            num_hypotheses=num_hypotheses // samples,
-            changes=changes,
-            choice=choice,
-            bonus_fn=None
-            if not penalty
-            else lambda cache: (
-                penalty * coverage_penalty(model.coverage(cache), mask)
-            ),
-            keep_fn=model.keep_sentences if plain else None,
-        )
         if settings.sample:
             tokens, scores = best_first(tokens, scores, num_hypotheses)
         shape = tf.shape(tokens)
@@ -270,49 +238,60 @@ class Translator(tf.Module):
             "cut": cut,
         }
 
-    def _ids_asked(self, texts, asked):
-        """What is asked of each text, as ids; the settings ask it of all."""
-        ids, count = {}, tf.shape(texts)[0]
-        if "prefix" in asked:
-            tokens = self.target_encoder.tokenize(asked["prefix"])
-            ids["prefix"] = tokens.to_tensor(NO_TOKEN)
-        if "constraints" in asked:
-            ids["constraints"] = self._phrases(asked["constraints"])
-        avoided = [asked["avoid"]] if "avoid" in asked else []
-        if self.settings.avoid:
-            everywhere = tf.tile(tf.constant([self.settings.avoid]), [count, 1])
-            avoided.append(tf.RaggedTensor.from_tensor(everywhere))
-        if avoided:
-            phrases = self._phrases(tf.concat(avoided, axis=1))
-            shape = [count, -1, tf.shape(phrases)[3]]
-            ids["avoid"] = tf.reshape(phrases, shape)
-        if self.settings.sample:
-            seed = tf.constant(self.settings.seed, tf.int64)
-            ids["seed"] = asked.get("seed", tf.fill([count], seed))
-        return ids
+    def _limits(self, lengths):
+        """The most tokens, EOS included, for sources of some lengths."""
+        limits = lengths + self.extra_decode_length
+        longest = self.settings.max_new_tokens
+        return limits if longest is None else tf.minimum(limits, longest)
 
-    def _phrases(self, texts):
-        """The tokens of ragged texts [B, None], in two ways each.
+    def _search(
+        self, num_hypotheses, ids, limits, longest=None, texts=None, asked=None
+    ):
+        """Tokens int32 [B, N, L] and scores float32 [B, N].
 
-        A word may be written in another way where a translation begins.
-
-        Returns: int32 [B, P, 2, M], P and M at least 1, as `Required` takes it.
+        Of a `longest`, L, that is given no shape changes in the search.
         """
-        encoder, words = self.target_encoder, texts.flat_values
-        first = tf.fill([tf.size(words), 1], START)
-        ways = tf.stack(
-            [
-                encoder.tokenize_behind(words),
-                tf.concat([first, encoder.tokenize(words)], axis=1),
-            ],
-            axis=1,
-        )  # ragged [n, 2, None]
-        ways = texts.with_flat_values(ways).to_tensor(
-            NO_TOKEN, shape=[None, None, 2, None]
+        settings, model = self.settings, self.model
+        rows = (texts, limits, asked or {}, *model.encode(ids))
+        samples, beam_size = 1, settings.beam_size
+        if settings.sample:
+            # Hypotheses of a beam share what is known of their source. Each
+            # sample is a sentence of its own.
+            samples, beam_size = num_hypotheses, 1
+            rows = tf.nest.map_structure(
+                lambda x: tf.repeat(x, samples, axis=0), rows
+            )
+        texts, limits, asked, memory, mask = rows
+        changes, choice, limits = self._varied(texts, limits, asked, samples)
+        fixed = longest is not None
+        if not fixed:
+            longest = tf.reduce_max(tf.concat([limits, [0]], axis=0))
+        penalty = settings.coverage_penalty
+        shrinks = not (fixed or changes or choice or penalty)
+        cache = model.start_decoding(
+            memory, mask, beam_size, longest, penalty > 0
         )
-        short = tf.maximum(1 - tf.shape(ways), 0)
-        padding = [[0, 0], [0, short[1]], [0, 0], [0, short[3]]]
-        return tf.pad(ways, padding, constant_values=NO_TOKEN)
+        return beam_search(
+            model.decode_step,
+            model.follow_beams,
+            cache,
+            batch_size=tf.shape(limits)[0],
+            beam_size=beam_size,
+            vocab_size=self.model.vocab_sizes[1],
+            limits=limits,
+            longest=longest,
+            alpha=settings.alpha,
+            eos_id=EOS_ID,
+            num_hypotheses=num_hypotheses // samples,
+            changes=changes,
+            choice=choice,
+            bonus_fn=None
+            if not penalty
+            else lambda cache: (
+                penalty * coverage_penalty(model.coverage(cache), mask)
+            ),
+            keep_fn=model.keep_sentences if shrinks else None,
+        )
 
     def _varied(self, texts, limits, asked, samples):
         """What makes another search of it: changes, the choice, the limits."""

@@ -8,7 +8,8 @@ are selected again, only this table of small integers is gathered.
 
 Positions are kept in blocks of P, and the cache grows by a block when the
 search needs one. So a step attends to at most P - 1 unused positions, and a
-search that ends early never pays for its limit.
+search that ends early never pays for its limit. Where no shape may change in a
+loop, one block has room for the limit.
 """
 
 from collections.abc import Sequence
@@ -100,8 +101,9 @@ class DecoderCache:
         """
         attention = layers[0].self_attention
         depths = (attention.key_depth, attention.value_depth)
-        positions = _block_length(beam_size, max(depths), memory.dtype)
-        blocks = 1 if can_grow() else -(-max_length // positions)
+        blocks, positions = 1, max_length
+        if can_grow():
+            positions = _block_length(beam_size, max(depths), memory.dtype)
         batch = ops.shape(memory)[0]
         table = (blocks, batch, beam_size, positions)
         tensors = {
@@ -262,7 +264,7 @@ class DecoderCache:
     def _append(self, name, new):
         """Writes [B * G, H, R, d] into a cached tensor, in place if it can."""
         cached = self.tensors[name]
-        heads, places, depth = cached.shape[2:]
+        heads, depth = cached.shape[2], cached.shape[4]
         new = self._of_groups(new)
         beam_size = new.shape[1] * new.shape[3]
         if new.shape[1] > 1:
@@ -274,8 +276,8 @@ class DecoderCache:
             ops.reshape(new, (-1, beam_size * depth)),
         )
         # Of the table: one shape for all layers costs a step less than many.
-        blocks, batch, *_ = ops.shape(self.tensors["ancestry"])
-        shape = (blocks, batch, heads, places, depth)
+        blocks, batch, _, positions = ops.shape(self.tensors["ancestry"])
+        shape = (blocks, batch, heads, positions * beam_size, depth)
         self.tensors[name] = reshape(written, shape)
         return self.tensors[name]
 

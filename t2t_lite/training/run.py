@@ -281,12 +281,13 @@ class Run:
         return model, [each for _, each in found]
 
     def translator(
-        self, model: Transformer | Ensemble, **options: Any
+        self, model: Transformer | Ensemble, jit: bool = False, **options: Any
     ) -> Translator:
         """A `Translator` with the run's vocabulary.
 
         Args:
           model: the run's, or an ensemble with it.
+          jit: compile the search by XLA.
           options: any of `SearchSettings`; None or nothing takes the run's
             hparam, or the default where there is no such hparam.
 
@@ -307,6 +308,7 @@ class Run:
             extra_decode_length=hparams.extra_decode_length,
             max_length=hparams.longest_source or hparams.max_length,
             form=self.problem.text_form(self.encoders),
+            jit=jit,
         )
 
     def record(self, **facts: Any) -> None:

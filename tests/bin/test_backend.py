@@ -106,6 +106,7 @@ def test_the_exporter_writes_versions_in_a_place_of_their_own(
     [
         (["--quantization=int8"], "--quantization goes with --backend="),
         (["--backend=ctranslate2", "--replicas=2"], "--replicas needs"),
+        (["--backend=ctranslate2", "--jit"], "--jit needs"),
         (
             ["--backend=ctranslate2", "--alignment=words"],
             "--alignment needs --backend=tensorflow; got --backend=ctranslate2",

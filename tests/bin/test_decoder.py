@@ -505,6 +505,21 @@ def test_interactive_answers_until_the_end_of_input(
     assert err.startswith("Loading the model.\nWeights: ")
 
 
+def test_a_compiled_search_gives_the_same_answers(run_command, tiny_run, stdin):
+    flags = [f"--output_dir={tiny_run}", "--interactive"]
+    typed = []
+    for more in ([], ["--jit"]):
+        stdin(*LINES[:4])
+        code, out, _ = run_command("decoder", *flags, *more)
+        assert code == 0
+        typed.append(out)
+    assert typed[0] == typed[1]
+    stdin("1\t2")
+    code, out, err = run_command("decoder", flags[0], "--jit", "--score")
+    assert (code, out) == (2, "")
+    assert "--jit compiles searches" in err
+
+
 def test_interactive_asks_when_it_can_answer(
     run_command, tiny_run, monkeypatch
 ):

@@ -52,6 +52,7 @@ ids, scores = beam_search(
     beam_size=3,
     vocab_size=17,
     limits=np.array([6, 4]),
+    longest=6,
     alpha=0.6,
 )
 best = np.array(ids)[:, 0]

@@ -21,7 +21,7 @@ def random_sentences(count, most=12, seed=1):
     ]
 
 
-def random_model(vocab_size, seed=1, layers=1):
+def random_model(vocab_size, seed=1, layers=1, **options):
     """A model with random weights, large enough that nothing is a tie."""
     model = Transformer(
         vocab_size,
@@ -31,6 +31,7 @@ def random_model(vocab_size, seed=1, layers=1):
         num_heads=2,
         num_hidden_layers=layers,
         norm_placement="pre",
+        **options,
     ).build_weights()
     generator = np.random.default_rng(seed)
     for variable in model.trainable_variables:

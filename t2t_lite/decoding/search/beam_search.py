@@ -67,6 +67,7 @@ def beam_search(
     beam_size: int,
     vocab_size: int,
     limits: Tensor,
+    longest: int | Tensor | None = None,
     alpha: float,
     eos_id: int = 1,
     num_hypotheses: int | None = None,
@@ -93,6 +94,7 @@ def beam_search(
       vocab_size: V, at least 2.
       limits: int32 [B], the most tokens a sentence may get, EOS included; 0
         gives an empty hypothesis.
+      longest: L, at least each limit; None: the largest of them.
       alpha: weight of the length penalty, at least 0.
       eos_id: the token that ends a hypothesis.
       num_hypotheses: N, from 1 to K; None: K. Asking for fewer ends sooner
@@ -118,11 +120,8 @@ def beam_search(
     """
     count = beam_size if num_hypotheses is None else num_hypotheses
     _check(beam_size, vocab_size, alpha, count)
-    # Of limits in plain numbers so is the length, which XLA asks for.
-    if ops.is_tensor(limits):
-        length = ops.max(limits, initial=0)
-    else:
-        length = int(max(limits, default=0))
+    if longest is None:
+        longest = ops.max(limits, initial=0)
     limits = ops.cast(limits, "int32")
     by_place = changes or choice or bonus_fn
     if keep_fn and by_place:
@@ -159,7 +158,7 @@ def beam_search(
         return _best(state, alpha, sort_live=bonus_fn is not None)
 
     memories = tuple(each.start(batch_size, beam_size) for each in changes)
-    shape = (batch_size, beam_size, count, length)
+    shape = (batch_size, beam_size, count, longest)
     state = _start(cache, memories, shape, limits)
     if keep_fn is None:
         return best(search(state, ops.any))
@@ -181,7 +180,7 @@ def _check(beam_size, vocab_size, alpha, count):
 
 def _start(cache, memories, shape, limits):
     """Live hypothesis 0 is the empty one; there are no others yet."""
-    batch_size, beam_size, count, length = shape
+    batch_size, beam_size, count, longest = shape
     beams = ops.arange(beam_size)
     live = ops.where(ops.equal(beams, 0), 0.0, IMPOSSIBLE)
     return SearchState(
@@ -189,12 +188,12 @@ def _start(cache, memories, shape, limits):
         running=limits > 0,
         limits=limits,
         last_ids=ops.zeros((batch_size, beam_size), "int32"),
-        live_ids=ops.zeros((batch_size, beam_size, length), "int32"),
+        live_ids=ops.zeros((batch_size, beam_size, longest), "int32"),
         live_log_probs=ops.broadcast_to(
             ops.cast(live, "float32")[None], (batch_size, beam_size)
         ),
         live_bonuses=ops.zeros((batch_size, beam_size), "float32"),
-        finished_ids=ops.zeros((batch_size, count, length), "int32"),
+        finished_ids=ops.zeros((batch_size, count, longest), "int32"),
         finished_scores=ops.full((batch_size, count), IMPOSSIBLE, "float32"),
         memories=memories,
         cache=cache,

@@ -63,8 +63,11 @@ def best_log_probs(
     logits = ops.cast(logits, "float32")
     best, ids = _top_k(logits, width)
     if normalizer is None:
-        share = gather_rows(ops.softmax(logits), ids[:, :1])
-        normalizer = _normalizer(best[:, :1], share)
+        shares = gather_rows(ops.softmax(logits), ids)
+        normalizer = _normalizer(
+            ops.max(best, axis=-1, keepdims=True),
+            ops.max(shares, axis=-1, keepdims=True),
+        )
     log_probs = best - normalizer
     # Written so that a NaN becomes impossible, too.
     return ops.where(log_probs > IMPOSSIBLE, log_probs, IMPOSSIBLE), ids

@@ -186,6 +186,19 @@ class SearchSettings:
             if name == "constraints" and self.sample:
                 raise UsageError("constraints do not go with sample.")
 
+    def check_compiled(self, columns: Iterable[str] = ()) -> None:
+        """Refuses what XLA cannot compile.
+
+        Args:
+          columns: as of `check_columns`.
+
+        Raises:
+          UsageError: these settings, or one of the columns.
+        """
+        for name in (*self.changed(), *columns):
+            if name in _NOT_COMPILED:
+                raise UsageError(f"{name} does not go with jit: leave one out.")
+
     def _check_that_all_go_together(self):
         changed = self.changed()
         if not self.sample:
@@ -222,3 +235,5 @@ _NOT_OF_FORMS = (
     "suppress",
     "avoid",
 )
+# They look at texts, or bring along tensors of ever other shapes.
+_NOT_COMPILED = ("constrained", "sample", "avoid", "prefix", "constraints")

@@ -16,8 +16,10 @@ The one place in the model core that asks what it runs on.
   has a dozen that find out what was broadcast.
 """
 
+import contextlib
+import contextvars
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -33,10 +35,26 @@ _FEW_ROWS = 8
 # From so many columns on a kernel's transposition is worth a pass over it.
 _WIDE = 512
 
+_for_xla = contextvars.ContextVar("for_xla", default=False)
+
+
+@contextlib.contextmanager
+def for_xla() -> Iterator[None]:
+    """XLA compiles the TensorFlow graph that is made in here.
+
+    It knows no writing in place and no shapes that change in a loop, and needs
+    no help with small products.
+    """
+    token = _for_xla.set(True)
+    try:
+        yield
+    finally:
+        _for_xla.reset(token)
+
 
 def can_grow() -> bool:
     """Whether tensors may change their shape from one loop step to the next."""
-    return keras.backend.backend() == "tensorflow"
+    return keras.backend.backend() == "tensorflow" and not _for_xla.get()
 
 
 def unset_values(shape: Sequence[int], dtype: str) -> Tensor:
@@ -131,6 +149,9 @@ def batch_matmul(x: Tensor, y: Tensor, transpose_y: bool = False) -> Tensor:
     """
     tf = _tensorflow_in_a_graph()
     if tf is None:
+        if transpose_y and _for_xla.get():
+            # XLA copies what it transposes, and `y`, the cache, is larger.
+            return ops.swapaxes(ops.matmul(y, ops.swapaxes(x, -1, -2)), -1, -2)
         return ops.matmul(x, ops.swapaxes(y, -1, -2) if transpose_y else y)
     if _is_one_row(x):
         # Stock TensorFlow Serving has it, and oneDNN has nothing in its place.
@@ -339,8 +360,8 @@ def _is_one_row(x):
 
 
 def _tensorflow_in_a_graph():
-    """The module `tensorflow` where it is the backend and builds a graph."""
-    if keras.backend.backend() != "tensorflow":
+    """The module `tensorflow` where it is the backend and runs the graph."""
+    if keras.backend.backend() != "tensorflow" or _for_xla.get():
         return None
     import tensorflow as tf
 

@@ -290,7 +290,7 @@ table = ops.convert_to_tensor(
 ids, scores = beam_search(
     lambda ids, index, cache: (ops.take(table[index], ids, axis=0), cache),
     lambda cache, parents: cache, {}, batch_size=1, beam_size=3,
-    vocab_size=5, limits=np.array([6], "int32"), alpha=0.6)
+    vocab_size=5, limits=np.array([6], "int32"), longest=6, alpha=0.6)
 print(np.asarray(ids).tolist())
 print(np.asarray(scores).tolist())
 """
