@@ -267,7 +267,6 @@ class Translator(tf.Module):
         if not fixed:
             longest = tf.reduce_max(tf.concat([limits, [0]], axis=0))
         penalty = settings.coverage_penalty
-        shrinks = not (fixed or changes or choice or penalty)
         cache = model.start_decoding(
             memory, mask, beam_size, longest, penalty > 0
         )
@@ -288,9 +287,9 @@ class Translator(tf.Module):
             bonus_fn=None
             if not penalty
             else lambda cache: (
-                penalty * coverage_penalty(model.coverage(cache), mask)
+                penalty * coverage_penalty(model.coverage(cache))
             ),
-            keep_fn=model.keep_sentences if shrinks else None,
+            keep_fn=None if fixed else model.keep_sentences,
         )
 
     def _varied(self, texts, limits, asked, samples):

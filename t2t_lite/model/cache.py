@@ -199,8 +199,12 @@ class DecoderCache:
 
     @staticmethod
     def coverage(tensors: Tensors) -> Tensor:
-        """How much attention each source token got: float32 [B, K, S]."""
-        return tensors["coverage"]
+        """How much attention each source token got: float32 [B, K, S].
+
+        1 where there is no token.
+        """
+        real = ops.equal(tensors["source_bias"][:, 0, 0], 0)  # [B, 1, S]
+        return ops.where(real, tensors["coverage"], 1.0)
 
     def attend_self(
         self, attention: MultiHeadAttention, number: int, x: Tensor

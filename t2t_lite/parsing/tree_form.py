@@ -102,7 +102,7 @@ class TreeForm(tf.Module):
         limits = tf.maximum(limits, counts + _SHORTEST)
         limits = tf.where(counts > 0, limits, 0)
         classes = classes.to_tensor(_WORD)  # [B, n]
-        return _OnlyTrees(self, classes, counts, limits), limits
+        return _OnlyTrees(self, classes, counts), limits
 
     def write(self, texts: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
         """Trees in brackets, from tokens of a constrained search.
@@ -137,7 +137,6 @@ class _OnlyTrees:
       form: of the trees.
       word_classes: int32 [B, n], what each word can be.
       counts: int32 [B], words.
-      limits: int32 [B], the most tokens, EOS included.
     """
 
     renormalizes = True
@@ -147,12 +146,10 @@ class _OnlyTrees:
         form: TreeForm,
         word_classes: tf.Tensor,
         counts: tf.Tensor,
-        limits: tf.Tensor,
     ):
         self.form = form
         self.word_classes = word_classes
         self.counts = counts
-        self.limits = limits
 
     def start(self, batch_size, beam_size):
         shape = [batch_size, beam_size]
@@ -165,7 +162,7 @@ class _OnlyTrees:
 
     def change(self, logits, state, memory):
         memory = self._advance(memory, state.last_ids)
-        allowed = self._allowed(memory, state.index)
+        allowed = self._allowed(memory, state)
         # A model's V may be rounded up: what is beyond the tokens is none.
         beyond = logits.shape[-1] - len(self.form.kinds)
         allowed = tf.pad(allowed, [[0, 0], [0, 0], [0, beyond]])
@@ -190,15 +187,15 @@ class _OnlyTrees:
             "opened": (memory["opened"] + 1) * opened,
         }
 
-    def _allowed(self, memory, index):
-        """Bool [B, K, V]: what may follow at this index."""
+    def _allowed(self, memory, state):
+        """Bool [B, K, V]: what may follow."""
         depth, leaves = memory["depth"], memory["leaves"]
         is_empty = memory["opened"] > 0
-        left = self.counts[:, None] - leaves
+        left = state.these(self.counts)[:, None] - leaves
         is_open = depth > 0
         # One bracket more has to leave room for the words, for the closing
         # brackets and for EOS.
-        room = self.limits[:, None] - index - left - depth
+        room = state.limits[:, None] - state.index - left - depth
         may_open = (
             ((left > 0) & (is_open | (leaves < 1)))
             & (depth < MOST_OPEN_BRACKETS)
@@ -213,7 +210,7 @@ class _OnlyTrees:
         )
         last = tf.maximum(tf.shape(self.word_classes)[1] - 1, 0)
         classes = gather_rows(
-            self.word_classes, tf.clip_by_value(leaves, 0, last)
+            state.these(self.word_classes), tf.clip_by_value(leaves, 0, last)
         )
         leaf = tf.gather(self.form.leaves, classes)  # [B, K, V]
         may_take = is_open & (left > 0)

@@ -43,19 +43,18 @@ def length_penalty(length: Tensor, alpha: float) -> Tensor:
     return ops.power((5.0 + ops.cast(length, "float32")) / 6.0, alpha)
 
 
-def coverage_penalty(coverage: Tensor, mask: Tensor) -> Tensor:
+def coverage_penalty(coverage: Tensor) -> Tensor:
     """What tells that source tokens got little attention; at most 0.
 
     Args:
-      coverage: float32 [B, K, S], the attention that each got in all steps.
-      mask: bool [B, S], source tokens that are real.
+      coverage: float32 [B, K, S], the attention that each got in all steps;
+        1 where there is no token.
 
     Returns: float32 [B, K], the sum of log(min(coverage, 1)) (arXiv:1609.08144,
       equation 14, without beta).
     """
     # No attention at all counts as very little: log(0) has no sum.
-    missing = ops.log(ops.clip(coverage, 1e-9, 1.0))
-    return ops.sum(ops.where(mask[:, None], missing, 0.0), axis=-1)
+    return ops.sum(ops.log(ops.clip(coverage, 1e-9, 1.0)), axis=-1)
 
 
 def beam_search(
@@ -107,8 +106,7 @@ def beam_search(
         the search.
       keep_fn: `(cache, rows int32 [M]) -> cache` of these sentences only. With
         it those that are done leave the batch, where tensors may change their
-        shape in a loop. None: all stay to the end, as they have to where
-        changes, choice or bonus know them by their place in the batch.
+        shape in a loop. None: all stay to the end.
 
     Returns:
       ids int32 [B, N, L] (EOS, then zeros) and scores float32 [B, N], best
@@ -123,9 +121,6 @@ def beam_search(
     if longest is None:
         longest = ops.max(limits, initial=0)
     limits = ops.cast(limits, "int32")
-    by_place = changes or choice or bonus_fn
-    if keep_fn and by_place:
-        raise ValueError("Sentences known by their place have to keep it.")
     choice = choice or Best()
 
     def body(*values):
@@ -185,6 +180,7 @@ def _start(cache, memories, shape, limits):
     live = ops.where(ops.equal(beams, 0), 0.0, IMPOSSIBLE)
     return SearchState(
         index=ops.convert_to_tensor(0, "int32"),
+        rows=ops.arange(batch_size, dtype="int32"),
         running=limits > 0,
         limits=limits,
         last_ids=ops.zeros((batch_size, beam_size), "int32"),
@@ -293,25 +289,24 @@ def _shrinking(state, search, best, keep_fn):
     Returns: ids and scores of all sentences, as `_best`.
     """
 
-    def go_on(rows, ids, scores, *values):
+    def go_on(ids, scores, *values):
         state = search(SearchState(*values))
         part_ids, part_scores = best(state)
-        ids = ops.scatter_update(ids, rows[:, None], part_ids)
-        scores = ops.scatter_update(scores, rows[:, None], part_scores)
+        rows = state.rows[:, None]
+        ids = ops.scatter_update(ids, rows, part_ids)
+        scores = ops.scatter_update(scores, rows, part_scores)
         kept = ops.cast(ops.nonzero(state.running)[0], "int32")
-        index, *of_sentences, memories, cache = state
-        rows, *of_sentences = (
-            ops.take(x, kept, axis=0) for x in (rows, *of_sentences)
+        index, *of_sentences, cache = state
+        of_sentences = tree.map_structure(
+            lambda x: ops.take(x, kept, axis=0), of_sentences
         )
-        cache = keep_fn(cache, kept)
-        return rows, ids, scores, index, *of_sentences, memories, cache
+        return ids, scores, index, *of_sentences, keep_fn(cache, kept)
 
     ids, scores = best(state)  # of sentences that may get no token
-    rows = ops.arange(ops.shape(scores)[0], dtype="int32")
-    _, ids, scores, *_ = ops.while_loop(
-        lambda *values: ops.any(SearchState(*values[3:]).running),
+    ids, scores, *_ = ops.while_loop(
+        lambda *values: ops.any(SearchState(*values[2:]).running),
         go_on,
-        (rows, ids, scores, *state),
+        (ids, scores, *state),
     )
     return ids, scores
 

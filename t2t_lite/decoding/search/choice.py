@@ -88,18 +88,19 @@ class Sample(Best):
         logits = ops.cast(logits[:, 0], "float32")
         if normalizer is None:
             normalizer = log_normalizer(logits)[:, None]
-        drawn = self._draw(logits, state.index)
+        drawn = self._draw(logits, state)
         log_probs = gather_rows(logits, drawn) - normalizer[:, 0]
         log_probs = ops.where(log_probs > IMPOSSIBLE, log_probs, IMPOSSIBLE)
         return Candidates(
             state.live_log_probs + log_probs, ops.zeros_like(drawn), drawn
         )
 
-    def _draw(self, logits, index):
+    def _draw(self, logits, state):
         """A token by chance for each row of logits: int32 [B, 1]."""
         weights = self.weights(logits)
         sums = ops.cumsum(weights, axis=-1)
-        uniform = ops.take(self.uniforms, index, axis=1)[:, None]
+        uniform = ops.take(self.uniforms, state.index, axis=1)
+        uniform = state.these(uniform)[:, None]
         # A little below the total, which rounding must not reach.
         sought = uniform * sums[:, -1:] * (1 - 1e-6)
         below = ops.sum(

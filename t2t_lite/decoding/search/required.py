@@ -6,6 +6,9 @@ are those of `state`; P phrases a sentence, W ways to write each, M tokens of
 the longest.
 """
 
+import copy
+from typing import Self
+
 from keras import ops
 
 from t2t_lite.decoding.search.choice import Best
@@ -59,7 +62,8 @@ class Required(Ban, Best):
 
     def forbidden(self, state: SearchState, logits: Tensor) -> Tensor:
         """EOS, while a phrase is missing."""
-        missing = ops.any(ops.logical_not(self._met(state)), axis=-1)
+        met = self._of_these(state)._met(state)
+        missing = ops.any(ops.logical_not(met), axis=-1)
         vocabulary = ops.arange(ops.shape(logits)[-1])
         return ops.logical_and(
             missing[..., None], ops.equal(vocabulary, self.eos_id)
@@ -76,6 +80,18 @@ class Required(Ban, Best):
         if normalizer is None:
             normalizer = log_normalizer(logits)
         best = super().candidates(state, logits, normalizer)
+        more = self._of_these(state)._more(state, logits, normalizer)
+        return _without_copies(
+            Candidates(
+                *(
+                    ops.concatenate([a, b], axis=1)
+                    for a, b in zip(best, more, strict=True)
+                )
+            )
+        )
+
+    def _more(self, state, logits, normalizer):
+        """The candidates that `Best` may not have: [B, K * (P * W + 1)]."""
         batch_size, beam_size, vocab_size = ops.shape(logits)
         met = self._met(state)  # [B, K, P]
         matched = self._matched(recent(state, ops.shape(self._ways)[2]))
@@ -101,19 +117,11 @@ class Required(Ban, Best):
         log_probs = state.live_log_probs[..., None] + log_probs
         real = ops.logical_and(ids >= 0, log_probs > IMPOSSIBLE)
         parents = ops.arange(beam_size, dtype="int32")[None, :, None]
-        more = Candidates(
-            ops.where(real, log_probs, IMPOSSIBLE),
-            ops.broadcast_to(parents, ops.shape(ids)),
-            ops.maximum(ids, 0),
-        )
         flat = (batch_size, beam_size * ops.shape(ids)[2])
-        return _without_copies(
-            Candidates(
-                *(
-                    ops.concatenate([a, ops.reshape(b, flat)], axis=1)
-                    for a, b in zip(best, more, strict=True)
-                )
-            )
+        return Candidates(
+            ops.reshape(ops.where(real, log_probs, IMPOSSIBLE), flat),
+            ops.reshape(ops.broadcast_to(parents, ops.shape(ids)), flat),
+            ops.reshape(ops.maximum(ids, 0), flat),
         )
 
     def survivors(
@@ -124,12 +132,13 @@ class Required(Ban, Best):
         Each bank has an equal share of the beam. What is left over goes to
         the banks that have met most, then to the likeliest.
         """
+        these = self._of_these(state)
         log_probs = ops.where(ended, IMPOSSIBLE, candidates.log_probs)
         beam_size = ops.shape(state.live_log_probs)[1]
         banks = ops.where(
-            is_possible(log_probs), self._banks(state, candidates), -1
+            is_possible(log_probs), these._banks(state, candidates), -1
         )
-        total = ops.sum(self._lengths, axis=-1, keepdims=True)  # [B, 1]
+        total = ops.sum(these._lengths, axis=-1, keepdims=True)  # [B, 1]
         share = beam_size // (total + 1)
         # [B, C, C]: whether the candidate of a column is the better one.
         better = _precedes((log_probs,))
@@ -141,6 +150,15 @@ class Required(Ban, Best):
         order = _count(_precedes((chosen, banks, log_probs)))
         _, places = ops.top_k(-order, beam_size)
         return gather_rows(log_probs, places), places
+
+    def _of_these(self, state: SearchState) -> Self:
+        """The same for the sentences that are still here."""
+        these = copy.copy(self)
+        these._ways = state.these(self._ways)
+        these._way_lengths = state.these(self._way_lengths)
+        these._later = state.these(self._later)
+        these._lengths = state.these(self._lengths)
+        return these
 
     def _met(self, state):
         """Bool [B, K, P]: phrases that a live hypothesis has, or that are none.

@@ -110,7 +110,7 @@ class Avoid(Ban):
     phrases: Tensor
 
     def forbidden(self, state: SearchState, logits: Tensor) -> Tensor:
-        phrases, most = self.phrases, ops.shape(self.phrases)[-1]
+        phrases, most = state.these(self.phrases), ops.shape(self.phrases)[-1]
         lengths = ops.sum(
             ops.cast(ops.not_equal(phrases, NO_TOKEN), "int32"), axis=-1
         )
@@ -148,7 +148,8 @@ class ForcedPrefix(Ban):
     others: Sequence[Ban] = ()
 
     def forbidden(self, state: SearchState, logits: Tensor) -> Tensor:
-        wanted = tokens_at(self.prefixes, state.index[None, None])[:, None]
+        prefixes = state.these(self.prefixes)
+        wanted = tokens_at(prefixes, state.index[None, None])[:, None]
         vocabulary = ops.arange(ops.shape(logits)[-1], dtype="int32")
         forbidden = ops.zeros((1, 1, 1), "bool")
         for other in self.others:

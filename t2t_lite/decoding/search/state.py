@@ -20,6 +20,7 @@ class SearchState(NamedTuple):
     """
 
     index: Tensor  # int32 []: tokens generated so far
+    rows: Tensor  # int32 [B]: the place of each sentence in the first batch
     running: Tensor  # bool [B]: whether a better hypothesis can still come
     limits: Tensor  # int32 [B]: the most tokens each sentence may get
     last_ids: Tensor  # int32 [B, K]: the newest token of each live hypothesis
@@ -30,6 +31,10 @@ class SearchState(NamedTuple):
     finished_scores: Tensor  # float32 [B, N]
     memories: tuple  # of each `ScoreChange`
     cache: Any  # whatever step_fn and follow_fn pass on
+
+    def these(self, values: Tensor) -> Tensor:
+        """What the sentences that are still here have of the first batch's."""
+        return ops.take(values, self.rows, axis=0)
 
 
 class Candidates(NamedTuple):
@@ -42,6 +47,9 @@ class Candidates(NamedTuple):
 
 class ScoreChange(Protocol):
     """Changes the scores of the next tokens before candidates are chosen.
+
+    Sentences that are done may leave the batch: what it keeps of each sentence
+    is read by `SearchState.these`.
 
     Attributes:
       renormalizes: whether log-probabilities are those of the changed scores.
@@ -66,7 +74,10 @@ class ScoreChange(Protocol):
 
 
 class Choice(Protocol):
-    """Chooses the candidates of a step, and those that go on."""
+    """Chooses the candidates of a step, and those that go on.
+
+    Sentences may leave the batch, as for a `ScoreChange`.
+    """
 
     def candidates(
         self, state: SearchState, logits: Tensor, normalizer: Tensor | None

@@ -201,18 +201,6 @@ def test_sentences_that_are_done_leave_the_batch():
     assert sizes == [4, 2, 0]  # after 2, 3 and 4 tokens
 
 
-def test_sentences_known_by_their_place_keep_it():
-    with pytest.raises(ValueError, match="have to keep it"):
-        search_one(
-            random_table(0),
-            4,
-            2,
-            alpha=0.0,
-            bonus_fn=lambda cache: tf.zeros([1, 2]),
-            keep_fn=keep_rows,
-        )
-
-
 def test_limit_zero_gives_an_empty_hypothesis():
     ids, scores = search_tables(random_table(0)[None], [0], [0], 2, 0.6)
     assert ids.shape == (1, 2, 0)

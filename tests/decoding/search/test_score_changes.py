@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from support.search_tables import all_hypotheses, random_table, search_one
+from support.search_tables import (
+    all_hypotheses,
+    keep_rows,
+    random_table,
+    search_one,
+    search_tables,
+)
+from t2t_lite.decoding.search.choice import Sample
 from t2t_lite.decoding.search.required import Required
 from t2t_lite.decoding.search.score_changes import (
     NO_TOKEN,
@@ -277,3 +284,37 @@ def test_a_phrase_begun_in_vain_is_begun_again():
     )
     assert ids == [2, 2, 2, 0, EOS]
     assert score == pytest.approx(0.0, abs=5e-3)
+
+
+def asked_of_each():
+    """Changes and a choice, by name; each sentence of five has its own."""
+    phrases = [rows([token]) for token in (2, 3, 0, 4, 2)]
+    required = Required(np.stack(phrases)[:, :, None], EOS)
+    return {
+        "avoid": ([Avoid(np.stack(phrases))], None),
+        "prefix": ([ForcedPrefix(rows([2], [3, 3], [], [4], [0]))], None),
+        "required": ([required], required),
+        "sample": ([], Sample(np.random.default_rng(1).random((5, 7), "f4"))),
+        "memory": ([NoRepeat(1), MinimumLength(2, EOS)], None),
+    }
+
+
+@pytest.mark.parametrize("name", asked_of_each())
+def test_sentences_keep_what_is_asked_of_them_when_others_leave(name):
+    changes, choice = asked_of_each()[name]
+    tables = np.stack([random_table(10 * i, 7, 6) for i in range(5)])
+    left, stayed = (
+        search_tables(
+            tables,
+            [0, 2, 3, 4, 5],
+            [7, 2, 0, 4, 6],
+            1 if name == "sample" else 6,
+            0.6,
+            changes=changes,
+            choice=choice,
+            keep_fn=keep_fn,
+        )
+        for keep_fn in (keep_rows, None)
+    )
+    np.testing.assert_array_equal(left[0], stayed[0])
+    np.testing.assert_allclose(left[1], stayed[1], atol=1e-6)
