@@ -191,20 +191,19 @@ class TrainingState:
         """Takes weights, optimizer and step of such a one, to look at them."""
         self.step = checkpoint.restore(copy.path, self._tensors())["step"]
 
-    def restore(self, strict: bool = False) -> None:
-        """Goes on from the newest checkpoint, if there is any.
-
-        A run that has none yet begins with what its config says.
+    def restore(self, strict: bool = False, must: bool = False) -> None:
+        """Goes on from the newest checkpoint, or begins as the config says.
 
         Args:
           strict: raise if it is damaged, rather than to set it aside and go
             on from the one before. The mark of the best likewise.
+          must: raise if there is none, as weights were left unset for one.
 
         Raises:
           T2TLiteError: it is another model's, all are damaged, or all are
             gone.
         """
-        name = self._by_chief("checkpoint", lambda: self._restore(strict))
+        name = self._by_chief("checkpoint", lambda: self._restore(strict, must))
         if name is None:
             if load_initial_weights(self.run, self.model):
                 self.updater.begin_average()
@@ -220,12 +219,12 @@ class TrainingState:
         self.meter = Meter(**{name: state[name] for name in counted})
         self.saved_work = self.meter.totals()
 
-    def _restore(self, strict: bool) -> str | None:
+    def _restore(self, strict: bool, must: bool) -> str | None:
         """Restores the newest sound checkpoint and gives its name."""
         directory = self.run.checkpoints_dir
         saved = checkpoint.list_checkpoints(directory)
         if not saved:
-            if self._has_saved() or not _is_empty(directory):
+            if must or self._has_saved() or not _is_empty(directory):
                 raise T2TLiteError(
                     f"{self.run.output_dir} has trained, and {directory} holds "
                     "no checkpoint to go on from: put its checkpoints back "

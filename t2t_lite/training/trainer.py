@@ -89,7 +89,7 @@ def train(
                 f"{state.updater.trained_parameters:,} of "
                 f"{state.model.count_params():,} parameters are trained."
             )
-        state.restore(options.strict_checkpoints)
+        state.restore(options.strict_checkpoints, must=goes_on)
         dev = DevEvaluation(
             run,
             state.model,

@@ -5,6 +5,7 @@ would show.
 """
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from t2t_lite.interop.tensor2tensor.importing import Source, import_run
 from t2t_lite.interop.tensor2tensor.train_dir import read_train_dir
 from t2t_lite.model.layers import initial
 from t2t_lite.model.transformer import Transformer
+from t2t_lite.training import trainer
 from t2t_lite.training.checkpoints import checkpoint
 from t2t_lite.training.cluster.devices import choose_strategy
 from t2t_lite.training.run import Run
@@ -85,6 +87,24 @@ def test_what_a_damaged_checkpoint_set_is_set_again(tmp_path, poisoned):
     assert poisoned
     for name, value in state._tensors().items():
         np.testing.assert_array_equal(value.numpy(), saved[name])
+
+
+def test_a_checkpoint_that_vanishes_meanwhile_is_an_error(
+    tmp_path, monkeypatch, poisoned
+):
+    run = TinyRun(tmp_path)
+    train(run, train_steps=2, save_steps=2)
+    del run.config["has_checkpoints"]  # as in a run older than the note
+
+    class Slow(TrainingState):
+        def __init__(self, *args):
+            super().__init__(*args)
+            shutil.rmtree(run.checkpoints_dir)
+
+    monkeypatch.setattr(trainer, "TrainingState", Slow)
+    with pytest.raises(T2TLiteError, match="no checkpoint to go on from"):
+        train(run, train_steps=4)
+    assert poisoned
 
 
 def saved_model(run, without=()):
