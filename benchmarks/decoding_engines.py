@@ -22,24 +22,27 @@ def main():
     parser.add_argument("--beam_size", type=int, default=4)
     parser.add_argument("--batch_size", type=int, default=64)
     parser.add_argument("--alpha", type=float)
+    parser.add_argument("--searches", type=int, help="(default: a core each)")
     parser.add_argument("--types", default="float32,int8,int8_float32,int16")
     args = parser.parse_args()
     start_tensorflow()
     from t2t_lite.decoding.lines import translate_lines
+    from t2t_lite.decoding.streams.replicas import Replica, share_processor
     from t2t_lite.interop.ctranslate2_model import write_ctranslate2
     from t2t_lite.interop.ctranslate2_translator import CTranslate2Translator
     from t2t_lite.training.run import Run
 
+    searches = share_processor(args.searches) or 1
     run = Run.open(args.run)
     model, weights = run.load_model()
     ours = run.translator(model, beam_size=args.beam_size, alpha=args.alpha)
-    engines = {"tensorflow": ours}
+    engines = {"tensorflow": [Replica(ours)] * searches}
     sizes = {"tensorflow": 4 * model.count_params()}
     for name in args.types.split(","):
         with tempfile.TemporaryDirectory() as folder:
             write_ctranslate2(ours, folder, name)
             sizes[name] = (pathlib.Path(folder) / "model.bin").stat().st_size
-            engines[name] = CTranslate2Translator.open(folder)
+            engines[name] = CTranslate2Translator.open(folder, searches)
     sources, references = run.data.texts("test")
     answers, seconds = {}, {name: [] for name in engines}
     for repeat in range(args.repeats + 1):  # the first one warms up

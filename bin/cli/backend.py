@@ -87,7 +87,9 @@ def make_replicas(run: "Run", args: argparse.Namespace) -> "list[Replica]":
     return [
         Replica(
             CTranslate2Translator.convert(
-                translator, quantization(args, "backend")
+                translator,
+                quantization(args, "backend"),
+                searches=args.replicas or 1,
             )
         )
     ]

@@ -58,6 +58,7 @@ class CTranslate2Translator:
       extra_decode_length: as of `Translator`.
       max_length: likewise.
       form: likewise; the search is not constrained to it.
+      searches: how many share a batch and the cores.
 
     Raises:
       UsageError: this engine cannot search as the settings say.
@@ -74,6 +75,7 @@ class CTranslate2Translator:
         extra_decode_length: int,
         max_length: int,
         form: TextForm | None = None,
+        searches: int = 1,
     ):
         self.source_encoder = source_encoder
         self.target_encoder = target_encoder
@@ -82,6 +84,7 @@ class CTranslate2Translator:
         self.extra_decode_length = extra_decode_length
         self.max_length = max_length
         self.form = form
+        self._searches = searches
         self._source_names = token_names(source_encoder)
         self._target_names = token_names(target_encoder)
         self._target_ids = {
@@ -89,7 +92,10 @@ class CTranslate2Translator:
         }
         try:
             self._engine: Any = load_ctranslate2().Translator(
-                str(folder), device="auto", intra_threads=usable_cores()
+                str(folder),
+                device="auto",
+                inter_threads=searches,
+                intra_threads=max(1, usable_cores() // searches),
             )
         except (RuntimeError, ValueError) as error:
             raise T2TLiteError(
@@ -98,7 +104,10 @@ class CTranslate2Translator:
 
     @classmethod
     def convert(
-        cls, translator: Translator, quantization: Quantization = "float32"
+        cls,
+        translator: Translator,
+        quantization: Quantization = "float32",
+        searches: int = 1,
     ) -> Self:
         """The same translator in this engine; leaves no files.
 
@@ -116,10 +125,11 @@ class CTranslate2Translator:
                 extra_decode_length=translator.extra_decode_length,
                 max_length=translator.max_length,
                 form=translator.form,
+                searches=searches,
             )
 
     @classmethod
-    def open(cls, folder: str | os.PathLike) -> Self:
+    def open(cls, folder: str | os.PathLike, searches: int = 1) -> Self:
         """The translator that `write_ctranslate2` wrote to a folder.
 
         Raises:
@@ -138,6 +148,7 @@ class CTranslate2Translator:
         source_encoder = target_encoder = open_vocabulary(folder / source)
         if target != source:
             target_encoder = open_vocabulary(folder / target)
+        settings["searches"] = searches
         return cls(folder, source_encoder, target_encoder, search, **settings)
 
     def searching(
@@ -203,6 +214,7 @@ class CTranslate2Translator:
         answers = self._engine.score_batch(
             names,
             _named(self._target_names, ids, lengths),
+            max_batch_size=self._share(names),
             max_input_length=0,
         )
         each = _padded([answer.log_probs for answer in answers], tf.float32)
@@ -259,6 +271,7 @@ class CTranslate2Translator:
         finished = beam_size * (_PATIENCE if beam_size > 1 else 1)
         return self._engine.translate_batch(
             sources,
+            max_batch_size=self._share(sources),
             beam_size=beam_size,
             num_hypotheses=finished,
             patience=finished / beam_size,
@@ -269,6 +282,10 @@ class CTranslate2Translator:
             min_decoding_length=0,
             max_decoding_length=limit,
         )
+
+    def _share(self, rows):
+        """How many rows each search takes."""
+        return -(-len(rows) // self._searches)
 
     def _ranked(self, answer: Any) -> list[_Found]:
         """The hypotheses by our score, those without EOS last."""
