@@ -264,12 +264,12 @@ def _converse(answers: Answers) -> None:
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 (gives `input` a history)
     prompt = "> " if sys.stdin.isatty() else ""
-    while True:
+    for number in itertools.count(1):
         try:
             line = input(prompt)
         except EOFError:
             break
-        for answer in answers([line.encode("utf-8", "surrogatepass")]):
+        for answer in answers([line.encode("utf-8", "surrogatepass")], number):
             print(answer, flush=True)
 
 

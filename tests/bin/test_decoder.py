@@ -505,6 +505,19 @@ def test_interactive_answers_until_the_end_of_input(
     assert err.startswith("Loading the model.\nWeights: ")
 
 
+def test_typed_lines_are_counted(run_command, tiny_run, stdin):
+    stdin("1 2", "", "{")
+    code, out, _ = run_command(
+        "decoder",
+        f"--output_dir={tiny_run}",
+        "--interactive",
+        "--format=json",
+    )
+    assert code == 0
+    numbers = [json.loads(line)["line"] for line in out.splitlines()]
+    assert numbers == [1, 2, 3]
+
+
 def test_a_compiled_search_gives_the_same_answers(run_command, tiny_run, stdin):
     flags = [f"--output_dir={tiny_run}", "--interactive"]
     typed = []
