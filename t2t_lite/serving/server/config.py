@@ -52,8 +52,12 @@ def read_config_file(path: pathlib.Path) -> tuple[ModelConfig, ...]:
     config = model_server_config_pb2.ModelServerConfig()
     try:
         text_format.Parse(path.read_text("utf-8"), config)
-    except (text_format.ParseError, UnicodeDecodeError) as error:
+    except text_format.ParseError as error:
         raise UsageError(f"{path}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{path} must be UTF-8 text; it is not at byte {error.start}."
+        ) from error
     if config.WhichOneof("config") != "model_config_list":
         raise UsageError(f"{path} must have a model_config_list.")
     models = tuple(

@@ -111,3 +111,10 @@ def test_what_this_server_does_not_have_is_refused_by_name(
 ):
     with pytest.raises(UsageError, match=reason):
         read(tmp_path, text)
+
+
+def test_a_file_that_is_no_text_says_where(tmp_path):
+    file = tmp_path / "models.config"
+    file.write_bytes(b"ab\xff")
+    with pytest.raises(UsageError, match="must be UTF-8 text; .* at byte 2"):
+        read_config_file(file)
