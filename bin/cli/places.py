@@ -14,7 +14,9 @@ def check(source: str | None, target: str | None) -> None:
     """Refuses files that are not there, or cannot be."""
     # A pipe, such as /dev/stdin, is as good as a file.
     path = pathlib.Path(source or __file__)
-    if path.is_dir() or not path.exists():
+    if path.is_dir():
+        raise T2TLiteError(f"--decode_from_file: {source} is a folder.")
+    if not path.exists():
         raise T2TLiteError(f"--decode_from_file: there is no file {source}.")
     if target:
         if pathlib.Path(target).is_dir():

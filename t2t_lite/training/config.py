@@ -161,10 +161,13 @@ def read_config(output_dir: pathlib.Path) -> dict[str, Any]:
         for key, rule in _RULES.items():
             _require(config, key, rule)
         HParams.from_dict(config["hparams"])
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
+        lacks = f"it has no {CONFIG}"
+        if isinstance(error, NotADirectoryError):
+            lacks = "it is no folder"
         raise T2TLiteError(
-            f"There is no run in {output_dir}: it has no {CONFIG}. "
-            "t2t-lite-trainer makes one."
+            f"There is no run in {output_dir}: {lacks}. t2t-lite-trainer makes "
+            "one."
         ) from error
     except UsageError as error:
         raise _damaged(path, f"hparams: {error}") from error

@@ -590,8 +590,10 @@ def test_bad_requests_are_one_line(run_command, tiny_run, stdin, tmp_path):
     same = [f"--decode_from_file={source}", f"--decode_to_file={source}"]
     cases = [
         ([], 2, "Give --output_dir, or --problem and --hparams"),
-        ([f"--output_dir={tmp_path}"], 1, "There is no run in"),
+        ([f"--output_dir={tmp_path}"], 1, "it has no config.json"),
+        ([f"--output_dir={source}"], 1, "in: it is no folder"),
         ([run, missing], 1, f"there is no file {tmp_path}/missing"),
+        ([run, f"--decode_from_file={tmp_path}"], 1, "is a folder."),
         ([run, *same], 2, "must not be --decode_from_file"),
         ([run, f"--decode_to_file={tmp_path}/no/out"], 1, "no folder"),
         ([run, "--nbest=9"], 2, "--nbest must be at most the beam size"),
