@@ -221,7 +221,8 @@ def wide_product(
                 upstream = tf.raw_ops.ReluGrad(
                     gradients=upstream, features=rows
                 )
-            turned = tf.transpose(kernel[..., None], (1, 0, 2))
+            turned = tf.reshape(kernel, (*kernel.shape, 1))
+            turned = tf.transpose(turned, (1, 0, 2))
             turned = tf.reshape(turned, kernel.shape[::-1])
             gradients = (
                 tf.matmul(upstream, turned),
