@@ -313,7 +313,7 @@ def short(error: Exception) -> str:
     """What is wrong with a file, on one line."""
     if isinstance(error, KeyError):
         return f"{_STATE} has no {error}"
-    if isinstance(error, ValueError):
+    if isinstance(error, (ValueError, IndexError)):  # the latter of a reader
         return str(error).splitlines()[0].rstrip(".")
     return in_words(error)
 

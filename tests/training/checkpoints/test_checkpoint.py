@@ -312,7 +312,7 @@ def test_a_damaged_checkpoint_among_others_is_not_the_end_of_the_run(tmp_path):
     _data_file(checkpoint_choice.resolve(tmp_path, 10)).write_bytes(b"")
     with pytest.raises(T2TLiteError) as caught:
         average_checkpoints(tmp_path, 3)
-    assert "step-00000010 is damaged" in str(caught.value)
+    assert "step-00000010 is damaged (Read less bytes" in str(caught.value)
     assert "remove this folder to go on without it." in str(caught.value)
 
 
