@@ -3,7 +3,7 @@
 A step of a search is hundreds of small operations. For one sentence of a small
 model each takes TensorFlow about as long to begin as to do; XLA makes a few
 kernels of them. It compiles for seconds, though, and anew for each shape, and
-in batches its kernels are no faster than TensorFlow's.
+for batches it is the slower one.
 """
 
 from collections.abc import Callable
