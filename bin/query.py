@@ -15,9 +15,10 @@ from typing import BinaryIO
 from t2t_lite import files
 from t2t_lite.bin.cli import command, flags, places
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.progress import Counter
+from t2t_lite.progress import Counter, duration
 from t2t_lite.serving.client.address import Address
 from t2t_lite.serving.client.lines import Asking, Line, ask_lines, connect
+from t2t_lite.serving.client.patience import Patience
 
 _USUAL = Asking()
 
@@ -78,6 +79,14 @@ def query(args: argparse.Namespace) -> None:
         seconds=args.timeout,
         nbest=args.nbest > 1,
     )
+
+    def waits(why: str, seconds: float) -> None:
+        command.note(
+            f"Waiting for the server at {args.server}, {duration(seconds)} at "
+            f"most (--timeout): {why.rstrip('.')}."
+        )
+
+    patience = Patience(asking.seconds, waits)
     errors = 0
     with (
         places.lines_in(args.decode_from_file) as lines,
@@ -86,7 +95,7 @@ def query(args: argparse.Namespace) -> None:
         # Answers on the terminal show by themselves how far it is.
         Counter("asking", "lines", shown=not sys.stdout.isatty()) as counter,
     ):
-        for line in ask_lines(model, lines, asking):
+        for line in ask_lines(model, lines, asking, patience):
             write(_shown(line, args))
             if line.answer.error:
                 errors += 1

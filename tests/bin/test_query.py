@@ -140,14 +140,19 @@ def test_a_server_that_is_not_there_is_an_error_of_every_line(
     run_command, tmp_path, scheme
 ):
     (tmp_path / "lines").write_text("a\nb\n")
+    url = f"{scheme}://127.0.0.1:1"
     code, out, err = run_command(
         "query",
-        f"--server={scheme}://127.0.0.1:1",
-        "--timeout=0.2",
+        f"--server={url}",
+        "--timeout=1",
         f"--decode_from_file={tmp_path / 'lines'}",
     )
     assert (code, out) == (1, "\n\n")
-    assert "127.0.0.1:1" in err.splitlines()[0]
+    waits, *of_lines, _ = err.splitlines()
+    assert waits.startswith(f"Waiting for the server at {url}, 0.")
+    assert "at most (--timeout): " in waits
+    assert [line[:8] for line in of_lines] == ["line 1: ", "line 2: "]
+    assert all("127.0.0.1:1" in line for line in of_lines)
 
 
 @pytest.mark.parametrize(

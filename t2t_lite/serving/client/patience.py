@@ -1,6 +1,8 @@
 """Asking again, later and later, while a server is busy or away."""
 
+import math
 import random
+import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -10,6 +12,7 @@ from t2t_lite.errors import T2TLiteError
 Found = TypeVar("Found")
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 10.0  # seconds
+_BETWEEN_NOTES = 30.0  # seconds
 
 
 class Busy(T2TLiteError):
@@ -58,19 +61,27 @@ class Patience:
 
     Args:
       seconds: that an answer may take, all tries together.
+      note: is told that it waits: why, and how many seconds at most. Once
+        until there is an answer again, not more often than every 30 seconds,
+        and not of the first short wait. It is called in any thread.
       sleep, clock: stand in for those of `time`.
     """
 
     def __init__(
         self,
         seconds: float,
+        note: Callable[[str, float], None] = lambda *_: None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ):
         self._seconds = seconds
+        self._note = note
         self._sleep = sleep
         self._clock = clock
         self._in_vain = False
+        self._waiting = False
+        self._noted = -math.inf
+        self._lock = threading.Lock()
 
     @property
     def in_vain(self) -> bool:
@@ -83,13 +94,14 @@ class Patience:
         Raises:
           Refused: it is, or it is still busy.
         """
-        end = self._clock() + self._seconds
+        begin = self._clock()
+        end = begin + self._seconds
         wait = _FIRST_WAIT
         tries = 1
         while True:
             try:
                 found = ask(end - self._clock())
-                self._in_vain = False
+                self._in_vain = self._waiting = False
                 return found
             except Late:
                 self._in_vain = True
@@ -102,6 +114,16 @@ class Patience:
                     self._in_vain = True
                     times = "once" if tries == 1 else f"{tries} times"
                     raise Refused(f"{busy} (asked {times})") from busy
+                if self._clock() + pause - begin > _FIRST_WAIT:
+                    self._say(str(busy), left)
             self._sleep(pause)
             wait = min(2 * wait, _LONGEST_WAIT)
             tries += 1
+
+    def _say(self, why: str, left: float) -> None:
+        with self._lock:
+            now = self._clock()
+            told = self._waiting or now - self._noted < _BETWEEN_NOTES
+            if not told:
+                self._waiting, self._noted = True, now
+                self._note(why, left)

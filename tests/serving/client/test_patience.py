@@ -17,8 +17,8 @@ class Time:
         self.slept.append(seconds)
         self.now += seconds
 
-    def patience(self, seconds):
-        return Patience(seconds, self.sleep, lambda: self.now)
+    def patience(self, seconds, note=lambda *_: None):
+        return Patience(seconds, note, self.sleep, lambda: self.now)
 
 
 def busy(times, wait=0.0):
@@ -67,6 +67,36 @@ def test_after_a_wait_in_vain_there_is_one_try_until_one_succeeds():
     assert patience(busy(times=0)) == 5
     patience(busy(times=1))
     assert len(time.slept) == 1
+
+
+def test_a_wait_is_told_at_once_and_once_until_there_is_an_answer():
+    time = Time()
+    told = []
+
+    def note(why, seconds):
+        told.append((why, time.now, seconds))
+
+    patience = time.patience(60, note)
+    patience(busy(times=1))
+    assert told == []  # 0.2 seconds are not worth a word
+    started = time.now
+    patience(busy(times=6))
+    assert [why for why, *_ in told] == ["full"]
+    assert told[0][1] - started <= 0.2
+    assert told[0][1] + told[0][2] == pytest.approx(started + 60)
+    patience(busy(times=4))
+    assert len(told) == 1  # not every few seconds
+    time.now += 30
+    patience(busy(times=6))
+    assert len(told) == 2
+
+
+def test_a_server_that_asks_to_wait_long_is_told_of_at_once():
+    time = Time()
+    told = []
+    start = time.now
+    time.patience(60, lambda *_: told.append(time.now))(busy(1, wait=7))
+    assert told == [start]
 
 
 def test_a_refusal_is_not_asked_again():
