@@ -85,8 +85,13 @@ def with_alignment(text: str, alignment: Sequence[Sequence[int]] | None) -> str:
 
 
 def as_text(summary: Mapping[str, Any]) -> str:
-    """A summary on one line, to read."""
+    """A summary on one line, to read; "none" stands for None."""
     return "  ".join(
-        f"{name} {value:.4f}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in summary.items()
+        f"{name} {_shown(value)}" for name, value in summary.items()
     )
+
+
+def _shown(value: float | None) -> str:
+    if value is None:
+        return "none"
+    return f"{value:.4f}" if isinstance(value, float) else str(value)

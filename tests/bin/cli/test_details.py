@@ -105,6 +105,12 @@ def test_a_summary_is_one_report_on_all_pairs(decode):
     assert line.startswith(f"sentences 4  tokens {tokens}  words 10  log_prob")
     _, out, _ = decode([], "--score", "--summary", "--format=json")
     assert records(out)[0]["perplexity"] is None
+    code, (line,), _ = decode([], "--score", "--summary")
+    assert code == 0
+    assert line == (
+        "sentences 0  tokens 0  words 0  log_probability 0.0000  "
+        "cross_entropy none  perplexity none  word_perplexity none"
+    )
 
 
 @pytest.mark.parametrize("utility", ["chrf", "bleu"])
