@@ -80,12 +80,7 @@ class RawFiles:
         if self.raw_dir is not None:
             path = self.raw_dir / name
             if not path.is_file():
-                fix = f"Put {name} there, or name another folder with --raw_dir"
-                if name in self.files:
-                    fix += ", or leave --raw_dir out to download it"
-                raise T2TLiteError(
-                    f"{self.raw_dir} holds no file {name}. {fix}."
-                )
+                raise self._missing([name])
         elif name in self.files and self.download_dir is not None:
             file, path = self.files[name], self.download_dir / name
             if not path.exists() or _sha256_of_content(path) != file.sha256:
@@ -108,6 +103,16 @@ class RawFiles:
         if path.exists():
             return f"found: {path}"
         return f"missing: {path}, from {address}"
+
+    def _missing(self, names):
+        """The error for files that the folder lacks."""
+        what, it = ("them", "them") if len(names) > 1 else (names[0], "it")
+        fix = f"Put {what} there, or name another folder with --raw_dir"
+        if all(name in self.files for name in names):
+            fix += f", or leave --raw_dir out to download {it}"
+        return T2TLiteError(
+            f"{self.raw_dir} holds no file {', '.join(names)}. {fix}."
+        )
 
     def _download(self, file, path):
         try:
@@ -137,6 +142,33 @@ class RawFiles:
                 while chunk := page.read(_CHUNK_BYTES):
                     out.write(chunk)
                     counter.advance(len(chunk) / 1e6)
+
+
+class Look(RawFiles):
+    """Finds files as another one does, and notes those that a folder lacks.
+
+    For them, too, it gives a path; so whoever asks goes on to the next one.
+
+    Attributes:
+      missing: their names, in the order in which they were asked for.
+    """
+
+    def __init__(self, raw: RawFiles):
+        vars(self).update(vars(raw))
+        self.missing: list[str] = []
+
+    def path(self, name: str) -> pathlib.Path:
+        """The path of the file of that name, which may not be there."""
+        if self.raw_dir is None or (self.raw_dir / name).is_file():
+            return super().path(name)
+        if name not in self.missing:
+            self.missing.append(name)
+        return self.raw_dir / name
+
+    def require_all(self) -> None:
+        """Raises T2TLiteError if there are missing ones."""
+        if self.missing:
+            raise self._missing(self.missing)
 
 
 def state_of(path: str | os.PathLike) -> dict[str, int] | None:

@@ -119,8 +119,7 @@ class Generation:
         )
         if raw.raw_dir is not None and not raw.raw_dir.is_dir():
             raise T2TLiteError(f"--raw_dir: there is no folder {raw.raw_dir}.")
-        for file in raw.files:
-            raw.path(file)  # what is missing shows now, not after hours
+        self.problem.require_sources(raw)  # now, not after hours
         identity = {
             "the definition": self.problem.definition(),
             "the seed": self.seed,

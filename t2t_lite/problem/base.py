@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.raw_files import RawFiles, RemoteFile
 from t2t_lite.errors import T2TLiteError, UsageError, nearest
+from t2t_lite.problem import sources
 from t2t_lite.problem.fingerprint import attributes_of, hash_of_code
 from t2t_lite.problem.option import Option
 
@@ -90,6 +91,10 @@ class Problem:
     def tell_sources(self, raw: RawFiles) -> list[str]:
         """What is found, missing or still to be downloaded: a line for each."""
         return [raw.tell(file) for file in self.files]
+
+    def require_sources(self, raw: RawFiles) -> None:
+        """Raises an error that names all that is missing; see `sources`."""
+        sources.require(self.splits, self.samples, raw)
 
     @property
     def source_tags(self) -> tuple[str, ...]:

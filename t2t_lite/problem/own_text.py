@@ -163,6 +163,9 @@ class OwnText(Text2TextProblem):
             return size, size
         return super().expected_vocab_sizes()
 
+    def require_sources(self, raw: RawFiles) -> None:
+        self._require_files(raw)
+
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
     ) -> dict[str, Any]:
@@ -275,11 +278,16 @@ class OwnText(Text2TextProblem):
                 f"{self.registered_name} needs files to train on: --source and "
                 "--target, or --pairs."
             )
-        for option, path in self._paths():
-            if not os.path.isfile(path):
-                raise T2TLiteError(
-                    f"--{option} must name a file; there is none at {path}."
-                )
+        missing = [
+            f"--{option}: {path} is a folder, not a file"
+            if os.path.isdir(path)
+            else f"--{option}: there is no file {path}"
+            for option, path in self._paths()
+            if not os.path.isfile(path)
+        ]
+        if missing:
+            raise T2TLiteError(f"{'; '.join(missing)}.")
+        for _, path in self._paths():
             raw.note(path)
 
     def _read(self, corpus):

@@ -248,7 +248,7 @@ def test_a_name_chooses_among_data(run_command, text_flags, tmp_path):
             "holds no data of text: give its files with --source and --target",
         ),
         (["--source=a"], "got --source without --target"),
-        (["--pairs=none.tsv"], "--pairs must name a file; there is none at /"),
+        (["--pairs=none.tsv"], "--pairs: there is no file /"),
         (["--pairs=a.tsv", "--raw_dir=x"], "leave --raw_dir out; got /"),
         (["--pairs=a.tsv", "--tfds_dir=x"], "reads no TensorFlow Datasets"),
         (["--pairs=a.tsv", "--name=wmt_ende"], "that of another problem; got "),
@@ -268,7 +268,7 @@ def test_wrong_flags_of_own_text_are_one_line(
 ):
     flags = ["--problem=text", f"--data_dir={tmp_path / 'data'}", *flags]
     code, out, err = run_command("datagen", *flags)
-    assert (code, out) == (1 if "there is none" in message else 2, "")
+    assert (code, out) == (1 if "there is no file" in message else 2, "")
     assert message in err.splitlines()[-1]
     assert not list(tmp_path.glob("data/*manifest*"))
 

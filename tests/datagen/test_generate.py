@@ -339,7 +339,7 @@ class Unreadable(Toy):
 def test_a_file_error_of_the_corpus_is_not_taken_for_one_of_the_data(tmp_path):
     with pytest.raises(FileNotFoundError, match="/no/such/corpus"):
         make(Unreadable(), tmp_path)
-    assert files_in(tmp_path) == {".toy.lock", ".toy.incomplete"}
+    assert files_in(tmp_path) == {".toy.lock"}
 
 
 def test_full_disk_is_one_clear_error_and_keeps_the_old_data(tmp_path):

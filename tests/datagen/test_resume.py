@@ -123,13 +123,18 @@ def test_killed_while_it_renames_it_goes_on(raw_dir, tmp_path, monkeypatch):
     assert content(folder) == content(tmp_path / "whole")
 
 
+def one_and_a_stop(pairs):
+    """Yields a pair, then stops."""
+    yield next(pairs)
+    raise KeyboardInterrupt
+
+
 class Interrupted(Files):
     """Stops when train is there."""
 
     def samples(self, split, raw):
-        if split == "dev":
-            raise KeyboardInterrupt
-        return super().samples(split, raw)
+        pairs = super().samples(split, raw)
+        return one_and_a_stop(pairs) if split == "dev" else pairs
 
 
 # What is known of a problem is its source; these two are to be equal.
@@ -184,9 +189,8 @@ def stop_at_dev(data_dir, raw_dir, monkeypatch):
     """Leaves unfinished work, of which train is done."""
 
     def samples(self, split, raw):
-        if split == "dev":
-            raise KeyboardInterrupt
-        return read_parallel(raw.path("a.txt"), raw.path("b.txt"))
+        pairs = read_parallel(raw.path("a.txt"), raw.path("b.txt"))
+        return one_and_a_stop(pairs) if split == "dev" else pairs
 
     with monkeypatch.context() as patch:
         patch.setattr(Files, "samples", samples)

@@ -254,7 +254,7 @@ def test_a_report_has_the_score_of_each_tag():
 
 def test_each_missing_file_is_named():
     problem = text("a.tsv:0.5,c.tsv:0.5")
-    with pytest.raises(T2TLiteError, match="--pairs must name a file; there"):
+    with pytest.raises(T2TLiteError, match="--pairs: there is no file"):
         samples(problem)
     told = [line.split(":")[0] for line in problem.tell_sources(RawFiles())]
     assert told == ["found", "missing", *["to be held out of train"] * 2]

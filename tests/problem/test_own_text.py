@@ -279,9 +279,25 @@ def test_a_missing_file_of_any_split_is_named_at_once(tmp_path, write, split):
     with pytest.raises(T2TLiteError) as error:
         samples(problem, "train")
     assert str(error.value) == (
-        f"--{option} must name a file; there is none at {files[option]}."
+        f"--{option}: there is no file {files[option]}."
     )
     assert f"missing: {files[option]}" in problem.tell_sources(RawFiles())
+
+
+def test_all_that_is_missing_is_named_in_one_error(tmp_path, write):
+    problem = text(
+        source=tmp_path / "a.xx",
+        target=write("a.yy", "A\n"),
+        dev_source=tmp_path,
+        dev_target=tmp_path / "dev.yy",
+    )
+    with pytest.raises(T2TLiteError) as error:
+        problem.require_sources(RawFiles())
+    assert str(error.value) == (
+        f"--source: there is no file {tmp_path}/a.xx; "
+        f"--dev_source: {tmp_path} is a folder, not a file; "
+        f"--dev_target: there is no file {tmp_path}/dev.yy."
+    )
 
 
 def test_unequal_files_are_named_with_their_counts(write):
