@@ -2,8 +2,10 @@
 
 import argparse
 import dataclasses
+import itertools
 import math
 import pathlib
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, TypeAlias
 
@@ -32,17 +34,31 @@ class Parser(argparse.ArgumentParser):
         self, args: Iterable[str] | None = None, namespace: Any = None
     ) -> Any:
         """The flags; raises UsageError naming the nearest known flag."""
-        parsed, unknown = self.parse_known_args(args, namespace)
+        words = list(sys.argv[1:] if args is None else args)
+        try:
+            parsed, unknown = self.parse_known_args(words, namespace)
+        except UsageError:
+            # What is wrong may follow from a flag that is not known.
+            self._refuse_unknown(itertools.takewhile("--".__ne__, words))
+            raise
         if not unknown:
             return parsed
-        flags = [word.split("=")[0] for word in unknown if word[:2] == "--"]
-        wrong = (
-            f"Unexpected argument {unknown[0]!r}; flags look like --flag=value."
+        self._refuse_unknown(unknown)
+        raise UsageError(
+            f"Unexpected argument {unknown[0]!r}; flags look like "
+            f"--flag=value. {self.prog} --help lists them all."
         )
-        if flags:
-            hint = nearest(flags[0], self._option_string_actions)
-            wrong = f"Unknown flag {flags[0]}.{hint}"
-        raise UsageError(f"{wrong} {self.prog} --help lists them all.")
+
+    def _refuse_unknown(self, words: Iterable[str]) -> None:
+        """Raises UsageError for the first word that is an unknown flag."""
+        for word in words:
+            flag = word.split("=")[0]
+            if flag[:2] == "--" and flag not in self._option_string_actions:
+                hint = nearest(flag, self._option_string_actions)
+                raise UsageError(
+                    f"Unknown flag {flag}.{hint} {self.prog} --help lists "
+                    "them all."
+                )
 
     def error(self, message: str) -> NoReturn:
         """Raises argparse's message as a UsageError, without a usage dump."""

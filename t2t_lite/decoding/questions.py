@@ -96,8 +96,8 @@ class Translating:
         for name in asked if self.split else ():
             if name in _OF_ONE_SENTENCE:
                 raise UsageError(
-                    f"{name} is for one sentence: it does not go with split "
-                    "ones."
+                    f"{name} and split_sentences do not go together: give "
+                    "single sentences."
                 )
         self.engine.require_can_do(asked)
 

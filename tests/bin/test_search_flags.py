@@ -80,11 +80,17 @@ def test_checkpoints_of_a_run_and_other_runs_are_an_ensemble(
     ("flags", "message"),
     [
         (["--top_p=0.5"], "top_p is for samples"),
-        (["--sample", "--beam_size=2"], "beam_size does not go with sample"),
+        (
+            ["--sample", "--beam_size=2"],
+            "beam_size and sample do not go together",
+        ),
         (["--sample", "--mbr=chrf"], "--mbr over samples needs --nbest"),
         (["--no_repeat_ngram_size=-1"], "must be a whole number from 0 to 100"),
         (["--suppress=nothing"], "must have the piece 'nothing'"),
-        (["--constrained=true", "--avoid=a"], "does not go with constrained"),
+        (
+            ["--constrained=true", "--avoid=a"],
+            "avoid and constrained do not go together",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_one_line(decode, flags, message):

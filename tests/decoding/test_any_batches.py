@@ -178,7 +178,7 @@ def test_the_score_of_joined_sentences_is_that_of_all_their_tokens(translator):
 def test_what_is_asked_of_one_sentence_does_not_go_with_several(translator):
     requests = [Request("eins. zwei", prefix="a"), Request("eins. zwei")]
     first, second = translate_lines(translator, requests, split=at_stops)
-    assert first.error.startswith("prefix is for one sentence")
+    assert first.error.startswith("prefix and split_sentences do not")
     assert second.hypotheses
 
 

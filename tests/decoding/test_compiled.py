@@ -122,12 +122,12 @@ def test_sizes_are_padded_to_powers_of_two(rows, width, padded):
 
 
 def test_what_cannot_be_compiled_is_refused_by_name(encoder, model):
-    with pytest.raises(UsageError, match="sample does not go with jit"):
+    with pytest.raises(UsageError, match="sample and jit do not go together"):
         make(encoder, model, True, sample=True)
-    with pytest.raises(UsageError, match="avoid does not go with jit"):
+    with pytest.raises(UsageError, match="avoid and jit do not go together"):
         make(encoder, model, True, avoid=("haus",))
     translator = make(encoder, model, True)
-    with pytest.raises(UsageError, match="prefix does not go with jit"):
+    with pytest.raises(UsageError, match="prefix and jit do not go together"):
         translator.translate(
             tf.constant(["haus"]), asked={"prefix": tf.constant(["hund"])}
         )

@@ -256,9 +256,12 @@ def test_an_ensemble_averages_probabilities(searching, encoder, model):
     [
         ({"temperature": 2.0}, "temperature is for samples"),
         ({"seed": 3}, "seed is for samples"),
-        ({"sample": True, "coverage_penalty": 1.0}, "does not go with sample"),
-        ({"sample": True, "beam_size": 2}, "beam_size does not go with sample"),
-        ({"constrained": True, "avoid": "a"}, "avoid does not go with constr"),
+        (
+            {"sample": True, "coverage_penalty": 1.0},
+            "coverage_penalty and sample do",
+        ),
+        ({"sample": True, "beam_size": 2}, "beam_size and sample do not go"),
+        ({"constrained": True, "avoid": "a"}, "avoid and constrained do not"),
         ({"top_p": 0.0, "sample": True}, "top_p must be a number above 0"),
         ({"alpha": -1}, "alpha must be a number, at least 0; got -1"),
         ({"min_new_tokens": 4, "max_new_tokens": 4}, "must be less than max_"),
@@ -284,7 +287,11 @@ def test_one_string_is_no_list_of_what_must_appear():
     ("settings", "asked", "message"),
     [
         ({}, {"seed": 3}, "seed is for samples"),
-        ({"sample": True}, {"constraints": ("a",)}, "do not go with sample"),
+        (
+            {"sample": True},
+            {"constraints": ("a",)},
+            "constraints and sample do not go",
+        ),
     ],
 )
 def test_a_request_that_the_search_cannot_meet_is_answered_with_that(

@@ -156,9 +156,7 @@ class SearchSettings:
                 raise UsageError(f"A search has no option {name}.{hint}")
         given = {k: v for k, v in options.items() if v is not None}
         if given.get("sample") and "beam_size" in given:
-            raise UsageError(
-                "beam_size does not go with sample: leave one out."
-            )
+            raise _not_together("beam_size", "sample")
         return cls(**{**defaults, **given})
 
     def changed(self) -> dict[str, Any]:
@@ -182,9 +180,9 @@ class SearchSettings:
             if name == "seed" and not self.sample:
                 raise UsageError("seed is for samples: add sample.")
             if name != "seed" and self.constrained:
-                raise UsageError(f"{name} does not go with constrained.")
+                raise _not_together(name, "constrained")
             if name == "constraints" and self.sample:
-                raise UsageError("constraints do not go with sample.")
+                raise _not_together(name, "sample")
 
     def check_compiled(self, columns: Iterable[str] = ()) -> None:
         """Refuses what XLA cannot compile.
@@ -197,7 +195,7 @@ class SearchSettings:
         """
         for name in (*self.changed(), *columns):
             if name in _NOT_COMPILED:
-                raise UsageError(f"{name} does not go with jit: leave one out.")
+                raise _not_together(name, "jit")
 
     def _check_that_all_go_together(self):
         changed = self.changed()
@@ -208,21 +206,21 @@ class SearchSettings:
                         f"{name} is for samples: add sample, or leave it out."
                     )
         elif self.coverage_penalty:
-            raise UsageError(
-                "coverage_penalty does not go with sample: leave one out."
-            )
+            raise _not_together("coverage_penalty", "sample")
         if self.constrained:
             for name in _NOT_OF_FORMS:
                 if name in changed:
-                    raise UsageError(
-                        f"{name} does not go with constrained: leave one out."
-                    )
+                    raise _not_together(name, "constrained")
         longest = self.max_new_tokens
         if longest is not None and self.min_new_tokens >= longest:
             raise UsageError(
                 "min_new_tokens must be less than max_new_tokens, which counts "
                 f"EOS; got {self.min_new_tokens} and {longest}."
             )
+
+
+def _not_together(name: str, other: str) -> UsageError:
+    return UsageError(f"{name} and {other} do not go together: leave one out.")
 
 
 _OF_SAMPLES = ("temperature", "top_k", "top_p", "seed")

@@ -58,6 +58,17 @@ def test_prefix_of_a_flag_is_not_the_flag(parser):
         parser.parse_args(["--data=x"])
 
 
+def test_an_unknown_flag_is_named_before_what_it_may_have_left_out(capsys):
+    parser = flags.Parser("t2t-lite-x", "Works.")
+    parser.add_argument("run", metavar="RUN")
+    code, _, err = outcome(parser, ["--ruun", "a"], capsys)
+    assert code == 2 and "Unknown flag --ruun." in err
+    _, _, err = outcome(parser, [], capsys)
+    assert "required: RUN." in err
+    _, _, err = outcome(parser, ["--", "--a", "b"], capsys)
+    assert "Unexpected argument 'b'" in err
+
+
 def test_help_names_defaults_but_no_none(parser):
     text = parser.format_help()
     assert "(default: 7)" not in text  # without help text nothing is said
