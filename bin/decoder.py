@@ -13,7 +13,7 @@ import itertools
 import pathlib
 import signal
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import t2t_lite
 from t2t_lite.bin.cli import (
@@ -121,7 +121,12 @@ def decode(args: argparse.Namespace) -> None:
             "--nbest must be at most the beam size; got "
             f"nbest={args.nbest}, beam_size={most}."
         )
-    with command.LineNotes(args.verbose or args.interactive) as note:
+    with (
+        command.LineNotes(args.verbose or args.interactive) as note,
+        command.ended_at_once_by(
+            "t2t-lite-decoder", signal.SIGINT, signal.SIGTERM
+        ),
+    ):
         answers = Answers(run, replicas, args, note)
         if args.interactive:
             replicas[0].translator.warm_up(args.nbest)
@@ -170,7 +175,6 @@ def _answer_lines(
     replicas: int,
 ) -> None:
     """Answers what `--decode_from_file` or stdin holds, and shows progress."""
-    signal.signal(signal.SIGTERM, _stopped)
     source = args.decode_from_file
     total = sha256 = None
     if source and pathlib.Path(source).is_file():
@@ -250,11 +254,6 @@ def _asked(args: argparse.Namespace, run: "Run") -> dict[str, Any]:
         for name, value in vars(args).items()
         if name not in _SAME_ANSWERS
     }
-
-
-def _stopped(number: int, frame: object) -> NoReturn:
-    """A handler that lets a signal end the work as Ctrl-C does."""
-    raise KeyboardInterrupt(signal.Signals(number).name)
 
 
 def _converse(answers: Answers) -> None:

@@ -1,6 +1,7 @@
 """Translates a split of a run's problem and prints its metric."""
 
 import argparse
+import signal
 
 from t2t_lite import recipe
 from t2t_lite.bin.bleu import print_report
@@ -38,7 +39,10 @@ def evaluate(args: argparse.Namespace) -> None:
     from t2t_lite.decoding.lines import best_translations
     from t2t_lite.reports.card import write_card
 
-    with command.LineNotes(args.verbose) as note:
+    with (
+        command.LineNotes(args.verbose) as note,
+        command.ended_at_once_by("t2t-lite-evaluator", signal.SIGINT),
+    ):
         hypotheses = best_translations(
             replicas,
             sources,

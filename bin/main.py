@@ -67,7 +67,11 @@ def main(argv: list[str] | None = None) -> int:
     if completion.is_asked() and (name := completion.enter_command(known)):
         return known[name].load()([])
     if words and words[0] in known:
-        return known[words[0]].load()(words[1:])
+        run = known[words[0]].load()
+        if argv is None:
+            del sys.argv[1]  # what is left are its flags
+            return run()
+        return run(words[1:])
     parser = make_parser()
 
     def show(args: argparse.Namespace) -> None:

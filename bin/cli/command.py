@@ -5,21 +5,25 @@ command goes on), 130 stopped by Ctrl-C with nothing to save.
 """
 
 import argparse
+import contextlib
 import io
 import math
 import os
+import signal
 import sys
+import threading
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Self
+from collections.abc import Callable, Iterator, Sequence
+from typing import NoReturn, Self
 
+from t2t_lite.bin import CTRL_C, end_now
 from t2t_lite.bin.cli import completion, habits
 from t2t_lite.bin.cli.flags import Parser
 from t2t_lite.errors import T2TLiteError, in_words
 
 FAILED = 1
-CTRL_C = 130  # 128 + SIGINT, as shells count
+_NOTICED_SECONDS = 1.0
 
 
 def run(
@@ -32,7 +36,8 @@ def run(
     Args:
       parser: the command's flags.
       body: does the work; prints results to stdout, all else to stderr.
-      argv: the flags; None takes them from the command line.
+      argv: the flags; None takes them from the command line. Then the process
+        is ours, and Ctrl-C ends it at once.
     """
     if completion.is_asked():
         completion.answer(parser)
@@ -64,6 +69,8 @@ def run(
         return 0
     except KeyboardInterrupt as error:
         _say(parser.prog, f"stopped by {str(error) or 'Ctrl-C'}.")
+        if argv is None and _is_waited_for():
+            end_now()  # what is on disk is whole at any time
         return CTRL_C
     except T2TLiteError as error:
         _say(parser.prog, str(error), verbose)
@@ -73,6 +80,64 @@ def run(
         where = "" if is_known else " (--verbose shows where it comes from)"
         _say(parser.prog, f"{in_words(error)}{where}.", verbose)
         return FAILED
+
+
+@contextlib.contextmanager
+def ended_at_once_by(program: str, *numbers: signal.Signals) -> Iterator[None]:
+    """Signals end what is inside as Ctrl-C does, also in TensorFlow.
+
+    Python notices a signal between two steps of its own, and one call of
+    TensorFlow may last for many seconds: a batch, or a graph that is compiled.
+    What is not noticed within a second ends the process, in which case nothing
+    inside is told. So it is for work whose files are whole at any time.
+
+    Args:
+      program: the name of the command.
+      numbers: those that do not what they do by default are left alone.
+    """
+    usual = (signal.default_int_handler, signal.SIG_DFL)
+    mine = [n for n in numbers if signal.getsignal(n) in usual]
+    noticed = threading.Event()
+
+    def interrupt(number: int, frame: object) -> NoReturn:
+        noticed.set()
+        raise KeyboardInterrupt(_name_of(number))
+
+    def watch() -> None:
+        while came := os.read(reader, 1):  # closed at the end
+            if came[0] in mine and not noticed.wait(_NOTICED_SECONDS):
+                # Also shows the cursor, which a progress bar hides.
+                cursor = "\x1b[?25h\n" if sys.stderr.isatty() else ""
+                note(f"{cursor}{program}: stopped by {_name_of(came[0])}.")
+                end_now()
+
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before = {number: signal.signal(number, interrupt) for number in mine}
+    woken = signal.set_wakeup_fd(writer)
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(woken)
+        os.close(writer)
+        watcher.join()
+        os.close(reader)
+
+
+def _name_of(number: int) -> str:
+    return "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+
+
+def _is_waited_for() -> bool:
+    """Whether Python would wait for a thread, such as one that searches."""
+    return any(
+        thread is not threading.current_thread() and not thread.daemon
+        for thread in threading.enumerate()
+    )
 
 
 def _call(

@@ -1,5 +1,6 @@
 """A stream of items through batches of similar length, order kept."""
 
+import contextlib
 import dataclasses
 import itertools
 import queue
@@ -103,7 +104,8 @@ def map_sorted(
       parts: an item to what is to be worked on, often one part; an item
         without any is answered in its place, too.
       work: each takes a list of parts to as many results. The batches go to
-        whichever is free, each in a thread of its own if there are several.
+        whichever is free, each in a thread of its own if there are several;
+        Ctrl-C does not wait for these.
       lengths: parts to their lengths, in what `batching` counts.
       batching: what goes together.
       share_out: whether few parts become more batches, smaller ones, so that
@@ -111,7 +113,7 @@ def map_sorted(
 
     Yields: each item and the results of its parts, in the order of the items.
     """
-    with ThreadPoolExecutor(len(work)) as threads:
+    with _threads(len(work)) as threads:
         size = batching.chunk(len(work))
         for chunk in _chunks(items, size, batching.prompt):
             parts_of = [parts(item) for item in chunk]
@@ -127,6 +129,20 @@ def map_sorted(
             in_order = iter([results[row] for row in range(len(flat))])
             for item, own in zip(chunk, parts_of, strict=True):
                 yield item, list(itertools.islice(in_order, len(own)))
+
+
+@contextlib.contextmanager
+def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads; at the end it waits for what they do, but for Ctrl-C."""
+    threads = ThreadPoolExecutor(count)
+    wait = True
+    try:
+        yield threads
+    except KeyboardInterrupt:
+        wait = False
+        raise
+    finally:
+        threads.shutdown(wait, cancel_futures=True)
 
 
 def _in_turn(

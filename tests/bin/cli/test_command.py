@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 
@@ -122,6 +123,98 @@ def test_ctrl_c_is_one_line(parser, capsys):
 
     code, _, err = outcome(parser, [], capsys, body)
     assert (code, err) == (130, "t2t-lite-test: stopped by Ctrl-C.\n")
+
+
+def python(code, **how):
+    """Runs code as a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        **how,
+    )
+
+
+def test_ctrl_c_while_a_command_is_imported_is_one_line():
+    ran = python(
+        "import sys\n"
+        "sys.argv = ['/bin/t2t-lite-test']\n"
+        "import t2t_lite.bin\n"
+        "raise KeyboardInterrupt\n"
+    )
+    assert ran.returncode == 130
+    assert ran.stderr == "t2t-lite-test: stopped by Ctrl-C.\n"
+    ran = python(
+        "import sys\n"
+        "sys.argv = ['/bin/t2t-lite-test']\n"
+        "import t2t_lite.bin\n"
+        "1 / 0\n"
+    )
+    assert ran.returncode == 1
+    assert "ZeroDivisionError" in ran.stderr
+
+
+def test_a_program_that_imports_commands_keeps_its_hook():
+    ran = python(
+        "import sys, t2t_lite.bin\n"
+        "assert sys.excepthook is sys.__excepthook__\n"
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_ctrl_c_does_not_wait_for_other_threads():
+    ran = python(
+        "import sys, threading, time\n"
+        "from t2t_lite.bin.cli import command, flags\n"
+        "def body(args):\n"
+        "    threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "    print('so far')\n"
+        "    raise KeyboardInterrupt\n"
+        "parser = flags.Parser('t2t-lite-test', 'Tests.')\n"
+        "sys.exit(command.run(parser, body))\n"
+    )
+    assert ran.returncode == 130
+    assert ran.stdout == "so far\n"
+    assert ran.stderr == "t2t-lite-test: stopped by Ctrl-C.\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")],
+)
+@pytest.mark.parametrize(
+    "work", ["hashlib.pbkdf2_hmac('sha256', b'', b'', 2**30)", "time.sleep(60)"]
+)
+def test_a_signal_ends_work_in_python_and_in_other_code(number, name, work):
+    ran = python(
+        "import hashlib, os, signal, sys, threading, time\n"
+        "from t2t_lite.bin.cli import command, flags\n"
+        "def body(args):\n"
+        f"    kill = lambda: os.kill(os.getpid(), {number.value})\n"
+        "    threading.Timer(0.5, kill).start()\n"
+        "    ended = command.ended_at_once_by(\n"
+        "        't2t-lite-test', signal.SIGINT, signal.SIGTERM)\n"
+        "    with ended:\n"
+        f"        {work}\n"
+        "parser = flags.Parser('t2t-lite-test', 'Tests.')\n"
+        "sys.exit(command.run(parser, body))\n"
+    )
+    assert ran.returncode == 130
+    assert ran.stderr == f"t2t-lite-test: stopped by {name}.\n"
+
+
+def test_signals_are_as_they_were_behind_the_work():
+    def state():
+        woken = signal.set_wakeup_fd(-1)
+        signal.set_wakeup_fd(woken)
+        files = len(os.listdir("/dev/fd"))
+        return signal.getsignal(signal.SIGINT), woken, files
+
+    before = state()
+    with command.ended_at_once_by("t2t-lite-test", signal.SIGINT):
+        assert state() != before
+    assert state() == before
 
 
 def test_reader_that_leaves_early_is_no_error():

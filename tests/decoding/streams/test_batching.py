@@ -1,5 +1,6 @@
 """Batches: similar lengths together, bounded, order kept, any workers."""
 
+import _thread
 import itertools
 import threading
 
@@ -149,3 +150,29 @@ def test_an_error_at_work_ends_it(workers):
                 Batching(size=2),
             )
         )
+
+
+def test_ctrl_c_does_not_wait_for_the_batches_under_way():
+    go_on = threading.Event()
+    finished = []
+
+    def work(batch):
+        _thread.interrupt_main()
+        go_on.wait(60)
+        finished.append(batch)
+        return batch
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(
+                map_sorted(
+                    range(2),
+                    lambda item: [item],
+                    [work, work],
+                    lambda batch: batch,
+                    Batching(size=1),
+                )
+            )
+        assert finished == []
+    finally:
+        go_on.set()
