@@ -7,6 +7,7 @@ a version, or the folder of versions, of which it takes the newest, as the
 server does. Without texts, it reads lines from stdin.
 """
 
+import logging
 import os
 import pathlib
 import sys
@@ -30,7 +31,9 @@ def main() -> None:
     texts = sys.argv[2:] or [line.rstrip("\n") for line in sys.stdin]
     if not texts:
         return
+    # What TensorFlow's libraries log before they read this stays.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    logging.getLogger("absl").setLevel(logging.ERROR)
     import tensorflow as tf
     import tensorflow_text  # noqa: F401 (the model uses its ops)
 
