@@ -7,7 +7,7 @@ must be done.
 import argparse
 import json
 
-from t2t_lite import plugins, recipe
+from t2t_lite import plugins, recipe, registry
 from t2t_lite.bin.cli import command, flags, habits
 from t2t_lite.errors import T2TLiteError
 
@@ -43,6 +43,8 @@ def examine(args: argparse.Namespace) -> None:
     command.note_any(habits.rename_problem(args))
     output_dir, problem = recipe.absolute(args.output_dir), None
     data_dir = recipe.absolute(args.data_dir)
+    if args.hparams:
+        registry.hparams(args.hparams)  # is there such a set?
     if args.problem and args.hparams and not output_dir:
         output_dir = recipe.default_output_dir(args.problem, args.hparams)
     if args.problem:

@@ -38,8 +38,8 @@ def export(args: argparse.Namespace) -> None:
 
     run = Run.open(flags.folder(args.run), args.usr_dir, to_decode=True)
     t2t_dir = flags.folder(args.t2t_dir)
-    step = export_run(run, args.checkpoint, t2t_dir, args.problem)
-    command.note(f"Weights: step {step}.")
+    found = export_run(run, args.checkpoint, t2t_dir, args.problem)
+    command.note(f"Weights: {found} ({found.path}).")
     print(t2t_dir)
 
 

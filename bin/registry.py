@@ -111,7 +111,9 @@ def _list_runs(folder: str, as_json: bool) -> None:
 
     place = recipe.absolute(folder)
     if not place.is_dir():
-        raise T2TLiteError(f"--runs: there is no folder {place}.")
+        raise T2TLiteError(
+            f"--runs: there is no folder {place}; name another with --runs=DIR."
+        )
     runs = [run._asdict() for run in list_runs(place)]
     if as_json:
         print(json.dumps({"runs": runs}, ensure_ascii=False))

@@ -208,6 +208,11 @@ def train(args: argparse.Namespace, argv: Sequence[str]) -> None:
     folder = recipe.absolute(args.output_dir)
     if folder and (folder / CONFIG).is_file():  # it knows what it learns
         args.problem = args.problem or read_config(folder)["problem"]
+    elif folder and not (args.problem or args.hparams):
+        raise UsageError(
+            f"There is no run in {folder} to go on with: check --output_dir, "
+            "or give --problem and --hparams to start one there."
+        )
     else:
         flags.require(args, "problem", "hparams")
     plugins.load_plugins(args.usr_dir)

@@ -38,6 +38,10 @@ def write_file(path: pathlib.Path, to_disk: bool = True) -> Iterator[BinaryIO]:
         with open(hidden, "wb") as file:
             yield file
         put_in_place(hidden, path, to_disk)
+    except OSError as error:
+        if error.filename == str(hidden):
+            error.filename = str(path)  # the name that people know
+        raise
     finally:
         hidden.unlink(missing_ok=True)
 

@@ -28,6 +28,13 @@ def test_what_fails_leaves_what_was_there(tmp_path, write):
     assert not names_in(tmp_path)
 
 
+def test_an_error_names_the_file_and_not_what_stands_for_it(tmp_path):
+    path = tmp_path / "none" / "file"
+    with pytest.raises(FileNotFoundError) as error, files.write_file(path):
+        pass
+    assert error.value.filename == str(path)
+
+
 @pytest.mark.parametrize("replace", [True, False])
 def test_a_folder_replaces_another_only_where_it_may(tmp_path, replace):
     path = tmp_path / "folder"

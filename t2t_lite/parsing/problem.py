@@ -139,6 +139,12 @@ class ParsingProblem(Problem):
         )
         return {files["inputs"]: encoder.learned_from}
 
+    def require_sources(self, raw: RawFiles) -> None:
+        missing = [p for p in self._additional_files() if not os.path.isfile(p)]
+        if missing:
+            raise T2TLiteError(f"trees: there is no file {', '.join(missing)}.")
+        super().require_sources(raw)
+
     def tell_sources(self, raw: RawFiles) -> list[str]:
         if raw.raw_dir is None:
             return [f"missing: {self._where_to_get()}"]

@@ -18,6 +18,7 @@ from t2t_lite.training.config import METRICS_FILE, SAMPLES_FILE
 from t2t_lite.training.validation import Sample
 
 EVENTS_FOLDER = "tensorboard"
+_SHOWN = 500  # characters of a text of dev; its file has all
 
 
 class MetricsFile:
@@ -269,7 +270,8 @@ class Telemetry:
         self.note(f"step {record['step']}{weights} on dev:  {values}")
         for sample in samples[len(samples) // 2 :][:1]:
             for name, text in sample._asdict().items():
-                self.note(f"  {name + ':':12} {text}")
+                more = " ..." if len(text) > _SHOWN else ""
+                self.note(f"  {name + ':':12} {text[:_SHOWN]}{more}")
 
     def phase(self, text: str) -> None:
         """Says what is done now, on the bar or in a line."""

@@ -70,9 +70,16 @@ def test_the_default_run_is_named_by_problem_and_set(run_command, finds):
     assert folder.endswith("t2t-lite/runs/spellout_ende/transformer_toy")
 
 
-def test_an_unknown_problem_is_wrong_usage(run_command):
-    code, out, err = run_command("doctor", "--problem=spellout_end")
-    assert (code, out, "spellout_ende" in err) == (2, "", True)
+@pytest.mark.parametrize(
+    ("flag", "hint"),
+    [
+        ("--problem=spellout_end", "spellout_ende"),
+        ("--hparams=transformer_bigg", "transformer_big"),
+    ],
+)
+def test_an_unknown_name_is_wrong_usage(run_command, flag, hint):
+    code, out, err = run_command("doctor", flag)
+    assert (code, out, f"Did you mean {hint}" in err) == (2, "", True)
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ def test_an_import_is_exported_again(tmp_path, run_command):
     flags = str(run), f"--t2t_dir={new}", "--problem=translate_xxyy"
     code, out, err = run_command("export_t2t", *flags)
     assert (code, out) == (0, f"{new}\n")
-    assert "Weights: step 7." in err
+    assert f"Weights: step 7 ({run}/checkpoints/step-00000007)." in err
     assert "--problem=translate_xxyy\n" in (new / "flags.txt").read_text()
     code, out, err = run_command("export_t2t", *flags)
     assert (code, out, err.count("\n")) == (2, "", 1)

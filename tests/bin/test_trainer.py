@@ -277,6 +277,12 @@ def test_wrong_usage_is_one_line_and_exit_code_2(run_command, flags, message):
     assert message in err
 
 
+def test_a_folder_without_a_run_is_named(run_command, tmp_path):
+    code, out, err = run_command("trainer", f"--output_dir={tmp_path}")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"There is no run in {tmp_path} to go on with" in err
+
+
 def test_a_second_trainer_is_refused_and_changes_nothing(
     run_command, tiny_flags, run_copy, tmp_path
 ):

@@ -126,6 +126,18 @@ def test_additional_trees_are_mixed_at_the_stated_rate(tmp_path):
     assert sum(shares) == 10 and sum(shares[:25]) == 5
 
 
+def test_files_of_additional_trees_that_are_missing_are_named(tmp_path):
+    given = {"trees": f"{tmp_path}/a:{tmp_path}/b", **NINE_FILES}
+    found = problem("wsj_parsing_semisupervised", **given)
+    raw = RawFiles((), tiny_treebank.write(tmp_path))
+    wanted = f"trees: there is no file {tmp_path}/a, {tmp_path}/b."
+    with pytest.raises(T2TLiteError, match=f"^{re.escape(wanted)}$"):
+        found.require_sources(raw)
+    for name in "ab":
+        (tmp_path / name).write_text("(S (NP (XX x)))\n")
+    found.require_sources(raw)
+
+
 def test_constituents_can_be_sentences_of_train_too(tmp_path):
     folder = tiny_treebank.write(tmp_path)
     whole = pairs(folder, **NINE_FILES)

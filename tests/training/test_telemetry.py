@@ -191,6 +191,16 @@ def test_an_evaluation_shows_a_sentence_of_middling_length(tmp_path):
     ]
 
 
+def test_a_text_without_end_does_not_fill_the_terminal(tmp_path):
+    stream = io.StringIO()
+    with Telemetry(tmp_path, 0, 10, stream) as telemetry:
+        telemetry.evaluation({"step": 5, "dev_loss": 2.0}, _samples("a" * 501))
+    shown = f"  translation: {'a' * 500} ..."
+    assert stream.getvalue().splitlines()[2] == shown
+    (record,) = _records(tmp_path / "samples.jsonl")
+    assert record["samples"][0]["translation"] == "a" * 501
+
+
 def test_samples_of_evaluations_are_kept_and_superseded_as_metrics_are(
     tmp_path,
 ):

@@ -21,6 +21,7 @@ from t2t_lite.interop.tensor2tensor.sets import values_of_set
 from t2t_lite.model.layers.position import position_signal
 from t2t_lite.text.encoder import read_vocabulary
 from t2t_lite.text.subword_encoder import subwords_of
+from t2t_lite.training.checkpoints.checkpoint import Checkpoint
 from t2t_lite.training.run import Run
 
 _SET = "transformer_base"  # which hparams.json changes
@@ -31,7 +32,7 @@ _NORMS = {"post": ("none", "dan"), "pre": ("n", "da")}
 
 def export_run(
     run: Run, which: str | int, t2t_dir: pathlib.Path, problem: str | None
-) -> int:
+) -> Checkpoint:
     """Writes what tensor2tensor's decoder reads: weights, hparams, vocabulary.
 
     There is no state of the optimizer: the original does not train on.
@@ -42,7 +43,7 @@ def export_run(
       t2t_dir: a new folder.
       problem: what the original calls it; None: as the run does.
 
-    Returns: the step of the checkpoint.
+    Returns: the checkpoint that the weights are from.
 
     Raises:
       UsageError: the original has no such model or vocabulary, or the folder is
@@ -81,7 +82,7 @@ def export_run(
         raise T2TLiteError(
             f"{t2t_dir} cannot be written: {in_words(error)}."
         ) from error
-    return found.step
+    return found
 
 
 def values_of(hparams: HParams) -> dict[str, Any]:

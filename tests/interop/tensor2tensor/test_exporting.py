@@ -82,7 +82,7 @@ def test_an_imported_run_is_exported_as_it_was(tmp_path):
     vocabulary = write_train_dir(tmp_path / "t2t", values, variables, step=7)
     run = imported(tmp_path / "t2t", tmp_path / "run", vocabulary, space=8)
     there = tmp_path / "again"
-    assert export_run(run, "default", there, "translate_xxyy") == 7
+    assert export_run(run, "default", there, "translate_xxyy").step == 7
     assert sorted(path.name for path in there.iterdir()) == [
         "checkpoint",
         "flags.txt",
