@@ -15,7 +15,7 @@ from t2t_lite.training.run import Run
 
 # Where TensorFlow Serving looks for requests, in the folder of a version.
 WARMUP_FILE = pathlib.Path("assets.extra", "tf_serving_warmup_requests")
-MOST_WARMUP_LENGTHS = 100  # the server reads at most 1000 requests
+_MOST_WARMUP_REQUESTS = 1000  # with more, the server loads no version
 _DEV_PAIRS = 1000  # of which some are chosen
 _MADE_UP_PAIRS = 10
 _MADE_UP_SEED = 1
@@ -102,8 +102,12 @@ def requests_for(
 def warmup_requests(
     pairs: Sequence[tuple[str, str]], count: int, signatures: Iterable[str]
 ) -> list[Request]:
-    """A request to each signature at so many lengths; texts come alone."""
+    """A request to each signature at so many lengths; texts come alone.
+
+    At fewer lengths if the server takes no more requests.
+    """
     signatures = list(signatures)
+    count = min(count, _MOST_WARMUP_REQUESTS // len(signatures))
     return [
         request
         for pair in at_several_lengths(pairs, count)

@@ -9,6 +9,7 @@ from t2t_lite.serving.requests import (
     Request,
     at_several_lengths,
     sample_pairs,
+    warmup_requests,
     write_warmup,
 )
 from t2t_lite.training.run import Run
@@ -59,3 +60,13 @@ def test_lengths_are_at_even_distances_up_to_the_longest(count, wanted):
     pairs = [(text, text) for text in "12345"]
     chosen = at_several_lengths(pairs, count)
     assert [source for source, _ in chosen] == wanted
+
+
+def test_there_are_no_more_requests_than_the_server_takes():
+    pairs = [(str(n), str(n)) for n in range(1000)]
+    requests = warmup_requests(
+        pairs, 500, ["serving_default", "nbest", "score"]
+    )
+    assert 990 < len(requests) <= 1000
+    asked = [request.inputs["inputs"] for request in requests]
+    assert asked[0] == ["0"] and asked[-1] == ["999"]
