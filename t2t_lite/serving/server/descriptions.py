@@ -1,5 +1,6 @@
 """What the server says of its models: status, metadata, and for the page."""
 
+import functools
 from typing import Any
 
 from google.protobuf import json_format
@@ -14,6 +15,12 @@ from t2t_lite.serving.server.predict import ModelSpec
 from t2t_lite.serving.server.refusal import Refusal, Status
 
 SIGNATURE_DEF = "signature_def"
+# A message as the stock server writes it in JSON.
+_as_json = functools.partial(
+    json_format.MessageToDict,
+    preserving_proto_field_name=True,
+    always_print_fields_with_no_presence=True,
+)
 
 
 def status_of(
@@ -31,7 +38,7 @@ def status_of(
         number = model.find(label=spec.label).number
     versions = [
         version
-        for version in sorted(model.versions.values(), key=lambda v: -v.number)
+        for version in model.newest_first()
         if number in (None, version.number)
     ]
     if not versions:
@@ -55,11 +62,7 @@ def _no_versions(what: str) -> Refusal:
 
 def status_json(model: Model | None, spec: ModelSpec) -> dict[str, Any]:
     """The same for REST."""
-    return json_format.MessageToDict(
-        status_of(model, spec),
-        preserving_proto_field_name=True,
-        always_print_fields_with_no_presence=True,
-    )
+    return _as_json(status_of(model, spec))
 
 
 def _model_spec(name: str, version: Version) -> model_pb2.ModelSpec:
@@ -90,18 +93,10 @@ def metadata_of(
 
 def metadata_json(version: Version, spec: ModelSpec) -> dict[str, Any]:
     """The same for REST."""
-    who, signatures = (
-        json_format.MessageToDict(
-            message,
-            preserving_proto_field_name=True,
-            always_print_fields_with_no_presence=True,
-        )
-        for message in (
-            _model_spec(spec.name, version),
-            _signature_map(version),
-        )
-    )
-    return {"model_spec": who, "metadata": {SIGNATURE_DEF: signatures}}
+    return {
+        "model_spec": _as_json(_model_spec(spec.name, version)),
+        "metadata": {SIGNATURE_DEF: _as_json(_signature_map(version))},
+    }
 
 
 def models_json(models: Models) -> dict[str, Any]:
@@ -109,7 +104,6 @@ def models_json(models: Models) -> dict[str, Any]:
     told = []
     for name, model in models.by_name.items():
         newest = model.newest
-        versions = sorted(model.versions.values(), key=lambda v: -v.number)
         told.append(
             {
                 "name": name,
@@ -119,7 +113,7 @@ def models_json(models: Models) -> dict[str, Any]:
                         "state": v.state.name,
                         "about": v.model.about if v.model else None,
                     }
-                    for v in versions
+                    for v in model.newest_first()
                 ],
                 "about": newest.model.about if newest else None,
             }

@@ -8,13 +8,13 @@ import gc
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeAlias
 
 from t2t_lite.errors import T2TLiteError, in_words
 from t2t_lite.serving.server.refusal import Refusal, Status, invalid
 
-Load = Callable[[pathlib.Path], Any]
-Say = Callable[[str], None]
+Load: TypeAlias = Callable[[pathlib.Path], Any]
+Say: TypeAlias = Callable[[str], None]
 LARGEST_VERSION = 2**63 - 1  # that the protos hold
 
 
@@ -141,21 +141,23 @@ class Model:
         self._say = say
         self._unloading: set[asyncio.Task[None]] = set()
 
-    @property
-    def newest(self) -> Version | None:
-        """The available version with the largest number."""
-        return max(
-            self.available, key=lambda version: version.number, default=None
-        )
+    def newest_first(self) -> list[Version]:
+        """All versions that it knows of."""
+        return [self.versions[n] for n in sorted(self.versions, reverse=True)]
 
     @property
     def available(self) -> list[Version]:
-        """The versions that can be asked."""
+        """The versions that can be asked, the newest first."""
         return [
             version
-            for version in self.versions.values()
+            for version in self.newest_first()
             if version.state == State.AVAILABLE
         ]
+
+    @property
+    def newest(self) -> Version | None:
+        """The available version with the largest number."""
+        return next(iter(self.available), None)
 
     def find(self, number: int | None = None, label: str = "") -> Version:
         """The version that a request asks for; by default the newest.
@@ -171,12 +173,10 @@ class Model:
         if number is None:
             found, asked = self.newest, f"Latest({name})"
         else:
-            found, asked = (
-                self.versions.get(number),
-                f"Specific({name}, {number})",
-            )
+            found = self.versions.get(number)
+            asked = f"Specific({name}, {number})"
         if found is None or found.state != State.AVAILABLE:
-            raise not_found(asked)
+            raise _not_found(asked)
         return found
 
     async def refresh(self) -> None:
@@ -285,11 +285,11 @@ class Models:
         if not name:
             raise invalid("ModelSpec has no name specified.")
         if name not in self.by_name:
-            raise not_found(f"Latest({name})")
+            raise _not_found(f"Latest({name})")
         return self.by_name[name]
 
 
-def not_found(asked: str) -> Refusal:
+def _not_found(asked: str) -> Refusal:
     """The refusal of a model or version that is not there."""
     return Refusal(Status.NOT_FOUND, f"Servable not found for request: {asked}")
 

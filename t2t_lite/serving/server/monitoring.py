@@ -185,14 +185,13 @@ class Monitor:
 
         Args:
           record: the block fills it in.
-          ok: its code when the block says nothing else.
+          ok: its code when it is answered.
         """
         start = time.perf_counter()
         try:
             yield record
         finally:
             seconds = time.perf_counter() - start
-            record.code = record.code or ok
             self._requests(record.model, record.api, record.code).inc()
             self._seconds(record.model, record.api).observe(seconds)
             if record.code == ok and record.texts:
