@@ -97,8 +97,8 @@ def test_a_checkpoint_that_vanishes_meanwhile_is_an_error(
     del run.config["has_checkpoints"]  # as in a run older than the note
 
     class Slow(TrainingState):
-        def __init__(self, *args):
-            super().__init__(*args)
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
             shutil.rmtree(run.checkpoints_dir)
 
     monkeypatch.setattr(trainer, "TrainingState", Slow)
