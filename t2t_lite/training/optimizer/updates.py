@@ -125,29 +125,22 @@ class Updater:
                 if hparams.ema_decay
                 else None
             )
-        # One trace each, whatever the shapes of the micro-batches.
+        # By the length of their seeds: of micro-batches, of slices.
+        self._accumulate = {n: self._graph_of_passes(n) for n in (2, 3)}
+        self._forget = _graph(
+            lambda: strategy.run(lambda: self._empty_sums(self._read_sums()))
+        )
+        self._apply = _graph(
+            self._apply_on_replicas, tf.TensorSpec([], tf.float32)
+        )
+
+    def _graph_of_passes(self, seed_length: int) -> Callable[..., None]:
+        """One graph, whatever the shapes of the micro-batches."""
         rows = tf.TensorSpec([None, None], tf.int32)
         micro_batch = dict.fromkeys(self._names, rows)
-        # By the length of their seeds: of micro-batches, of slices.
-        self._accumulate = {
-            length: tf.function(
-                self._accumulate_on_replicas,
-                input_signature=[
-                    [micro_batch | {"seed": tf.TensorSpec([length], tf.int32)}]
-                    * len(self._here)
-                ],
-                autograph=False,  # nothing to convert; looking costs seconds
-            )
-            for length in (2, 3)
-        }
-        self._forget = tf.function(
-            lambda: strategy.run(lambda: self._empty_sums(self._read_sums())),
-            autograph=False,
-        )
-        self._apply = tf.function(
-            self._apply_on_replicas,
-            input_signature=[tf.TensorSpec([], tf.float32)],
-            autograph=False,
+        micro_batch["seed"] = tf.TensorSpec([seed_length], tf.int32)
+        return _graph(
+            self._accumulate_on_replicas, [micro_batch] * len(self._here)
         )
 
     def tensors(self) -> dict[str, tf.Variable]:
@@ -359,6 +352,11 @@ def _replicas_here(strategy: tf.distribute.Strategy) -> range:
         distribute(lambda context: context.replica_id_in_sync_group)
     )
     return range(numbers[0], numbers[-1] + 1)
+
+
+def _graph(function: Callable[..., Any], *signature: Any) -> Any:
+    # Autograph would find nothing to convert; looking costs seconds.
+    return tf.function(function, input_signature=signature, autograph=False)
 
 
 def _optimizer(
