@@ -301,28 +301,20 @@ class TrainingState:
     def mark_if_best(self, metric: str, value: float) -> None:
         """Saves and marks this update if it is among the best there are.
 
-        Of two equal ones the first is better. Marks by another metric count
-        no more.
-
         Args:
           metric: the higher, the better.
           value: of the model as it is now.
         """
-        marked = self._by_chief("best", self._read_best)
         here = {"step": self.step, "metric": metric, "value": value}
-        marks = [
-            mark
-            for mark in marked
-            if mark["metric"] == metric and mark["step"] != self.step
-        ]
-        marks = sorted([*marks, here], key=lambda mark: -mark["value"])
-        if here in marks[: self._keep_best]:
+        marks = self._by_chief("best", self._read_best)
+        best = checkpoint_choice.ranked(marks, here)[: self._keep_best]
+        if here in best:
             self.save()
-            self._by_chief("mark", lambda: self._mark(marks))
+            self._by_chief("mark", lambda: self._mark(best))
 
-    def _mark(self, marks: list[dict[str, Any]]) -> None:
+    def _mark(self, best: list[dict[str, Any]]) -> None:
         directory = self.run.checkpoints_dir
-        checkpoint_choice.mark_best(directory, marks[: self._keep_best])
+        checkpoint_choice.mark_best(directory, best)
         # The one that was the best may be an old one now.
         checkpoint_choice.remove_old(directory, self._keep)
 

@@ -116,6 +116,22 @@ def mark_best(directory: _Path, marks: Sequence[Mapping[str, Any]]) -> None:
         files.write_json(path, {**best, "others": others} if others else best)
 
 
+def ranked(
+    marks: Sequence[dict[str, Any]], new: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """A new mark among those there are, the best one first.
+
+    Of two equal ones the first is better. A mark by another metric, or of the
+    same step, counts no more.
+    """
+    others = [
+        mark
+        for mark in marks
+        if mark["metric"] == new["metric"] and mark["step"] != new["step"]
+    ]
+    return sorted([*others, new], key=lambda mark: -mark["value"])
+
+
 def read_best(directory: _Path) -> dict[str, Any] | None:
     """The mark of the best checkpoint, or None.
 

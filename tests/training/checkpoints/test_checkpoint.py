@@ -112,6 +112,17 @@ def test_old_ones_are_removed_but_never_the_best_or_an_average(tmp_path):
     assert not list(tmp_path.glob(".*"))
 
 
+def test_a_new_mark_is_ranked_among_those_by_its_metric():
+    def mark(step, value, metric="dev_bleu"):
+        return {"step": step, "metric": metric, "value": value}
+
+    marks = [mark(4, 30.0), mark(6, 20.0), mark(8, 99.0, "dev_loss")]
+    ranked = checkpoint_choice.ranked
+    assert ranked(marks, mark(10, 20.0)) == [*marks[:2], mark(10, 20.0)]
+    assert ranked(marks, mark(6, 40.0)) == [mark(6, 40.0), marks[0]]
+    assert ranked([], mark(2, 0.0)) == [mark(2, 0.0)]
+
+
 def test_names_stand_for_checkpoints(tmp_path):
     for step in (1, 2, 3):
         _save(tmp_path, step)
