@@ -20,6 +20,7 @@ from t2t_lite.errors import UsageError
 from t2t_lite.runtime import start_tensorflow
 
 if TYPE_CHECKING:
+    from t2t_lite.data.manifest import Manifest
     from t2t_lite.datagen.generate import Generation
 
 
@@ -101,21 +102,7 @@ def generate_data(args: argparse.Namespace) -> None:
         processes=args.processes,
     ).run(args.overwrite)
     if args.json:
-        splits = {
-            split: {
-                "examples": record.examples,
-                "dropped": record.dropped,
-                "damaged": record.damaged,
-            }
-            for split, record in manifest.splits.items()
-        }
-        report: dict[str, Any] = {
-            "problem": problem.base_name,
-            "splits": splits,
-        }
-        if manifest.corpora:
-            report["corpora"] = manifest.corpora
-        print(json.dumps(report))
+        print(json.dumps(_report(manifest)))
         return
     for split, record in manifest.splits.items():
         dropped = "".join(
@@ -128,6 +115,20 @@ def generate_data(args: argparse.Namespace) -> None:
         print(f"{split}: {record.examples:,} pairs{dropped}{damaged}")
     for told in manifest.told_corpora:
         print(f"train from {told}")
+
+
+def _report(manifest: "Manifest") -> dict[str, Any]:
+    """What came out, for `--json`."""
+    splits = {
+        split: {
+            "examples": record.examples,
+            "dropped": record.dropped,
+            "damaged": record.damaged,
+        }
+        for split, record in manifest.splits.items()
+    }
+    corpora = {"corpora": manifest.corpora} if manifest.corpora else {}
+    return {"problem": manifest.problem, "splits": splits, **corpora}
 
 
 def _refuse_what_beam_does_not_do(args: argparse.Namespace) -> None:

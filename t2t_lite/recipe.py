@@ -182,7 +182,7 @@ def train(
         output_dir or (set_name and default_output_dir(known_name, set_name)),
     )
     _require_metrics(options, task)
-    _require_one_of(("same", "map"), init_vocabulary=init_vocabulary)
+    _require_one_of("init_vocabulary", init_vocabulary, ("same", "map"))
     options.slices(values.micro_batches)  # refuses what does not fit them
     require_fitting_vocabularies(task, values)
     job = TrainingJob(
@@ -247,26 +247,19 @@ def choose_problem(
 
 
 def _require_metrics(options: TrainingOptions, problem: Problem) -> None:
-    _require_one_of(
-        ("auto", "loss", problem.metric),
-        f" for {problem.name}",
-        best_metric=options.best_metric,
-    )
-    _require_one_of(
-        ("dev_loss", "dev_perplexity", f"dev_{problem.metric}"),
-        f" for {problem.name}",
-        stop_on=options.stop_on,
-    )
+    metric, where = problem.metric, f" for {problem.name}"
+    best, stop = ("auto", "loss"), ("dev_loss", "dev_perplexity")
+    _require_one_of("best_metric", options.best_metric, (*best, metric), where)
+    _require_one_of("stop_on", options.stop_on, (*stop, f"dev_{metric}"), where)
 
 
 def _require_one_of(
-    known: Collection[str], where: str = "", **values: str
+    name: str, value: str, known: Collection[str], where: str = ""
 ) -> None:
-    for name, value in values.items():
-        if value not in known:
-            raise UsageError(
-                f"{name} is one of {', '.join(known)}{where}; got {value!r}."
-            )
+    if value not in known:
+        raise UsageError(
+            f"{name} is one of {', '.join(known)}{where}; got {value!r}."
+        )
 
 
 def _choose(
