@@ -1,18 +1,17 @@
 """Inspection: every number worked out by hand on a few pairs of letters."""
 
 import json
-import pathlib
 import shutil
 
 import numpy as np
 import pytest
 
+from support import toy_problem
 from t2t_lite.data import inspection
 from t2t_lite.data.inspection import inspect_data
 from t2t_lite.data.manifest import Manifest
 from t2t_lite.datagen.generate import Generation
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.problem import Problem
 
 
 class Letters:
@@ -42,24 +41,14 @@ class Letters:
         return [f"<0x{i - 200:02X}>" if i > 200 else chr(i) for i in ids]
 
 
-class Toy(Problem):
+class Toy(toy_problem.Toy):
     """Train as given; dev and test have a pair each."""
 
-    name = base_name = "toy"
+    encoder = Letters
     train = [("ab c1", "ABC"), ("de", "D 22 EF"), ("", "empty"), ("f", "F")]
 
     def samples(self, split, raw):
         yield from self.train if split == "train" else [("a", "b")]
-
-    def vocabulary_files(self):
-        return {"inputs": "toy.vocab", "targets": "toy.vocab"}
-
-    def train_encoders(self, raw, data_dir, seed):
-        (pathlib.Path(data_dir) / "toy.vocab").write_text("letters")
-
-    def load_encoders(self, directory):
-        encoder = Letters(pathlib.Path(directory) / "toy.vocab")
-        return {"inputs": encoder, "targets": encoder}
 
 
 class Many(Toy):

@@ -13,7 +13,6 @@ from support.places import TESTS
 from support.random_translator import (
     random_sentences,
     random_translator,
-    train_encoder,
 )
 from t2t_lite.decoding.lines import score_pairs, translate_lines
 from t2t_lite.decoding.streams.replicas import Replica
@@ -38,8 +37,7 @@ LINES = [*NASTY, *(text.encode() for text in random_sentences(25))]
 
 
 @pytest.fixture(scope="module")
-def translator(tmp_path_factory):
-    encoder = train_encoder(tmp_path_factory.mktemp("vocabulary"))
+def translator(encoder):
     return random_translator(encoder)
 
 
@@ -193,7 +191,6 @@ from support.random_translator import (
     random_model,
     random_sentences,
     random_translator,
-    train_encoder,
 )
 from t2t_lite.decoding.lines import translate_lines
 from t2t_lite.decoding.streams.replicas import make_replicas

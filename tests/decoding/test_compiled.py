@@ -7,7 +7,6 @@ import tensorflow as tf
 from support.random_translator import (
     random_model,
     random_sentences,
-    train_encoder,
 )
 from t2t_lite.decoding.compiled import compiled
 from t2t_lite.decoding.search.settings import SearchSettings
@@ -17,16 +16,6 @@ from t2t_lite.model.ensemble import Ensemble
 
 # One has more tokens than the least that a source is padded to.
 LINES = [*random_sentences(5), "", " ", "grün " * 50]
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    return train_encoder(tmp_path_factory.mktemp("vocabulary"))
-
-
-@pytest.fixture(scope="module")
-def model(encoder):
-    return random_model(encoder.vocab_size)
 
 
 def make(encoder, model, jit, **settings):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from support.random_translator import random_sentences, train_encoder
+from support.random_translator import random_sentences
 from t2t_lite.decoding.lines import score_pairs, translate_lines
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.texts import on_one_line
@@ -17,9 +17,8 @@ LINES = [*random_sentences(4), ""]
 
 
 @pytest.fixture(scope="module")
-def translator(tmp_path_factory):
+def translator(encoder):
     """One that likes the ids beyond its vocabulary best."""
-    encoder = train_encoder(tmp_path_factory.mktemp("vocabulary"))
     model = Transformer(
         encoder.vocab_size,
         hidden_size=16,

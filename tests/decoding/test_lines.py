@@ -16,7 +16,6 @@ from support.random_translator import (
     random_model,
     random_sentences,
     random_translator,
-    train_encoder,
 )
 from t2t_lite.decoding.lines import (
     best_translations,
@@ -27,11 +26,6 @@ from t2t_lite.decoding.texts import prepare, with_eos
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.text.encoder import EOS_ID
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    return train_encoder(tmp_path_factory.mktemp("vocabulary"))
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ import tensorflow as tf
 from support.random_translator import (
     random_model,
     random_sentences,
-    train_encoder,
 )
 from t2t_lite.decoding.lines import translate_lines
 from t2t_lite.decoding.search.settings import SearchSettings
@@ -24,16 +23,6 @@ from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.text.encoder import EOS_ID
 
 LINES = random_sentences(12)
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    return train_encoder(tmp_path_factory.mktemp("vocabulary"))
-
-
-@pytest.fixture(scope="module")
-def model(encoder):
-    return random_model(encoder.vocab_size)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.random_translator import random_translator, train_encoder
+from support.random_translator import random_translator
 from t2t_lite.decoding.lines import score_pairs, translate_lines
 from t2t_lite.decoding.streams.requests import Pair, Request
 
@@ -10,8 +10,8 @@ TAGS = ("<haus>", "<maus>")
 
 
 @pytest.fixture(scope="module")
-def translator(tmp_path_factory):
-    return random_translator(train_encoder(tmp_path_factory.mktemp("vocab")))
+def translator(encoder):
+    return random_translator(encoder)
 
 
 def test_requests_with_a_tag_are_translated_as_lines_that_have_it(translator):

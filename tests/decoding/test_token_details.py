@@ -10,7 +10,6 @@ import tensorflow as tf
 from support.random_translator import (
     random_sentences,
     random_translator,
-    train_encoder,
 )
 from t2t_lite.decoding.lines import score_pairs, translate_lines
 from t2t_lite.decoding.token_details import (
@@ -27,8 +26,7 @@ LINES = [*random_sentences(9), "", "ein haus\u3000é"]
 
 
 @pytest.fixture(scope="module")
-def translator(tmp_path_factory):
-    encoder = train_encoder(tmp_path_factory.mktemp("vocabulary"))
+def translator(encoder):
     return random_translator(encoder, layers=2)
 
 

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import tensorflow as tf
 
 from t2t_lite.training import trainer
@@ -31,3 +32,12 @@ def weights(run, step):
         name: reader.get_tensor(name)
         for name in reader.get_variable_to_shape_map()
     }
+
+
+def require_same(ours, theirs, within=1e-6):
+    """Refuses arrays by name that differ by more than the order of sums."""
+    assert ours.keys() == theirs.keys()
+    for name, wanted in theirs.items():
+        np.testing.assert_allclose(
+            ours[name], wanted, rtol=0, atol=within, err_msg=name
+        )

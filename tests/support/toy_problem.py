@@ -23,6 +23,7 @@ class Toy(Problem):
     """A problem with an encoder that needs no training."""
 
     name = base_name = "toy"
+    encoder = Letters
     pairs_of = {"train": 40, "dev": 3, "test": 2}
 
     def samples(self, split, raw):
@@ -36,7 +37,7 @@ class Toy(Problem):
         (pathlib.Path(data_dir) / "toy.vocab").write_text("letters")
 
     def load_encoders(self, directory):
-        encoder = Letters(pathlib.Path(directory) / "toy.vocab")
+        encoder = self.encoder(pathlib.Path(directory) / "toy.vocab")
         return {"inputs": encoder, "targets": encoder}
 
 

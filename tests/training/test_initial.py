@@ -7,10 +7,9 @@ import shutil
 import numpy as np
 import pytest
 
+from support.words import HPARAMS, Words
 from t2t_lite.datagen import generate
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.hparam import HParams
-from t2t_lite.problem import Text2TextProblem
 from t2t_lite.registry import problem, register_problem
 from t2t_lite.training.checkpoints import checkpoint
 from t2t_lite.training.initial import (
@@ -20,30 +19,6 @@ from t2t_lite.training.initial import (
 )
 from t2t_lite.training.options import StartOptions
 from t2t_lite.training.run import Run
-
-HPARAMS = HParams(
-    hidden_size=8,
-    filter_size=16,
-    num_heads=2,
-    num_hidden_layers=1,
-    max_length=32,
-    batch_tokens=256,
-    micro_batches=2,
-)
-
-
-class Words(Text2TextProblem):
-    """Words of two letters and what they are in reverse."""
-
-    vocab_size = 280
-    letters = "ab"
-
-    def samples(self, split, raw):
-        first = {"train": 0, "dev": 100, "test": 120}[split]
-        for number in range(first, first + (100 if not first else 20)):
-            zero, one = self.letters
-            word = f"{number:b}".replace("0", zero).replace("1", one)
-            yield word, word[::-1] + " ."
 
 
 class OtherWords(Words):

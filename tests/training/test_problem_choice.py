@@ -9,11 +9,11 @@ import sys
 import pytest
 
 import t2t_lite
+from support.words import HPARAMS
 from t2t_lite import plugins, registry
 from t2t_lite.data.manifest import Manifest, SplitRecord
 from t2t_lite.datagen import generate
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.hparam import HParams
 from t2t_lite.plugins import load_plugins
 from t2t_lite.training.checkpoints import checkpoint
 from t2t_lite.training.problem_choice import choose_options
@@ -190,15 +190,6 @@ COMPLETE = """
     def complete(self, source, output):
         return output.upper(), {}
 """
-TINY = HParams(
-    hidden_size=8,
-    filter_size=16,
-    num_heads=2,
-    num_hidden_layers=1,
-    max_length=32,
-    batch_tokens=256,
-    micro_batches=2,
-)
 
 
 class _RunOfAUser:
@@ -211,7 +202,7 @@ class _RunOfAUser:
         self.code = tmp_path / "code"
         self.folder = tmp_path / "run"
 
-    def train(self, code=CODE, name="usr_bits", hparams=TINY, usr_dir=None):
+    def train(self, code=CODE, name="usr_bits", hparams=HPARAMS, usr_dir=None):
         self.code.mkdir()
         (self.code / "usr_bits.py").write_text(code)
         with self._patch.context() as patch:
@@ -302,7 +293,7 @@ def test_two_vocabularies_keep_their_sides_without_code(run_of_user):
             path = f"{data_dir}/{name}.model"
             SentencePieceEncoder.train(iter(side), size, path, seed)
 """
-    untied = TINY.replace(shared_embedding=False)
+    untied = HPARAMS.replace(shared_embedding=False)
     folder = run_of_user.train(CODE + two, "usr_bits_rev", untied).folder
     assert Run.open(folder, to_decode=True).vocab_sizes == (275, 265)
 

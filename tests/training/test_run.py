@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import pytest
 
+from support.words import HPARAMS, Words
 from t2t_lite.datagen import generate
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.hparam import HParams
 from t2t_lite.problem import Option, Text2TextProblem
 from t2t_lite.registry import register_problem
 from t2t_lite.training.checkpoints import checkpoint
@@ -20,29 +20,12 @@ from t2t_lite.training.validation import (
 )
 from t2t_lite.values import true_or_false, whole_number
 
-HPARAMS = HParams(
-    hidden_size=8,
-    filter_size=16,
-    num_heads=2,
-    num_hidden_layers=1,
-    max_length=32,
-    batch_tokens=256,
-    micro_batches=2,
-)
-
 
 @pytest.fixture
 def problem(forget_plugins):
     @register_problem("run_letters")
-    class Letters(Text2TextProblem):
-        vocab_size = 280
-
-        def samples(self, split, raw):
-            del raw
-            first = {"train": 0, "dev": 100, "test": 120}[split]
-            for number in range(first, first + (100 if not first else 20)):
-                word = f"{number:b}".replace("0", "a").replace("1", "b")
-                yield word, word[::-1] + " ."
+    class Letters(Words):
+        pass
 
     from t2t_lite import registry
 

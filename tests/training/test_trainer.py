@@ -20,6 +20,7 @@ from support.tiny_run import (
     tiny_hparams,
 )
 from support.tiny_training import metrics as _metrics
+from support.tiny_training import require_same
 from support.tiny_training import steps as _steps
 from support.tiny_training import train as _train
 from support.tiny_training import weights as _weights
@@ -80,16 +81,14 @@ def test_updates_on_replicas_equal_updates_on_one(updated, replicas, dropout):
     changes = {"residual_dropout": dropout, "relu_dropout": dropout}
     one, sums_of_one = updated(1, **changes)
     many, sums_of_many = updated(replicas, **changes)
-    for name in one:
-        np.testing.assert_allclose(many[name], one[name], rtol=0, atol=1e-5)
+    require_same(many, one, within=1e-5)
     np.testing.assert_allclose(sums_of_many, sums_of_one, rtol=1e-4)
 
 
 def test_packed_updates_on_replicas_equal_those_of_rows_of_one_pair(updated):
     one, sums_of_one = updated(1, residual_dropout=0.0, relu_dropout=0.0)
     packed, sums = updated(2, packing=True)
-    for name in one:
-        np.testing.assert_allclose(packed[name], one[name], rtol=0, atol=1e-5)
+    require_same(packed, one, within=1e-5)
     np.testing.assert_allclose(sums, sums_of_one, rtol=1e-4)
 
 
@@ -100,9 +99,7 @@ def test_packed_training_goes_on_as_if_it_had_not_stopped(tmp_path):
     halves = TinyRun(tmp_path / "halves", **changes)
     _train(halves, train_steps=3)
     _train(halves, train_steps=6)
-    ours, theirs = _weights(halves, 6), _weights(whole, 6)
-    for name in theirs:
-        np.testing.assert_allclose(ours[name], theirs[name], rtol=0, atol=1e-6)
+    require_same(_weights(halves, 6), _weights(whole, 6))
 
 
 @pytest.mark.parametrize(
@@ -119,10 +116,7 @@ def test_another_optimizer_goes_on_as_if_it_had_not_stopped(tmp_path, changes):
     halves = TinyRun(tmp_path / "halves", **changes)
     _train(halves, train_steps=3)
     _train(halves, train_steps=6, replicas=2)
-    ours, theirs = _weights(halves, 6), _weights(whole, 6)
-    assert ours.keys() == theirs.keys()
-    for name in theirs:
-        np.testing.assert_allclose(ours[name], theirs[name], rtol=0, atol=1e-6)
+    require_same(_weights(halves, 6), _weights(whole, 6))
 
 
 def test_how_an_update_is_cut_does_not_change_it(tmp_path):
@@ -204,9 +198,7 @@ def test_a_restart_in_mid_epoch_changes_no_bit(tmp_path):
         assert process.wait() == 0, process.stderr.read()
     whole = _weights(TinyRun(tmp_path / "whole"), 50)
     halves = _weights(TinyRun(tmp_path / "halves"), 50)
-    assert whole.keys() == halves.keys()
-    for name in whole:
-        np.testing.assert_array_equal(whole[name], halves[name], err_msg=name)
+    require_same(whole, halves, within=0)
     assert _steps(TinyRun(tmp_path / "halves"))[-1] == 50
 
 
@@ -354,9 +346,7 @@ def test_replicas_may_change_between_restarts(tmp_path):
     _train(parts, train_steps=2, replicas=2)
     _train(parts, train_steps=4, replicas=1)
     _train(parts, train_steps=6, replicas=2)
-    ours, theirs = _weights(parts, 6), _weights(whole, 6)
-    for name in theirs:
-        np.testing.assert_allclose(ours[name], theirs[name], rtol=0, atol=1e-5)
+    require_same(_weights(parts, 6), _weights(whole, 6), within=1e-5)
 
 
 def test_a_best_checkpoint_that_was_removed_is_not_the_best(tmp_path):
@@ -396,13 +386,11 @@ def test_an_update_that_is_not_finite_is_skipped_and_counted(tmp_path):
     run = TinyRun(tmp_path, make_model=_Stumbling, train_steps=5)
     _stumble_at(run, {3, 4})
     _train(run, save_steps=1)
-    before, after = _weights(run, 2), _weights(run, 4)
-    for name in before:
-        np.testing.assert_array_equal(before[name], after[name])
+    require_same(_weights(run, 2), _weights(run, 4), within=0)
     assert _weights(run, 5)["adam/applied"] == 3
     assert not np.array_equal(
         _weights(run, 5)["model/toy/softmax"],
-        after["model/toy/softmax"],
+        _weights(run, 4)["model/toy/softmax"],
     )
     training = [r for r in _metrics(run) if "loss" in r]
     assert [r["skipped"] for r in training] == [0, 0, 2, 2]
@@ -448,9 +436,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(tmp_path, name):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     run.data.before_batch = lambda epoch, number: None
     _train(run, train_steps=6)
-    ours, theirs = _weights(run, 6), _weights(whole, 6)
-    for key in theirs:
-        np.testing.assert_allclose(ours[key], theirs[key], rtol=0, atol=1e-6)
+    require_same(_weights(run, 6), _weights(whole, 6))
 
 
 def test_a_signal_during_an_evaluation_breaks_it_off(tmp_path):
@@ -540,9 +526,7 @@ def test_a_limit_of_minutes_saves_before_and_the_same_command_goes_on(tmp_path):
     assert f"update {step} is saved" in str(stop.value)
     run.data.before_batch = lambda epoch, number: None
     _train(run, train_steps=9)
-    ours, theirs = _weights(run, 9), _weights(whole, 9)
-    for key in theirs:
-        np.testing.assert_allclose(ours[key], theirs[key], rtol=0, atol=1e-6)
+    require_same(_weights(run, 9), _weights(whole, 9))
 
 
 def test_a_limit_of_minutes_breaks_an_evaluation_off(tmp_path):

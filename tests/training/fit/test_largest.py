@@ -8,10 +8,10 @@ import pytest
 import tensorflow as tf
 
 from support.tiny_run import TinyRun, batch, packed, tiny_hparams
+from support.tiny_training import require_same, weights
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.training import trainer
-from t2t_lite.training.checkpoints import checkpoint, checkpoint_choice
 from t2t_lite.training.cluster.devices import choose_strategy
 from t2t_lite.training.fit import memory
 from t2t_lite.training.fit.largest import FACT, Trial, fitting_slices
@@ -280,13 +280,6 @@ def test_slices_lose_no_row_and_hold_as_many_rows(tmp_path, slices, is_packed):
     assert len(seeds) == len(passes)
 
 
-def _weights(run):
-    path = checkpoint_choice.resolve(run.checkpoints_dir, "latest").path
-    reader = checkpoint.open_tensors(path)
-    names = reader.get_variable_to_shape_map()
-    return {name: reader.get_tensor(name) for name in names}
-
-
 def test_a_run_is_tried_once_and_goes_on_with_other_slices(
     tmp_path, monkeypatch, capsys
 ):
@@ -304,6 +297,4 @@ def test_a_run_is_tried_once_and_goes_on_with_other_slices(
     monkeypatch.setattr(Trial, "_pass_fits", None)
     train(run, 5, micro_batches="auto")
     train(run, 6)
-    ours, theirs = _weights(run), _weights(whole)
-    for name in theirs:
-        np.testing.assert_allclose(ours[name], theirs[name], rtol=0, atol=1e-6)
+    require_same(weights(run, 6), weights(whole, 6))
