@@ -188,12 +188,6 @@ class Transformer(keras.Model):
             ops.reshape(targets, (-1,)),
         )
 
-    def target_log_probs(self, features: Features) -> tuple[Tensor, Tensor]:
-        """The log-probability of each row and its real targets: float32 [B]."""
-        real = ops.cast(padding_mask(features["targets"]), "float32")
-        log_probs = self.token_log_probs(features)
-        return ops.sum(log_probs, axis=-1), ops.sum(real, axis=-1)
-
     def token_log_probs(self, features: Features) -> Tensor:
         """The log-probability of each target token, given those before it.
 

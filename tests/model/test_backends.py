@@ -57,10 +57,10 @@ ids, scores = beam_search(
 )
 best = np.array(ids)[:, 0]
 lengths = (best != 0).sum(-1)
-log_probs, counts = model.target_log_probs(
-    {"inputs": batch["inputs"], "targets": best}
+log_probs = np.array(
+    model.token_log_probs({"inputs": batch["inputs"], "targets": best})
 )
-expected = np.array(log_probs) / ((5 + lengths) / 6) ** 0.6
+expected = log_probs.sum(-1) / ((5 + lengths) / 6) ** 0.6
 np.testing.assert_allclose(np.array(scores)[:, 0], expected, rtol=1e-4)
 restricted = Transformer(
     17,

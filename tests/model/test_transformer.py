@@ -186,11 +186,9 @@ def test_log_probs_add_up_over_every_continuation():
         model({"inputs": inputs, "targets": targets}), targets
     )
     assert abs(np.exp(-np.array(losses)).sum() - 1) < 1e-5
-    log_probs, counts = model.target_log_probs(
-        {"inputs": inputs, "targets": targets}
-    )
-    np.testing.assert_allclose(log_probs[1:], -losses[1:, 0], rtol=1e-5)
-    np.testing.assert_array_equal(counts, [0] + [1] * (VOCAB - 1))
+    log_probs = model.token_log_probs({"inputs": inputs, "targets": targets})
+    np.testing.assert_allclose(log_probs[1:], -losses[1:], rtol=1e-5)
+    np.testing.assert_array_equal(log_probs[0], [0])
 
 
 def test_log_probs_of_tokens_are_those_of_the_logits():
@@ -200,9 +198,6 @@ def test_log_probs_of_tokens_are_those_of_the_logits():
     real = batch["targets"] != 0
     log_probs = model.token_log_probs(batch)
     np.testing.assert_allclose(log_probs, -losses * real, rtol=1e-5)
-    sums, counts = model.target_log_probs(batch)
-    np.testing.assert_allclose(sums, np.sum(log_probs, -1), rtol=1e-6)
-    np.testing.assert_array_equal(counts, [4, 2])
 
 
 def test_fresh_model_costs_about_the_log_of_the_vocabulary():
