@@ -138,7 +138,7 @@ class TrainingJob:
         """The run, which the chief makes and describes."""
         from t2t_lite.reports.card import card_kept
         from t2t_lite.reports.conditions import conditions_of
-        from t2t_lite.training.run import only_trainer
+        from t2t_lite.training.faults.lock import only_trainer
 
         if not cluster.is_chief:
             cluster.exchange("run", None)

@@ -9,11 +9,10 @@ OUTPUT_DIR/config.json        problem, hparams in full, seed, versions, data
 """
 
 import contextlib
-import fcntl
 import functools
 import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from t2t_lite import allowed_code, files
@@ -322,39 +321,6 @@ class Run:
         with checkpoint.one_clear_error(path):
             files.write_json(path, config)
         self.config = config
-
-
-@contextlib.contextmanager
-def only_trainer(output_dir: pathlib.Path) -> Iterator[None]:
-    """Keeps a second trainer out of a run's folder, which is made.
-
-    Raises:
-      T2TLiteError: another process trains there, or it cannot be written.
-    """
-    try:
-        output_dir.mkdir(parents=True, exist_ok=True)
-        file = open(output_dir / ".lock", "a+", encoding="utf-8")
-    except OSError as error:
-        raise T2TLiteError(
-            f"{output_dir} cannot be written: "
-            f"{in_words(error, place=False)}. Or choose another "
-            "--output_dir."
-        ) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            file.seek(0)
-            raise T2TLiteError(
-                f"Another trainer (process {file.read().strip()}) is writing "
-                f"to {output_dir}; wait for it, or choose another "
-                "--output_dir."
-            ) from error
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        # The system releases the lock when the process ends, in any way.
-        yield
 
 
 def _is_run_without_config(output_dir: pathlib.Path) -> bool:

@@ -39,7 +39,7 @@ def train(
 
     Args:
       run: what to train; its folder gets checkpoints and metrics, and is kept
-        from other trainers by the caller, see `run.only_trainer`.
+        from other trainers by the caller, see `faults.lock`.
       options: how.
       evaluate_text: see `DevEvaluation`.
       cluster: of this process. All its processes call this alike; the chief

@@ -286,7 +286,7 @@ def test_a_folder_without_a_run_is_named(run_command, tmp_path):
 def test_a_second_trainer_is_refused_and_changes_nothing(
     run_command, tiny_flags, run_copy, tmp_path
 ):
-    from t2t_lite.training.run import only_trainer
+    from t2t_lite.training.faults.lock import only_trainer
 
     before = (run_copy / "config.json").read_bytes()
     first_start = tmp_path / "first"

@@ -12,7 +12,7 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.problem import Option, Text2TextProblem
 from t2t_lite.registry import register_problem
 from t2t_lite.training.checkpoints import checkpoint
-from t2t_lite.training.run import Run, only_trainer
+from t2t_lite.training.run import Run
 from t2t_lite.training.validation import (
     DevEvaluation,
     LossEvaluation,
@@ -388,16 +388,6 @@ def test_a_dry_run_writes_nothing_but_still_refuses(create, tmp_path):
     create()
     with pytest.raises(T2TLiteError, match="another run"):
         create(seed=4, dry_run=True)
-
-
-def test_two_trainers_cannot_share_a_folder(create):
-    folder = create().output_dir
-    with only_trainer(folder):
-        with pytest.raises(T2TLiteError, match="Another trainer .process"):
-            with only_trainer(folder):
-                pass
-    with only_trainer(folder):
-        pass
 
 
 def test_data_that_was_made_anew_is_not_the_runs_data(
