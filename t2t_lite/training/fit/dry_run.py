@@ -120,9 +120,31 @@ def try_update(
     slices = trial.fewest() if slices is None else trial.require(slices)
     rows, columns = largest_shape(hparams)
     rows = -(-rows // slices)
+    passes = slices * hparams.micro_batches
+    seconds, loss = _measure(updater, hparams, (rows, columns), passes)
+    return DryRun(
+        data=data,
+        hparams=hparams,
+        vocab_sizes=model.vocab_sizes,
+        train_steps=train_steps,
+        parameters=model.count_params(),
+        trained_parameters=updater.trained_parameters,
+        replicas=updater.replicas,
+        passes=passes,
+        micro_batch=(rows, columns),
+        seconds_per_update=seconds,
+        peak_memory_bytes=trial.peak,
+        loss=loss,
+    )
+
+
+def _measure(
+    updater: Updater, hparams: HParams, shape: tuple[int, int], passes: int
+) -> tuple[float, float]:
+    """The seconds of an update of so many passes, and the loss of a token."""
     tiny, full = [
-        [full_batch(shape, hparams.packing)] * strategy.num_replicas_in_sync
-        for shape in ((1, 1), (rows, columns))
+        [full_batch(each, hparams.packing)] * updater.replicas
+        for each in ((1, 1), shape)
     ]
     seconds = []
     # The first update makes the graphs. The second is hardly more than the
@@ -132,19 +154,8 @@ def try_update(
         stats = updater.update(batches, step).read()
         seconds.append(time.monotonic() - start)
     _, optimizer, whole = seconds
-    passes = slices * hparams.micro_batches
-    rounds = math.ceil(passes / strategy.num_replicas_in_sync)
-    return DryRun(
-        data=data,
-        hparams=hparams,
-        vocab_sizes=model.vocab_sizes,
-        train_steps=train_steps,
-        parameters=model.count_params(),
-        trained_parameters=updater.trained_parameters,
-        replicas=strategy.num_replicas_in_sync,
-        passes=passes,
-        micro_batch=(rows, columns),
-        seconds_per_update=whole + (rounds - 1) * max(whole - optimizer, 0),
-        peak_memory_bytes=trial.peak,
-        loss=stats.loss_sum / stats.target_tokens,
+    more_rounds = math.ceil(passes / updater.replicas) - 1
+    return (
+        whole + more_rounds * max(whole - optimizer, 0),
+        stats.loss_sum / stats.target_tokens,
     )
