@@ -190,8 +190,7 @@ def add_search_flags(parser: Flags, batches: bool = True) -> None:
             default = "the run's hparam"
         how: dict[str, Any] = {"metavar": metavar, "type": _flag_of(kind)}
         if kind is values.true_or_false:
-            how = {"type": true_or_false, "choices": [True, False]}
-            how |= {"metavar": metavar}
+            how |= {"type": true_or_false, "choices": [True, False]}
         if not metavar:
             how = {"action": "store_true", "default": None}
         told = field.metadata["meaning"]

@@ -66,14 +66,14 @@ def _order(item: tuple[tuple[str, str | None], Any]) -> tuple[int, str, str]:
     return place.get(key, rank), key, weights or ""
 
 
-def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> list[Point]:
-    """At most so many points and the two at the ends, with every spike.
+def thinned(points: Sequence[Point]) -> list[Point]:
+    """At most MOST_POINTS and the two at the ends, with every spike.
 
-    The points are cut into `most / 2` stretches of about as many each; of a
+    The points are cut into half as many stretches, of about as many each; of a
     stretch the lowest and the highest one stay, where they are.
     """
-    count, stretches = len(points), most // 2
-    if count <= most:
+    count, stretches = len(points), MOST_POINTS // 2
+    if count <= MOST_POINTS:
         return list(points)
     kept = {0, count - 1}
     for i in range(stretches):

@@ -11,9 +11,9 @@ from t2t_lite.model.layers.backend import (
 )
 
 
-def project(x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`x` [..., A] times `kernel` [A, C], plus `bias` [C]: [..., C]."""
-    return reshape_rows(project_rows(x, kernel, bias), x)
+def project(x: Tensor, kernel: Tensor) -> Tensor:
+    """`x` [..., A] times `kernel` [A, C]: [..., C]."""
+    return reshape_rows(project_rows(x, kernel), x)
 
 
 def project_rows(
