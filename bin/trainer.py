@@ -90,13 +90,12 @@ def _add_loop_flags(group: argparse._ArgumentGroup) -> None:
         "threads are doing to stderr and RUN/stall.log; 0: never",
     }
     flags.add(group, minutes, flags.number(0))
-    told = {"--log_steps=N": "updates between lines of metrics.jsonl"}
-    flags.add(group, told, flags.at_least(1))
-    told = {
+    counts = {
+        "--log_steps=N": "updates between lines of metrics.jsonl",
         "--stop_after=N": "end when N evaluations in a row gave no better "
-        "--stop_on (default: never)"
+        "--stop_on (default: never)",
     }
-    flags.add(group, told, flags.at_least(1))
+    flags.add(group, counts, flags.at_least(1))
     metric = "dev_loss, or the score, such as dev_bleu (default: dev_loss)"
     flags.add(group, {"--stop_on=METRIC": metric})
     flags.add_seed(group)
@@ -131,16 +130,13 @@ def _add_checkpoint_flags(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_device_flags(group: argparse._ArgumentGroup) -> None:
-    told = (
-        "compile the passes by XLA, once for each shape of batches: with "
-        "--hparams_override=packing=true these are few"
-    )
-    flags.add(group, {"--jit": told})
-    told = (
-        "keep no activations within layers, compute them again in the backward "
-        "pass: less memory, more time, the same result"
-    )
-    flags.add(group, {"--recompute": told})
+    switches = {
+        "--jit": "compile the passes by XLA, once for each shape of batches: "
+        "with --hparams_override=packing=true these are few",
+        "--recompute": "keep no activations within layers, compute them again "
+        "in the backward pass: less memory, more time, the same result",
+    }
+    flags.add(group, switches)
     told = (
         "passes that an update is cut into, a multiple of the hparam, or auto: "
         "the fewest that fit into memory; an update has the same pairs "
@@ -157,16 +153,13 @@ def _add_device_flags(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_trial_flags(group: argparse._ArgumentGroup) -> None:
-    told = (
-        "check flags, data and model, measure one pass over the largest batch, "
-        "save nothing"
-    )
-    flags.add(group, {"--dry_run": told})
-    told = (
-        "make the update again that a run with gradients that are not finite "
-        "left in RUN/not-finite, and say where they are not"
-    )
-    flags.add(group, {"--replay=DIR": told})
+    trials = {
+        "--dry_run": "check flags, data and model, measure one pass over the "
+        "largest batch, save nothing",
+        "--replay=DIR": "make the update again that a run with gradients that "
+        "are not finite left in RUN/not-finite, and say where they are not",
+    }
+    flags.add(group, trials)
 
 
 def _add_cluster_flags(group: argparse._ArgumentGroup) -> None:
