@@ -62,7 +62,8 @@ test: $(STAMP) ## run the test suite, minutes
 	  --dist=loadfile $(PYTEST_FLAGS)
 
 slowtest: $(STAMP) ## run the tests that take long, which `make test` leaves out
-	$(BIN)/python -m pytest -m slow $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest -m slow --numprocesses=$(TEST_PROCESSES) \
+	  --dist=loadfile $(PYTEST_FLAGS)
 
 $(BEAM)/.installed: setup.py pyproject.toml constraints.txt
 	@test -x $(BEAM)/bin/python || $(PYTHON) -m venv $(BEAM)
