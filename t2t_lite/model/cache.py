@@ -19,6 +19,7 @@ from keras import ops
 
 from t2t_lite.model.layers import (
     DecoderLayer,
+    FeedForward,
     MultiHeadAttention,
     TokenEmbedding,
 )
@@ -59,9 +60,10 @@ class DecoderCache:
         p * K + k;
         `coverage`, float32 [B, K, S], if it was asked for: the attention that
         each source token got so far, in the last layer, averaged over heads;
-        `self_kernel_I` [D, H * (2 d_k + d_v)] and `query_kernel_I`
-        [D, H * d_k], of layer I, and `logits_kernel` [D, V], weights in the
-        layout that a step reads.
+        weights, in the layout and the dtype that a step reads, which else would
+        cast them all: `logits_kernel` [D, V] and, of layer I, `self_kernel_I`
+        [D, H * (2 d_k + d_v)], `query_kernel_I` [D, H * d_k], `self_output_I`
+        and `cross_output_I` [H * d_v, D], and those of `FeedForward.NAMES`.
     """
 
     def __init__(
@@ -124,6 +126,15 @@ class DecoderCache:
             tensors[f"self_kernel_{number}"] = ops.cast(kernel, keys.dtype)
             kernel = layer.cross_attention.scaled_query_kernel()
             tensors[f"query_kernel_{number}"] = ops.cast(kernel, keys.dtype)
+            for name, attend in (
+                ("self", layer.self_attention),
+                ("cross", layer.cross_attention),
+            ):
+                kernel = ops.cast(attend.output_kernel, keys.dtype)
+                tensors[f"{name}_output_{number}"] = kernel
+            weights = layer.feed_forward.cast_weights(keys.dtype)
+            for name, weight in weights.items():
+                tensors[f"{name}_{number}"] = weight
             shape = (blocks, batch, attention.num_heads, positions * beam_size)
             for name, depth in zip(_names(number), depths, strict=True):
                 tensors[name] = new_buffer((*shape, depth), keys.dtype)
@@ -225,7 +236,8 @@ class DecoderCache:
             ]
         query = self._of_groups(query)
         context = _attend_blocks(query, keys, values, self._bias, tables)
-        return self._merged(attention, context)
+        kernel = self.tensors[f"self_output_{number}"]
+        return self._merged(attention, context, kernel)
 
     def attend_source(
         self, attention: MultiHeadAttention, number: int, x: Tensor
@@ -246,7 +258,16 @@ class DecoderCache:
             self.tensors["coverage"] = coverage + new
         values = self.tensors[f"source_values_{number}"][:, None]
         context = batch_matmul(ops.cast(weights, values.dtype), values)
-        return self._merged(attention, context)
+        kernel = self.tensors[f"cross_output_{number}"]
+        return self._merged(attention, context, kernel)
+
+    def feed_forward(
+        self, network: FeedForward, number: int, x: Tensor
+    ) -> Tensor:
+        """The feed-forward network of layer `number`: [B * K, D]."""
+        names = network.NAMES
+        weights = {name: self.tensors[f"{name}_{number}"] for name in names}
+        return network(x, weights=weights)
 
     def logits(self, softmax: TokenEmbedding, x: Tensor) -> Tensor:
         """The logits of `x` [B * K, D]: float32 [B * K, V]."""
@@ -260,10 +281,10 @@ class DecoderCache:
         """[B * G, H, R, d] to [B, G, H, R, d]."""
         return reshape(x, (-1, self._bias.shape[2], *x.shape[1:]))
 
-    def _merged(self, attention, context):
+    def _merged(self, attention, context, kernel):
         """The output [B * K, D] of contexts [B, G, H, R, d]."""
         context = reshape(context, (-1, *context.shape[2:]))
-        return attention.merge_heads(context)
+        return attention.merge_heads(context, kernel)
 
     def _append(self, name, new):
         """Writes [B * G, H, R, d] into a cached tensor, in place if it can."""

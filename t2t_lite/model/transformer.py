@@ -313,6 +313,9 @@ class Transformer(keras.Model):
                 x,
                 partial(step.attend_self, layer.self_attention, number),
                 partial(step.attend_source, layer.cross_attention, number),
+                feed_forward=partial(
+                    step.feed_forward, layer.feed_forward, number
+                ),
             )
         logits = step.logits(self.softmax_embedding, self.decoder_norm(x))
         shape = (*ops.shape(ids), logits.shape[-1])

@@ -178,3 +178,15 @@ def test_eager_writes_leave_the_buffer_as_it_was():
     written = write_rows(buffer, tf.constant([2, 0]), tf.ones([2, 2]))
     np.testing.assert_array_equal(written, [[1, 1], [0, 0], [1, 1]])
     np.testing.assert_array_equal(buffer, 0)
+
+
+def test_a_step_reads_no_matrix_but_the_embedding():
+    """A step that read another one in bfloat16 would cast it each time."""
+    model = small_model(dtype="mixed_bfloat16")
+    memory, mask = model.encode(tf.ones([2, 5], tf.int32))
+    cache = model.start_decoding(memory, mask, 3, 4)
+    step = tf.function(model.decode_step, autograph=False)
+    ids = tf.zeros([2, 3], tf.int32)
+    graph = step.get_concrete_function(ids, tf.constant(0), cache).graph
+    matrices = [v.shape for v in graph.variables if len(v.shape) > 1]
+    assert matrices == [(VOCAB, 8)]

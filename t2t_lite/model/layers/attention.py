@@ -227,13 +227,19 @@ class MultiHeadAttention(keras.layers.Layer):
             weights, self.relative_values, self._distances(values, bias)
         )
 
-    def merge_heads(self, context: Tensor) -> Tensor:
-        """[B, H, T, d_v] to the layer's output as rows, [B * T, D]."""
+    def merge_heads(
+        self, context: Tensor, kernel: Tensor | None = None
+    ) -> Tensor:
+        """[B, H, T, d_v] to the layer's output as rows, [B * T, D].
+
+        `kernel` is the `output_kernel`, cast before; None casts it here.
+        """
         size = self.num_heads * self.value_depth
         if context.shape[2] != 1:  # one position: nothing moves
             context = ops.transpose(context, (0, 2, 1, 3))
         rows = ops.reshape(context, (-1, size))
-        return project_rows(rows, self.output_kernel)
+        kernel = self.output_kernel if kernel is None else kernel
+        return project_rows(rows, kernel)
 
     def scaled_query_kernel(self) -> Tensor:
         """The kernel of queries, with the 1 / sqrt(d_k) of equation 1."""

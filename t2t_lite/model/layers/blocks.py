@@ -65,18 +65,20 @@ class _Block(keras.layers.Layer):
         self,
         x: Tensor,
         *attend: Callable[[Tensor], Tensor],
+        feed_forward: Callable[[Tensor], Tensor] | None = None,
         dropout: Dropout = no_dropout,
     ) -> Tensor:
         """The layer around functions that attend, each [B, T, D] -> same.
 
-        A full pass and a cached step differ in these functions only.
+        A full pass and a cached step differ in these functions only, and in
+        that a step may bring a `feed_forward` with weights cast before.
         """
         for norm, function in zip(self._attention_norms, attend, strict=True):
             x = self._residual(x, norm, function, dropout)
         return self._residual(
             x,
             self.feed_forward_norm,
-            lambda y: self.feed_forward(y, dropout=dropout),
+            feed_forward or (lambda y: self.feed_forward(y, dropout=dropout)),
             dropout,
         )
 
