@@ -28,6 +28,10 @@ def main():
     parser.add_argument("--rows", default="64,1", help="sentences of a batch")
     parser.add_argument("--beam_sizes", default="4,1")
     parser.add_argument("--peers", default="transformers,ctranslate2")
+    parser.add_argument("--precision", default="float32", help="of ours")
+    parser.add_argument(
+        "--compute_type", default="float32", help="of CTranslate2"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--jit", action="store_true", help="compile ours")
     flags = parser.parse_args()
@@ -45,12 +49,17 @@ def compare(title, sizes, beam_size, flags):
     """Prints a line a side: tokens a second, and ours over its."""
     sides = {
         "t2t-lite": Side(
-            sys.executable, str(HERE / "decode_t2t_lite.py"), sizes, beam_size
+            sys.executable,
+            str(HERE / "decode_t2t_lite.py"),
+            sizes,
+            beam_size,
+            flags.precision,
         )
     }
     for peer in flags.peers.split(","):
         script = str(HERE / f"decode_{peer}.py")
-        sides[peer] = Side(flags.peer_python, script, sizes, beam_size)
+        types = [flags.compute_type] if peer == "ctranslate2" else []
+        sides[peer] = Side(flags.peer_python, script, sizes, beam_size, *types)
     # Quick ones are repeated, so that a round takes about a second.
     count = max(1, round(1 / sides["t2t-lite"].seconds(1)))
     rounds = [
