@@ -29,6 +29,7 @@ from t2t_lite.serving.options import ServingOptions
 from t2t_lite.serving.requests import (
     WARMUP_FILE,
     at_several_lengths,
+    check_warmup,
     requests_for,
     sample_pairs,
     warmup_requests,
@@ -77,7 +78,7 @@ def export_saved_model(
       the folder of the version.
 
     Raises:
-      UsageError: see `translator_to_serve`.
+      UsageError: see `translator_to_serve` and `check_warmup`.
       T2TLiteError: the version exists, the folder cannot be written, the graph
         holds what the stock server does not run, or the export does not answer
         as the translator does.
@@ -86,6 +87,7 @@ def export_saved_model(
     translator = translator_to_serve(translator, options)
     served = ServedTranslator(translator, options)
     signatures = dict(served.answers)
+    check_warmup(warmup, signatures)
     about = about_run(run, weights) if run else {}
     about = about_export(translator, options, signatures, about)
 
@@ -101,6 +103,8 @@ def export_saved_model(
         requests = warmup_requests(pairs, warmup, signatures)
         if requests:
             write_warmup(folder / WARMUP_FILE, requests)
+        if note and len(pairs) < warmup:
+            note(f"Warm-up at {len(pairs)} lengths: there are no more texts.")
         if verified:
             some = at_several_lengths(pairs, _VERIFIED_TEXTS)
             for batch in (some, []):

@@ -2,14 +2,14 @@
 
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from t2t_lite.decoding.translator import Translator
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.text.encoder import EOS_ID, TextEncoder
 from t2t_lite.training.run import Run
 
@@ -99,15 +99,26 @@ def requests_for(
     ]
 
 
+def check_warmup(count: int, signatures: Sized) -> None:
+    """Refuses more lengths than TensorFlow Serving takes requests.
+
+    Raises:
+      UsageError: it would load no version with so many.
+    """
+    most = _MOST_WARMUP_REQUESTS // len(signatures)
+    if count > most:
+        raise UsageError(
+            f"--warmup may be at most {most} with {len(signatures)} "
+            f"signatures, as TensorFlow Serving takes {_MOST_WARMUP_REQUESTS} "
+            f"requests; got {count}."
+        )
+
+
 def warmup_requests(
     pairs: Sequence[tuple[str, str]], count: int, signatures: Iterable[str]
 ) -> list[Request]:
-    """A request to each signature at so many lengths; texts come alone.
-
-    At fewer lengths if the server takes no more requests.
-    """
+    """A request to each signature at so many lengths; texts come alone."""
     signatures = list(signatures)
-    count = min(count, _MOST_WARMUP_REQUESTS // len(signatures))
     return [
         request
         for pair in at_several_lengths(pairs, count)

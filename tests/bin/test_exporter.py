@@ -39,8 +39,9 @@ def test_versions_count_up_and_nothing_else_is_left(
         assert err.startswith("Weights: the average of 2")
     assert {p.name for p in (tmp_path / "e").iterdir()} == {"1", "2"}
     assert (tmp_path / "e" / "1" / "saved_model.pb").is_file()
-    code, out, err = run_command("exporter", *flags, "--keep=2")
+    code, out, err = run_command("exporter", *flags, "--keep=2", "--warmup=99")
     assert (code, out) == (0, f"{tmp_path / 'e' / '3'}\n")
+    assert "lengths: there are no more texts.\n" in err
     assert err.endswith(f"\nRemoved {tmp_path / 'e' / '1'}.\n")
     assert {p.name for p in (tmp_path / "e").iterdir()} == {"2", "3"}
 
@@ -104,6 +105,14 @@ def test_flags_of_a_saved_model_are_for_nothing_else(run_command, tiny_run):
         assert code == 2
         name = flag.partition("=")[0]
         assert f"{name} is for --format=saved_model." in err
+
+
+def test_too_many_warmup_requests_are_refused(run_command, tiny_run, tmp_path):
+    flags = [f"--output_dir={tiny_run}", f"--export_dir={tmp_path / 'e'}"]
+    code, out, err = run_command("exporter", *flags, "--warmup=334")
+    assert (code, out) == (2, "")
+    assert "--warmup may be at most 333 with 3 signatures" in err
+    assert not (tmp_path / "e").exists()
 
 
 def test_at_least_one_version_is_kept(run_command, tiny_run):

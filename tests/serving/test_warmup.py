@@ -4,12 +4,13 @@ import pytest
 import tensorflow as tf
 
 from support.warmup import logged_requests
+from t2t_lite.errors import UsageError
 from t2t_lite.serving.requests import (
     WARMUP_FILE,
     Request,
     at_several_lengths,
+    check_warmup,
     sample_pairs,
-    warmup_requests,
     write_warmup,
 )
 from t2t_lite.training.run import Run
@@ -62,11 +63,9 @@ def test_lengths_are_at_even_distances_up_to_the_longest(count, wanted):
     assert [source for source, _ in chosen] == wanted
 
 
-def test_there_are_no_more_requests_than_the_server_takes():
-    pairs = [(str(n), str(n)) for n in range(1000)]
-    requests = warmup_requests(
-        pairs, 500, ["serving_default", "nbest", "score"]
-    )
-    assert 990 < len(requests) <= 1000
-    asked = [request.inputs["inputs"] for request in requests]
-    assert asked[0] == ["0"] and asked[-1] == ["999"]
+def test_more_requests_than_the_server_takes_are_refused():
+    signatures = ["serving_default", "nbest", "score"]
+    check_warmup(333, signatures)
+    refused = "--warmup may be at most 333 with 3 signatures, .* got 334."
+    with pytest.raises(UsageError, match=refused):
+        check_warmup(334, signatures)
