@@ -9,8 +9,8 @@ import json
 import re
 import urllib.parse
 
-import grpc.aio
 from serving_clients import clocks, closed_loop, grpc_request, since
+from serving_http2 import Channel, prefixed
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _PREDICT = "/tensorflow.serving.PredictionService/Predict"
@@ -76,23 +76,25 @@ class _Connection(asyncio.Protocol):
 
 
 class GrpcGenerator:
-    """One channel for all, as clients have; messages stay bytes."""
+    """One connection for all, as gRPC's own clients have."""
 
     async def open(self, server, clients):
-        self.channel = grpc.aio.insecure_channel(server.address)
-        self.predict = self.channel.unary_unary(_PREDICT)
+        host, _, port = server.address.rpartition(":")
+        _, self.channel = await asyncio.get_running_loop().create_connection(
+            lambda: Channel(server.address, _PREDICT), host, int(port)
+        )
         return self
 
     def request(self, texts):
         """The bytes of a request."""
-        return grpc_request(texts).SerializeToString()
+        return prefixed(grpc_request(texts).SerializeToString())
 
     async def ask(self, client, request):
         """Waits for an answer that is none of an error."""
-        assert await self.predict(request, timeout=60)
+        assert await self.channel.ask(request)
 
     async def close(self):
-        await self.channel.close()
+        self.channel.transport.close()
 
 
 GENERATORS = {"rest": RestGenerator, "grpc": GrpcGenerator}
