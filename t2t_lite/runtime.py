@@ -45,9 +45,11 @@ def start_tensorflow(verbose: bool = False) -> None:
     if "tensorflow" not in sys.modules:
         with _stderr_held_back(), _nothing_is_garbage():
             tensorflow = importlib.import_module("tensorflow")
-        # It looks in every graph for images to lay out otherwise.
+        # It looks in every graph for images to lay out otherwise, and for
+        # what it can compute before: of ours, which read their weights, less
+        # than that takes.
         tensorflow.config.optimizer.set_experimental_options(
-            {"layout_optimizer": False}
+            {"layout_optimizer": False, "constant_folding": False}
         )
 
 

@@ -286,7 +286,7 @@ class Updater:
         self._sums.assign_add(tf.stack([loss, tokens, source_tokens]))
         for total, gradient in zip(self._gradients, gradients, strict=True):
             if gradient is not None:
-                total.assign_add(tf.convert_to_tensor(gradient))
+                own_copy.add(total, tf.convert_to_tensor(gradient))
 
     def _apply_on_replicas(self, learning_rate: tf.Tensor) -> dict[str, Any]:
         stats = self._strategy.run(self._apply_sums, args=(learning_rate,))
@@ -299,8 +299,10 @@ class Updater:
             totals = context.all_reduce(tf.distribute.ReduceOp.SUM, totals)
         sums, *gradients = totals
         loss_sum, target_tokens, source_tokens = tf.unstack(sums)
-        squares = tf.add_n([tf.nn.l2_loss(gradient) for gradient in gradients])
-        norm = tf.sqrt(2.0 * squares) / target_tokens
+        # Stacked: TensorFlow's optimizer of graphs would take a sum by `add_n`
+        # apart, in four tenths of a second.
+        squares = tf.stack([tf.nn.l2_loss(gradient) for gradient in gradients])
+        norm = tf.sqrt(2.0 * tf.reduce_sum(squares)) / target_tokens
         # One number tells of every gradient, and replicas agree on it. There
         # is no branch, which would have each operation in two graphs: zeros
         # are applied so that they change nothing.
