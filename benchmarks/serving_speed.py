@@ -48,7 +48,7 @@ import json, sys
 from concurrent.futures import ThreadPoolExecutor
 from t2t_lite.runtime import share_cores, start_tensorflow
 start_tensorflow()
-import tensorflow as tf
+import tensorflow as tf, tensorflow_text
 folder, orders, workers = sys.argv[1:]
 workers = int(workers)
 share_cores(workers)
