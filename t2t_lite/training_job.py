@@ -63,8 +63,8 @@ class TrainingJob:
         self._start_tensorflow()
         from t2t_lite.training.cluster.devices import choose_strategy
 
-        if self.options.replicas:  # before anything runs on devices
-            choose_strategy(self.options.replicas)
+        # Before anything runs on them.
+        choose_strategy(self.options.replicas, self.hparams)
         from t2t_lite.data.manifest import Manifest
         from t2t_lite.training.fit.dry_run import try_update
 
@@ -172,7 +172,7 @@ class TrainingJob:
         from t2t_lite.training.cluster.devices import choose_strategy
 
         if not isinstance(cluster, Workers):
-            return choose_strategy(self.options.replicas)
+            return choose_strategy(self.options.replicas, self.hparams)
         from t2t_lite.training.cluster.machines import join_machines
 
         devices = {"GPUs": len(tf.config.list_physical_devices("GPU"))}

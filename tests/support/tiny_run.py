@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from t2t_lite.data.packing import SIDES, sentences_of
 from t2t_lite.hparam import HParams
+from t2t_lite.model.layers.dropout import DropoutMasks
 from t2t_lite.problem import Text2TextProblem
 
 VOCAB_SIZE = 16
@@ -98,9 +99,7 @@ class ToyModel(keras.Model):
         hidden = tf.gather(self.target_table.value, previous)
         hidden += source[:, None, :]
         if seed is not None and self._dropout:
-            hidden = tf.nn.experimental.stateless_dropout(
-                hidden, self._dropout, seed
-            )
+            hidden = DropoutMasks(seed)(hidden, self._dropout)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
             targets,
             tf.matmul(hidden, self.softmax_table.value, transpose_b=True),

@@ -227,7 +227,7 @@ def wide_product(
             gradients = (
                 tf.matmul(upstream, turned),
                 tf.matmul(x, upstream, transpose_a=True),
-                tf.reduce_sum(upstream, axis=0),
+                tf.raw_ops.BiasAddGrad(out_backprop=upstream),
             )
             return gradients[: 2 if bias is None else 3]
 

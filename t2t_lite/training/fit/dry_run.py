@@ -110,7 +110,7 @@ def try_update(
       T2TLiteError: it does not fit.
     """
     prepare(seed, deterministic=False)
-    strategy = choose_strategy(replicas)
+    strategy = choose_strategy(replicas, hparams)
     with strategy.scope():
         model = Transformer.from_hparams(hparams, *vocab_sizes).build_weights()
     updater = Updater(

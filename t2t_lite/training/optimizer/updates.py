@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from t2t_lite.data.packing import feature_names
 from t2t_lite.hparam import HParams
+from t2t_lite.training.cluster.devices import computes_halves
 from t2t_lite.training.optimizer import own_copy
 from t2t_lite.training.optimizer.adafactor import Adafactor
 from t2t_lite.training.optimizer.adam import Adam
@@ -115,6 +116,8 @@ class Updater:
         self._pass = Gradients(
             model, self._names, self._variables, hparams.label_smoothing, jit
         )
+        # XLA makes few operations of a pass, and has threads of its own.
+        self._halves = computes_halves(strategy, hparams) and not jit
         with strategy.scope():
             self._gradients = [_sum_over_replicas(v) for v in self._variables]
             # Loss, target tokens, source tokens of the update so far.
@@ -279,7 +282,8 @@ class Updater:
         )
 
     def _add_gradients(self, features: dict[str, tf.Tensor]) -> None:
-        loss, tokens, gradients = self._pass(features)
+        make = self._pass.in_halves if self._halves else self._pass
+        loss, tokens, gradients = make(features)
         source_tokens = tf.math.count_nonzero(
             features["inputs"], dtype=tf.float32
         )
