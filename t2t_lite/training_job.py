@@ -172,7 +172,8 @@ class TrainingJob:
         from t2t_lite.training.cluster.devices import choose_strategy
 
         if not isinstance(cluster, Workers):
-            return choose_strategy(self.options.replicas, self.hparams)
+            halved = None if self.options.jit else self.hparams
+            return choose_strategy(self.options.replicas, halved)
         from t2t_lite.training.cluster.machines import join_machines
 
         devices = {"GPUs": len(tf.config.list_physical_devices("GPU"))}

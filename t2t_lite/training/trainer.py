@@ -121,7 +121,10 @@ def _state_of(
     with initial.unset(goes_on and cluster.size == 1):
         state = TrainingState(
             run,
-            strategy or choose_strategy(options.replicas, run.hparams),
+            strategy
+            or choose_strategy(
+                options.replicas, None if options.jit else run.hparams
+            ),
             options.keep_checkpoints,
             cluster,
             options.keep_best,

@@ -23,7 +23,7 @@ def choose_strategy(
     Args:
       replicas: how many logical CPU devices to train on, to try distribution
         without GPUs; None chooses by what is there.
-      hparams: of the model that trains, if any.
+      hparams: of the model that trains; None: it is not cut into halves.
 
     Raises:
       T2TLiteError: TensorFlow already runs with fewer logical devices.

@@ -116,7 +116,7 @@ class Updater:
         self._pass = Gradients(
             model, self._names, self._variables, hparams.label_smoothing, jit
         )
-        # XLA makes few operations of a pass, and has threads of its own.
+        # XLA makes few operations of a pass: there is little to wait for.
         self._halves = computes_halves(strategy, hparams) and not jit
         with strategy.scope():
             self._gradients = [_sum_over_replicas(v) for v in self._variables]
