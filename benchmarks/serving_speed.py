@@ -81,15 +81,20 @@ class Direct:
         )
         self.process.stdin.write(json.dumps(batches))
         self.process.stdin.close()
-        self.process.stdout.readline()
+        self._wait()
         self.orders = orders.open("w")
 
     def time_for(self, count):
         """For so many batches; see `serving_generators.time_for`."""
         start = clocks(self.process)
         print(count, file=self.orders, flush=True)
-        self.process.stdout.readline()
+        self._wait()
         return since(start, self.process)
+
+    def _wait(self):
+        """Until the process is done with what it was told."""
+        if not self.process.stdout.readline():
+            raise RuntimeError(f"The direct calls died: {self.process.wait()}.")
 
     def stop(self):
         self.orders.close()
