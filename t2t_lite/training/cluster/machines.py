@@ -1,5 +1,6 @@
 """The devices of several machines, as one strategy of TensorFlow."""
 
+import atexit
 import contextlib
 import ctypes
 import os
@@ -60,6 +61,7 @@ def join_machines(
     )
     if replicas:
         make_logical_cpus(replicas)
+    atexit.register(_silence_stderr)
     with cluster.patient(_JOIN_SILENCE_SECONDS), _joined_beside(cluster):
         strategy = (
             _OnLogicalCpus(resolver, options, replicas)
@@ -69,6 +71,14 @@ def join_machines(
     cluster.when_lost = let_go
     cluster.require_all()
     return strategy
+
+
+def _silence_stderr() -> None:
+    """Keeps a command's last line the last.
+
+    While Python ends, TensorFlow's threads log that the others leave.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 @contextlib.contextmanager
