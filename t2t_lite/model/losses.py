@@ -19,7 +19,7 @@ from t2t_lite.model.layers.masks import padding_mask
 
 # Rows of logits computed at a time: few enough to bound memory, and enough of
 # them that adding up the table's gradient, once a block, is not what costs.
-BLOCK_ROWS = 1024
+BLOCK_ROWS = 512
 
 
 def smoothed_cross_entropy(

@@ -75,7 +75,7 @@ def test_fused_loss_and_gradients_equal_the_plain_ones(rows, size, smoothing):
         np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("rows", [0, 1, 7, 1024, 1025, 2100])
+@pytest.mark.parametrize("rows", [0, 1, 7, 512, 513, 1100])
 def test_fused_log_probs_are_those_of_the_logits(rows):
     hidden, table, targets = example(rows)
     np.testing.assert_allclose(
