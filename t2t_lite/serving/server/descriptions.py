@@ -15,6 +15,7 @@ from t2t_lite.serving.server.predict import ModelSpec
 from t2t_lite.serving.server.refusal import Refusal, Status
 
 SIGNATURE_DEF = "signature_def"
+_BROKEN = "It cannot be loaded; the server's log says why."
 # A message as the stock server writes it in JSON.
 _as_json = functools.partial(
     json_format.MessageToDict,
@@ -50,7 +51,7 @@ def status_of(
         )
         if version.error:
             added.status.error_code = Status.UNAVAILABLE.number
-            added.status.error_message = version.error
+            added.status.error_message = _BROKEN
         else:
             added.status.error_code = 0
     return response

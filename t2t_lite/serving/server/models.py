@@ -70,7 +70,8 @@ class Version:
     Attributes:
       number: its folder's name.
       state: see `State`.
-      error: why it is not available; "" for no reason.
+      error: why it is not available, with paths, so for the log alone; ""
+        for no reason.
       model: what was loaded, or None.
     """
 
@@ -260,8 +261,11 @@ class Models:
             for model in self.by_name.values():
                 try:
                     await model.refresh()
-                except OSError as error:
-                    self._say(f"Cannot look for versions: {in_words(error)}.")
+                except Exception as error:
+                    self._say(
+                        f"Cannot look for versions of {model.config.name}, and "
+                        f"will look again: {in_words(error)}."
+                    )
 
     @property
     def is_loading(self) -> bool:

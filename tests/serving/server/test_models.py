@@ -110,6 +110,38 @@ def test_a_broken_version_is_skipped_until_its_files_change(tmp_path):
     assert len([line for line in said if "Skipped m version 2" in line]) == 1
 
 
+def test_whatever_is_wrong_with_a_version_the_server_goes_on(tmp_path):
+    class Never2(Policy):
+        def choose(self, there):
+            if max(there) == 2:
+                raise ValueError("2 is not chosen")
+            return super().choose(there)
+
+    said = []
+
+    async def scenario():
+        config = ModelConfig("m", tmp_path, Never2())
+        models = Models([config], load, said.append)
+        model = models.by_name["m"]
+        put(tmp_path, 1)
+        await models.start()
+        watching = asyncio.create_task(models.watch(0.001))
+        try:
+            async with asyncio.timeout(30):
+                put(tmp_path, 2)
+                while "ValueError: 2 is not chosen." not in said[-1]:
+                    await asyncio.sleep(0.001)
+                assert model.find().number == 1
+                put(tmp_path, 3)
+                while model.find().number != 3:
+                    await asyncio.sleep(0.001)
+        finally:
+            watching.cancel()
+            models.close()
+
+    asyncio.run(scenario())
+
+
 def test_after_a_restart_the_newest_that_works_is_served(tmp_path):
     async def scenario(models, model):
         put(tmp_path, 1)
