@@ -7,11 +7,12 @@ import argparse
 import contextlib
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from t2t_lite.bin.cli import command, flags
 from t2t_lite.errors import T2TLiteError, UsageError
@@ -39,11 +40,10 @@ def make_parser() -> flags.Parser:
     flags.add(group, {"--model_name=NAME": told}, default="default")
     told = "the address; others than your own machine's need a reverse proxy"
     flags.add(group, {"--host=ADDRESS": told}, default="127.0.0.1")
-    port = flags.at_least(0)
     told = "for gRPC; 0 takes a free one"
-    flags.add(group, {"--port=N": told}, port, 8500)
+    flags.add(group, {"--port=N": told}, flags.port, 8500)
     told = "for REST and the page; 0 takes a free one"
-    flags.add(group, {"--rest_api_port=N": told}, port, 8501)
+    flags.add(group, {"--rest_api_port=N": told}, flags.port, 8501)
     _add_batching(parser)
     _add_limits(parser)
     return parser
@@ -97,13 +97,14 @@ def run(args: argparse.Namespace) -> None:
             "Give one of --model_base_path, --model_config_file and "
             f"--output_dir; got {' and '.join(given) or 'none'}."
         )
+    flags.require(args, "model_name")
     if args.log_texts and not args.access_log:
         raise UsageError("--log_texts goes with --access_log.")
     _require_extra()
     with _base_path(args) as base_path:
         idle = _serve(args, base_path)
     if not idle:
-        command.note("Some requests did not finish within --drain_seconds.")
+        command.note("What had begun did not finish within --drain_seconds.")
         sys.stdout.flush()
         os._exit(command.FAILED)  # threads that compute cannot be stopped
 
@@ -127,7 +128,10 @@ def _base_path(args: argparse.Namespace) -> Iterator[pathlib.Path | None]:
     if args.model_config_file or args.model_base_path:
         yield flags.folder(args.model_base_path)
         return
-    with tempfile.TemporaryDirectory(prefix="t2t-lite-server.") as folder:
+    with (
+        _sigterm_as_ctrl_c(),
+        tempfile.TemporaryDirectory(prefix="t2t-lite-server.") as folder,
+    ):
         names = ("output_dir", "problem", "hparams", "usr_dir")
         asked = [
             f"--{name}={getattr(args, name)}"
@@ -143,6 +147,20 @@ def _base_path(args: argparse.Namespace) -> Iterator[pathlib.Path | None]:
         if done.returncode:
             raise T2TLiteError("The run cannot be exported.")
         yield pathlib.Path(folder)
+
+
+@contextlib.contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """Within it SIGTERM, too, lets what is open be closed and removed."""
+
+    def interrupt(number: int, frame: object) -> NoReturn:
+        raise KeyboardInterrupt("SIGTERM")
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _serve(args: argparse.Namespace, base_path: pathlib.Path | None) -> bool:

@@ -268,6 +268,12 @@ def _flag_of(kind: Kind) -> Kind:
     return parse
 
 
+# The type of a flag that takes a port; 0 is for any that is free.
+port = _flag_of(
+    values.number(int, lambda x: 0 <= x < 1 << 16, "a port, 0 to 65535")
+)
+
+
 def require(args: argparse.Namespace, *names: str) -> None:
     """Raises UsageError for the first named flag that was not given."""
     for name in names:

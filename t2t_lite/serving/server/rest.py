@@ -111,7 +111,7 @@ class RestApi:
             raise Refusal(Status.UNIMPLEMENTED, f"{found[4]} is not served.")
         spec = _spec(found)
         self._predictor.version(spec)  # before anything of the body is read
-        body = json_tensors.parse(await http.read())
+        body = json_tensors.parse(await self._body(http))
         in_rows = "instances" in body
 
         def read(signature: Signature) -> Tensors:
@@ -121,6 +121,14 @@ class RestApi:
             spec, body.get("signature_name", ""), read, http[_RECORD]
         )
         return _answer(json_tensors.json_of(outputs, in_rows))
+
+    async def _body(self, http: web.Request) -> bytes:
+        try:
+            async with asyncio.timeout(self._predictor.limits.seconds):
+                return await http.read()
+        except TimeoutError:
+            why = "The deadline passed before the body was there."
+            raise Refusal(Status.DEADLINE_EXCEEDED, why) from None
 
     async def _describe(self, http: web.Request) -> web.Response:
         if _path(http).lower().rstrip("/") == "/v1/models":

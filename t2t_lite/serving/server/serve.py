@@ -74,7 +74,8 @@ class Server:
             site = web.TCPSite(self._rest, host, self.rest_api_port)
             await site.start()
         except OSError as error:
-            raise _taken("rest_api_port", self.rest_api_port, error) from error
+            flag = f"rest_api_port={self.rest_api_port}"
+            raise _cannot_listen(flag, host, error) from error
         self.rest_api_port = self._rest.addresses[0][1]
         address = f"[{host}]" if ":" in host else host
         try:
@@ -84,7 +85,8 @@ class Server:
                 f"{address}:{self.port}"
             )
         except (OSError, RuntimeError) as error:
-            raise _taken("port", self.port, error) from error
+            flag = f"port={self.port}"
+            raise _cannot_listen(flag, host, error) from error
         await self._grpc.start(f"{address}:{self.port}")
         self._watching = asyncio.create_task(
             self.models.watch(self._config.poll_seconds)
@@ -145,10 +147,10 @@ async def _listen_once(host: str, port: int) -> None:
     await probe.wait_closed()
 
 
-def _taken(flag: str, port: int, error: Exception) -> T2TLiteError:
+def _cannot_listen(flag: str, host: str, error: Exception) -> T2TLiteError:
     return T2TLiteError(
-        f"Cannot listen at --{flag}={port}: {in_words(error)}. Choose another "
-        "one; 0 takes a free one."
+        f"Cannot listen at --host={host} --{flag}: {in_words(error)}. Choose "
+        "another address or port; port 0 takes a free one."
     )
 
 

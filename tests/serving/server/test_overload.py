@@ -107,6 +107,18 @@ def test_what_comes_too_late_is_refused_and_not_computed(busy, pool):
     assert busy.held.ran == [[b"a"]]
 
 
+def test_a_body_that_does_not_come_is_not_waited_for(busy):
+    with busy(limits=Limits(seconds=0.5)) as busy:
+        address = f"127.0.0.1:{busy.server.rest_api_port}"
+        connection = http.client.HTTPConnection(address, timeout=30)
+        with contextlib.closing(connection):
+            path, more = "/v1/models/m:predict", {"Content-Length": "9"}
+            connection.request("POST", path, b"{", more)
+            response = connection.getresponse()
+            assert response.status == 504
+            assert b"before the body was there" in response.read()
+
+
 def test_what_a_client_waits_for_no_more_is_not_computed(busy):
     with busy() as busy:
         assert busy.grpc("b", seconds=0.3) == "DEADLINE_EXCEEDED"

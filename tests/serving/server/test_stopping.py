@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import urllib.error
 import urllib.request
 
@@ -116,6 +117,8 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path):
         (["--model_base_path=x", "--output_dir=y"], 2, "Give one of"),
         (["--model_base_path=VERSION"], 2, "is a version itself. Give"),
         (["--model_base_path=x", "--log_texts"], 2, "--access_log"),
+        (["--model_base_path=x", "--model_name="], 2, "--model_name is req"),
+        (["--port=65536"], 2, "--port: must be a port, 0 to 65535; got '65"),
         (["--model_config_file=CONFIG"], 2, "model_platform"),
     ],
 )
@@ -133,9 +136,23 @@ def test_what_cannot_be_served_is_said_in_one_line(
     }
     for name, place in places.items():
         flags = [flag.replace(name, str(place)) for flag in flags]
-    assert command.main([*flags, "--port=0", "--rest_api_port=0"]) == code
+    assert command.main(["--port=0", "--rest_api_port=0", *flags]) == code
     *_, line = capsys.readouterr().err.strip().splitlines()
     assert message in line
+
+
+def test_sigterm_while_a_run_is_exported_leaves_nothing(
+    tmp_path, monkeypatch, capsys
+):
+    def export(words, **how):
+        assert len(list(tmp_path.iterdir())) == 1
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(subprocess, "run", export)
+    assert command.main(["--output_dir=RUN"]) == 130
+    assert capsys.readouterr().err == "t2t-lite-server: stopped by SIGTERM.\n"
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("flag", ["port", "rest_api_port"])
@@ -151,6 +168,6 @@ def test_a_port_that_is_taken_is_named(folder, flag):
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        why = f"Cannot listen at --{flag}={port}: .* already in use. Choose"
+        why = f"at --host=127.0.0.1 --{flag}={port}: .* already in use. Choose"
         with pytest.raises(T2TLiteError, match=why):
             asyncio.run(start(**{flag: port}))
