@@ -1,24 +1,24 @@
 """One side of training_step.py: an update as the trainer makes it."""
 
 import itertools
-import os
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # as the commands do
-
-import tensorflow as tf
 from side import serve
 from training_step import hparams_of
 
-from t2t_lite.model.transformer import Transformer
-from t2t_lite.training.cluster.devices import choose_strategy
-from t2t_lite.training.fit import memory
-from t2t_lite.training.optimizer.updates import Updater
+from t2t_lite.runtime import start_tensorflow
 
 
 def make_step(sizes, precision, recompute=False):
     """A function that does one whole update on the fixed batch."""
+    start_tensorflow()  # as the commands do
+    import tensorflow as tf
+
+    from t2t_lite.model.transformer import Transformer
+    from t2t_lite.training.cluster.devices import choose_strategy
+    from t2t_lite.training.fit import memory
+    from t2t_lite.training.optimizer.updates import Updater
+
     hparams = hparams_of(sizes, residual_dropout=0.1, precision=precision)
     vocab_size = sizes["vocab_size"]
     strategy = choose_strategy(hparams=hparams)

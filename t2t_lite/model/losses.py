@@ -14,7 +14,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from t2t_lite.model.layers.backend import Tensor, add_rows
+from t2t_lite.model.layers.backend import Tensor, add_rows, after
 from t2t_lite.model.layers.masks import padding_mask
 
 # Rows of logits computed at a time: few enough to bound memory, and enough of
@@ -212,7 +212,9 @@ def _partition_part(hidden, table, weights):
             ops.reshape(index, (1, 1)),
             x_gradient[None],
         )
-        return index + 1, loss, hidden_gradient, table_gradient
+        # One block at a time: the next one takes the memory of this one.
+        index = after(index + 1, table_gradient)
+        return index, loss, hidden_gradient, table_gradient
 
     _, loss, hidden_gradient, table_gradient = ops.while_loop(
         lambda index, *_: index < blocks,

@@ -221,7 +221,8 @@ def wide_product(
                 upstream = tf.raw_ops.ReluGrad(
                     gradients=upstream, features=rows
                 )
-            turned = tf.reshape(kernel, (*kernel.shape, 1))
+            turned = after(kernel, upstream)
+            turned = tf.reshape(turned, (*kernel.shape, 1))
             turned = tf.transpose(turned, (1, 0, 2))
             turned = tf.reshape(turned, kernel.shape[::-1])
             gradients = (
@@ -234,6 +235,19 @@ def wide_product(
         return rows, gradient
 
     return product(x, kernel) if bias is None else product(x, kernel, bias)
+
+
+def after(x: Tensor, other: Tensor) -> Tensor:
+    """`x`, and in a TensorFlow graph not before there is `other`.
+
+    What needs little is computed at once there, and what comes of it keeps its
+    memory until it is used.
+    """
+    tf = _tensorflow_in_a_graph()
+    if tf is None:
+        return x
+    with tf.control_dependencies([other]):
+        return tf.identity(x)
 
 
 def sizes(x: Tensor) -> tuple[int | Tensor, ...]:
