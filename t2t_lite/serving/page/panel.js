@@ -119,8 +119,7 @@ function aboutModel(model) {
   const about = model.about ?? {};
   const rows = [
     ["Problem", about.problem],
-    ["Version", model.version
-      ?? model.versions.map(each => each.version).join(", ")],
+    ["Version", model.version ?? availableVersions(model)[0]?.version],
     ["Parameters", about.parameters?.toLocaleString("en")],
     ["Precision", about.precision],
     ["Longest text", about.max_length && `${about.max_length} tokens`],
@@ -138,8 +137,9 @@ function aboutModel(model) {
   return details;
 }
 
-// "bleu 27.3 (split test, beam_size 4)".
-function scoreOf({ metric, score, ...conditions }) {
-  const told = Object.entries(conditions).map(each => each.join(" "));
-  return `${metric} ${score?.toFixed(1)} (${told.join(", ")})`;
+// "bleu 27.3 (split test, beam_size 4)"; t2t-lite.json has all that is known.
+function scoreOf(told) {
+  const conditions = ["split", "beam_size", "alpha", "signature"]
+    .filter(name => name in told).map(name => `${name} ${told[name]}`);
+  return `${told.metric} ${told.score?.toFixed(1)} (${conditions.join(", ")})`;
 }

@@ -258,6 +258,8 @@ def test_another_version_of_a_model_can_be_chosen(open_page, server, browser):
     choice.select_by_index(0)
     page.translation("Zwei Hunde spielen im Schnee.")
     page.words()
+    page.one(".about summary").click()
+    assert "3" in page.texts(".about dd")
     assert not severe(browser)
 
 
