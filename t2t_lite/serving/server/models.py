@@ -262,10 +262,12 @@ class Models:
                 try:
                     await model.refresh()
                 except Exception as error:
-                    self._say(
-                        f"Cannot look for versions of {model.config.name}, and "
-                        f"will look again: {in_words(error)}."
-                    )
+                    with contextlib.suppress(OSError):  # nobody reads the log
+                        self._say(
+                            "Cannot look for versions of "
+                            f"{model.config.name}, and will look again: "
+                            f"{in_words(error)}."
+                        )
 
     @property
     def is_loading(self) -> bool:

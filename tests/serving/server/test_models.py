@@ -110,7 +110,8 @@ def test_a_broken_version_is_skipped_until_its_files_change(tmp_path):
     assert len([line for line in said if "Skipped m version 2" in line]) == 1
 
 
-def test_whatever_is_wrong_with_a_version_the_server_goes_on(tmp_path):
+@pytest.mark.parametrize("log_is_read", [True, False])
+def test_whatever_is_wrong_the_server_looks_for_versions(tmp_path, log_is_read):
     class Never2(Policy):
         def choose(self, there):
             if max(there) == 2:
@@ -119,9 +120,14 @@ def test_whatever_is_wrong_with_a_version_the_server_goes_on(tmp_path):
 
     said = []
 
+    def say(line):
+        said.append(line)
+        if len(said) > 1 and not log_is_read:
+            raise BrokenPipeError
+
     async def scenario():
         config = ModelConfig("m", tmp_path, Never2())
-        models = Models([config], load, said.append)
+        models = Models([config], load, say)
         model = models.by_name["m"]
         put(tmp_path, 1)
         await models.start()
