@@ -116,6 +116,7 @@ def _require_extra() -> None:
         import grpc_health  # noqa: F401
         import prometheus_client  # noqa: F401
         import tensorflow_serving  # noqa: F401
+        import uvloop  # noqa: F401
     except ImportError as error:
         raise T2TLiteError(
             f"{error.name} is not installed: pip install 't2t-lite[serve]'."
@@ -177,7 +178,8 @@ def _serve(args: argparse.Namespace, base_path: pathlib.Path | None) -> bool:
         server = serve.Server(config, saved_model.SavedModel, command.note)
         return await serve.serve(server, lambda: _say_ready(args, server))
 
-    return asyncio.run(main())
+    with asyncio.Runner(loop_factory=serve.new_event_loop) as runner:
+        return runner.run(main())
 
 
 def _config(

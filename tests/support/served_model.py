@@ -14,7 +14,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 from t2t_lite.serving.server.config import ServerConfig
 from t2t_lite.serving.server.models import ModelConfig
 from t2t_lite.serving.server.saved_model import SavedModel
-from t2t_lite.serving.server.serve import Server
+from t2t_lite.serving.server.serve import Server, new_event_loop
 from t2t_lite.serving.server.signature import Signature, TensorSpec
 
 TEXT = tf.TensorSpec([None], tf.string, name="inputs")
@@ -133,7 +133,7 @@ def serving(folder, load=SavedModel, **config):
     config = ServerConfig(
         (ModelConfig("m", folder),), port=0, rest_api_port=0, **config
     )
-    loop = asyncio.new_event_loop()
+    loop = new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
 

@@ -6,6 +6,7 @@ import logging
 import signal
 from collections.abc import Callable
 
+import uvloop
 from aiohttp import web
 from tensorflow.core.framework.tensor_pb2 import TensorProto
 
@@ -18,6 +19,9 @@ from t2t_lite.serving.server.models import Load, Model, Models
 from t2t_lite.serving.server.monitoring import AccessLog, Monitor, Record
 from t2t_lite.serving.server.predict import ModelSpec, Predictor
 from t2t_lite.serving.server.rest import OneLine, RestApi
+
+# A request is many small events, for which Python's own loop takes longer.
+new_event_loop = uvloop.new_event_loop
 
 
 class Server:

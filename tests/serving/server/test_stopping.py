@@ -19,7 +19,7 @@ from t2t_lite.bin import server as command
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.serving.server.config import ServerConfig
 from t2t_lite.serving.server.models import ModelConfig
-from t2t_lite.serving.server.serve import Server
+from t2t_lite.serving.server.serve import Server, new_event_loop
 
 
 @pytest.fixture
@@ -170,4 +170,5 @@ def test_a_port_that_is_taken_is_named(folder, flag):
         port = taken.getsockname()[1]
         why = f"at --host=127.0.0.1 --{flag}={port}: .* already in use. Choose"
         with pytest.raises(T2TLiteError, match=why):
-            asyncio.run(start(**{flag: port}))
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
+                runner.run(start(**{flag: port}))
