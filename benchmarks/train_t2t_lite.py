@@ -19,7 +19,9 @@ def make_step(sizes, precision, recompute=False):
     from t2t_lite.training.fit import memory
     from t2t_lite.training.optimizer.updates import Updater
 
-    hparams = hparams_of(sizes, residual_dropout=0.1, precision=precision)
+    hparams = hparams_of(
+        sizes, residual_dropout=0.1, precision=precision, micro_batches=1
+    )
     vocab_size = sizes["vocab_size"]
     strategy = choose_strategy(hparams=hparams)
     model = Transformer.from_hparams(hparams, vocab_size, vocab_size)

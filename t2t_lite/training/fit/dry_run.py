@@ -90,10 +90,10 @@ def try_update(
     slices: int | None = 1,
     recompute: bool = False,
 ) -> DryRun:
-    """Makes one pass over the largest possible micro-batch; saves nothing.
+    """Makes an update of the largest possible micro-batch; saves nothing.
 
-    The passes of an update differ in nothing, so the time of one is multiplied,
-    and its peak of memory is that of them all.
+    The micro-batches of an update differ in nothing, so the time of one is
+    multiplied, and its peak of memory is that of them all.
 
     Args:
       hparams: of the model and its training.
@@ -121,7 +121,8 @@ def try_update(
     rows, columns = largest_shape(hparams)
     rows = -(-rows // slices)
     passes = slices * hparams.micro_batches
-    seconds, loss = _measure(updater, hparams, (rows, columns), passes)
+    updater.slices = slices
+    seconds, loss = _measure(updater, hparams)
     return DryRun(
         data=data,
         hparams=hparams,
@@ -138,23 +139,21 @@ def try_update(
     )
 
 
-def _measure(
-    updater: Updater, hparams: HParams, shape: tuple[int, int], passes: int
-) -> tuple[float, float]:
-    """The seconds of an update of so many passes, and the loss of a token."""
+def _measure(updater: Updater, hparams: HParams) -> tuple[float, float]:
+    """The seconds of an update, and the loss of a token."""
     tiny, full = [
         [full_batch(each, hparams.packing)] * updater.replicas
-        for each in ((1, 1), shape)
+        for each in ((1, 1), largest_shape(hparams))
     ]
     seconds = []
     # The first update makes the graphs. The second is hardly more than the
-    # optimizer's part, the third has a full pass before it.
+    # optimizer's part, the third has a whole micro-batch before it.
     for step, batches in enumerate((tiny, tiny, full), start=1):
         start = time.monotonic()
         stats = updater.update(batches, step).read()
         seconds.append(time.monotonic() - start)
     _, optimizer, whole = seconds
-    more_rounds = math.ceil(passes / updater.replicas) - 1
+    more_rounds = math.ceil(hparams.micro_batches / updater.replicas) - 1
     return (
         whole + more_rounds * max(whole - optimizer, 0),
         stats.loss_sum / stats.target_tokens,

@@ -150,6 +150,10 @@ class Trial:
         return -(-self._rows // slices)
 
     def _fits(self, slices: int) -> bool:
+        added_up = self._updater.adds_up
+        self._updater.slices = slices
+        if self._updater.adds_up != added_up:
+            self._peaks.clear()  # the sums take memory, too
         rows = self._rows_of(slices)
         smaller = [1, rows // 8, rows // 4, rows // 2]
         steps = [] if memory.is_on_gpu() else sorted({*smaller} - {0, rows})

@@ -4,9 +4,11 @@ An update is a fixed list of micro-batches. Replicas share them out, add up
 the gradients of the *summed* loss, and divide once by the number of real
 target tokens of them all. Dropout is seeded per micro-batch. So neither the
 number of replicas nor their share of the tokens changes the result, apart
-from the order in which floats are added.
+from the order in which floats are added. Where one pass on one replica is the
+whole update, nothing is added up: that takes memory of the size of the model.
 """
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,13 +19,19 @@ import tensorflow as tf
 from t2t_lite.data.packing import feature_names
 from t2t_lite.hparam import HParams
 from t2t_lite.training.cluster.devices import computes_halves
-from t2t_lite.training.optimizer import own_copy
 from t2t_lite.training.optimizer.adafactor import Adafactor
 from t2t_lite.training.optimizer.adam import Adam
 from t2t_lite.training.optimizer.freezing import frozen_paths
 from t2t_lite.training.optimizer.gradients import Gradients
 from t2t_lite.training.optimizer.moving_average import MovingAverage
 from t2t_lite.training.optimizer.schedules import training_rate
+from t2t_lite.training.optimizer.sums import (
+    Pass,
+    Sums,
+    graph,
+    micro_batch_spec,
+    on_replicas,
+)
 
 # What a replica works on when there are fewer micro-batches than replicas.
 _NOTHING = np.zeros((1, 1), np.int32)
@@ -119,31 +127,28 @@ class Updater:
         # XLA makes few operations of a pass: there is little to wait for.
         self._halves = computes_halves(strategy, hparams) and not jit
         with strategy.scope():
-            self._gradients = [_sum_over_replicas(v) for v in self._variables]
-            # Loss, target tokens, source tokens of the update so far.
-            self._sums = _sum_over_replicas(tf.zeros([3]))
             self.optimizer = _optimizer(hparams, self._variables)
             self.average = (
                 MovingAverage(self._variables, hparams.ema_decay)
                 if hparams.ema_decay
                 else None
             )
-        # By the length of their seeds: of micro-batches, of slices.
-        self._accumulate = {n: self._graph_of_passes(n) for n in (2, 3)}
-        self._forget = _graph(
-            lambda: strategy.run(lambda: self._empty_sums(self._read_sums()))
-        )
-        self._apply = _graph(
-            self._apply_on_replicas, tf.TensorSpec([], tf.float32)
+        self._update_alone = graph(
+            lambda *args: on_replicas(strategy, self._apply_pass, *args),
+            micro_batch_spec(self._names, seed_length=2),
+            tf.TensorSpec([], tf.float32),
+            tf.TensorSpec([], tf.bool),
         )
 
-    def _graph_of_passes(self, seed_length: int) -> Callable[..., None]:
-        """One graph, whatever the shapes of the micro-batches."""
-        rows = tf.TensorSpec([None, None], tf.int32)
-        micro_batch = dict.fromkeys(self._names, rows)
-        micro_batch["seed"] = tf.TensorSpec([seed_length], tf.int32)
-        return _graph(
-            self._accumulate_on_replicas, [micro_batch] * len(self._here)
+    @functools.cached_property
+    def _sums(self) -> Sums:
+        """Where passes are added up, if they ever are."""
+        return Sums(
+            self._strategy,
+            self._variables,
+            self._here,
+            self._make_pass,
+            self._apply_gradients,
         )
 
     def tensors(self) -> dict[str, tf.Variable]:
@@ -185,24 +190,30 @@ class Updater:
           What it did; not waited for.
         """
         passes = self.passes(micro_batches, step)
-        for first in range(0, len(passes), self.replicas):
+        rate = training_rate(self._hparams, step)
+        if self.adds_up or len(passes) > 1:
+            for first in range(0, len(passes), self.replicas):
+                if between_passes:
+                    between_passes()
+                self._add_up(passes[first : first + self.replicas])
+            self._meet(f"update {step}")
+            sums = self._sums.apply(rate)
+        else:
             if between_passes:
                 between_passes()
-            turn = passes[first : first + self.replicas]
-            seed = turn[0]["seed"]
-            idle = self.replicas - len(turn)
-            turn += [self._nothing | {"seed": seed}] * idle
-            accumulate = self._accumulate[len(seed)]
-            accumulate([turn[replica] for replica in self._here])
-        self._meet(f"update {step}")
-        rate = training_rate(self._hparams, step)
-        sums = self._apply(tf.constant(rate, tf.float32))
+            sums = self._update_alone(passes[0], rate, True)
         positions = sum(
             math.prod(batch[side].shape)
             for batch in micro_batches
             for side in ("inputs", "targets")
         )
         return UpdateStats(learning_rate=rate, positions=positions, **sums)
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether an update has several passes, by plan."""
+        passes = self._hparams.micro_batches * self.slices
+        return max(passes, self.replicas) > 1
 
     def passes(
         self, micro_batches: Sequence[Mapping[str, tf.Tensor]], step: int
@@ -237,30 +248,33 @@ class Updater:
 
         If that raises, call `forget`.
         """
-        features = {name: micro_batch[name] for name in self._names}
-        seed = dropout_seed(self._seed, 0, 0)
-        self._accumulate[2]([features | {"seed": seed}] * len(self._here))
+        features: dict[str, Any] = {
+            name: micro_batch[name] for name in self._names
+        }
+        features["seed"] = dropout_seed(self._seed, 0, 0)
+        if self.adds_up:
+            self._add_up([features] * self.replicas)
+        else:
+            float(self._update_alone(features, 0.0, False)["skipped"])  # waits
 
     def try_update(self) -> None:
-        """The rest of an update, without any target token: it is skipped."""
-        self._strategy.run(lambda: self._sums.assign(tf.zeros([3])))
+        """The rest of an update; it changes nothing."""
+        if not self.adds_up:
+            return  # the pass was all
+        self.forget()  # an update without any target token is skipped
         self._meet("the largest batch")
-        float(self._apply(tf.constant(0.0))["skipped"])  # waits
+        float(self._sums.apply(0.0)["skipped"])  # waits
 
     def forget(self) -> None:
         """Drops the passes that were made for an update."""
-        self._forget()
+        if "_sums" in vars(self):  # otherwise there are none
+            self._sums.forget()
 
-    def _accumulate_on_replicas(
-        self, micro_batches: list[dict[str, tf.Tensor]]
-    ) -> None:
-        distribute = self._strategy.experimental_distribute_values_from_function
-        features = distribute(
-            lambda context: micro_batches[
-                context.replica_id_in_sync_group - self._here.start
-            ]
-        )
-        self._strategy.run(self._add_gradients, args=(features,))
+    def _add_up(self, turn: list[dict[str, Any]]) -> None:
+        """Makes a pass on each replica; some may have nothing to do."""
+        idle = self.replicas - len(turn)
+        turn = turn + [self._nothing | {"seed": turn[0]["seed"]}] * idle
+        self._sums.add([turn[replica] for replica in self._here])
 
     def pass_alone(
         self, features: Mapping[str, Any]
@@ -281,44 +295,53 @@ class Updater:
             },
         )
 
-    def _add_gradients(self, features: dict[str, tf.Tensor]) -> None:
+    def _make_pass(self, features: Mapping[str, tf.Tensor]) -> Pass:
         make = self._pass.in_halves if self._halves else self._pass
         loss, tokens, gradients = make(features)
         source_tokens = tf.math.count_nonzero(
             features["inputs"], dtype=tf.float32
         )
-        self._sums.assign_add(tf.stack([loss, tokens, source_tokens]))
-        for total, gradient in zip(self._gradients, gradients, strict=True):
-            if gradient is not None:
-                own_copy.add(total, tf.convert_to_tensor(gradient))
+        return Pass(tf.stack([loss, tokens, source_tokens]), gradients)
 
-    def _apply_on_replicas(self, learning_rate: tf.Tensor) -> dict[str, Any]:
-        stats = self._strategy.run(self._apply_sums, args=(learning_rate,))
-        return self._strategy.experimental_local_results(stats)[0]
+    def _apply_pass(
+        self,
+        features: Mapping[str, tf.Tensor],
+        learning_rate: tf.Tensor,
+        made: tf.Tensor,
+    ) -> dict[str, tf.Tensor]:
+        """An update of one pass; not `made`, it changes nothing."""
+        counts, gradients = self._make_pass(features)
+        dense = [
+            tf.zeros(v.shape) if g is None else tf.convert_to_tensor(g)
+            for g, v in zip(gradients, self._variables, strict=True)
+        ]
+        return self._apply_gradients(Pass(counts, dense), learning_rate, made)
 
-    def _apply_sums(self, learning_rate: tf.Tensor) -> dict[str, tf.Tensor]:
-        totals = own = self._read_sums()
-        if self.replicas > 1:
-            context = tf.distribute.get_replica_context()
-            totals = context.all_reduce(tf.distribute.ReduceOp.SUM, totals)
-        sums, *gradients = totals
-        loss_sum, target_tokens, source_tokens = tf.unstack(sums)
+    def _apply_gradients(
+        self,
+        sums: Pass,
+        learning_rate: tf.Tensor,
+        made: tf.Tensor | bool = True,
+    ) -> dict[str, tf.Tensor]:
+        loss_sum, target_tokens, source_tokens = tf.unstack(sums.counts)
         # Stacked: TensorFlow's optimizer of graphs would take a sum by `add_n`
         # apart, in four tenths of a second.
-        squares = tf.stack([tf.nn.l2_loss(gradient) for gradient in gradients])
+        squares = tf.stack([tf.nn.l2_loss(each) for each in sums.gradients])
         norm = tf.sqrt(2.0 * tf.reduce_sum(squares)) / target_tokens
         # One number tells of every gradient, and replicas agree on it. There
         # is no branch, which would have each operation in two graphs: zeros
         # are applied so that they change nothing.
-        finite = tf.math.is_finite(norm)
+        finite = tf.math.is_finite(norm) & made
         divisor = tf.where(finite, target_tokens, 0.0)
-        self._apply_gradients(
-            [tf.math.divide_no_nan(total, divisor) for total in gradients],
-            tf.where(finite, norm, 0.0),
-            learning_rate,
-            finite,
-        )
-        self._empty_sums(own)
+        gradients = [
+            tf.math.divide_no_nan(total, divisor) for total in sums.gradients
+        ]
+        if (most := self._hparams.clip_norm) is not None:
+            scale = most / tf.maximum(tf.where(finite, norm, 0.0), most)
+            gradients = [gradient * scale for gradient in gradients]
+        self.optimizer.apply(gradients, learning_rate, finite)
+        if self.average:
+            self.average.update(self.optimizer.applied, finite)
         return {
             "loss_sum": loss_sum,
             "target_tokens": target_tokens,
@@ -326,29 +349,6 @@ class Updater:
             "gradient_norm": norm,
             "skipped": 1.0 - tf.cast(finite, tf.float32),
         }
-
-    def _read_sums(self) -> list[tf.Tensor]:
-        return [own_copy.read(v) for v in (self._sums, *self._gradients)]
-
-    def _empty_sums(self, sums: list[tf.Tensor]) -> None:
-        for variable, value in zip(
-            (self._sums, *self._gradients), sums, strict=True
-        ):
-            own_copy.assign(variable, tf.raw_ops.ZerosLike(x=value))
-
-    def _apply_gradients(
-        self,
-        gradients: list[tf.Tensor],
-        norm: tf.Tensor,
-        learning_rate: tf.Tensor,
-        made: tf.Tensor,
-    ) -> None:
-        if (most := self._hparams.clip_norm) is not None:
-            scale = most / tf.maximum(norm, most)
-            gradients = [gradient * scale for gradient in gradients]
-        self.optimizer.apply(gradients, learning_rate, made)
-        if self.average:
-            self.average.update(self.optimizer.applied, made)
 
 
 def _replicas_here(strategy: tf.distribute.Strategy) -> range:
@@ -358,11 +358,6 @@ def _replicas_here(strategy: tf.distribute.Strategy) -> range:
         distribute(lambda context: context.replica_id_in_sync_group)
     )
     return range(numbers[0], numbers[-1] + 1)
-
-
-def _graph(function: Callable[..., Any], *signature: Any) -> Any:
-    # Autograph would find nothing to convert; looking costs seconds.
-    return tf.function(function, input_signature=signature, autograph=False)
 
 
 def _optimizer(
@@ -376,13 +371,4 @@ def _optimizer(
         hparams.adam_beta2,
         hparams.adam_epsilon,
         hparams.weight_decay,  # 0 without AdamW, see the rules of hparams
-    )
-
-
-def _sum_over_replicas(variable: tf.Tensor) -> tf.Variable:
-    return tf.Variable(
-        tf.zeros(variable.shape),
-        trainable=False,
-        synchronization=tf.VariableSynchronization.ON_READ,
-        aggregation=tf.VariableAggregation.SUM,
     )

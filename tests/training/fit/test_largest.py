@@ -26,19 +26,26 @@ GIB = 2**30
 
 
 class FakeUpdater:
-    """Takes 1 GiB, and 1 GiB more for each row, of a machine or a GPU."""
+    """Takes 1 GiB, and 1 GiB more for each row, of a machine or a GPU.
 
-    replicas = 1
+    Of micro-batches that are cut, the sums take what `sums` says.
+    """
+
+    replicas = slices = 1
     recompute = False
 
-    def __init__(self, gpu, limit):
-        self.gpu, self.limit = gpu, limit
+    def __init__(self, gpu, limit, sums=0):
+        self.gpu, self.limit, self.sums = gpu, limit, sums
         self.tried, self.peak, self.forgot = [], 0, 0
+
+    @property
+    def adds_up(self):
+        return self.slices > 1
 
     def try_pass(self, micro_batch):
         rows, _ = micro_batch["inputs"].shape
         self.tried.append(rows)
-        needed = (1 + rows) * GIB
+        needed = (1 + rows) * GIB + self.sums * self.adds_up
         if needed > self.limit:
             assert self.gpu, "the kernel has ended this process"
             raise tf.errors.ResourceExhaustedError(None, None, "OOM when")
@@ -55,8 +62,8 @@ class FakeUpdater:
 def updater_of(monkeypatch):
     """A function: an updater on a device with so many GiB."""
 
-    def make(kind, gibibytes):
-        fake = FakeUpdater(kind == "GPU", gibibytes * GIB)
+    def make(kind, gibibytes, sums=0):
+        fake = FakeUpdater(kind == "GPU", gibibytes * GIB, sums * GIB)
         monkeypatch.setattr(memory, "is_on_gpu", lambda: fake.gpu)
         monkeypatch.setattr(memory, "limit_bytes", lambda: fake.limit)
         monkeypatch.setattr(memory, "restart_peak", lambda: None)
@@ -82,6 +89,14 @@ def test_the_fewest_slices_that_fit_are_found(
     trial = Trial(updater_of(kind, gibibytes), HPARAMS)
     assert trial.fewest() == slices
     assert trial.peak == (1 + -(-16 // slices)) * GIB
+
+
+@pytest.mark.parametrize("kind", ["CPU", "GPU"])
+def test_what_fits_without_sums_is_tried_again_with_them(updater_of, kind):
+    # 16 rows take 17 GiB. Cut, 8 rows take 9 and the sums 4, 6 rows 7 and 4.
+    trial = Trial(updater_of(kind, 12, sums=4), HPARAMS)
+    assert trial.fewest() == 3
+    assert trial.peak == 11 * GIB
 
 
 def test_a_kernel_never_has_to_end_a_process_on_a_cpu(updater_of):

@@ -1,6 +1,7 @@
 """Updates with what the paper has not: the same on any number of replicas."""
 
 import functools
+import gc
 
 import numpy as np
 import pytest
@@ -39,20 +40,25 @@ def _batches(step):
     return [batch(1, 0, 3 * step + number) for number in range(3)]
 
 
-@functools.cache
-def _after(replicas, updates, name=None):
-    """All that there is after some updates, by name, and their norms."""
-    model, updater = _updater(replicas, **OTHERS.get(name, {}))
-    norms = [
-        updater.update(_batches(step), step).read().gradient_norm
-        for step in range(1, updates + 1)
-    ]
+def _all_of(model, updater):
+    """All that there is, by name."""
     values = {v.path: v.numpy() for v in model.weights}
     values |= {name: v.numpy() for name, v in updater.tensors().items()}
     if updater.average:
         averages = enumerate(updater.average.averages)
         values |= {f"average/{i}": average.numpy() for i, average in averages}
-    return values, norms
+    return values
+
+
+@functools.cache
+def _after(replicas, updates, name=None):
+    """All that there is after some updates, and their norms."""
+    model, updater = _updater(replicas, **OTHERS.get(name, {}))
+    norms = [
+        updater.update(_batches(step), step).read().gradient_norm
+        for step in range(1, updates + 1)
+    ]
+    return _all_of(model, updater), norms
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -65,6 +71,59 @@ def test_updates_on_replicas_equal_updates_on_one(name):
             three[each], one[each], rtol=0, atol=1e-5, err_msg=each
         )
     np.testing.assert_allclose(norms, norms_of_one, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_an_update_of_one_pass_is_that_which_adds_up(name):
+    found = []
+    for micro_batches in (1, 3):
+        model, updater = _updater(
+            1, micro_batches=micro_batches, **OTHERS[name]
+        )
+        assert updater.adds_up == (micro_batches > 1)
+        updates = [
+            updater.update(_batches(step)[:1], step).read() for step in (1, 2)
+        ]
+        found.append((_all_of(model, updater), updates))
+    (alone, updates), (added_up, others) = found
+    assert updates == others
+    for each in added_up:
+        np.testing.assert_array_equal(alone[each], added_up[each], each)
+
+
+def test_an_update_of_one_pass_takes_no_memory_for_sums():
+    added = []
+    for micro_batches in (1, 3):
+        model, updater = _updater(
+            1, hidden_size=8192, micro_batches=micro_batches
+        )
+        gc.collect()  # what other tests have left
+        before = _held_bytes()
+        updater.update(_batches(1)[:1], 1).read()
+        added.append(_held_bytes() - before)
+    alone, added_up = added
+    size = 4 * updater.trained_parameters
+    assert added_up - alone == pytest.approx(size, rel=0.1)
+
+
+def _held_bytes():
+    try:
+        return tf.config.experimental.get_memory_info("CPU:0")["current"]
+    except ValueError:
+        pytest.skip("without oneDNN TensorFlow does not count its memory")
+
+
+@pytest.mark.parametrize("micro_batches", [1, 3])
+def test_an_update_that_is_tried_changes_nothing(micro_batches):
+    model, updater = _updater(
+        1, micro_batches=micro_batches, **OTHERS["averaged"]
+    )
+    before = _all_of(model, updater)
+    updater.try_pass(batch(1, 0, 0))
+    updater.try_update()
+    after = _all_of(model, updater)
+    for each in before:
+        np.testing.assert_array_equal(after[each], before[each], each)
 
 
 def test_adams_mean_of_a_clipped_gradient_has_the_norm_it_is_clipped_to():
@@ -122,9 +181,11 @@ class _Bad(ToyModel):
 
 
 @pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_an_update_that_is_not_finite_leaves_all_as_it_was(name, replicas):
-    hparams = tiny_hparams(**OTHERS[name])
+@pytest.mark.parametrize(("replicas", "passes"), [(1, 1), (1, 3), (2, 3)])
+def test_an_update_that_is_not_finite_leaves_all_as_it_was(
+    name, replicas, passes
+):
+    hparams = tiny_hparams(micro_batches=passes, **OTHERS[name])
     strategy = choose_strategy(replicas)
     with strategy.scope():
         model = _Bad.from_hparams(hparams, VOCAB_SIZE, VOCAB_SIZE)
@@ -134,7 +195,7 @@ def test_an_update_that_is_not_finite_leaves_all_as_it_was(name, replicas):
     if updater.average:
         kept += updater.average.averages
     before = [tf.identity(v) for v in kept]
-    assert updater.update(_batches(1), 1).read().skipped == 1
+    assert updater.update(_batches(1)[:passes], 1).read().skipped == 1
     for old, new in zip(before, kept, strict=True):
         np.testing.assert_array_equal(old, new)
 
