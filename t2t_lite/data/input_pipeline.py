@@ -43,6 +43,8 @@ _IN_ORDER.deterministic = True  # whatever that costs
 # Nothing here is left to TensorFlow to tune, and the thread that would tune may
 # miss that it is to end: then whoever is done waits for it, up to a minute.
 _IN_ORDER.autotune.enabled = False
+# Autograph would look for something to convert in whatever a dataset maps.
+_as_it_is = tf.autograph.experimental.do_not_convert
 
 
 class Position(NamedTuple):
@@ -56,6 +58,7 @@ class Position(NamedTuple):
 START = Position()
 
 
+@_as_it_is
 def training_batches(
     data_dir: str | os.PathLike,
     problem: Problem,
@@ -132,6 +135,7 @@ def training_batches(
     )
 
 
+@_as_it_is
 def eval_batches(
     data_dir: str | os.PathLike,
     problem: Problem,

@@ -157,7 +157,12 @@ class Trial:
         rows = self._rows_of(slices)
         smaller = [1, rows // 8, rows // 4, rows // 2]
         steps = [] if memory.is_on_gpu() else sorted({*smaller} - {0, rows})
-        return all(self._pass_fits(count) for count in [*steps, rows])
+        for count in steps:
+            if self._surely_fits(rows):
+                break
+            if not self._pass_fits(count):
+                return False
+        return self._pass_fits(rows)
 
     def _pass_fits(self, rows: int) -> bool:
         """Makes a pass over so many rows, unless it is known how it ends."""
@@ -179,6 +184,13 @@ class Trial:
                 return True
         self._updater.forget()
         return False
+
+    def _surely_fits(self, rows: int) -> bool:
+        """By a smaller pass, as memory grows by no more than the rows do."""
+        most = max(self._peaks, default=0)
+        peak = self._peaks.get(most, 0)
+        fits = bool(self._limit and most and peak * rows <= self._limit * most)
+        return all(self._cluster.exchange("surely fits", fits))
 
     def _would_fit(self, rows: int) -> bool:
         """By the memory that the last two passes differed in."""

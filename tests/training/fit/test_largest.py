@@ -113,6 +113,13 @@ def test_a_kernel_never_has_to_end_a_process_on_a_cpu(updater_of):
     )
 
 
+def test_smaller_passes_end_where_the_largest_fits_by_any_measure(updater_of):
+    # 4 rows take 5 GiB, so 16 rows take at most 20. 2 rows might mean 24.
+    updater = updater_of("CPU", 20)
+    assert Trial(updater, HPARAMS).require(1) == 1
+    assert updater.tried == [1, 2, 4, 16]
+
+
 def test_a_gpu_is_asked_at_once(updater_of):
     updater = updater_of("GPU", 20)
     assert Trial(updater, HPARAMS).require(1) == 1
