@@ -50,6 +50,7 @@ class Sums:
             self._counts = _sum_over_replicas([3])
             self._gradients = [_sum_over_replicas(v.shape) for v in variables]
         self._all = [self._counts, *self._gradients]
+        # By the length of their seeds: of micro-batches, of slices.
         self._graphs: dict[int, Callable[..., None]] = {}
         self._forget = graph(lambda: strategy.run(self._empty))
         self._apply = graph(
