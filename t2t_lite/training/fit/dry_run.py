@@ -21,7 +21,7 @@ from t2t_lite.training.state import prepare
 
 @dataclasses.dataclass(frozen=True)
 class DryRun:
-    """What one pass showed; as text, a line for each part.
+    """What a micro-batch on each device showed; as text, a line for each part.
 
     Attributes:
       data: what is there of the data, or missing, in lines.
@@ -30,10 +30,10 @@ class DryRun:
       train_steps: updates that are planned.
       parameters: of the model.
       trained_parameters: those that are not frozen.
-      replicas: devices, each of which made a pass.
+      replicas: devices, each of which had a micro-batch.
       passes: an update is cut into.
       micro_batch: of a pass, its rows and columns.
-      seconds_per_update: of all its passes, from the time of the one made.
+      seconds_per_update: of all its passes, from the time of those made.
       peak_memory_bytes: of the first GPU, or of this process without one.
       loss: in nats a token, of a model that has learned nothing.
     """

@@ -29,9 +29,9 @@ class Sums:
       strategy: of the replicas.
       variables: what the gradients are by.
       here: the numbers of the replicas that are this process's.
-      passes: makes a pass of a micro-batch; called in a replica context.
-      update: makes an update of the sum of all replicas and the learning rate;
-        called in a replica context.
+      make_pass: of a micro-batch; called in a replica context.
+      make_update: of the sum of all replicas and the learning rate; called in
+        a replica context.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class Sums:
         strategy: tf.distribute.Strategy,
         variables: Sequence[tf.Variable],
         here: range,
-        passes: Callable[[Mapping[str, tf.Tensor]], Pass],
-        update: Callable[[Pass, tf.Tensor], dict[str, tf.Tensor]],
+        make_pass: Callable[[Mapping[str, tf.Tensor]], Pass],
+        make_update: Callable[[Pass, tf.Tensor], dict[str, tf.Tensor]],
     ):
         self._strategy = strategy
         self._here = here
-        self._pass = passes
-        self._update = update
+        self._make_pass = make_pass
+        self._make_update = make_update
         with strategy.scope():
             self._counts = _sum_over_replicas([3])
             self._gradients = [_sum_over_replicas(v.shape) for v in variables]
@@ -71,7 +71,7 @@ class Sums:
         self._graphs[seeds](list(micro_batches))
 
     def apply(self, learning_rate: float) -> dict[str, tf.Tensor]:
-        """What `update` says of the sums, which are empty again."""
+        """What `make_update` says of the sums, which are empty again."""
         return self._apply(tf.constant(learning_rate, tf.float32))
 
     def forget(self) -> None:
@@ -88,7 +88,7 @@ class Sums:
         self._strategy.run(self._add_here, args=(features,))
 
     def _add_here(self, features: dict[str, tf.Tensor]) -> None:
-        counts, gradients = self._pass(features)
+        counts, gradients = self._make_pass(features)
         own_copy.add(self._counts, counts)
         for total, gradient in zip(self._gradients, gradients, strict=True):
             if gradient is not None:
@@ -100,7 +100,7 @@ class Sums:
             context = tf.distribute.get_replica_context()
             totals = context.all_reduce(tf.distribute.ReduceOp.SUM, totals)
         counts, *gradients = totals
-        stats = self._update(Pass(counts, gradients), learning_rate)
+        stats = self._make_update(Pass(counts, gradients), learning_rate)
         self._empty(own)
         return stats
 
@@ -131,7 +131,7 @@ def micro_batch_spec(
     """What a graph takes, whatever the shapes of the micro-batches.
 
     Args:
-      names: of the features; a `seed` among them is of the pass.
+      names: of the features; `seed` may be one of them.
       seed_length: its numbers.
     """
     rows = tf.TensorSpec([None, None], tf.int32)
