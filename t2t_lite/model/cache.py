@@ -26,6 +26,7 @@ from t2t_lite.model.layers import (
 from t2t_lite.model.layers.attention import attention_weights
 from t2t_lite.model.layers.backend import (
     Tensor,
+    attention_dtype,
     batch_matmul,
     can_grow,
     gather_rows,
@@ -57,7 +58,7 @@ class DecoderCache:
         `source_keys_I`, `source_values_I`, [B, H, S, d], of layer I, never
         tiled over the beam; d is d_k or d_v;
         `keys_I`, `values_I`, [N, B, H, P * K, d]: slot k of position p at
-        p * K + k;
+        p * K + k; these four in the dtype in which a step attends;
         `coverage`, float32 [B, K, S], if it was asked for: the attention that
         each source token got so far, in the last layer, averaged over heads;
         weights, in the layout and the dtype that a step reads, which else would
@@ -78,6 +79,7 @@ class DecoderCache:
         self._bias = bias  # float32 [N, B, G, 1, R, P * K]
         # int32 [N, P * K], rows of the tables of relative positions, or None.
         self._distances = distances
+        self._dtype = tensors["keys_0"].dtype
 
     @classmethod
     def start(
@@ -103,9 +105,10 @@ class DecoderCache:
         """
         attention = layers[0].self_attention
         depths = (attention.key_depth, attention.value_depth)
+        dtype = attention_dtype(beam_size, memory.dtype)
         blocks, positions = 1, max_length
         if can_grow():
-            positions = _block_length(beam_size, max(depths), memory.dtype)
+            positions = _block_length(beam_size, max(depths), dtype)
         batch = ops.shape(memory)[0]
         table = (blocks, batch, beam_size, positions)
         tensors = {
@@ -120,8 +123,8 @@ class DecoderCache:
             tensors["coverage"] = ops.zeros(rows, "float32")
         for number, layer in enumerate(layers):
             keys, values = layer.cross_attention.project_memory(memory)
-            tensors[f"source_keys_{number}"] = keys
-            tensors[f"source_values_{number}"] = values
+            tensors[f"source_keys_{number}"] = ops.cast(keys, dtype)
+            tensors[f"source_values_{number}"] = ops.cast(values, dtype)
             kernel = layer.self_attention.self_kernel()
             tensors[f"self_kernel_{number}"] = ops.cast(kernel, keys.dtype)
             kernel = layer.cross_attention.scaled_query_kernel()
@@ -137,7 +140,7 @@ class DecoderCache:
                 tensors[f"{name}_{number}"] = weight
             shape = (blocks, batch, attention.num_heads, positions * beam_size)
             for name, depth in zip(_names(number), depths, strict=True):
-                tensors[name] = new_buffer((*shape, depth), keys.dtype)
+                tensors[name] = new_buffer((*shape, depth), dtype)
         return tensors
 
     @classmethod
@@ -222,7 +225,9 @@ class DecoderCache:
     ) -> Tensor:
         """Self-attention of layer `number` from this step: [B * K, D]."""
         query, keys, values = attention.project_self(
-            self._in_groups(x), self.tensors[f"self_kernel_{number}"]
+            self._in_groups(x),
+            self.tensors[f"self_kernel_{number}"],
+            self._dtype,
         )  # [B * G, H, R, d]
         keys_name, values_name = _names(number)
         keys = self._append(keys_name, keys)
@@ -244,7 +249,9 @@ class DecoderCache:
     ) -> Tensor:
         """Attention of layer `number` to the source: [B * K, D]."""
         query = attention.project_query(
-            self._in_groups(x), self.tensors[f"query_kernel_{number}"]
+            self._in_groups(x),
+            self.tensors[f"query_kernel_{number}"],
+            self._dtype,
         )
         weights = attention_weights(
             self._of_groups(query),
@@ -284,6 +291,7 @@ class DecoderCache:
     def _merged(self, attention, context, kernel):
         """The output [B * K, D] of contexts [B, G, H, R, d]."""
         context = reshape(context, (-1, *context.shape[2:]))
+        context = ops.cast(context, kernel.dtype)
         return attention.merge_heads(context, kernel)
 
     def _append(self, name, new):

@@ -126,17 +126,32 @@ def test_kept_sentences_go_on_as_they_would_have(beam_size):
     assert np.ptp(all_, axis=0).max() > 0.01  # sentences differ
 
 
-def test_bfloat16_cache_equals_full_pass_closely():
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_bfloat16_cache_equals_full_pass_closely(beam_size):
     model = small_model(dtype="mixed_bfloat16")
-    parents, tokens, histories = hopping_beams(2, 3, 20)
+    parents, tokens, histories = hopping_beams(2, beam_size, 20)
     inputs = np.array([[3, 4, 5, 1], [6, 1, 0, 0]], "int32")
     logits = tf.function(cached_logits)(
         model, tf.constant(inputs), tf.constant(parents), tf.constant(tokens)
     )
     assert logits.dtype == tf.float32
-    targets = np.pad(histories[19][:, 1], ((0, 0), (0, 1)), constant_values=1)
+    last = histories[19][:, -1]
+    targets = np.pad(last, ((0, 0), (0, 1)), constant_values=1)
     full = model({"inputs": inputs, "targets": targets})[:, -1]
-    np.testing.assert_allclose(logits[19, :, 1], full, atol=0.05)
+    np.testing.assert_allclose(logits[19, :, -1], full, atol=0.05)
+
+
+@pytest.mark.parametrize("beam_size, dtype", [(1, "float32"), (3, "bfloat16")])
+def test_a_single_hypothesis_in_bfloat16_attends_in_float32(beam_size, dtype):
+    model = small_model(dtype="mixed_bfloat16")
+    memory, mask = model.encode(tf.ones([2, 5], tf.int32))
+    start = tf.function(
+        lambda: model.start_decoding(memory, mask, beam_size, 4)
+    )
+    cache = start()
+    for name in ("keys_0", "values_0", "source_keys_0", "source_values_0"):
+        assert cache[name].dtype == dtype
+    assert cache["self_kernel_0"].dtype == "bfloat16"
 
 
 @pytest.mark.parametrize(

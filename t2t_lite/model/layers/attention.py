@@ -173,24 +173,36 @@ class MultiHeadAttention(keras.layers.Layer):
         )
 
     def project_self(
-        self, x: Tensor, kernel: Tensor | None = None
+        self,
+        x: Tensor,
+        kernel: Tensor | None = None,
+        dtype: str | None = None,
     ) -> list[Tensor]:
         """Queries, keys and values of `x` [B, T, D], each [B, H, T, d].
 
-        `kernel` is a `self_kernel()` made before; None makes it here.
+        Args:
+          x: float [B, T, D].
+          kernel: a `self_kernel()` made before; None makes it here.
+          dtype: of what is returned; None: that of `x`.
         """
         # One product instead of three: wide ones are cheaper per column.
         kernel = self.self_kernel() if kernel is None else kernel
         depths = (self.key_depth, self.key_depth, self.value_depth)
-        return self._split_heads(project_rows(x, kernel), x, depths)
+        rows = ops.cast(project_rows(x, kernel), dtype or x.dtype)
+        return self._split_heads(rows, x, depths)
 
-    def project_query(self, x: Tensor, kernel: Tensor | None = None) -> Tensor:
+    def project_query(
+        self,
+        x: Tensor,
+        kernel: Tensor | None = None,
+        dtype: str | None = None,
+    ) -> Tensor:
         """Scaled queries of `x` [B, T, D]: [B, H, T, d_k].
 
-        `kernel` is a `scaled_query_kernel()` made before; None makes it here.
+        `kernel` is a `scaled_query_kernel()`; see `project_self`.
         """
         kernel = self.scaled_query_kernel() if kernel is None else kernel
-        rows = project_rows(x, kernel)
+        rows = ops.cast(project_rows(x, kernel), dtype or x.dtype)
         (query,) = self._split_heads(rows, x, (self.key_depth,))
         return query
 

@@ -273,6 +273,21 @@ def single_rows_are_faster(rows: int, dtype: str) -> bool:
     return single and rows <= _FEW_ROWS
 
 
+def attention_dtype(rows: int, dtype: str) -> str:
+    """In what dtype so many rows at a time attend the fastest.
+
+    On a processor a single row of bfloat16 takes twice as long as of float32.
+
+    Args:
+      rows: A of `batch_matmul`.
+      dtype: the name of that of the model.
+    """
+    tf = _tensorflow_in_a_graph()
+    if tf is None or rows > 1 or tf.config.list_physical_devices("GPU"):
+        return dtype
+    return "float32"
+
+
 def softmax(scores: Tensor) -> Tensor:
     """`ops.softmax` over the last axis, from float [..., A, S] to the same."""
     if _tensorflow_in_a_graph() is None or not _is_one_row(scores):
