@@ -1,20 +1,11 @@
 """One side of decoding.py: this package's model and search."""
 
-import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # as the commands do
-
-import numpy as np
-import tensorflow as tf
 from side import serve
 
-from t2t_lite.decoding.compiled import compiled
-from t2t_lite.decoding.search.beam_search import beam_search
-from t2t_lite.decoding.streams.replicas import share_processor
-from t2t_lite.model.transformer import Transformer
+from t2t_lite.runtime import start_tensorflow
 
 # No hypothesis may end early: the end of sequence is an id that does not exist.
 NO_EOS = -1
@@ -24,6 +15,14 @@ ROOM = 50
 
 def make_step(sizes, beam_size, precision="float32", model=None, searches=1):
     """A function that decodes the fixed batch, in parts side by side."""
+    start(precision)
+    import numpy as np
+    import tensorflow as tf
+
+    from t2t_lite.decoding.compiled import compiled
+    from t2t_lite.decoding.search.beam_search import beam_search
+    from t2t_lite.model.transformer import Transformer
+
     tf.keras.utils.set_random_seed(1)
     model = (
         model
@@ -76,10 +75,18 @@ def make_step(sizes, beam_size, precision="float32", model=None, searches=1):
     return run
 
 
-def as_the_decoder(sizes, *others):
+def start(precision):
+    """Starts TensorFlow as the commands do."""
+    start_tensorflow(fixed_weights=True if precision == "bfloat16" else None)
+
+
+def as_the_decoder(sizes, beam_size, precision="float32"):
     """The same with as many searches as the decoder makes of a file."""
+    start(precision)
+    from t2t_lite.decoding.streams.replicas import share_processor
+
     searches = share_processor(1 if sizes["rows"] == 1 else None)
-    return make_step(sizes, *others, searches=searches)
+    return make_step(sizes, beam_size, precision, searches=searches)
 
 
 if __name__ == "__main__":

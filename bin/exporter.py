@@ -94,7 +94,7 @@ def export(args: argparse.Namespace) -> None:
                 raise UsageError(f"--{name} is for --format=saved_model.")
     # The process that verifies an export needs a part of the GPU, too.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-    run = runs.open_run(args)
+    run = runs.open_run(args, to_export=True)
     translator, weights = runs.translator_and_weights(run, args)
     from t2t_lite.serving import export, servable, versions
     from t2t_lite.serving.options import ServingOptions

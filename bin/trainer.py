@@ -229,7 +229,7 @@ def _replay(args: argparse.Namespace) -> None:
     """Makes an update again that was not finite, and says where it is not."""
     folder = recipe.absolute(args.replay)
     plugins.load_plugins(args.usr_dir)
-    start_tensorflow(args.verbose)
+    start_tensorflow(args.verbose, fixed_weights=False)
     from t2t_lite.training import not_finite
     from t2t_lite.training.run import Run
 

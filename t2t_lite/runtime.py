@@ -11,14 +11,22 @@ from collections.abc import Iterator
 
 from t2t_lite.errors import T2TLiteError
 
+# Tells oneDNN that weights stay as they are.
+_FIXED_WEIGHTS = "TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"
 
-def start_tensorflow(verbose: bool = False) -> None:
+
+def start_tensorflow(
+    verbose: bool = False, fixed_weights: bool | None = None
+) -> None:
     """Imports TensorFlow, for Keras to run on.
 
     Call it before anything that imports TensorFlow, when work starts.
 
     Args:
       verbose: show TensorFlow's messages while it starts.
+      fixed_weights: whether `weights_are_fixed`. None leaves that to the
+        environment. A process that has TensorFlow already may have other
+        plans, and stays as it is.
 
     Raises:
       T2TLiteError: Keras already runs on another backend in this process.
@@ -31,19 +39,19 @@ def start_tensorflow(verbose: bool = False) -> None:
             "KERAS_BACKEND=tensorflow."
         )
     os.environ["KERAS_BACKEND"] = "tensorflow"
+    if fixed_weights is not None and "tensorflow" not in sys.modules:
+        if fixed_weights:
+            os.environ.setdefault(_FIXED_WEIGHTS, "1")
+        else:  # whoever set it did not think of training
+            os.environ[_FIXED_WEIGHTS] = "0"
     # TensorFlow leaves oneDNN off on processors without AVX512-VNNI, where it
     # makes training faster too; the published speeds were measured with it.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-    if verbose:
-        return
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    # What these warn of is for developers: graphs made of code that AutoGraph
-    # cannot read, each new try of a download.
-    for name in ("tensorflow", "absl", "urllib3"):
-        logging.getLogger(name).setLevel(logging.ERROR)
+    if not verbose:
+        _keep_quiet()
     if "tensorflow" not in sys.modules:
-        with _stderr_held_back(), _nothing_is_garbage():
+        silence = contextlib.nullcontext() if verbose else _stderr_held_back()
+        with silence, _nothing_is_garbage():
             tensorflow = importlib.import_module("tensorflow")
         # It looks in every graph for images to lay out otherwise, and for
         # what it can compute before: of ours, which read their weights, less
@@ -51,6 +59,24 @@ def start_tensorflow(verbose: bool = False) -> None:
         tensorflow.config.optimizer.set_experimental_options(
             {"layout_optimizer": False, "constant_folding": False}
         )
+
+
+def _keep_quiet() -> None:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    # What these warn of is for developers: graphs made of code that AutoGraph
+    # cannot read, each new try of a download.
+    for name in ("tensorflow", "absl", "urllib3"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def weights_are_fixed() -> bool:
+    """Whether no weight changes in this process once a graph has read it.
+
+    TensorFlow then lays out those of a product with a bias for the processor
+    once; otherwise it does so in every product.
+    """
+    return os.environ.get(_FIXED_WEIGHTS) == "1"
 
 
 def usable_cores() -> int:

@@ -163,7 +163,7 @@ class TrainingJob:
     def _start_tensorflow(self) -> None:
         if "tensorflow" not in sys.modules:
             say("Starting TensorFlow.")
-        start_tensorflow(self.verbose)
+        start_tensorflow(self.verbose, fixed_weights=False)
 
     def _strategy(self, cluster: Cluster) -> Any:
         """The devices that train, before anything runs on them."""

@@ -78,3 +78,28 @@ def test_the_collector_is_as_it_was_even_after_an_error(monkeypatch, enabled):
         raise ImportError
     then = ["disable", "import", "freeze"]
     assert done == (then + ["enable"] if enabled else then)
+
+
+def test_only_a_process_that_starts_tensorflow_fixes_its_weights(monkeypatch):
+    monkeypatch.delenv("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", raising=False)
+    start_tensorflow(fixed_weights=True)  # it is there already
+    assert not runtime.weights_are_fixed()
+
+
+@pytest.mark.parametrize(
+    ("environment", "asked", "fixed"),
+    [(None, True, True), ("0", True, False), ("1", False, False)]
+    + [(None, None, False), ("1", None, True)],
+)
+def test_training_never_fixes_weights(monkeypatch, environment, asked, fixed):
+    if environment is not None:
+        monkeypatch.setenv("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", environment)
+    code = (
+        "from t2t_lite.runtime import start_tensorflow, weights_are_fixed\n"
+        f"start_tensorflow(verbose=True, fixed_weights={asked})\n"
+        "print(weights_are_fixed())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [str(fixed)]

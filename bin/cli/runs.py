@@ -71,21 +71,32 @@ def _name_of_problem(config: Mapping[str, Any]) -> str:
     return f"{chosen}{registered[len(base_name) :]}"
 
 
-def open_run(args: argparse.Namespace, *, to_decode: bool = True) -> "Run":
+def open_run(
+    args: argparse.Namespace,
+    *,
+    to_decode: bool = True,
+    to_export: bool = False,
+) -> "Run":
     """The `Run` that `find_run` finds; imports TensorFlow.
+
+    The weights of its models must not be changed.
 
     Args:
       args: of the command.
       to_decode: see `Run.open`.
+      to_export: its graphs are for other processes.
 
     Raises:
       UsageError: as `find_run`.
       T2TLiteError: as `find_run`; or the run needs code that is not allowed.
     """
-    output_dir, _ = find_run(args)
+    output_dir, config = find_run(args)
     if "sample" in args:  # what is wrong by itself, before anything is loaded
         SearchSettings.from_options(flags.search_options(args))
-    start_tensorflow(args.verbose)
+    # In float32 that gains too little for the memory of a second copy.
+    in_bfloat16 = config["hparams"].get("precision") == "bfloat16"
+    fixed = True if in_bfloat16 and not to_export else None
+    start_tensorflow(args.verbose, fixed_weights=fixed)
     if "replicas" in args:
         from t2t_lite.decoding.streams.replicas import share_processor
 

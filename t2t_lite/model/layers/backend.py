@@ -25,6 +25,8 @@ from typing import Any, TypeAlias
 import keras
 from keras import ops
 
+from t2t_lite.runtime import weights_are_fixed
+
 # A tensor of whatever backend Keras runs on.
 Tensor: TypeAlias = Any
 # Of a layer's input: ints, and None where any size will do.
@@ -186,6 +188,8 @@ def rows_times(
 ) -> Tensor:
     """`x` [N, A] times [A, C], plus [C] or None, negatives maybe made 0."""
     rows = ops.matmul(x, kernel)
+    if bias is None and _lays_out_once(x.dtype):
+        bias = ops.zeros(kernel.shape[1], x.dtype)  # for those with a bias
     if bias is not None:
         rows = add_bias(rows, bias)
     return ops.relu(rows) if relu else rows
@@ -383,6 +387,13 @@ def _skipped_int16(count, seed, skip):
     bits = tf.reshape(tf.bitcast(bits, tf.int16), [-1])
     first = tf.cast(before % 8, tf.int32)
     return bits[first : first + count]
+
+
+def _lays_out_once(dtype):
+    """Whether a kernel that is fixed is worth a bias of zeros."""
+    tf = _tensorflow_in_a_graph()
+    fixed = tf is not None and dtype == "bfloat16" and weights_are_fixed()
+    return fixed and not tf.config.list_physical_devices("GPU")
 
 
 def _is_one_row(x):
