@@ -42,7 +42,7 @@ def start_tensorflow(
     if fixed_weights is not None and "tensorflow" not in sys.modules:
         if fixed_weights:
             os.environ.setdefault(_FIXED_WEIGHTS, "1")
-        else:  # whoever set it did not think of training
+        else:  # whoever set it may not have thought of training
             os.environ[_FIXED_WEIGHTS] = "0"
     # TensorFlow leaves oneDNN off on processors without AVX512-VNNI, where it
     # makes training faster too; the published speeds were measured with it.

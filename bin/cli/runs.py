@@ -93,10 +93,9 @@ def open_run(
     output_dir, config = find_run(args)
     if "sample" in args:  # what is wrong by itself, before anything is loaded
         SearchSettings.from_options(flags.search_options(args))
-    # In float32 that gains too little for the memory of a second copy.
+    # In float32 fixed weights gain too little for the memory of more copies.
     in_bfloat16 = config["hparams"].get("precision") == "bfloat16"
-    fixed = True if in_bfloat16 and not to_export else None
-    start_tensorflow(args.verbose, fixed_weights=fixed)
+    start_tensorflow(args.verbose, fixed_weights=in_bfloat16 and not to_export)
     if "replicas" in args:
         from t2t_lite.decoding.streams.replicas import share_processor
 

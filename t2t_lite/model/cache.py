@@ -31,6 +31,7 @@ from t2t_lite.model.layers.backend import (
     can_grow,
     gather_rows,
     new_buffer,
+    of_weights,
     reshape,
     single_rows_are_faster,
     write_rows,
@@ -116,7 +117,9 @@ class DecoderCache:
             "source_bias": attention_scores_bias(memory_mask)[
                 :, None, None, None
             ],
-            "logits_kernel": softmax.logits_kernel(memory.dtype),
+            **of_weights(
+                lambda: _step_weights(layers, softmax, memory.dtype)
+            ),
         }
         if coverage:
             rows = (batch, beam_size, ops.shape(memory)[1])
@@ -125,19 +128,6 @@ class DecoderCache:
             keys, values = layer.cross_attention.project_memory(memory)
             tensors[f"source_keys_{number}"] = ops.cast(keys, dtype)
             tensors[f"source_values_{number}"] = ops.cast(values, dtype)
-            kernel = layer.self_attention.self_kernel()
-            tensors[f"self_kernel_{number}"] = ops.cast(kernel, keys.dtype)
-            kernel = layer.cross_attention.scaled_query_kernel()
-            tensors[f"query_kernel_{number}"] = ops.cast(kernel, keys.dtype)
-            for name, attend in (
-                ("self", layer.self_attention),
-                ("cross", layer.cross_attention),
-            ):
-                kernel = ops.cast(attend.output_kernel, keys.dtype)
-                tensors[f"{name}_output_{number}"] = kernel
-            weights = layer.feed_forward.cast_weights(keys.dtype)
-            for name, weight in weights.items():
-                tensors[f"{name}_{number}"] = weight
             shape = (blocks, batch, attention.num_heads, positions * beam_size)
             for name, depth in zip(_names(number), depths, strict=True):
                 tensors[name] = new_buffer((*shape, depth), dtype)
@@ -313,6 +303,23 @@ class DecoderCache:
         shape = (blocks, batch, heads, positions * beam_size, depth)
         self.tensors[name] = reshape(written, shape)
         return self.tensors[name]
+
+
+def _step_weights(layers, softmax, dtype):
+    """The weights of `DecoderCache.tensors`."""
+    weights = {"logits_kernel": softmax.logits_kernel(dtype)}
+    for number, layer in enumerate(layers):
+        to_itself, to_source = layer.self_attention, layer.cross_attention
+        kernels = {
+            "self_kernel": to_itself.self_kernel(),
+            "query_kernel": to_source.scaled_query_kernel(),
+            "self_output": to_itself.output_kernel,
+            "cross_output": to_source.output_kernel,
+            **layer.feed_forward.cast_weights(dtype),
+        }
+        for name, kernel in kernels.items():
+            weights[f"{name}_{number}"] = ops.cast(kernel, dtype)
+    return weights
 
 
 def _names(number):

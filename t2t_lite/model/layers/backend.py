@@ -19,8 +19,8 @@ The one place in the model core that asks what it runs on.
 import contextlib
 import contextvars
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import keras
 from keras import ops
@@ -31,6 +31,7 @@ from t2t_lite.runtime import weights_are_fixed
 Tensor: TypeAlias = Any
 # Of a layer's input: ints, and None where any size will do.
 Shape: TypeAlias = tuple[Any, ...]
+Made = TypeVar("Made")
 
 # Each reads all it is multiplied with again.
 _FEW_ROWS = 8
@@ -163,6 +164,18 @@ def batch_matmul(x: Tensor, y: Tensor, transpose_y: bool = False) -> Tensor:
     if len(x.shape) == len(y.shape) == 4:
         return tf.raw_ops.BatchMatMul(x=x, y=y, adj_y=transpose_y)
     return tf.matmul(x, y, transpose_b=transpose_y)
+
+
+def of_weights(make: Callable[[], Made]) -> Made:
+    """What `make` computes of weights; where these are fixed, only once.
+
+    A TensorFlow graph then has the values, and does not compute them each time.
+    """
+    tf = _tensorflow_in_a_graph()
+    if tf is None or not weights_are_fixed():
+        return make()
+    with tf.init_scope():
+        return make()
 
 
 def add_alike(x: Tensor, y: Tensor) -> Tensor:
