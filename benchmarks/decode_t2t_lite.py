@@ -85,7 +85,10 @@ def as_the_decoder(sizes, beam_size, precision="float32"):
     start(precision)
     from t2t_lite.decoding.streams.replicas import share_processor
 
-    searches = share_processor(1 if sizes["rows"] == 1 else None)
+    one = sizes["rows"] == 1
+    searches = share_processor(
+        1 if one else None, sizes["hidden_size"] if one else None
+    )
     return make_step(sizes, beam_size, precision, searches=searches)
 
 

@@ -9,6 +9,7 @@ from t2t_lite import plugins, recipe, registry
 from t2t_lite.bin.cli import command, flags
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.errors import UsageError
+from t2t_lite.hparam import HParams
 from t2t_lite.registry import REVERSED_SUFFIX
 from t2t_lite.runtime import start_tensorflow
 from t2t_lite.training.config import problem_options, read_config
@@ -94,12 +95,16 @@ def open_run(
     if "sample" in args:  # what is wrong by itself, before anything is loaded
         SearchSettings.from_options(flags.search_options(args))
     # In float32 fixed weights gain too little for the memory of more copies.
-    in_bfloat16 = config["hparams"].get("precision") == "bfloat16"
-    start_tensorflow(args.verbose, fixed_weights=in_bfloat16 and not to_export)
+    hparams = HParams.from_dict(config["hparams"])
+    fixed = hparams.precision == "bfloat16" and not to_export
+    start_tensorflow(args.verbose, fixed_weights=fixed)
     if "replicas" in args:
         from t2t_lite.decoding.streams.replicas import share_processor
 
-        args.replicas = share_processor(args.replicas)
+        by_line = getattr(args, "interactive", False)
+        args.replicas = share_processor(
+            args.replicas, hparams.hidden_size if by_line else None
+        )
     from t2t_lite.training.run import Run
 
     return Run.open(output_dir, args.usr_dir, to_decode=to_decode)

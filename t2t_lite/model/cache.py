@@ -117,9 +117,7 @@ class DecoderCache:
             "source_bias": attention_scores_bias(memory_mask)[
                 :, None, None, None
             ],
-            **of_weights(
-                lambda: _step_weights(layers, softmax, memory.dtype)
-            ),
+            **of_weights(lambda: _step_weights(layers, softmax, memory.dtype)),
         }
         if coverage:
             rows = (batch, beam_size, ops.shape(memory)[1])

@@ -12,6 +12,8 @@ from t2t_lite.runtime import share_cores, usable_cores
 
 # Each needs memory for a batch.
 _MOST_BY_ITSELF = 4
+# Units of a model whose operations on one sentence are too small for two cores.
+_SMALL = 256
 
 Made = TypeVar("Made")
 
@@ -23,7 +25,9 @@ class Replica(NamedTuple):
     device: str | None = None  # None leaves it to TensorFlow
 
 
-def share_processor(count: int | None = None) -> int | None:
+def share_processor(
+    count: int | None = None, units_of_line: int | None = None
+) -> int | None:
     """How many searches share the processor, each with its own cores.
 
     A step of a search is many small operations, most of which are too small
@@ -33,14 +37,17 @@ def share_processor(count: int | None = None) -> int | None:
 
     Args:
       count: how many; None takes one a core, but at most four.
+      units_of_line: D of a model that gets one line at a time; a small one has
+        one core for it. None: it gets batches.
 
     Returns: the number; with GPUs the count as it is, and nothing is shared.
     """
     if tf.config.list_physical_devices("GPU"):
         return count
     count = count or min(usable_cores(), _MOST_BY_ITSELF)
+    on_one_core = units_of_line is not None and units_of_line <= _SMALL
     with contextlib.suppress(RuntimeError):  # the threads are there already
-        share_cores(count)
+        share_cores(usable_cores() if on_one_core else count)
     return count
 
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 from t2t_lite.decoding.streams import replicas
 
 
-def share(monkeypatch, count, cores, gpus=()):
+def share(monkeypatch, count, cores, gpus=(), units_of_line=None):
     """What `share_processor` returns, and for how many it shares the cores."""
     shared = []
     monkeypatch.setattr(replicas, "usable_cores", lambda: cores)
@@ -14,7 +14,7 @@ def share(monkeypatch, count, cores, gpus=()):
     monkeypatch.setattr(
         tf.config, "list_physical_devices", lambda kind: list(gpus)
     )
-    return replicas.share_processor(count), shared
+    return replicas.share_processor(count, units_of_line), shared
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,11 @@ def test_a_search_a_core_but_no_more_than_memory_bears(
 ):
     found = share(monkeypatch, count, cores)
     assert found == (searches, [searches])
+
+
+@pytest.mark.parametrize(("units", "shares"), [(256, 8), (512, 1)])
+def test_a_small_model_has_one_core_for_a_line(monkeypatch, units, shares):
+    assert share(monkeypatch, 1, 8, units_of_line=units) == (1, [shares])
 
 
 @pytest.mark.parametrize("count", [None, 1, 2])
