@@ -26,17 +26,19 @@ from t2t_lite.model.layers import (
 from t2t_lite.model.layers.attention import attention_weights
 from t2t_lite.model.layers.backend import (
     Tensor,
-    attention_dtype,
-    batch_matmul,
     can_grow,
     gather_rows,
     new_buffer,
     of_weights,
     reshape,
-    single_rows_are_faster,
     write_rows,
 )
 from t2t_lite.model.layers.masks import attention_scores_bias
+from t2t_lite.model.layers.product import (
+    attention_dtype,
+    batch_matmul,
+    single_rows_are_faster,
+)
 from t2t_lite.model.layers.relative import distance_rows
 
 # The loop state of a search.

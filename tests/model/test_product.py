@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_lite.model.layers.backend import turns_kernel
-from t2t_lite.model.layers.product import project_rows
+from t2t_lite.model.layers.product import project_rows, turns_kernel
 
 
 def random(*shape, seed):

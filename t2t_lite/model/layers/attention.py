@@ -8,16 +8,18 @@ from keras import ops
 from t2t_lite.model.layers.backend import (
     Shape,
     Tensor,
-    batch_matmul,
     reshape,
     reshape_rows,
     sizes,
-    softmax,
 )
 from t2t_lite.model.layers.dropout import Dropout, no_dropout
 from t2t_lite.model.layers.initial import drawn
 from t2t_lite.model.layers.masks import attention_scores_bias, band_mask
-from t2t_lite.model.layers.product import project_rows
+from t2t_lite.model.layers.product import (
+    batch_matmul,
+    project_rows,
+    softmax,
+)
 from t2t_lite.model.layers.relative import (
     distance_matrices,
     relative_scores,

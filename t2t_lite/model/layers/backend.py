@@ -1,13 +1,12 @@
 """What `keras.ops` lacks, by the backend itself.
 
-The one place in the model core that asks what it runs on.
+This and `product` are the only places in the model core that ask what it runs
+on.
 
 - Rows written in place: in a TensorFlow graph `keras.ops.scatter_update`
   copies the whole buffer for every row it writes, which costs a decoding step
   as much as its arithmetic. `InplaceUpdate` writes where the rows are; stock
   TensorFlow Serving has it.
-- Attention of one row: in TensorFlow oneDNN does products of batches and
-  softmax, and takes longer to set out than such a row takes to compute.
 - Random bits: the integers of `keras.random` are made from 64-bit ones, by a
   division each.
 - Rows added: `keras.ops` has `segment_sum`, as large as what it is added to.
@@ -33,11 +32,6 @@ Tensor: TypeAlias = Any
 Shape: TypeAlias = tuple[Any, ...]
 Made = TypeVar("Made")
 
-# Each reads all it is multiplied with again.
-_FEW_ROWS = 8
-# From so many columns on a kernel's transposition is worth a pass over it.
-_WIDE = 512
-
 _for_xla = contextvars.ContextVar("for_xla", default=False)
 
 
@@ -53,6 +47,11 @@ def for_xla() -> Iterator[None]:
         yield
     finally:
         _for_xla.reset(token)
+
+
+def is_for_xla() -> bool:
+    """Whether `for_xla` holds."""
+    return _for_xla.get()
 
 
 def can_grow() -> bool:
@@ -81,7 +80,7 @@ def new_buffer(shape: Sequence[int | Tensor], dtype: str) -> Tensor:
       shape: ints or int32 scalars.
       dtype: the name of a dtype.
     """
-    tf = _tensorflow_in_a_graph()
+    tf = tensorflow_in_a_graph()
     if tf is None:
         return ops.zeros(shape, dtype)
     # Not `zeros`: equal constants of a graph are merged into one, and a write
@@ -102,7 +101,7 @@ def write_rows(buffer: Tensor, rows: Tensor, values: Tensor) -> Tensor:
       rows: int32 [M].
       values: [M, A].
     """
-    tf = _tensorflow_in_a_graph()
+    tf = tensorflow_in_a_graph()
     if tf is None:
         return ops.scatter_update(buffer, rows[:, None], values)
     return tf.raw_ops.InplaceUpdate(x=buffer, i=rows, v=values)
@@ -141,37 +140,12 @@ def add_rows(x: Tensor, rows: Tensor, values: Tensor) -> Tensor:
     return x + ops.segment_sum(values, rows, num_segments=x.shape[0])
 
 
-def batch_matmul(x: Tensor, y: Tensor, transpose_y: bool = False) -> Tensor:
-    """`ops.matmul(x, y)`, from float [..., A, C] to [..., A, E].
-
-    Args:
-      x: float [..., A, C].
-      y: of its dtype, [..., C, E]. In four axes, [B, H, C, E], the first two
-        are those of `x`; in more they may broadcast.
-      transpose_y: whether it comes as [..., E, C].
-    """
-    tf = _tensorflow_in_a_graph()
-    if tf is None:
-        if transpose_y and _for_xla.get():
-            # XLA copies what it transposes, and `y`, the cache, is larger.
-            return ops.swapaxes(ops.matmul(y, ops.swapaxes(x, -1, -2)), -1, -2)
-        return ops.matmul(x, ops.swapaxes(y, -1, -2) if transpose_y else y)
-    if _is_one_row(x):
-        # Stock TensorFlow Serving has it, and oneDNN has nothing in its place.
-        return tf.raw_ops.BatchMatMulV3(
-            x=x, y=y, adj_y=transpose_y, Tout=x.dtype
-        )
-    if len(x.shape) == len(y.shape) == 4:
-        return tf.raw_ops.BatchMatMul(x=x, y=y, adj_y=transpose_y)
-    return tf.matmul(x, y, transpose_b=transpose_y)
-
-
 def of_weights(make: Callable[[], Made]) -> Made:
     """What `make` computes of weights; where these are fixed, only once.
 
     A TensorFlow graph then has the values, and does not compute them each time.
     """
-    tf = _tensorflow_in_a_graph()
+    tf = tensorflow_in_a_graph()
     if tf is None or not weights_are_fixed():
         return make()
     with tf.init_scope():
@@ -187,80 +161,13 @@ def add_alike(x: Tensor, y: Tensor) -> Tensor:
     return x + y
 
 
-def add_bias(x: Tensor, bias: Tensor) -> Tensor:
-    """`x` [..., C] plus `bias` [C], of one dtype."""
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        return tf.nn.bias_add(x, bias)
-    return x + bias
-
-
-def rows_times(
-    x: Tensor, kernel: Tensor, bias: Tensor | None, relu: bool
-) -> Tensor:
-    """`x` [N, A] times [A, C], plus [C] or None, negatives maybe made 0."""
-    rows = ops.matmul(x, kernel)
-    if bias is None and _lays_out_once(x.dtype):
-        bias = ops.zeros(kernel.shape[1], x.dtype)  # for those with a bias
-    if bias is not None:
-        rows = add_bias(rows, bias)
-    return ops.relu(rows) if relu else rows
-
-
-def turns_kernel(kernel: Tensor) -> bool:
-    """Whether `wide_product` is there, and faster than `rows_times`.
-
-    Args:
-      kernel: [A, C].
-    """
-    rows, columns = kernel.shape
-    single = _tensorflow_in_a_graph() is not None and kernel.dtype == "float32"
-    return single and columns >= max(rows + 1, _WIDE)
-
-
-def wide_product(
-    x: Tensor, kernel: Tensor, bias: Tensor | None, relu: bool
-) -> Tensor:
-    """`rows_times`, whose gradient by `x` takes a quarter less time.
-
-    A product with a wide kernel transposed on the fly is that much slower in
-    oneDNN, and TensorFlow makes a plain transposition part of the product.
-    """
-    import tensorflow as tf
-
-    @tf.custom_gradient
-    def product(x, kernel, bias=None):
-        rows = rows_times(x, kernel, bias, relu)
-
-        def gradient(upstream):
-            if relu:
-                upstream = tf.raw_ops.ReluGrad(
-                    gradients=upstream, features=rows
-                )
-            turned = after(kernel, upstream)
-            turned = tf.reshape(turned, (*kernel.shape, 1))
-            turned = tf.transpose(turned, (1, 0, 2))
-            turned = tf.reshape(turned, kernel.shape[::-1])
-            gradients = (
-                tf.matmul(upstream, turned),
-                tf.matmul(x, upstream, transpose_a=True),
-                tf.raw_ops.BiasAddGrad(out_backprop=upstream),
-            )
-            return gradients[: 2 if bias is None else 3]
-
-        return rows, gradient
-
-    return product(x, kernel) if bias is None else product(x, kernel, bias)
-
-
 def after(x: Tensor, other: Tensor) -> Tensor:
     """`x`, and in a TensorFlow graph not before there is `other`.
 
     What needs little is computed at once there, and what comes of it keeps its
     memory until it is used.
     """
-    tf = _tensorflow_in_a_graph()
+    tf = tensorflow_in_a_graph()
     if tf is None:
         return x
     with tf.control_dependencies([other]):
@@ -269,7 +176,7 @@ def after(x: Tensor, other: Tensor) -> Tensor:
 
 def sizes(x: Tensor) -> tuple[int | Tensor, ...]:
     """`ops.shape`: ints, and int32 scalars for what a graph does not know."""
-    tf = _tensorflow_in_a_graph()
+    tf = tensorflow_in_a_graph()
     if tf is None or None not in x.shape:
         return ops.shape(x)
     unknown = tf.unstack(tf.shape(x))
@@ -277,39 +184,6 @@ def sizes(x: Tensor) -> tuple[int | Tensor, ...]:
         scalar if size is None else size
         for size, scalar in zip(x.shape, unknown, strict=True)
     )
-
-
-def single_rows_are_faster(rows: int, dtype: str) -> bool:
-    """Whether so many rows of `batch_matmul` go faster one by one.
-
-    Args:
-      rows: A.
-      dtype: the name of a dtype.
-    """
-    single = _tensorflow_in_a_graph() is not None and dtype == "float32"
-    return single and rows <= _FEW_ROWS
-
-
-def attention_dtype(rows: int, dtype: str) -> str:
-    """In what dtype so many rows at a time attend the fastest.
-
-    On a processor a single row of bfloat16 takes twice as long as of float32.
-
-    Args:
-      rows: A of `batch_matmul`.
-      dtype: the name of that of the model.
-    """
-    tf = _tensorflow_in_a_graph()
-    if tf is None or rows > 1 or tf.config.list_physical_devices("GPU"):
-        return dtype
-    return "float32"
-
-
-def softmax(scores: Tensor) -> Tensor:
-    """`ops.softmax` over the last axis, from float [..., A, S] to the same."""
-    if _tensorflow_in_a_graph() is None or not _is_one_row(scores):
-        return ops.softmax(scores, axis=-1)
-    return ops.exp(ops.log_softmax(scores, axis=-1))
 
 
 def reshape(x: Tensor, shape: Sequence[int | Tensor]) -> Tensor:
@@ -402,18 +276,7 @@ def _skipped_int16(count, seed, skip):
     return bits[first : first + count]
 
 
-def _lays_out_once(dtype):
-    """Whether a kernel that is fixed is worth a bias of zeros."""
-    tf = _tensorflow_in_a_graph()
-    fixed = tf is not None and dtype == "bfloat16" and weights_are_fixed()
-    return fixed and not tf.config.list_physical_devices("GPU")
-
-
-def _is_one_row(x):
-    return x.shape[-2] == 1 and x.dtype == "float32"
-
-
-def _tensorflow_in_a_graph():
+def tensorflow_in_a_graph() -> Any:
     """The module `tensorflow` where it is the backend and runs the graph."""
     if keras.backend.backend() != "tensorflow" or _for_xla.get():
         return None
