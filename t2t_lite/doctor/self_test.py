@@ -23,7 +23,7 @@ _HPARAMS = HParams(
 
 def main() -> None:
     """Prints a JSON object with `devices` and `difference`."""
-    start_tensorflow()
+    start_tensorflow(fixed_weights=False)
     import tensorflow as tf
 
     from t2t_lite.training.cluster.devices import (

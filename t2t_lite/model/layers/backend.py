@@ -145,11 +145,19 @@ def of_weights(make: Callable[[], Made]) -> Made:
 
     A TensorFlow graph then has the values, and does not compute them each time.
     """
-    tf = tensorflow_in_a_graph()
-    if tf is None or not weights_are_fixed():
+    if not reads_fixed_weights():
         return make()
+    import tensorflow as tf
+
     with tf.init_scope():
         return make()
+
+
+def reads_fixed_weights() -> bool:
+    """Whether this is a TensorFlow graph for a processor, of fixed weights."""
+    tf = tensorflow_in_a_graph()
+    fixed = tf is not None and weights_are_fixed()
+    return fixed and not tf.config.list_physical_devices("GPU")
 
 
 def add_alike(x: Tensor, y: Tensor) -> Tensor:

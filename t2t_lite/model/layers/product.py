@@ -13,10 +13,10 @@ from t2t_lite.model.layers.backend import (
     Tensor,
     after,
     is_for_xla,
+    reads_fixed_weights,
     reshape_rows,
     tensorflow_in_a_graph,
 )
-from t2t_lite.runtime import weights_are_fixed
 
 # Each reads all it is multiplied with again.
 _FEW_ROWS = 8
@@ -98,8 +98,8 @@ def rows_times(
 ) -> Tensor:
     """`x` [N, A] times [A, C], plus [C] or None, negatives maybe made 0."""
     rows = ops.matmul(x, kernel)
-    if bias is None and _packs_those_with_bias(x.dtype):
-        bias = ops.zeros(kernel.shape[1], x.dtype)
+    if bias is None and x.dtype == "bfloat16" and reads_fixed_weights():
+        bias = ops.zeros(kernel.shape[1], x.dtype)  # so that they are packed
     if bias is not None:
         rows = add_bias(rows, bias)
     return ops.relu(rows) if relu else rows
@@ -182,13 +182,6 @@ def softmax(scores: Tensor) -> Tensor:
     if tensorflow_in_a_graph() is None or not _is_one_row(scores):
         return ops.softmax(scores, axis=-1)
     return ops.exp(ops.log_softmax(scores, axis=-1))
-
-
-def _packs_those_with_bias(dtype):
-    """Whether the weights of products are kept packed, if they have a bias."""
-    tf = tensorflow_in_a_graph()
-    packs = tf is not None and dtype == "bfloat16" and weights_are_fixed()
-    return packs and not tf.config.list_physical_devices("GPU")
 
 
 def _is_one_row(x):
