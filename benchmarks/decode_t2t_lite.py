@@ -77,7 +77,7 @@ def make_step(sizes, beam_size, precision="float32", model=None, searches=1):
 
 def start(precision):
     """Starts TensorFlow as the commands do."""
-    start_tensorflow(fixed_weights=True if precision == "bfloat16" else None)
+    start_tensorflow(fixed_weights=precision == "bfloat16")
 
 
 def as_the_decoder(sizes, beam_size, precision="float32"):

@@ -91,7 +91,10 @@ def test_only_a_process_that_starts_tensorflow_fixes_its_weights(monkeypatch):
     [(None, True, True), ("0", True, False), ("1", False, False)]
     + [(None, None, False), ("1", None, True)],
 )
-def test_training_never_fixes_weights(monkeypatch, environment, asked, fixed):
+def test_who_starts_tensorflow_says_whether_weights_are_fixed(
+    monkeypatch, environment, asked, fixed
+):
+    monkeypatch.delenv("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", raising=False)
     if environment is not None:
         monkeypatch.setenv("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", environment)
     code = (

@@ -226,7 +226,7 @@ class DecoderCache:
         if self._distances is not None:
             both = attention.relative_keys, attention.relative_values
             tables = [
-                ops.take(ops.cast(each, x.dtype), self._distances, axis=0)
+                ops.take(ops.cast(each, self._dtype), self._distances, axis=0)
                 for each in both
             ]
         query = self._of_groups(query)

@@ -16,10 +16,10 @@ from t2t_lite.model.transformer import Transformer
 LENGTH = 12
 tf.keras.utils.set_random_seed(1)
 
-def new_model():
+def new_model(**options):
     model = Transformer(
         50, hidden_size=64, filter_size=256, num_heads=2, num_hidden_layers=2,
-        dtype="mixed_bfloat16",
+        dtype="mixed_bfloat16", **options,
     ).build_weights()
     for weight in model.weights:  # biases begin as zeros
         weight.assign_add(tf.random.normal(weight.shape, stddev=0.1))
@@ -47,8 +47,10 @@ def steps_of(model):
 def rows(count):
     return tf.random.uniform([count, LENGTH], 2, 50, tf.int32)
 
-# Models of one shape, and as many rows as a packed weight may be made for.
-for steps, model in [(steps_of(m), m) for m in (new_model(), new_model())]:
+# Models of one shape and another; numbers of rows for each of which weights may
+# be packed in another way.
+models = new_model(), new_model(), new_model(max_relative_position=3)
+for steps, model in [(steps_of(model), model) for model in models]:
     for count in (1, 40, 17, 1):
         ids, targets = rows(count), rows(count)
         whole = model({"inputs": ids, "targets": targets})

@@ -43,7 +43,8 @@ def project_rows(
 
     Args:
       x: [..., A]. The rows of a decoding step, [N, A], need no gradient.
-      kernel: [A, C].
+      kernel: [A, C], made of weights alone: where these are fixed, it may be
+        read only once.
       bias: [C], or None.
       relu: whether negative results become 0.
     """
