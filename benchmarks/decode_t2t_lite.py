@@ -36,6 +36,7 @@ def make_step(sizes, beam_size, precision="float32", model=None, searches=1):
         ).build_weights()
     )
     rows, length = sizes["rows"], sizes["length"]
+    count = sizes.get("hypotheses", beam_size)
     inputs = tf.random.uniform(
         (rows, length), 2, sizes["vocab_size"], tf.int32, seed=1
     )
@@ -53,6 +54,7 @@ def make_step(sizes, beam_size, precision="float32", model=None, searches=1):
             longest=longest,
             alpha=0.6,
             eos_id=NO_EOS,
+            num_hypotheses=count,
         )
 
     if sizes.get("jit"):
@@ -68,7 +70,7 @@ def make_step(sizes, beam_size, precision="float32", model=None, searches=1):
     def run():
         found = threads.map(lambda part: decode(part)[0].numpy(), parts)
         ids = np.concatenate(list(found))
-        assert ids.shape == (sizes["rows"], beam_size, length)
+        assert ids.shape == (rows, count, length)
         return length
 
     run.model = model
