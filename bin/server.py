@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 from t2t_lite.bin.cli import command, flags
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.runtime import share_cores, start_tensorflow, usable_cores
+from t2t_lite.runtime import (
+    compute_in_background,
+    look_for_garbage_rarely,
+    share_cores,
+    start_tensorflow,
+    usable_cores,
+)
 
 if TYPE_CHECKING:
     from t2t_lite.serving.server.config import ServerConfig
@@ -173,6 +179,8 @@ def _serve(args: argparse.Namespace, base_path: pathlib.Path | None) -> bool:
 
     config = _config(args, base_path)
     share_cores(config.batching.workers)
+    compute_in_background()
+    look_for_garbage_rarely()
 
     async def main() -> bool:
         server = serve.Server(config, saved_model.SavedModel, command.note)

@@ -4,8 +4,9 @@ It needs an event loop and numpy, and knows of no model.
 """
 
 import asyncio
+import contextlib
 import dataclasses
-import functools
+import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeAlias
@@ -93,6 +94,7 @@ class Batcher:
         self._rows = 0  # that wait
         self._running = 0  # batches
         self._running_rows = 0
+        self._ahead: list[_Job] = []  # waits for a worker, not for the loop
         self._timer: asyncio.TimerHandle | None = None
         self._pool = ThreadPoolExecutor(how.workers, "batch")
 
@@ -105,7 +107,7 @@ class Batcher:
         self,
         run: Run,
         inputs: Tensors,
-        lengths: np.ndarray,
+        lengths: Sequence[int],
         group: Hashable,
         deadline: float | None = None,
     ) -> Tensors:
@@ -114,7 +116,7 @@ class Batcher:
         Args:
           run: computes a batch; called in a worker's thread.
           inputs: of the request.
-          lengths: int [rows], in any unit that the time to run grows with.
+          lengths: of its rows, in any unit that the time to run grows with.
           group: requests of equal groups may be joined along the first
             dimension of their inputs, which is the rows; their outputs are
             then cut apart there. None: the request runs alone and whole.
@@ -124,7 +126,8 @@ class Batcher:
           Refusal: the queue is full, or the deadline passed.
           Exception: what `run` raises for this request.
         """
-        now = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        now = loop.time()
         if deadline is not None and deadline <= now:
             raise _too_late()
         if self._rows and self._rows + len(lengths) > self._how.max_queue:
@@ -133,19 +136,35 @@ class Batcher:
                 f"The queue is full: {self._rows} texts wait of at most "
                 f"{self._how.max_queue}. Try again later.",
             )
-        order = np.argsort(lengths, kind="stable")
-        jobs = self._jobs(run, inputs, lengths, group, order)
+        parts, order = [(inputs, lengths)], None
+        if group is not None and len(lengths) > self._how.max_batch_size:
+            order = sorted(range(len(lengths)), key=lengths.__getitem__)
+            parts = self._cut(inputs, lengths, order)
+        jobs = [
+            _Job(
+                run,
+                group,
+                part,
+                len(own),
+                max(own, default=0),
+                now,
+                loop.create_future(),
+            )
+            for part, own in parts
+        ]
+        timer = None
+        if deadline is not None:
+            timer = loop.call_at(deadline, _give_up, jobs)
         self._waiting |= dict.fromkeys(jobs)
         self._count(len(lengths))
         self._start_batches()
         try:
-            async with asyncio.timeout_at(deadline):
-                if len(jobs) == 1:  # what gathers many costs more than one
-                    return await jobs[0].answer
-                answers = await asyncio.gather(*(job.answer for job in jobs))
-        except TimeoutError:
-            raise _too_late() from None
+            if order is None:  # what gathers many costs more than one
+                return await jobs[0].answer
+            answers = await asyncio.gather(*(job.answer for job in jobs))
         finally:
+            if timer:
+                timer.cancel()
             self._withdraw(jobs)
         return _rejoin(answers, order)
 
@@ -153,48 +172,35 @@ class Batcher:
         """Ends the threads; nothing must be waiting."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _jobs(
-        self,
-        run: Run,
-        inputs: Tensors,
-        lengths: np.ndarray,
-        group: Hashable,
-        order: np.ndarray,
-    ) -> list[_Job]:
-        """The parts of a request: its rows in this order, cut into batches."""
-        loop = asyncio.get_running_loop()
+    def _cut(
+        self, inputs: Tensors, lengths: Sequence[int], order: Sequence[int]
+    ) -> list[tuple[Tensors, Sequence[int]]]:
+        """The batches of a request, its rows in this order: inputs, lengths."""
         size = self._how.max_batch_size
-        if group is None or len(order) <= size:
-            parts = [(inputs, lengths)]
-        else:
-            picks = [order[at : at + size] for at in range(0, len(order), size)]
-            parts = [
-                (
-                    {name: value[rows] for name, value in inputs.items()},
-                    lengths[rows],
-                )
-                for rows in picks
-            ]
+        picks = [order[at : at + size] for at in range(0, len(order), size)]
         return [
-            _Job(
-                run,
-                group,
-                part,
-                len(own),
-                int(own.max(initial=0)),
-                loop.time(),
-                loop.create_future(),
+            (
+                {name: value[rows] for name, value in inputs.items()},
+                [lengths[row] for row in rows],
             )
-            for part, own in parts
+            for rows in picks
         ]
 
     def _withdraw(self, jobs: Sequence[_Job]) -> None:
         """Nobody waits for these jobs any more."""
         for job in jobs:
             job.answer.cancel()
+        self._leave(jobs)
+
+    def _leave(self, jobs: Sequence[_Job]) -> None:
+        """Those of these jobs that wait do so no more."""
+        rows = 0
+        for job in jobs:
             if job in self._waiting:
                 del self._waiting[job]
-                self._count(-job.rows)
+                rows += job.rows
+        if rows:
+            self._count(-rows)
 
     def _count(self, rows: int) -> None:
         self._rows += rows
@@ -214,15 +220,26 @@ class Batcher:
             if self._running and not full and loop.time() < ready_at:
                 self._timer = loop.call_at(ready_at, self._start_batches)
                 return
-            for job in batch:
-                del self._waiting[job]
-            self._count(-rows)
-            self._running += 1
-            self._running_rows += rows
-            work = loop.run_in_executor(self._pool, _run, batch)
-            work.add_done_callback(
-                functools.partial(self._finish, batch, loop.time())
-            )
+            self._begin(batch)
+            self._pool.submit(self._work, batch, loop)
+        if self._waiting and not self._ahead:
+            self._send_ahead(next(iter(self._waiting)))
+
+    def _begin(self, batch: Sequence[_Job]) -> None:
+        """A worker has these jobs now."""
+        self._leave(batch)
+        self._running += 1
+        self._running_rows += sum(job.rows for job in batch)
+
+    def _send_ahead(self, job: _Job) -> None:
+        """Leaves a job that fills a batch to the next worker that is done.
+
+        So that worker goes on at once, and not when the loop has the time.
+        """
+        if job.group is None or job.rows >= self._how.max_batch_size:
+            self._ahead = [job]
+            loop = asyncio.get_running_loop()
+            self._pool.submit(self._work, self._ahead, loop)
 
     def _next_batch(self) -> list[_Job]:
         """The oldest job, and those that go with it."""
@@ -246,18 +263,36 @@ class Batcher:
         share = (self._rows + self._running_rows) // (2 * self._how.workers)
         return min(self._how.max_batch_size, max(_LARGE, share))
 
+    def _work(
+        self, batch: Sequence[_Job], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        """Runs what is still wanted of a batch; what a worker does."""
+        rows = sum(job.rows for job in batch)
+        batch = [job for job in batch if not job.answer.done()]
+        start = time.perf_counter()
+        answers = _run(batch)
+        seconds = time.perf_counter() - start
+        with contextlib.suppress(RuntimeError):  # the loop is closed: too late
+            loop.call_soon_threadsafe(
+                self._finish, rows, batch, answers, seconds
+            )
+
     def _finish(
         self,
-        batch: list[_Job],
-        start: float,
-        done: "asyncio.Future[list[Tensors | Exception]]",
+        rows: int,
+        batch: Sequence[_Job],
+        answers: Sequence[Tensors | Exception],
+        seconds: float,
     ) -> None:
+        """Gives out the answers of a batch that had so many rows."""
         self._running -= 1
-        seconds = asyncio.get_running_loop().time() - start
-        rows = sum(job.rows for job in batch)
         self._running_rows -= rows
-        self._observer.ran(rows, seconds)
-        for job, answer in zip(batch, done.result(), strict=True):
+        if self._ahead:
+            self._begin(self._ahead)
+            self._ahead = []
+        if batch:
+            self._observer.ran(sum(job.rows for job in batch), seconds)
+        for job, answer in zip(batch, answers, strict=True):
             if job.answer.done():
                 continue
             if isinstance(answer, Exception):
@@ -271,6 +306,13 @@ def _too_late() -> Refusal:
     return Refusal(Status.DEADLINE_EXCEEDED, "The deadline passed.")
 
 
+def _give_up(jobs: Sequence[_Job]) -> None:
+    """Refuses what is not answered."""
+    for job in jobs:
+        if not job.answer.done():
+            job.answer.set_exception(_too_late())
+
+
 def _run(batch: Sequence[_Job]) -> list[Tensors | Exception]:
     """The answer to each job, or what went wrong with it alone."""
     if len(batch) > 1:
@@ -278,9 +320,8 @@ def _run(batch: Sequence[_Job]) -> list[Tensors | Exception]:
             return _run_joined(batch)
         except Exception:  # one of them is to blame: see which
             return [answer for job in batch for answer in _run([job])]
-    (job,) = batch
     try:
-        return [job.run(job.inputs)]
+        return [job.run(job.inputs) for job in batch]
     except Exception as error:
         return [error]
 
@@ -301,7 +342,7 @@ def _run_joined(batch: Sequence[_Job]) -> list[Tensors | Exception]:
     ]
 
 
-def _rejoin(answers: Sequence[Tensors], order: np.ndarray) -> Tensors:
+def _rejoin(answers: Sequence[Tensors], order: Sequence[int]) -> Tensors:
     """The parts of a request as one, its rows as they came."""
     back = np.argsort(order)
     return {

@@ -7,7 +7,7 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -257,18 +257,24 @@ def _shown(value: Any) -> str:
 def _plain(name: str, tensor: np.ndarray) -> Any:
     """A tensor as nested lists of what JSON knows."""
     if tensor.dtype.kind == "O":
-        as_bytes = name.endswith("_bytes")
-        flat: list[Any] = [_text(value, as_bytes) for value in tensor.flat]
-        texts = np.empty(len(flat), object)
-        texts[:] = flat
-        return texts.reshape(tensor.shape).tolist()
+        convert = _base64 if name.endswith("_bytes") else _text
+        return _converted(convert, tensor.tolist())
     if tensor.dtype.kind == "f" and tensor.dtype.itemsize < 8:
         # The shortest number that is this one in its own precision.
-        return tensor.astype(str).astype(float).tolist()
+        return _converted(float, tensor.astype(str).tolist())
     return tensor.tolist()
 
 
-def _text(value: bytes, as_bytes: bool) -> Any:
-    if as_bytes:
-        return {"b64": base64.b64encode(value).decode("ascii")}
+def _converted(convert: Callable[[Any], Any], values: Any) -> Any:
+    """What is in nested lists, converted."""
+    if isinstance(values, list):
+        return [_converted(convert, value) for value in values]
+    return convert(values)
+
+
+def _base64(value: bytes) -> dict[str, str]:
+    return {"b64": base64.b64encode(value).decode("ascii")}
+
+
+def _text(value: bytes) -> str:
     return value.decode("utf-8", "replace")

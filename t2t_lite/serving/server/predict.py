@@ -146,7 +146,7 @@ def _total(counts: np.ndarray | None) -> int:
     if counts is None or counts.dtype.kind != "i" or not counts.ndim:
         return 0
     best = counts if counts.ndim == 1 else counts[:, 0]
-    return int(best.sum())
+    return sum(best.tolist())
 
 
 def _group(signature: Signature, inputs: Tensors) -> object:

@@ -82,19 +82,16 @@ class Signature:
         ) and all(None not in (spec.shape or ())[1:] for spec in outputs)
 
 
-def lengths_of(inputs: Tensors) -> np.ndarray:
-    """How long each row is: bytes of text, or numbers; int [rows].
+def lengths_of(inputs: Tensors) -> list[int]:
+    """How long each row is: bytes of text, or numbers.
 
     Inputs that share no rows are one row.
     """
     sizes = {tensor.shape[:1] for tensor in inputs.values()}
     if len(sizes) != 1 or sizes == {()}:
-        return np.array([sum(_length(one) for one in inputs.values())])
-    ((rows,),) = sizes
-    lengths = np.zeros(rows, int)
-    for tensor in inputs.values():
-        lengths += np.array([_length(row) for row in tensor], int)
-    return lengths
+        return [sum(map(_length, inputs.values()))]
+    rows = zip(*inputs.values(), strict=True)
+    return [sum(map(_length, row)) for row in rows]
 
 
 def _length(row: np.ndarray | bytes) -> int:
