@@ -106,13 +106,18 @@ def compute_in_background() -> None:
     """
     import tensorflow as tf
 
-    usual = getattr(os, "SCHED_OTHER", None)
-    known = usual is not None and os.sched_getscheduler(0) == usual
-    if known:  # threads inherit it
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    known = hasattr(os, "sched_getscheduler")
+    usual = known and os.sched_getscheduler(0) == os.SCHED_OTHER
+    if usual:
+        _schedule_as(os.SCHED_BATCH)  # threads inherit it
     tf.config.list_logical_devices()  # starts them
-    if known:
-        os.sched_setscheduler(0, usual, os.sched_param(0))
+    if usual:
+        _schedule_as(os.SCHED_OTHER)
+
+
+def _schedule_as(policy: int) -> None:
+    with contextlib.suppress(OSError):  # a container may forbid it
+        os.sched_setscheduler(0, policy, os.sched_param(0))
 
 
 def look_for_garbage_rarely() -> None:
