@@ -232,11 +232,11 @@ class Batcher:
         self._running_rows += sum(job.rows for job in batch)
 
     def _send_ahead(self, job: _Job) -> None:
-        """Leaves a job that fills a batch to the next worker that is done.
+        """Leaves a job that fills a large batch to the next worker that is done.
 
         So that worker goes on at once, and not when the loop has the time.
         """
-        if job.group is None or job.rows >= self._how.max_batch_size:
+        if job.rows >= max(self._how.max_batch_size, _LARGE):
             self._ahead = [job]
             loop = asyncio.get_running_loop()
             self._pool.submit(self._work, self._ahead, loop)

@@ -219,45 +219,45 @@ def test_what_nobody_waits_for_is_not_computed_and_frees_the_queue():
     play(scenario)
 
 
-def test_a_request_that_fills_a_batch_need_not_wait_for_the_loop():
+def test_a_request_that_fills_a_large_batch_need_not_wait_for_the_loop():
     async def scenario(batcher, seen):
         model = Doubler(held=True)
-        asked = [request(batcher, model, [n, n + 10]) for n in range(3)]
+        asked = [request(batcher, model, [n] * 16) for n in range(3)]
         await started(model)
-        assert seen.queue[-1] == 4
+        assert seen.queue[-1] == 32
         model.go.set()
         for _ in range(1000):  # the loop does nothing else meanwhile
             if len(model.batches) == 2:
                 break
             time.sleep(0.01)
-        assert model.batches == [[0, 10], [1, 11]]
-        assert await answers(*asked) == [[0, 20], [2, 22], [4, 24]]
+        assert model.batches == [[0] * 16, [1] * 16]
+        assert await answers(*asked) == [[0] * 16, [2] * 16, [4] * 16]
         assert seen.queue[-1] == 0
         assert not batcher.running
 
-    play(scenario, max_batch_size=2)
+    play(scenario, max_batch_size=16)
 
 
-def test_a_request_that_fills_a_batch_can_be_withdrawn():
+def test_a_request_that_fills_a_large_batch_can_be_withdrawn():
     async def scenario(batcher, seen):
         model = Doubler(held=True)
-        first = request(batcher, model, [0, 1])
+        first = request(batcher, model, [0] * 16)
         await started(model)
-        left = request(batcher, model, [2, 3])
+        left = request(batcher, model, [1] * 16)
         await asyncio.sleep(0)
-        assert seen.queue[-1] == 2
+        assert seen.queue[-1] == 16
         left.cancel()
         await asyncio.wait([left])
         assert seen.queue[-1] == 0
-        last = request(batcher, model, [4, 5])
+        last = request(batcher, model, [2] * 16)
         model.go.set()
-        assert await answers(first, last) == [[0, 2], [8, 10]]
-        assert model.batches == [[0, 1], [4, 5]]
-        assert seen.batches == [2, 2]
+        assert await answers(first, last) == [[0] * 16, [4] * 16]
+        assert model.batches == [[0] * 16, [2] * 16]
+        assert seen.batches == [16, 16]
         assert seen.queue[-1] == 0
         assert not batcher.running
 
-    play(scenario, max_batch_size=2, max_queue=2)
+    play(scenario, max_batch_size=16, max_queue=16)
 
 
 def test_a_deadline_that_has_passed_starts_nothing():
