@@ -232,9 +232,9 @@ class Batcher:
         self._running_rows += sum(job.rows for job in batch)
 
     def _send_ahead(self, job: _Job) -> None:
-        """Leaves a job that fills a large batch to the next worker that is done.
+        """Leaves a job that fills a large batch to the next free worker.
 
-        So that worker goes on at once, and not when the loop has the time.
+        So that one goes on at once, and not when the loop has the time.
         """
         if job.rows >= max(self._how.max_batch_size, _LARGE):
             self._ahead = [job]
