@@ -13,6 +13,14 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.runtime import start_tensorflow
 
 
+def printed_by(code):
+    """What it prints in a process of its own, in words."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
+
+
 def test_keras_on_another_backend_is_refused(monkeypatch):
     backend = types.SimpleNamespace(backend=lambda: "jax")
     keras = types.SimpleNamespace(backend=backend)
@@ -53,20 +61,29 @@ def test_threads_that_compute_interrupt_no_others():
         "    if 'tf_Compute' in (task / 'comm').read_text():\n"
         "        print(os.sched_getscheduler(int(task.name)))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    own, *theirs = map(int, done.stdout.split())
+    own, *theirs = map(int, printed_by(code))
     assert own == os.SCHED_OTHER
     assert theirs == [os.SCHED_BATCH] * 2
 
 
-def test_garbage_is_looked_for_rarely_on_demand(monkeypatch):
-    kept = []
-    monkeypatch.setattr(gc, "set_threshold", lambda *each: kept.append(each))
-    monkeypatch.setattr(gc, "get_threshold", lambda: (700, 10, 20))
-    runtime.look_for_garbage_rarely()
-    assert kept == [(20_000, 10, 20)]
+def test_garbage_is_looked_for_rarely_on_demand():
+    looked = []
+    usual = gc.get_threshold()
+
+    def look(phase, info):
+        looked.append(phase)
+
+    gc.collect()
+    gc.callbacks.append(look)
+    try:
+        runtime.look_for_garbage_rarely()
+        kept = [[] for _ in range(10_000)]
+        assert not looked
+        kept += [[] for _ in range(20_000)]
+        assert looked
+    finally:
+        gc.callbacks.remove(look)
+        gc.set_threshold(*usual)
 
 
 def test_garbage_is_looked_for_again_after_the_import_of_tensorflow():
@@ -88,10 +105,7 @@ def test_garbage_is_looked_for_again_after_the_import_of_tensorflow():
         "gc.collect()\n"
         "print(any(isinstance(o, Ring) for o in gc.get_objects()))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["False", "True", "True", "False"]
+    assert printed_by(code) == ["False", "True", "True", "False"]
 
 
 @pytest.mark.parametrize("enabled", [True, False])
