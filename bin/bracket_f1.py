@@ -12,7 +12,11 @@ from t2t_lite.corpus.lines import read_lines
 from t2t_lite.errors import UsageError
 from t2t_lite.parsing import bracket_f1, evalb_parameters
 from t2t_lite.parsing.bracket_f1 import SentenceScore, percent
-from t2t_lite.parsing.tree_reader import one_tree_a_line, sentence_of
+from t2t_lite.parsing.tree_reader import (
+    one_tree_a_line,
+    sentence_of,
+    without_outer_brackets,
+)
 
 _RULE = "=" * 76
 # EVALB's own, so that whoever reads its output reads ours.
@@ -73,8 +77,16 @@ def score_files(args: argparse.Namespace) -> None:
     parameters = evalb_parameters.COLLINS
     if args.parameters:
         parameters = evalb_parameters.read_parameters(args.parameters)
-    gold = one_tree_a_line(args.gold)
-    test = one_tree_a_line(args.test) if args.test else _parses(args, gold)
+    gold, of_treebank = one_tree_a_line(args.gold)
+    if args.test:
+        test, test_of_treebank = one_tree_a_line(args.test, len(gold))
+    else:
+        test, test_of_treebank = _parses(args, gold), False
+    if of_treebank or test_of_treebank or not args.test:
+        # Treebanks have a bracket around each tree that lines may lack.
+        gold, test = (
+            list(without_outer_brackets(lines)) for lines in (gold, test)
+        )
     name = args.test or args.text or "the parses"
     scores = bracket_f1.score_lines(gold, test, parameters, args.gold, name)
     note_errors(scores, name, parameters.max_errors)

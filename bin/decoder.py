@@ -13,6 +13,7 @@ import itertools
 import pathlib
 import signal
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import t2t_lite
@@ -25,6 +26,7 @@ from t2t_lite.bin.cli import (
     runs,
 )
 from t2t_lite.bin.cli.answers import Answers
+from t2t_lite.corpus.encoding import lines_without_mark
 from t2t_lite.decoding.streams.batching import Batching
 from t2t_lite.decoding.streams.growing_file import grow
 from t2t_lite.errors import UsageError
@@ -165,7 +167,7 @@ def _check(args: argparse.Namespace) -> None:
             "--interactive asks for lines: leave out --decode_from_file, "
             "--decode_to_file and --score."
         )
-    places.check(source, target)
+    places.check(source, target, grows=True)
 
 
 def _answer_lines(
@@ -205,11 +207,13 @@ def _answer_lines(
         # The lines that were sorted together are so again: then no bit of a
         # score differs from what it would be without the stop.
         start = out.kept - out.kept % batching.chunk(replicas)
-        for line in itertools.islice(out.kept_lines(), start):
-            answers.count_kept(line)
-        found = answers(
-            itertools.islice(lines, start, None), start + 1, batching.prompt
+        lines = iter(lines)
+        kept = zip(
+            itertools.islice(lines, start), out.kept_lines(), strict=False
         )
+        for number, (line, answered) in enumerate(kept, 1):
+            answers.count_kept(number, line, answered)
+        found = answers(lines, start + 1, batching.prompt)
         left = None if total is None else total - out.kept
         with Counter("decoding", "lines", total=left) as counter:
             for answer in itertools.islice(found, out.kept - start, None):
@@ -262,14 +266,18 @@ def _converse(answers: Answers) -> None:
         sys.stdin.reconfigure(errors="replace")
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 (gives `input` a history)
-    prompt = "> " if sys.stdin.isatty() else ""
-    for number in itertools.count(1):
-        try:
-            line = input(prompt)
-        except EOFError:
-            break
-        for answer in answers([line.encode("utf-8", "surrogatepass")], number):
+    lines = lines_without_mark(_typed(), "stdin")
+    for number, line in enumerate(lines, 1):
+        for answer in answers([line], number):
             print(answer, flush=True)
+
+
+def _typed() -> Iterator[bytes]:
+    """The lines that are typed."""
+    prompt = "> " if sys.stdin.isatty() else ""
+    with contextlib.suppress(EOFError):
+        while True:
+            yield input(prompt).encode("utf-8", "surrogatepass")
 
 
 def main(argv: list[str] | None = None) -> int:

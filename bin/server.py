@@ -108,11 +108,13 @@ def run(args: argparse.Namespace) -> None:
         raise UsageError("--log_texts goes with --access_log.")
     _require_extra()
     with _base_path(args) as base_path:
-        idle = _serve(args, base_path)
-    if not idle:
+        finished, loads = _serve(args, base_path)
+    if not finished:
         command.note("What had begun did not finish within --drain_seconds.")
+    if loads or not finished:
         sys.stdout.flush()
-        os._exit(command.FAILED)  # threads that compute cannot be stopped
+        # Threads that load or compute cannot be stopped.
+        os._exit(0 if finished else command.FAILED)
 
 
 def _require_extra() -> None:
@@ -170,8 +172,14 @@ def _sigterm_as_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _serve(args: argparse.Namespace, base_path: pathlib.Path | None) -> bool:
-    """Whether nothing ran any more when it was told to stop."""
+def _serve(
+    args: argparse.Namespace, base_path: pathlib.Path | None
+) -> tuple[bool, bool]:
+    """Serves until it is told to stop.
+
+    Returns: whether all that had begun was answered, and whether it still loads
+      a model.
+    """
     start_tensorflow(args.verbose)
     import asyncio
 
@@ -182,9 +190,10 @@ def _serve(args: argparse.Namespace, base_path: pathlib.Path | None) -> bool:
     compute_in_background()
     look_for_garbage_rarely()
 
-    async def main() -> bool:
+    async def main() -> tuple[bool, bool]:
         server = serve.Server(config, saved_model.SavedModel, command.note)
-        return await serve.serve(server, lambda: _say_ready(args, server))
+        finished = await serve.serve(server, lambda: _say_ready(args, server))
+        return finished, server.models.is_loading
 
     with asyncio.Runner(loop_factory=serve.new_event_loop) as runner:
         return runner.run(main())

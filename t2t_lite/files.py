@@ -7,13 +7,17 @@ processes.
 """
 
 import contextlib
+import errno
 import glob
 import json
 import os
 import pathlib
+import re
 import shutil
 from collections.abc import Iterator
 from typing import Any, BinaryIO
+
+_ASIDE = re.compile(r"\.(.+)\.(\d+)\.tmp")
 
 
 def write_json(path: pathlib.Path, value: Any) -> None:
@@ -32,7 +36,11 @@ def write_file(path: pathlib.Path, to_disk: bool = True) -> Iterator[BinaryIO]:
     """Opens a new file for bytes; it becomes `path` if the block succeeds.
 
     Args: as in `put_in_place`.
+
+    Raises:
+      OSError: as `place_of` does, or it cannot be written.
     """
+    path = place_of(path)
     hidden = aside(path)
     try:
         with open(hidden, "wb") as file:
@@ -71,6 +79,18 @@ def write_folder(
         shutil.rmtree(hidden, ignore_errors=True)
 
 
+def place_of(path: pathlib.Path) -> pathlib.Path:
+    """Where a file that is to become `path` goes: a link is followed.
+
+    Raises:
+      OSError: what is there is no file but, for example, a device, whose place
+        nothing may take.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+    return path.resolve() if path.is_symlink() else path
+
+
 def aside(path: pathlib.Path) -> pathlib.Path:
     """The hidden name under which this process writes a file or folder."""
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -99,6 +119,26 @@ def remove_folder(path: pathlib.Path) -> None:
     hidden = aside(path)
     path.rename(hidden)
     shutil.rmtree(hidden, ignore_errors=True)
+
+
+def under_way(folder: pathlib.Path) -> set[str]:
+    """The names of what other processes of this machine write in a folder."""
+    return {
+        found[1]
+        for path in folder.iterdir()
+        if (found := _ASIDE.fullmatch(path.name)) and _lives(int(found[2]))
+    }
+
+
+def _lives(process: int) -> bool:
+    """Whether there is another process of this number."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # of another user
+        pass
+    return process != os.getpid()
 
 
 def remove_unfinished(folder: pathlib.Path, name: str = "") -> None:

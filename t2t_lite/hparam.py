@@ -6,6 +6,7 @@ This module is the type; the values live in the registered sets (`hparams/`).
 import dataclasses
 import json
 import math
+import numbers
 import typing
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple
@@ -95,7 +96,17 @@ class ModelHParams:
         )
 
     def vocab_sizes(self, source: int, target: int) -> tuple[int, int]:
-        """The model's V of either side, for vocabularies of so many ids."""
+        """The model's V of either side, for vocabularies of so many ids.
+
+        Raises:
+          UsageError: a size is no whole number of at least 1.
+        """
+        for size in (source, target):
+            if not isinstance(size, numbers.Integral) or size < 1:
+                raise UsageError(
+                    "The size of a vocabulary must be a whole number of at "
+                    f"least 1; got {size!r}."
+                )
         divisor = self.vocab_divisor
         return -(-source // divisor) * divisor, -(-target // divisor) * divisor
 

@@ -211,6 +211,9 @@ class _ExportTranslator(LoadedTranslator):
 
     def _search(self, texts, count, batching, options):
         options = dict(options)
+        for text in texts:
+            if isinstance(text, Request) and text.error:
+                raise UsageError(text.error)
         if any(
             isinstance(text, Request) and (text.asked() or text.tag)
             for text in texts

@@ -1,6 +1,7 @@
 """Files and folders are complete or not there, and leftovers are swept."""
 
 import io
+import os
 
 import pytest
 
@@ -26,6 +27,22 @@ def test_what_fails_leaves_what_was_there(tmp_path, write):
     with pytest.raises(ZeroDivisionError), write(tmp_path / "new"):
         1 / 0  # noqa: B018 (it fails)
     assert not names_in(tmp_path)
+
+
+def test_a_link_stays_and_what_it_names_is_replaced(tmp_path):
+    path, link = tmp_path / "file", tmp_path / "link"
+    link.symlink_to(path)
+    for text in ("one", "two"):
+        files.write_text(link, text)
+        assert path.read_text() == text and link.is_symlink()
+
+
+def test_nothing_takes_the_place_of_a_pipe(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="Not a regular file.*pipe"):
+        files.write_text(path, "text")
+    assert path.is_fifo() and os.listdir(tmp_path) == ["pipe"]
 
 
 def test_an_error_names_the_file_and_not_what_stands_for_it(tmp_path):

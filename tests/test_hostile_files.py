@@ -159,7 +159,7 @@ def test_segments(give, content):
 @example(b"(A " * 20_000 + b"b" + b")" * 20_000)
 def test_trees(give, content):
     give("a.mrg", content, read_trees)
-    give("a.mrg", content, one_tree_a_line)
+    give("a.mrg", content, lambda path: one_tree_a_line(path, 2))
 
 
 @given(files("DELETE_LABEL TOP\n", "EQ_LABEL ", "LABELED ", "-1\n", *LINES))

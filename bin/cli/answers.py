@@ -56,12 +56,22 @@ class Answers:
         answer = self._scores if self._args.score else self._translations
         return answer(lines, first_line, prompt)
 
-    def count_kept(self, line: bytes) -> None:
-        """Counts an answer of before, which may be an error."""
-        if self._args.input_format == self._args.format == "json":
-            error = json.loads(line).get("error")
+    def count_kept(self, number: int, line: bytes, answer: bytes) -> None:
+        """Counts an answer of before, which may be an error.
+
+        Args:
+          number: of the line.
+          line: what was asked.
+          answer: what was written.
+        """
+        if self._args.input_format != "json":
+            return
+        if self._args.format == "json":
+            error = json.loads(answer).get("error")
             if error is not None:
                 self._count_error(error)
+        elif answer == b"\n":  # an error or a request without text: ask again
+            list(self([line], number))
 
     def _count_error(self, error: str) -> None:
         self._errors += 1

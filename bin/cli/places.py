@@ -5,13 +5,21 @@ import pathlib
 import sys
 from collections.abc import Iterable, Iterator
 
+from t2t_lite import files
 from t2t_lite.bin.cli import command
 from t2t_lite.corpus.encoding import lines_without_mark
+from t2t_lite.decoding.streams import growing_file
 from t2t_lite.errors import T2TLiteError, UsageError
 
 
-def check(source: str | None, target: str | None) -> None:
-    """Refuses files that are not there, or cannot be."""
+def check(source: str | None, target: str | None, grows: bool = False) -> None:
+    """Refuses files that are not there, or cannot be.
+
+    Args:
+      source: of the lines.
+      target: of the answers.
+      grows: it will, as `growing_file` says.
+    """
     # A pipe, such as /dev/stdin, is as good as a file.
     path = pathlib.Path(source or __file__)
     if path.is_dir():
@@ -19,18 +27,25 @@ def check(source: str | None, target: str | None) -> None:
     if not path.exists():
         raise T2TLiteError(f"--decode_from_file: there is no file {source}.")
     if target:
-        if pathlib.Path(target).is_dir():
+        path = pathlib.Path(target)
+        if path.is_dir():
             raise T2TLiteError(f"--decode_to_file: {target} is a folder.")
-        folder = pathlib.Path(target).absolute().parent
+        if path.exists() and not path.is_file():
+            raise UsageError(
+                f"--decode_to_file: {target} is not a regular file, which a "
+                f"complete one replaces. Leave it out, and write > {target}."
+            )
+        path = files.place_of(path)
+        folder = path.absolute().parent
         if not folder.is_dir():
             raise T2TLiteError(f"--decode_to_file: no folder {folder}.")
-        if source and pathlib.Path(target).resolve() == (
-            pathlib.Path(source).resolve()
-        ):
-            raise UsageError(
-                "--decode_to_file must not be --decode_from_file; got "
-                f"{target} for both."
-            )
+        written = (path, *growing_file.beside(path)) if grows else (path,)
+        for file in written:
+            if source and file.exists() and file.samefile(source):
+                raise UsageError(
+                    f"--decode_from_file={source} is {file}, which "
+                    "--decode_to_file writes: choose another file."
+                )
 
 
 @contextlib.contextmanager

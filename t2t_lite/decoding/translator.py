@@ -34,7 +34,7 @@ from t2t_lite.decoding.texts import on_one_line, prepare, with_eos
 from t2t_lite.errors import UsageError
 from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.model.transformer import Transformer
-from t2t_lite.text.encoder import EOS_ID, TextEncoder
+from t2t_lite.text.encoder import EOS_ID, PAD_ID, TextEncoder
 from t2t_lite.text.form import TextForm
 
 
@@ -301,8 +301,11 @@ class Translator(tf.Module):
         if self.form is not None and settings.constrained:
             change, limits = self.form.constrain(texts, limits)
             changes.append(change)
-        if self._suppressed:
-            bans.append(Suppress(self._suppressed))
+        suppressed = tuple(self._suppressed)
+        if settings.sample:  # chance may fall on padding; a search never did
+            suppressed += (PAD_ID,)
+        if suppressed:
+            bans.append(Suppress(suppressed))
         if settings.min_new_tokens:
             bans.append(MinimumLength(settings.min_new_tokens, EOS_ID))
         if settings.no_repeat_ngram_size:

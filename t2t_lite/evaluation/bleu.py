@@ -30,18 +30,22 @@ def bleu(
       are 100), sacreBLEU's `signature`, and the number of `sentences`.
 
     Raises:
-      T2TLiteError: no sentences at all, or unequal numbers of them.
+      T2TLiteError: no sentences at all, or unequal numbers of them; or a
+        package of the tokenizer is not installed.
     """
     check_paired(hypotheses, references)
     from sacrebleu.metrics import BLEU
 
-    # `force` silences the guess that text which ends in " ." is tokenized.
-    metric = BLEU(
-        tokenize=tokenize,
-        lowercase=lowercase,
-        smooth_method=smooth_method,
-        force=True,
-    )
+    try:
+        # `force` silences the guess that text which ends in " ." is tokenized.
+        metric = BLEU(
+            tokenize=tokenize,
+            lowercase=lowercase,
+            smooth_method=smooth_method,
+            force=True,
+        )
+    except RuntimeError as error:  # it says what to install
+        raise T2TLiteError(" ".join(str(error).split())) from error
     score = metric.corpus_score(list(hypotheses), [list(references)]).score
     _forget_lines(metric.tokenizer)
     return {

@@ -69,12 +69,19 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         y_pred: Tensor,
         sample_weight: Tensor | None = None,
     ) -> Tensor:
-        """The mean loss of int [B, T] targets under [B, T, V] logits."""
+        """The mean loss of int [B, T] targets under [B, T, V] logits.
+
+        Args:
+          y_true: the targets.
+          y_pred: the logits.
+          sample_weight: float [B] or [B, T]: of sentences or of targets.
+        """
         real = ops.cast(padding_mask(y_true), "float32")
         if sample_weight is not None:
-            real = real * ops.reshape(
-                ops.cast(sample_weight, "float32"), (-1, 1)
-            )
+            weights = ops.cast(sample_weight, "float32")
+            if len(weights.shape) == 1:
+                weights = weights[:, None]
+            real = real * weights
         return super().__call__(y_true, y_pred, sample_weight=real)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:

@@ -88,7 +88,9 @@ class Transformer(keras.Model):
             )
         super().__init__(name=name, dtype=dtype)
         self.hparams = ModelHParams(**hparams)
-        given = (source_vocab_size, target_vocab_size or source_vocab_size)
+        if target_vocab_size is None:
+            target_vocab_size = source_vocab_size
+        given = (source_vocab_size, target_vocab_size)
         self.vocab_sizes = self.hparams.vocab_sizes(*given)
         self.seed = seed
         self.recompute = False

@@ -112,23 +112,54 @@ def tree_lines(path: str | os.PathLike) -> Iterator[str]:
         yield text
 
 
-def one_tree_a_line(path: str | os.PathLike) -> list[str]:
+def one_tree_a_line(
+    path: str | os.PathLike, sentences: int | None = None
+) -> tuple[list[str], bool]:
     """The trees of a file, a line each, also if the file has them otherwise.
 
     In a file as treebanks are, a tree takes several lines, of which all but the
-    first begin with a space; the bracket without a label around it is left
-    out. Other files are taken line by line, so that an empty or damaged line
-    stays the answer to its sentence.
+    first begin with a space. Other files are taken line by line, so that an
+    empty or damaged line stays the answer to its sentence.
+
+    Args:
+      path: of the file.
+      sentences: how many trees there should be. A file of so many lines is
+        taken line by line if it cannot be read as treebanks are.
+
+    Returns: the lines, and whether the file is as treebanks are.
+
+    Raises:
+      T2TLiteError: as `tree_lines` and `parse_trees` say.
     """
     lines = list(tree_lines(path))
     depth = 0
     for line in lines:
         continues = line[:1].isspace() and bool(line.strip())
         if continues and depth > 0:
-            trees = parse_trees(lines, str(path))
-            return [format_tree(_unwrapped(tree)) for tree in trees]
+            try:
+                trees = parse_trees(lines, str(path))
+                return [format_tree(tree) for tree in trees], True
+            except T2TLiteError:
+                if len(lines) != sentences:
+                    raise
+                break
         depth = line.count("(") - line.count(")") + (depth if continues else 0)
-    return lines
+    return lines, False
+
+
+def without_outer_brackets(lines: Iterable[str]) -> Iterator[str]:
+    """Trees without the bracket that treebanks put around each, if any.
+
+    Example: `"( (S (NP (PRP It)) (VP (VBZ works))))"` ->
+    `"(S (NP (PRP It)) (VP (VBZ works)))"`. What is no tree stays.
+    """
+    for line in lines:
+        try:
+            trees = parse_line(line)
+        except T2TLiteError:
+            yield line
+        else:
+            yield " ".join(format_tree(_unwrapped(tree)) for tree in trees)
 
 
 class _Reader:

@@ -28,7 +28,8 @@ def write_version(
       export_dir: made if it is missing.
       mark: the file of the format, SAVED_MODEL or CTRANSLATE2.
       write: is given an empty folder, and fills it.
-      version: a positive integer; by default one more than the largest there.
+      version: a positive integer; by default one more than the largest that
+        is there or is being written.
 
     Returns:
       the folder of the version.
@@ -57,6 +58,9 @@ def write_version(
 def _new_version(export_dir: pathlib.Path, version: int | None) -> int:
     """The number of the new version."""
     there = {int(p.name) for p in export_dir.iterdir() if p.name.isdecimal()}
+    there |= {
+        int(name) for name in files.under_way(export_dir) if name.isdecimal()
+    }
     if version is None:
         return max(there, default=0) + 1
     if version < 1 or version in there:

@@ -52,6 +52,33 @@ def test_treebank_files_are_read_as_they_are(run_command, tmp_path):
         assert report["gold_brackets"] == 3 * (2 - skipped)
 
 
+def test_the_bracket_around_a_treebanks_tree_counts_on_both_sides_or_none(
+    run_command, files, tmp_path
+):
+    wrapped = f"( {GOLD} )"
+    treebank = tmp_path / "wsj.mrg"
+    treebank.write_text(f"( (S\n  {GOLD[3:]} )\n")
+    lines = files([wrapped], [wrapped])[0].removeprefix("--gold=")
+    for gold, test, brackets in (
+        (lines, lines, 4),  # EVALB counts it
+        (treebank, lines, 3),
+        (lines, treebank, 3),
+    ):
+        _, out, _ = run_command(
+            "bracket_f1", f"--gold={gold}", f"--test={test}", "--json"
+        )
+        report = json.loads(out)
+        assert (report["f1"], report["gold_brackets"]) == (100, brackets)
+
+
+def test_a_damaged_line_costs_no_other(run_command, files):
+    # With a line behind it that looks like its end.
+    flags = files([GOLD, GOLD], [GOLD[:-1], f" {GOLD}"])
+    code, out, _ = run_command("bracket_f1", *flags, "--json")
+    report = json.loads(out)
+    assert (code, report["f1"], report["errors"]) == (0, 100, 1)
+
+
 def test_labels_are_scored_one_by_one(run_command, files):
     flags = [*files([GOLD, GOLD], [GOLD, TEST]), "--labels"]
     _, out, _ = run_command("bracket_f1", *flags, "--json")

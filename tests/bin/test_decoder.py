@@ -200,9 +200,11 @@ def file_to_file(tiny_run, tmp_path):
     ]
 
 
+@pytest.mark.parametrize("kind", ["json", "text"])
 def test_the_same_command_goes_on_behind_the_last_whole_line(
-    run_command, file_to_file, monkeypatch, tmp_path
+    run_command, file_to_file, monkeypatch, tmp_path, kind
 ):
+    file_to_file.append(f"--format={kind}")
     whole, target = tmp_path / "whole", tmp_path / "out"
     partial = tmp_path / "out.partial"
     run_command("decoder", *file_to_file, f"--decode_to_file={whole}")
@@ -497,12 +499,16 @@ def test_score_prints_a_number_a_pair(run_command, tiny_run, stdin):
 def test_interactive_answers_until_the_end_of_input(
     run_command, tiny_run, monkeypatch
 ):
-    monkeypatch.setattr("sys.stdin", io.StringIO("1 2\n3\n"))
-    code, out, err = run_command(
-        "decoder", f"--output_dir={tiny_run}", "--interactive"
-    )
-    assert (code, out.count("\n")) == (0, 2)
-    assert err.startswith("Loading the model.\nWeights: ")
+    outs = []
+    for mark in ("", "\ufeff"):  # a byte order mark is no text
+        monkeypatch.setattr("sys.stdin", io.StringIO(f"{mark}1 2\n3\n"))
+        code, out, err = run_command(
+            "decoder", f"--output_dir={tiny_run}", "--interactive"
+        )
+        assert (code, out.count("\n")) == (0, 2)
+        assert err.startswith("Loading the model.\nWeights: ")
+        outs.append(out)
+    assert outs[0] == outs[1]
 
 
 def test_typed_lines_are_counted(run_command, tiny_run, stdin):
@@ -588,13 +594,18 @@ def test_bad_requests_are_one_line(run_command, tiny_run, stdin, tmp_path):
     run = f"--output_dir={tiny_run}"
     missing = f"--decode_from_file={tmp_path}/missing"
     same = [f"--decode_from_file={source}", f"--decode_to_file={source}"]
+    partial = tmp_path / "in.partial"
+    partial.write_text("1\n")
+    grown = [f"--decode_from_file={partial}", f"--decode_to_file={source}"]
     cases = [
         ([], 2, "Give --output_dir, or --problem and --hparams"),
         ([f"--output_dir={tmp_path}"], 1, "it has no config.json"),
         ([f"--output_dir={source}"], 1, "in: it is no folder"),
         ([run, missing], 1, f"there is no file {tmp_path}/missing"),
         ([run, f"--decode_from_file={tmp_path}"], 1, "is a folder."),
-        ([run, *same], 2, "must not be --decode_from_file"),
+        ([run, *same], 2, "which --decode_to_file writes"),
+        ([run, *grown], 2, "in.partial, which --decode_to_file writes"),
+        ([run, "--decode_to_file=/dev/null"], 2, "Leave it out, and write > /"),
         ([run, f"--decode_to_file={tmp_path}/no/out"], 1, "no folder"),
         ([run, "--nbest=9"], 2, "--nbest must be at most the beam size"),
         ([run, "--checkpoint=3"], 1, "There is no checkpoint of step 3"),

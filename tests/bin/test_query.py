@@ -116,6 +116,15 @@ def test_a_server_that_stays_busy_is_given_up(ask, model):
     assert "line 3: full (asked once)" in err
 
 
+def test_a_message_that_is_too_large_is_halved(ask, model, url):
+    # gRPC has the status of a full queue for it.
+    status = 413 if url.startswith("http:") else 429
+    model.failures = [Refusal(status, "Received message larger than max")] * 2
+    code, out, err = ask(["a", "b"], "--timeout=3")
+    assert (code, out) == (1, ["", "B"])
+    assert len(model.asked) == 3
+
+
 def test_an_unknown_model_is_asked_for_once(ask, model):
     code, out, err = ask(["a", "b", "c"], "--model_name=other")
     assert (code, out) == (1, ["", "", ""])
@@ -133,6 +142,10 @@ def test_answers_go_into_a_file_that_is_complete(ask, tmp_path):
     target = tmp_path / "out"
     assert ask(["a", "ü"], f"--decode_to_file={target}") == (0, [], "")
     assert target.read_text("utf-8") == "A\nÜ\n"
+    link = tmp_path / "link"
+    link.symlink_to(target)
+    assert ask(["b"], f"--decode_to_file={link}") == (0, [], "")
+    assert link.is_symlink() and target.read_text() == "B\n"
 
 
 @pytest.mark.parametrize("scheme", ["http", "grpc"])
@@ -159,6 +172,7 @@ def test_a_server_that_is_not_there_is_an_error_of_every_line(
     "flags,message",
     [
         (["--server=127.0.0.1:8500"], "--server must be http://HOST:PORT"),
+        (["--decode_to_file=/dev/null"], "Leave it out, and write > /dev/null"),
         (["--decode_from_file=/nothing"], "there is no file /nothing"),
         (["--nbest=0"], "--nbest"),
     ],

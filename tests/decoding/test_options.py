@@ -267,9 +267,27 @@ def test_what_does_not_go_together_is_refused_by_name(settings, message):
     assert message in str(refused.value)
 
 
-def test_one_string_is_no_list_of_what_must_appear():
-    with pytest.raises(UsageError, match="must be a list of strings; got 'h"):
-        Request("eins", constraints="hund")
+@pytest.mark.parametrize(
+    ("asked", "rule"),
+    [
+        ({"constraints": "hund"}, "a list of strings .* got 'hund'"),
+        ({"avoid": (3,)}, "a list of strings"),
+        ({"prefix": None}, "a string; got None"),
+        ({"seed": -3}, "a whole number from 0"),
+        ({"seed": 2**70}, "a whole number from 0"),
+    ],
+)
+def test_a_request_of_the_wrong_kind_is_refused(asked, rule):
+    with pytest.raises(UsageError, match=rule):
+        Request("eins", **asked)
+
+
+def test_chance_never_falls_on_padding(searching):
+    translator = searching(sample=True, temperature=1e3)  # all about as likely
+    answers = found(translator, LINES[:8], 50)
+    tokens = [token for each in answers for x in each for token in x.tokens]
+    assert len(tokens) > 10 * translator.model.vocab_sizes[1]
+    assert 0 not in tokens and len(set(tokens)) > 20
 
 
 @pytest.mark.parametrize(

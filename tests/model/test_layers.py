@@ -253,6 +253,11 @@ def test_dropout_keeps_the_mean_whatever_the_share_is_rounded_to():
     )
 
 
+def test_dropout_keeps_something_whatever_the_share():
+    kept = DropoutMasks([1, 2])(np.ones(1 << 18, "float32"), 0.9999999)
+    assert 0 < np.count_nonzero(kept) < 50
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_dropout_lets_gradients_through_where_it_lets_values(dtype):
     x = tf.cast(tf.fill([3, 50], 2.0), dtype)

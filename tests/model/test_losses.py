@@ -110,5 +110,15 @@ def test_keras_loss_is_the_mean_over_real_targets():
     targets[5:] = 0
     logits = (hidden @ table.T).reshape(2, 4, -1)
     loss = losses.SmoothedCrossEntropy(0.1)(targets.reshape(2, 4), logits)
-    expected = numpy_loss((hidden @ table.T)[:5], targets[:5], 0.1).mean()
-    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+    each = numpy_loss((hidden @ table.T)[:5], targets[:5], 0.1)
+    np.testing.assert_allclose(loss, each.mean(), rtol=1e-5)
+    for weights in ([[1, 2, 0, 1], [3, 9, 9, 9]], [1, 3]):
+        weights = np.array(weights, "float32")
+        loss = losses.SmoothedCrossEntropy(0.1)(
+            targets.reshape(2, 4), logits, sample_weight=weights
+        )
+        # Of the five real ones; the last one is in the second row.
+        shares = weights.ravel()[:5] if weights.ndim == 2 else [1, 1, 1, 1, 3]
+        # Keras divides by the sum of the weights.
+        expected = np.average(each, weights=shares)
+        np.testing.assert_allclose(loss, expected, rtol=1e-5)

@@ -333,6 +333,24 @@ def test_hparams_in_place_of_sizes_name_the_call_that_takes_them():
         Transformer(HParams())
 
 
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float16"])
+def test_a_pure_dtype_gives_about_the_same_logits(dtype):
+    model, other = small_model(), small_model(dtype=dtype)
+    for each in (model, other):
+        each.build()
+    other.set_weights(model.get_weights())
+    expected = np.array(model(features()))
+    np.testing.assert_allclose(
+        np.array(ops.cast(other(features()), "float32")), expected, atol=0.1
+    )
+
+
+@pytest.mark.parametrize("sizes", [(0,), (-1,), (10.5,), (10, 0)])
+def test_a_vocabulary_has_a_size(sizes):
+    with pytest.raises(UsageError, match="must be a whole number of at least"):
+        Transformer(*sizes, shared_embedding=False)
+
+
 @pytest.mark.parametrize("window", [None, 3])
 def test_attention_weights_are_rows_that_sum_to_one(window):
     model = small_model(attention_window=window)

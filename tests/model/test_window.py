@@ -65,6 +65,24 @@ def test_a_window_as_wide_as_the_text_sees_all_of_it():
     np.testing.assert_allclose(restricted(x, bias), full(x, bias), atol=1e-5)
 
 
+def test_a_window_under_bfloat16_is_about_that_of_float32():
+    x = random(2, 50, 8)
+    bias = np.zeros((2, 1, 1, 50), "float32")
+    bias[1, ..., 40:] = -1e9
+    exact, rounded = (
+        MultiHeadAttention(2, window=4, dtype=dtype)
+        for dtype in ("float32", "mixed_bfloat16")
+    )
+    for layer in (exact, rounded):
+        layer.build((None, None, 8))
+    rounded.set_weights(exact.get_weights())
+    outputs = [
+        np.array(ops.cast(layer(x, ops.array(bias)), "float32"))[:, :40]
+        for layer in (exact, rounded)
+    ]
+    np.testing.assert_allclose(*outputs, atol=0.05)
+
+
 def test_a_window_sees_r_neighbors_and_no_more():
     layer = MultiHeadAttention(2, window=4)
     layer.build((None, None, 8))

@@ -129,6 +129,25 @@ def test_the_next_export_sweeps_up_after_one_that_was_killed(tmp_path):
     assert os.listdir(exports / "1") == [versions.SAVED_MODEL]
 
 
+def test_two_exports_at_once_are_two_versions(tmp_path):
+    def write(folder):
+        (folder / versions.SAVED_MODEL).touch()
+
+    first = subprocess.Popen(
+        [sys.executable, "-c", _KILLED, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert first.stdout.readline() == "verifying\n"
+        second = versions.write_version(tmp_path, versions.SAVED_MODEL, write)
+        assert second.name == "2"
+        assert (tmp_path / f".1.{first.pid}.tmp").is_dir()
+    finally:
+        first.kill()
+        first.communicate(timeout=60)
+
+
 def test_the_asking_process_cannot_import_this_package(tmp_path):
     (tmp_path / asker.REQUESTS).write_text("[]")
     tf.saved_model.save(tf.Module(), str(tmp_path / "saved"))

@@ -15,6 +15,8 @@ from t2t_lite.decoding.search.log_probs import (
 from t2t_lite.decoding.search.state import Candidates, SearchState
 from t2t_lite.model.layers.backend import Tensor, gather_rows
 
+_LEAST_TEMPERATURE = 1e-30
+
 
 class Best:
     """The `Choice` of beam search: the likeliest candidates."""
@@ -112,7 +114,9 @@ class Sample(Best):
         """How likely each token is drawn, up to a factor: float32 [B, V]."""
         vocab_size = ops.shape(logits)[-1]
         top = ops.max(logits, axis=-1, keepdims=True)
-        weights = ops.exp((logits - top) / self.temperature)
+        # Less than the least would be 0 in float32; it is greedy as well.
+        temperature = max(self.temperature, _LEAST_TEMPERATURE)
+        weights = ops.exp((logits - top) / temperature)
         if self.top_k:
             best, _ = ops.top_k(logits, min(self.top_k, vocab_size))
             weights = ops.where(logits >= best[:, -1:], weights, 0.0)

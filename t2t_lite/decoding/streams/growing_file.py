@@ -46,6 +46,12 @@ class GrowingFile:
             yield from itertools.islice(file, self.kept)
 
 
+def beside(path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
+    """What is beside a file while it grows: the lines, and their record."""
+    partial = path.with_name(f"{path.name}.partial")
+    return partial, path.with_name(f"{path.name}.partial.json")
+
+
 @contextlib.contextmanager
 def grow(
     path: pathlib.Path,
@@ -67,9 +73,10 @@ def grow(
     Raises:
       UsageError: the lines that are there follow from something else.
       T2TLiteError: another process writes them.
+      OSError: as `files.place_of` does, or it cannot be written.
     """
-    partial = path.with_name(f"{path.name}.partial")
-    record = path.with_name(f"{path.name}.partial.json")
+    path = files.place_of(path)
+    partial, record = beside(path)
     # Without a buffer, which would hold back what a full disk refused.
     with open(partial, "ab", buffering=0) as file:
         _lock(file, partial)

@@ -29,7 +29,7 @@ class Request:
       error: why it cannot be answered; the answer is then this error.
 
     Raises:
-      UsageError: one string where a list of them belongs.
+      UsageError: what is asked for is not of its kind.
     """
 
     text: str | bytes
@@ -42,12 +42,10 @@ class Request:
     tag: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("constraints", "avoid"):
-            if isinstance(getattr(self, name), str):  # its characters, else
-                raise UsageError(
-                    f"{name} must be a list of strings; got "
-                    f"{getattr(self, name)!r}."
-                )
+        for name in ("prefix", "constraints", "avoid", "seed", "tag"):
+            value, kind = getattr(self, name), _OF_REQUESTS[name]
+            if value != getattr(Request, name) and not kind.fits(value):
+                raise UsageError(f"{name} must be {kind.rule}; got {value!r}.")
 
     @classmethod
     def parse(cls, line: str | bytes) -> Self:
@@ -171,7 +169,7 @@ _TEXT = _Kind("a string", _is_text, _in_one_line)
 _TEXTS = _Kind(
     "a list of strings that are not empty",
     lambda value: (
-        isinstance(value, list)
+        isinstance(value, list | tuple)
         and all(_is_text(text) and text.strip() for text in value)
     ),
     tuple,

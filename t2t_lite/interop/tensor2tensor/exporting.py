@@ -167,7 +167,8 @@ def _positions(hparams):
     """How many positions there are, where they are a table."""
     if hparams.position_encoding != "interleaved":
         return hparams.max_length
-    return hparams.max_length + hparams.extra_decode_length
+    longest = max(hparams.max_length, hparams.longest_source or 0)
+    return longest + hparams.extra_decode_length
 
 
 def _pieces(table, scope):

@@ -28,13 +28,26 @@ _ONLY: dict[str, tuple[Any, ...]] = {
 }
 # The same for an update; a model is as good without.
 _ONLY_IN_TRAINING: dict[str, tuple[Any, ...]] = {
+    "attention_dropout_broadcast_dims": ("",),
     "grad_noise_scale": (0,),
+    "layer_prepostprocess_dropout_broadcast_dims": ("",),
+    "max_input_seq_length": (0,),
+    "max_target_seq_length": (0,),
     "optimizer": ("adam", "Adam", "true_adam", "adafactor", "Adafactor"),
     "optimizer_multistep_accumulate_steps": (0, None),
+    "relu_dropout_broadcast_dims": ("",),
     "scheduled_sampling_prob": (0,),
     "symbol_dropout": (0,),
     "weight_decay": (0,),
     "weight_noise": (0,),
+}
+_ONLY_WITH_ADAFACTOR: dict[str, tuple[Any, ...]] = {
+    "optimizer_adafactor_beta1": (0,),
+    "optimizer_adafactor_clipping_threshold": (1,),
+    "optimizer_adafactor_decay_type": ("pow",),
+    "optimizer_adafactor_factored": (True,),
+    "optimizer_adafactor_memory_exponent": (0.8,),
+    "optimizer_adafactor_multiply_by_parameter_scale": (True,),
 }
 _PREPEND = (
     " Its targets begin with the source, for a decoder without an encoder."
@@ -80,9 +93,12 @@ def hparams_of(
     _require_known(values, only, "the model", "")
     found = {**_model(values), **_decoding(flags)}
     if not weights_only:
+        only = dict(_ONLY_IN_TRAINING)
+        if "adafactor" in str(values["optimizer"]).lower():
+            only |= _ONLY_WITH_ADAFACTOR
         _require_known(
             values,
-            _ONLY_IN_TRAINING,
+            only,
             "the training",
             " --weights_only takes over the weights alone.",
         )
@@ -106,8 +122,17 @@ def _require_known(
             )
 
 
+def _count(values: Mapping[str, Any], name: str) -> int:
+    """A value by which something is divided."""
+    if values[name] < 1:
+        raise UsageError(
+            f"tensor2tensor's {name} must be at least 1; got {values[name]!r}."
+        )
+    return values[name]
+
+
 def _model(values: Mapping[str, Any]) -> dict[str, Any]:
-    heads = values["num_heads"]
+    heads = _count(values, "num_heads")
     sequences = (
         values["layer_preprocess_sequence"] or "none",
         values["layer_postprocess_sequence"],
@@ -121,7 +146,7 @@ def _model(values: Mapping[str, Any]) -> dict[str, Any]:
     relative = values["self_attention_type"] == "dot_product_relative"
     scaled = values["multiply_embedding_mode"] == "sqrt_depth"
     return {
-        "hidden_size": values["hidden_size"],
+        "hidden_size": _count(values, "hidden_size"),
         "filter_size": values["filter_size"],
         "num_heads": heads,
         "key_depth": values["attention_key_channels"] // heads or None,
@@ -201,7 +226,10 @@ def _schedule(values: Mapping[str, Any]) -> dict[str, Any]:
     if is_paper:
         del scale["rsqrt_hidden_size"]
     elif schedule != "constant":
-        scale["rsqrt_decay"] = warmup**-0.5  # at its peak
+        # At its peak.
+        scale["rsqrt_decay"] = (
+            _count(values, "learning_rate_warmup_steps") ** -0.5
+        )
     rate = 1.0
     for name in factors:
         rate *= scale.get(name, 1.0)

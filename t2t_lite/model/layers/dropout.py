@@ -48,7 +48,7 @@ class DropoutMasks:
         The share is rounded to a multiple of 2 ** -16, and what is left is
         divided by what is really kept: the mean is exact.
         """
-        dropped = round(rate * _VALUES)
+        dropped = min(round(rate * _VALUES), _VALUES - 1)
         if not dropped:
             return x
         self.drawn += 1

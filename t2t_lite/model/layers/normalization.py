@@ -30,12 +30,9 @@ class LayerNormalization(keras.layers.Layer):
 
     def build(self, input_shape: Shape) -> None:
         size = input_shape[-1]
-        self.scale = self.add_weight(
-            shape=(size,), initializer="ones", name="scale", autocast=False
-        )
-        self.bias = self.add_weight(
-            shape=(size,), initializer="zeros", name="bias", autocast=False
-        )
+        kind = {"shape": (size,), "dtype": "float32", "autocast": False}
+        self.scale = self.add_weight(initializer="ones", name="scale", **kind)
+        self.bias = self.add_weight(initializer="zeros", name="bias", **kind)
         self.built = True
 
     def call(self, x: Tensor) -> Tensor:

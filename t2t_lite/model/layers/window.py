@@ -36,7 +36,7 @@ def attend_window(
       query: float [B, H, T, d_k], scaled.
       keys: float [B, H, T, d_k].
       values: float [B, H, T, d_v].
-      bias: float32 [B, 1, 1, T], added to the scores of each key; None: 0.
+      bias: float [B, 1, 1, T], added to the scores of each key; None: 0.
       reach: positions seen on either side; an int, at least 0.
       causal: whether positions after the query's are hidden.
       drop: applied to the attention weights.
@@ -70,7 +70,8 @@ def attend_window(
         own(query), ops.swapaxes(neighbors(keys), -1, -2)
     )  # [B, H, N, L, 3L]
     if bias is None:
-        bias = ops.zeros((1, 1, 1, length), "float32")
+        bias = ops.zeros((1, 1, 1, length))
+    bias = ops.cast(bias, "float32")  # a layer's call makes it bfloat16
     bias = neighbors(ops.swapaxes(bias, -1, -2), MASKED_SCORE)
     band = band_mask(
         block, (1 + before + behind) * block, reach, causal, -before * block

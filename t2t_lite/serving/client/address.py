@@ -1,6 +1,7 @@
 """Where a server is: `http://127.0.0.1:8501`, `grpc://127.0.0.1:8500`."""
 
 import dataclasses
+import re
 import urllib.parse
 
 from t2t_lite.errors import UsageError
@@ -12,6 +13,8 @@ _PORTS = {
     "grpc": (8500, False),
     "grpcs": (443, True),
 }
+
+_PATH = re.compile("[!-~]*")  # what may be sent as it is
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,25 +42,27 @@ class Address:
         Raises:
           UsageError: it stands for none.
         """
-        parts = urllib.parse.urlsplit(text)
+        usage = UsageError(
+            "--server must be http://HOST:PORT for REST or grpc://HOST:PORT, "
+            f"or https:// or grpcs:// with TLS; got {text!r}."
+        )
         try:
+            parts = urllib.parse.urlsplit(text)
             port = parts.port
-        except ValueError:
-            port = 0
+            (parts.hostname or "").encode("idna")
+        except ValueError as error:  # UnicodeError is one
+            raise usage from error
         if (
             parts.scheme not in _PORTS
             or not parts.hostname
             or port == 0
+            or not _PATH.fullmatch(parts.path)
             or parts.username
             or parts.query
             or parts.fragment
             or (parts.scheme.startswith("grpc") and parts.path.strip("/"))
         ):
-            raise UsageError(
-                "--server must be http://HOST:PORT for REST or "
-                "grpc://HOST:PORT, or https:// or grpcs:// with TLS; got "
-                f"{text!r}."
-            )
+            raise usage
         usual, secure = _PORTS[parts.scheme]
         return cls(
             rest=parts.scheme.startswith("http"),

@@ -16,6 +16,9 @@ _FOR_A_TEXT = (
     "INTERNAL",
     "UNKNOWN",
 )
+# What gRPC says of a message beyond the server's limit, for which it has the
+# status of a full queue.
+_TOO_LARGE = "larger than max"
 _LEAST_SECONDS = 0.001
 # Answers are as large as they are: the server has its limits.
 _OPTIONS = [
@@ -67,7 +70,9 @@ class GrpcModel:
             told = " ".join((error.details() or status).split())
             if status == "DEADLINE_EXCEEDED":
                 raise Late(told) from error
-            if status in _BUSY:
+            too_large = status == "RESOURCE_EXHAUSTED" and _TOO_LARGE in told
+            if status in _BUSY and not too_large:
                 raise Busy(told) from error
-            raise Refused(told, for_a_text=status in _FOR_A_TEXT) from error
+            for_a_text = too_large or status in _FOR_A_TEXT
+            raise Refused(told, for_a_text) from error
         return messages.response(content)

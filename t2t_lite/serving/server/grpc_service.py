@@ -26,6 +26,9 @@ from t2t_lite.serving.server.signature import Signature
 _PREDICTION = "tensorflow.serving.PredictionService"
 _MODELS = "tensorflow.serving.ModelService"
 _CODES = {status: grpc.StatusCode[status.name] for status in Status}
+# A proto may have fewer values than elements, and means the last one again and
+# again: only so often, as a request of few bytes must not cost seconds.
+_MORE_ELEMENTS = 1 << 16
 _Answer: TypeAlias = Callable[[Any, Any, Record], Awaitable[Any]]
 
 
@@ -130,12 +133,12 @@ class GrpcApi:
         self, message: Any, context: Any, record: Record
     ) -> predict_pb2.PredictResponse:
         spec = _spec(message)
-        limits = self._predictor.limits
+        most = message.ByteSize() + _MORE_ELEMENTS
 
         def read(signature: Signature) -> Tensors:
             _check_filter(message.output_filter, signature)
             return proto_tensors.tensors_of(
-                message.inputs, signature.inputs, limits.body_bytes
+                message.inputs, signature.inputs, most
             )
 
         outputs = await self._predictor.predict(

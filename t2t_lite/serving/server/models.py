@@ -256,18 +256,22 @@ class Models:
 
     async def watch(self, seconds: float) -> None:
         """Looks for new versions again and again; never returns."""
+        said: dict[str, str] = {}  # once, until it changes
         while True:
             await asyncio.sleep(seconds)
-            for model in self.by_name.values():
+            for name, model in self.by_name.items():
+                why = ""
                 try:
                     await model.refresh()
                 except Exception as error:
+                    why = in_words(error)
+                if why and why != said.get(name):
                     with contextlib.suppress(OSError):  # nobody reads the log
                         self._say(
-                            "Cannot look for versions of "
-                            f"{model.config.name}, and will look again: "
-                            f"{in_words(error)}."
+                            f"Cannot look for versions of {name}, and will "
+                            f"look again: {why}."
                         )
+                said[name] = why
 
     @property
     def is_loading(self) -> bool:

@@ -13,6 +13,8 @@ from typing import Any
 
 import prometheus_client as prometheus
 
+from t2t_lite.errors import in_words
+from t2t_lite.progress import say
 from t2t_lite.serving.server.batching import Tensors
 
 CONTENT_TYPE = prometheus.CONTENT_TYPE_LATEST
@@ -64,8 +66,18 @@ class Record:
     inputs: Tensors = dataclasses.field(default_factory=dict)
 
 
+class _LogFile(logging.handlers.WatchedFileHandler):
+    """A file that says when it cannot be written, and prints nothing."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        raise  # the error for which it is called
+
+
 class AccessLog:
     """A line of JSON for each request.
+
+    Where it cannot be written, as on a full disk, lines are lost, which is said
+    once until it can be; requests are answered all the same.
 
     Args:
       path: appended to. When it is moved away, a new one begins.
@@ -73,8 +85,9 @@ class AccessLog:
     """
 
     def __init__(self, path: pathlib.Path, with_texts: bool = False):
-        self._file = logging.handlers.WatchedFileHandler(path, encoding="utf-8")
+        self._file = _LogFile(path, encoding="utf-8")
         self._with_texts = with_texts
+        self._is_broken = False
 
     def write(self, record: Record, seconds: float) -> None:
         """Adds the line of a request."""
@@ -89,11 +102,18 @@ class AccessLog:
         line["milliseconds"] = round(1000 * seconds, 3)
         line = {"time": now.isoformat(timespec="milliseconds"), **line}
         text = json.dumps(line, ensure_ascii=False)
-        self._file.handle(logging.makeLogRecord({"msg": text}))
+        try:
+            self._file.handle(logging.makeLogRecord({"msg": text}))
+            self._is_broken = False
+        except OSError as error:
+            if not self._is_broken:
+                say(f"Lines of the access log are lost: {in_words(error)}.")
+            self._is_broken = True
 
     def close(self) -> None:
         """Closes the file."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # said by then
+            self._file.close()
 
 
 def _shown(value: object) -> object:

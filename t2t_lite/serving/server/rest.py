@@ -27,6 +27,7 @@ from t2t_lite.serving.server.signature import Signature
 _PREFIX = r"(?i)/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?"
 _CALL = re.compile(rf"{_PREFIX}:(classify|regress|predict)")
 _GET = re.compile(rf"{_PREFIX}(/metadata)?")
+_LONG = 100  # digits, zeros included, of a version's number
 _NOT_FOR_PAGES = (
     "This request comes from the web page of another site, which may not use "
     "this server."
@@ -178,6 +179,8 @@ class OneLine(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, web.RequestPayloadError):
+            return False  # it has been answered
         why = f": {type(error).__name__}" if error else ""
         say(f"{record.getMessage()}{why}.")
         return False
@@ -189,12 +192,14 @@ def _path(http: web.Request) -> str:
 
 def _spec(found: re.Match[str]) -> ModelSpec:
     name, number, label = found[1], found[2], found[3]
-    if number is not None and int(number) > LARGEST_VERSION:
-        raise invalid(f"Failed to convert version: {number} to numeric.")
+    version = None
+    if number is not None:
+        # Python refuses to read numbers of thousands of digits.
+        version = int(number[:_LONG])
+        if len(number) > _LONG or version > LARGEST_VERSION:
+            raise invalid(f"Failed to convert version: {number} to numeric.")
     return ModelSpec(
-        urllib.parse.unquote(name),
-        None if number is None else int(number),
-        urllib.parse.unquote(label or ""),
+        urllib.parse.unquote(name), version, urllib.parse.unquote(label or "")
     )
 
 

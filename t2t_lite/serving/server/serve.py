@@ -118,7 +118,7 @@ class Server:
     async def stop(self) -> bool:
         """Accepts nothing more, and finishes what it can in its seconds.
 
-        Returns: whether nothing runs any more.
+        Returns: whether no request is being computed any more.
         """
         if self._watching:
             self._watching.cancel()
@@ -130,7 +130,7 @@ class Server:
         self.models.close()
         if self._log:
             self._log.close()
-        return not (self._batcher.running or self.models.is_loading)
+        return not self._batcher.running
 
 
 def _counter(model: Model) -> Callable[[], int]:

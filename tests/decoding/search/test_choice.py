@@ -65,6 +65,12 @@ def test_shares_are_the_probabilities():
     np.testing.assert_allclose(shares, probabilities, atol=0.01)
 
 
+def test_a_temperature_near_zero_is_greedy():
+    logits = tf.constant([[1.0, 3.0, 2.0]])
+    weights = Sample(tf.zeros((1, 1)), temperature=1e-40).weights(logits)
+    np.testing.assert_array_equal(weights, [[0, 1, 0]])
+
+
 def test_what_is_impossible_is_never_drawn():
     uniforms = [0.0, 0.5, np.nextafter(np.float32(1), np.float32(0))]
     drawn, _ = draw([0.0, 0.5, 0.0, 0.5, 0.0], uniforms)

@@ -110,7 +110,10 @@ def test_the_papers_positions_become_a_table(tmp_path):
     vocabulary = write_train_dir(tmp_path / "t2t", VALUES, variables)
     run = imported(tmp_path / "t2t", tmp_path / "run", vocabulary)
     run.hparams = run.hparams.replace(
-        position_encoding="interleaved", max_length=20, extra_decode_length=3
+        position_encoding="interleaved",
+        max_length=10,
+        longest_source=20,
+        extra_decode_length=3,
     )
     export_run(run, "default", tmp_path / "again", None)
     again = imported(tmp_path / "again", tmp_path / "other", vocabulary)

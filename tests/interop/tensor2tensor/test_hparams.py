@@ -142,6 +142,8 @@ def test_what_makes_another_model_is_refused_by_its_name(name, value):
         ("learning_rate_schedule", "constant*linear_warmup*exp_decay"),
         ("learning_rate_schedule", "constant*constant"),
         ("learning_rate_decay_scheme", "exp"),
+        ("attention_dropout_broadcast_dims", "0,1"),
+        ("max_input_seq_length", 5),
         ("optimizer", "momentum"),
         ("optimizer_multistep_accumulate_steps", 4),
         ("weight_decay", 0.01),
@@ -155,6 +157,31 @@ def test_what_makes_another_training_is_refused_unless_weights_are_enough(
     with pytest.raises(UsageError, match=f"{name}.*--weights_only"):
         hparams_of({name: value})
     assert hparams_of({name: value}, weights_only=True)
+
+
+def test_adafactor_has_one_form():
+    asked = {"optimizer": "adafactor", "optimizer_adafactor_beta1": 0.9}
+    with pytest.raises(UsageError, match="optimizer_adafactor_beta1"):
+        hparams_of(asked)
+    assert hparams_of({**asked, "optimizer_adafactor_beta1": 0.0})
+    assert hparams_of({**asked, "optimizer": "adam"})
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"num_heads": 0},
+        {"hidden_size": 0},
+        {
+            "learning_rate_warmup_steps": 0,
+            "learning_rate_schedule": "constant*rsqrt_decay",
+        },
+    ],
+)
+def test_nothing_is_divided_by_zero(values):
+    name = next(iter(values))
+    with pytest.raises(UsageError, match=f"{name} must be at least 1; got 0"):
+        hparams_of(values)
 
 
 def test_two_matrices_of_three_cannot_be_one():

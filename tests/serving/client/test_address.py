@@ -29,7 +29,8 @@ def test_an_address_of_version_six_stands_in_brackets():
     "text",
     ["", "localhost:8500", "localhost", "ftp://a", "http://", "http://a:x"]
     + ["http://a:0", "http://a:70000", "grpc://a/path", "http://me:pw@a"]
-    + ["http://a?b", "http://a#b"],
+    + ["http://a?b", "http://a#b", "http://[::1", "http://a..b", "http://a/ü"]
+    + ["http://a/b c", f"http://{'a' * 70}"],
 )
 def test_what_is_no_address_is_refused(text):
     with pytest.raises(UsageError, match="--server must be http://HOST:PORT"):

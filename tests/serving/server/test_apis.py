@@ -132,6 +132,7 @@ def test_rest_tells_the_status_of_versions_as_documented(rest):
     assert rest("/v1/models/m") == (200, expected)
     assert rest("/v1/models/m/versions/1") == (200, expected)
     assert rest("/v1/models/m/versions/2")[0] == 404
+    assert rest(f"/v1/models/m/versions/{'9' * 5000}")[0] == 400
 
 
 def test_rest_takes_paths_in_capitals_as_the_stock_server_does(rest):
@@ -317,6 +318,12 @@ def wrong_requests():
     request = predict_request(["a"], "m")
     request.inputs["inputs"].tensor_shape.dim[0].size = 2**40
     yield request, "INVALID_ARGUMENT", "shape cannot be held"
+    request = predict_request(["a"], "m")
+    request.inputs["inputs"].tensor_shape.dim[0].size = 2**17
+    yield request, "INVALID_ARGUMENT", "shape cannot be held"
+    request = predict_request(["a"], "m")
+    request.inputs["inputs"].tensor_shape.dim[0].size = 21
+    yield request, "INVALID_ARGUMENT", "may hold 20 texts; got 21"
     request = predict_request([["a"]], "m")
     yield request, "INVALID_ARGUMENT", "must have the shape [?]"
     request = predict_request(["a"], "m")
@@ -412,6 +419,27 @@ def test_tokens_are_counted_where_the_model_tells(tmp_path):
             urllib.request.urlopen(url, b'{"inputs": ["a", "b"]}').read()
         until(server, 't2t_lite_target_tokens_total{model="m"} 14.0')
         until(server, 't2t_lite_source_tokens_total{model="m"} 22.0')
+
+
+def test_an_access_log_that_cannot_be_written_costs_no_answer(tmp_path, capfd):
+    save(tmp_path / "models" / "1")
+    log = tmp_path / "logs" / "log"
+    log.parent.mkdir()
+    with serving(tmp_path / "models", access_log=log) as (server, _):
+        url = f"http://127.0.0.1:{server.rest_api_port}/v1/models/m:predict"
+
+        def ask():
+            body = b'{"instances": ["a"]}'
+            assert urllib.request.urlopen(url, body).status == 200
+
+        ask()
+        log.parent.rename(tmp_path / "away")
+        ask()
+        ask()
+        log.parent.mkdir()
+        ask()
+    assert capfd.readouterr().err.count("Lines of the access log are lost") == 1
+    assert len(log.read_text().splitlines()) == 1
 
 
 def test_texts_are_logged_when_that_is_asked_for(tmp_path):

@@ -87,6 +87,29 @@ def test_what_takes_too_long_is_left_behind(folder, pool):
         held.go.set()
 
 
+def test_a_server_that_still_loads_stops_at_once(tmp_path):
+    save(tmp_path / "1")
+    code = (
+        "import os, signal, sys, time\n"
+        "from t2t_lite.bin import server\n"
+        "from t2t_lite.serving.server import saved_model\n"
+        "def load(folder):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    time.sleep(600)\n"
+        "saved_model.SavedModel = load\n"
+        "sys.exit(server.main(sys.argv[1:]))\n"
+    )
+    flags = [f"--model_base_path={tmp_path}", "--port=0", "--rest_api_port=0"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *flags],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "drain" not in done.stderr
+
+
 def test_the_command_serves_until_it_is_told_to_stop(tmp_path):
     save(tmp_path / "1", warmup=b"hello")
     server = subprocess.Popen(
