@@ -31,7 +31,8 @@ def make_parser() -> flags.Parser:
     flags.add(parser, {"--problem=NAME": told})
     flags.add_corpus_flags(parser)
     flags.add_usr_dir(parser)
-    flags.add_seed(parser)
+    told = " (default: that of the data which is there, else 1)"
+    flags.add_seed(parser, None, told)
     told = "worker processes (default: one per CPU core)"
     flags.add(parser, {"--processes=N": told}, flags.at_least(1))
     switches = {

@@ -200,8 +200,24 @@ class TrainingJob:
         from t2t_lite.datagen.generate import Generation
 
         return Generation(
-            self.problem, self.data_dir, self.raw_dir, self.tfds_dir
+            self.problem,
+            self.data_dir,
+            self.raw_dir,
+            self.tfds_dir,
+            self._data_seed(),
         )
+
+    def _data_seed(self) -> int | None:
+        """That of the data of the run, if it is there and its data is not."""
+        from t2t_lite.data.manifest import Manifest
+        from t2t_lite.training.config import CONFIG, read_config
+
+        if (
+            Manifest.path(self.data_dir, self.problem).exists()
+            or not (self.output_dir / CONFIG).exists()
+        ):
+            return None
+        return read_config(self.output_dir)["data"].get("seed")
 
     def _run(self, manifest: "Manifest", dry_run: bool = False) -> "Run":
         from t2t_lite.training.initial import facts_of_start

@@ -99,7 +99,11 @@ def number(
     def read(value):
         if type(value) in (str, int, float):  # a bool is no number here
             with contextlib.suppress(ValueError, OverflowError):
-                if (number := kind(value)) == float(value) and holds(number):
+                number = kind(value)
+                # Of a float, all must be left.
+                if (type(value) is not float or number == value) and holds(
+                    number
+                ):
                     return number
         raise ValueError(rule)
 

@@ -290,7 +290,8 @@ class _Encoder:
 @given(st.data())
 def test_configs(folder, data):
     encoders = {"inputs": _Encoder(), "targets": _Encoder()}
-    config = make_config(Toy(), HParams(), 1, folder, "f", encoders)
+    place = {"dir": str(folder), "fingerprint": "f", "seed": 1}
+    config = make_config(Toy(), HParams(), 1, place, encoders)
     config = json.loads(json.dumps(config))
     text = json.dumps(changed(data, config))
     (folder / "config.json").write_text(text)

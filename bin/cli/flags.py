@@ -210,6 +210,7 @@ def add_search_flags(parser: Flags, batches: bool = True) -> None:
         add(group, table, at_least(1))
 
 
+_A_SEED = "a whole number from 0 to 2**63 - 1"
 # Settings of a search that a run has values of.
 _FROM_HPARAMS = ("beam_size", "alpha", "constrained")
 
@@ -225,10 +226,17 @@ def search_options(args: argparse.Namespace) -> dict[str, Any]:
     return {field.name: getattr(args, field.name) for field in fields}
 
 
-def add_seed(parser: Flags) -> None:
-    """`--seed`, for commands that draw at random."""
-    told = "of everything random; the same seed gives the same result"
-    add(parser, {"--seed=N": told}, at_least(0), default=1)
+def add_seed(parser: Flags, default: int | None = 1, more: str = "") -> None:
+    """`--seed`, for commands that draw at random.
+
+    Args:
+      parser: of the command.
+      default: None if the command finds one.
+      more: what the help says of that.
+    """
+    told = f"of everything random; the same seed gives the same result{more}"
+    seed = values.number(int, lambda x: 0 <= x < 2**63, _A_SEED)
+    add(parser, {"--seed=N": told}, _flag_of(seed), default)
 
 
 def add_json(parser: Flags) -> None:

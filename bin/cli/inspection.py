@@ -30,8 +30,10 @@ def inspect(
 ) -> None:
     """Reads the data and prints what it is like."""
     from t2t_lite.data.inspection import inspect_data
+    from t2t_lite.data.manifest import USUAL_SEED
 
-    report = inspect_data(data_dir, problem, args.seed)
+    seed = USUAL_SEED if args.seed is None else args.seed
+    report = inspect_data(data_dir, problem, seed)
     if args.json:
         print(json.dumps(report))
         return

@@ -28,7 +28,7 @@ def check_data(
       T2TLiteError: names what differs and what to do.
     """
     data_dir = pathlib.Path(data_dir)
-    remake = how_to_remake(problem)
+    remake = how_to_remake(problem, data_dir)
     if manifest.fingerprint != problem.fingerprint():
         # As it comes back from a file: tuples become lists.
         definition = json.loads(json.dumps(problem.definition()))
@@ -39,7 +39,7 @@ def check_data(
             f"{data_dir} holds data of another definition of "
             f"{problem.base_name}: {shown}"
             + (f" and {more} more" if more > 0 else "")
-            + f". {how_to_remake(problem, bool(problem.options))}"
+            + f". {how_to_remake(problem, data_dir, bool(problem.options))}"
         )
     for name, record in manifest.vocabulary.items():
         path = data_dir / name
@@ -53,7 +53,9 @@ def check_data(
     verify_shards(data_dir, manifest, checksums=False)
 
 
-def check_sources(problem: Problem, manifest: Manifest) -> None:
+def check_sources(
+    data_dir: str | os.PathLike, problem: Problem, manifest: Manifest
+) -> None:
     """Refuses data that was made of files that have changed since.
 
     A file is read only if its size is the same and its time is not. A file
@@ -74,7 +76,8 @@ def check_sources(problem: Problem, manifest: Manifest) -> None:
             change = "it has other text of the same size"
         raise T2TLiteError(
             f"{path} has changed since data of {manifest.problem} was made of "
-            f"it: {change}. {how_to_remake(problem, bool(problem.options))}"
+            f"it: {change}. "
+            f"{how_to_remake(problem, data_dir, bool(problem.options))}"
         )
 
 
@@ -96,7 +99,7 @@ def verify_shards(
     Raises:
       T2TLiteError: names the first file that is missing or damaged.
     """
-    remake = how_to_remake(manifest)
+    remake = how_to_remake(manifest, data_dir)
     for split in manifest.splits if splits is None else splits:
         for shard in manifest.split(split).shards:
             path = pathlib.Path(data_dir, shard.file)

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import pathlib
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Problem
 from t2t_lite.values import is_of_type
 
+USUAL_SEED = 1  # of data, where none is given
 FORMAT_VERSION = 1
 
 
@@ -158,12 +160,12 @@ class Manifest:
           T2TLiteError: there is none, or it cannot be read.
         """
         path = cls.path(data_dir, problem)
-        remake = how_to_remake(problem)
+        remake = how_to_remake(problem, data_dir)
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
             way = how_to_adopt(data_dir, problem.base_name) or (
-                f"make it with t2t-lite-datagen {flags_of(problem)}."
+                f"make it with {how_to_make(problem, data_dir)}."
             )
             raise T2TLiteError(
                 f"{data_dir} holds no data of {problem.base_name}: {way}"
@@ -348,13 +350,28 @@ def sha256_of(path: str | os.PathLike) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def how_to_make(
+    problem: Problem, data_dir: str | os.PathLike, seed: int | None = None
+) -> str:
+    """The command that makes data of a problem, with its options."""
+    words = flags_of(problem).split()
+    words += [word for word in problem.option_flags() if word not in words]
+    words.append(f"--data_dir={data_dir}")
+    if seed not in (None, USUAL_SEED):
+        words.append(f"--seed={seed}")
+    return shlex.join(["t2t-lite-datagen", *words])
+
+
 def how_to_remake(
-    problem_or_manifest: "Problem | Manifest", with_options: bool = False
+    problem_or_manifest: "Problem | Manifest",
+    data_dir: str | os.PathLike,
+    with_options: bool = False,
 ) -> str:
     """What to do about data that does not fit, in a sentence.
 
     Args:
       problem_or_manifest: whose data it is.
+      data_dir: where it is.
       with_options: it does not fit the flags that were given.
     """
     options = problem_or_manifest.options
@@ -366,7 +383,7 @@ def how_to_remake(
         )
     place = " or --name" if with_options else ""
     given = " and the flags given here" if with_options else ""
-    flags = flags_of(problem_or_manifest)
+    flags = f"{flags_of(problem_or_manifest)} --data_dir={data_dir}"
     return (
         f"Use another --data_dir{place}, or make the data again with "
         f"t2t-lite-datagen {flags} --overwrite{given}."

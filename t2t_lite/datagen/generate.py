@@ -22,6 +22,7 @@ from t2t_lite import files
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.data.checks import check_data, check_sources
 from t2t_lite.data.manifest import (
+    USUAL_SEED,
     Manifest,
     SplitRecord,
     describe_sources,
@@ -53,7 +54,8 @@ class Generation:
       raw_dir: a folder with the corpus; None downloads it.
       tfds_dir: where TensorFlow Datasets are, for problems that read them; None
         means where that library keeps them.
-      seed: of the order of train and of the vocabulary's sample.
+      seed: of the order of train and of the vocabulary's sample; None takes
+        that of the data which is there, else the usual one.
       processes: that encode text; None means one for each core.
       progress: show progress on stderr.
     """
@@ -62,7 +64,7 @@ class Generation:
     data_dir: str | os.PathLike
     raw_dir: str | os.PathLike | None = None
     tfds_dir: str | os.PathLike | None = None
-    seed: int = 0
+    seed: int | None = None
     processes: int | None = None
     progress: bool = True
 
@@ -79,8 +81,8 @@ class Generation:
           overwrite: make it from the start, even if it is there.
 
         Raises:
-          T2TLiteError: there is data that does not fit; the corpus is missing,
-            empty or bad; the folder cannot be written.
+          T2TLiteError: there is data that does not fit, or of another seed; the
+            corpus is missing, empty or bad; the folder cannot be written.
         """
         if not overwrite and (manifest := self._checked()):
             return manifest
@@ -105,11 +107,27 @@ class Generation:
             return None
         manifest = Manifest.load(self._folder, self.problem)
         check_data(self._folder, self.problem, manifest)
-        check_sources(self.problem, manifest)
+        check_sources(self._folder, self.problem, manifest)
+        if self.seed not in (None, manifest.seed):
+            raise UsageError(
+                f"{self._folder} holds data of {self.problem.base_name} made "
+                f"with --seed={manifest.seed}; got {self.seed}. Leave --seed "
+                "out, use another --data_dir, or add --overwrite to make it "
+                "again."
+            )
         return manifest
 
+    def _chosen_seed(self) -> int:
+        """The seed of data that is made now."""
+        if self.seed is not None:
+            return self.seed
+        # What cannot be read is about to be replaced.
+        with contextlib.suppress(T2TLiteError):
+            return Manifest.load(self._folder, self.problem).seed
+        return USUAL_SEED
+
     def _generate(self, overwrite: bool) -> Manifest:
-        name = self.problem.base_name
+        name, seed = self.problem.base_name, self._chosen_seed()
         raw = RawFiles(
             self.problem.files,
             self.raw_dir,
@@ -122,7 +140,7 @@ class Generation:
         self.problem.require_sources(raw)  # now, not after hours
         identity = {
             "the definition": self.problem.definition(),
-            "the seed": self.seed,
+            "the seed": seed,
             "--raw_dir": raw.raw_dir and os.path.abspath(raw.raw_dir),
             "--tfds_dir": raw.tfds_dir and os.path.abspath(raw.tfds_dir),
             "the version of a package": versions(),
@@ -139,7 +157,7 @@ class Generation:
             self._say(f"there was unfinished data, but {why}: starting over")
         try:
             if not Manifest.path(work.folder, self.problem).exists():
-                self._make(work).save(work.folder)
+                self._make(work, seed).save(work.folder)
             manifest = _move_into_place(work, self._folder, self.problem)
         except T2TLiteError:
             work.remove()  # with that corpus the same command cannot go on
@@ -147,11 +165,13 @@ class Generation:
         work.remove()
         return manifest
 
-    def _make(self, work: Work) -> Manifest:
+    def _make(self, work: Work, seed: int) -> Manifest:
         """Makes everything but the manifest in the folder of the work."""
         problem = self.problem
-        learned = self._learn_vocabulary(work)
-        splits = {split: self._split(split, work) for split in problem.splits}
+        learned = self._learn_vocabulary(work, seed)
+        splits = {
+            split: self._split(split, work, seed) for split in problem.splits
+        }
         vocabulary = describe_vocabulary(work.folder, problem)
         for name, record in vocabulary.items():
             record.update(learned.get(name, {}))
@@ -161,7 +181,7 @@ class Generation:
             definition=problem.definition(),
             vocabulary=vocabulary,
             splits=splits,
-            seed=self.seed,
+            seed=seed,
             versions=versions(),
             sources=describe_sources(work.raw.noted),
             corpora=problem.corpus_counts(work.raw),
@@ -170,24 +190,26 @@ class Generation:
             self._say(f"train from {told}")
         return manifest
 
-    def _learn_vocabulary(self, work: Work) -> Mapping[str, Mapping[str, Any]]:
+    def _learn_vocabulary(
+        self, work: Work, seed: int
+    ) -> Mapping[str, Mapping[str, Any]]:
         """Returns what each file that is learned is learned from."""
         learned = work.finished("vocabulary")
         if learned is None:
             self._say("learning the vocabulary")
             train = self.problem.train_encoders
-            learned = train(work.raw, work.folder, self.seed) or {}
+            learned = train(work.raw, work.folder, seed) or {}
             work.finish("vocabulary", learned)
         for name, of in sorted(learned.items()):
             self._say(f"{name} learned from {_lines(of)}")
         return learned
 
-    def _split(self, split: str, work: Work) -> SplitRecord:
+    def _split(self, split: str, work: Work, seed: int) -> SplitRecord:
         if finished := work.finished(split):
             record = SplitRecord.from_json(finished)
         else:
             folder = work.folder / split
-            job = SplitJob(self.problem, split, work.folder, folder, self.seed)
+            job = SplitJob(self.problem, split, work.folder, folder, seed)
             record = self.write_split(job, work)
             work.finish(split, dataclasses.asdict(record))
             shutil.rmtree(folder)

@@ -28,7 +28,8 @@ def check_data(asked: Asked) -> Iterator[Finding]:
         if asked.seconds and time.monotonic() - start > asked.seconds:
             break
         if sha256_of(folder / shard.file) != shard.sha256:
-            told = f"{folder / shard.file} is damaged. {how_to_remake(problem)}"
+            remake = how_to_remake(problem, folder)
+            told = f"{folder / shard.file} is damaged. {remake}"
             yield Finding("data", False, told)
             return
         compared += 1

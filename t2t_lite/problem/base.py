@@ -234,6 +234,13 @@ class Problem:
         }
         return other
 
+    def option_flags(self) -> list[str]:
+        """The words of a command line that give its options."""
+        if not self.options:
+            return []
+        told = ",".join(f"{key}={value}" for key, value in self.options.items())
+        return [f"--problem_options={told}"]
+
     @property
     def registered_name(self) -> str:
         """The name it is looked up by; an option may choose another `name`."""

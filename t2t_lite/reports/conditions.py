@@ -11,7 +11,6 @@ import t2t_lite
 from t2t_lite import registry
 from t2t_lite.data.manifest import Manifest
 from t2t_lite.problem import Problem
-from t2t_lite.problem.own_text import OwnText
 from t2t_lite.reports.hardware import hardware
 from t2t_lite.training.initial import flags_of_start
 from t2t_lite.training.options import TrainingOptions
@@ -55,19 +54,10 @@ def command_of(
     flags: dict[str, Any] = {"problem": run.config["problem"], "hparams": name}
     if override:
         flags["hparams_override"] = ",".join(override)
+    words = [f"--{key}={value}" for key, value in flags.items()]
+    words += run.problem.option_flags()
     switches = []
-    if isinstance(run.problem, OwnText):
-        for option in run.problem.known_options:
-            if option.name in run.problem.options and not option.flagless:
-                if option.off_flag:
-                    switches.append(option.flag)
-                else:
-                    value = run.problem.options[option.name]
-                    flags[option.name] = _as_flag(value)
-    elif run.problem.options:
-        told = run.problem.options.items()
-        flags["problem_options"] = ",".join(f"{k}={v}" for k, v in told)
-    flags |= {key: value for key, value in places.items() if value}
+    flags = {key: value for key, value in places.items() if value}
     flags["seed"] = run.seed
     flags |= flags_of_start(run.config)
     for field in dataclasses.fields(options):
@@ -76,7 +66,7 @@ def command_of(
             switches.append(f"--{field.name}")
         elif value != field.default:
             flags[field.name] = value
-    words = [f"--{key}={value}" for key, value in flags.items()]
+    words += [f"--{key}={value}" for key, value in flags.items()]
     return ["t2t-lite-trainer", *words, *switches]
 
 
@@ -120,16 +110,6 @@ def code_revision() -> str:
     except (OSError, subprocess.SubprocessError):
         return f"t2t-lite {t2t_lite.__version__}"
     return f"t2t-lite {t2t_lite.__version__}, commit {commit}{changed}"
-
-
-def _as_flag(value: Any) -> Any:
-    """An option as its flag takes it.
-
-    Example: {"length": 80, "identical": True} is "length=80,identical".
-    """
-    if not isinstance(value, Mapping):
-        return value
-    return ",".join(k if v is True else f"{k}={v}" for k, v in value.items())
 
 
 def _data_facts(problem: Problem, manifest: Manifest) -> dict[str, Any]:

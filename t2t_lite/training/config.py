@@ -47,13 +47,15 @@ def make_config(
     problem: Problem,
     hparams: HParams,
     seed: int,
-    data_dir: pathlib.Path,
-    data_fingerprint: str,
+    data: Mapping[str, Any],
     encoders: Mapping[str, Any],
     usr_dir: str | None = None,
     hparams_set: str | None = None,
 ) -> dict[str, Any]:
-    """The content of `config.json`; arguments as in `Run.create`."""
+    """The content of `config.json`; arguments as in `Run.create`.
+
+    What it says of the data, `data`, is `dir`, `fingerprint` and `seed`.
+    """
     options = problem.options
     return {
         "format": _FORMAT,
@@ -63,7 +65,7 @@ def make_config(
         "hparams_set": hparams_set,
         "hparams": hparams.to_dict(),
         "seed": seed,
-        "data": {"dir": str(data_dir), "fingerprint": data_fingerprint},
+        "data": dict(data),
         "vocabulary": vocabulary_hashes(problem, encoders),
         "decodes_alone": _decodes_alone(problem),
         "usr_dir": _absolute_usr_dir(usr_dir),
@@ -134,7 +136,12 @@ _RULES = {
     "problem_fingerprint": _TEXT,
     "hparams": _OBJECT,
     "seed": Rule("a whole number", lambda value: type(value) is int),
-    "data": _OBJECT,
+    "data": Rule(
+        "an object; its seed, if any, is a whole number",
+        lambda value: (
+            isinstance(value, dict) and type(value.get("seed", 0)) is int
+        ),
+    ),
     "data.dir": _TEXT,
     "data.fingerprint": _TEXT,
     "vocabulary": Rule(

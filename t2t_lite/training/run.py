@@ -119,8 +119,11 @@ class Run:
             problem,
             hparams,
             seed,
-            data_dir,
-            manifest.digest,
+            {
+                "dir": str(data_dir),
+                "fingerprint": manifest.digest,
+                "seed": manifest.seed,
+            },
             encoders,
             usr_dir,
             hparams_set,
@@ -178,13 +181,15 @@ class Run:
     @functools.cached_property
     def data(self) -> RunData:
         """The data that the run was created with, where it was then."""
+        data = self.config["data"]
         return RunData(
-            pathlib.Path(self.config["data"]["dir"]),
+            pathlib.Path(data["dir"]),
             self.problem,
             self.hparams,
             self.encoders,
             seed=self.seed,
-            fingerprint=self.config["data"]["fingerprint"],
+            fingerprint=data["fingerprint"],
+            data_seed=data.get("seed"),
         )
 
     @property

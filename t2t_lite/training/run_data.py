@@ -8,7 +8,7 @@ from typing import Any
 
 from t2t_lite.data import input_pipeline
 from t2t_lite.data.checks import verify_shards
-from t2t_lite.data.manifest import Manifest, flags_of
+from t2t_lite.data.manifest import Manifest, how_to_make
 from t2t_lite.data.packing import SIDES, sentences_of
 from t2t_lite.data.padding import PaddingReport, padding_report
 from t2t_lite.errors import T2TLiteError
@@ -27,6 +27,7 @@ class RunData:
       seed: of the order of training.
       fingerprint: the digest of the manifest that the run was created with;
         "": of an imported one, which any data with its vocabulary fits.
+      data_seed: with which the data was made, if that is known.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class RunData:
         *,
         seed: int,
         fingerprint: str,
+        data_seed: int | None = None,
     ):
         self.folder = folder
         self._problem = problem
@@ -45,6 +47,7 @@ class RunData:
         self._packing = hparams.packing
         self._seed = seed
         self._fingerprint = fingerprint
+        self._data_seed = data_seed
         self._max_length = hparams.max_length
         self._max_positions = hparams.batch_tokens // hparams.micro_batches
         self._eval_batches: dict[str, Iterable[dict[str, Any]]] = {}
@@ -63,9 +66,9 @@ class RunData:
             raise T2TLiteError(
                 f"{self.folder} holds no data of {self._problem.base_name}, "
                 "which the run was trained on: put it back, or say with "
-                "--data_dir where it is. If it is lost, t2t-lite-datagen "
-                f"{flags_of(self._problem)} --data_dir={self.folder} makes the "
-                "same again."
+                "--data_dir where it is. If it is lost, "
+                f"{how_to_make(self._problem, self.folder, self._data_seed)} "
+                "makes the same again."
             )
         manifest = Manifest.load(self.folder, self._problem)
         if manifest.digest != self._fingerprint:

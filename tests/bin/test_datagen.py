@@ -213,7 +213,7 @@ def test_own_text_of_other_flags_is_refused(run_command, text_flags, tmp_path):
     assert (
         "options.vocab_size was 290, is 300. Use another --data_dir or" in err
     )
-    assert "--problem=text --overwrite and the flags given here" in err
+    assert "--overwrite and the flags given here" in err
     overwrite = "--vocab_size=300", "--overwrite"
     assert run_command("datagen", *text_flags, *overwrite)[0] == 0
     named = *text_flags, "--name=mine"

@@ -2,6 +2,7 @@ import errno
 import json
 import os
 import re
+import shlex
 import shutil
 
 import pytest
@@ -422,3 +423,31 @@ def test_a_run_in_the_default_folder_goes_on_with_its_own_data(
     code, out, err = run_command("trainer", *flags, "--train_steps=5")
     assert (code, "step: 5\n" in out) == (0, True), err
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.slow
+def test_lost_data_is_made_again_as_the_error_says(run_command, tmp_path):
+    pairs, data, run = (tmp_path / name for name in ("p.tsv", "data", "run"))
+    numbers = [f"{n} {n * 7 % 50}" for n in range(400)]
+    pairs.write_text("".join(f"{text}\t{text}\n" for text in numbers))
+    flags = ["--problem=text", f"--pairs={pairs}", "--vocab_size=280"]
+    places = [f"--data_dir={data}", f"--output_dir={run}"]
+    code, _, err = run_command("datagen", *flags, places[0], "--seed=9")
+    assert code == 0, err
+    train = ["--hparams=transformer_toy", *places]
+    code, _, err = run_command("trainer", *flags, *train, "--train_steps=2")
+    assert code == 0, err
+
+    shutil.rmtree(data)
+    _, _, err = run_command("evaluator", places[1], "--split=test")
+    told = re.search("If it is lost, t2t-lite-datagen (.*) makes the same", err)
+    assert run_command("datagen", *shlex.split(told[1]))[0] == 0
+    code, _, err = run_command("evaluator", places[1], "--split=test")
+    assert code == 0, err
+
+    shutil.rmtree(data)
+    _, _, err = run_command("trainer", places[1], "--train_steps=4")
+    told = re.search(r"(--data_dir=\S+) makes it there again", err)
+    again = [places[1], told[1], "--train_steps=4"]
+    code, _, err = run_command("trainer", *again)
+    assert code == 0, err

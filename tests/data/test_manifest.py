@@ -210,8 +210,8 @@ def test_other_options_are_told_in_full(tmp_path):
         f"{tmp_path} holds data of another definition of folded: options.file "
         f'was "{"/x" * 40}/a", is "{"/x" * 40}/b"; options.folds was 3, is 4. '
         "Use another --data_dir or --name, or make the data again with "
-        "t2t-lite-datagen --problem=folded --overwrite and the flags given "
-        "here."
+        f"t2t-lite-datagen --problem=folded --data_dir={tmp_path} --overwrite "
+        "and the flags given here."
     )
 
 
@@ -226,7 +226,7 @@ def test_data_of_a_problem_is_found_under_any_name(tmp_path):
     (tmp_path / "odd.manifest.json").write_text('{"definition": [1]}')
     assert find_data(tmp_path, Folded()) == ["one", "two"]
     assert find_data(tmp_path / "none", Folded()) == []
-    with pytest.raises(T2TLiteError, match="--problem=folded --name=three.$"):
+    with pytest.raises(T2TLiteError, match="--problem=folded --name=three .*/"):
         problem.base_name = "three"
         Manifest.load(tmp_path, problem)
 
@@ -239,7 +239,8 @@ def test_damage_is_mended_under_the_name_of_the_data(tmp_path):
         splits={"dev": split_record(ShardRecord("mine-dev", 1, 3, ABC))},
     )
     with pytest.raises(
-        T2TLiteError, match="--problem=folded --name=mine --overwrite.$"
+        T2TLiteError,
+        match="--problem=folded --name=mine --data_dir=.*/.* --over",
     ):
         verify_shards(tmp_path, manifest)
 

@@ -26,7 +26,7 @@ from t2t_lite.data.manifest import Manifest, sha256_of
 from t2t_lite.datagen import chunks, split_writer, worker_pool
 from t2t_lite.datagen import generate as generate_module
 from t2t_lite.datagen.generate import Generation
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.problem import Text2TextProblem
 
 
@@ -237,8 +237,20 @@ def test_data_that_fits_is_left_alone(tmp_path):
     make(Toy(), tmp_path)
     before = {p: p.stat().st_mtime_ns for p in tmp_path.iterdir()}
     make(Toy(), tmp_path)
-    make(Toy(), tmp_path, seed=5)
+    make(Toy(), tmp_path, seed=1)
     assert {p: p.stat().st_mtime_ns for p in tmp_path.iterdir()} == before
+
+
+def test_data_keeps_its_seed(tmp_path):
+    usual, other = (make(Toy(), tmp_path / str(n), seed=n) for n in (1, 5))
+    assert usual.digest != other.digest
+    assert make(Toy(), tmp_path / "new").digest == usual.digest
+    with pytest.raises(UsageError, match="made with --seed=5; got 1. Leave --"):
+        make(Toy(), tmp_path / "5", seed=1)
+    again = make(Toy(), tmp_path / "5", overwrite=True)
+    assert again.digest == other.digest
+    again = make(Toy(), tmp_path / "5", overwrite=True, seed=1)
+    assert again.digest == usual.digest
 
 
 def test_data_of_another_definition_is_refused_and_overwritten(tmp_path):
@@ -253,7 +265,7 @@ def test_data_of_another_definition_is_refused_and_overwritten(tmp_path):
     assert "another definition of toy" in message
     assert "attributes.vocab_size was 8000, is 77" in message
     assert 'attributes.extra is new ("new")' in message
-    assert "t2t-lite-datagen --problem=toy --overwrite" in message
+    assert f"--problem=toy --data_dir={tmp_path} --overwrite" in message
     make(changed, tmp_path, overwrite=True)
     make(changed, tmp_path)
 

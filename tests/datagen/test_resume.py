@@ -176,7 +176,7 @@ def test_other_work_is_not_gone_on_with(
             "t2t_lite.datagen.generate.code_version", lambda: change["code"]
         )
     problem.vocab_size = change.get("vocab_size", Files.vocab_size)
-    seed = change.get("seed", 0)
+    seed = change.get("seed")
     if "raw_dir" in change:
         raw_dir = raw_dir.rename(tmp_path / "copy")
     manifest = Generation(problem, data_dir, raw_dir=raw_dir, seed=seed).run()

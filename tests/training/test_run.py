@@ -201,7 +201,7 @@ def test_a_damaged_config_is_one_clear_error(create, tmp_path, content):
         ("hparams", {"num_heads": "two"}, "hparams: num_heads must be a whol"),
         ("seed", "1", "seed must be a whole number; got '1'"),
         ("seed", True, "seed must be a whole number; got True"),
-        ("data", "here", "data must be an object; got 'here'"),
+        ("data", "here", "data must be an object; its seed"),
         ("data", {"dir": 3, "fingerprint": ""}, "data.dir must be text; got 3"),
         ("data", {"dir": "a"}, "it has no data.fingerprint"),
         ("vocabulary", ["a"], "vocabulary must be one or two names of files"),

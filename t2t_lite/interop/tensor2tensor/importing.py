@@ -27,6 +27,7 @@ from t2t_lite.training.config import (
     CONFIG,
     make_config,
     require_fitting_vocabularies,
+    vocabulary_hashes,
 )
 from t2t_lite.training.optimizer.adam import Adam
 from t2t_lite.training.optimizer.updates import Updater
@@ -107,10 +108,8 @@ def import_run(
     variables = Variables(train_dir.checkpoint, hparams)
     step = variables.global_step(train_dir.step)
     space, told_space = space_of(variables, source.target_space)
-    config = make_config(
-        problem, hparams, seed, pathlib.Path(), "", encoders, usr_dir
-    )
-    config["data"] = _data(problem, data_dir, config["vocabulary"])
+    data = _data(problem, data_dir, vocabulary_hashes(problem, encoders))
+    config = make_config(problem, hparams, seed, data, encoders, usr_dir)
     config["imported_from"] = {
         "toolkit": "tensor2tensor",
         "checkpoint": train_dir.checkpoint.name,
@@ -174,7 +173,7 @@ def _data(
     problem: Problem,
     data_dir: pathlib.Path | None,
     vocabulary: Mapping[str, str],
-) -> dict[str, str]:
+) -> dict[str, Any]:
     """What the config says of the data to train on."""
     if data_dir is None:
         return {"dir": "", "fingerprint": ""}
@@ -185,7 +184,11 @@ def _data(
             f"data_dir: the data of {problem.name} in {data_dir} was made with "
             "another vocabulary than the one that is given."
         )
-    return {"dir": str(data_dir), "fingerprint": manifest.digest}
+    return {
+        "dir": str(data_dir),
+        "fingerprint": manifest.digest,
+        "seed": manifest.seed,
+    }
 
 
 def _fill(model: Transformer, variables: Variables, space: int) -> None:
