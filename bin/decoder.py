@@ -27,6 +27,7 @@ from t2t_lite.bin.cli import (
 )
 from t2t_lite.bin.cli.answers import Answers
 from t2t_lite.corpus.encoding import lines_without_mark
+from t2t_lite.corpus.lines import open_packed
 from t2t_lite.decoding.streams.batching import Batching
 from t2t_lite.decoding.streams.growing_file import grow
 from t2t_lite.errors import UsageError
@@ -45,7 +46,7 @@ def make_parser() -> flags.Parser:
     backend.add_flags(parser)
     group = parser.add_argument_group("what goes in and out")
     table = {
-        "--decode_from_file=FILE": "(default: stdin)",
+        "--decode_from_file=FILE": "packed or not (default: stdin)",
         "--decode_to_file=FILE": "grows as FILE.partial and is renamed when "
         "complete; after a stop the same command goes on (default: stdout)",
     }
@@ -223,10 +224,10 @@ def _answer_lines(
 
 
 def _measure(path: str) -> tuple[int, str]:
-    """How many lines a file has, and the SHA-256 of its bytes."""
+    """How many lines a file has, and the SHA-256 of their bytes."""
     sha256 = hashlib.sha256()
     count = 0
-    with open(path, "rb") as file:
+    with open_packed(path) as file:
         for line in file:
             sha256.update(line)
             count += 1

@@ -49,7 +49,7 @@ def make_parser() -> flags.Parser:
     flags.add(group, {"--timeout=X": told}, flags.number(0.1), _USUAL.seconds)
     group = parser.add_argument_group("what goes in and out")
     table = {
-        "--decode_from_file=FILE": "(default: stdin)",
+        "--decode_from_file=FILE": "packed or not (default: stdin)",
         "--decode_to_file=FILE": "written when complete (default: stdout)",
     }
     flags.add(group, table)

@@ -27,7 +27,11 @@ _AT_LEAST_0 = Rule("at least 0", lambda value: value >= 0)
 Count = Annotated[int, Rule("at least 1", lambda value: value >= 1)]
 CountOrZero = Annotated[int, _AT_LEAST_0]
 Share = Annotated[float, Rule("in [0, 1)", lambda value: 0 <= value < 1)]
-Positive = Annotated[float, Rule("above 0", lambda value: value > 0)]
+Positive = Annotated[
+    float,
+    # As float32 holds it with all its digits.
+    Rule("above 0, from 1e-37 to 1e38", lambda value: 1e-37 <= value <= 1e38),
+]
 PositiveOrZero = Annotated[float, _AT_LEAST_0]
 
 # Those whose rate falls to 0 at the end of training.
@@ -214,6 +218,14 @@ _RULES_ACROSS: tuple[
         lambda hparams: (
             hparams.hidden_size % 2 == 0
             or hparams.position_encoding != "interleaved"
+        ),
+    ),
+    (
+        "max_relative_position must be at most max_length: no two tokens of a "
+        "pair that is trained on are farther apart",
+        ("max_relative_position", "max_length"),
+        lambda hparams: (
+            (hparams.max_relative_position or 0) <= hparams.max_length
         ),
     ),
     (

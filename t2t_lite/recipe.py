@@ -299,8 +299,21 @@ def absolute(path: _Path) -> pathlib.Path: ...
 @overload
 def absolute(path: None) -> None: ...
 def absolute(path: _Path | None) -> pathlib.Path | None:
-    """An absolute path, `~` expanded; None stays None."""
-    return pathlib.Path(path).expanduser().absolute() if path else None
+    """An absolute path, `~` expanded; None stays None.
+
+    Raises:
+      UsageError: its name is no UTF-8, in which configs and reports tell it.
+    """
+    if not path:
+        return None
+    found = pathlib.Path(path).expanduser().absolute()
+    try:
+        str(found).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"The name of a folder must be UTF-8; got {bytes(found)!r}."
+        ) from error
+    return found
 
 
 def default_output_dir(problem_name: str, hparams_set: str) -> pathlib.Path:

@@ -8,6 +8,7 @@ import pytest
 
 import t2t_lite
 from t2t_lite.errors import UsageError
+from t2t_lite.recipe import absolute
 
 
 @pytest.fixture(scope="module")
@@ -130,3 +131,8 @@ def test_every_parameter_is_a_flag_and_has_its_default():
     for name, parameter in parameters.items():
         if parameter.default is not parameter.empty:
             assert (flags[name] or None) == (parameter.default or None), name
+
+
+def test_the_name_of_a_folder_is_text():
+    with pytest.raises(UsageError, match=r"must be UTF-8; got b'/a/b\\xff'"):
+        absolute("/a/b\udcff")

@@ -42,6 +42,7 @@ def test_another_form_is_refused_with_the_rule(text):
         (whole_number(2), "2", 2),
         (whole_number(2), 3, 3),
         (number(float, lambda x: x > 0, "above 0"), "0.5", 0.5),
+        (whole_number(0), "9007199254740993", 2**53 + 1),
         (true_or_false, "False", False),
         (true_or_false, True, True),
     ],

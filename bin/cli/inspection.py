@@ -30,7 +30,7 @@ def inspect(
 ) -> None:
     """Reads the data and prints what it is like."""
     from t2t_lite.data.inspection import inspect_data
-    from t2t_lite.data.manifest import USUAL_SEED
+    from t2t_lite.data.remedies import USUAL_SEED
 
     seed = USUAL_SEED if args.seed is None else args.seed
     report = inspect_data(data_dir, problem, seed)

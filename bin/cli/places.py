@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from t2t_lite import files
 from t2t_lite.bin.cli import command
 from t2t_lite.corpus.encoding import lines_without_mark
+from t2t_lite.corpus.lines import read_byte_lines
 from t2t_lite.decoding.streams import growing_file
 from t2t_lite.errors import T2TLiteError, UsageError
 
@@ -50,10 +51,9 @@ def check(source: str | None, target: str | None, grows: bool = False) -> None:
 
 @contextlib.contextmanager
 def lines_in(path: str | None) -> Iterator[Iterable[bytes]]:
-    """The lines of a file or of stdin, as bytes, without a mark."""
+    """The lines of a file, packed or not, or of stdin, without a mark."""
     if path:
-        with open(path, "rb") as file:
-            yield lines_without_mark(file, path)
+        yield read_byte_lines(path)
         return
     if sys.stdin is None:
         raise T2TLiteError("stdin is closed, but lines are read from it.")

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from t2t_lite.corpus.raw_files import state_of
-from t2t_lite.data.manifest import Manifest, how_to_remake, sha256_of
+from t2t_lite.data.manifest import Manifest, sha256_of
+from t2t_lite.data.remedies import how_to_remake
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Problem
 

@@ -9,17 +9,21 @@ import hashlib
 import json
 import os
 import pathlib
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from t2t_lite import files
 from t2t_lite.corpus.raw_files import state_of
+from t2t_lite.data.remedies import (
+    how_to_adopt,
+    how_to_make,
+    how_to_remake,
+    registered_name_of,
+)
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Problem
 from t2t_lite.values import is_of_type
 
-USUAL_SEED = 1  # of data, where none is given
 FORMAT_VERSION = 1
 
 
@@ -223,8 +227,10 @@ class Manifest:
         """Writes the manifest, complete or not at all."""
         path = pathlib.Path(data_dir) / f"{self.problem}.manifest.json"
         record = {"format_version": FORMAT_VERSION} | dataclasses.asdict(self)
-        text = json.dumps(record, indent=1, ensure_ascii=False)
-        files.write_text(path, text + "\n")
+        text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+        with files.write_file(path) as file:
+            # As JSON escapes it, what is no UTF-8 in the name of a file.
+            file.write(text.encode("utf-8", "backslashreplace"))
         return path
 
     @property
@@ -283,20 +289,6 @@ def _have(records: Mapping[Any, Mapping[str, Any]], **kinds: type) -> bool:
     )
 
 
-def how_to_adopt(data_dir: str | os.PathLike, name: str) -> str:
-    """What to do about shards without a manifest that lie in a folder.
-
-    Returns: "" if there are none of that name.
-    """
-    if not any(pathlib.Path(data_dir).glob(f"{name}-train-*-of-*")):
-        return ""
-    return (
-        "there are shards without a manifest, as tensor2tensor writes them, "
-        f"which t2t-lite-datagen --adopt={data_dir} --problem={name} "
-        "--vocabulary=FILE makes usable."
-    )
-
-
 def find_data(data_dir: str | os.PathLike, problem: Problem) -> list[str]:
     """The names that data of a problem with options has in a folder, sorted.
 
@@ -307,7 +299,7 @@ def find_data(data_dir: str | os.PathLike, problem: Problem) -> list[str]:
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
             definition = record["definition"]
-            is_same = _registered_name(definition) == type(problem).name
+            is_same = registered_name_of(definition) == type(problem).name
             name = record["problem"]
             if definition.get("options") and is_same and name == str(name):
                 names.append(name)
@@ -348,60 +340,3 @@ def sha256_of(path: str | os.PathLike) -> str:
     """The sha256 of a file, in hex."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def how_to_make(
-    problem: Problem, data_dir: str | os.PathLike, seed: int | None = None
-) -> str:
-    """The command that makes data of a problem, with its options."""
-    words = flags_of(problem).split()
-    words += [word for word in problem.option_flags() if word not in words]
-    words.append(f"--data_dir={data_dir}")
-    if seed not in (None, USUAL_SEED):
-        words.append(f"--seed={seed}")
-    return shlex.join(["t2t-lite-datagen", *words])
-
-
-def how_to_remake(
-    problem_or_manifest: "Problem | Manifest",
-    data_dir: str | os.PathLike,
-    with_options: bool = False,
-) -> str:
-    """What to do about data that does not fit, in a sentence.
-
-    Args:
-      problem_or_manifest: whose data it is.
-      data_dir: where it is.
-      with_options: it does not fit the flags that were given.
-    """
-    options = problem_or_manifest.options
-    if "adopted" in options:
-        return (
-            "Put the files of tensor2tensor back, and adopt them again with "
-            f"t2t-lite-datagen --adopt=FOLDER --problem={options['name']} "
-            "--vocabulary=FILE."
-        )
-    place = " or --name" if with_options else ""
-    given = " and the flags given here" if with_options else ""
-    flags = f"{flags_of(problem_or_manifest)} --data_dir={data_dir}"
-    return (
-        f"Use another --data_dir{place}, or make the data again with "
-        f"t2t-lite-datagen {flags} --overwrite{given}."
-    )
-
-
-def flags_of(problem_or_manifest: Problem | Manifest) -> str:
-    """What names the problem of some data on a command line."""
-    thing = problem_or_manifest
-    if isinstance(thing, Manifest):
-        name, registered = thing.problem, _registered_name(thing.definition)
-    else:
-        name, registered = thing.base_name, type(thing).name
-    if registered in (None, "", name):
-        return f"--problem={name}"
-    return f"--problem={registered} --name={name}"
-
-
-def _registered_name(definition: Mapping[str, Any]) -> str | None:
-    """The class attribute `base_name` is the name that was registered."""
-    return definition.get("attributes", {}).get("base_name")

@@ -7,8 +7,7 @@ split is cut depends on its pairs alone.
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from t2t_lite.datagen.drops import SAMPLE_CHARACTERS
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.problem.pairs import checked_pairs
 
 CHUNK_PAIRS = 32_768
 CHUNK_CHARACTERS = 1 << 25  # a chunk ends earlier for longer lines
@@ -41,17 +40,9 @@ def cut(pairs: Iterable[tuple[str, str]], place: str) -> Iterator[Chunk]:
     number, first = 0, 1
     held: list[tuple[str, str]] = []
     characters = 0
-    for pair in pairs:
-        match pair:
-            case [str(source), str(target)]:
-                held.append(pair)
-                characters += len(source) + len(target)
-            case _:
-                raise T2TLiteError(
-                    "samples must yield (source, target) texts; got "
-                    f"{str(pair)[:SAMPLE_CHARACTERS]!r} as pair "
-                    f"{first + len(held)} of {place}."
-                )
+    for pair in checked_pairs(pairs, place):
+        held.append(pair)
+        characters += len(pair[0]) + len(pair[1])
         if len(held) == CHUNK_PAIRS or characters >= CHUNK_CHARACTERS:
             yield Chunk(number, first, held)
             number, first = number + 1, first + len(held)

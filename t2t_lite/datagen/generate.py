@@ -22,12 +22,12 @@ from t2t_lite import files
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.data.checks import check_data, check_sources
 from t2t_lite.data.manifest import (
-    USUAL_SEED,
     Manifest,
     SplitRecord,
     describe_sources,
     sha256_of,
 )
+from t2t_lite.data.remedies import USUAL_SEED
 from t2t_lite.datagen.split_job import SplitJob
 from t2t_lite.datagen.split_writer import write_split
 from t2t_lite.datagen.unfinished import Work, code_version, remove_any

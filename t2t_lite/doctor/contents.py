@@ -4,7 +4,8 @@ import pathlib
 import time
 from collections.abc import Iterator
 
-from t2t_lite.data.manifest import Manifest, how_to_remake, sha256_of
+from t2t_lite.data.manifest import Manifest, sha256_of
+from t2t_lite.data.remedies import how_to_remake
 from t2t_lite.doctor.finding import Asked, Finding
 from t2t_lite.training.config import CONFIG
 

@@ -15,6 +15,7 @@ from t2t_lite.errors import T2TLiteError, UsageError, nearest
 from t2t_lite.problem import sources
 from t2t_lite.problem.fingerprint import attributes_of, hash_of_code
 from t2t_lite.problem.option import Option
+from t2t_lite.problem.pairs import checked_pairs
 
 if TYPE_CHECKING:
     from t2t_lite.text.encoder import TextEncoder
@@ -114,7 +115,8 @@ class Problem:
     def vocabulary_lines(self, raw: RawFiles) -> Iterator[str]:
         """What a vocabulary is learned from: both sides of train, filtered."""
         reason = filters.find_reason(self.filters, self.source_tags)
-        for pair in self.samples("train", raw):
+        place = f"{self.base_name} train"
+        for pair in checked_pairs(self.samples("train", raw), place):
             if not reason(*pair):
                 yield from pair
 

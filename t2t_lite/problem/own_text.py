@@ -33,6 +33,7 @@ from t2t_lite.problem.own_text_options import (
     FILE_OPTIONS,
     OPTIONS,
     PREFIXES,
+    flags_of,
     require_consistent,
 )
 from t2t_lite.text.tags import parted, tagged
@@ -65,14 +66,7 @@ class OwnText(Text2TextProblem):
         return other
 
     def option_flags(self) -> list[str]:
-        return [
-            option.flag
-            if option.off_flag
-            else f"{option.flag}={_as_flag(value)}"
-            for option in self.known_options
-            if not option.flagless
-            and (value := self.options.get(option.name)) is not None
-        ]
+        return flags_of(self.options)
 
     @property
     def source_tags(self) -> tuple[str, ...]:
@@ -401,13 +395,3 @@ def _usable(path):
         raise T2TLiteError(
             f"--vocabulary must name a vocabulary or be left out: {error}"
         ) from error
-
-
-def _as_flag(value: Any) -> Any:
-    """An option as its flag takes it.
-
-    Example: {"length": 80, "identical": True} is "length=80,identical".
-    """
-    if not isinstance(value, Mapping):
-        return value
-    return ",".join(k if v is True else f"{k}={v}" for k, v in value.items())

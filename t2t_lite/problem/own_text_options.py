@@ -266,3 +266,22 @@ def _forms_of(options, prefix):
             f"--{missing}."
         )
     return {"lines" if given else None}
+
+
+def flags_of(options: Mapping[str, Any]) -> list[str]:
+    """The words of a command line that give options."""
+    return [
+        option.flag if option.off_flag else f"{option.flag}={_as_flag(value)}"
+        for option in OPTIONS
+        if (value := options.get(option.name)) is not None
+    ]
+
+
+def _as_flag(value: Any) -> Any:
+    """An option as its flag takes it.
+
+    Example: {"length": 80, "identical": True} is "length=80,identical".
+    """
+    if not isinstance(value, Mapping):
+        return value
+    return ",".join(k if v is True else f"{k}={v}" for k, v in value.items())

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError, UsageError, in_words, nearest
+from t2t_lite.text.cleaning import cleaned
 from t2t_lite.text.sentencepiece_model import EOS_ID, PAD_ID
 from t2t_lite.text.words import Span, spans_of_prefixes, words_of_spans
 
@@ -230,12 +231,3 @@ def matchable(
         else f"\n{index}"
         for index, piece in enumerate(pieces)
     ]
-
-
-def cleaned(text: str | bytes) -> str:
-    """What `clean_utf8` gives; lone surrogates count as broken bytes."""
-    if isinstance(text, str):
-        if text.isascii():
-            return text
-        text = text.encode("utf-8", "surrogatepass")
-    return text.decode("utf-8", "replace")

@@ -8,10 +8,10 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.text.cleaning import cleaned
 from t2t_lite.text.encoder import (
     TextEncoder,
     clean_utf8,
-    cleaned,
     spans_of_offsets,
     write_vocabulary,
 )

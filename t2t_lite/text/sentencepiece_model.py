@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.text.cleaning import cleaned
 
 PAD_ID = 0
 EOS_ID = 1
@@ -53,7 +54,7 @@ def sample_lines(lines: Iterable[str], seed: int) -> tuple[list[str], int]:
 def _in_pieces(lines):
     """The lines as the trainer can take them, without empty ones."""
     for line in lines:
-        line = line.translate(_RESERVED_IN_TRAINING)
+        line = cleaned(line).translate(_RESERVED_IN_TRAINING)
         if line.isspace():
             continue
         for start in range(0, len(line), _CHUNK):

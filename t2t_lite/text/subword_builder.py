@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text.encoder import cleaned, write_vocabulary
+from t2t_lite.text.cleaning import cleaned
+from t2t_lite.text.encoder import write_vocabulary
 
 _RESERVED = ("<pad>_", "<EOS>_")
 _ESCAPE_CHARACTERS = "\\_u;0123456789"

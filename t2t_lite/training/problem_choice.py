@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from t2t_lite import allowed_code, plugins, registry
-from t2t_lite.data.manifest import Manifest, find_data, how_to_adopt
+from t2t_lite.data.manifest import Manifest, find_data
+from t2t_lite.data.remedies import how_to_adopt
 from t2t_lite.errors import T2TLiteError, UsageError, nearest
 from t2t_lite.problem import Problem
 from t2t_lite.problem.own_text import OwnText

@@ -8,9 +8,10 @@ from typing import Any
 
 from t2t_lite.data import input_pipeline
 from t2t_lite.data.checks import verify_shards
-from t2t_lite.data.manifest import Manifest, how_to_make
+from t2t_lite.data.manifest import Manifest
 from t2t_lite.data.packing import SIDES, sentences_of
 from t2t_lite.data.padding import PaddingReport, padding_report
+from t2t_lite.data.remedies import how_to_make
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem

@@ -1,4 +1,5 @@
 import errno
+import gzip
 import io
 import itertools
 import json
@@ -300,6 +301,15 @@ def test_every_way_in_gives_the_same_answers(
     stdin(*requests)
     _, in_json, _ = run_command(
         "decoder", *flags, "--input_format=json", "--format=text"
+    )
+    packed = tmp_path / "in.gz"
+    packed.write_bytes(gzip.compress(source.read_bytes()))
+    target.unlink()
+    run_command(
+        "decoder",
+        *flags,
+        f"--decode_from_file={packed}",
+        f"--decode_to_file={target}",
     )
     stdin(*lines)
     _, typed, _ = run_command("decoder", *flags, "--interactive")

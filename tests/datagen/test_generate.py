@@ -134,8 +134,12 @@ def test_corpus_without_a_pair_is_an_error(tmp_path, pairs):
 
 @pytest.mark.parametrize("pair", [None, "ab", ("a",), ("a", None), (b"a", "b")])
 def test_samples_that_are_no_texts_are_an_error(tmp_path, pair):
+    problem = WithPairs([("a", "b"), pair])
     with pytest.raises(T2TLiteError, match="as pair 2 of toy train"):
-        make(WithPairs([("a", "b"), pair]), tmp_path)
+        make(problem, tmp_path)
+    # Nor do they get into a vocabulary.
+    with pytest.raises(T2TLiteError, match="as pair 2 of toy train"):
+        list(problem.vocabulary_lines(None))
 
 
 class TwoFiles(Text2TextProblem):

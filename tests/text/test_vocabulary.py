@@ -16,6 +16,7 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.plugins import load_plugins
 from t2t_lite.serving.servable import check_servable
 from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
+from t2t_lite.text.sentencepiece_model import sample_lines
 from t2t_lite.text.subword_encoder import SubwordEncoder
 from t2t_lite.text.vocabulary import open_vocabulary
 from t2t_lite.text.wordpiece_encoder import WordPieceEncoder
@@ -240,3 +241,8 @@ def test_every_command_works_with_a_given_file(
     manifest = json.loads((data / "text.manifest.json").read_text())
     examples = manifest["splits"]["test"]["examples"]
     assert json.loads(out)["sentences"] == examples > 0
+
+
+def test_lone_surrogates_do_not_stop_a_vocabulary():
+    lines, count = sample_lines(["a\udc80b"] * 3, seed=1)
+    assert (lines, count) == (["a\ufffd\ufffd\ufffdb"] * 3, 3)

@@ -9,6 +9,12 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 _STOP = (signal.SIGINT, signal.SIGTERM)
+# Python notices a signal between two steps of its own. One that insists ends
+# the process if that takes longer, as in a search of TensorFlow.
+_NOTICED_SECONDS = 1.0
+# What Python calls while it collects garbage may swallow StopRequested; so it
+# is raised again.
+_AGAIN_SECONDS = 1.0
 
 
 class StopRequested(BaseException):
@@ -19,8 +25,9 @@ class StopSignals:
     """While entered, a signal is noted instead of ending us.
 
     A second one that asks to stop does at once what it did before: Ctrl-C
-    raises KeyboardInterrupt, SIGTERM ends the process. What is on disk is
-    whole at any time, see `files`.
+    raises KeyboardInterrupt, SIGTERM ends the process; both end it where
+    Python does not get to that. What is on disk is whole at any time, see
+    `files`.
 
     Attributes:
       requested: the name of the signal that came, "SIGINT" say, or None.
@@ -32,6 +39,9 @@ class StopSignals:
         self._previous: dict[int, Any] = {}
         self._may_raise = False
         self._expected = False
+        self._asked_here = 0
+        self._noticed = threading.Event()
+        self._writer = -1
 
     def __enter__(self) -> Self:
         # Python delivers signals to the main thread alone.
@@ -42,12 +52,39 @@ class StopSignals:
                 number: signal.signal(number, handler)
                 for number, handler in handlers.items()
             }
+            self._noticed.clear()
+            reader, self._writer = os.pipe()
+            os.set_blocking(self._writer, False)
+            self._woken = signal.set_wakeup_fd(
+                self._writer, warn_on_full_buffer=False
+            )
+            watcher = threading.Thread(
+                target=self._watch, args=(reader,), daemon=True
+            )
+            watcher.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous = {}
+        self._noticed.set()
+        if self._writer >= 0:
+            signal.set_wakeup_fd(self._woken)
+            os.close(self._writer)
+            self._writer = -1
+
+    def _watch(self, reader: int) -> None:
+        """Ends the process if a signal insists and is not noticed."""
+        count = 0
+        while came := os.read(reader, 1):  # closed at the end
+            count += came[0] in _STOP
+            if count > 1 + self._asked_here and not self._noticed.wait(
+                _NOTICED_SECONDS
+            ):
+                _say_again(came[0])
+                os._exit(128 + came[0])
+        os.close(reader)
 
     def take_save_request(self) -> bool:
         """Whether SIGUSR1 has come since this was last asked."""
@@ -62,6 +99,7 @@ class StopSignals:
         """
         if not self.requested:
             self._expected = True
+            self._asked_here = 1
             os.kill(os.getpid(), getattr(signal, name))
 
     @contextlib.contextmanager
@@ -74,37 +112,37 @@ class StopSignals:
           seconds: after so many, too; only in the main thread.
           why: what StopRequested then says.
         """
-        self._may_raise = True
-        try:
-            if self.requested:
-                raise StopRequested(self.requested)
-            with self._alarm(seconds, why):
-                yield
-        finally:
-            self._may_raise = False
-
-    @contextlib.contextmanager
-    def _alarm(self, seconds: float | None, why: str) -> Iterator[None]:
-        if seconds is None or not self._previous:
-            yield
-            return
+        is_main = bool(self._previous)
 
         def ring(number: int, frame: object) -> None:
             del number, frame
-            self._break_off(why)
+            self._break_off(self.requested or why)
 
-        before = signal.signal(signal.SIGALRM, ring)
+        def tell(unraisable: Any) -> None:
+            # A stop that was swallowed comes again: no traceback of it.
+            if not issubclass(unraisable.exc_type, StopRequested):
+                hook(unraisable)
+
+        before = signal.signal(signal.SIGALRM, ring) if is_main else None
+        hook, sys.unraisablehook = sys.unraisablehook, tell
         try:
-            # 0 would turn it off.
-            signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-6))
+            self._may_raise = True
+            if self.requested:
+                raise StopRequested(self.requested)
+            if is_main and seconds is not None:
+                # 0 would turn it off.
+                signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-6))
             yield
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
+            self._may_raise = False
+            sys.unraisablehook = hook
+            if is_main:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.signal(signal.SIGALRM, before)
 
     def _break_off(self, why: str) -> None:
         if self._may_raise:
-            self._may_raise = False
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
             raise StopRequested(why)
 
     def _note_save(self, number: int, frame: object) -> None:
@@ -119,9 +157,7 @@ class StopSignals:
             self._expected = False
             return
         if self.requested:
-            # Also shows the cursor, which a progress bar hides.
-            cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
-            os.write(2, f"{cursor}\n{name} again: stopping.\n".encode())
+            _say_again(number)
             self.__exit__()
             signal.raise_signal(number)
             return
@@ -130,3 +166,10 @@ class StopSignals:
             2, f"\n{name}: saving, then stopping; again to stop now.\n".encode()
         )
         self._break_off(name)
+
+
+def _say_again(number: int) -> None:
+    """Says that a signal insists; also shows the cursor, which a bar hides."""
+    cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
+    name = signal.Signals(number).name
+    os.write(2, f"{cursor}\n{name} again: stopping.\n".encode())
