@@ -69,7 +69,8 @@ def how_to_remake(
         )
     place = " or --name" if with_options else ""
     given = " and the flags given here" if with_options else ""
-    flags = f"{flags_of(problem_or_manifest)} --data_dir={data_dir}"
+    place_flag = shlex.quote(f"--data_dir={data_dir}")
+    flags = f"{flags_of(problem_or_manifest)} {place_flag}"
     return (
         f"Use another --data_dir{place}, or make the data again with "
         f"t2t-lite-datagen {flags} --overwrite{given}."
