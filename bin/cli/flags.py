@@ -210,7 +210,6 @@ def add_search_flags(parser: Flags, batches: bool = True) -> None:
         add(group, table, at_least(1))
 
 
-_A_SEED = "a whole number from 0 to 2**63 - 1"
 # Settings of a search that a run has values of.
 _FROM_HPARAMS = ("beam_size", "alpha", "constrained")
 
@@ -235,7 +234,8 @@ def add_seed(parser: Flags, default: int | None = 1, more: str = "") -> None:
       more: what the help says of that.
     """
     told = f"of everything random; the same seed gives the same result{more}"
-    seed = values.number(int, lambda x: 0 <= x < 2**63, _A_SEED)
+    rule = "a whole number from 0 to 2**63 - 1"
+    seed = values.number(int, lambda value: 0 <= value < 2**63, rule)
     add(parser, {"--seed=N": told}, _flag_of(seed), default)
 
 

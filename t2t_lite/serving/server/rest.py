@@ -192,14 +192,15 @@ def _path(http: web.Request) -> str:
 
 def _spec(found: re.Match[str]) -> ModelSpec:
     name, number, label = found[1], found[2], found[3]
-    version = None
-    if number is not None:
-        # Python refuses to read numbers of thousands of digits.
-        version = int(number[:_LONG])
-        if len(number) > _LONG or version > LARGEST_VERSION:
-            raise invalid(f"Failed to convert version: {number} to numeric.")
+    # Python refuses to read numbers of thousands of digits.
+    if number is not None and (
+        len(number) > _LONG or int(number) > LARGEST_VERSION
+    ):
+        raise invalid(f"Failed to convert version: {number} to numeric.")
     return ModelSpec(
-        urllib.parse.unquote(name), version, urllib.parse.unquote(label or "")
+        urllib.parse.unquote(name),
+        None if number is None else int(number),
+        urllib.parse.unquote(label or ""),
     )
 
 

@@ -46,7 +46,7 @@ def test_a_stop_that_python_swallows_comes_again():
     with StopSignals() as signals, pytest.raises(StopRequested, match="SIGT"):
         with signals.interruptible():
             gc.callbacks.append(ask)
-            gc.collect()  # prints what `ask` raises, and goes on
+            gc.collect()  # swallows what `ask` raises
             time.sleep(30)
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
