@@ -15,8 +15,13 @@ PYTEST_FLAGS ?=
 # How many processes share the tests; each needs memory for TensorFlow's models.
 TEST_PROCESSES ?= 2
 
+# Tests whose results depend on the kernels that the processor selects.
+NUMERIC_TESTS := tests/model tests/decoding tests/interop tests/parsing \
+  tests/serving/test_signatures.py tests/serving/test_export.py \
+  tests/training/optimizer tests/training/test_trainer.py
+
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test slowtest beamtest lint docs format bench clean
+.PHONY: help install quickstart test slowtest numerictest beamtest lint docs format bench clean
 
 help: ## show these lines
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -64,6 +69,12 @@ test: $(STAMP) ## run the test suite, minutes
 slowtest: $(STAMP) ## run the tests that take long, which `make test` leaves out
 	$(BIN)/python -m pytest -m slow --numprocesses=$(TEST_PROCESSES) \
 	  --dist=loadfile $(PYTEST_FLAGS)
+
+# Other kernels add in another order: results must agree within rounding.
+numerictest: $(STAMP) ## run the numeric tests with the kernels of an old processor
+	ONEDNN_MAX_CPU_ISA=SSE41 $(BIN)/python -m pytest -m "not slow" \
+	  --numprocesses=$(TEST_PROCESSES) --dist=loadfile $(PYTEST_FLAGS) \
+	  $(NUMERIC_TESTS)
 
 $(BEAM)/.installed: setup.py pyproject.toml constraints.txt
 	@test -x $(BEAM)/bin/python || $(PYTHON) -m venv $(BEAM)

@@ -178,6 +178,34 @@ def forget_plugins(monkeypatch):
             del sys.modules[name]
 
 
+_OWN_PROCESS = "T2T_LITE_OWN_PROCESS"
+
+
+def pytest_pyfunc_call(pyfuncitem):
+    """Run a test marked `own_process` in a pytest of its own.
+
+    A signal that such a test sends reaches no other test, and no callback that
+    another library has installed in this process.
+    """
+    if not pyfuncitem.get_closest_marker("own_process"):
+        return None
+    if os.environ.get(_OWN_PROCESS):
+        return None
+    flags = ("xdist", "hypothesispytest", "cacheprovider")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", pyfuncitem.nodeid]
+        + [f"-pno:{name}" for name in flags],
+        cwd=pyfuncitem.config.rootpath,
+        env=os.environ | {_OWN_PROCESS: "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return True
+
+
 def pytest_addoption(parser):
     """How long, and from which seed, `system/test_chaos.py` goes on."""
     parser.addoption("--rounds", type=int, default=40)

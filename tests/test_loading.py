@@ -6,6 +6,7 @@ import sys
 import pytest
 
 import t2t_lite
+from support.rounding import approx_score
 from t2t_lite.errors import T2TLiteError, UsageError
 
 TEXTS = ["1 2 3", "", "7"]
@@ -110,8 +111,8 @@ def test_an_export_answers_as_its_run(of_run, of_export, export):
         of_export(TEXTS, nbest=2), of_run(TEXTS, nbest=2), strict=True
     ):
         assert [each.text for each in ours] == [each.text for each in theirs]
-        assert [each.score for each in ours] == pytest.approx(
-            [each.score for each in theirs], abs=1e-5
+        assert [each.score for each in ours] == approx_score(
+            [each.score for each in theirs]
         )
         assert [each.tokens for each in ours] == [None] * len(theirs)
     assert repr(of_export) == f"<Translator of {export / '2'}, an export>"
@@ -141,11 +142,11 @@ def test_given_pairs_are_scored(of_run):
     assert one.score < 0 and one.tokens == len(one.token_log_probabilities)
     sources, targets = ["1 2", "3"], ["one two", "three"]
     first, second = of_run.score(sources, targets, alignment="words")
-    assert first.score == pytest.approx(one.score, abs=1e-5)
+    assert first.score == approx_score(one.score)
     assert (second.source, second.target) == ("3", "three")
     assert second.alignment == [[0, 0]]
     plain = of_run.score("1 2", "one two", alpha=0)
-    assert plain.score == pytest.approx(one.log_probability, abs=1e-5)
+    assert plain.score == approx_score(one.log_probability)
     assert of_run.score([], []) == []
 
 
@@ -159,14 +160,12 @@ def test_an_export_scores_as_its_run_does(of_run, of_export):
     )
     for ours, theirs in pairs:
         assert (ours.line, ours.tokens) == (theirs.line, theirs.tokens)
-        assert ours.score == pytest.approx(theirs.score, abs=1e-4)
-        assert ours.log_probability == pytest.approx(
-            theirs.log_probability, abs=1e-4
-        )
+        assert ours.score == approx_score(theirs.score)
+        assert ours.log_probability == approx_score(theirs.log_probability)
         assert ours.pieces is ours.token_log_probabilities is None
     one = of_export.score("1 2", "one two")
-    assert one.log_probability == pytest.approx(
-        of_run.score("1 2", "one two").log_probability, abs=1e-4
+    assert one.log_probability == approx_score(
+        of_run.score("1 2", "one two").log_probability
     )
     assert of_export.score([], []) == []
 

@@ -134,6 +134,7 @@ def test_only_a_process_that_starts_tensorflow_fixes_its_weights(monkeypatch):
     assert not runtime.weights_are_fixed()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("environment", "asked", "fixed"),
     [(None, True, True), ("0", True, False), ("1", False, False)]

@@ -12,6 +12,7 @@ import time
 import pytest
 
 import t2t_lite
+from support.rounding import approx_score
 from t2t_lite.decoding.answers import Hypothesis, Translation
 from t2t_lite.decoding.lines import translate_lines
 from t2t_lite.decoding.translator import Translator
@@ -201,6 +202,7 @@ def file_to_file(tiny_run, tmp_path):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["json", "text"])
 def test_the_same_command_goes_on_behind_the_last_whole_line(
     run_command, file_to_file, monkeypatch, tmp_path, kind
@@ -262,6 +264,7 @@ def test_lines_of_something_else_are_not_gone_on_with(
     assert not partial.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags",
     [
@@ -340,26 +343,6 @@ def test_a_killed_decoder_goes_on(run_command, file_to_file, tmp_path):
     assert not list(tmp_path.glob("out.*")) + list(tmp_path.glob(".*"))
 
 
-def test_sigterm_is_as_ctrl_c(
-    run_command, tiny_run, stdin, monkeypatch, tmp_path
-):
-    def terminated(*args, **kwargs):
-        yield translation("eins")
-        os.kill(os.getpid(), signal.SIGTERM)
-        yield translation("zwei")
-
-    monkeypatch.setattr("t2t_lite.decoding.lines.translate_lines", terminated)
-    stdin("1", "2")
-    code, _, err = run_command(
-        "decoder",
-        f"--output_dir={tiny_run}",
-        f"--decode_to_file={tmp_path / 'out'}",
-    )
-    assert code == 130
-    assert err.splitlines()[-1] == "t2t-lite-decoder: stopped by SIGTERM."
-    assert (tmp_path / "out.partial").read_text().startswith("eins\n")
-
-
 def test_json_is_one_object_a_line(run_command, tiny_run, stdin):
     stdin("1 2", "é")
     flags = [f"--output_dir={tiny_run}", "--format=json", "--nbest=3"]
@@ -380,7 +363,7 @@ def test_json_is_one_object_a_line(run_command, tiny_run, stdin):
 def alike(one, other):
     """Whether two answers are equal but for the last bits of their scores."""
     (best,), (other_best,) = one["hypotheses"], other["hypotheses"]
-    near = {**best, "score": pytest.approx(best["score"], abs=1e-5)}
+    near = {**best, "score": approx_score(best["score"])}
     return other_best == near and {**one, "hypotheses": 0} == {
         **other,
         "hypotheses": 0,
@@ -497,7 +480,7 @@ def test_score_of_a_translation_is_the_searchs_own(
     assert code == 0
     assert (report["line"], report["target"]) == (1, best["text"])
     if report["tokens"] == len(best["tokens"]):  # segmented the same way
-        assert report["score"] == pytest.approx(best["score"], abs=1e-4)
+        assert report["score"] == approx_score(best["score"])
 
 
 def test_score_prints_a_number_a_pair(run_command, tiny_run, stdin):
@@ -636,7 +619,13 @@ def test_bad_requests_are_one_line(run_command, tiny_run, stdin, tmp_path):
 
 
 @pytest.mark.slow
-def test_stream_is_answered_before_it_ends_and_ctrl_c_is_clean(tiny_run):
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")],
+)
+def test_a_stream_is_answered_before_it_ends_and_a_signal_is_clean(
+    tiny_run, number, name
+):
     process = subprocess.Popen(
         [sys.executable, "-m", "t2t_lite.bin.decoder"]
         + [f"--output_dir={tiny_run}"],
@@ -649,10 +638,10 @@ def test_stream_is_answered_before_it_ends_and_ctrl_c_is_clean(tiny_run):
     process.stdin.flush()
     assert process.stdout.readline().endswith(b"\n")
     time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     process.wait(timeout=60)
     err = process.stderr.read().decode()
     process.stdin.close()
     assert process.returncode == 130, err
-    assert err.splitlines()[-1] == "t2t-lite-decoder: stopped by Ctrl-C."
+    assert err.splitlines()[-1] == f"t2t-lite-decoder: stopped by {name}."
     assert len(err.splitlines()) == 2, err

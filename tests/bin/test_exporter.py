@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from support.places import ROOT
+from support.rounding import approx_score
 
 ASK = ROOT / "examples" / "ask_export.py"
 TEXTS = ["1 2 3", "", "9"]
@@ -213,7 +214,7 @@ def test_nbest_signature_gives_what_the_decoder_gives(
     texts = [text.decode() for text in answer["outputs"].numpy()[0]]
     assert texts[: len(expected)] == [each["text"] for each in expected]
     scores = answer["scores"].numpy()[0][: len(expected)]
-    assert scores == pytest.approx([e["score"] for e in expected], abs=1e-5)
+    assert scores == approx_score([e["score"] for e in expected])
 
 
 def test_folder_that_cannot_be_written_is_named(run_command, tiny_run):

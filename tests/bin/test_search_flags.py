@@ -42,6 +42,7 @@ def test_samples_come_again_with_their_seed(decode, tiny_run):
     assert [x.text for x in loaded] == [x["text"] for x in hypotheses]
 
 
+@pytest.mark.slow
 def test_requests_say_how_a_translation_begins_and_what_is_in_it(decode):
     requests = [
         {"text": "1 2 3", "prefix": "4 4", "id": "a"},

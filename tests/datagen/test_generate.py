@@ -454,6 +454,7 @@ def wait_until(condition, seconds=120):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize(
     "stop",

@@ -38,6 +38,7 @@ from keras import ops
 
 from support.marian import marian_weights
 from support.places import ROOT, TESTS
+from support.rounding import approx_score
 from t2t_lite.decoding.search import beam_search as search_module
 from t2t_lite.decoding.search.choice import Best, Sample
 from t2t_lite.decoding.search.log_probs import IMPOSSIBLE
@@ -308,7 +309,7 @@ def assert_same(ours, theirs):
     ]
     for (ids, score), (their_ids, their_score) in compared:
         assert ids == their_ids
-        assert score == pytest.approx(their_score, rel=1e-4, abs=1e-4)
+        assert score == approx_score(their_score)
     return len(compared)
 
 
@@ -342,8 +343,8 @@ def test_hypotheses_that_cannot_end_are_theirs(model, encoder, theirs):
                 hypotheses, others, strict=True
             ):
                 assert ids == their_ids
-                assert score * ((5 + length) / 6) ** alpha == pytest.approx(
-                    their_score * length**alpha, abs=1e-4
+                assert score * ((5 + length) / 6) ** alpha == approx_score(
+                    their_score * length**alpha
                 )
 
 

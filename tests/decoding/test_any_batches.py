@@ -14,6 +14,7 @@ from support.random_translator import (
     random_sentences,
     random_translator,
 )
+from support.rounding import approx_score
 from t2t_lite.decoding.lines import score_pairs, translate_lines
 from t2t_lite.decoding.streams.replicas import Replica
 from t2t_lite.decoding.streams.requests import Request
@@ -59,7 +60,7 @@ def require_same(one, other):
     assert one.source == other.source
     for ours, theirs in zip(one.hypotheses, other.hypotheses, strict=True):
         assert (ours.text, ours.tokens) == (theirs.text, theirs.tokens)
-        assert ours.score == pytest.approx(theirs.score, abs=1e-5)
+        assert ours.score == approx_score(theirs.score)
 
 
 @settings(
@@ -106,7 +107,7 @@ def test_scores_of_pairs_do_not_depend_on_batches(translator):
         )
         for one, other in zip(wanted, found, strict=True):
             assert (one.line, one.tokens) == (other.line, other.tokens)
-            assert one.score == pytest.approx(other.score, abs=1e-5)
+            assert one.score == approx_score(other.score)
 
 
 def test_batches_by_tokens_keep_their_bound(translator, monkeypatch):
@@ -170,7 +171,7 @@ def test_the_score_of_joined_sentences_is_that_of_all_their_tokens(translator):
 
     total = sum(part.score * penalty(part.tokens) for part in parts)
     best = one.hypotheses[0]
-    assert best.score == pytest.approx(total / penalty(best.tokens), abs=1e-5)
+    assert best.score == approx_score(total / penalty(best.tokens))
 
 
 def test_what_is_asked_of_one_sentence_does_not_go_with_several(translator):

@@ -8,6 +8,7 @@ from support.random_translator import (
     random_model,
     random_sentences,
 )
+from support.rounding import assert_scores_close
 from t2t_lite.decoding.compiled import compiled
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.translator import Translator
@@ -84,7 +85,7 @@ def _compare(encoder, model, beam_size, **settings):
         )
         for name in ("outputs", "tokens", "cut"):
             np.testing.assert_array_equal(found[name], wanted[name])
-        np.testing.assert_allclose(found["scores"], wanted["scores"], atol=1e-4)
+        assert_scores_close(found["scores"], wanted["scores"])
     none = jitted.translate(tf.constant([], tf.string), beam_size)
     assert none["tokens"].shape == (0, beam_size, 0)
 

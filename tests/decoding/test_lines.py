@@ -17,6 +17,7 @@ from support.random_translator import (
     random_sentences,
     random_translator,
 )
+from support.rounding import approx_score
 from t2t_lite.decoding.lines import (
     best_translations,
     score_pairs,
@@ -67,7 +68,7 @@ def test_batch_size_changes_nothing(translator):
             assert len(one.hypotheses) == len(other.hypotheses) == 2
             for a, b in zip(one.hypotheses, other.hypotheses, strict=True):
                 assert (a.text, a.tokens) == (b.text, b.tokens)
-                assert a.score == pytest.approx(b.score, abs=1e-5)
+                assert a.score == approx_score(b.score)
 
 
 def test_line_i_out_answers_line_i_in(translator):
@@ -270,7 +271,7 @@ def test_scores_of_pairs_are_those_of_the_search(translator):
     for batch_size in (1, 4):
         scores = list(score_pairs(translator, pairs, batch_size=batch_size))
         for t, pair in zip(found, scores, strict=True):
-            assert pair.score == pytest.approx(t.hypotheses[0].score, abs=1e-4)
+            assert pair.score == approx_score(t.hypotheses[0].score)
             assert pair.tokens == len(t.hypotheses[0].tokens)
             penalty = ((5 + pair.tokens) / 6) ** 0.6
             assert pair.log_probability == pytest.approx(

@@ -164,6 +164,7 @@ def test_what_cannot_be_met_is_said(searching):
     assert "is not in the translation: eins" in said[1] and 2 not in said
 
 
+@pytest.mark.slow
 def test_lengths_and_repetitions_keep_to_their_limits(searching):
     for (best, *_), line in zip(
         found(searching(max_new_tokens=4), LINES), LINES, strict=True

@@ -3,6 +3,7 @@
 import pytest
 
 from support.random_translator import random_translator
+from support.rounding import approx_score
 from t2t_lite.decoding.lines import score_pairs, translate_lines
 from t2t_lite.decoding.streams.requests import Pair, Request
 
@@ -39,6 +40,6 @@ def test_pairs_with_a_tag_are_scored_as_those_that_have_it(translator):
         Pair("eins", "zwei", tag="hund"),
     ]
     asked, typed, without, unknown = score_pairs(translator, pairs, tags=TAGS)
-    assert asked.score == pytest.approx(typed.score, abs=1e-6)
+    assert asked.score == approx_score(typed.score)
     assert abs(asked.score - without.score) > 1e-3
     assert unknown.error

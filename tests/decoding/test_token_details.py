@@ -11,6 +11,7 @@ from support.random_translator import (
     random_sentences,
     random_translator,
 )
+from support.rounding import approx_score
 from t2t_lite.decoding.lines import score_pairs, translate_lines
 from t2t_lite.decoding.token_details import (
     TokenDetails,
@@ -46,7 +47,7 @@ def test_scores_of_tokens_sum_to_that_of_the_hypothesis(translator, count):
             length = len(each.tokens)
             penalty = ((5 + length) / 6) ** translator.settings.alpha
             total = sum(each.token_log_probabilities) / penalty
-            assert total == pytest.approx(each.score, abs=1e-4)
+            assert total == approx_score(each.score)
 
 
 def test_details_change_nothing_else(translator):
@@ -77,8 +78,8 @@ def test_scores_of_a_given_pair_sum_to_its_own(translator):
         ids = [*ids[: translator.max_length - 1], EOS_ID]
         assert pair.pieces == translator.target_encoder.pieces(ids)
         assert len(pair.token_log_probabilities) == pair.tokens == len(ids)
-        assert sum(pair.token_log_probabilities) == pytest.approx(
-            pair.log_probability, abs=1e-4
+        assert sum(pair.token_log_probabilities) == approx_score(
+            pair.log_probability
         )
         # Every token but EOS has one source token, if there is any.
         targets = [target for _, target in pair.alignment]

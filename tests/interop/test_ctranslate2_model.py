@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import t2t_lite
+from support.rounding import approx_score, assert_scores_close
 from t2t_lite.decoding.lines import score_pairs, translate_lines
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.texts import with_eos
@@ -139,7 +140,7 @@ def test_every_token_of_a_pair_has_its_log_probability(pair):
     )
     assert ours.keys() == theirs.keys()
     for name, wanted in ours.items():
-        np.testing.assert_allclose(theirs[name], wanted, rtol=1e-5, atol=1e-4)
+        assert_scores_close(theirs[name], wanted)
 
 
 def searching(translator, beam_size, alpha=0.6):
@@ -159,7 +160,7 @@ def assert_same_hypotheses(wanted, found):
     for one, other in zip(wanted, found, strict=True):
         a, b = one.hypotheses[0], other.hypotheses[0]
         assert (a.text, a.tokens) == (b.text, b.tokens)
-        assert a.score == pytest.approx(b.score, abs=1e-4)
+        assert a.score == approx_score(b.score)
 
 
 def test_hypotheses_that_fill_their_limits_are_the_same(pair):
@@ -236,7 +237,7 @@ def test_what_stands_beside_a_line_changes_nothing(translator):
         for one, other in zip(wanted, found, strict=True):
             for a, b in zip(one, other.hypotheses, strict=True):
                 assert a.tokens == b.tokens
-                assert a.score == pytest.approx(b.score, abs=1e-4)
+                assert a.score == approx_score(b.score)
 
 
 def test_an_empty_text_is_answered_and_so_is_no_text(translator):
@@ -322,7 +323,7 @@ def test_a_moved_export_answers_as_its_run(translator, tmp_path):
                 assert a.tokens == b.tokens
     assert loaded(lines[0]) == loaded(lines)[0]
     assert [pair.score for pair in loaded.score(["eins"], ["zwei"])] == [
-        pytest.approx(pair.score, abs=1e-4)
+        approx_score(pair.score)
         for pair in score_pairs(translator, [["eins", "zwei"]])
     ]
     with pytest.raises(UsageError, match="got constrained"):

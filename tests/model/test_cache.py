@@ -100,6 +100,7 @@ def test_hopping_beams_equal_full_passes_across_blocks(
             np.testing.assert_allclose(logits[step, :, beam], full, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "beam_size", [3, pytest.param(10, marks=pytest.mark.slow)]
 )

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 _SCRIPT = """
 from t2t_lite.runtime import start_tensorflow, weights_are_fixed
 
@@ -68,6 +70,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_steps_are_as_whole_passes_in_bfloat16():
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT], capture_output=True, text=True

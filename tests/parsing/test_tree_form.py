@@ -4,9 +4,9 @@ import collections
 import itertools
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
+from support.rounding import approx_score
 from t2t_lite.decoding.search.beam_search import beam_search
 from t2t_lite.parsing import trees
 from t2t_lite.parsing.linearization import rebuild
@@ -106,7 +106,7 @@ def test_search_of_full_width_finds_the_best_tree_there_is():
     best = max(all_trees, key=log_prob)
     answers, scores, _ = search(["a ,"], opinions, beam_size=200)
     assert answers[0] == list(best)
-    assert scores[0] == pytest.approx(log_prob(best), abs=1e-4)
+    assert scores[0] == approx_score(log_prob(best))
 
 
 def _is_tree(tokens):

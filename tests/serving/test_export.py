@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from support.rounding import assert_scores_close
 from t2t_lite.decoding.lines import translate_lines
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.translator import Translator
@@ -151,17 +152,13 @@ def test_moved_export_translates_as_the_decoder(translator, exported, tmp_path):
     for size in (1, 3, len(LINES)):
         served = answers[f"serving_default {size}"]
         assert served["outputs"] == [h.text for h in best]
-        np.testing.assert_allclose(
-            served["scores"], [h.score for h in best], atol=1e-5
-        )
+        assert_scores_close(served["scores"], [h.score for h in best])
         served = answers[f"nbest {size}"]
         assert served["outputs"] == [
             [h.text for h in t.hypotheses] for t in wanted
         ]
-        np.testing.assert_allclose(
-            served["scores"],
-            [[h.score for h in t.hypotheses] for t in wanted],
-            atol=1e-5,
+        assert_scores_close(
+            served["scores"], [[h.score for h in t.hypotheses] for t in wanted]
         )
     assert len(set(h.text for h in best)) > 4
 
@@ -175,8 +172,8 @@ def test_an_attention_window_is_exported_with_the_model(tmp_path):
     served = serve(inputs=tf.constant([as_bytes(line) for line in LINES]))
     outputs = [text.decode() for text in served["outputs"].numpy()]
     assert outputs == [t.hypotheses[0].text for t in wanted]
-    np.testing.assert_allclose(
-        served["scores"], [t.hypotheses[0].score for t in wanted], atol=1e-5
+    assert_scores_close(
+        served["scores"], [t.hypotheses[0].score for t in wanted]
     )
 
 

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from support.random_translator import random_translator, train_encoder
+from support.rounding import assert_scores_close
 from t2t_lite.decoding.lines import translate_lines
 from t2t_lite.errors import UsageError
 from t2t_lite.model.ensemble import Ensemble
@@ -42,7 +43,7 @@ def test_a_batch_worked_through_in_parts_gets_the_same_answers(translator):
             for output, value in wanted.items():
                 assert found[output].shape == value.shape
                 if value.dtype == tf.float32:
-                    np.testing.assert_allclose(found[output], value, atol=1e-5)
+                    assert_scores_close(found[output], value)
                 else:
                     np.testing.assert_array_equal(found[output], value)
 
@@ -91,9 +92,9 @@ def test_bfloat16_halves_the_weights_and_answers_as_rounded_ones_do(
     served = tf.saved_model.load(str(folder)).signatures
     found = served["nbest"](tf.constant(TEXTS))
     np.testing.assert_array_equal(found["outputs"], wanted["outputs"])
-    np.testing.assert_allclose(found["scores"], wanted["scores"], atol=1e-5)
+    assert_scores_close(found["scores"], wanted["scores"])
     found = served["score"](inputs=pairs[0], targets=pairs[1])
-    np.testing.assert_allclose(found["scores"], scored["scores"], atol=1e-4)
+    assert_scores_close(found["scores"], scored["scores"])
 
 
 def test_every_model_of_an_ensemble_is_rounded(translator):

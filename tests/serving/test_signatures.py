@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from support.random_translator import random_translator, train_encoder
+from support.rounding import assert_scores_close
 from support.warmup import logged_requests
 from t2t_lite.decoding.lines import score_pairs
 from t2t_lite.errors import UsageError
@@ -100,7 +101,7 @@ def test_given_pairs_have_the_decoders_scores(translator, served):
             ("cut", [False, False, True, True, False, False]),
         ):
             given = np.concatenate([each[name] for each in found])
-            np.testing.assert_allclose(given, values, atol=1e-4)
+            assert_scores_close(given, values)
 
 
 def test_an_empty_batch_gets_an_empty_batch(served):
@@ -165,7 +166,7 @@ def test_attention_is_that_of_each_pair_alone_and_zero_in_padding(
         ):
             wanted = np.zeros(found[name].shape[1:], np.float32)
             wanted[:, :, : sizes[0], : sizes[1]] = weights[name][:, 0]
-            np.testing.assert_allclose(found[name][row], wanted, atol=1e-5)
+            assert_scores_close(found[name][row], wanted)
         for side, size in (("source_tokens", s), ("target_tokens", t)):
             pieces = [piece.decode() for piece in found[side][row]]
             assert pieces[size - 1] == "⟨end⟩"

@@ -386,6 +386,7 @@ def test_code_without_the_problem_any_more_names_the_config(run_of_user):
         Run.open(run.folder)
 
 
+@pytest.mark.slow
 def test_a_problem_that_is_installed_needs_no_folder(run_of_user):
     run = run_of_user.train(name="spellout_ende").forbid()
     assert Run.open(run.folder).problem.name == "spellout_ende"

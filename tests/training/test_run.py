@@ -481,6 +481,7 @@ def test_dev_is_translated_and_scored_with_the_problems_metric(create):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "workers", [2, pytest.param(3, marks=pytest.mark.slow)]
 )

@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from support.rounding import approx_score
 from t2t_lite.evaluation.minimum_bayes_risk import choose
 
 LINES = ["1 2 3", "", "7 8 9 1 1"]
@@ -38,7 +39,7 @@ def test_score_tells_the_score_of_each_token_in_json(decode):
         assert len(scores) == len(record["pieces"]) == record["tokens"]
         assert record["pieces"][-1] == "</s>"
         total = record["log_probability"]
-        assert sum(scores) == pytest.approx(total, abs=1e-4)
+        assert sum(scores) == approx_score(total)
 
 
 def test_token_scores_of_hypotheses(decode):
@@ -56,6 +57,7 @@ def test_token_scores_of_hypotheses(decode):
         assert record.keys() == before.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", ["tokens", "words"])
 def test_alignments_stand_behind_bars(decode, of):
     flags = [f"--alignment={of}", "--nbest=2"]
@@ -85,6 +87,7 @@ def test_given_pairs_are_aligned(decode):
     assert ends[0] <= {"0", "1"} and set() < ends[3] <= {"0", "1", "2"}
 
 
+@pytest.mark.slow
 def test_a_summary_is_one_report_on_all_pairs(decode):
     _, out, _ = decode(PAIRS, "--score", "--format=json")
     pairs = records(out)
@@ -115,6 +118,7 @@ def test_a_summary_is_one_report_on_all_pairs(decode):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("utility", ["chrf", "bleu"])
 def test_the_translation_most_like_the_others_is_given(decode, utility):
     _, out, _ = decode(LINES, "--nbest=4", "--format=json")
@@ -134,6 +138,7 @@ def test_the_translation_most_like_the_others_is_given(decode, utility):
         assert [u for _, u in found] == sorted(utilities, reverse=True)
 
 
+@pytest.mark.slow
 def test_of_samples_the_one_most_like_all_is_given(decode):
     flags = ["--sample", "--nbest=6", "--seed=3"]
     _, drawn, _ = decode(LINES, *flags, "--token_scores", "--format=json")
@@ -146,7 +151,7 @@ def test_of_samples_the_one_most_like_all_is_given(decode):
         for each in samples:  # their scores are the model's, however drawn
             penalty = ((5 + len(each["tokens"])) / 6) ** 0.6
             total = sum(each["token_log_probabilities"]) / penalty
-            assert total == pytest.approx(each["score"], abs=1e-4)
+            assert total == approx_score(each["score"])
 
 
 def test_an_ensemble_has_token_scores_but_no_attention(decode, tiny_run):
@@ -156,7 +161,7 @@ def test_an_ensemble_has_token_scores_but_no_attention(decode, tiny_run):
     for each in (record["hypotheses"][0] for record in records(out)):
         penalty = ((5 + len(each["tokens"])) / 6) ** 0.6
         total = sum(each["token_log_probabilities"]) / penalty
-        assert total == pytest.approx(each["score"], abs=1e-4)
+        assert total == approx_score(each["score"])
     code, _, err = decode(LINES, *flags, "--alignment=words")
     assert code == 2 and "needs one model: leave out the ensemble" in err
 

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from support.places import SHARED_DATA
+from support.rounding import approx_score, assert_scores_close
 from support.search_tables import (
     all_hypotheses,
     greedy,
@@ -33,9 +34,7 @@ def test_beam_one_is_greedy(seed):
     ((ids, score),) = search_one(table, 6, beam_size=1, alpha=0.6)
     wanted_ids, log_prob = greedy(table, 6)
     assert ids == wanted_ids
-    assert score == pytest.approx(
-        log_prob / ((5 + len(ids)) / 6) ** 0.6, abs=1e-5
-    )
+    assert score == approx_score(log_prob / ((5 + len(ids)) / 6) ** 0.6)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
@@ -46,9 +45,7 @@ def test_full_width_beam_finds_all_hypotheses_in_order(seed, alpha):
     found = search_one(table, 4, beam_size=81, alpha=alpha)
     wanted = all_hypotheses(table, 4, alpha)[:81]
     assert [ids for ids, _ in found] == [ids for ids, _ in wanted]
-    np.testing.assert_allclose(
-        [score for _, score in found], [s for _, s in wanted], atol=1e-5
-    )
+    assert_scores_close([score for _, score in found], [s for _, s in wanted])
 
 
 def two_ways(short, long):
@@ -69,7 +66,7 @@ def test_length_penalty_decides_between_short_and_long(alpha, ids):
     # without a penalty, -1.0 against -1.4 / 1.5 = -0.93 with alpha 1.
     best_ids, score = search_one(two_ways(-1.0, -1.4), 4, 2, alpha)[0]
     assert best_ids == ids
-    assert score == pytest.approx(-1.0 if alpha == 0 else -1.4 / 1.5, abs=1e-4)
+    assert score == approx_score(-1.0 if alpha == 0 else -1.4 / 1.5)
 
 
 def test_no_eos_by_the_limit_still_returns_a_hypothesis():
@@ -80,7 +77,7 @@ def test_no_eos_by_the_limit_still_returns_a_hypothesis():
     for beam_size in (1, 2):
         ids, score = search_one(table, 3, beam_size, alpha=1.0)[0]
         assert ids == [3, 3, 3]
-        assert score == pytest.approx(log_prob / (8 / 6), abs=1e-5)
+        assert score == approx_score(log_prob / (8 / 6))
 
 
 def test_cut_hypotheses_follow_the_finished_ones():
@@ -107,7 +104,7 @@ def test_a_sentence_alone_equals_itself_in_a_batch(seed, keep_fn):
         )
         np.testing.assert_array_equal(together[0][b, :, :limit], ids[0])
         np.testing.assert_array_equal(together[0][b, :, limit:], 0)
-        np.testing.assert_allclose(together[1][b], scores[0], atol=1e-6)
+        assert_scores_close(together[1][b], scores[0])
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -224,10 +221,8 @@ def test_two_stages_choose_what_one_sort_would(vocab_size, width):
     log_probs, ids = best_log_probs(tf.constant(logits), width)
     wanted = np.argsort(-logits, axis=-1, kind="stable")[:, :width]
     np.testing.assert_array_equal(ids, wanted)
-    np.testing.assert_allclose(
-        log_probs,
-        np.take_along_axis(log_softmax(logits), wanted, -1),
-        atol=1e-5,
+    assert_scores_close(
+        log_probs, np.take_along_axis(log_softmax(logits), wanted, -1)
     )
 
 
@@ -264,7 +259,7 @@ def test_traces_with_unknown_batch_and_length():
         for b, limit in enumerate(limits):
             alone = search_tables(table[None], [first_ids[b]], [limit], 3, 0.6)
             np.testing.assert_array_equal(ids[b, :, :limit], alone[0][0])
-            np.testing.assert_allclose(scores[b], alone[1][0], atol=1e-5)
+            assert_scores_close(scores[b], alone[1][0])
 
 
 SEARCH_ELSEWHERE = """
@@ -298,7 +293,7 @@ def test_runs_on_another_backend(backend):
     table = np.random.default_rng(3).normal(0, 1.5, (6, 5, 5))
     wanted_ids, wanted = search_tables(table[None], [0], [6], 3, 0.6)
     np.testing.assert_array_equal(ids, wanted_ids)
-    np.testing.assert_allclose(scores, wanted, atol=1e-5)
+    assert_scores_close(scores, wanted)
 
 
 def t2t_cases():
@@ -344,7 +339,7 @@ def compare_with_tensor2tensor(their_ids, their_score, ids, score, alpha):
         their_score /= ((5 + len(their_ids)) / 6) ** alpha
     ids = ids[: len(their_ids)]
     assert ids == their_ids + [0] * (len(ids) - len(their_ids))
-    assert score == pytest.approx(their_score, abs=1e-4)
+    assert score == approx_score(their_score)
 
 
 def test_module_knows_no_tensorflow():

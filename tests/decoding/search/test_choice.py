@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from support.rounding import approx_score, assert_scores_close
 from support.search_tables import greedy, random_table, search_one
 from t2t_lite.decoding.search.beam_search import beam_search
 from t2t_lite.decoding.search.choice import Sample
@@ -54,7 +55,7 @@ def test_a_token_is_where_the_number_falls(options, uniforms, ids):
     assert drawn == ids
     # The score is the model's log-probability, however it was drawn.
     wanted = np.log([probabilities[i] for i in ids])
-    np.testing.assert_allclose(scores, wanted, atol=1e-5)
+    assert_scores_close(scores, wanted)
 
 
 def test_shares_are_the_probabilities():
@@ -84,7 +85,7 @@ def test_the_likeliest_only_is_greedy_search(seed):
     ((ids, score),) = search_one(table, 6, 1, 0.0, choice=choice)
     wanted, log_prob = greedy(table, 6)
     assert ids == wanted
-    assert score == pytest.approx(log_prob, abs=1e-5)
+    assert score == approx_score(log_prob)
 
 
 def test_sampling_is_for_a_beam_of_one():

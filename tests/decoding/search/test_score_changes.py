@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from support.rounding import assert_scores_close
 from support.search_tables import (
     all_hypotheses,
     keep_rows,
@@ -119,10 +120,9 @@ def test_full_width_beam_finds_all_that_is_allowed(name):
             ids for ids, _ in wanted
         ]
         # The model's own log-probabilities, whatever is forbidden.
-        np.testing.assert_allclose(
+        assert_scores_close(
             [score for _, score in found[: len(wanted)]],
             [score for _, score in wanted],
-            atol=1e-5,
         )
 
 
@@ -138,9 +138,7 @@ def test_the_n_best_of_all_that_is_allowed_are_found(name):
         table, 5, 250, alpha, changes=changes, num_hypotheses=count
     )[: len(wanted)]
     assert [ids for ids, _ in found] == [ids for ids, _ in wanted]
-    np.testing.assert_allclose(
-        [score for _, score in found], [s for _, s in wanted], atol=1e-5
-    )
+    assert_scores_close([score for _, score in found], [s for _, s in wanted])
 
 
 @pytest.mark.parametrize(("alpha", "count"), [(0.0, 3), (0.6, 1), (2.0, 240)])
@@ -168,9 +166,7 @@ def test_the_best_with_a_bonus_are_found(alpha, count):
         ),
     )[: len(wanted)]
     assert [ids for ids, _ in found] == [ids for ids, _ in wanted]
-    np.testing.assert_allclose(
-        [score for _, score in found], [s for _, s in wanted], atol=1e-5
-    )
+    assert_scores_close([score for _, score in found], [s for _, s in wanted])
 
 
 REQUIRED = {
@@ -214,9 +210,7 @@ def test_full_width_beam_finds_all_that_have_what_is_required(
         num_hypotheses=count,
     )[: len(wanted)]
     assert [ids for ids, _ in found] == [ids for ids, _ in wanted]
-    np.testing.assert_allclose(
-        [score for _, score in found], [s for _, s in wanted], atol=1e-5
-    )
+    assert_scores_close([score for _, score in found], [s for _, s in wanted])
 
 
 def test_one_way_to_write_a_phrase_is_enough():
@@ -319,4 +313,4 @@ def test_sentences_keep_what_is_asked_of_them_when_others_leave(name):
         for keep_fn in (keep_rows, None)
     )
     np.testing.assert_array_equal(left[0], stayed[0])
-    np.testing.assert_allclose(left[1], stayed[1], atol=1e-6)
+    assert_scores_close(left[1], stayed[1])

@@ -152,6 +152,7 @@ def test_an_error_at_work_ends_it(workers):
         )
 
 
+@pytest.mark.own_process
 def test_ctrl_c_does_not_wait_for_the_batches_under_way():
     go_on = threading.Event()
     finished = []

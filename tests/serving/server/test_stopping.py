@@ -164,6 +164,7 @@ def test_what_cannot_be_served_is_said_in_one_line(
     assert message in line
 
 
+@pytest.mark.own_process
 def test_sigterm_while_a_run_is_exported_leaves_nothing(
     tmp_path, monkeypatch, capsys
 ):

@@ -9,6 +9,7 @@ from t2t_lite.errors import Interrupted
 from t2t_lite.training.cluster.early_stop import stopping_early
 
 
+@pytest.mark.own_process
 @pytest.mark.parametrize(
     "number, error",
     [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Interrupted)],

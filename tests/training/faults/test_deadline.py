@@ -60,6 +60,7 @@ def test_the_worker_that_must_leave_first_sets_the_limit_of_all(clock):
     assert deadline.seconds_left == own - 30
 
 
+@pytest.mark.own_process
 def test_a_signal_to_another_worker_ends_an_evaluation_here():
     with StopSignals() as signals:
         decisions = Decisions(signals, Deadline(None), None, 1)
@@ -107,6 +108,7 @@ def test_minutes_between_saves_count_from_the_last_one(clock):
     assert not decisions.decide(3).save
 
 
+@pytest.mark.own_process
 def test_work_that_takes_too_long_is_broken_off():
     with StopSignals() as signals:
         with pytest.raises(StopRequested, match="the end"):
@@ -120,6 +122,7 @@ def test_work_that_takes_too_long_is_broken_off():
         assert signals.requested == "SIGTERM"
 
 
+@pytest.mark.own_process
 def test_sigusr1_asks_for_one_save():
     before = signal.getsignal(signal.SIGUSR1)
     with StopSignals() as signals:

@@ -37,6 +37,7 @@ def test_one_that_insists_ends_a_process_within_a_call(number):
     assert f"{number.name} again: stopping." in err
 
 
+@pytest.mark.own_process
 def test_a_stop_that_python_swallows_comes_again():
     def ask(phase, info):
         del info
@@ -51,6 +52,7 @@ def test_a_stop_that_python_swallows_comes_again():
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
+@pytest.mark.own_process
 def test_a_limit_that_python_swallows_comes_again():
     def wait(phase, info):
         del phase, info
