@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from support.rounding import requires_bfloat16
 from t2t_lite.model.cache import _block_length
 from t2t_lite.model.layers.backend import new_buffer, write_rows
 from t2t_lite.model.transformer import Transformer
@@ -127,6 +128,7 @@ def test_kept_sentences_go_on_as_they_would_have(beam_size):
     assert np.ptp(all_, axis=0).max() > 0.01  # sentences differ
 
 
+@requires_bfloat16
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_bfloat16_cache_equals_full_pass_closely(beam_size):
     model = small_model(dtype="mixed_bfloat16")
@@ -142,6 +144,7 @@ def test_bfloat16_cache_equals_full_pass_closely(beam_size):
     np.testing.assert_allclose(logits[19, :, -1], full, atol=0.05)
 
 
+@requires_bfloat16
 @pytest.mark.parametrize("beam_size, dtype", [(1, "float32"), (3, "bfloat16")])
 def test_a_single_hypothesis_in_bfloat16_attends_in_float32(beam_size, dtype):
     model = small_model(dtype="mixed_bfloat16")
@@ -196,6 +199,7 @@ def test_eager_writes_leave_the_buffer_as_it_was():
     np.testing.assert_array_equal(buffer, 0)
 
 
+@requires_bfloat16
 def test_a_step_reads_no_matrix_but_the_embedding():
     """A step that read another one in bfloat16 would cast it each time."""
     model = small_model(dtype="mixed_bfloat16")

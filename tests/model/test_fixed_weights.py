@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from support.rounding import requires_bfloat16
+
 _SCRIPT = """
 from t2t_lite.runtime import start_tensorflow, weights_are_fixed
 
@@ -70,6 +72,7 @@ print("done")
 """
 
 
+@requires_bfloat16
 @pytest.mark.slow
 def test_steps_are_as_whole_passes_in_bfloat16():
     done = subprocess.run(

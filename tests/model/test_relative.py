@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from support.rounding import requires_bfloat16
 from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.model.layers import MultiHeadAttention
 from t2t_lite.model.layers.masks import attention_scores_bias
@@ -142,6 +143,7 @@ def test_the_weights_of_a_relative_model_are_rows_that_sum_to_one():
     assert (np.array(weights["encoder"])[..., :4, 4] == 0).all()
 
 
+@requires_bfloat16
 def test_bfloat16_is_near_float32():
     batch = {"inputs": [[3, 4, 5, 1, 0]], "targets": [[6, 7, 8, 1]]}
     batch = {side: np.array(ids) for side, ids in batch.items()}

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from support.rounding import requires_bfloat16
 from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.model.attention_weights import (
@@ -239,6 +240,7 @@ def test_each_dropout_is_wired(name):
     assert float(with_dropout) != float(model.loss_sum(features())[0])
 
 
+@requires_bfloat16
 def test_bfloat16_keeps_weights_and_logits_in_float32():
     model = small_model(dtype="mixed_bfloat16")
     assert {v.dtype for v in model.trainable_variables} == {"float32"}
@@ -333,6 +335,7 @@ def test_hparams_in_place_of_sizes_name_the_call_that_takes_them():
         Transformer(HParams())
 
 
+@requires_bfloat16
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float16"])
 def test_a_pure_dtype_gives_about_the_same_logits(dtype):
     model, other = small_model(), small_model(dtype=dtype)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from support.rounding import requires_bfloat16
 from t2t_lite.model.layers import MultiHeadAttention
 from t2t_lite.model.layers.masks import attention_scores_bias, band_mask
 from t2t_lite.model.layers.window import attend_window
@@ -65,6 +66,7 @@ def test_a_window_as_wide_as_the_text_sees_all_of_it():
     np.testing.assert_allclose(restricted(x, bias), full(x, bias), atol=1e-5)
 
 
+@requires_bfloat16
 def test_a_window_under_bfloat16_is_about_that_of_float32():
     x = random(2, 50, 8)
     bias = np.zeros((2, 1, 1, 50), "float32")

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from support.places import TESTS
+from support.rounding import requires_bfloat16
 from support.tiny_run import (
     VOCAB_SIZE,
     TinyRun,
@@ -692,6 +693,7 @@ def test_a_run_that_saved_nothing_starts_over_and_keeps_its_metrics(tmp_path):
     assert [json.loads(x)["step"] for x in superseded.splitlines()] == [1, 2]
 
 
+@requires_bfloat16
 def test_bfloat16_trains_float32_weights(tmp_path):
     run = TinyRun(tmp_path, make_model=Transformer, precision="bfloat16")
     _train(run, train_steps=2)
