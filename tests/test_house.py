@@ -25,7 +25,6 @@ COMMANDS = {
     "bleu": "bleu",
     "doctor": "doctor",
     "import": "import_t2t",
-    "export-t2t": "export_t2t",
     "registry": "registry",
     "report": "report",
     "attention": "attention",
