@@ -12,7 +12,6 @@ from t2t_lite.bin.cli import (
     adoption,
     command,
     flags,
-    habits,
     inspection,
     own_text,
 )
@@ -83,7 +82,6 @@ def generate_data(args: argparse.Namespace) -> None:
     if args.adopt:
         adoption.adopt(args)
         return
-    command.note_any(habits.rename_problem(args))
     problem, data_dir = recipe.choose_problem(
         args.problem, own_text.given_options(args), args.data_dir
     )
