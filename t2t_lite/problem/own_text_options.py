@@ -153,7 +153,7 @@ OPTIONS = (
     ),
 )
 
-# That the shards were there first; see the module `datagen.adoption`.
+# The shards of tensor2tensor that are used, see `interop.tensor2tensor.shards`.
 ADOPTED = Option(
     "adopted",
     "FILES",
