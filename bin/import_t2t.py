@@ -65,7 +65,7 @@ def import_checkpoint(args: argparse.Namespace) -> None:
     start_tensorflow(args.verbose)
     from t2t_lite.interop.tensor2tensor.importing import import_run
 
-    imported = import_run(
+    run, remarks = import_run(
         train_dir,
         hparams,
         vocabulary,
@@ -78,11 +78,9 @@ def import_checkpoint(args: argparse.Namespace) -> None:
         data_dir=flags.folder(args.data_dir),
         usr_dir=args.usr_dir,
     )
-    for remark in imported.remarks:
+    for remark in remarks:
         command.note(f"{remark[:1].upper()}{remark[1:]}.")
-    if imported.unread:
-        command.note(f"Not imported: {', '.join(imported.unread)}.")
-    print(imported.run.output_dir)
+    print(run.output_dir)
 
 
 def _hparams(train_dir: TrainDir, args: argparse.Namespace) -> HParams:

@@ -156,7 +156,7 @@ def test_an_imported_run_has_all_its_numbers(tmp_path, poisoned, weights_only):
         {"vocabulary": str(vocabulary)}
     )
     train_dir = read_train_dir(folder)
-    made = import_run(
+    run, _ = import_run(
         train_dir,
         hparams_of(train_dir.read_hparams()),
         [vocabulary],
@@ -166,5 +166,5 @@ def test_an_imported_run_has_all_its_numbers(tmp_path, poisoned, weights_only):
         weights_only=weights_only,
     )
     assert poisoned
-    for value in weights(made.run, 40).values():
+    for value in weights(run, 40).values():
         assert np.isfinite(value).all()

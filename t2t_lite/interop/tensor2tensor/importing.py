@@ -3,7 +3,7 @@
 import pathlib
 import shutil
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from t2t_lite import files
 from t2t_lite.data.manifest import Manifest
@@ -29,20 +29,6 @@ from t2t_lite.training.optimizer.updates import Updater
 from t2t_lite.training.run import Run
 
 
-class Imported(NamedTuple):
-    """The result of an import.
-
-    Attributes:
-      run: the new run.
-      remarks: sentences for the user.
-      unread: the names of variables that were not read.
-    """
-
-    run: Run
-    remarks: list[str]
-    unread: list[str]
-
-
 def import_run(
     train_dir: TrainDir,
     hparams: HParams,
@@ -56,7 +42,7 @@ def import_run(
     verify: pathlib.Path | None = None,
     data_dir: pathlib.Path | None = None,
     usr_dir: str | None = None,
-) -> Imported:
+) -> tuple[Run, list[str]]:
     """Make a run that decodes, resumes training and exports like any other.
 
     Everything is read and checked before anything is written.
@@ -75,6 +61,9 @@ def import_run(
       data_dir: data of the problem to train on; None: the first training run
         chooses it.
       usr_dir: the folder with the code of the problem.
+
+    Returns:
+      The run, and remarks for the user.
 
     Raises:
       UsageError: the vocabulary or the folder does not match.
@@ -125,7 +114,7 @@ def import_run(
         )
     tensors = {**checkpoint.model_tensors(model), **updater.tensors()}
     _write(run, vocabulary, tensors, step)
-    return Imported(run, remarks, variables.unread)
+    return run, remarks
 
 
 def _open_encoders(

@@ -114,7 +114,7 @@ def _read_split(
     kinds = set()
     for path in paths:
         count = 0
-        for count, record in enumerate(_records(path), 1):
+        for count, record in enumerate(_records(path, counter), 1):
             try:
                 features = tf.train.Example.FromString(record).features.feature
                 kinds.add("targets_position" in features)
@@ -136,7 +136,6 @@ def _read_split(
             for pair in zip(*sides.values(), strict=True):
                 lengths[max(map(len, pair))] += 1
             rows[max(len(features[s].int64_list.value) for s in SIDES)] += 1
-            counter.advance(1)
         size = path.stat().st_size
         shards.append(ShardRecord(path.name, count, size, sha256_of(path)))
     for path, shard in zip(paths, shards, strict=True):
@@ -155,10 +154,11 @@ def _read_split(
     )
 
 
-def _records(path: pathlib.Path) -> Iterator[bytes]:
+def _records(path: pathlib.Path, counter: Counter) -> Iterator[bytes]:
     try:
         for batch in tf.data.TFRecordDataset(str(path)).batch(1024):
             yield from batch.numpy()
+            counter.advance(len(batch))
     except tf.errors.OpError as error:
         raise T2TLiteError(
             f"{path} is damaged or cut off: {in_words(error)}. Copy it again."
@@ -174,14 +174,12 @@ def _sentences(
       ValueError: an id or the order of the sentences is wrong.
     """
     ids, numbers, positions = (
-        features[side + part].int64_list.value for part in PARTS
+        list(features[side + part].int64_list.value) for part in PARTS
     )
-    if not numbers:
-        numbers, positions = [1] * len(ids), range(len(ids))
-    sentences: list[list[int]] = []
-    if not len(ids) == len(numbers) == len(positions):
+    if not len(ids) == len(numbers or ids) == len(positions or ids):
         raise ValueError(f"{side} must have as many ids as {side}_position")
-    for id, *place in zip(ids, numbers, positions, strict=True):
+    sentences: list[list[int]] = [] if numbers or not ids else [ids]
+    for id, *place in zip(ids, numbers, positions, strict=False):
         if place == [len(sentences) + 1, 0]:
             sentences.append([id])
         elif sentences and place == [len(sentences), len(sentences[-1])]:

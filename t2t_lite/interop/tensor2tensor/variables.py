@@ -82,7 +82,6 @@ class Variables:
         import tensorflow as tf
 
         self._checkpoint = checkpoint
-        self._read_names: set[str] = set()
         try:
             self._reader = tf.train.load_checkpoint(str(checkpoint))
             self._shapes = self._reader.get_variable_to_shape_map()
@@ -117,11 +116,6 @@ class Variables:
             if found[name] != tuple(shape)
         ]
         self._refuse("its vocabulary or its sizes differ:", wrong)
-
-    @property
-    def unread(self) -> list[str]:
-        """The names of the variables that have not been read."""
-        return sorted(self._shapes.keys() - self._read_names)
 
     @property
     def has_slots(self) -> bool:
@@ -209,7 +203,6 @@ class Variables:
             value = np.asarray(self._reader.get_tensor(name))
         except UNREADABLE as error:
             raise self._damaged(error) from error
-        self._read_names.add(name)
         if value.dtype.kind in "iu":
             return value
         value = value.astype(np.float32)
