@@ -278,6 +278,8 @@ def _print_reached(run: "Run") -> None:
 def _print_next(run: "Run") -> None:
     """The commands that people try next."""
     folder = f"--output_dir={shlex.quote(str(run.output_dir))}"
+    if run.config["usr_dir"]:
+        folder += f" --usr_dir={shlex.quote(run.config['usr_dir'])}"
     command.note(
         "Next:\n"
         f"  t2t-lite-decoder {folder} --interactive\n"

@@ -127,7 +127,7 @@ ROWS = (
     ("data",),
     ("model",),
     ("model.layers",),
-    ("plugins", "allowed_code"),
+    ("plugins",),
     ("registry",),
     ("problem",),
     ("evaluation",),

@@ -82,7 +82,7 @@ def open_run(
 
     Raises:
       UsageError: as `find_run`.
-      T2TLiteError: as `find_run`; or the run needs code that is not allowed.
+      T2TLiteError: as `find_run`.
     """
     output_dir, config = find_run(args)
     if "sample" in args:  # what is wrong by itself, before anything is loaded
