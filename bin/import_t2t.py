@@ -9,6 +9,7 @@ import pathlib
 
 from t2t_lite import plugins, recipe, registry
 from t2t_lite.bin.cli import command, flags
+from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.interop.tensor2tensor.hparams import hparams_of
 from t2t_lite.interop.tensor2tensor.train_dir import TrainDir, read_train_dir
@@ -86,7 +87,14 @@ def import_checkpoint(args: argparse.Namespace) -> None:
 def _hparams(train_dir: TrainDir, args: argparse.Namespace) -> HParams:
     name = args.t2t_hparams
     if name and not name.endswith(".json"):
-        return registry.hparams(name)
+        hparams = registry.hparams(name)
+        if hparams.position_encoding == "interleaved":
+            raise UsageError(
+                f"--t2t_hparams={name} has the paper's values; use a set with "
+                "tensor2tensor's: transformer_base_v3, or "
+                "transformer_big_single_gpu for its transformer_big."
+            )
+        return hparams
     values = train_dir.read_hparams(flags.folder(name))
     return hparams_of(values, train_dir.flags, weights_only=args.weights_only)
 

@@ -1,6 +1,6 @@
 """Convert tensor2tensor's hyperparameters to `HParams`.
 
-`NAMES` is the one table of names; `docs/from-tensor2tensor.md` shows it.
+`_HPARAMS` is the one table of names; `docs/from-tensor2tensor.md` shows it.
 """
 
 import dataclasses
@@ -12,55 +12,60 @@ from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams, ModelHParams
 from t2t_lite.values import parse_key_values
 
-_SAME_NAMES = (
-    *("attention_dropout", "filter_size", "hidden_size", "label_smoothing"),
-    *("max_length", "max_relative_position", "norm_epsilon", "num_heads"),
-    *("num_decoder_layers", "num_encoder_layers", "num_hidden_layers"),
-    *("optimizer", "relu_dropout", "vocab_divisor"),
-)
-# Our name of each hparam of tensor2tensor that has a counterpart.
-NAMES = {
-    **{name: name for name in _SAME_NAMES},
-    "activation_dtype": "precision",
-    "attention_key_channels": "key_depth",
-    "attention_value_channels": "value_depth",
-    "batch_size": "batch_tokens",
-    "clip_grad_norm": "clip_norm",
-    "layer_postprocess_sequence": "norm_placement",
-    "layer_prepostprocess_dropout": "residual_dropout",
-    "layer_preprocess_sequence": "norm_placement",
-    "learning_rate_constant": "learning_rate",
-    "learning_rate_schedule": "schedule",
-    "learning_rate_warmup_steps": "warmup_steps",
-    "multiply_embedding_mode": "embedding_scale",
-    "optimizer_adam_beta1": "adam_beta1",
-    "optimizer_adam_beta2": "adam_beta2",
-    "optimizer_adam_epsilon": "adam_epsilon",
-    "optimizer_multistep_accumulate_steps": "micro_batches",
-    "pack_dataset": "packing",
-    "pos": "position_encoding",
-    "self_attention_type": "max_relative_position",
-    "shared_embedding_and_softmax_weights": "shared_embedding",
-    "use_target_space_embedding": "source_vector",
+# Each hparam of tensor2tensor with a counterpart: our name of it, and its value
+# in transformer_base_v1, which is its default.
+_HPARAMS: dict[str, tuple[str, Any]] = {
+    "activation_dtype": ("precision", "float32"),
+    "attention_dropout": ("attention_dropout", 0.0),
+    "attention_key_channels": ("key_depth", 0),
+    "attention_value_channels": ("value_depth", 0),
+    "batch_size": ("batch_tokens", 4096),
+    "clip_grad_norm": ("clip_norm", 0.0),
+    "filter_size": ("filter_size", 2048),
+    "hidden_size": ("hidden_size", 512),
+    "label_smoothing": ("label_smoothing", 0.1),
+    "layer_postprocess_sequence": ("norm_placement", "dan"),
+    "layer_prepostprocess_dropout": ("residual_dropout", 0.1),
+    "layer_preprocess_sequence": ("norm_placement", "none"),
+    "learning_rate": ("learning_rate", 0.1),
+    "learning_rate_constant": ("learning_rate", 1.0),
+    "learning_rate_decay_scheme": ("schedule", "noam"),
+    "learning_rate_schedule": ("schedule", "legacy"),
+    "learning_rate_warmup_steps": ("warmup_steps", 4000),
+    "max_length": ("max_length", 256),
+    "max_relative_position": ("max_relative_position", 0),
+    "multiply_embedding_mode": ("embedding_scale", "sqrt_depth"),
+    "norm_epsilon": ("norm_epsilon", 1e-6),
+    "num_decoder_layers": ("num_decoder_layers", 0),
+    "num_encoder_layers": ("num_encoder_layers", 0),
+    "num_heads": ("num_heads", 8),
+    "num_hidden_layers": ("num_hidden_layers", 6),
+    "optimizer": ("optimizer", "adam"),
+    "optimizer_adam_beta1": ("adam_beta1", 0.9),
+    "optimizer_adam_beta2": ("adam_beta2", 0.98),
+    "optimizer_adam_epsilon": ("adam_epsilon", 1e-9),
+    "pack_dataset": ("packing", False),
+    "pos": ("position_encoding", "timing"),
+    "relu_dropout": ("relu_dropout", 0.0),
+    "self_attention_type": ("max_relative_position", "dot_product"),
+    "shared_embedding_and_softmax_weights": ("shared_embedding", True),
+    "use_target_space_embedding": ("source_vector", True),
+    "vocab_divisor": ("vocab_divisor", 1),
 }
+NAMES = {name: ours for name, (ours, _) in _HPARAMS.items()}
+DEFAULTS = {name: value for name, (_, value) in _HPARAMS.items()}
 _ZERO_IS_NONE = ("clip_grad_norm", "num_decoder_layers", "num_encoder_layers")
 # Our value of each supported value.
 _VALUES: dict[str, dict[Any, Any]] = {
     "activation_dtype": {"float32": "float32", "bfloat16": "bfloat16"},
     "multiply_embedding_mode": {"sqrt_depth": "sqrt_depth", "none": "none"},
     "optimizer": {
-        "adam": "adam",
-        "Adam": "adam",
-        "true_adam": "adam",
-        "adafactor": "adafactor",
-        "Adafactor": "adafactor",
+        **dict.fromkeys(("adam", "Adam", "true_adam"), "adam"),
+        **dict.fromkeys(("adafactor", "Adafactor"), "adafactor"),
     },
     "pos": {
-        "timing": "concatenated",
-        "emb": "learned",
-        "none": "none",
-        "None": "none",
-        None: "none",
+        **{"timing": "concatenated", "emb": "learned"},
+        **dict.fromkeys(("none", "None", None), "none"),
     },
     "self_attention_type": {"dot_product": None, "dot_product_relative": None},
 }
@@ -114,45 +119,6 @@ _SCHEDULES = {
 _WEIGHTS_ONLY = " --weights_only imports the weights alone."
 _LONGEST_SOURCE = 2048  # tensor2tensor's decoder has no limit
 
-# The values of transformer_base_v1, which are the defaults of all sets.
-DEFAULTS: dict[str, Any] = {
-    "activation_dtype": "float32",
-    "attention_dropout": 0.0,
-    "attention_key_channels": 0,
-    "attention_value_channels": 0,
-    "batch_size": 4096,
-    "clip_grad_norm": 0.0,
-    "filter_size": 2048,
-    "hidden_size": 512,
-    "label_smoothing": 0.1,
-    "layer_postprocess_sequence": "dan",
-    "layer_prepostprocess_dropout": 0.1,
-    "layer_preprocess_sequence": "none",
-    "learning_rate": 0.1,
-    "learning_rate_constant": 1.0,
-    "learning_rate_decay_scheme": "noam",
-    "learning_rate_schedule": "legacy",
-    "learning_rate_warmup_steps": 4000,
-    "max_length": 256,
-    "max_relative_position": 0,
-    "multiply_embedding_mode": "sqrt_depth",
-    "norm_epsilon": 1e-6,
-    "num_decoder_layers": 0,
-    "num_encoder_layers": 0,
-    "num_heads": 8,
-    "num_hidden_layers": 6,
-    "optimizer": "adam",
-    "optimizer_adam_beta1": 0.9,
-    "optimizer_adam_beta2": 0.98,
-    "optimizer_adam_epsilon": 1e-9,
-    "pos": "timing",
-    "relu_dropout": 0.0,
-    "self_attention_type": "dot_product",
-    "shared_embedding_and_softmax_weights": True,
-    "use_target_space_embedding": True,
-    "vocab_divisor": 1,
-}
-
 
 def hparams_of(
     values: Mapping[str, Any],
@@ -184,7 +150,6 @@ def hparams_of(
     converted = {
         ours: _converted(theirs, values[theirs])
         for theirs, ours in NAMES.items()
-        if theirs in values
     }
     converted |= _model(values)
     if weights_only:
@@ -263,9 +228,7 @@ def _update(
     return {
         "batch_tokens": values["batch_size"] * gpus,
         "micro_batches": gpus,
-        "packing": bool(
-            values.get("pack_dataset") or problem.endswith("_packed")
-        ),
+        "packing": bool(values["pack_dataset"] or problem.endswith("_packed")),
         "train_steps": int(flags.get("train_steps") or 250000),
     }
 

@@ -154,11 +154,10 @@ def _model(run: Run, variables: Variables, space: int) -> Transformer:
     """Return the run's model with the weights of the checkpoint."""
     with initial.unset():
         model = run.model()
-    names = {_name(weight): weight for weight in model.weights}
-    variables.require_shapes({n: w.shape for n, w in names.items()})
-    values = variables.weights(space)
-    for name, weight in names.items():
-        weight.assign(values[name])
+    shapes = {_name(weight): weight.shape for weight in model.weights}
+    values = variables.weights(space, shapes)
+    for weight in model.weights:
+        weight.assign(values[_name(weight)])
     return model
 
 

@@ -107,16 +107,6 @@ class Variables:
         self._refuse("it lacks", known - self._shapes.keys())
         self._refuse("it also has", foreign)
 
-    def require_shapes(self, expected: Mapping[str, Sequence[int]]) -> None:
-        """Raise T2TLiteError for weights of other shapes than the model's."""
-        found = {name: self._shape(name) for name in self._parts}
-        wrong = [
-            f"{name} {found[name]} instead of {tuple(shape)}"
-            for name, shape in expected.items()
-            if found[name] != tuple(shape)
-        ]
-        self._refuse("its vocabulary or its sizes differ:", wrong)
-
     @property
     def has_slots(self) -> bool:
         """Whether the checkpoint has Adam's slots of every weight."""
@@ -152,9 +142,22 @@ class Variables:
             )
         return trained, f"target space {trained}, the trained one"
 
-    def weights(self, space: int) -> dict[str, np.ndarray]:
-        """Return each weight in float32, with this row of target spaces."""
-        return self._joined("{}", space)
+    def weights(
+        self, space: int, shapes: Mapping[str, Sequence[int]]
+    ) -> dict[str, np.ndarray]:
+        """Return each weight in float32, with this row of target spaces.
+
+        Raises:
+          T2TLiteError: a weight has another shape than in `shapes`.
+        """
+        values = self._joined("{}", space)
+        wrong = [
+            f"{name} {values[name].shape} instead of {tuple(shape)}"
+            for name, shape in shapes.items()
+            if values[name].shape != tuple(shape)
+        ]
+        self._refuse("sizes or vocabulary differ:", wrong)
+        return values
 
     def slots(self, space: int) -> list[dict[str, np.ndarray]]:
         """Return Adam's averages of the gradients and of their squares."""
@@ -183,20 +186,11 @@ class Variables:
         values = {}
         for ours, parts in self._parts.items():
             arrays = [self._read(form.format(part)) for part in parts]
+            if len({array.shape[1:] for array in arrays}) > 1:
+                self._refuse(f"the widths of {ours} differ in", parts)
             value = np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
             values[ours] = value[space] if ours == _SOURCE_VECTOR else value
         return values
-
-    def _shape(self, ours):
-        first, *others = (self._shapes[name] for name in self._parts[ours])
-        if ours == _SOURCE_VECTOR:
-            return tuple(first[1:])
-        self._refuse(
-            f"the shards of {ours} have different widths:",
-            [str(shape) for shape in others if shape[1:] != first[1:]],
-        )
-        rows = [shape[0] for shape in (first, *others) if shape]
-        return (sum(rows), *first[1:]) if rows else ()
 
     def _read(self, name) -> Any:
         try:
