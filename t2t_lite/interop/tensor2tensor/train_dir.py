@@ -63,7 +63,7 @@ def read_train_dir(path: pathlib.Path) -> TrainDir:
         if (file := checkpoint.with_name(name)).is_file():
             flags |= dict(_FLAG.findall(_read(file)))
     flags = {name: value for name, value in flags.items() if value != "None"}
-    if flags.get("model", "transformer") != "transformer":
+    if (flags.get("model") or "transformer") != "transformer":
         raise UsageError(
             "t2t_dir must be of tensor2tensor's model transformer; "
             f"{checkpoint.with_name('flags.txt')} says {flags['model']}."
