@@ -1,8 +1,7 @@
 """`t2t-lite-datagen --adopt`: use shards of tensor2tensor."""
 
 import argparse
-import json
-import shlex
+from typing import TYPE_CHECKING
 
 from t2t_lite import recipe, registry
 from t2t_lite.bin.cli import command, flags
@@ -10,21 +9,21 @@ from t2t_lite.errors import UsageError
 from t2t_lite.problem.own_text_options import OPTIONS
 from t2t_lite.runtime import start_tensorflow
 
+if TYPE_CHECKING:
+    from t2t_lite.data.manifest import Manifest
+
 _CONFLICTS = (
     *("inspect", "overwrite", "raw_dir", "tfds_dir", "processes", "runner"),
-    *("problem_options", *(option.name for option in OPTIONS)),
+    "problem_options",
+    *(option.name for option in OPTIONS if option.name != "vocabulary"),
 )
 
 
-def adopt(args: argparse.Namespace) -> None:
-    """Adopt the shards in `--adopt` and print their counts."""
+def adopt(args: argparse.Namespace) -> "Manifest":
+    """Adopt the shards in `--adopt` and return their manifest."""
     flags.require(args, "vocabulary")
     for flag in _CONFLICTS:
-        if flag != "vocabulary" and getattr(args, flag) not in (
-            None,
-            False,
-            "",
-        ):
+        if getattr(args, flag) not in (None, False, ""):
             raise UsageError(f"--adopt conflicts with --{flag}: remove one.")
     if args.data_dir not in (recipe.DATA_DIR, args.adopt):
         raise UsageError(
@@ -41,22 +40,8 @@ def adopt(args: argparse.Namespace) -> None:
     else:
         files = ",".join(path.name for path in vocabulary)
         problem = registry.problem("text", {"name": name, "adopted": files})
+        command.note(f"{name} becomes own text: --problem=text --name={name}.")
     start_tensorflow(args.verbose)
     from t2t_lite.interop.tensor2tensor import shards
 
-    manifest = shards.adopt(folder, problem, vocabulary)
-    if args.json:
-        splits = {
-            split: {"examples": record.examples, "records": record.records}
-            for split, record in manifest.splits.items()
-        }
-        print(json.dumps({"problem": name, "splits": splits}))
-        return
-    for split, record in manifest.splits.items():
-        rows = f" in {record.records:,} packed rows" * record.is_packed
-        print(f"{split}: {record.examples:,} pairs{rows}")
-    which = f"--problem={name}"
-    if problem.registered_name != name:
-        which = f"--problem=text --name={name}"
-    place = shlex.quote(f"--data_dir={folder}")
-    command.note(f"Next: t2t-lite-trainer {which} {place} --hparams=SET")
+    return shards.adopt(folder, problem, vocabulary)
