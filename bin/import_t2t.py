@@ -6,6 +6,7 @@ training and exports like any other.
 
 import argparse
 import pathlib
+from typing import Any
 
 from t2t_lite import plugins, recipe, registry
 from t2t_lite.bin.cli import command, flags
@@ -107,19 +108,20 @@ def _problem(
     """Return the problem by its name, or own text for an unknown name."""
     name = args.problem or train_dir.flags.get("problem", "")
     base_name = name.removesuffix(registry.REVERSED_SUFFIX)
-    if args.problem or base_name in registry.problem_names():
-        problem = registry.problem(name)
-        if not isinstance(problem, OwnText):
-            return problem
-        base_name = ""
-    own_text = registry.problem("text")
-    options = {"name": base_name} if base_name else {}
+    options: dict[str, Any] = {}
+    if not args.problem and base_name not in registry.problem_names():
+        options = {"name": base_name} if base_name else {}
+        name = "text"
+    problem = registry.problem(name)
+    if not isinstance(problem, OwnText):
+        return problem
     if args.data_dir:
-        return recipe.choose_problem(own_text, options, args.data_dir)[0]
+        return recipe.choose_problem(problem, options, args.data_dir)[0]
     if len(vocabulary) == 1:
         options["vocabulary"] = str(vocabulary[0])
-        return own_text.with_options(options)
-    return own_text.with_options({**options, "shared_vocabulary": False})
+    else:
+        options["shared_vocabulary"] = False
+    return problem.with_options(options)
 
 
 def main(argv: list[str] | None = None) -> int:

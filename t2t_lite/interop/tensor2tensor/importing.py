@@ -7,7 +7,7 @@ from typing import Any
 
 from t2t_lite import files
 from t2t_lite.data.manifest import Manifest
-from t2t_lite.errors import T2TLiteError, UsageError, in_words
+from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.interop.tensor2tensor.train_dir import TrainDir
 from t2t_lite.interop.tensor2tensor.variables import Variables
@@ -67,7 +67,7 @@ def import_run(
 
     Raises:
       UsageError: the vocabulary or the folder does not match.
-      T2TLiteError: a file is damaged or cannot be written.
+      T2TLiteError: a file is damaged.
     """
     if output_dir.exists() and any(output_dir.iterdir()):
         raise UsageError(f"output_dir must be a new folder; got {output_dir}.")
@@ -184,14 +184,8 @@ def _write(
     """Write the folder of the run, completely or not at all."""
     state = {"step": step, "position": [0, 0, 0], "seed": run.seed}
     names = run.config["vocabulary"]
-    try:
-        with files.write_folder(run.output_dir, replace=False) as folder:
-            checkpoint.save(folder / checkpoint.FOLDER, tensors, state)
-            for name, path in zip(names, vocabulary, strict=True):
-                shutil.copyfile(path, folder / name)
-            files.write_json(folder / CONFIG, run.config)
-    except OSError as error:
-        raise T2TLiteError(
-            f"{run.output_dir} cannot be written: {in_words(error)}. Or choose "
-            "another --output_dir."
-        ) from error
+    with files.write_folder(run.output_dir, replace=False) as folder:
+        checkpoint.save(folder / checkpoint.FOLDER, tensors, state)
+        for name, path in zip(names, vocabulary, strict=True):
+            shutil.copyfile(path, folder / name)
+        files.write_json(folder / CONFIG, run.config)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from t2t_lite.errors import T2TLiteError, UsageError, in_words
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.interop.tensor2tensor.hparams import DEFAULTS
 
 _CHECKPOINT = re.compile(r"(.*ckpt)-(\d+)")
@@ -55,13 +55,12 @@ def read_train_dir(path: pathlib.Path) -> TrainDir:
 
     Raises:
       UsageError: there is no checkpoint, or it belongs to another model.
-      T2TLiteError: a file is damaged.
     """
     checkpoint, step = _find_checkpoint(path)
     flags: dict[str, str] = {}
     for name in ("flags.txt", "flags_t2t.txt"):
         if (file := checkpoint.with_name(name)).is_file():
-            flags |= dict(_FLAG.findall(_read(file)))
+            flags |= dict(_FLAG.findall(file.read_text("utf-8", "replace")))
     flags = {name: value for name, value in flags.items() if value != "None"}
     if (flags.get("model") or "transformer") != "transformer":
         raise UsageError(
@@ -92,7 +91,7 @@ def _find_checkpoint(path: pathlib.Path) -> tuple[pathlib.Path, int]:
 def _read_values(path: pathlib.Path) -> dict[str, Any]:
     """Read an `hparams.json`, and check the types of known values."""
     try:
-        values = json.loads(_read(path))
+        values = json.loads(path.read_text("utf-8"))
     except (ValueError, RecursionError) as error:
         raise T2TLiteError(f"{path} is not JSON: {error}.") from error
     if not isinstance(values, dict):
@@ -107,12 +106,3 @@ def _read_values(path: pathlib.Path) -> dict[str, Any]:
                 f"{value!r}."
             )
     return values
-
-
-def _read(path: pathlib.Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise T2TLiteError(
-            f"{path} cannot be read: {in_words(error, place=False)}."
-        ) from error
