@@ -76,7 +76,7 @@ def import_run(
         # tensor2tensor ignores the hparam if the sizes differ.
         hparams = hparams.replace(shared_embedding=False)
     require_fitting_vocabularies(problem, hparams)
-    variables = Variables(train_dir.checkpoint, hparams)
+    variables = Variables(train_dir.checkpoint)
     step = variables.global_step(train_dir.step)
     space, remarks = None, []
     if hparams.source_vector:

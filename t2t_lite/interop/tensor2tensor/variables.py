@@ -10,58 +10,44 @@ import itertools
 import math
 import pathlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.hparam import HParams, ModelHParams
 from t2t_lite.training.checkpoints.checkpoint import UNREADABLE, short
 
-_BODY = "transformer/body"
-_TARGET_SPACES = f"{_BODY}/target_space_embedding/kernel"
+_TARGET_SPACES = "transformer/body/target_space_embedding/kernel"
 _SPACES = 32  # rows of this table
 _SOURCE_VECTOR = "source_vector/vector"
-# The last scope of the shards of each embedding.
-_EMBEDDINGS = {
-    "shared_embedding/table": "shared",
-    "source_embedding/table": "input_emb",
-    "target_embedding/table": "target_emb",
-    "softmax/table": "softmax",
+# Replaced one after the other, these turn tensor2tensor's names into ours.
+_RENAMED = {
+    r"^transformer/body/": "",
+    r"^transformer/symbol_modality_[\d_]+/": "",
+    r"^shared/weights_\d+": "shared_embedding/table",
+    r"^input_emb/weights_\d+": "source_embedding/table",
+    r"^target_emb/weights_\d+": "target_embedding/table",
+    r"^softmax/weights_\d+": "softmax/table",
+    r"^inputs_positional_embedding": "encoder_positions/table",
+    r"^targets_positional_embedding": "decoder_positions/table",
+    r"^target_space_embedding/kernel": _SOURCE_VECTOR,
+    r"/layer_(pre)?postprocess/layer_norm/layer_norm_": "_norm/",
+    r"^(encoder|decoder)/layer_(\d+)/": r"\1_layer_\2/",
+    r"/encdec_attention": "/cross_attention",
+    r"/ffn": "/feed_forward",
+    r"/conv1/": "/hidden_",
+    r"/conv2/": "/output_",
+    r"/multihead_attention/": "/",
+    r"/q/": "/query_",
+    r"/k/": "/key_",
+    r"/v/": "/value_",
+    r"/output_transform/": "/output_",
+    r"/dot_product_attention_relative/relative_positions_": "/relative_",
+    r"/relative_(keys|values)/embeddings": r"/relative_\1",
 }
-_SHARD = re.compile(
-    r"transformer/symbol_modality_\d+_\d+(?:_\d+)?"
-    r"/(shared|input_emb|target_emb|softmax)/weights_(\d+)"
-)
-_STACKS = {
-    "encoder": {"self_attention": "self_attention", "feed_forward": "ffn"},
-    "decoder": {
-        "self_attention": "self_attention",
-        "cross_attention": "encdec_attention",
-        "feed_forward": "ffn",
-    },
-}
-_ATTENTION = {
-    "query_kernel": "q/kernel",
-    "key_kernel": "k/kernel",
-    "value_kernel": "v/kernel",
-    "output_kernel": "output_transform/kernel",
-}
-_RELATIVE = {
-    "relative_keys": "relative_positions_keys/embeddings",
-    "relative_values": "relative_positions_values/embeddings",
-}
-_FEED_FORWARD = {
-    "hidden_kernel": "conv1/kernel",
-    "hidden_bias": "conv1/bias",
-    "output_kernel": "conv2/kernel",
-    "output_bias": "conv2/bias",
-}
-_NORM = {"scale": "layer_norm_scale", "bias": "layer_norm_bias"}
-_COUNTERS = re.compile(
-    r"global_step|training/beta[12]_power|losses_avg/.*|train_stats/.*"
-)
+_COUNTERS = re.compile(r"global_step|(training|losses_avg|train_stats)/.*")
 _OPTIMIZER = "training/"
 _SLOTS = ("Adam", "Adam_1")  # the moving averages of gradients and squares
 
@@ -71,41 +57,23 @@ class Variables:
 
     Args:
       checkpoint: its path as TensorFlow writes it, without an ending.
-      hparams: of the model.
 
     Raises:
-      T2TLiteError: the checkpoint is damaged or belongs to another model; the
-        error names missing and unexpected variables.
+      T2TLiteError: the checkpoint is damaged.
     """
 
-    def __init__(self, checkpoint: pathlib.Path, hparams: HParams):
-        import tensorflow as tf
-
+    def __init__(self, checkpoint: pathlib.Path):
         self._checkpoint = checkpoint
         try:
             self._reader = tf.train.load_checkpoint(str(checkpoint))
             self._shapes = self._reader.get_variable_to_shape_map()
         except UNREADABLE as error:
             raise self._damaged(error) from error
-        self._parts = {ours: [name] for ours, name in _names(hparams)}
-        shards = sorted(
-            (match[1], int(match[2]), match[0])
-            for match in map(_SHARD.fullmatch, self._shapes)
-            if match
-        )
-        is_shared = hparams.shared_embedding
-        for ours, scope in _EMBEDDINGS.items():
-            if (ours == "shared_embedding/table") == is_shared:
-                found = [name for kind, _, name in shards if kind == scope]
-                self._parts[ours] = found or [f".../{scope}/weights_0"]
-        known = {name for names in self._parts.values() for name in names}
-        foreign = [
-            name
-            for name in self._shapes.keys() - known - {_TARGET_SPACES}
-            if not _COUNTERS.fullmatch(name) and not name.startswith(_OPTIMIZER)
-        ]
-        self._refuse("it lacks", known - self._shapes.keys())
-        self._refuse("it also has", foreign)
+        # The shards of an embedding in the order of their numbers.
+        self._parts: dict[str, list[str]] = {}
+        for name in sorted(self._shapes, key=lambda name: (len(name), name)):
+            if not _COUNTERS.fullmatch(name):
+                self._parts.setdefault(_our_name(name), []).append(name)
 
     @property
     def has_slots(self) -> bool:
@@ -148,8 +116,13 @@ class Variables:
         """Return each weight in float32, with this row of target spaces.
 
         Raises:
-          T2TLiteError: a weight has another shape than in `shapes`.
+          T2TLiteError: names or shapes are not those of `shapes`.
         """
+        self._refuse("it lacks", shapes.keys() - self._parts.keys())
+        if _SOURCE_VECTOR not in shapes:
+            self._parts.pop(_SOURCE_VECTOR, None)
+        foreign = self._parts.keys() - shapes.keys()
+        self._refuse("it also has", [self._parts[n][0] for n in foreign])
         values = self._joined("{}", space)
         wrong = [
             f"{name} {values[name].shape} instead of {tuple(shape)}"
@@ -223,38 +196,7 @@ class Variables:
         )
 
 
-def _names(hparams: ModelHParams) -> Iterator[tuple[str, str]]:
-    """Yield (our name, tensor2tensor's name) of all but the embeddings."""
-    if hparams.source_vector:
-        yield _SOURCE_VECTOR, _TARGET_SPACES
-    if hparams.position_encoding == "learned":
-        yield "encoder_positions/table", f"{_BODY}/inputs_positional_embedding"
-        yield "decoder_positions/table", f"{_BODY}/targets_positional_embedding"
-    is_pre = hparams.norm_placement == "pre"
-    norm = "layer_prepostprocess" if is_pre else "layer_postprocess"
-
-    def pairs(ours, theirs, names):
-        for name, original in names.items():
-            yield f"{ours}/{name}", f"{theirs}/{original}"
-
-    depths = dict(zip(_STACKS, hparams.layers, strict=True))
-    for stack, sublayers in _STACKS.items():
-        for number, (ours, theirs) in itertools.product(
-            range(depths[stack]), sublayers.items()
-        ):
-            layer = f"{stack}_layer_{number}/{ours}"
-            scope = f"{_BODY}/{stack}/layer_{number}/{theirs}"
-            yield from pairs(
-                f"{layer}_norm", f"{scope}/{norm}/layer_norm", _NORM
-            )
-            if ours == "feed_forward":
-                yield from pairs(layer, scope, _FEED_FORWARD)
-                continue
-            scope = f"{scope}/multihead_attention"
-            yield from pairs(layer, scope, _ATTENTION)
-            if ours == "self_attention" and hparams.max_relative_position:
-                scope = f"{scope}/dot_product_attention_relative"
-                yield from pairs(layer, scope, _RELATIVE)
-        if is_pre:
-            scope = f"{_BODY}/{stack}/{norm}/layer_norm"
-            yield from pairs(f"{stack}_norm", scope, _NORM)
+def _our_name(name: str) -> str:
+    for pattern, ours in _RENAMED.items():
+        name = re.sub(pattern, ours, name)
+    return name

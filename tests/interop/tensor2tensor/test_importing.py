@@ -144,7 +144,7 @@ def test_a_restarted_adam_counts_its_own_updates(tmp_path):
         ),
         (
             {"transformer/body/encoder/layer_0/ffn/conv1/bias": None},
-            "lacks transformer/body/encoder/layer_0/ffn/conv1/bias",
+            "lacks encoder_layer_0/feed_forward/hidden_bias",
         ),
         (
             {
