@@ -8,7 +8,7 @@ import argparse
 import json
 
 from t2t_lite import plugins, recipe, registry
-from t2t_lite.bin.cli import command, flags, habits
+from t2t_lite.bin.cli import command, flags
 from t2t_lite.errors import T2TLiteError
 
 
@@ -40,7 +40,6 @@ def make_parser() -> flags.Parser:
 def examine(args: argparse.Namespace) -> None:
     """Prints what the checks found."""
     plugins.load_plugins(args.usr_dir)
-    command.note_any(habits.rename_problem(args))
     output_dir, problem = recipe.absolute(args.output_dir), None
     data_dir = recipe.absolute(args.data_dir)
     if args.hparams:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from t2t_lite import plugins, recipe, registry
-from t2t_lite.bin.cli import command, flags, habits, own_text
+from t2t_lite.bin.cli import command, flags, own_text
 from t2t_lite.errors import UsageError
 from t2t_lite.runtime import start_tensorflow
 from t2t_lite.training.cluster.members import find_members
@@ -209,7 +209,6 @@ def train(args: argparse.Namespace, argv: Sequence[str]) -> None:
     else:
         flags.require(args, "problem", "hparams")
     plugins.load_plugins(args.usr_dir)
-    command.note_any(habits.rename_problem(args))
     given = {name: getattr(args, name) for name in _PARAMETERS}
     given["problem_options"] = own_text.given_options(args)
     trained = recipe.train(**given)
@@ -279,6 +278,8 @@ def _print_reached(run: "Run") -> None:
 def _print_next(run: "Run") -> None:
     """The commands that people try next."""
     folder = f"--output_dir={shlex.quote(str(run.output_dir))}"
+    if run.config["usr_dir"]:
+        folder += f" --usr_dir={shlex.quote(run.config['usr_dir'])}"
     command.note(
         "Next:\n"
         f"  t2t-lite-decoder {folder} --interactive\n"

@@ -60,8 +60,7 @@ class OwnText(Text2TextProblem):
         require_consistent(chosen, options)
         other.base_name = chosen.get("name", type(self).base_name)
         other.name = other.base_name + ("_rev" if self.reversed else "")
-        learning = ("vocab_size", "subword_builder")
-        for name in (*learning, "filters", *_LANGUAGES):
+        for name in ("vocab_size", "filters", *_LANGUAGES):
             setattr(other, name, chosen.get(name, getattr(type(self), name)))
         return other
 
@@ -156,8 +155,8 @@ class OwnText(Text2TextProblem):
             return super().vocabulary_files()
         stem = f"{self.base_name}.vocab.{self.vocab_size}"
         return {
-            "inputs": f"{stem}.source{self._ending}",
-            "targets": f"{stem}.target{self._ending}",
+            "inputs": f"{stem}.source.model",
+            "targets": f"{stem}.target.model",
         }
 
     def expected_vocab_sizes(self) -> tuple[int, int]:

@@ -63,13 +63,6 @@ def _name(value):
     return name
 
 
-def _builder(value):
-    """What learns a vocabulary."""
-    if (name := text(value)) not in ("sentencepiece", "t2t"):
-        raise ValueError("sentencepiece or t2t")
-    return name
-
-
 OPTIONS = (
     *FILE_OPTIONS,
     *(
@@ -130,15 +123,6 @@ OPTIONS = (
         example="16000",
     ),
     Option(
-        "subword_builder",
-        "NAME",
-        "what learns the vocabulary: sentencepiece, or t2t for the subwords "
-        "that tensor2tensor builds, about --vocab_size of them",
-        _builder,
-        default="sentencepiece",
-        example="t2t",
-    ),
-    Option(
         "shared_vocabulary",
         "BOOL",
         "learn a vocabulary of --vocab_size for each side; needs "
@@ -169,7 +153,7 @@ OPTIONS = (
     ),
 )
 
-# That the shards were there first; see the module `datagen.adoption`.
+# The shards of tensor2tensor that are used, see `interop.tensor2tensor.shards`.
 ADOPTED = Option(
     "adopted",
     "FILES",
@@ -192,11 +176,6 @@ def require_consistent(
             raise UsageError(
                 "A --vocabulary has its own size: leave --vocab_size out; got "
                 f"{given['vocab_size']}."
-            )
-        if given.get("subword_builder") is not None:
-            raise UsageError(
-                "A --vocabulary is not learned: leave --subword_builder out; "
-                f"got {given['subword_builder']}."
             )
         if given.get("shared_vocabulary") is False:
             raise UsageError(

@@ -217,13 +217,6 @@ def test_a_given_vocabulary_must_have_the_tags():
     assert make(text("a.tsv:2de", vocabulary="with.model", **options))
 
 
-def test_tensor2tensors_subwords_have_no_tags():
-    options = {"dev_pairs": "b.tsv", "test_pairs": "b.tsv"}
-    with pytest.raises(UsageError) as error:
-        make(text("a.tsv:2de", subword_builder="t2t", **options))
-    assert "cut tags into pieces: leave out the tags, " in str(error.value)
-
-
 def test_tags_of_dev_and_test_are_those_of_train():
     with pytest.raises(UsageError) as error:
         text("a.tsv:web", dev_pairs="b.tsv:2de")
