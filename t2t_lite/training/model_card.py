@@ -116,7 +116,10 @@ def _front_matter(run: Run, scores: _Scores) -> str:
     """Return the YAML that the Hub reads, with its names of fields."""
     languages = [name for name in _languages(run) if _LANGUAGE.fullmatch(name)]
     task = "translation" if _languages(run) else "text2text-generation"
-    dataset = {"name": run.problem.name, "type": run.problem.name}
+    dataset: dict[str, Any] = {
+        "name": run.problem.name,
+        "type": run.problem.name,
+    }
     results = [
         {
             "task": {"type": task},
