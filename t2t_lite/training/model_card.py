@@ -116,14 +116,15 @@ def _front_matter(run: Run, scores: _Scores) -> str:
     """Return the YAML that the Hub reads, with its names of fields."""
     languages = [name for name in _languages(run) if _LANGUAGE.fullmatch(name)]
     task = "translation" if _languages(run) else "text2text-generation"
-    dataset: dict[str, Any] = {
-        "name": run.problem.name,
-        "type": run.problem.name,
-    }
+    name = run.problem.name
     results = [
         {
             "task": {"type": task},
-            "dataset": {**dataset, "split": score.get("split", "test")},
+            "dataset": {
+                "name": name,
+                "type": name,
+                "split": score.get("split", "test"),
+            },
             "metrics": [
                 {
                     "type": score["metric"],
