@@ -120,7 +120,6 @@ ROWS = (
         "training.faults",
         "training.optimizer",
     ),
-    ("datagen.beam",),
     ("datagen",),
     ("parsing",),
     ("decoding",),
