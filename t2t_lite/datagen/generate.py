@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import fcntl
 import functools
-import itertools
 import json
 import os
 import pathlib
@@ -388,8 +387,8 @@ def _samples_of_copies(
 ) -> Drops:
     """Return the duplicates; their texts are read from the corpus again."""
     wanted = totals.first_copies
-    numbered = enumerate(encoder.problem.samples(encoder.split, raw), start=1)
-    numbered = itertools.islice(numbered, max(wanted))
+    pairs = encoder.problem.samples(encoder.split, raw)
+    numbered = zip(range(1, max(wanted) + 1), pairs, strict=False)
     samples = [sample_of(n, *pair) for n, pair in numbered if n in wanted]
     reason = filters.DUPLICATES
     return Drops({reason: totals.copies}, {reason: samples})
