@@ -165,7 +165,7 @@ def _on_beam(args: argparse.Namespace) -> Callable[..., "Generation"]:
     level = logging.INFO if args.verbose else logging.CRITICAL
     logging.basicConfig(level=level)
     logging.getLogger().setLevel(level)
-    from t2t_lite.datagen.beam.generation import BeamGeneration
+    from t2t_lite.datagen.apache_beam import BeamGeneration
 
     return functools.partial(
         BeamGeneration, runner=args.runner, beam_options=args.beam_options

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from t2t_lite import plugins, recipe, registry
 from t2t_lite.bin.cli import command, flags, own_text
 from t2t_lite.errors import UsageError
-from t2t_lite.runtime import start_tensorflow
 from t2t_lite.training.cluster.members import find_members
 from t2t_lite.training.config import CONFIG, read_config
 
@@ -101,6 +100,8 @@ def _add_loop_flags(group: argparse._ArgumentGroup) -> None:
     flags.add_seed(group)
     same = "the same result to the bit each time; slower"
     flags.add(group, {"--deterministic": same})
+    told = "fail at the operation that produces the first NaN or Inf; slower"
+    flags.add(group, {"--check_numerics": told})
 
 
 def _add_checkpoint_flags(group: argparse._ArgumentGroup) -> None:
@@ -156,8 +157,6 @@ def _add_trial_flags(group: argparse._ArgumentGroup) -> None:
     trials = {
         "--dry_run": "check flags, data and model, measure one pass over the "
         "largest batch, save nothing",
-        "--replay=DIR": "make the update again that a run with gradients that "
-        "are not finite left in RUN/not-finite, and say where they are not",
     }
     flags.add(group, trials)
 
@@ -195,9 +194,6 @@ def train(args: argparse.Namespace, argv: Sequence[str]) -> None:
         hparams = registry.hparams(args.hparams)
         print(hparams.override(args.hparams_override))
         return
-    if args.replay:
-        _replay(args)
-        return
     folder = recipe.absolute(args.output_dir)
     if folder and (folder / CONFIG).is_file():  # it knows what it learns
         args.problem = args.problem or read_config(folder)["problem"]
@@ -222,18 +218,6 @@ def train(args: argparse.Namespace, argv: Sequence[str]) -> None:
         _print_next(trained)
     else:
         print(trained)
-
-
-def _replay(args: argparse.Namespace) -> None:
-    """Makes an update again that was not finite, and says where it is not."""
-    folder = recipe.absolute(args.replay)
-    plugins.load_plugins(args.usr_dir)
-    start_tensorflow(args.verbose, fixed_weights=False)
-    from t2t_lite.training import not_finite
-    from t2t_lite.training.run import Run
-
-    run = Run.open(recipe.absolute(args.output_dir) or folder.parent)
-    print(not_finite.replay(run, folder))
 
 
 def _start_local_workers(args: argparse.Namespace, argv: Sequence[str]) -> None:

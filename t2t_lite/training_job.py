@@ -110,8 +110,8 @@ class TrainingJob:
 
     def _train(self, cluster: Cluster, sustained_tflops: float | None) -> "Run":
         self._start_tensorflow()
-        from t2t_lite.reports.card import write_card
         from t2t_lite.training import trainer
+        from t2t_lite.training.model_card import write_card
 
         strategy = self._strategy(cluster)
         manifest = self._generation().run()
@@ -136,9 +136,9 @@ class TrainingJob:
         self, cluster: Cluster, manifest: "Manifest"
     ) -> Iterator["Run"]:
         """The run, which the chief makes and describes."""
-        from t2t_lite.reports.card import card_kept
-        from t2t_lite.reports.conditions import conditions_of
         from t2t_lite.training.faults.lock import only_trainer
+        from t2t_lite.training.model_card import card_kept
+        from t2t_lite.training.provenance import provenance_of
 
         if not cluster.is_chief:
             cluster.exchange("run", None)
@@ -149,7 +149,7 @@ class TrainingJob:
             run = self._run(manifest)
             say(f"Training {self.problem.name} in {run.output_dir}.")
             run.record(
-                conditions=conditions_of(run, self.options, self._places)
+                conditions=provenance_of(run, self.options, self._places)
             )
             cluster.exchange("run", None)
             with card_kept(run):
@@ -265,6 +265,7 @@ def _record_cost(
     """Puts `costs.training_cost` into the run's config."""
     from t2t_lite.model import costs
 
+    parameters = costs.count_parameters(run.hparams, *run.vocab_sizes)
     cost = costs.training_cost(
         run.hparams,
         run.vocab_sizes[1],
@@ -272,4 +273,10 @@ def _record_cost(
         work,
         sustained_tflops and sustained_tflops * 1e12,
     )
-    run.record(training_cost={"step": run.reached.step, **cost})
+    run.record(
+        training_cost={
+            "step": run.reached.step,
+            "parameters": sum(parameters.values()),
+            **cost,
+        }
+    )

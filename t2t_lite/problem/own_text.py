@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from t2t_lite.corpus import filters
-from t2t_lite.corpus.encoding import CORPUS, UTF_8, Encoding
 from t2t_lite.corpus.held_out import choose_held_out
-from t2t_lite.corpus.lines import require_text
+from t2t_lite.corpus.lines import CORPUS, UTF_8, Encoding, require_text
 from t2t_lite.corpus.mixture import (
     Corpus,
     copies_for,

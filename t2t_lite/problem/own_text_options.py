@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from t2t_lite.corpus import filters
-from t2t_lite.corpus.encoding import CORPUS, UTF_8, known_encoding
 from t2t_lite.corpus.held_out import MOST_BY_DEFAULT, SHARE_BY_DEFAULT
+from t2t_lite.corpus.lines import CORPUS, UTF_8, known_encoding
 from t2t_lite.corpus.mixture import checked, checked_once, read_corpora
 from t2t_lite.corpus.pair_files import format_of
 from t2t_lite.errors import UsageError

@@ -1,17 +1,22 @@
-"""Under which conditions a run is trained; `config.json` keeps them."""
+"""The provenance of a run: command, code, machine and data."""
 
+import contextlib
 import dataclasses
 import os
 import pathlib
+import platform
 import subprocess
 from collections.abc import Mapping
 from typing import Any
+
+import psutil
+import tensorflow as tf
 
 import t2t_lite
 from t2t_lite import registry
 from t2t_lite.data.manifest import Manifest
 from t2t_lite.problem import Problem
-from t2t_lite.reports.hardware import hardware
+from t2t_lite.runtime import usable_cores
 from t2t_lite.training.initial import flags_of_start
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
@@ -19,22 +24,21 @@ from t2t_lite.training.run import Run
 _GIT_SECONDS = 10
 
 
-def conditions_of(
+def provenance_of(
     run: Run,
     options: TrainingOptions,
-    places: Mapping[str, pathlib.Path | str | None],
+    paths: Mapping[str, pathlib.Path | str | None],
 ) -> dict[str, Any]:
-    """What `config.json` tells of a training that begins or goes on.
+    """Return what `config.json` records when training starts or resumes.
 
     Args:
-      run: its data must be there.
-      options: of the trainer.
-      places: folders by the name of their flag, None where it is not given.
+      run: the run; its data must exist.
+      options: the options of the trainer.
+      paths: folders by the name of their option; None if not given.
     """
-    steps = options.train_steps or run.hparams.train_steps
     return {
-        "command": command_of(run, options, places),
-        "train_steps": steps,
+        "command": command_of(run, options, paths),
+        "train_steps": options.train_steps or run.hparams.train_steps,
         "code": code_revision(),
         "hardware": hardware(),
         "data": _data_facts(run.problem, run.data.manifest),
@@ -44,11 +48,14 @@ def conditions_of(
 def command_of(
     run: Run,
     options: TrainingOptions,
-    places: Mapping[str, pathlib.Path | str | None],
+    paths: Mapping[str, pathlib.Path | str | None],
 ) -> list[str]:
-    """The words of the command that trains the same run again.
+    """Return the words of the command that trains the same run again.
 
-    Args: as in `conditions_of`.
+    Args:
+      run: the run.
+      options: the options of the trainer; defaults are left out.
+      paths: folders by the name of their option; None if not given.
     """
     name, override = _nearest_set(run)
     flags: dict[str, Any] = {"problem": run.config["problem"], "hparams": name}
@@ -57,7 +64,7 @@ def command_of(
     words = [f"--{key}={value}" for key, value in flags.items()]
     words += run.problem.option_flags()
     switches = []
-    flags = {key: value for key, value in places.items() if value}
+    flags = {key: value for key, value in paths.items() if value}
     flags["seed"] = run.seed
     flags |= flags_of_start(run.config)
     for field in dataclasses.fields(options):
@@ -71,10 +78,10 @@ def command_of(
 
 
 def _nearest_set(run: Run) -> tuple[str, list[str]]:
-    """The run's set, or the one most like its hparams, and what differs."""
+    """Return the hparams set most like the run's hparams, and the overrides."""
     lines = str(run.hparams).splitlines()
 
-    def differences(name: str) -> list[str]:
+    def overrides(name: str) -> list[str]:
         known = set(str(registry.hparams(name)).splitlines())
         return [line for line in lines if line not in known]
 
@@ -82,13 +89,13 @@ def _nearest_set(run: Run) -> tuple[str, list[str]]:
     if run.config["hparams_set"] in names:
         names = [run.config["hparams_set"]]
     return min(
-        ((name, differences(name)) for name in names),
+        ((name, overrides(name)) for name in names),
         key=lambda found: len(found[1]),
     )
 
 
 def code_revision() -> str:
-    """The commit of the checkout that this package is in, else its version."""
+    """Return the version, with the commit if this is a git checkout."""
     folder = os.path.dirname(t2t_lite.__file__)
 
     def git(*words: str) -> str:
@@ -101,7 +108,7 @@ def code_revision() -> str:
         ).stdout.strip()
 
     try:
-        # An environment may lie in somebody else's checkout.
+        # An environment may lie in the checkout of another project.
         git("ls-files", "--error-unmatch", "__init__.py")
         commit = git("rev-parse", "HEAD")
         changed = (
@@ -112,8 +119,37 @@ def code_revision() -> str:
     return f"t2t-lite {t2t_lite.__version__}, commit {commit}{changed}"
 
 
+def hardware() -> dict[str, Any]:
+    """Describe this machine; lists TensorFlow's devices."""
+    return {
+        "system": platform.platform(),
+        "processor": processor_name(),
+        "cores": usable_cores(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "gpus": gpu_names(),
+    }
+
+
+def processor_name() -> str:
+    """Return a name such as "AMD EPYC 7R13", else the architecture."""
+    with contextlib.suppress(OSError):
+        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def gpu_names() -> list[str]:
+    """Return the name of each GPU that TensorFlow can use."""
+    return [
+        tf.config.experimental.get_device_details(gpu).get("device_name", "GPU")
+        for gpu in tf.config.list_physical_devices("GPU")
+    ]
+
+
 def _data_facts(problem: Problem, manifest: Manifest) -> dict[str, Any]:
-    """What a card tells of the data, in the direction of the problem."""
+    """Return sizes and sources of the data, in the problem's direction."""
     splits = {}
     for name, split in manifest.splits.items():
         tokens = problem.directed(split.source_tokens, split.target_tokens)
