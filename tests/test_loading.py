@@ -69,7 +69,7 @@ def test_how_texts_go_together_changes_no_answer(of_run, of_export, tiny_run):
     assert several(TEXTS, batch_size=1) == answers
     with pytest.raises(UsageError, match="batch_tokens must be at least 1"):
         of_run(TEXTS, batch_tokens=0)
-    with pytest.raises(UsageError, match="does not tell how many tokens"):
+    with pytest.raises(UsageError, match="does not count"):
         of_export(TEXTS, batch_tokens=9)
 
 
@@ -199,11 +199,11 @@ def test_what_does_not_go_is_one_clear_error(
         (UsageError, "got alpha", lambda: of_export("1", alpha=1)),
         (UsageError, "nbest must be at least 1", lambda: of_run("1", nbest=0)),
         (UsageError, "A text must be a str; got 1", lambda: of_run([1])),
-        (UsageError, "give nbest", lambda: of_run("1", alignment="words")),
+        (UsageError, "requires nbest", lambda: of_run("1", alignment="words")),
         (UsageError, "got 'ter'", lambda: of_run("1", mbr="ter")),
         (
             UsageError,
-            "got alignment",
+            "token_scores and alignment",
             lambda: of_export("1", alignment="words", nbest=1),
         ),
         (UsageError, "got alpha", lambda: of_export.score("1", "a", alpha=1)),
