@@ -44,17 +44,24 @@ CONTENT_SECURITY_POLICY = "; ".join(
 )
 
 
-def page_file(name: str) -> tuple[bytes, str] | None:
-    """A file of the page and its content type.
+def page_file(name: str) -> tuple[bytes, dict[str, str]] | None:
+    """Return a file of the page and its HTTP headers.
 
     Args:
       name: such as "page.css"; "index.html" is the page itself.
 
-    Returns: None where the page has no file of that name.
+    Returns:
+      None if the page has no file of that name.
     """
     if name not in NAMES:
         return None
-    return _content(name), _TYPES[name.rpartition(".")[2]]
+    return _content(name), {
+        "Content-Type": _TYPES[name.rpartition(".")[2]],
+        "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-cache",
+    }
 
 
 @functools.cache
