@@ -1,4 +1,4 @@
-"""The files of a server's page. They load nothing from anywhere else."""
+"""The files of the web page, which loads nothing from other servers."""
 
 import functools
 import importlib.resources
@@ -10,26 +10,24 @@ _TYPES = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-# All that a browser may ask for: no other name reaches the disk.
+# No other name reaches the disk.
 NAMES = (
     INDEX,
     "page.css",
     "page.js",
     "server.js",
-    "languages.js",
     "nodes.js",
-    "panel.js",
     "answer.js",
     "alignment.js",
     "attention.js",
     "trees.js",
-    "documents.js",
+    "file.js",
     "heads.js",
     "heads.css",
     "icon.svg",
 )
-# A browser then runs and loads only what stands in this folder, asks only this
-# server, and shows the page in no other page's frame.
+# A browser then loads only files of this folder, sends requests only to this
+# server, and does not show the page in a frame of another page.
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
