@@ -66,6 +66,8 @@ def run(args: argparse.Namespace) -> None:
             f"--model_base_path must hold versions; {base_path} is a version. "
             f"Give {base_path.parent}."
         )
+    if not base_path.is_dir():
+        raise UsageError(f"--model_base_path={base_path} is not a folder.")
     start_tensorflow(args.verbose)
     try:
         from t2t_lite.serving.server import serve

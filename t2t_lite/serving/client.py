@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import time
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
@@ -15,15 +16,17 @@ from t2t_lite.errors import T2TLiteError, UsageError
 Columns: TypeAlias = Mapping[str, Sequence[Any]]  # outputs by name
 # Takes a signature, texts and the seconds that the answer may take.
 Predict: TypeAlias = Callable[[str, Sequence[str], float], Columns]
+_URL = re.compile(r"(https?://[^/@?# ]+(/[^?# ]*)?|grpcs?://[^/@?# ]+/?)")
 _PORTS = {"http": 8501, "https": 443, "grpc": 8500, "grpcs": 443}
 # A hypothesis with a lower score does not exist; see decoding.search.log_probs.
 _NO_HYPOTHESIS = -1e7
 # HTTP and gRPC statuses after which a later request may succeed, and those
 # that one of the texts may have caused.
-_BUSY = {429, 502, 503, "UNAVAILABLE", "RESOURCE_EXHAUSTED", "ABORTED"}
-_OF_A_TEXT = {400, 413, 422, 500, 504}
-_OF_A_TEXT |= {"INVALID_ARGUMENT", "OUT_OF_RANGE", "INTERNAL", "UNKNOWN"}
-_OF_A_TEXT |= {"DEADLINE_EXCEEDED"}
+_BUSY = (429, 502, 503, "UNAVAILABLE", "RESOURCE_EXHAUSTED", "ABORTED")
+_OF_A_TEXT = (
+    *(400, 413, 422, 500, 504, "INVALID_ARGUMENT", "OUT_OF_RANGE"),
+    *("INTERNAL", "UNKNOWN", "DEADLINE_EXCEEDED"),
+)
 
 
 class Failure(T2TLiteError):
@@ -59,10 +62,10 @@ def connect(url: str, name: str, version: int | None = None) -> Predict:
         parts = urllib.parse.urlsplit(url)
         host, port = parts.hostname or "", parts.port
         host.encode("idna")
-        is_valid = parts.scheme in _PORTS and host and port != 0
+        is_valid = port != 0 and url.isascii() and _URL.fullmatch(url)
     except ValueError:
         is_valid = False
-    if not is_valid or not url.isascii() or set(url) & set(" @?#"):
+    if not is_valid:
         raise UsageError(
             "--server must be http://HOST:PORT or grpc://HOST:PORT, or "
             f"https:// or grpcs:// with TLS; got {url!r}."
@@ -100,8 +103,8 @@ def _rest(url: str) -> Predict:
         found = found if isinstance(found, dict) else {}
         if response.status == 200 and isinstance(found.get("outputs"), dict):
             return found["outputs"]
-        reason = found.get("error", f"the server answered {response.status}")
-        raise Failure(str(reason), response.status)
+        reason = f"the server answered {response.status}"
+        raise Failure(str(found.get("error", reason)), response.status)
 
     return predict
 
@@ -114,15 +117,11 @@ def _grpc(
     from tensorflow_serving.apis import predict_pb2 as protos
     from tensorflow_serving.apis import prediction_service_pb2_grpc as services
 
-    options = [
-        (f"grpc.max_{x}_message_length", -1) for x in ("receive", "send")
-    ]
+    options = [("grpc.max_receive_message_length", -1)]
     credentials = grpc.ssl_channel_credentials()
-    channel = (
-        grpc.secure_channel(address, credentials, options)
-        if secure
-        else grpc.insecure_channel(address, options)
-    )
+    channel = grpc.insecure_channel(address, options)
+    if secure:
+        channel = grpc.secure_channel(address, credentials, options)
     stub = services.PredictionServiceStub(channel)
 
     def predict(
@@ -193,8 +192,9 @@ class Client:
                 lambda error: isinstance(error, Failure) and error.is_busy
             ),
             wait=tenacity.wait_random_exponential(multiplier=0.2, max=10),
-            stop=tenacity.stop_before_delay(seconds)
-            | (lambda _: self._is_lost),
+            stop=tenacity.stop_any(
+                tenacity.stop_before_delay(seconds), lambda _: self._is_lost
+            ),
             before_sleep=self._report,
             reraise=True,
         )
@@ -205,7 +205,9 @@ class Client:
         If a request fails because of one of its texts, each half is sent
         again, so that the other texts have an answer.
         """
-        was_lost = self._is_lost
+        return self._translate(texts, self._is_lost)
+
+    def _translate(self, texts: Sequence[str], was_lost: bool) -> list[Answer]:
         deadline = time.monotonic() + self._seconds
         try:
             columns = self._retry(self._send, texts, deadline)
@@ -215,9 +217,9 @@ class Client:
             if not can_split or (failure.is_late and was_lost):
                 return [Answer(error=str(failure))] * len(texts)
             half = len(texts) // 2
+            parts = texts[:half], texts[half:]
             return [
-                *self.translate(texts[:half]),
-                *self.translate(texts[half:]),
+                x for part in parts for x in self._translate(part, was_lost)
             ]
         self._is_lost = self._is_waiting = False
         if len(columns.get("outputs", ())) != len(texts):

@@ -104,13 +104,13 @@ def application(predictor: Predictor) -> web.Application:
 
 @web.middleware
 async def _answer(
-    http: web.Request,
+    request: web.Request,
     handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
 ) -> web.StreamResponse:
     """Count a request and convert errors to JSON."""
     with metrics.request("REST") as status:
         try:
-            response = await handler(http)
+            response = await handler(request)
         except asyncio.CancelledError:
             status.append("499")  # the client has disconnected
             raise
@@ -124,7 +124,7 @@ async def _answer(
         except web.HTTPException as error:
             code, reason = error.status, f"{error.reason}."
         except Exception as error:
-            say(f"{http.method} {http.path}: {in_words(error)}")
+            say(f"{request.method} {request.path}: {in_words(error)}")
             code, reason = 500, "Internal error."
         else:
             status.append(str(response.status))
