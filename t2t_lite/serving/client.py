@@ -188,13 +188,9 @@ class Client:
         self._is_lost = False
         self._is_waiting = False
         self._retry = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(
-                lambda error: isinstance(error, Failure) and error.is_busy
-            ),
+            retry=tenacity.retry_if_exception(self._is_worth_a_retry),
             wait=tenacity.wait_random_exponential(multiplier=0.2, max=10),
-            stop=tenacity.stop_any(
-                tenacity.stop_before_delay(seconds), lambda _: self._is_lost
-            ),
+            stop=tenacity.stop_before_delay(seconds),
             before_sleep=self._report,
             reraise=True,
         )
@@ -231,6 +227,10 @@ class Client:
     def _send(self, texts: Sequence[str], deadline: float) -> Columns:
         seconds = max(deadline - time.monotonic(), 0.001)
         return self._predict(self._signature, texts, seconds)
+
+    def _is_worth_a_retry(self, error: BaseException) -> bool:
+        is_busy = isinstance(error, Failure) and error.is_busy
+        return is_busy and not self._is_lost
 
     def _report(self, state: tenacity.RetryCallState) -> None:
         """Note the reason, unless the first short wait is enough."""

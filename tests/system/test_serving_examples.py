@@ -104,9 +104,10 @@ def test_the_models_are_read_by_tensorflow_serving():
     from google.protobuf import text_format
     from tensorflow_serving.config import model_server_config_pb2
 
+    page = (ROOT / "docs" / "serving.md").read_text("utf-8")
+    (text,) = re.findall(r"```\n(model_config_list.*?)```", page, re.DOTALL)
     config = text_format.Parse(
-        (EXAMPLES / "models.config").read_text("utf-8"),
-        model_server_config_pb2.ModelServerConfig(),
+        text, model_server_config_pb2.ModelServerConfig()
     ).model_config_list.config
     assert [model.name for model in config] == ["ende", "parser"]
     (ende, _) = config
