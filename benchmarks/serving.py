@@ -1,4 +1,4 @@
-"""Texts per second of t2t-lite-server by REST and gRPC, with and without batches.
+"""Texts per second of t2t-lite-server by REST and gRPC, batches on and off.
 
     python benchmarks/serving.py EXPORT_DIR [--before=CHECKOUT]
 

@@ -1,9 +1,8 @@
 """Dynamic batching of requests. Independent of TensorFlow and of the APIs."""
 
 import asyncio
-import contextlib
 import dataclasses
-import time
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
@@ -12,6 +11,7 @@ import grpc
 import numpy as np
 
 from t2t_lite.serving.server import metrics
+from t2t_lite.serving.server.refusal import Refusal
 
 Tensors: TypeAlias = dict[str, np.ndarray]
 Run: TypeAlias = Callable[[Tensors], Tensors]
@@ -20,26 +20,6 @@ Run: TypeAlias = Callable[[Tensors], Tensors]
 _SHORT = 32
 # A batch exceeds this size only if enough rows are left for other workers.
 _LARGE = 16
-
-
-class Refusal(Exception):
-    """A request that the server rejects.
-
-    Args:
-      status: the kind of error; REST translates it to an HTTP status.
-      message: states the rule, the value and the fix.
-    """
-
-    def __init__(self, status: grpc.StatusCode, message: str):
-        super().__init__(message)
-        self.status = status
-        # One line that fits into a header of HTTP/2.
-        self.message = " ".join(message.split())[:1000]
-
-
-def invalid(message: str) -> Refusal:
-    """Return the refusal of a malformed request."""
-    return Refusal(grpc.StatusCode.INVALID_ARGUMENT, message)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,11 +63,17 @@ class _Job:
         return self.group is not None and self.group == other.group and alike
 
 
+_Answers: TypeAlias = list[tuple[_Job, Tensors | Exception]]
+
+
 class Batcher:
     """Runs requests in batches, the oldest request first.
 
     A batch is filled with requests of the same group that are closest in
     length. So long texts do not delay short ones, and no request starves.
+
+    Attributes:
+      running: number of running batches.
 
     Args:
       how: the settings.
@@ -97,16 +83,10 @@ class Batcher:
         self._how = how
         self._waiting: dict[_Job, None] = {}  # oldest first
         self._rows = 0  # in the queue
-        self._running = 0  # batches
+        self.running = 0
         self._running_rows = 0
-        self._ahead: list[_Job] = []  # already queued for the next free worker
         self._timer: asyncio.TimerHandle | None = None
         self._pool = ThreadPoolExecutor(how.workers, "batch")
-
-    @property
-    def running(self) -> int:
-        """The number of running batches."""
-        return self._running
 
     async def answer(
         self,
@@ -201,34 +181,20 @@ class Batcher:
             self._timer.cancel()
             self._timer = None
         loop = asyncio.get_running_loop()
-        while self._waiting and self._running < self._how.workers:
+        while self._waiting and self.running < self._how.workers:
             batch = self._next_batch()
             rows = sum(job.rows for job in batch)
             ready_at = batch[0].arrived + self._how.timeout
             full = rows >= self._most_rows() or batch[0].group is None
-            if self._running and not full and loop.time() < ready_at:
+            if self.running and not full and loop.time() < ready_at:
                 self._timer = loop.call_at(ready_at, self._start_batches)
                 return
-            self._begin(batch)
-            self._pool.submit(self._work, batch, loop)
-        if self._waiting and not self._ahead:
-            self._send_ahead(next(iter(self._waiting)))
-
-    def _begin(self, batch: Sequence[_Job]) -> None:
-        """Count jobs as running."""
-        self._leave(batch)
-        self._running += 1
-        self._running_rows += sum(job.rows for job in batch)
-
-    def _send_ahead(self, job: _Job) -> None:
-        """Queue a job that fills a large batch directly in the thread pool.
-
-        The next free worker then starts it without waiting for the event loop.
-        """
-        if job.rows >= max(self._how.max_batch_size, _LARGE):
-            self._ahead = [job]
-            loop = asyncio.get_running_loop()
-            self._pool.submit(self._work, self._ahead, loop)
+            self._leave(batch)
+            self.running += 1
+            self._running_rows += rows
+            loop.run_in_executor(self._pool, _compute, batch).add_done_callback(
+                functools.partial(self._finish, rows)
+            )
 
     def _next_batch(self) -> list[_Job]:
         """Return the oldest job and the jobs that share its batch."""
@@ -252,37 +218,11 @@ class Batcher:
         share = (self._rows + self._running_rows) // (2 * self._how.workers)
         return min(self._how.max_batch_size, max(_LARGE, share))
 
-    def _work(
-        self, batch: Sequence[_Job], loop: asyncio.AbstractEventLoop
-    ) -> None:
-        """Run a batch without its cancelled jobs; called in a worker thread."""
-        rows = sum(job.rows for job in batch)
-        batch = [job for job in batch if not job.answer.done()]
-        start = time.perf_counter()
-        answers = _run(batch)
-        seconds = time.perf_counter() - start
-        with contextlib.suppress(RuntimeError):  # the event loop is closed
-            loop.call_soon_threadsafe(
-                self._finish, rows, batch, answers, seconds
-            )
-
-    def _finish(
-        self,
-        rows: int,
-        batch: Sequence[_Job],
-        answers: Sequence[Tensors | Exception],
-        seconds: float,
-    ) -> None:
+    def _finish(self, rows: int, future: asyncio.Future[_Answers]) -> None:
         """Distribute the answers of a batch that was started with `rows`."""
-        self._running -= 1
+        self.running -= 1
         self._running_rows -= rows
-        if self._ahead:
-            self._begin(self._ahead)
-            self._ahead = []
-        if batch:
-            metrics.BATCH.observe(sum(job.rows for job in batch))
-            metrics.BATCH_SECONDS.observe(seconds)
-        for job, answer in zip(batch, answers, strict=True):
+        for job, answer in future.result():
             if job.answer.done():
                 continue
             if isinstance(answer, Exception):
@@ -294,6 +234,16 @@ class Batcher:
 
 def _too_late() -> Refusal:
     return Refusal(grpc.StatusCode.DEADLINE_EXCEEDED, "The deadline passed.")
+
+
+def _compute(batch: Sequence[_Job]) -> _Answers:
+    """Run a batch without its cancelled jobs, in a worker thread."""
+    batch = [job for job in batch if not job.answer.done()]
+    if not batch:
+        return []
+    metrics.BATCH.observe(sum(job.rows for job in batch))
+    with metrics.BATCH_SECONDS.time():
+        return list(zip(batch, _run(batch), strict=True))
 
 
 def _run(batch: Sequence[_Job]) -> list[Tensors | Exception]:

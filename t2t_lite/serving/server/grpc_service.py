@@ -1,6 +1,5 @@
 """TensorFlow Serving's gRPC API and the standard health service."""
 
-import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -18,12 +17,9 @@ from tensorflow_serving.apis import (
     predict_pb2,
 )
 
-from t2t_lite.errors import in_words
-from t2t_lite.progress import say
-from t2t_lite.serving.server import metrics
-from t2t_lite.serving.server.batching import Refusal, invalid
 from t2t_lite.serving.server.models import Model, State
 from t2t_lite.serving.server.predict import Predictor
+from t2t_lite.serving.server.refusal import Refusal, invalid, recorded
 
 # The stock server fills the field of a type, and many clients read it, while
 # `tf.make_tensor_proto` fills `tensor_content`, and takes 0.1 ms for the five
@@ -105,24 +101,15 @@ def _handler(kind: Any, method: Callable[[Any, Any], Awaitable[Any]]) -> Any:
     """Return a gRPC handler that parses, counts and reports errors."""
 
     async def call(content: bytes, context: Any) -> bytes:
-        with metrics.request("gRPC") as status:
-            try:
-                response = await method(kind.FromString(content), context)
-                status.append("OK")
-                return response.SerializeToString()
-            except asyncio.CancelledError:
-                status.append("CANCELLED")
-                raise
-            except Refusal as error:
-                refusal = error
-            except DecodeError:
-                name = kind.DESCRIPTOR.name
-                refusal = invalid(f"The request is not a valid {name}.")
-            except Exception as error:
-                say(f"{kind.DESCRIPTOR.name}: {in_words(error)}")
-                internal = grpc.StatusCode.INTERNAL
-                refusal = Refusal(internal, "Internal error.")
-            status.append(refusal.status.name)
+        try:
+            with recorded("gRPC"):
+                try:
+                    request = kind.FromString(content)
+                except DecodeError:
+                    name = kind.DESCRIPTOR.name
+                    raise invalid(f"This is not a valid {name}.") from None
+                return (await method(request, context)).SerializeToString()
+        except Refusal as refusal:
             return await context.abort(refusal.status, refusal.message)
 
     return grpc.unary_unary_rpc_method_handler(call)

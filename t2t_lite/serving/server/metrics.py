@@ -1,9 +1,5 @@
 """Metrics for Prometheus, in its default registry."""
 
-import contextlib
-import time
-from collections.abc import Iterator
-
 from prometheus_client import Counter, Gauge, Histogram
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -20,22 +16,3 @@ BATCH_SECONDS = Histogram(
 )
 QUEUE = Gauge("t2t_lite_queue_texts", "Texts in the queue")
 VERSION = Gauge("t2t_lite_version", "The version that serves requests")
-
-
-@contextlib.contextmanager
-def request(api: str) -> Iterator[list[str]]:
-    """Record the request that the block answers.
-
-    Args:
-      api: "REST" or "gRPC".
-
-    Yields:
-      a list to which the block appends the status of the answer.
-    """
-    start = time.perf_counter()
-    status = ["UNKNOWN"]
-    try:
-        yield status
-    finally:
-        LATENCY.labels(api).observe(time.perf_counter() - start)
-        REQUESTS.labels(api, status[-1]).inc()

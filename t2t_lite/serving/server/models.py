@@ -21,7 +21,8 @@ from tensorflow_serving.apis import (
 
 from t2t_lite.errors import T2TLiteError, in_words
 from t2t_lite.serving.server import metrics
-from t2t_lite.serving.server.batching import Refusal, Run, Tensors
+from t2t_lite.serving.server.batching import Run, Tensors
+from t2t_lite.serving.server.refusal import Refusal
 
 State = get_model_status_pb2.ModelVersionStatus
 _STATUSES = {status.value[0]: status for status in grpc.StatusCode}

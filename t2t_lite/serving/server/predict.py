@@ -10,13 +10,9 @@ import grpc
 import numpy as np
 
 from t2t_lite.serving.server import metrics
-from t2t_lite.serving.server.batching import (
-    Batcher,
-    Refusal,
-    Tensors,
-    invalid,
-)
+from t2t_lite.serving.server.batching import Batcher, Tensors
 from t2t_lite.serving.server.models import Model, Version
+from t2t_lite.serving.server.refusal import Refusal, invalid
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,13 +16,10 @@ import prometheus_client
 from aiohttp import web
 from google.protobuf import json_format
 
-from t2t_lite.errors import in_words
-from t2t_lite.progress import say
 from t2t_lite.serving.page import files
-from t2t_lite.serving.server import metrics
-from t2t_lite.serving.server.batching import Refusal, invalid
 from t2t_lite.serving.server.grpc_service import status_of
 from t2t_lite.serving.server.predict import Predictor
+from t2t_lite.serving.server.refusal import Refusal, invalid, recorded
 
 _PATH = r"/v1/models/{name:[^/:]+}{version:(/versions/\d{1,19})?}"
 _HTTP_STATUS = {
@@ -30,9 +27,12 @@ _HTTP_STATUS = {
     grpc.StatusCode.FAILED_PRECONDITION: 400,
     grpc.StatusCode.PERMISSION_DENIED: 403,
     grpc.StatusCode.NOT_FOUND: 404,
+    grpc.StatusCode.UNIMPLEMENTED: 405,
+    grpc.StatusCode.OUT_OF_RANGE: 413,
     grpc.StatusCode.RESOURCE_EXHAUSTED: 503,
     grpc.StatusCode.DEADLINE_EXCEEDED: 504,
 }  # others: 500
+_STATUS_OF = {code: status for status, code in _HTTP_STATUS.items()}
 
 
 def application(predictor: Predictor) -> web.Application:
@@ -108,29 +108,17 @@ async def _answer(
     handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
 ) -> web.StreamResponse:
     """Count a request and convert errors to JSON."""
-    with metrics.request("REST") as status:
-        try:
-            response = await handler(request)
-        except asyncio.CancelledError:
-            status.append("499")  # the client has disconnected
-            raise
-        except Refusal as refusal:
-            code, reason = (
-                _HTTP_STATUS.get(refusal.status, 500),
-                refusal.message,
-            )
-        except web.RequestPayloadError:
-            code, reason = 400, "The body has an invalid encoding."
-        except web.HTTPException as error:
-            code, reason = error.status, f"{error.reason}."
-        except Exception as error:
-            say(f"{request.method} {request.path}: {in_words(error)}")
-            code, reason = 500, "Internal error."
-        else:
-            status.append(str(response.status))
-            return response
-        status.append(str(code))
-        return web.json_response({"error": reason}, status=code)
+    try:
+        with recorded("REST"):
+            try:
+                return await handler(request)
+            except web.RequestPayloadError:
+                raise invalid("The body has an invalid encoding.") from None
+            except web.HTTPException as error:
+                raise Refusal(_STATUS_OF[error.status], error.reason) from None
+    except Refusal as refusal:
+        status = _HTTP_STATUS.get(refusal.status, 500)
+        return web.json_response({"error": refusal.message}, status=status)
 
 
 def _model_of(http: web.Request) -> tuple[str, int | None]:

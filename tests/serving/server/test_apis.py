@@ -225,7 +225,7 @@ def test_the_page_and_its_model_are_served(http, rest):
 
 def test_metrics_count_requests(server, rest):
     names = (
-        't2t_lite_requests_total{api="REST",code="400"}',
+        't2t_lite_requests_total{api="REST",code="INVALID_ARGUMENT"}',
         't2t_lite_request_seconds_count{api="REST"}',
         "t2t_lite_texts_total",
     )

@@ -1,13 +1,13 @@
 import asyncio
 import threading
-import time
 
 import grpc
 import numpy as np
 import pytest
 
 from t2t_lite.serving.server import metrics
-from t2t_lite.serving.server.batching import Batcher, Batching, Refusal
+from t2t_lite.serving.server.batching import Batcher, Batching
+from t2t_lite.serving.server.refusal import Refusal
 
 
 class Doubler:
@@ -208,46 +208,6 @@ def test_what_nobody_waits_for_is_not_computed_and_frees_the_queue():
         assert model.batches == [[0], [3]]
 
     play(scenario)
-
-
-def test_a_request_that_fills_a_large_batch_need_not_wait_for_the_loop():
-    async def scenario(batcher):
-        model = Doubler(held=True)
-        asked = [request(batcher, model, [n] * 16) for n in range(3)]
-        await started(model)
-        assert queued() == 32
-        model.go.set()
-        for _ in range(1000):  # the loop does nothing else meanwhile
-            if len(model.batches) == 2:
-                break
-            time.sleep(0.01)
-        assert model.batches == [[0] * 16, [1] * 16]
-        assert await answers(*asked) == [[0] * 16, [2] * 16, [4] * 16]
-        assert queued() == 0
-        assert not batcher.running
-
-    play(scenario, max_batch_size=16)
-
-
-def test_a_request_that_fills_a_large_batch_can_be_withdrawn():
-    async def scenario(batcher):
-        model = Doubler(held=True)
-        first = request(batcher, model, [0] * 16)
-        await started(model)
-        left = request(batcher, model, [1] * 16)
-        await asyncio.sleep(0)
-        assert queued() == 16
-        left.cancel()
-        await asyncio.wait([left])
-        assert queued() == 0
-        last = request(batcher, model, [2] * 16)
-        model.go.set()
-        assert await answers(first, last) == [[0] * 16, [4] * 16]
-        assert model.batches == [[0] * 16, [2] * 16]
-        assert queued() == 0
-        assert not batcher.running
-
-    play(scenario, max_batch_size=16, max_queue=16)
 
 
 def test_a_deadline_that_has_passed_starts_nothing():

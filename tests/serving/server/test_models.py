@@ -8,8 +8,8 @@ import pytest
 
 from support.served_model import save
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.serving.server.batching import Refusal
 from t2t_lite.serving.server.models import Model, Version, load_version
+from t2t_lite.serving.server.refusal import Refusal
 
 
 def put(folder, number, text="fine"):
