@@ -94,16 +94,17 @@ def load_version(folder: pathlib.Path) -> Version:
 
 def _signature(name: str, function: Any) -> Signature:
     inputs = function.structured_input_signature[1]
-    if any(x.dtype != tf.string or x.shape.rank != 1 for x in inputs.values()):
+    kinds = {(spec.dtype, spec.shape.rank) for spec in inputs.values()}
+    if kinds != {(tf.string, 1)}:
         raise T2TLiteError(
             f"All inputs of {name} must be strings [batch]. TensorFlow Serving "
             "serves other models"
         )
-    outputs = function.structured_outputs.values()
+    shapes = [spec.shape for spec in function.structured_outputs.values()]
     return Signature(
         tuple(sorted(inputs)),
         functools.partial(_run, function),
-        not any(None in output.shape.as_list()[1:] for output in outputs),
+        all(x.rank and None not in x.as_list()[1:] for x in shapes),
     )
 
 

@@ -78,7 +78,7 @@ class Predictor:
             signature.run,
             tensors,
             [sum(map(len, row)) for row in zip(*columns, strict=True)],
-            id(signature) if signature.is_batchable else None,
+            signature.run if signature.is_batchable else None,
             deadline,
         )
         metrics.TEXTS.inc(len(columns[0]))
