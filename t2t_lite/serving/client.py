@@ -236,8 +236,7 @@ class Client:
         """Note the reason, unless the first short wait is enough."""
         if state.attempt_number > 1 and not self._is_waiting:
             self._is_waiting = True
-            assert state.outcome
-            self._note(str(state.outcome.exception()))
+            self._note(str(state.outcome and state.outcome.exception()))
 
 
 def _answer(columns: Columns, row: int) -> Answer:
