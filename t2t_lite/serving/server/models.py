@@ -1,6 +1,7 @@
 """The versions of one model: watch the folder, load, switch."""
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 import gc
@@ -171,13 +172,9 @@ class Model:
         Raises:
           OSError: the folder cannot be read.
         """
-        folders = {
-            int(folder.name): folder
-            for folder in self._base_path.iterdir()
-            if folder.name.isdecimal()
-            and int(folder.name) < 2**63  # the protos have int64
-            and (folder / "saved_model.pb").is_file()
-        }
+        folders = await asyncio.to_thread(_list_versions, self._base_path)
+        for number in self._broken.keys() - folders.keys():
+            del self._broken[number], self.states[number]
         for number, folder in sorted(folders.items(), reverse=True):
             if self._current and number == self._current.number:
                 return
@@ -217,12 +214,28 @@ class Model:
 
     async def watch(self, seconds: float) -> None:
         """Call `refresh` every `seconds` until cancelled."""
+        logged = ""
         while True:
             await asyncio.sleep(seconds)
+            problem = ""
             try:
                 await self.refresh()
-            except OSError as error:
-                self._log(f"Cannot look for versions: {in_words(error)}.")
+            except Exception as error:
+                problem = f"Cannot look for versions: {in_words(error)}."
+            if problem and problem != logged:
+                with contextlib.suppress(OSError):  # stderr is closed
+                    self._log(problem)
+            logged = problem
+
+
+def _list_versions(base_path: pathlib.Path) -> dict[int, pathlib.Path]:
+    return {
+        int(folder.name): folder
+        for folder in base_path.iterdir()
+        if folder.name.isdecimal()
+        and int(folder.name) < 2**63  # the protos have int64
+        and (folder / "saved_model.pb").is_file()
+    }
 
 
 def _stat_files(folder: pathlib.Path) -> set[tuple[str, int, int]]:

@@ -102,7 +102,17 @@ def test_a_version_that_vanishes_is_served_until_there_is_another(
     assert model.find("m").number == 1
 
 
-def test_the_watch_survives_a_folder_that_cannot_be_read(tmp_path, model, log):
+@pytest.mark.parametrize("closed", [False, True])
+def test_the_watch_survives_errors_and_a_closed_log(tmp_path, closed):
+    log = []
+
+    def write(line):
+        log.append(line)
+        if closed and len(log) > 1:
+            raise BrokenPipeError
+
+    model = Model("m", tmp_path, load, write)
+
     async def scenario():
         put(tmp_path, 1)
         await model.start()
