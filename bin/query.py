@@ -10,17 +10,14 @@ import contextlib
 import json
 import pathlib
 import sys
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Any, BinaryIO
 
 from t2t_lite import files
 from t2t_lite.bin.cli import command, flags, places
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.progress import Counter
 from t2t_lite.runtime import start_tensorflow
-
-if TYPE_CHECKING:
-    from t2t_lite.serving.client import Answer
 
 
 def make_parser() -> flags.Parser:
@@ -91,20 +88,23 @@ def query(args: argparse.Namespace) -> None:
     errors = 0
     with (
         places.lines_in(args.decode_from_file) as lines,
-        _lines_out(args.decode_to_file) as write,
+        _file_out(args.decode_to_file) as file,
         command.LineNotes(args.verbose) as note,
         # Answers on a terminal show the progress by themselves.
         Counter("asking", "lines", shown=not sys.stdout.isatty()) as counter,
     ):
         answered = map_sorted(
-            map(_decode, lines),
-            parts=lambda text: [text],
+            (line.removesuffix(b"\n").removesuffix(b"\r") for line in lines),
+            parts=lambda line: [line.decode(errors="replace")],
             work=[client.translate] * args.at_once,
             lengths=lambda texts: [len(text) for text in texts],
             batching=Batching(args.batch_size),
         )
-        for number, (source, (answer,)) in enumerate(answered, 1):
-            write(_format(number, source, answer, args))
+        for number, (line, (answer,)) in enumerate(answered, 1):
+            source = line.decode(errors="replace")
+            text = _format(number, source, answer, args) + "\n"
+            file.write(text.encode(errors="backslashreplace"))
+            file.flush()
             if answer.error:
                 errors += 1
                 note(number, answer.error)
@@ -115,12 +115,8 @@ def query(args: argparse.Namespace) -> None:
         raise T2TLiteError(f"{errors:,} line(s) have no translation.")
 
 
-def _decode(line: bytes) -> str:
-    return line.removesuffix(b"\n").removesuffix(b"\r").decode(errors="replace")
-
-
 def _format(
-    number: int, source: str, answer: "Answer", args: argparse.Namespace
+    number: int, source: str, answer: Any, args: argparse.Namespace
 ) -> str:
     """Return the output line of an input line."""
     hypotheses = answer.hypotheses[: args.nbest]
@@ -129,32 +125,21 @@ def _format(
         separators = "\r\n\t" if args.nbest > 1 else "\r\n"
         table = str.maketrans(dict.fromkeys(separators, " "))
         return "\t".join(text.translate(table) for text, _ in hypotheses)
-    record: dict[str, object] = {"line": number}
+    found = [{"text": t, "score": s, "tokens": None} for t, s in hypotheses]
+    record = {"line": number, "source": source, "hypotheses": found}
     if answer.error:
-        record["error"] = answer.error
-    else:
-        record["source"] = source
-        record["hypotheses"] = [
-            {"text": text, "score": score, "tokens": None}
-            for text, score in hypotheses
-        ]
+        record = {"line": number, "error": answer.error}
     return json.dumps(record, ensure_ascii=False)
 
 
 @contextlib.contextmanager
-def _lines_out(path: str | None) -> Iterator[Callable[[str], None]]:
-    """Yield a function that writes a line to stdout or to a file."""
+def _file_out(path: str | None) -> Iterator[BinaryIO]:
+    """Open a file that is complete or does not change, or stdout."""
     if path is None:
-        yield lambda line: print(
-            line.encode(errors="backslashreplace").decode(), flush=True
-        )
+        yield sys.stdout.buffer
         return
     with files.write_file(pathlib.Path(path)) as file:
-
-        def write(line: str) -> None:
-            file.write(line.encode(errors="backslashreplace") + b"\n")
-
-        yield write
+        yield file
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -24,22 +24,12 @@ _LARGE = 16
 
 @dataclasses.dataclass(frozen=True)
 class Batching:
-    """The settings of a `Batcher`.
+    """The settings of a `Batcher`."""
 
-    Attributes:
-      workers: number of batches that run concurrently, one thread each.
-      max_batch_size: largest number of rows in a batch; larger requests are
-        split.
-      timeout: seconds that a request waits for others while a worker is busy.
-        An idle server does not wait.
-      max_queue: largest number of rows in the queue; a request that would
-        exceed it is rejected, unless the queue is empty.
-    """
-
-    workers: int = 1
-    max_batch_size: int = 32
-    timeout: float = 0.0
-    max_queue: int = 1024
+    workers: int = 1  # concurrent batches, one thread each
+    max_batch_size: int = 32  # rows; larger requests are split
+    timeout: float = 0.0  # seconds to wait for others while a batch runs
+    max_queue: int = 1024  # rows; an empty queue takes a larger request
 
 
 @dataclasses.dataclass(eq=False)
