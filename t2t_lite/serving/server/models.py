@@ -31,35 +31,23 @@ _STATUSES = {status.value[0]: status for status in grpc.StatusCode}
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """A function of a SavedModel from strings [B] to tensors [B, ...].
+    """A function of a SavedModel from strings [B] to tensors [B, ...]."""
 
-    Attributes:
-      inputs: the names of its inputs.
-      run: computes the outputs; thread-safe.
-      is_batchable: whether requests can be concatenated. An output with a
-        second unknown dimension would depend on the rest of the batch.
-    """
-
-    inputs: tuple[str, ...]
-    run: Run
+    inputs: tuple[str, ...]  # names
+    run: Run  # thread-safe
+    # Whether requests can be concatenated: an output with a second unknown
+    # dimension would depend on the rest of the batch.
     is_batchable: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
 class Version:
-    """A loaded version. It is freed after its last request.
+    """A loaded version. It is freed after its last request."""
 
-    Attributes:
-      number: the name of its folder.
-      signatures: by name.
-      metadata: a SignatureDefMap.
-      about: the content of `assets.extra/t2t-lite.json`, or None.
-    """
-
-    number: int
+    number: int  # the name of its folder
     signatures: Mapping[str, Signature]
-    metadata: Any = None
-    about: dict[str, Any] | None = None
+    metadata: Any = None  # a SignatureDefMap
+    about: dict[str, Any] | None = None  # assets.extra/t2t-lite.json
 
 
 def load_version(folder: pathlib.Path) -> Version:
