@@ -44,10 +44,10 @@ def make_parser() -> flags.Parser:
 def _add_serving_flags(parser: flags.Parser) -> None:
     group = parser.add_argument_group("of --format=saved_model")
     told = {
-        "--prefixed": "a signature more: translations that begin with an input "
-        "prefix",
-        "--attention": "a signature more: what every head attends to, for "
-        "pages that show it; its answers are large",
+        "--prefixed": "add the signature 'prefixed': translations that begin "
+        "with a given prefix",
+        "--attention": "add the signature 'attention': the weights of every "
+        "head, for the web page",
     }
     flags.add(group, told)
     group.add_argument(
@@ -57,30 +57,30 @@ def _add_serving_flags(parser: flags.Parser) -> None:
         f"the space (default: {PRECISIONS[0]})",
     )
     limits = {
-        "--max_batch=N": "compute at most N texts together; a larger batch is "
-        "worked through in parts (default: as many as come)",
-        "--max_length=N": "cut texts to N tokens, EOS included (default: the "
-        "run's hparam, which is the most)",
+        "--max_batch=N": "compute at most N texts together; larger batches are "
+        "split (default: no limit)",
+        "--max_length=N": "truncate texts to N tokens, EOS included (default "
+        "and largest: the run's max_length)",
     }
     flags.add(group, limits, flags.at_least(1))
     lengths = (
-        "a server asks each signature about texts of N lengths before it "
-        f"serves; 0: about none (default: {_WARMUP})"
+        "number of text lengths in the warm-up requests, which a server sends "
+        f"to each signature when it loads; 0: none (default: {_WARMUP})"
     )
     flags.add(group, {"--warmup=N": lengths}, flags.at_least(0))
     group.add_argument(
         "--verify",
         action="store_true",
         default=None,
-        help="load what was written in a process without t2t-lite, and compare "
-        "its answers with the decoder's (default: do)",
+        help="load the export in a process without t2t-lite and compare its "
+        "answers (default)",
     )
     group.add_argument(
         "--noverify",
         dest="verify",
         action="store_false",
         default=None,
-        help="do not, which is quicker",
+        help="skip this check, which takes half of the time",
     )
 
 

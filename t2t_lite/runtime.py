@@ -98,38 +98,6 @@ def share_cores(count: int) -> None:
     threads.set_inter_op_parallelism_threads(count)
 
 
-def compute_in_background() -> None:
-    """Starts TensorFlow's threads as ones that interrupt no others.
-
-    What else a server does is short, and brings them work. Only Linux has a
-    way to say so. Call it after `share_cores`.
-    """
-    import tensorflow as tf
-
-    known = hasattr(os, "sched_getscheduler")
-    usual = known and os.sched_getscheduler(0) == os.SCHED_OTHER
-    if usual:
-        _schedule_as(os.SCHED_BATCH)  # threads inherit it
-    tf.config.list_logical_devices()  # starts them
-    if usual:
-        _schedule_as(os.SCHED_OTHER)
-
-
-def _schedule_as(policy: int) -> None:
-    with contextlib.suppress(OSError):  # a container may forbid it
-        os.sched_setscheduler(0, policy, os.sched_param(0))
-
-
-def look_for_garbage_rarely() -> None:
-    """Makes Python do so after 20,000 new objects, not after 700.
-
-    What requests leave behind refers to nothing that refers to it, and is
-    gone at once; a look through all that a server has takes longer than many
-    of its answers.
-    """
-    gc.set_threshold(20_000, *gc.get_threshold()[1:])
-
-
 @contextlib.contextmanager
 def _stderr_held_back() -> Iterator[None]:
     """Drops what C++ code writes to stderr, unless the block fails.

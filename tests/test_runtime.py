@@ -1,6 +1,4 @@
 import functools
-import gc
-import os
 import subprocess
 import sys
 import types
@@ -43,47 +41,6 @@ def test_computations_at_once_share_the_cores(monkeypatch, cores, count, each):
     monkeypatch.setattr(runtime, "usable_cores", lambda: cores)
     runtime.share_cores(count)
     assert threads == {"intra": each, "inter": count}
-
-
-@pytest.mark.skipif(
-    not hasattr(os, "SCHED_BATCH"), reason="this system has no such threads"
-)
-def test_threads_that_compute_interrupt_no_others():
-    """In a process of its own, for threads stay as they are."""
-    code = (
-        "import os, pathlib\n"
-        "from t2t_lite import runtime\n"
-        "runtime.start_tensorflow()\n"
-        "runtime.share_cores(2)\n"
-        "runtime.compute_in_background()\n"
-        "print(os.sched_getscheduler(0))\n"
-        "for task in pathlib.Path('/proc/self/task').iterdir():\n"
-        "    if 'tf_Compute' in (task / 'comm').read_text():\n"
-        "        print(os.sched_getscheduler(int(task.name)))\n"
-    )
-    own, *theirs = map(int, printed_by(code))
-    assert own == os.SCHED_OTHER
-    assert theirs == [os.SCHED_BATCH] * 2
-
-
-def test_garbage_is_looked_for_rarely_on_demand():
-    looked = []
-    usual = gc.get_threshold()
-
-    def look(phase, info):
-        looked.append(phase)
-
-    gc.collect()
-    gc.callbacks.append(look)
-    try:
-        runtime.look_for_garbage_rarely()
-        kept = [[] for _ in range(10_000)]
-        assert not looked
-        kept += [[] for _ in range(20_000)]
-        assert looked
-    finally:
-        gc.callbacks.remove(look)
-        gc.set_threshold(*usual)
 
 
 def test_garbage_is_looked_for_again_after_the_import_of_tensorflow():

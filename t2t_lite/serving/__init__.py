@@ -1,1 +1,1 @@
-"""An export, asked."""
+"""Export and serving of trained models."""

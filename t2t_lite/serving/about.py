@@ -1,6 +1,6 @@
-"""`assets.extra/t2t-lite.json`: what an export says of itself.
+"""The description of an export, `assets.extra/t2t-lite.json`.
 
-Servers and pages read it. Nothing in it names a folder of this machine.
+It names no folder of the machine that wrote it.
 """
 
 import math
@@ -16,18 +16,17 @@ from t2t_lite.training.checkpoints.checkpoint import Checkpoint
 from t2t_lite.training.model_card import CARD, scores_of
 from t2t_lite.training.run import Run
 
-# In the folder of a version.
 ABOUT_FILE = pathlib.Path("assets.extra", "t2t-lite.json")
 EXPORTED_CARD = pathlib.Path("assets.extra", CARD)
 _FORMAT = 1
 
 
 def about_run(run: Run, weights: Sequence[Checkpoint]) -> dict[str, Any]:
-    """What a run says of the model that is exported, fit for JSON.
+    """Return what a run knows about exported weights, as JSON values.
 
     Args:
-      run: its folder is read.
-      weights: the checkpoint of the run, and those of an ensemble's others.
+      run: the run.
+      weights: the exported checkpoint, then the others of an ensemble.
     """
     source, target = getattr(run.problem, "languages", ("", ""))
     return {
@@ -48,13 +47,13 @@ def about_export(
     signatures: Iterable[str],
     run: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The content of the file, fit for JSON.
+    """Return the content of the file, as JSON values.
 
     Args:
       translator: from `translator_to_serve`.
-      options: likewise.
+      options: as given to `translator_to_serve`.
       signatures: names.
-      run: from `about_run`; or {}, where the translator is of no run.
+      run: from `about_run`; {} if the translator has no run.
     """
     model = translator.model
     models = model.models if isinstance(model, Ensemble) else [model]

@@ -1,7 +1,4 @@
-"""A translator as a SavedModel for the stock TensorFlow Serving.
-
-Or as a folder of CTranslate2, which `interop` writes.
-"""
+"""Exports a translator for TensorFlow Serving or CTranslate2."""
 
 import contextlib
 import os
@@ -18,29 +15,9 @@ from t2t_lite.interop.ctranslate2_model import (
     write_ctranslate2,
 )
 from t2t_lite.interop.quantization import Quantization
-from t2t_lite.serving.about import (
-    ABOUT_FILE,
-    EXPORTED_CARD,
-    about_export,
-    about_run,
-)
+from t2t_lite.serving import about, requests, servable, verify, versions
 from t2t_lite.serving.options import ServingOptions
-from t2t_lite.serving.requests import (
-    WARMUP_FILE,
-    at_several_lengths,
-    check_warmup,
-    requests_for,
-    sample_pairs,
-    warmup_requests,
-    write_warmup,
-)
-from t2t_lite.serving.servable import check_servable, save
-from t2t_lite.serving.served import (
-    ServedTranslator,
-    translator_to_serve,
-)
-from t2t_lite.serving.verify import verify
-from t2t_lite.serving.versions import CTRANSLATE2, SAVED_MODEL, write_version
+from t2t_lite.serving.served import ServedTranslator, translator_to_serve
 from t2t_lite.training.checkpoints.checkpoint import Checkpoint
 from t2t_lite.training.model_card import CARD, card_to_export
 from t2t_lite.training.run import Run
@@ -58,68 +35,70 @@ def export_saved_model(
     weights: Sequence[Checkpoint] = (),
     warmup: int = 0,
     verified: bool = False,
-    note: Callable[[str], None] | None = None,
+    note: Callable[[str], None] = lambda text: None,
 ) -> pathlib.Path:
-    """Writes a SavedModel to `EXPORT_DIR/<version>/`; see `write_version`.
+    """Write a SavedModel to `EXPORT_DIR/<version>/`; see `write_version`.
 
     Args:
-      translator: what to serve.
-      export_dir: made if it is missing.
-      version: a positive integer; by default one more than the largest there.
-      options: what else it can be asked, and its limits.
-      run: that the translator is of; the export then tells of it.
-      weights: the checkpoints that its weights are from.
-      warmup: of how many lengths a server is to send requests to itself before
-        it serves.
-      verified: whether to `verify` it, which takes a while.
-      note: is told what was verified.
+      translator: the model, its vocabularies and its search.
+      export_dir: created if it does not exist.
+      version: a positive integer; by default the largest version plus one.
+      options: signatures, precision and limits.
+      run: the run of the translator, which the export then describes.
+      weights: the checkpoints of its weights.
+      warmup: number of text lengths in the warm-up requests; 0 for none.
+      verified: whether to `verify` the export.
+      note: receives a line about the verification.
 
     Returns:
       the folder of the version.
 
     Raises:
       UsageError: see `translator_to_serve` and `check_warmup`.
-      T2TLiteError: the version exists, the folder cannot be written, the graph
-        holds what the stock server does not run, or the export does not answer
-        as the translator does.
+      T2TLiteError: the version exists, the folder cannot be written, the stock
+        server does not link an op, or the verification fails.
     """
     options = options or ServingOptions()
     translator = translator_to_serve(translator, options)
     served = ServedTranslator(translator, options)
     signatures = dict(served.answers)
-    check_warmup(warmup, signatures)
-    about = about_run(run, weights) if run else {}
-    about = about_export(translator, options, signatures, about)
+    requests.check_warmup(warmup, signatures)
+    description = about.about_export(
+        translator,
+        options,
+        signatures,
+        about.about_run(run, weights) if run else {},
+    )
 
     def write(folder: pathlib.Path) -> None:
-        save(served, folder, signatures)
-        ops = check_servable(folder)
-        (folder / ABOUT_FILE).parent.mkdir()
-        files.write_json(folder / ABOUT_FILE, about)
+        servable.save(served, folder, signatures)
+        ops = servable.check_servable(folder)
+        (folder / about.ABOUT_FILE).parent.mkdir()
+        files.write_json(folder / about.ABOUT_FILE, description)
         if run:
-            card = card_to_export(run, about["scores"])
-            files.write_text(folder / EXPORTED_CARD, card)
-        pairs = sample_pairs(translator, run) if warmup or verified else []
-        requests = warmup_requests(pairs, warmup, signatures)
-        if requests:
-            write_warmup(folder / WARMUP_FILE, requests)
-        if note and len(pairs) < warmup:
-            note(f"Warm-up at {len(pairs)} lengths: there are no more texts.")
+            card = card_to_export(run, description["scores"])
+            files.write_text(folder / about.EXPORTED_CARD, card)
+        if warmup or verified:
+            pairs = requests.sample_pairs(translator, run)
+            sent = requests.warmup_requests(pairs, warmup, signatures)
+        if warmup:
+            requests.write_warmup(folder / requests.WARMUP_FILE, sent)
         if verified:
-            some = at_several_lengths(pairs, _VERIFIED_TEXTS)
+            some = requests.at_several_lengths(pairs, _VERIFIED_TEXTS)
             for batch in (some, []):
-                requests += requests_for(batch, signatures)
-            complete = run.problem.complete if run else None
-            verify(folder, translator, served, requests, complete)
-        if verified and note:
+                sent += requests.requests_for(batch, signatures)
+            one = getattr(translator.model, "models", [translator.model])[0]
+            verify.verify(folder, served, sent, one.compute_dtype)
             note(
-                f"Verified in a process without t2t-lite: {len(requests)} "
-                f"answers of {len(signatures)} signatures are the decoder's; "
-                f"TensorFlow Serving links all {len(ops)} ops."
+                f"Verified in a process without t2t-lite: {len(sent)} answers "
+                f"of {len(signatures)} signatures are equal; TensorFlow "
+                f"Serving links all {len(ops)} ops."
             )
 
-    with _in_words(export_dir):
-        return write_version(export_dir, SAVED_MODEL, write, version)
+    with _one_line_errors(export_dir):
+        return versions.write_version(
+            export_dir, versions.SAVED_MODEL, write, version
+        )
 
 
 def export_ctranslate2(
@@ -131,45 +110,45 @@ def export_ctranslate2(
     run: Run | None = None,
     weights: Sequence[Checkpoint] = (),
 ) -> pathlib.Path:
-    """Writes a folder of CTranslate2 to `EXPORT_DIR/<version>/`.
+    """Write a CTranslate2 model to `EXPORT_DIR/<version>/`.
 
     Args:
-      translator: what to export.
-      export_dir: made if it is missing.
+      translator: the model, its vocabularies and its search.
+      export_dir: created if it does not exist.
       quantization: the type of the weights.
-      version: as in `export_saved_model`.
-      run: likewise; the folder then holds its card.
-      weights: likewise.
+      version: a positive integer; by default the largest version plus one.
+      run: the run of the translator, whose card is copied.
+      weights: the checkpoints of its weights.
 
     Returns:
       the folder of the version.
 
     Raises:
-      UsageError: CTranslate2 cannot run the model or its search.
+      UsageError: CTranslate2 does not support the model or its search.
       T2TLiteError: it is not installed, the version exists, or the folder
         cannot be written.
     """
     require_runnable(translator)
     if translator.form is not None:
         raise UsageError(
-            "An export repairs no answers, and CTranslate2 cannot search for "
-            "those of the right form only: export trees with "
-            "--format=saved_model."
+            "CTranslate2 does not support the constrained search for trees: "
+            "export with --format=saved_model."
         )
 
     def write(folder: pathlib.Path) -> None:
         write_ctranslate2(translator, folder, quantization)
         if run:
-            scores = about_run(run, weights)["scores"]
+            scores = about.about_run(run, weights)["scores"]
             files.write_text(folder / CARD, card_to_export(run, scores))
 
-    with _in_words(export_dir):
-        return write_version(export_dir, CTRANSLATE2, write, version)
+    with _one_line_errors(export_dir):
+        return versions.write_version(
+            export_dir, versions.CTRANSLATE2, write, version
+        )
 
 
 @contextlib.contextmanager
-def _in_words(export_dir: str | os.PathLike) -> Iterator[None]:
-    """Says of an export that cannot be written, in one line, why."""
+def _one_line_errors(export_dir: str | os.PathLike) -> Iterator[None]:
     try:
         yield
     except (OSError, tf.errors.OpError) as error:

@@ -1,4 +1,4 @@
-"""SavedModels that the stock TensorFlow Serving can run."""
+"""Writes and checks SavedModels for the stock TensorFlow Serving."""
 
 import hashlib
 import os
@@ -11,10 +11,10 @@ import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
 
-# Ops of TensorFlow that the stock server cannot run: they call Python or a
-# compiler that it does not link, or they need this machine's processor.
+# Ops of TensorFlow that the stock server cannot run: they need Python, a
+# compiler that is not linked, or this machine's processor.
 _FORBIDDEN_OPS = re.compile(r"Xla|PyFunc|EagerPyFunc|_Mkl|Tpu|TPU|Nccl")
-# The ops of TF Text that we use; the server links them too.
+# Ops of TF Text, which the server links.
 _TEXT_OPS = {
     "SentencepieceOp",
     "SentencepieceTokenizeOp",
@@ -22,16 +22,15 @@ _TEXT_OPS = {
     "FastBertNormalize",
     "FastWordpieceTokenizeWithOffsets",
 }
-# A floating-point constant of this size is a weight that should have stayed a
-# variable. Vocabularies may be larger, but hold no floats.
+# A larger constant of floats is a weight that should be a variable.
 _LARGEST_CONSTANT = 1 << 20  # bytes
 
 
 def save(
     module: tf.Module, folder: pathlib.Path, signatures: Mapping[str, Any]
 ) -> None:
-    """Saves a module for serving: equal ones, made by new processes, alike."""
-    # Without what only training needs, a tenth of the graph.
+    """Save a module; two new processes write equal files for equal modules."""
+    # A tenth of the graph is gradients.
     for_serving = tf.saved_model.SaveOptions(
         experimental_custom_gradients=False
     )
@@ -40,7 +39,7 @@ def save(
 
 
 def _name_by_content(path: pathlib.Path) -> None:
-    """Replaces the random name in a fingerprint by one of its checksums."""
+    """Replace the random UUID of a fingerprint by a checksum."""
     from tensorflow.core.protobuf import fingerprint_pb2
 
     fingerprint = fingerprint_pb2.FingerprintDef.FromString(path.read_bytes())
@@ -52,26 +51,26 @@ def _name_by_content(path: pathlib.Path) -> None:
 
 
 def check_servable(saved_model: str | os.PathLike) -> list[str]:
-    """Refuses a SavedModel that the stock server could not run.
+    """Check that the stock server can run a SavedModel.
 
     Returns:
-      the ops it uses, by name.
+      the names of its ops.
 
     Raises:
-      T2TLiteError: an op is not linked there, or a weight became a constant.
+      T2TLiteError: the server does not link an op, or a weight is a constant.
     """
     ops = set()
     for node in _nodes(saved_model):
         if not _is_linked(node.op):
             raise T2TLiteError(
-                "An export may use only ops that TensorFlow Serving links; "
-                f"got {node.op} ({node.name}). Report this as a bug."
+                f"TensorFlow Serving does not link the op {node.op} "
+                f"({node.name}). Report this as a bug."
             )
         value = node.attr["value"].tensor
         is_real = node.op == "Const" and tf.as_dtype(value.dtype).is_floating
         if is_real and value.ByteSize() > _LARGEST_CONSTANT:
             raise T2TLiteError(
-                "An export keeps weights as variables; got a constant of "
+                "Weights must be variables; got a constant of "
                 f"{value.ByteSize()} bytes ({node.name}). Report this as a bug."
             )
         ops.add(node.op)
@@ -79,15 +78,13 @@ def check_servable(saved_model: str | os.PathLike) -> list[str]:
 
 
 def _is_linked(op: str) -> bool:
-    """Whether the stock server links an op, by its name."""
-    if op in _TEXT_OPS:
-        return True
-    # tf.raw_ops has the ops of TensorFlow, not those of loaded libraries.
-    return hasattr(tf.raw_ops, op) and not _FORBIDDEN_OPS.match(op)
+    # tf.raw_ops has the ops of TensorFlow, but not of loaded libraries.
+    is_of_tensorflow = hasattr(tf.raw_ops, op) and not _FORBIDDEN_OPS.match(op)
+    return op in _TEXT_OPS or is_of_tensorflow
 
 
 def _nodes(saved_model: str | os.PathLike) -> Iterator[Any]:
-    """Every node of a SavedModel: of its main graph and of its functions."""
+    """Yield the nodes of the main graph and of all functions."""
     from tensorflow.core.protobuf import saved_model_pb2
 
     proto = saved_model_pb2.SavedModel.FromString(

@@ -1,8 +1,7 @@
-"""What an export computes: its signatures, graphs from text to text."""
+"""The signatures of an export: graphs from text to text."""
 
 import contextlib
-import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -16,56 +15,47 @@ from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.serving.options import Precision, ServingOptions
-from t2t_lite.text.encoder import EOS_ID, PAD_ID, TextEncoder
+from t2t_lite.text.encoder import EOS_ID, PAD_ID
 
 Answers: TypeAlias = dict[str, tf.Tensor]
 
-# What a search says of a text, and not of each of its hypotheses.
+# Outputs of a search that exist once for each text, not for each hypothesis.
 _OF_TEXTS = ("source_lengths", "cut")
-# The type of every output, by name.
-_TYPES = {
-    **dict.fromkeys(("outputs", "targets"), tf.string),
-    **dict.fromkeys(("source_tokens", "target_tokens"), tf.string),
-    **dict.fromkeys(("scores", "log_probabilities"), tf.float32),
-    **dict.fromkeys(("encoder", "decoder", "cross"), tf.float32),
-    **dict.fromkeys(("lengths", "source_lengths"), tf.int32),
-    "cut": tf.bool,
-}
 
 
 def translator_to_serve(
     translator: Translator, options: ServingOptions
 ) -> Translator:
-    """A translator with the weights and the limit that an export is to have.
-
-    The one that is given stays as it is.
+    """Return a translator with the precision and the limit of an export.
 
     Raises:
-      UsageError: more tokens are asked for than it takes, or another rule of
-        `ServedTranslator` is broken.
+      UsageError: the model or its search cannot be exported with the options.
     """
     longest = options.max_length or translator.max_length
     if not 2 <= longest <= translator.max_length:
         raise UsageError(
-            "An export takes from 2 tokens of a text, EOS included, to those "
-            f"of its run; got max_length={longest}, and the run has "
-            f"{translator.max_length}."
+            "max_length must be from 2 to the max_length of the run (got "
+            f"max_length={longest}, run has {translator.max_length})."
         )
     if translator.settings.sample:
-        raise UsageError("An export searches: leave out sample.")
+        raise UsageError("An export does not support sample: leave it out.")
     if translator.form is not None and not translator.settings.constrained:
         raise UsageError(
-            "A server cannot repair answers, so its search must be "
-            "constrained to their form. Export with --constrained=true."
+            "An export for trees requires a constrained search: give "
+            "--constrained=true."
         )
     if options.attention and isinstance(translator.model, Ensemble):
         raise UsageError(
-            "The signature attention looks into one model: leave out the "
+            "The signature attention requires one model: leave out the "
             "ensemble, or attention."
         )
     model = translator.model
     if options.precision != "float32":
-        model = _rounded(model, options.precision)
+        model = (
+            Ensemble([_rounded(one, options.precision) for one in model.models])
+            if isinstance(model, Ensemble)
+            else _rounded(model, options.precision)
+        )
     return Translator(
         model,
         translator.source_encoder,
@@ -77,16 +67,8 @@ def translator_to_serve(
     )
 
 
-def _rounded(
-    model: Transformer | Ensemble, precision: Precision
-) -> Transformer | Ensemble:
-    """A copy of a model, with weights that a type can hold."""
-    if isinstance(model, Ensemble):
-        return Ensemble([_copy(each, precision) for each in model.models])
-    return _copy(model, precision)
-
-
-def _copy(model: Transformer, precision: Precision) -> Transformer:
+def _rounded(model: Transformer, precision: Precision) -> Transformer:
+    """Return a copy of a model whose weights are rounded to a type."""
     copy = Transformer.from_config(model.get_config()).build_weights()
     for new, old in zip(copy.weights, model.weights, strict=True):
         new.assign(tf.cast(tf.cast(old.value, precision), old.dtype))
@@ -94,25 +76,23 @@ def _copy(model: Transformer, precision: Precision) -> Transformer:
 
 
 class ServedTranslator(tf.Module):
-    """What an export holds: weights, vocabularies and signatures.
+    """Weights, vocabularies and signatures of an export.
 
-    docs/serving.md says what each signature takes and gives. The first
-    dimension of every input and output is the batch, and every number is
-    finite, as batching servers and strict JSON readers need.
+    docs/serving.md describes the signatures. The first dimension of every
+    input and output is the batch, and every number is finite, as batching
+    servers and strict JSON parsers require.
 
     Args:
       translator: from `translator_to_serve`.
-      options: likewise.
+      options: as given to `translator_to_serve`.
 
     Attributes:
-      answers: what each signature gives, by its name: a `tf.function` of
-        string [batch] tensors.
+      answers: a `tf.function` of string [batch] tensors for each signature.
     """
 
     def __init__(self, translator: Translator, options: ServingOptions):
         super().__init__(name="served_translator")
-        # The export holds only the weights of the model: its other variables
-        # are for training, and the server does not know its classes.
+        # Only the weights: other variables of the model are for training.
         of_model = translator.model.weights
         self.weights = [weight.value for weight in of_model]
         if options.precision != "float32":
@@ -131,7 +111,11 @@ class ServedTranslator(tf.Module):
                 autograph=False,
             )
             def serve(*texts):
-                _require_equally_many(texts)
+                for other in texts[1:]:
+                    tf.debugging.assert_equal(
+                        *map(tf.size, (texts[0], other)),
+                        "each text needs its pair",
+                    )
                 with _reading(self.weights, of_model):
                     return answer(*texts)
 
@@ -154,19 +138,10 @@ class ServedTranslator(tf.Module):
             )
 
 
-def _require_equally_many(inputs: Sequence[tf.Tensor]) -> None:
-    """Refuses a batch in which a row of one would stand for several others."""
-    first, *others = inputs
-    for other in others:
-        tf.debugging.assert_equal(
-            tf.size(first), tf.size(other), "each text needs its pair"
-        )
-
-
 def _reading(
     stored: Sequence[tf.Variable], of_model: Sequence[Any]
 ) -> contextlib.AbstractContextManager:
-    """Within it, a model reads the weights that are stored, as its own type."""
+    """Let a model read the stored weights, cast to its own type."""
     values = [
         (weight, tf.cast(kept, weight.dtype))
         for kept, weight in zip(stored, of_model, strict=True)
@@ -183,19 +158,17 @@ def _search(
     most: int | None,
     columns: tuple[str, ...] = (),
 ) -> Callable[..., Answers]:
-    """Translates texts, with values [B, count]; those of texts are [B].
+    """Return the signature `nbest`, of `count` hypotheses.
 
-    `lengths` are the tokens of each answer, EOS included.
-
-    Answers that have a form are written in it, trees in brackets, and are
-    `targets` as they are in the training data.
+    `outputs` of models with a form are complete, such as trees in brackets;
+    `targets` are as in the training data.
     """
-    # Traced anew, so that the graph is of the signature and of its weights.
+    # Traced again, so that the graph reads the weights of the signature.
     graph: Any = translator.graph(count, columns)
     form = translator.form
 
-    def answer(texts: tf.Tensor, *asked: tf.Tensor) -> Answers:
-        found = graph.python_function(texts, *asked)
+    def answer(texts: tf.Tensor, *others: tf.Tensor) -> Answers:
+        found = graph.python_function(texts, *others)
         answers = {
             name: found[name] for name in ("outputs", "scores", *_OF_TEXTS)
         }
@@ -207,15 +180,13 @@ def _search(
         written = form.write(form.prepare(texts), found["tokens"])
         return {**answers, "outputs": written, "targets": found["outputs"]}
 
-    names = ["outputs", "scores", "lengths", *_OF_TEXTS]
-    names += ["targets"] if form else []
-    return functools.partial(_in_parts, answer, names, most)
+    return _in_parts(answer, most)
 
 
 def _best(
     translator: Translator, most: int | None, columns: tuple[str, ...] = ()
 ) -> Callable[..., Answers]:
-    """Translates texts, with values [B]."""
+    """Return the signature `serving_default`, or `prefixed`; values [B]."""
     search = _search(translator, 1, most, columns)
 
     def answer(*texts: tf.Tensor) -> Answers:
@@ -228,70 +199,59 @@ def _best(
 
 
 def _score(translator: Translator, most: int | None) -> Callable[..., Answers]:
-    """Scores given translations, as the decoder does; values [B]."""
-    numbers = ("scores", "log_probabilities")
-    others = ("lengths", *_OF_TEXTS)
+    """Return the signature `score` of given translations; values [B]."""
 
     def answer(sources: tf.Tensor, targets: tf.Tensor) -> Answers:
         found = translator.score_graph.python_function(sources, targets)
-        # A damaged model says NaN or infinity, and JSON has no word for them.
+        # JSON has no NaN and no infinity, which a damaged model computes.
         possible = is_possible(found["log_probabilities"])
         finite = {
             name: tf.where(possible, found[name], IMPOSSIBLE)
-            for name in numbers
+            for name in ("scores", "log_probabilities")
         }
-        return {**finite, **{name: found[name] for name in others}}
+        return {**finite, **{n: found[n] for n in ("lengths", *_OF_TEXTS)}}
 
-    return functools.partial(_in_parts, answer, (*numbers, *others), most)
+    return _in_parts(answer, most)
 
 
 def _attention(
     translator: Translator, most: int | None
 ) -> Callable[..., Answers]:
-    """Tokens [B, S], [B, T], and what every head attends to, 0 in padding."""
+    """Return the signature `attention`: tokens [B, S], [B, T] and weights."""
     model = translator.one_model
-    shown = [
-        _shown_pieces(encoder)
-        for encoder in (translator.source_encoder, translator.target_encoder)
-    ]
-
-    # Which side's tokens attend.
-    sides = {"encoder": "inputs", "decoder": "targets", "cross": "targets"}
+    pieces = []  # of each vocabulary by id
+    for encoder in (translator.source_encoder, translator.target_encoder):
+        pieces.append(encoder.pieces(range(encoder.vocab_size)))
+        pieces[-1][PAD_ID], pieces[-1][EOS_ID] = "", END
 
     def attend(inputs: tf.Tensor, targets: tf.Tensor) -> Answers:
         features = {"inputs": inputs, "targets": targets}
         weights = attention_weights(model, features)
+        queries = {"encoder": inputs, "decoder": targets, "cross": targets}
         return {
-            name: _clean(weights[name], features[side] != PAD_ID)
-            for name, side in sides.items()
+            name: _without_padding(weights[name], ids != PAD_ID)
+            for name, ids in queries.items()
         }
 
     def answer(sources: tf.Tensor, targets: tf.Tensor) -> Answers:
         features, _, cut = translator.pairs(sources, targets)
         inputs, targets = features["inputs"], features["targets"]
         return {
-            "source_tokens": tf.gather(shown[0], inputs),
-            "target_tokens": tf.gather(shown[1], targets),
-            **_in_parts(attend, tuple(sides), most, inputs, targets),
+            "source_tokens": tf.gather(pieces[0], inputs),
+            "target_tokens": tf.gather(pieces[1], targets),
+            **_in_parts(attend, most)(inputs, targets),
             "cut": cut,
         }
 
     return answer
 
 
-def _shown_pieces(encoder: TextEncoder) -> list[str]:
-    """The vocabulary by id, as people are shown it."""
-    pieces = encoder.pieces(range(encoder.vocab_size))
-    pieces[PAD_ID], pieces[EOS_ID] = "", END
-    return pieces
-
-
-def _clean(weights: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
-    """Weights [N, B, H, rows, columns] as [B, N, H, ...], 0 in padding.
+def _without_padding(weights: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
+    """Return weights [N, B, H, T, S] as [B, N, H, T, S], 0 in padded rows.
 
     Args:
-      weights: what padding has of its own is not wanted; nor is a NaN.
-      real: bool [B, rows].
+      weights: attention weights; NaN becomes 0, too.
+      real: bool [B, T], False in padding.
     """
     weights = tf.transpose(weights, [1, 0, 2, 3, 4])
     wanted = real[:, None, None, :, None] & tf.math.is_finite(weights)
@@ -299,47 +259,36 @@ def _clean(weights: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
 
 
 def _in_parts(
-    answer: Callable[..., Answers],
-    names: Iterable[str],
-    most: int | None,
-    *batch: tf.Tensor,
-) -> Answers:
-    """What `answer` gives for a batch, computed for so many rows at a time.
+    answer: Callable[..., Answers], most: int | None
+) -> Callable[..., Answers]:
+    """Return a function that computes `most` rows of a batch at a time.
 
     Args:
-      answer: gives tensors with a row for each row it is given, the other
-        dimensions being equal for all parts of the batch.
-      names: of what it gives, see `_TYPES`.
-      most: rows of a part; None: all.
-      batch: tensors with equal first dimensions.
+      answer: returns a row for each row of its arguments; other dimensions
+        must be equal in all parts of a batch.
+      most: None: `answer` itself is returned.
     """
     if most is None:
-        return answer(*batch)
-    rows = tf.shape(batch[0])[0]
-    shapes: dict[str, tf.TensorShape] = {}
-    # One part even of an empty batch, so that there are parts to join.
-    count = tf.maximum((rows + most - 1) // most, 1)
+        return answer
+    part = tf.function(answer, autograph=False, reduce_retracing=True)
 
-    def step(index, joined):
-        part = answer(*(x[index * most : (index + 1) * most] for x in batch))
-        shapes.update({name: value.shape[1:] for name, value in part.items()})
-        return index + 1, {
-            name: joined[name].write(index, value)
-            for name, value in part.items()
-        }
+    def in_parts(*batch: tf.Tensor) -> Answers:
+        def step(start: tf.Tensor, found: Answers) -> tuple[tf.Tensor, Answers]:
+            more = part(*(x[start : start + most] for x in batch))
+            joined = {k: tf.concat([found[k], more[k]], 0) for k in found}
+            return start + most, joined
 
-    _, joined = tf.while_loop(
-        lambda index, _: index < count,
-        step,
-        (
-            tf.constant(0),
-            {
-                name: tf.TensorArray(_TYPES[name], count, infer_shape=False)
-                for name in names
-            },
-        ),
-    )
-    return {
-        name: tf.ensure_shape(parts.concat(), [None, *shapes[name]])
-        for name, parts in joined.items()
-    }
+        first = part(*(x[:most] for x in batch))
+        shapes = {k: [None, *value.shape[1:]] for k, value in first.items()}
+        _, found = tf.while_loop(
+            lambda start, _: start < tf.shape(batch[0])[0],
+            step,
+            (tf.constant(most), first),
+            shape_invariants=(
+                tf.TensorShape([]),
+                {k: tf.TensorShape(shape) for k, shape in shapes.items()},
+            ),
+        )
+        return found
+
+    return in_parts

@@ -101,19 +101,9 @@ def test_a_bad_line_is_empty_and_named_and_costs_no_other(ask):
 @pytest.mark.parametrize("status", [503, 429])
 def test_a_busy_server_is_asked_again(ask, model, status):
     model.failures = [Refusal(status, "full")]
-    code, out, err = ask(["a", "b"])
-    assert (code, out, err) == (0, ["A", "B"], "")
+    code, out, _ = ask(["a", "b"])
+    assert (code, out) == (0, ["A", "B"])
     assert len(model.asked) == 2
-
-
-def test_a_server_that_stays_busy_is_given_up(ask, model):
-    model.failures = [Refusal(503, "full")] * 50
-    code, out, err = ask(
-        ["a", "b", "c"], "--timeout=0.3", "--batch_size=1", "--at_once=1"
-    )
-    assert (code, out) == (1, ["", "", ""])
-    assert err.startswith("line 1: full (asked ")
-    assert "line 3: full (asked once)" in err
 
 
 def test_a_message_that_is_too_large_is_halved(ask, model, url):
@@ -162,10 +152,8 @@ def test_a_server_that_is_not_there_is_an_error_of_every_line(
     )
     assert (code, out) == (1, "\n\n")
     waits, *of_lines, _ = err.splitlines()
-    assert waits.startswith(f"Waiting for the server at {url}, 0.")
-    assert "at most (--timeout): " in waits
+    assert waits.startswith(f"Waiting for {url}, ") and "--timeout" in waits
     assert [line[:8] for line in of_lines] == ["line 1: ", "line 2: "]
-    assert all("127.0.0.1:1" in line for line in of_lines)
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,5 @@ def test_lengths_are_at_even_distances_up_to_the_longest(count, wanted):
 def test_more_requests_than_the_server_takes_are_refused():
     signatures = ["serving_default", "nbest", "score"]
     check_warmup(333, signatures)
-    refused = "--warmup may be at most 333 with 3 signatures, .* got 334."
-    with pytest.raises(UsageError, match=refused):
+    with pytest.raises(UsageError, match="--warmup .* 333 .* got 334"):
         check_warmup(334, signatures)

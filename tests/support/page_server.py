@@ -1,6 +1,6 @@
 """A server of the page with made-up models: fast, and the same each time.
 
-It answers as the real one does: the page's files, `/models` and
+It answers as the real one does: the page's files, `/model` and
 `/v1/models/NAME:predict`. Texts that it does not know come back in capitals.
 """
 
@@ -10,11 +10,7 @@ import json
 import re
 import threading
 
-from t2t_lite.serving.page.files import (
-    CONTENT_SECURITY_POLICY,
-    INDEX,
-    page_file,
-)
+from t2t_lite.serving.page.files import INDEX, page_file
 
 END = "⟨end⟩"
 LAYERS, HEADS = 3, 2
@@ -106,9 +102,7 @@ class FakeServer(http.server.ThreadingHTTPServer):
     """The server, and what it was asked.
 
     Attributes:
-      models: the names of those that it has, in order.
-      versions: of each model, newest first; other than the newest, they answer
-        with texts turned around, and have no attention.
+      model: the name of its model, None for none.
       busy: so many requests to come are answered with 503.
       asked: (model, signature, texts) of each request to a model.
       held: texts that wait for `release` before they are answered.
@@ -118,41 +112,16 @@ class FakeServer(http.server.ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.models = ["ende"]
-        self.versions = ["3"]
+        self.model = "ende"
         self.busy = 0
         self.asked = []
         self.held = set()
         self.release = threading.Event()
         self.url = f"http://127.0.0.1:{self.server_port}/"
 
-    def listed(self):
-        return {
-            "models": [
-                {
-                    "name": name,
-                    "versions": [
-                        {
-                            "version": version,
-                            "state": "AVAILABLE",
-                            "about": self._about(name, version),
-                        }
-                        for version in self.versions
-                    ],
-                    "about": ABOUT[name],
-                }
-                for name in self.models
-            ]
-        }
-
-    def _about(self, name, version):
-        if version == self.versions[0] or not ABOUT[name]:
-            return ABOUT[name]
-        return {**ABOUT[name], "step": 5, "signatures": ["serving_default"]}
-
     def answer(self, path, body):
         """Status and JSON of a request to a model."""
-        model, _, version = path.partition("/versions/")
+        model = path
         signature = body.get("signature_name", "serving_default")
         texts = body["inputs"]["inputs"]
         self.asked.append((model, signature, texts))
@@ -161,11 +130,11 @@ class FakeServer(http.server.ThreadingHTTPServer):
             return 503, {"error": "The queue is full; try again."}
         if self.held.intersection(texts):
             self.release.wait(20)
-        if model not in self.models:
+        if model != self.model:
             return 404, {"error": f"Servable not found for request: {model}"}
-        known = (ABOUT[model] or about("", "", "nbest"))["signatures"]
-        if signature not in known or (model, signature) == ("stock", "nbest"):
-            return 400, {"error": f'Serving signature "{signature}" not found'}
+        known = (ABOUT[model] or about("", ""))["signatures"]
+        if signature not in known:
+            return 400, {"error": f"There is no signature {signature}"}
         if REFUSED in texts:
             return 400, {"error": "A text may have 1,000 characters."}
         if signature == "attention":
@@ -173,8 +142,6 @@ class FakeServer(http.server.ThreadingHTTPServer):
                 "outputs": _attention(*texts, *body["inputs"]["targets"])
             }
         found = [hypotheses(model, text) for text in texts]
-        if version:
-            found = [{text[::-1]: -2.0} for text in texts]
         outputs = {
             "outputs": [list(each) for each in found],
             "scores": [list(each.values()) for each in found],
@@ -214,8 +181,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         path = self.path.removeprefix("/").removeprefix("page/")
-        if self.path == "/models":
-            return self._json(200, self.server.listed())
+        name = self.server.model
+        if self.path == "/model" and not name:
+            return self._json(404, {"error": "No version is loaded."})
+        if self.path == "/model":
+            about = {"version": 3, "about": ABOUT[name]}
+            return self._json(200, {"name": name, **about})
         found = page_file(path or INDEX)
         if found is None:
             return self._json(404, {"error": "Not found"})
@@ -227,15 +198,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._json(*self.server.answer(model, body))
 
     def _json(self, status, value):
-        self._send(status, json.dumps(value).encode(), "application/json")
+        self._send(status, json.dumps(value).encode(), {})
 
-    def _send(self, status, content, content_type):
+    def _send(self, status, content, headers):
         # A browser that no longer wants the answer has closed the connection.
         with contextlib.suppress(ConnectionError):
             self.send_response(status)
-            self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(content)))
-            self.send_header("Content-Security-Policy", CONTENT_SECURITY_POLICY)
+            for name, value in headers.items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(content)
 

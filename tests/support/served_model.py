@@ -1,6 +1,7 @@
 """A tiny SavedModel with signatures of several kinds, and a server of it."""
 
 import asyncio
+import concurrent.futures
 import contextlib
 import pathlib
 import threading
@@ -11,11 +12,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
-from t2t_lite.serving.server.config import ServerConfig
-from t2t_lite.serving.server.models import ModelConfig
-from t2t_lite.serving.server.saved_model import SavedModel
-from t2t_lite.serving.server.serve import Server, new_event_loop
-from t2t_lite.serving.server.signature import Signature, TensorSpec
+from t2t_lite.serving.server.models import Signature, Version, load_version
+from t2t_lite.serving.server.serve import ServerConfig, new_event_loop, running
 
 TEXT = tf.TensorSpec([None], tf.string, name="inputs")
 
@@ -34,13 +32,10 @@ class Shouter(tf.Module):
         }
 
     @tf.function(
-        input_signature=[
-            TEXT,
-            tf.TensorSpec([None, 2], tf.float32, name="pair"),
-        ]
+        input_signature=[TEXT, tf.TensorSpec([None], tf.string, name="targets")]
     )
-    def both(self, inputs, pair):
-        return {"sum": tf.reduce_sum(pair, -1) + 0.2}
+    def both(self, inputs, targets):
+        return {"joined": tf.strings.join([inputs, targets], "+")}
 
     @tf.function(input_signature=[TEXT])
     def letters(self, inputs):
@@ -60,7 +55,8 @@ def save(folder: pathlib.Path, warmup: bytes | None = None) -> None:
     if warmup is None:
         return
     log = prediction_log_pb2.PredictionLog()
-    log.predict_log.request.CopyFrom(predict_request([warmup], "m"))
+    request = predict_request([warmup], "m", "serving_default")
+    log.predict_log.request.CopyFrom(request)
     (folder / "assets.extra").mkdir()
     path = str(folder / "assets.extra" / "tf_serving_warmup_requests")
     with tf.io.TFRecordWriter(path) as writer:
@@ -78,75 +74,85 @@ def predict_request(texts, model, signature="", **others):
 
 
 class Held:
-    """A model that answers when it is let.
+    """A model that answers when it is released.
 
     Attributes:
-      began: is set when it is asked.
-      go: lets it answer.
-      ran: the texts of each batch that it was asked.
-
-    Args:
-      counts: outputs of every batch, whole numbers.
+      began: is set when the model runs.
+      go: releases it.
+      ran: the texts of each batch.
     """
 
-    def __init__(self, **counts):
-        self.counts = counts
+    def __init__(self):
         self.began = threading.Event()
         self.go = threading.Event()
         self.ran = []
-        text = TensorSpec(np.dtype(object), (None,))
-        signature = Signature(
-            "serving_default", {"inputs": text}, {"outputs": text}, self.run
-        )
-        self.model = types.SimpleNamespace(
-            signatures={"serving_default": signature}, sample=None, about=None
-        )
 
     def run(self, inputs):
         self.ran.append(inputs["inputs"].tolist())
         self.began.set()
         assert self.go.wait(30)
-        outputs = {"outputs": inputs["inputs"]}
-        for name, values in self.counts.items():
-            outputs[name] = np.array(values, np.int32)
-        return outputs
+        return {"outputs": inputs["inputs"]}
 
     def load(self, folder):
-        return self.model
+        signature = Signature(("inputs",), self.run)
+        return Version(int(folder.name), {"serving_default": signature})
 
 
-def until(server, line):
-    """Waits until the metrics of a server say so."""
-    port = server.rest_api_port
-    url = f"http://127.0.0.1:{port}/monitoring/prometheus/metrics"
-    while line not in urllib.request.urlopen(url, timeout=30).read().decode():
+def until(server, name, value):
+    """Waits until a metric of a server has a value."""
+    while metric(server, name) != value:
         pass
 
 
+def metric(server, name):
+    """The value of a metric, with its labels; 0 if there is none."""
+    port = server.rest_api_port
+    url = f"http://127.0.0.1:{port}/monitoring/prometheus/metrics"
+    text = urllib.request.urlopen(url, timeout=30).read().decode()
+    lines = [line for line in text.splitlines() if line.startswith(name)]
+    return float(lines[0].split()[-1]) if lines else 0
+
+
 @contextlib.contextmanager
-def serving(folder, load=SavedModel, **config):
+def serving(folder, load=load_version, **config):
     """A server of the model `m` in a thread of its own.
 
-    Yields the server and its loop; it is stopped after the block.
+    Yields its ports, `stop()` and `finished()`, which waits for its end and
+    tells whether all requests were answered.
     """
-    config.setdefault("drain_seconds", 10)
-    config = ServerConfig(
-        (ModelConfig("m", folder),), port=0, rest_api_port=0, **config
-    )
-    loop = new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
+    config = {"drain_seconds": 10, "port": 0, "rest_api_port": 0, **config}
+    started = concurrent.futures.Future()
 
-    async def make():
-        server = Server(config, load, lambda line: None)
-        await server.start()
-        return server
+    async def main():
+        stopping = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        settings = ServerConfig(folder, "m", **config)
+        async with running(settings, lambda line: None, load) as ports:
+            server = types.SimpleNamespace(
+                rest_api_port=ports[0],
+                port=ports[1],
+                stop=lambda: loop.call_soon_threadsafe(stopping.set),
+                finished=lambda: ended.result(60),
+            )
+            started.set_result(server)
+            await stopping.wait()
+        return not ports[2].running
 
-    try:
-        server = asyncio.run_coroutine_threadsafe(make(), loop).result(60)
-        yield server, loop
-        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(60)
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+    def run():
+        try:
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
+                return runner.run(main())
+        except BaseException as error:
+            if not started.done():
+                started.set_exception(error)
+            raise
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(run)
+        server = started.result(60)
+        try:
+            yield server
+        finally:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                server.stop()
+        server.finished()

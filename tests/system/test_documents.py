@@ -26,6 +26,8 @@ DOCUMENTS = (
 # Flags of programs that are not ours: pip, tensorboard, Beam's runners and
 # TensorFlow Serving.
 FLAGS_OF_OTHERS = {
+    "--allow_version_labels_for_unavailable_models",
+    "--model_config_file",
     "--model_config_file_poll_wait_seconds",
     "--monitoring_config_file",
     "--constraint",

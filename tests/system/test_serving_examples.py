@@ -82,10 +82,12 @@ def test_the_batching_settings_are_those_of_tensorflow_serving():
         pad_variable_length_inputs="bool",
     )
     text_format.Parse((KUBERNETES / "batching.config").read_text(), settings)
-    from t2t_lite.serving.client.lines import Asking
+    from t2t_lite.bin.query import make_parser
 
     # A request of the client is never larger than a batch may be.
-    assert settings.max_batch_size.value >= Asking().batch_size
+    assert settings.max_batch_size.value >= make_parser().get_default(
+        "batch_size"
+    )
     assert settings.batch_timeout_micros.value == 5000
     assert settings.max_enqueued_batches.value > 0
     assert not settings.allowed_batch_sizes
@@ -98,13 +100,20 @@ def test_the_pod_asks_for_as_many_cores_as_batches_run_at_once(server):
     assert server["resources"]["requests"]["cpu"] == threads
 
 
-def test_the_models_are_read_by_both_servers():
-    pytest.importorskip("tensorflow_serving")
-    from t2t_lite.serving.server.config import read_config_file
+def test_the_models_are_read_by_tensorflow_serving():
+    from google.protobuf import text_format
+    from tensorflow_serving.config import model_server_config_pb2
 
-    models = read_config_file(EXAMPLES / "models.config")
-    assert [model.name for model in models] == ["ende", "parser"]
-    assert models[0].labels == {"stable": 4, "canary": 5}
+    page = (ROOT / "docs" / "serving.md").read_text("utf-8")
+    (text,) = re.findall(r"```\n(model_config_list.*?)```", page, re.DOTALL)
+    config = text_format.Parse(
+        text, model_server_config_pb2.ModelServerConfig()
+    ).model_config_list.config
+    assert [model.name for model in config] == ["ende", "parser"]
+    (ende, _) = config
+    versions = ende.model_version_policy.specific.versions
+    assert set(ende.version_labels.values()) <= set(versions)
+    assert ende.version_labels == {"stable": 4, "canary": 5}
 
 
 def test_probes_look_where_the_server_answers(server):

@@ -1,23 +1,21 @@
-// What a model answers to one text: translations to switch through, what each
-// word is from, and trees as drawings.
+// The answer to one text: translations to choose from, the source words that
+// each word attends to, and drawings of trees.
 
 import { align } from "./alignment.js";
 import { alignmentOf, attentionOf } from "./attention.js";
-import { setLanguage } from "./languages.js";
-import { button, element } from "./nodes.js";
+import { button, element, setLanguage } from "./nodes.js";
 import { hasSignature } from "./server.js";
 import { drawTree, parseTree } from "./trees.js";
 
-let made = 0; // radio buttons of one answer have one name
+let count = 0; // of answers: radio buttons of one answer share a name
 
 export class Answer {
   #model; #source; #hypotheses; #tools;
   #chosen = 0;
   #nbest = null;
-  #attention = new Map(); // of a hypothesis, as a promise
-  #wanted = false; // whether anybody has looked at the words
-
-  #left = new AbortController(); // when nobody sees it any longer
+  #attention = new Map(); // by target, as promises
+  #wanted = false; // whether the user has pointed at it
+  #removed = new AbortController();
 
   // `tools`: {say(text), openHeads(texts, attention)}
   constructor(model, source, { hypotheses, cut }, tools) {
@@ -41,27 +39,27 @@ export class Answer {
     this.#show();
   }
 
-  // With others beside it, its other translations stay folded away.
+  // Among several answers, the other translations stay folded.
   set isAlone(alone) { if (this.#nbest) this.#nbest.open = alone; }
 
-  leave() { this.#left.abort(); }
+  remove() { this.#removed.abort(); }
 
   get text() { return this.#hypotheses[this.#chosen].text; }
 
   get #hasAttention() { return hasSignature(this.#model, "attention"); }
 
-  // The translations that there are, best first.
   #choice() {
-    const name = `hypotheses-${++made}`;
+    const name = `hypotheses-${++count}`;
     const options = this.#hypotheses.map(({ text, score }, index) => {
       const shown = element("span", { class: "option-text" }, text);
       setLanguage(shown, this.#model.about?.target_language);
       const radio = element("input", { type: "radio", name, value: index,
         change: () => { this.#chosen = index; this.#show(); } });
       radio.checked = index === 0;
-      return element("label", { class: "option", dir: shown.dir }, radio, shown,
-        ...score === null ? [] : [element("span", { class: "score", dir: "ltr" },
-          element("span", { class: "unseen" }, "score "), signed(score))]);
+      return element("label", { class: "option", dir: "auto" }, radio, shown,
+        element("span", { class: "score", dir: "ltr" },
+          element("span", { class: "unseen" }, "score "),
+          score?.toFixed(2).replace("-", "\u2212") ?? ""));
     });
     return element("details", { class: "nbest" },
       element("summary", {}, `${options.length} translations, best first`),
@@ -99,7 +97,7 @@ export class Answer {
     }
   }
 
-  // Lets each word be pointed at, if the model says what it is from.
+  // Makes the words interactive, if the export has the signature `attention`.
   showWords() {
     if (this.#wanted || !this.#hasAttention) return;
     this.#wanted = true;
@@ -112,7 +110,7 @@ export class Answer {
     try {
       attention = await this.#ask();
     } catch {
-      return; // the translation is there without it, the button says why
+      return; // the button shows the error
     }
     if (text !== this.text) return;
     this.from.hidden = false;
@@ -128,14 +126,10 @@ export class Answer {
     const { target } = this.#hypotheses[this.#chosen];
     if (!this.#attention.has(target)) {
       const asked = attentionOf(
-        this.#model, this.#source, target, this.#left.signal);
-      asked.catch(() => this.#attention.delete(target)); // another may succeed
+        this.#model, this.#source, target, this.#removed.signal);
+      asked.catch(() => this.#attention.delete(target));
       this.#attention.set(target, asked);
     }
     return this.#attention.get(target);
   }
-}
-
-function signed(score) {
-  return score.toFixed(2).replace("-", "\u2212");
 }

@@ -4,7 +4,7 @@ import { predict } from "./server.js";
 
 const START = "\u27e8start\u27e9";
 
-// What every head attends to, without padding: tokens, and weights
+// Tokens and weights of every head, without padding: weights
 // [layer][head][row][column] of the cross, encoder and decoder attention.
 export async function attentionOf(model, source, target, signal) {
   const found = await predict(
@@ -22,15 +22,15 @@ export async function attentionOf(model, source, target, signal) {
   };
 }
 
-// The source tokens that each target token is from: the mean of the heads of
-// the last layer but one (arXiv:1909.02074), [target][source].
+// Alignment weights [target][source]: the mean of the heads of the last layer
+// but one (arXiv:1909.02074).
 export function alignmentOf({ cross }) {
   const heads = cross[Math.max(0, cross.length - 2)];
   return heads[0].map((row, t) => row.map((_, s) =>
     heads.reduce((sum, head) => sum + head[t][s], 0) / heads.length));
 }
 
-// As attention_page.attention_of tells it, for showHeads.
+// The argument of showHeads, as attention_page.attention_of returns it.
 export function viewsOf({ texts, read, written, cross, encoder, decoder }) {
   return { texts, views: [
     { name: "Cross", weights: cross,

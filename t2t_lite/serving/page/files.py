@@ -1,4 +1,4 @@
-"""The files of a server's page. They load nothing from anywhere else."""
+"""The files of the web page, which loads nothing from other servers."""
 
 import functools
 import importlib.resources
@@ -10,26 +10,24 @@ _TYPES = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-# All that a browser may ask for: no other name reaches the disk.
+# No other name reaches the disk.
 NAMES = (
     INDEX,
     "page.css",
     "page.js",
     "server.js",
-    "languages.js",
     "nodes.js",
-    "panel.js",
     "answer.js",
     "alignment.js",
     "attention.js",
     "trees.js",
-    "documents.js",
+    "file.js",
     "heads.js",
     "heads.css",
     "icon.svg",
 )
-# A browser then runs and loads only what stands in this folder, asks only this
-# server, and shows the page in no other page's frame.
+# A browser then loads only files of this folder, sends requests only to this
+# server, and does not show the page in a frame of another page.
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -44,17 +42,24 @@ CONTENT_SECURITY_POLICY = "; ".join(
 )
 
 
-def page_file(name: str) -> tuple[bytes, str] | None:
-    """A file of the page and its content type.
+def page_file(name: str) -> tuple[bytes, dict[str, str]] | None:
+    """Return a file of the page and its HTTP headers.
 
     Args:
       name: such as "page.css"; "index.html" is the page itself.
 
-    Returns: None where the page has no file of that name.
+    Returns:
+      None if the page has no file of that name.
     """
     if name not in NAMES:
         return None
-    return _content(name), _TYPES[name.rpartition(".")[2]]
+    return _content(name), {
+        "Content-Type": _TYPES[name.rpartition(".")[2]],
+        "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-cache",
+    }
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-// Makes elements. Texts come in by textContent only, never as HTML.
+// Creates elements. Texts become text nodes, never HTML.
 
 // element("p", { class: "soft" }, "some text", otherNode)
 export function element(name, attributes = {}, ...children) {
@@ -7,10 +7,16 @@ export function element(name, attributes = {}, ...children) {
     if (typeof value === "function") node.addEventListener(key, value);
     else if (value === true) node.setAttribute(key, "");
     else if (value !== false) node.setAttribute(key, value);
-  node.append(...children); // strings become text
+  node.append(...children);
   return node;
 }
 
-export function button(label, click, look = "plain") {
-  return element("button", { type: "button", class: look, click }, label);
+export function button(label, click) {
+  return element("button", { type: "button", class: "plain", click }, label);
+}
+
+// Sets the language of a node, for hyphenation, fonts and screen readers.
+export function setLanguage(node, code) {
+  node.lang = code ?? "";
+  node.dir = "auto";
 }

@@ -1,1 +1,1 @@
-"""Exports behind TensorFlow Serving's API, REST and gRPC."""
+"""A development server with TensorFlow Serving's REST and gRPC APIs."""

@@ -1,63 +1,40 @@
-"""Requests that wait together run together.
-
-It needs an event loop and numpy, and knows of no model.
-"""
+"""Dynamic batching of requests. Independent of TensorFlow and of the APIs."""
 
 import asyncio
-import contextlib
 import dataclasses
-import time
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
+import grpc
 import numpy as np
 
-from t2t_lite.serving.server.refusal import Refusal, Status
+from t2t_lite.serving.server import metrics
+from t2t_lite.serving.server.refusal import Refusal
 
 Tensors: TypeAlias = dict[str, np.ndarray]
 Run: TypeAlias = Callable[[Tensors], Tensors]
 
-# Rows of up to this length count as equally long.
+# Rows of up to this length are treated as equally long.
 _SHORT = 32
-# Beyond this size, a batch leaves some of what waits to the other workers.
+# A batch exceeds this size only if enough rows are left for other workers.
 _LARGE = 16
-
-
-class Observer(Protocol):
-    """What is told of batches: metrics."""
-
-    def ran(self, rows: int, seconds: float) -> None:
-        """A batch of so many rows took so long."""
-
-    def waiting(self, rows: int) -> None:
-        """So many rows wait from now on."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Batching:
-    """How to batch.
+    """The settings of a `Batcher`."""
 
-    Attributes:
-      workers: batches that run at once, each in a thread.
-      max_batch_size: rows of a batch; a larger request is cut.
-      timeout: seconds that a request waits for others to join it. An idle
-        server does not wait.
-      max_queue: rows that may wait; a request that adds to them is refused.
-    """
-
-    workers: int = 1
-    max_batch_size: int = 32
-    timeout: float = 0.0
-    max_queue: int = 1024
+    workers: int = 1  # concurrent batches, one thread each
+    max_batch_size: int = 32  # rows; larger requests are split
+    timeout: float = 0.0  # seconds to wait for others while a batch runs
+    max_queue: int = 1024  # rows; an empty queue takes a larger request
 
 
 @dataclasses.dataclass(eq=False)
 class _Job:
-    """A request, or a part of a large one.
-
-    Jobs of equal groups may be joined; one without a group runs alone.
-    """
+    """A request, or a part of a large one."""
 
     run: Run
     group: Hashable
@@ -68,7 +45,7 @@ class _Job:
     answer: "asyncio.Future[Tensors]"
 
     def goes_with(self, other: "_Job") -> bool:
-        """Whether the two may share a batch, and neither holds up the other."""
+        """Return whether both jobs may share a batch: group, similar length."""
         if self is other:
             return True
         short, long = sorted((self.length, other.length))
@@ -76,32 +53,30 @@ class _Job:
         return self.group is not None and self.group == other.group and alike
 
 
-class Batcher:
-    """Runs requests in batches, the one that waits longest first.
+_Answers: TypeAlias = list[tuple[_Job, Tensors | Exception]]
 
-    Those of its group that are nearest to it in length go along. So no long
-    text holds up short ones, and none waits for ever.
+
+class Batcher:
+    """Runs requests in batches, the oldest request first.
+
+    A batch is filled with requests of the same group that are closest in
+    length. So long texts do not delay short ones, and no request starves.
+
+    Attributes:
+      running: number of running batches.
 
     Args:
-      how: see `Batching`.
-      observer: is told of batches.
+      how: the settings.
     """
 
-    def __init__(self, how: Batching, observer: Observer):
+    def __init__(self, how: Batching):
         self._how = how
-        self._observer = observer
         self._waiting: dict[_Job, None] = {}  # oldest first
-        self._rows = 0  # that wait
-        self._running = 0  # batches
+        self._rows = 0  # in the queue
+        self.running = 0
         self._running_rows = 0
-        self._ahead: list[_Job] = []  # waits for a worker, not for the loop
         self._timer: asyncio.TimerHandle | None = None
         self._pool = ThreadPoolExecutor(how.workers, "batch")
-
-    @property
-    def running(self) -> int:
-        """How many batches run now."""
-        return self._running
 
     async def answer(
         self,
@@ -111,20 +86,20 @@ class Batcher:
         group: Hashable,
         deadline: float | None = None,
     ) -> Tensors:
-        """The outputs for the inputs of one request.
+        """Return the outputs of one request.
 
         Args:
-          run: computes a batch; called in a worker's thread.
-          inputs: of the request.
-          lengths: of its rows, in any unit that the time to run grows with.
-          group: requests of equal groups may be joined along the first
-            dimension of their inputs, which is the rows; their outputs are
-            then cut apart there. None: the request runs alone and whole.
-          deadline: in the time of the loop.
+          run: computes a batch; called in a worker thread.
+          inputs: arrays by name.
+          lengths: the length of each row; the run time grows with it.
+          group: requests of equal groups may share a batch: their inputs are
+            concatenated along the first dimension and their outputs are split
+            along it. None: the request runs alone and is not split.
+          deadline: in the time of the event loop.
 
         Raises:
-          Refusal: the queue is full, or the deadline passed.
-          Exception: what `run` raises for this request.
+          Refusal: the queue is full, or the deadline has passed.
+          Exception: any error of `run` for this request.
         """
         loop = asyncio.get_running_loop()
         now = loop.time()
@@ -132,117 +107,87 @@ class Batcher:
             raise _too_late()
         if self._rows and self._rows + len(lengths) > self._how.max_queue:
             raise Refusal(
-                Status.RESOURCE_EXHAUSTED,
-                f"The queue is full: {self._rows} texts wait of at most "
-                f"{self._how.max_queue}. Try again later.",
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"The queue is full ({self._rows} texts of at most "
+                f"{self._how.max_queue}). Try again later.",
             )
-        parts, order = [(inputs, lengths)], None
-        if group is not None and len(lengths) > self._how.max_batch_size:
-            order = sorted(range(len(lengths)), key=lengths.__getitem__)
-            parts = self._cut(inputs, lengths, order)
+        order = list(range(len(lengths)))
+        parts = [order]
+        size = self._how.max_batch_size
+        if group is not None and len(lengths) > size:
+            order.sort(key=lengths.__getitem__)
+            parts = [order[i : i + size] for i in range(0, len(order), size)]
         jobs = [
             _Job(
                 run,
                 group,
-                part,
-                len(own),
-                max(own, default=0),
+                {
+                    k: v[rows] if len(parts) > 1 else v
+                    for k, v in inputs.items()
+                },
+                len(rows),
+                max((lengths[row] for row in rows), default=0),
                 now,
                 loop.create_future(),
             )
-            for part, own in parts
+            for rows in parts
         ]
-        timer = None
-        if deadline is not None:
-            timer = loop.call_at(deadline, _give_up, jobs)
         self._waiting |= dict.fromkeys(jobs)
-        self._count(len(lengths))
+        self._rows += len(lengths)
+        metrics.QUEUE.set(self._rows)
         self._start_batches()
         try:
-            if order is None:  # what gathers many costs more than one
-                return await jobs[0].answer
-            answers = await asyncio.gather(*(job.answer for job in jobs))
+            async with asyncio.timeout_at(deadline):
+                if len(jobs) == 1:  # quicker than gather
+                    return await jobs[0].answer
+                answers = await asyncio.gather(*(job.answer for job in jobs))
+        except TimeoutError:
+            raise _too_late() from None
         finally:
-            if timer:
-                timer.cancel()
-            self._withdraw(jobs)
-        return _rejoin(answers, order)
+            for job in jobs:
+                job.answer.cancel()
+            self._leave(jobs)
+        back = np.argsort(order)
+        return {
+            name: np.concatenate([answer[name] for answer in answers])[back]
+            for name in answers[0]
+        }
 
     def close(self) -> None:
-        """Ends the threads; nothing must be waiting."""
+        """Stop the threads; the queue must be empty."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _cut(
-        self, inputs: Tensors, lengths: Sequence[int], order: Sequence[int]
-    ) -> list[tuple[Tensors, Sequence[int]]]:
-        """The batches of a request, its rows in this order: inputs, lengths."""
-        size = self._how.max_batch_size
-        picks = [order[at : at + size] for at in range(0, len(order), size)]
-        return [
-            (
-                {name: value[rows] for name, value in inputs.items()},
-                [lengths[row] for row in rows],
-            )
-            for rows in picks
-        ]
-
-    def _withdraw(self, jobs: Sequence[_Job]) -> None:
-        """Nobody waits for these jobs any more."""
-        for job in jobs:
-            job.answer.cancel()
-        self._leave(jobs)
-
     def _leave(self, jobs: Sequence[_Job]) -> None:
-        """Those of these jobs that wait do so no more."""
-        rows = 0
+        """Remove jobs from the queue, if they are in it."""
         for job in jobs:
             if job in self._waiting:
                 del self._waiting[job]
-                rows += job.rows
-        if rows:
-            self._count(-rows)
-
-    def _count(self, rows: int) -> None:
-        self._rows += rows
-        self._observer.waiting(self._rows)
+                self._rows -= job.rows
+        metrics.QUEUE.set(self._rows)
 
     def _start_batches(self) -> None:
-        """Gives work to free workers, or has a look again later."""
+        """Start batches on free workers, or set a timer."""
         if self._timer:
             self._timer.cancel()
             self._timer = None
         loop = asyncio.get_running_loop()
-        while self._waiting and self._running < self._how.workers:
+        while self._waiting and self.running < self._how.workers:
             batch = self._next_batch()
             rows = sum(job.rows for job in batch)
             ready_at = batch[0].arrived + self._how.timeout
             full = rows >= self._most_rows() or batch[0].group is None
-            if self._running and not full and loop.time() < ready_at:
+            if self.running and not full and loop.time() < ready_at:
                 self._timer = loop.call_at(ready_at, self._start_batches)
                 return
-            self._begin(batch)
-            self._pool.submit(self._work, batch, loop)
-        if self._waiting and not self._ahead:
-            self._send_ahead(next(iter(self._waiting)))
-
-    def _begin(self, batch: Sequence[_Job]) -> None:
-        """A worker has these jobs now."""
-        self._leave(batch)
-        self._running += 1
-        self._running_rows += sum(job.rows for job in batch)
-
-    def _send_ahead(self, job: _Job) -> None:
-        """Leaves a job that fills a large batch to the next free worker.
-
-        So that one goes on at once, and not when the loop has the time.
-        """
-        if job.rows >= max(self._how.max_batch_size, _LARGE):
-            self._ahead = [job]
-            loop = asyncio.get_running_loop()
-            self._pool.submit(self._work, self._ahead, loop)
+            self._leave(batch)
+            self.running += 1
+            self._running_rows += rows
+            loop.run_in_executor(self._pool, _compute, batch).add_done_callback(
+                functools.partial(self._finish, rows)
+            )
 
     def _next_batch(self) -> list[_Job]:
-        """The oldest job, and those that go with it."""
+        """Return the oldest job and the jobs that share its batch."""
         oldest = next(iter(self._waiting))
         others = [job for job in self._waiting if oldest.goes_with(job)]
         others.sort(key=lambda job: abs(job.length - oldest.length))
@@ -255,44 +200,19 @@ class Batcher:
         return batch
 
     def _most_rows(self) -> int:
-        """Of the next batch.
+        """Return the size limit of the next batch.
 
-        While a batch is answered, others must be waiting: so each worker has
-        about half of its share of all rows.
+        A batch takes about half of a worker's share of all rows, so that other
+        rows can be computed while its answers are sent.
         """
         share = (self._rows + self._running_rows) // (2 * self._how.workers)
         return min(self._how.max_batch_size, max(_LARGE, share))
 
-    def _work(
-        self, batch: Sequence[_Job], loop: asyncio.AbstractEventLoop
-    ) -> None:
-        """Runs what is still wanted of a batch; what a worker does."""
-        rows = sum(job.rows for job in batch)
-        batch = [job for job in batch if not job.answer.done()]
-        start = time.perf_counter()
-        answers = _run(batch)
-        seconds = time.perf_counter() - start
-        with contextlib.suppress(RuntimeError):  # the loop is closed: too late
-            loop.call_soon_threadsafe(
-                self._finish, rows, batch, answers, seconds
-            )
-
-    def _finish(
-        self,
-        rows: int,
-        batch: Sequence[_Job],
-        answers: Sequence[Tensors | Exception],
-        seconds: float,
-    ) -> None:
-        """Gives out the answers of a batch that had so many rows."""
-        self._running -= 1
+    def _finish(self, rows: int, future: asyncio.Future[_Answers]) -> None:
+        """Distribute the answers of a batch that was started with `rows`."""
+        self.running -= 1
         self._running_rows -= rows
-        if self._ahead:
-            self._begin(self._ahead)
-            self._ahead = []
-        if batch:
-            self._observer.ran(sum(job.rows for job in batch), seconds)
-        for job, answer in zip(batch, answers, strict=True):
+        for job, answer in future.result():
             if job.answer.done():
                 continue
             if isinstance(answer, Exception):
@@ -303,22 +223,25 @@ class Batcher:
 
 
 def _too_late() -> Refusal:
-    return Refusal(Status.DEADLINE_EXCEEDED, "The deadline passed.")
+    return Refusal(grpc.StatusCode.DEADLINE_EXCEEDED, "The deadline passed.")
 
 
-def _give_up(jobs: Sequence[_Job]) -> None:
-    """Refuses what is not answered."""
-    for job in jobs:
-        if not job.answer.done():
-            job.answer.set_exception(_too_late())
+def _compute(batch: Sequence[_Job]) -> _Answers:
+    """Run a batch without its cancelled jobs, in a worker thread."""
+    batch = [job for job in batch if not job.answer.done()]
+    if not batch:
+        return []
+    metrics.BATCH.observe(sum(job.rows for job in batch))
+    with metrics.BATCH_SECONDS.time():
+        return list(zip(batch, _run(batch), strict=True))
 
 
 def _run(batch: Sequence[_Job]) -> list[Tensors | Exception]:
-    """The answer to each job, or what went wrong with it alone."""
+    """Return the answer to each job, or the error that it causes alone."""
     if len(batch) > 1:
         try:
             return _run_joined(batch)
-        except Exception:  # one of them is to blame: see which
+        except Exception:  # find the job that causes it
             return [answer for job in batch for answer in _run([job])]
     try:
         return [job.run(job.inputs) for job in batch]
@@ -340,12 +263,3 @@ def _run_joined(batch: Sequence[_Job]) -> list[Tensors | Exception]:
         {name: value[end - job.rows : end] for name, value in outputs.items()}
         for job, end in zip(batch, ends, strict=True)
     ]
-
-
-def _rejoin(answers: Sequence[Tensors], order: Sequence[int]) -> Tensors:
-    """The parts of a request as one, its rows as they came."""
-    back = np.argsort(order)
-    return {
-        name: np.concatenate([answer[name] for answer in answers])[back]
-        for name in answers[0]
-    }

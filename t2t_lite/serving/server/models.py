@@ -1,329 +1,232 @@
-"""Models by name, each in its versions: watched, loaded, swapped, unloaded."""
+"""The versions of one model: watch the folder, load, switch."""
 
 import asyncio
 import contextlib
 import dataclasses
-import enum
+import functools
 import gc
+import json
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import grpc
+import tensorflow as tf
+import tensorflow_text  # noqa: F401 (registers the ops of tokenizers)
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_serving.apis import (
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    prediction_log_pb2,
+)
 
 from t2t_lite.errors import T2TLiteError, in_words
-from t2t_lite.serving.server.refusal import Refusal, Status, invalid
+from t2t_lite.serving.server import metrics
+from t2t_lite.serving.server.batching import Run, Tensors
+from t2t_lite.serving.server.refusal import Refusal
 
-Load: TypeAlias = Callable[[pathlib.Path], Any]
-Say: TypeAlias = Callable[[str], None]
-LARGEST_VERSION = 2**63 - 1  # that the protos hold
-
-
-class State(enum.IntEnum):
-    """Of a version; names and numbers are those of TensorFlow Serving."""
-
-    LOADING = 20
-    AVAILABLE = 30
-    UNLOADING = 40
-    END = 50
+State = get_model_status_pb2.ModelVersionStatus
+_STATUSES = {status.value[0]: status for status in grpc.StatusCode}
 
 
 @dataclasses.dataclass(frozen=True)
-class Policy:
-    """Which versions to serve.
+class Signature:
+    """A function of a SavedModel from strings [B] to tensors [B, ...]."""
 
-    Attributes:
-      newest: so many; None for all.
-      only: these; None for no choice.
-    """
-
-    newest: int | None = 1
-    only: frozenset[int] | None = None
-
-    def choose(self, there: Iterable[int]) -> set[int]:
-        """The versions to serve of those that could be."""
-        if self.only is not None:
-            return set(self.only & set(there))
-        ordered = sorted(there, reverse=True)
-        return set(ordered[: self.newest])
+    inputs: tuple[str, ...]  # names
+    run: Run  # thread-safe
+    # Whether requests can be concatenated: an output with a second unknown
+    # dimension would depend on the rest of the batch.
+    is_batchable: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
-class ModelConfig:
-    """A model to serve.
-
-    Attributes:
-      name: in requests.
-      base_path: the folder of its versions.
-      policy: which of them.
-      labels: versions by the names that requests may use for them.
-    """
-
-    name: str
-    base_path: pathlib.Path
-    policy: Policy = Policy()
-    labels: Mapping[str, int] = dataclasses.field(default_factory=dict)
-
-
 class Version:
-    """One version: its state, and what it serves while it is available.
+    """A loaded version. It is freed after its last request."""
 
-    Attributes:
-      number: its folder's name.
-      state: see `State`.
-      error: why it is not available, with paths, so for the log alone; ""
-        for no reason.
-      model: what was loaded, or None.
-    """
+    number: int  # the name of its folder
+    signatures: Mapping[str, Signature]
+    metadata: Any = None  # a SignatureDefMap
+    about: dict[str, Any] | None = None  # assets.extra/t2t-lite.json
 
-    def __init__(self, number: int, folder: pathlib.Path):
-        self.number = number
-        self.folder = folder
-        self.state = State.LOADING
-        self.error = ""
-        self.model: Any = None
-        self._users = 0
-        self._unused = asyncio.Event()
-        self._unused.set()
-        self._files = _files_of(folder)
 
-    @contextlib.contextmanager
-    def in_use(self) -> Iterator[Any]:
-        """The model, which stays loaded within the block."""
-        self._users += 1
-        self._unused.clear()
-        try:
-            yield self.model
-        finally:
-            self._users -= 1
-            if not self._users:
-                self._unused.set()
+def load_version(folder: pathlib.Path) -> Version:
+    """Load a SavedModel and run its warm-up requests."""
+    loaded = tf.saved_model.load(str(folder))
+    signatures = {
+        name: _signature(name, function)
+        for name, function in loaded.signatures.items()
+    }
+    extra = folder / "assets.extra"
+    if (warmup := extra / "tf_serving_warmup_requests").is_file():
+        for record in tf.data.TFRecordDataset(str(warmup)).as_numpy_iterator():
+            log = prediction_log_pb2.PredictionLog.FromString(record)
+            request = log.predict_log.request
+            inputs = request.inputs.items()
+            signatures[request.model_spec.signature_name].run(
+                {name: tf.make_ndarray(proto) for name, proto in inputs}
+            )
+    proto = saved_model_pb2.SavedModel.FromString(
+        (folder / "saved_model.pb").read_bytes()
+    )
+    metadata = get_model_metadata_pb2.SignatureDefMap()
+    for name, definition in proto.meta_graphs[0].signature_def.items():
+        metadata.signature_def[name].CopyFrom(definition)
+    about = extra / "t2t-lite.json"
+    return Version(
+        int(folder.name),
+        signatures,
+        metadata,
+        json.loads(about.read_bytes()) if about.is_file() else None,
+    )
 
-    @property
-    def is_broken(self) -> bool:
-        """Whether it cannot be loaded as its files are now."""
-        return bool(self.error) and _files_of(self.folder) == self._files
 
-    async def load(self, load: Load, pool: Executor) -> None:
-        """Makes it available, or says why it is not."""
-        try:
-            loop = asyncio.get_running_loop()
-            self.model = await loop.run_in_executor(pool, load, self.folder)
-            self.state = State.AVAILABLE
-        except Exception as error:
-            self.error = in_words(error)
-            self.state = State.END
+def _signature(name: str, function: Any) -> Signature:
+    inputs = function.structured_input_signature[1]
+    kinds = {(spec.dtype, spec.shape.rank) for spec in inputs.values()}
+    if kinds != {(tf.string, 1)}:
+        raise T2TLiteError(
+            f"All inputs of {name} must be strings [batch]. TensorFlow Serving "
+            "serves other models"
+        )
+    shapes = [spec.shape for spec in function.structured_outputs.values()]
+    return Signature(
+        tuple(sorted(inputs)),
+        functools.partial(_run, function),
+        all(x.rank and None not in x.as_list()[1:] for x in shapes),
+    )
 
-    async def unload(self) -> None:
-        """Frees it when the last request is done with it."""
-        self.state = State.UNLOADING
-        await self._unused.wait()
-        self.model = None
-        self.state = State.END
-        gc.collect()  # what TensorFlow loads refers to itself
+
+def _run(function: Any, inputs: Tensors) -> Tensors:
+    try:
+        outputs = function(**{k: tf.constant(v) for k, v in inputs.items()})
+        return {name: outputs[name].numpy() for name in sorted(outputs)}
+    except tf.errors.OpError as error:
+        status = _STATUSES.get(error.error_code, grpc.StatusCode.INTERNAL)
+        raise Refusal(status, f"The model: {in_words(error)}.") from error
 
 
 class Model:
-    """A model in its versions.
+    """A model whose newest version is served.
+
+    Attributes:
+      name: its name in requests.
+      states: `State` of each version that is loading, served or broken.
 
     Args:
-      config: what to serve.
-      load: makes of a version's folder what serves it.
-      pool: the thread that loads.
-      say: is told what was loaded, what was not and why.
+      name: see above.
+      base_path: the folder that holds the versions.
+      load: loads the folder of a version; `load_version`.
+      log: receives a line for each event.
     """
 
     def __init__(
-        self, config: ModelConfig, load: Load, pool: Executor, say: Say
+        self,
+        name: str,
+        base_path: pathlib.Path,
+        load: Callable[[pathlib.Path], Version],
+        log: Callable[[str], None],
     ):
-        self.config = config
-        self.versions: dict[int, Version] = {}
+        self.name = name
+        self.states: dict[int, Any] = {}
+        self._current: Version | None = None
+        self._broken: dict[int, object] = {}  # the files of broken versions
+        self._base_path = base_path
         self._load = load
-        self._pool = pool
-        self._say = say
-        self._unloading: set[asyncio.Task[None]] = set()
+        self._log = log
 
-    def newest_first(self) -> list[Version]:
-        """All versions that it knows of."""
-        return [self.versions[n] for n in sorted(self.versions, reverse=True)]
-
-    @property
-    def available(self) -> list[Version]:
-        """The versions that can be asked, the newest first."""
-        return [
-            version
-            for version in self.newest_first()
-            if version.state == State.AVAILABLE
-        ]
-
-    @property
-    def newest(self) -> Version | None:
-        """The available version with the largest number."""
-        return next(iter(self.available), None)
-
-    def find(self, number: int | None = None, label: str = "") -> Version:
-        """The version that a request asks for; by default the newest.
+    def find(self, name: str, number: int | None = None) -> Version:
+        """Return the current version, if it is the one that a request names.
 
         Raises:
-          Refusal: it is not there.
+          Refusal: it is not.
         """
-        name = self.config.name
-        if label:
-            if label not in self.config.labels:
-                raise invalid(f"Unrecognized servable version label: {label}")
-            number = self.config.labels[label]
-        if number is None:
-            found, asked = self.newest, f"Latest({name})"
-        else:
-            found = self.versions.get(number)
-            asked = f"Specific({name}, {number})"
-        if found is None or found.state != State.AVAILABLE:
-            raise _not_found(asked)
-        return found
+        version = self._current
+        wanted = number is None or (version and number == version.number)
+        if not version or name != self.name or not wanted:
+            asked = name if number is None else f"{name} version {number}"
+            raise Refusal(
+                grpc.StatusCode.NOT_FOUND,
+                f"This server has {self.name} version "
+                f"{version and version.number}; got {asked}.",
+            )
+        return version
 
     async def refresh(self) -> None:
-        """Loads and unloads what the folder asks for now.
+        """Load the newest version and switch to it.
 
-        A version is unloaded when one that should be served is available. One
-        that cannot be loaded counts as missing until its files change.
+        A version that cannot be loaded is skipped until its files change.
+
+        Raises:
+          OSError: the folder cannot be read.
         """
-        there = await asyncio.to_thread(_versions_in, self.config.base_path)
-        for number, version in list(self.versions.items()):
-            if version.state == State.END and number not in there:
-                del self.versions[number]
-        while True:
-            broken = {n for n in there if self._is_broken(n)}
-            wanted = self.config.policy.choose(there.keys() - broken)
-            serving = {version.number for version in self.available}
-            if not wanted - serving:
-                break
-            number = max(wanted - serving)
-            await self._try(Version(number, there[number]))
-        if wanted:
-            for number in serving - wanted:
-                self._unload(self.versions[number])
-
-    def _is_broken(self, number: int) -> bool:
-        return number in self.versions and self.versions[number].is_broken
-
-    async def _try(self, version: Version) -> None:
-        self.versions[version.number] = version
-        await version.load(self._load, self._pool)
-        what = f"{self.config.name} version {version.number}"
-        if version.error:
-            self._say(f"Skipped {what}: {version.error}.")
-        else:
-            self._say(f"Loaded {what}.")
-
-    def _unload(self, version: Version) -> None:
-        task = asyncio.create_task(version.unload())
-        self._unloading.add(task)
-        task.add_done_callback(self._unloading.discard)
-        self._say(f"Unloading {self.config.name} version {version.number}.")
-
-
-class Models:
-    """All models by name.
-
-    Args:
-      configs: what to serve.
-      load: as in `Model`.
-      say: as in `Model`.
-    """
-
-    def __init__(self, configs: Iterable[ModelConfig], load: Load, say: Say):
-        # One after the other: loading takes memory and time of the requests.
-        self._pool = ThreadPoolExecutor(1, "load")
-        self.by_name = {
-            config.name: Model(config, load, self._pool, say)
-            for config in configs
-        }
-        self._say = say
+        folders = await asyncio.to_thread(_list_versions, self._base_path)
+        for number in self._broken.keys() - folders.keys():
+            del self._broken[number], self.states[number]
+        for number, folder in sorted(folders.items(), reverse=True):
+            if self._current and number == self._current.number:
+                return
+            files = _stat_files(folder)
+            if self._broken.get(number) == files:
+                continue
+            self.states[number] = State.LOADING
+            try:
+                version = await asyncio.to_thread(self._load, folder)
+            except Exception as error:
+                self._broken[number] = files
+                self.states[number] = State.END
+                self._log(f"Cannot load {folder}: {in_words(error)}.")
+                continue
+            if self._current:
+                del self.states[self._current.number]
+            self._current = version
+            self.states[number] = State.AVAILABLE
+            metrics.VERSION.set(number)
+            self._log(f"Loaded {self.name} version {number}.")
+            gc.collect()  # objects of TensorFlow form reference cycles
+            return
 
     async def start(self) -> None:
-        """Loads what is there.
+        """Load the newest version.
 
         Raises:
-          T2TLiteError: a model has no version that can be served.
+          T2TLiteError: no version can be loaded.
         """
-        for name, model in self.by_name.items():
-            await model.refresh()
-            if model.newest is None:
-                raise T2TLiteError(
-                    f"{model.config.base_path} holds no version of {name} that "
-                    "can be served: a version is a folder named 1, 2, ... with "
-                    "a saved_model.pb."
-                )
+        await self.refresh()
+        if not self._current:
+            raise T2TLiteError(
+                f"--model_base_path={self._base_path} has no version that can "
+                "be loaded. A version is a folder named 1, 2, ... with a "
+                "saved_model.pb."
+            )
 
     async def watch(self, seconds: float) -> None:
-        """Looks for new versions again and again; never returns."""
-        said: dict[str, str] = {}  # once, until it changes
+        """Call `refresh` every `seconds` until cancelled."""
+        logged = ""
         while True:
             await asyncio.sleep(seconds)
-            for name, model in self.by_name.items():
-                why = ""
-                try:
-                    await model.refresh()
-                except Exception as error:
-                    why = in_words(error)
-                if why and why != said.get(name):
-                    with contextlib.suppress(OSError):  # nobody reads the log
-                        self._say(
-                            f"Cannot look for versions of {name}, and will "
-                            f"look again: {why}."
-                        )
-                said[name] = why
-
-    @property
-    def is_loading(self) -> bool:
-        """Whether the thread that loads has work."""
-        return any(
-            version.state == State.LOADING
-            for model in self.by_name.values()
-            for version in model.versions.values()
-        )
-
-    def close(self) -> None:
-        """Ends the thread that loads."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def model(self, name: str) -> Model:
-        """The model of a name.
-
-        Raises:
-          Refusal: there is none.
-        """
-        if not name:
-            raise invalid("ModelSpec has no name specified.")
-        if name not in self.by_name:
-            raise _not_found(f"Latest({name})")
-        return self.by_name[name]
+            problem = ""
+            try:
+                await self.refresh()
+            except Exception as error:
+                problem = f"Cannot look for versions: {in_words(error)}."
+            if problem and problem != logged:
+                with contextlib.suppress(OSError):  # stderr is closed
+                    self._log(problem)
+            logged = problem
 
 
-def _not_found(asked: str) -> Refusal:
-    """The refusal of a model or version that is not there."""
-    return Refusal(Status.NOT_FOUND, f"Servable not found for request: {asked}")
-
-
-def _versions_in(base_path: pathlib.Path) -> dict[int, pathlib.Path]:
-    """The numbered folders with a SavedModel.
-
-    Raises:
-      OSError: the folder cannot be read.
-    """
+def _list_versions(base_path: pathlib.Path) -> dict[int, pathlib.Path]:
     return {
         int(folder.name): folder
         for folder in base_path.iterdir()
         if folder.name.isdecimal()
-        and int(folder.name) <= LARGEST_VERSION
+        and int(folder.name) < 2**63  # the protos have int64
         and (folder / "saved_model.pb").is_file()
     }
 
 
-def _files_of(folder: pathlib.Path) -> frozenset[tuple[str, int, int]]:
-    """What tells whether the files of a version have changed."""
-    found = set()
-    with contextlib.suppress(OSError):  # it is being removed
-        for file in folder.rglob("*"):
-            about = file.stat()
-            found.add((str(file), about.st_size, about.st_mtime_ns))
-    return frozenset(found)
+def _stat_files(folder: pathlib.Path) -> set[tuple[str, int, int]]:
+    """Return path, size and time of each file."""
+    stats = [(str(file), file.stat()) for file in folder.rglob("*")]
+    return {(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats}

@@ -1,56 +1,59 @@
-"""A request that is not answered: why, in one line, and its status."""
+"""The error that a client receives, and the record of a request."""
 
-import enum
+import asyncio
+import contextlib
+from collections.abc import Iterator
 
-_LONGEST = 1000  # of a message; gRPC has room for a few thousand bytes
+import grpc
 
-
-class Status(enum.Enum):
-    """A status by its name in gRPC, with its number there and in HTTP.
-
-    The pairs are those of TensorFlow Serving, but for RESOURCE_EXHAUSTED, a
-    full queue: 429 there, whose own full queue is UNAVAILABLE.
-    """
-
-    CANCELLED = (1, 499)
-    UNKNOWN = (2, 500)
-    INVALID_ARGUMENT = (3, 400)
-    DEADLINE_EXCEEDED = (4, 504)
-    NOT_FOUND = (5, 404)
-    ALREADY_EXISTS = (6, 409)
-    PERMISSION_DENIED = (7, 403)
-    RESOURCE_EXHAUSTED = (8, 503)
-    FAILED_PRECONDITION = (9, 400)
-    ABORTED = (10, 409)
-    OUT_OF_RANGE = (11, 400)
-    UNIMPLEMENTED = (12, 501)
-    INTERNAL = (13, 500)
-    UNAVAILABLE = (14, 503)
-    DATA_LOSS = (15, 500)
-    UNAUTHENTICATED = (16, 401)
-
-    def __init__(self, number: int, http: int):
-        self.number = number
-        self.http = http
+from t2t_lite.errors import in_words
+from t2t_lite.progress import say
+from t2t_lite.serving.server import metrics
 
 
 class Refusal(Exception):
-    """Raised for a request that gets no answer.
+    """A request that the server rejects.
 
     Args:
-      status: its kind.
-      message: one line that states the rule and the value.
+      status: the kind of error; `rest` translates it to an HTTP status.
+      message: states the rule, the value and the fix.
     """
 
-    def __init__(self, status: Status, message: str):
+    def __init__(self, status: grpc.StatusCode, message: str):
         super().__init__(message)
         self.status = status
-        line = " ".join(message.split())
-        self.message = (
-            line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
-        )
+        # One line that fits into a header of HTTP/2.
+        self.message = " ".join(message.split())[:1000]
 
 
 def invalid(message: str) -> Refusal:
-    """The refusal of a request that is wrong by itself."""
-    return Refusal(Status.INVALID_ARGUMENT, message)
+    """Return the refusal of a malformed request."""
+    return Refusal(grpc.StatusCode.INVALID_ARGUMENT, message)
+
+
+@contextlib.contextmanager
+def recorded(api: str) -> Iterator[None]:
+    """Count a request and measure its latency; log errors of the server.
+
+    Args:
+      api: "REST" or "gRPC".
+
+    Raises:
+      Refusal: any error that the block raises.
+    """
+    code = "OK"
+    try:
+        with metrics.LATENCY.labels(api).time():
+            yield
+    except asyncio.CancelledError:  # the client has disconnected
+        code = "CANCELLED"
+        raise
+    except Refusal as refusal:
+        code = refusal.status.name
+        raise
+    except Exception as error:
+        code = "INTERNAL"
+        say(f"{api} request: {in_words(error)}")
+        raise Refusal(grpc.StatusCode.INTERNAL, "Internal error.") from error
+    finally:
+        metrics.REQUESTS.labels(api, code).inc()

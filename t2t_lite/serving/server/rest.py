@@ -1,217 +1,190 @@
-"""TensorFlow Serving's REST API, the page and the metrics.
+"""TensorFlow Serving's REST API, the web page and the metrics.
 
-https://www.tensorflow.org/tfx/serving/api_rest says what it looks like.
+https://www.tensorflow.org/tfx/serving/api_rest documents the API.
 """
 
 import asyncio
+import base64
 import json
-import logging
-import re
 import urllib.parse
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import grpc
+import numpy as np
+import prometheus_client
 from aiohttp import web
+from google.protobuf import json_format
 
-from t2t_lite.errors import in_words
-from t2t_lite.progress import say
 from t2t_lite.serving.page import files
-from t2t_lite.serving.server import descriptions, json_tensors
-from t2t_lite.serving.server.batching import Tensors
-from t2t_lite.serving.server.models import LARGEST_VERSION
-from t2t_lite.serving.server.monitoring import CONTENT_TYPE, Monitor, Record
-from t2t_lite.serving.server.predict import ModelSpec, Predictor
-from t2t_lite.serving.server.refusal import Refusal, Status, invalid
-from t2t_lite.serving.server.signature import Signature
+from t2t_lite.serving.server.grpc_service import status_of
+from t2t_lite.serving.server.predict import Predictor
+from t2t_lite.serving.server.refusal import Refusal, invalid, recorded
 
-_PREFIX = r"(?i)/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?"
-_CALL = re.compile(rf"{_PREFIX}:(classify|regress|predict)")
-_GET = re.compile(rf"{_PREFIX}(/metadata)?")
-_LONG = 100  # digits, zeros included, of a version's number
-_NOT_FOR_PAGES = (
-    "This request comes from the web page of another site, which may not use "
-    "this server."
-)
-
-_RECORD = web.RequestKey("record", Record)
+_PATH = r"/v1/models/{name:[^/:]+}{version:(/versions/\d{1,19})?}"
+_HTTP_STATUS = {
+    grpc.StatusCode.INVALID_ARGUMENT: 400,
+    grpc.StatusCode.FAILED_PRECONDITION: 400,
+    grpc.StatusCode.PERMISSION_DENIED: 403,
+    grpc.StatusCode.NOT_FOUND: 404,
+    grpc.StatusCode.UNIMPLEMENTED: 405,
+    grpc.StatusCode.OUT_OF_RANGE: 413,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: 503,
+    grpc.StatusCode.DEADLINE_EXCEEDED: 504,
+}  # others: 500
+_STATUS_OF = {code: status for status, code in _HTTP_STATUS.items()}
 
 
-class RestApi:
-    """The handlers of a server.
+def application(predictor: Predictor) -> web.Application:
+    """Return the aiohttp application that answers REST requests."""
+    model = predictor.model
+    limits = predictor.limits
 
-    Args:
-      predictor: answers.
-      monitor: counts.
-    """
-
-    def __init__(self, predictor: Predictor, monitor: Monitor):
-        self._predictor = predictor
-        self._monitor = monitor
-
-    def application(self) -> web.Application:
-        """What aiohttp runs."""
-        app = web.Application(
-            middlewares=[self._watch],
-            client_max_size=self._predictor.limits.body_bytes,
-        )
-        app.router.add_get("/", self._page)
-        app.router.add_get("/page/{name}", self._page)
-        app.router.add_get("/models", self._models)
-        app.router.add_get("/monitoring/prometheus/metrics", self._metrics)
-        app.router.add_route("*", "/{v1:[vV]1}/{path:.*}", self._serve)
-        return app
-
-    @web.middleware
-    async def _watch(
-        self,
-        request: web.Request,
-        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
-    ) -> web.StreamResponse:
-        """Counts a request and says in JSON what is wrong with it."""
-        what = f"{request.method} {_path(request)}"
-        record = Record("REST", request.remote or "", what)
-        request[_RECORD] = record
-        with self._monitor.watch(record, "200"):
-            record.code = "500"
-            try:
-                response = await handler(request)
-            except asyncio.CancelledError:
-                record.code = str(Status.CANCELLED.http)
-                raise
-            except Refusal as refusal:
-                response = _error(refusal.status.http, refusal.message)
-            except web.HTTPRequestEntityTooLarge:
-                most = self._predictor.limits.body_bytes
-                response = _error(413, f"A body may have {most} bytes.")
-            except web.RequestPayloadError:
-                response = _error(400, "The body is not in its encoding.")
-            except web.HTTPException as error:
-                response = _error(error.status, f"{error.reason}: {what}")
-                response.headers.update(error.headers)
-                response.content_type = "application/json"
-            except Exception as error:  # a mistake of ours
-                say(f"{what}: {in_words(error)}")
-                response = _error(500, "Internal error.")
-            record.code = str(response.status)
-            return response
-
-    async def _serve(self, http: web.Request) -> web.Response:
-        if http.method == "POST":
-            return await self._call(http)
-        if http.method in ("GET", "HEAD"):
-            return await self._describe(http)
-        raise _malformed(http)
-
-    async def _call(self, http: web.Request) -> web.Response:
+    async def predict(http: web.Request) -> web.Response:
         if http.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site"):
-            raise Refusal(Status.PERMISSION_DENIED, _NOT_FOR_PAGES)
-        found = _CALL.fullmatch(_path(http))
-        if not found:
-            raise _malformed(http)
-        if found[4].lower() != "predict":
-            raise Refusal(Status.UNIMPLEMENTED, f"{found[4]} is not served.")
-        spec = _spec(found)
-        self._predictor.version(spec)  # before anything of the body is read
-        body = json_tensors.parse(await self._body(http))
-        in_rows = "instances" in body
-
-        def read(signature: Signature) -> Tensors:
-            return json_tensors.tensors_of(body, signature.inputs)
-
-        outputs = await self._predictor.predict(
-            spec, body.get("signature_name", ""), read, http[_RECORD]
-        )
-        return _answer(json_tensors.json_of(outputs, in_rows))
-
-    async def _body(self, http: web.Request) -> bytes:
-        try:
-            async with asyncio.timeout(self._predictor.limits.seconds):
-                return await http.read()
-        except TimeoutError:
-            why = "The deadline passed before the body was there."
-            raise Refusal(Status.DEADLINE_EXCEEDED, why) from None
-
-    async def _describe(self, http: web.Request) -> web.Response:
-        if _path(http).lower().rstrip("/") == "/v1/models":
-            raise invalid("Missing model name in request.")
-        found = _GET.fullmatch(_path(http))
-        if not found:
-            raise _malformed(http)
-        spec = _spec(found)
-        models = self._predictor.models
-        if found[4]:
-            told = descriptions.metadata_json(
-                self._predictor.version(spec), spec
+            raise Refusal(
+                grpc.StatusCode.PERMISSION_DENIED,
+                "Web pages of other sites may not use this server.",
             )
-        else:
-            told = descriptions.status_json(models.by_name.get(spec.name), spec)
-        http[_RECORD].model = spec.name
-        return _answer(json.dumps(told, indent=1).encode())
+        version = model.find(*_model_of(http))
+        try:
+            async with asyncio.timeout(limits.seconds):
+                request = _parse(await http.read())
+        except TimeoutError:
+            raise Refusal(
+                grpc.StatusCode.DEADLINE_EXCEEDED,
+                "The deadline passed before the body was received.",
+            ) from None
+        outputs = await predictor.predict(
+            version, request.get("signature_name", ""), _inputs_of(request)
+        )
+        if "inputs" in request:
+            return _json({"outputs": _only_value(outputs)})
+        rows = zip(*outputs.values(), strict=True)
+        named = [dict(zip(outputs, row, strict=True)) for row in rows]
+        return _json({"predictions": [_only_value(row) for row in named]})
 
-    async def _models(self, http: web.Request) -> web.Response:
-        told = descriptions.models_json(self._predictor.models)
-        return _answer(json.dumps(told, ensure_ascii=False).encode())
+    async def status(http: web.Request) -> web.Response:
+        return _json(_proto_json(status_of(model, *_model_of(http))))
 
-    async def _metrics(self, http: web.Request) -> web.Response:
-        headers = {"Content-Type": CONTENT_TYPE}
-        return web.Response(body=self._monitor.metrics(), headers=headers)
+    async def metadata(http: web.Request) -> web.Response:
+        version = model.find(*_model_of(http))
+        spec = {"name": model.name, "version": str(version.number)}
+        signatures = {"signature_def": _proto_json(version.metadata)}
+        return _json({"model_spec": spec, "metadata": signatures})
 
-    async def _page(self, http: web.Request) -> web.Response:
+    async def describe(http: web.Request) -> web.Response:
+        version = model.find(model.name)
+        about = {"version": version.number, "about": version.about}
+        return _json({"name": model.name, **about})
+
+    async def prometheus(http: web.Request) -> web.Response:
+        headers = {"Content-Type": prometheus_client.CONTENT_TYPE_LATEST}
+        text = prometheus_client.generate_latest()
+        return web.Response(body=text, headers=headers)
+
+    async def page(http: web.Request) -> web.Response:
         found = files.page_file(http.match_info.get("name", files.INDEX))
         if found is None:
             raise web.HTTPNotFound
-        body, content_type = found
-        headers = {
-            "Content-Type": content_type,
-            "Content-Security-Policy": files.CONTENT_SECURITY_POLICY,
-            "X-Content-Type-Options": "nosniff",
-            "Referrer-Policy": "no-referrer",
-            "Cache-Control": "no-cache",
-        }
-        return web.Response(body=body, headers=headers)
+        return web.Response(body=found[0], headers=found[1])
+
+    app = web.Application(
+        middlewares=[_answer], client_max_size=limits.body_bytes
+    )
+    app.router.add_get("/", page)
+    app.router.add_get("/page/{name}", page)
+    app.router.add_get("/model", describe)  # for the page
+    app.router.add_get("/monitoring/prometheus/metrics", prometheus)
+    app.router.add_get(_PATH, status)
+    app.router.add_get(f"{_PATH}/metadata", metadata)
+    app.router.add_post(f"{_PATH}:predict", predict)
+    return app
 
 
-class OneLine(logging.Filter):
-    """Says what aiohttp logs in one line, and not what it is about.
+@web.middleware
+async def _answer(
+    request: web.Request,
+    handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+) -> web.StreamResponse:
+    """Count a request and convert errors to JSON."""
+    try:
+        with recorded("REST"):
+            try:
+                return await handler(request)
+            except web.RequestPayloadError:
+                raise invalid("The body has an invalid encoding.") from None
+            except web.HTTPException as error:
+                raise Refusal(_STATUS_OF[error.status], error.reason) from None
+    except Refusal as refusal:
+        status = _HTTP_STATUS.get(refusal.status, 500)
+        return web.json_response({"error": refusal.message}, status=status)
 
-    That is a piece of a request that is no HTTP: maybe of a text.
-    """
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        if isinstance(error, web.RequestPayloadError):
-            return False  # it has been answered
-        why = f": {type(error).__name__}" if error else ""
-        say(f"{record.getMessage()}{why}.")
-        return False
+def _model_of(http: web.Request) -> tuple[str, int | None]:
+    """Return the name and the version in a path."""
+    name = urllib.parse.unquote(http.match_info["name"])
+    version = http.match_info["version"].rpartition("/")[2]
+    return name, int(version) if version else None
 
 
-def _path(http: web.Request) -> str:
-    return http.raw_path.partition("?")[0]
+def _json(content: Any) -> web.Response:
+    text = json.dumps(content, ensure_ascii=False, default=_plain)
+    return web.Response(body=text.encode(), content_type="application/json")
 
 
-def _spec(found: re.Match[str]) -> ModelSpec:
-    name, number, label = found[1], found[2], found[3]
-    # Python refuses to read numbers of thousands of digits.
-    if number is not None and (
-        len(number) > _LONG or int(number) > LARGEST_VERSION
-    ):
-        raise invalid(f"Failed to convert version: {number} to numeric.")
-    return ModelSpec(
-        urllib.parse.unquote(name),
-        None if number is None else int(number),
-        urllib.parse.unquote(label or ""),
+def _proto_json(message: Any) -> Any:
+    return json_format.MessageToDict(
+        message,
+        preserving_proto_field_name=True,
+        always_print_fields_with_no_presence=True,
     )
 
 
-def _malformed(http: web.Request) -> Refusal:
-    return invalid(f"Malformed request: {http.method} {_path(http)}")
+def _parse(body: bytes) -> dict[str, Any]:
+    """Return the JSON object of a request; {"b64": ...} become bytes."""
+    try:
+        request = json.loads(body, object_hook=_decode_base64)
+    except (ValueError, RecursionError) as error:
+        raise invalid(f"The body is not valid JSON: {error}") from error
+    if not isinstance(request, dict):
+        raise invalid("The body must be a JSON object.")
+    if ("instances" in request) == ("inputs" in request):
+        raise invalid('The body must have either "instances" or "inputs".')
+    if not isinstance(request.get("signature_name", ""), str):
+        raise invalid('"signature_name" must be a string.')
+    return request
 
 
-def _answer(body: bytes) -> web.Response:
-    return web.Response(body=body, content_type="application/json")
+def _decode_base64(found: dict[str, Any]) -> Any:
+    if found.keys() == {"b64"} and isinstance(found["b64"], str):
+        return base64.b64decode(found["b64"], validate=True)
+    return found
 
 
-def _error(code: int, message: str) -> web.Response:
-    body: Any = {"error": message}
-    return web.json_response(body, status=code)
+def _inputs_of(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of a request by name; "" is the only input."""
+    if "inputs" in request:
+        columns = request["inputs"]
+        return columns if isinstance(columns, dict) else {"": columns}
+    rows = request["instances"]
+    if not isinstance(rows, list) or not rows:
+        raise invalid('"instances" must be a list that is not empty.')
+    if not all(isinstance(row, dict) for row in rows):
+        return {"": rows}
+    if any(row.keys() != rows[0].keys() for row in rows):
+        raise invalid('All "instances" must have the same keys.')
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def _only_value(values: dict[str, Any]) -> Any:
+    return next(iter(values.values())) if len(values) == 1 else values
+
+
+def _plain(value: Any) -> Any:
+    """Convert arrays, their elements and bytes for `json.dumps`."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if value.dtype == np.float32:
+        value = value.astype(str).astype(float)  # the shortest decimals
+    return value.tolist()

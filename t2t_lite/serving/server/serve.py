@@ -1,198 +1,136 @@
-"""A server from its start to its end."""
+"""The life cycle of a server: load, listen, drain, stop."""
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
+import pathlib
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import uvloop
 from aiohttp import web
-from tensorflow.core.framework.tensor_pb2 import TensorProto
+from grpc_health.v1 import health_pb2
 
 from t2t_lite.errors import T2TLiteError, in_words
-from t2t_lite.serving.server import json_tensors, proto_tensors
-from t2t_lite.serving.server.batching import Batcher, Tensors
-from t2t_lite.serving.server.config import ServerConfig
-from t2t_lite.serving.server.grpc_service import GrpcApi
-from t2t_lite.serving.server.models import Load, Model, Models
-from t2t_lite.serving.server.monitoring import AccessLog, Monitor, Record
-from t2t_lite.serving.server.predict import ModelSpec, Predictor
-from t2t_lite.serving.server.rest import OneLine, RestApi
+from t2t_lite.serving.server import rest
+from t2t_lite.serving.server.batching import Batcher, Batching
+from t2t_lite.serving.server.grpc_service import make_server
+from t2t_lite.serving.server.models import Model, Version, load_version
+from t2t_lite.serving.server.predict import Limits, Predictor
 
-# A request is many small events, for which Python's own loop takes longer.
 new_event_loop = uvloop.new_event_loop
 
 
-class Server:
-    """Models behind a port for gRPC and one for REST.
+@dataclasses.dataclass(frozen=True)
+class ServerConfig:
+    """The settings of a server."""
 
-    Attributes:
-      port: of gRPC, once started.
-      rest_api_port: of REST, once started.
-      models: what it serves.
-
-    Args:
-      config: see there.
-      load: makes of a version's folder what serves it: `SavedModel`.
-      say: is told what happens to versions.
-    """
-
-    def __init__(
-        self, config: ServerConfig, load: Load, say: Callable[[str], None]
-    ):
-        self.port = config.port
-        self.rest_api_port = config.rest_api_port
-        self.models = Models(config.models, load, say)
-        self._config = config
-        log = config.access_log
-        self._log = AccessLog(log, config.log_texts) if log else None
-        self._monitor = Monitor(self._log)
-        for name, model in self.models.by_name.items():
-            self._monitor.count_versions(name, _counter(model))
-        self._batcher = Batcher(config.batching, self._monitor)
-        self._predictor = predictor = Predictor(
-            self.models, self._batcher, config.limits
-        )
-        self._grpc = GrpcApi(predictor, self._monitor)
-        self._rest = web.AppRunner(
-            RestApi(predictor, self._monitor).application(),
-            handler_cancellation=True,
-            logger=_logger(),
-            access_log=None,
-            shutdown_timeout=config.drain_seconds,
-        )
-        self._watching: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """Loads the models, then listens.
-
-        Raises:
-          T2TLiteError: a model cannot be served, or a port is taken.
-        """
-        await self.models.start()
-        await self._warm_up()
-        await self._rest.setup()
-        host = self._config.host
-        try:
-            site = web.TCPSite(self._rest, host, self.rest_api_port)
-            await site.start()
-        except OSError as error:
-            flag = f"rest_api_port={self.rest_api_port}"
-            raise _cannot_listen(flag, host, error) from error
-        self.rest_api_port = self._rest.addresses[0][1]
-        address = f"[{host}]" if ":" in host else host
-        try:
-            if self.port:  # gRPC does not tell what is wrong with a port
-                await _listen_once(host, self.port)
-            self.port = self._grpc.server.add_insecure_port(
-                f"{address}:{self.port}"
-            )
-        except (OSError, RuntimeError) as error:
-            flag = f"port={self.port}"
-            raise _cannot_listen(flag, host, error) from error
-        await self._grpc.start(f"{address}:{self.port}")
-        self._watching = asyncio.create_task(
-            self.models.watch(self._config.poll_seconds)
-        )
-
-    async def _warm_up(self) -> None:
-        """Asks each model once in each thread, so that no first one is slow."""
-        for name, model in self.models.by_name.items():
-            if model.newest and model.newest.model.sample:
-                sample = model.newest.model.sample
-                workers = range(self._config.batching.workers)
-                await asyncio.gather(
-                    *(self._ask(name, *sample) for _ in workers)
-                )
-
-    async def _ask(self, name: str, signature: str, inputs: Tensors) -> None:
-        """Goes the way of a request."""
-        outputs = await self._predictor.predict(
-            ModelSpec(name), signature, lambda _: inputs, Record("", "", "")
-        )
-        json_tensors.json_of(outputs, in_rows=False)
-        for output in outputs.values():
-            proto_tensors.fill(TensorProto(), output)
-
-    async def stop(self) -> bool:
-        """Accepts nothing more, and finishes what it can in its seconds.
-
-        Returns: whether no request is being computed any more.
-        """
-        if self._watching:
-            self._watching.cancel()
-            await asyncio.gather(
-                self._grpc.stop(self._config.drain_seconds),
-                self._rest.cleanup(),
-            )
-        self._batcher.close()
-        self.models.close()
-        if self._log:
-            self._log.close()
-        return not self._batcher.running
+    base_path: pathlib.Path  # holds the versions of the model
+    name: str = "default"  # of the model, in requests
+    host: str = "127.0.0.1"
+    port: int = 8500  # of gRPC; 0 takes a free one
+    rest_api_port: int = 8501  # 0 takes a free one
+    batching: Batching = Batching()
+    limits: Limits = Limits()
+    poll_seconds: float = 1.0  # between checks for new versions
+    drain_seconds: float = 30.0  # for requests to finish at the end
 
 
-def _counter(model: Model) -> Callable[[], int]:
-    return lambda: len(model.available)
-
-
-def _logger() -> logging.Logger:
-    logger = logging.Logger("aiohttp.server", logging.WARNING)
-    logger.addFilter(OneLine())
-    return logger
-
-
-async def _listen_once(host: str, port: int) -> None:
-    """Raises OSError where one cannot listen."""
-    loop = asyncio.get_running_loop()
-    probe = await loop.create_server(asyncio.Protocol, host, port)
-    probe.close()
-    await probe.wait_closed()
-
-
-def _cannot_listen(flag: str, host: str, error: Exception) -> T2TLiteError:
-    return T2TLiteError(
-        f"Cannot listen at --host={host} --{flag}: {in_words(error)}. Choose "
-        "another address or port; port 0 takes a free one."
-    )
-
-
-async def serve(server: Server, ready: Callable[[], None]) -> bool:
-    """Runs a server until SIGTERM or SIGINT; a second one ends the process.
+@contextlib.asynccontextmanager
+async def running(
+    config: ServerConfig,
+    log: Callable[[str], None],
+    load: Callable[[pathlib.Path], Version] = load_version,
+) -> AsyncIterator[tuple[int, int, Batcher]]:
+    """Serve within the block, then finish the requests that have begun.
 
     Args:
-      server: not yet started.
-      ready: is told when it listens.
+      config: the settings.
+      log: receives a line for each event of the model's versions.
+      load: loads the folder of a version.
 
-    Returns: see `Server.stop`.
+    Yields:
+      the ports of REST and gRPC, and the batcher: after the block, it still
+      runs the requests that did not finish within `drain_seconds`.
 
     Raises:
-      T2TLiteError: see `Server.start`.
+      T2TLiteError: no version can be loaded, or a port is in use.
+    """
+    model = Model(config.name, config.base_path, load, log)
+    await model.start()
+    batcher = Batcher(config.batching)
+    predictor = Predictor(model, batcher, config.limits)
+    grpc_server, health = make_server(predictor)
+    runner = web.AppRunner(
+        rest.application(predictor),
+        handler_cancellation=True,
+        # It would log tracebacks of malformed HTTP, with parts of texts.
+        logger=logging.Logger("aiohttp.server", logging.CRITICAL + 1),
+        access_log=None,
+        shutdown_timeout=config.drain_seconds,
+    )
+    await runner.setup()
+    flag = f"--rest_api_port={config.rest_api_port}"
+    try:
+        await web.TCPSite(runner, config.host, config.rest_api_port).start()
+        flag = f"--port={config.port}"
+        if config.port:  # gRPC does not report why it cannot listen
+            loop = asyncio.get_running_loop()
+            probe = await loop.create_server(
+                asyncio.Protocol, config.host, config.port
+            )
+            probe.close()
+        host = f"[{config.host}]" if ":" in config.host else config.host
+        port = grpc_server.add_insecure_port(f"{host}:{config.port}")
+    except (OSError, RuntimeError) as error:
+        await runner.cleanup()
+        raise T2TLiteError(
+            f"Cannot listen at --host={config.host} {flag}: {in_words(error)}. "
+            "Choose another address or port; port 0 takes a free one."
+        ) from error
+    await grpc_server.start()
+    await health.set("", health_pb2.HealthCheckResponse.SERVING)
+    watching = asyncio.create_task(model.watch(config.poll_seconds))
+    try:
+        yield runner.addresses[0][1], port, batcher
+    finally:
+        watching.cancel()
+        await health.enter_graceful_shutdown()
+        stop_grpc = grpc_server.stop(config.drain_seconds)
+        await asyncio.gather(stop_grpc, runner.cleanup())
+        batcher.close()
+
+
+async def serve(
+    config: ServerConfig,
+    log: Callable[[str], None],
+    ready: Callable[[int, int], None],
+) -> bool:
+    """Serve until SIGTERM or SIGINT; a second signal kills the process.
+
+    Args:
+      config: the settings.
+      log: as in `running`.
+      ready: called with the ports of REST and gRPC.
+
+    Returns:
+      whether all requests finished within `drain_seconds`.
+
+    Raises:
+      T2TLiteError: see `running`.
     """
     loop = asyncio.get_running_loop()
-    told = asyncio.Event()
+    stopping = asyncio.Event()
 
     def stop() -> None:
-        told.set()
+        stopping.set()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    starting = asyncio.create_task(server.start())
-    stopping = asyncio.create_task(told.wait())
-    try:
-        await asyncio.wait(
-            (starting, stopping), return_when=asyncio.FIRST_COMPLETED
-        )
-        if starting.done():
-            await starting
-            ready()
-            await stopping
-    finally:
-        starting.cancel()
-        with contextlib.suppress(asyncio.CancelledError, T2TLiteError):
-            await starting
-        idle = await server.stop()
-    return idle
+    async with running(config, log) as (rest_api_port, port, batcher):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop)
+        ready(rest_api_port, port)
+        await stopping.wait()
+    return not batcher.running

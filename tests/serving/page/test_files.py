@@ -15,14 +15,13 @@ FOLDER = ROOT / "t2t_lite" / "serving" / "page"
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_file_is_there_with_its_type(name):
-    content, content_type = page_file(name)
+def test_each_file_is_there_with_its_headers(name):
+    content, headers = page_file(name)
     assert content == (FOLDER / name).read_bytes()
-    assert content_type.startswith(
-        {"js": "text/javascript", "svg": "image/svg"}.get(
-            name.rpartition(".")[2], f"text/{name.rpartition('.')[2]}"
-        )
-    )
+    kind = {"js": "text/javascript", "svg": "image/svg+xml"}
+    suffix = name.rpartition(".")[2]
+    assert kind.get(suffix, f"text/{suffix}") in headers["Content-Type"]
+    assert headers["X-Content-Type-Options"] == "nosniff"
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ def server():
 
 @pytest.fixture
 def open_page(browser, server):
-    def open(*models):
-        server.models = list(models)
+    def open(model):
+        server.model = model
         return Page(browser, server.url)
 
     return open
@@ -45,29 +45,26 @@ def test_only_models_and_their_answers_are_asked_for(open_page, browser):
         "  each.name.replace(location.origin, ''))"
     )
     others = {url for url in asked if not url.startswith("/page/")}
-    assert others == {"/models", "/v1/models/ende:predict"}
+    assert others == {"/model", "/v1/models/ende:predict"}
 
 
 def test_the_keyboard_alone_reaches_everything(open_page, browser):
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.keys import Keys
 
-    page = open_page("ende", "enfr")
+    page = open_page("ende")
     page.type(DOGS)
     page.words()
-    # From the text on; before it are the models and what clears it.
-    reached = []
+    reached = []  # from the text on
     while "file" not in reached and len(reached) < 40:
         ActionChains(browser).send_keys(Keys.TAB).perform()
         active = browser.switch_to.active_element
         names = (active.get_attribute(name) for name in ("id", "type", "class"))
         reached.append(next(filter(None, names), active.tag_name).split()[0])
-    words, others = ["token", "token"], ["summary", "radio", "summary"]
-    assert reached == [
-        *(*words, "button", "button", *others),  # copy, attention
-        *("button", *others),
-        "file",
-    ]
+    copy_and_attention = ["button", "button"]
+    details = ["summary", "radio", "summary"]
+    words = ["token", "token"]
+    assert reached == [*words, *copy_and_attention, *details, "file"]
 
 
 def test_an_answer_to_what_was_typed_before_never_shows(open_page, server):
@@ -225,49 +222,6 @@ def test_pieces_find_their_places_in_the_text(open_page):
         assert found == places
 
 
-def test_several_models_stand_side_by_side(open_page, server):
-    page = open_page("ende", "enfr", "stock")
-    # Those that read the language of the first are chosen.
-    boxes = page.all("#models input")
-    assert [box.is_selected() for box in boxes] == [True, True, False]
-    page.type(DOGS)
-    page.translation(*(next(iter(ANSWERS[m, DOGS])) for m in ("ende", "enfr")))
-    boxes[0].click()
-    page.translation(next(iter(ANSWERS["enfr", DOGS])))
-    assert page.text("#source-name") == "English"
-    boxes[2].click()
-    page.translation(next(iter(ANSWERS["enfr", DOGS])), DOGS.upper())
-    assert page.text("#source-name") == "Text"  # nobody knows it of this one
-
-
-def test_another_version_of_a_model_can_be_chosen(open_page, server, browser):
-    from selenium.webdriver.support.select import Select
-
-    server.versions = ["3", "2"]
-    page = open_page("ende")
-    page.type(DOGS)
-    page.translation("Zwei Hunde spielen im Schnee.")
-    choice = Select(page.one(".panel select"))
-    assert choice.first_selected_option.text == "version 3, the newest"
-    choice.select_by_visible_text("version 2")
-    page.translation(DOGS[::-1])
-    assert not page.all(".token")  # this one has no attention
-    page.one(".about summary").click()
-    assert "5 steps" in page.text(".about dl")
-    assert not violations(browser)
-    choice.select_by_index(0)
-    page.translation("Zwei Hunde spielen im Schnee.")
-    page.words()
-    page.one(".about summary").click()
-    assert "3" in page.texts(".about dd")
-    assert not severe(browser)
-
-
-def test_one_version_is_nothing_to_choose_from(open_page):
-    page = open_page("ende")
-    assert not page.all(".panel select")
-
-
 def test_each_line_of_a_text_is_an_answer_and_asked_once(open_page, server):
     page = open_page("enfr")
     page.type("one\ntwo\n\none")
@@ -282,11 +236,8 @@ def test_languages_have_their_direction(open_page):
     page = open_page("enar")
     page.type(DOGS)
     page.wait(lambda: page.all(".translation"))
-    attributes = [
-        (node.get_attribute("lang"), node.get_attribute("dir"))
-        for node in (page.one("#source"), page.one(".translation"))
-    ]
-    assert attributes == [("en", "ltr"), ("ar", "rtl")]
+    nodes = (page.one("#source"), page.one(".translation"))
+    assert [node.get_attribute("lang") for node in nodes] == ["en", "ar"]
     (left, *_, right) = page.words()
     assert left.location["x"] > right.location["x"]
 
@@ -306,13 +257,14 @@ def test_a_busy_server_is_asked_again_and_a_refusal_shown(open_page, server):
     assert not page.all(".panel .warning")
 
 
-def test_a_server_without_models_says_so_until_there_is_one(open_page, server):
-    page = open_page()
-    assert "No model of the server is ready." in page.text("#trouble")
-    server.models = ["enfr"]
+def test_a_server_without_a_model_says_so_until_there_is_one(open_page, server):
+    page = open_page(None)
+    assert "No version is loaded." in page.text("#trouble")
+    server.model = "enfr"
     page.press("Try again")
-    page.wait(lambda: page.all(".panel"))
-    assert not page.all("#trouble")
+    page.wait(lambda: not page.all("#trouble"))
+    page.type("one")
+    page.translation("ONE")
 
 
 def test_no_text_becomes_part_of_the_page(open_page, browser):
@@ -350,18 +302,18 @@ def _downloaded(page, folder):
 def test_a_file_comes_back_line_by_line(open_page, server, tmp_path):
     page = open_page("ende")
     server.busy = 2
-    lines = [*LINES[:20], "", *LINES[20:], "  "]
+    lines = [*LINES[:20], "", *LINES[20:], ""]
     page.browser.find_element("id", "file").send_keys(
         str(_file(tmp_path, lines))
     )
     page.wait(lambda: page.text("#file-status") == "Done.")
-    expected = "".join(f"{line.strip().upper()}\n" for line in lines)
+    expected = "".join(f"{line.upper()}\n" for line in lines)
     assert _downloaded(page, tmp_path / "saved") == ("lines.de.txt", expected)
     assert page.text("#file-count") == "42 of 42 lines"
     progress = page.one("#file-progress")
     assert progress.get_property("value") == progress.get_property("max") == 42
     sizes = [len(texts) for *_, texts in server.asked]
-    assert max(sizes) == 16 and sum(sizes) == 40 + 2 * 16
+    assert max(sizes) == 16 and sum(sizes) == 42 + 2 * 16
 
 
 def test_a_file_can_be_dropped_and_stopped(open_page, server, browser):
@@ -393,7 +345,8 @@ def test_a_line_that_is_refused_stays_empty(open_page, server, tmp_path):
     expected[3] = ""
     assert content.splitlines() == expected
     assert page.text("#file-status") == (
-        "Line 4 has no translation: A text may have 1,000 characters."
+        "Line 4 has no translation: A text may have 1,000 characters. "
+        "(1 in total)"
     )
 
 
@@ -404,10 +357,9 @@ def test_nothing_is_cut_off_and_axe_core_finds_nothing_serious(
     open_page, server, browser, width, dark
 ):
     set_screen(browser, width, dark)
-    server.versions = ["1712345678", "2"]
-    page = open_page("ende", "enar", "enfr")
+    page = open_page("enar")
     page.type(f"{DOGS}\n{'m' * 90}")
-    page.wait(lambda: len(page.all(".answer")) == 6)
+    page.wait(lambda: len(page.all(".answer")) == 2)
     page.all(".nbest summary")[0].click()
     page.all(".about summary")[0].click()
     page.words()[0].click()

@@ -1,1 +1,0 @@
-"""A server, asked: ours or TensorFlow Serving, over REST or gRPC."""

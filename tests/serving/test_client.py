@@ -1,0 +1,156 @@
+"""The client: addresses, retries, and answers of odd servers."""
+
+import contextlib
+import json
+import socket
+import threading
+
+import pytest
+
+from t2t_lite.errors import UsageError
+from t2t_lite.serving.client import Client, Failure, connect
+
+ANSWER = {"outputs": {"outputs": ["A"]}}
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "localhost:8500", "localhost", "ftp://a", "http://", "http://a:x"]
+    + ["http://a:0", "http://a:70000", "grpc://a/path", "http://me:pw@a"]
+    + ["http://a?b", "http://a#b", "http://[::1", "http://a..b", "http://a/ü"]
+    + ["http://a/b c", f"http://{'a' * 70}"],
+)
+def test_a_malformed_address_is_refused(url):
+    with pytest.raises(UsageError, match="--server"):
+        connect(url, "m")
+
+
+@contextlib.contextmanager
+def server_of(*answers):
+    """A server that answers one request a connection, then closes it.
+
+    Args:
+      answers: bytes of each answer; None leaves the connection open, silent.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        silent = []
+
+        def serve():
+            for answer in answers:
+                connection, _ = listening.accept()
+                connection.recv(1 << 16)
+                if answer is None:
+                    silent.append(connection)
+                else:
+                    connection.sendall(answer)
+                    connection.close()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/below/"
+        yield connect(url, "a model")
+        thread.join(10)
+        for connection in silent:
+            connection.close()
+
+
+def http_answer(status, content):
+    if not isinstance(content, bytes):
+        content = json.dumps(content).encode()
+    head = f"HTTP/1.1 {status} X\r\nContent-Length: {len(content)}\r\n\r\n"
+    return head.encode() + content
+
+
+def test_a_connection_that_the_server_closed_is_opened_again():
+    good = http_answer(200, ANSWER)
+    with server_of(good, good) as predict:
+        for _ in range(2):
+            assert predict("s", ["a"], 10) == ANSWER["outputs"]
+
+
+def test_no_answer_in_time_may_be_the_fault_of_a_text():
+    with server_of(None) as predict, pytest.raises(Failure) as caught:
+        predict("s", ["a"], 0.05)
+    assert caught.value.is_late and not caught.value.is_busy
+
+
+def test_a_proxy_without_its_server_is_busy():
+    answer = http_answer(502, b"<html>Bad gateway")
+    with server_of(answer) as predict, pytest.raises(Failure) as caught:
+        predict("s", ["a"], 10)
+    assert caught.value.is_busy
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"outputs": [1]}'])
+def test_an_answer_without_outputs_is_a_failure(content):
+    with (
+        server_of(http_answer(200, content)) as predict,
+        pytest.raises(Failure, match="200"),
+    ):
+        predict("s", ["a"], 10)
+
+
+class Fake:
+    """A model that is busy, that fails or is slow for some texts."""
+
+    def __init__(self, busy=0):
+        self.busy = busy
+        self.asked = []
+
+    def __call__(self, signature, texts, seconds):
+        self.asked.append(list(texts))
+        if self.busy:
+            self.busy -= 1
+            raise Failure("full", 503)
+        for text in texts:
+            if text == "slow":
+                raise Failure("no answer", "DEADLINE_EXCEEDED")
+            if text == "gone":
+                raise Failure("no such model", 404)
+        return {"outputs": [text.upper() for text in texts]}
+
+
+def outputs(answers):
+    return [a.error or a.hypotheses[0][0] for a in answers]
+
+
+def test_a_busy_server_is_asked_again_and_noted_once():
+    notes = []
+    client = Client(Fake(busy=3), note=notes.append)
+    assert outputs(client.translate(["a"])) == ["A"]
+    assert notes == ["full"]
+
+
+def test_after_the_time_limit_a_busy_server_is_asked_once_until_it_answers():
+    fake = Fake(busy=100)
+    client = Client(fake, seconds=0.5)
+    assert outputs(client.translate(["a"])) == ["full"]
+    assert len(fake.asked) > 1
+    fake.asked.clear()
+    assert outputs(client.translate(["b"])) == ["full"]
+    assert len(fake.asked) == 1
+    fake.busy = 0
+    assert outputs(client.translate(["c"])) == ["C"]
+    fake.busy = 1
+    assert outputs(client.translate(["d"])) == ["D"]
+
+
+def test_an_error_that_no_text_causes_is_final():
+    fake = Fake()
+    answers = Client(fake).translate(["a", "gone"])
+    assert outputs(answers) == ["no such model"] * 2
+    assert len(fake.asked) == 1
+
+
+def test_a_slow_text_costs_no_other_its_answer():
+    answers = Client(Fake()).translate(["slow", "a", "b", "c"])
+    assert outputs(answers) == ["no answer", "A", "B", "C"]
+
+
+def test_a_server_that_hangs_is_not_asked_for_each_text():
+    fake = Fake()
+    client = Client(fake)
+    for _ in range(100):
+        client.translate(["slow"] * 4)
+    # The first request in all its parts, then each request once.
+    assert len(fake.asked) == 7 + 99
