@@ -1,4 +1,4 @@
-"""Checks that this machine, data, run and cluster are in order.
+"""Checks that this machine, data and run are in order.
 
 One line for each check: ok, or what to do. The exit code is 1 if something
 must be done.
@@ -27,10 +27,6 @@ def make_parser() -> flags.Parser:
     told = "the TFRecord shards and the vocabulary"
     flags.add(parser, {"--data_dir=DIR": told}, default=recipe.DATA_DIR)
     flags.add_usr_dir(parser)
-    told = "also check the workers host:port,... as the trainer's flag"
-    flags.add(parser, {"--workers=ADDRESSES": told})
-    told = "with --workers, which of them this machine is, from 0"
-    flags.add(parser, {"--worker=N": told}, flags.at_least(0))
     told = "read all of data and checkpoint, however long that takes"
     flags.add(parser, {"--full": told})
     flags.add_json(parser)
@@ -61,8 +57,6 @@ def examine(args: argparse.Namespace) -> None:
         output_dir=output_dir,
         problem=problem,
         usr_dir=args.usr_dir,
-        workers=args.workers,
-        worker=args.worker,
         seconds=None if args.full else Asked.seconds,
     )
     found = []

@@ -116,7 +116,7 @@ ROWS = (
     ("training",),
     (
         "training.checkpoints",
-        "training.cluster",
+        "training.distribute",
         "training.faults",
         "training.optimizer",
     ),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from t2t_lite.doctor import cluster, contents, folders, machine
+from t2t_lite.doctor import contents, folders, machine
 from t2t_lite.doctor.finding import Asked, Finding
 from t2t_lite.errors import in_words
 
@@ -17,8 +17,6 @@ CHECKS: tuple[Check, ...] = (
     folders.check_output_dir,
     contents.check_data,
     contents.check_run,
-    cluster.check_cluster,
-    cluster.check_strategy,
 )
 
 

@@ -23,6 +23,4 @@ class Asked:
     output_dir: pathlib.Path | None = None
     problem: Problem | None = None
     usr_dir: str | None = None
-    workers: str | None = None  # as the trainer's flags
-    worker: int | None = None
     seconds: float | None = 3.0  # for what takes as long as there is data

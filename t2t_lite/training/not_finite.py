@@ -20,7 +20,7 @@ from t2t_lite import files
 from t2t_lite.data.packing import SIDES
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.training.checkpoints import checkpoint
-from t2t_lite.training.cluster.devices import choose_strategy
+from t2t_lite.training.distribute import choose_strategy
 from t2t_lite.training.run import Run
 from t2t_lite.training.state import TrainingState
 
