@@ -134,9 +134,13 @@ def find_workers(
         if config := os.environ.get("TF_CONFIG"):
             resolver = cluster_resolver.TFConfigClusterResolver()
         elif int(os.environ.get("SLURM_STEP_NUM_TASKS", 1)) > 1:
-            # It is to find addresses alone: SLURM gives the tasks their GPUs.
+            # The resolver only finds addresses here: SLURM itself gives GPUs to
+            # tasks. Jobs that share a node get different ports.
             resolver = cluster_resolver.SlurmClusterResolver(
-                gpus_per_node=1024, gpus_per_task=1, auto_set_gpu=False
+                port_base=10000 + int(os.environ["SLURM_JOB_ID"]) % 20000,
+                gpus_per_node=1024,
+                gpus_per_task=1,
+                auto_set_gpu=False,
             )
         else:
             return [], 0
