@@ -226,11 +226,11 @@ def test_a_worker_that_never_starts_is_named_after_cluster_timeout(start):
 
 
 def test_workers_with_other_hparams_end_with_the_difference(start, tmp_path):
-    own = {0: [], 1: ["--hparams_override=dropout=0.3"]}
+    own = {0: [], 1: ["--hparams_override=residual_dropout=0.3"]}
     with start(own=own) as workers:
         assert workers.exit_codes() == [1, 1]
     for line in workers.last_lines():
-        assert "dropout" in line and workers.addresses[1] in line
+        assert "residual_dropout" in line and workers.addresses[1] in line
     assert not (tmp_path / "run").exists()
 
 

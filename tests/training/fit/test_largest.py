@@ -32,6 +32,7 @@ class FakeUpdater:
     """
 
     replicas = slices = 1
+    strategy = tf.distribute.get_strategy()
     recompute = False
 
     def __init__(self, gpu, limit, sums=0):
