@@ -35,6 +35,7 @@ _LARGEST_HALVED = 256
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:\[\],]+):\d{1,5}")
 _ROLES = ("chief", "master", "worker")  # of TF_CONFIG
 _SECONDS_BETWEEN_LINES = 30.0
+_SECONDS_TO_EXIT = 30
 
 
 def choose_strategy(
@@ -128,7 +129,7 @@ def find_workers(
       UsageError: an address, a role or an index is not valid.
     """
     if workers is not None:
-        _set_tf_config(workers.split(","), worker)
+        _set_tf_config(workers.replace(" ", "").split(","), worker)
     cluster_resolver = tf.distribute.cluster_resolver
     try:
         if config := os.environ.get("TF_CONFIG"):
@@ -199,10 +200,16 @@ def join_workers(
     if threading.current_thread() is threading.main_thread():
         # TensorFlow has installed its own handler, which ignores SIGTERM.
         signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
-    # At exit TensorFlow's threads log that the other workers leave. The last
-    # line on stderr is to be ours.
-    atexit.register(lambda: os.dup2(os.open(os.devnull, os.O_WRONLY), 2))
+    atexit.register(_prepare_exit)
     return strategy
+
+
+def _prepare_exit():
+    # TensorFlow's threads log that the other workers leave. The last line on
+    # stderr is to be ours.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    # They have kept a process that lost a worker from its exit.
+    signal.alarm(_SECONDS_TO_EXIT)
 
 
 def _wait_for_workers(addresses, index, timeout):
@@ -215,8 +222,14 @@ def _wait_for_workers(addresses, index, timeout):
     missing = [n for n in range(len(addresses)) if n != index]
     said_at = -_SECONDS_BETWEEN_LINES
     port = int(addresses[index].rpartition(":")[2])
+    dual = socket.has_dualstack_ipv6()
     try:
-        server = socket.create_server(("", port), backlog=len(addresses))
+        server = socket.create_server(
+            ("", port),
+            family=socket.AF_INET6 if dual else socket.AF_INET,
+            backlog=len(addresses),
+            dualstack_ipv6=dual,
+        )
     except OSError as error:
         raise T2TLiteError(
             f"Worker {index} cannot listen at {addresses[index]}: "

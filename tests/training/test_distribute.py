@@ -68,7 +68,6 @@ def test_a_single_worker_trains_alone(find):
     "config",
     [
         {"text": "{"},
-        {"text": "[]"},
         {"cluster": {"worker": ["a:1", "b:1"]}, "index": 2},
         {"cluster": {"worker": ["a:1", "b:1"]}, "kind": "chief"},
         {"cluster": {"worker": ["a:1", "b"]}},
