@@ -59,6 +59,8 @@ class TrainingState:
       workers: processes that share it.
       worker: index of this process; 0 is the chief.
       step: updates made, the skipped ones included.
+      decision_is_wanted: whether a worker wanted to save or stop after the
+        last update, see `Decisions`; False for a single process.
       meter: what they did, in all and lately.
       saved_step: the update of the last checkpoint, 0 without one.
       last_batches: the micro-batches of the last update.
@@ -97,7 +99,7 @@ class TrainingState:
         self.saved_work = self.meter.totals()
         self._keep, self._keep_best = keep_checkpoints, keep_best
         self._position = [0, 0, 0]
-        self.decision_is_wanted = False  # by any worker, in the last update
+        self.decision_is_wanted = False
         self.last_batches: list[dict[str, Any]] = []
         self._batches: Iterator[dict[str, Any]] | None = None
 
