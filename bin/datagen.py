@@ -12,7 +12,6 @@ from t2t_lite.bin.cli import (
     adoption,
     command,
     flags,
-    habits,
     inspection,
     own_text,
 )
@@ -81,9 +80,8 @@ def generate_data(args: argparse.Namespace) -> None:
 
     plugins.load_plugins(args.usr_dir)
     if args.adopt:
-        adoption.adopt(args)
+        _print_report(args, adoption.adopt(args))
         return
-    command.note_any(habits.rename_problem(args))
     problem, data_dir = recipe.choose_problem(
         args.problem, own_text.given_options(args), args.data_dir
     )
@@ -102,10 +100,16 @@ def generate_data(args: argparse.Namespace) -> None:
         seed=args.seed,
         processes=args.processes,
     ).run(args.overwrite)
+    _print_report(args, manifest)
+
+
+def _print_report(args: argparse.Namespace, manifest: "Manifest") -> None:
+    """Print the counts of the data."""
     if args.json:
         print(json.dumps(_report(manifest)))
         return
     for split, record in manifest.splits.items():
+        rows = f" in {record.records:,} packed rows" * record.is_packed
         dropped = "".join(
             f", {count} dropped: {reason}"
             for reason, count in record.dropped.items()
@@ -113,7 +117,7 @@ def generate_data(args: argparse.Namespace) -> None:
         damaged = "".join(
             f", {count} with {what}" for what, count in record.damaged.items()
         )
-        print(f"{split}: {record.examples:,} pairs{dropped}{damaged}")
+        print(f"{split}: {record.examples:,} pairs{rows}{dropped}{damaged}")
     for told in manifest.told_corpora:
         print(f"train from {told}")
 
@@ -161,7 +165,7 @@ def _on_beam(args: argparse.Namespace) -> Callable[..., "Generation"]:
     level = logging.INFO if args.verbose else logging.CRITICAL
     logging.basicConfig(level=level)
     logging.getLogger().setLevel(level)
-    from t2t_lite.datagen.beam.generation import BeamGeneration
+    from t2t_lite.datagen.apache_beam import BeamGeneration
 
     return functools.partial(
         BeamGeneration, runner=args.runner, beam_options=args.beam_options

@@ -26,8 +26,7 @@ from t2t_lite.bin.cli import (
     runs,
 )
 from t2t_lite.bin.cli.answers import Answers
-from t2t_lite.corpus.encoding import lines_without_mark
-from t2t_lite.corpus.lines import open_packed
+from t2t_lite.corpus.lines import lines_without_mark, open_packed
 from t2t_lite.decoding.streams.batching import Batching
 from t2t_lite.decoding.streams.growing_file import grow
 from t2t_lite.errors import UsageError

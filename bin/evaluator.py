@@ -37,7 +37,7 @@ def evaluate(args: argparse.Namespace) -> None:
     replicas = backend.make_replicas(run, args)
     command.note(f"Translating {len(sources)} sentences of {args.split}.")
     from t2t_lite.decoding.lines import best_translations
-    from t2t_lite.reports.card import write_card
+    from t2t_lite.training.model_card import write_card
 
     with (
         command.LineNotes(args.verbose) as note,

@@ -1,118 +1,127 @@
-"""Makes a run of a checkpoint of tensor2tensor.
+"""Converts a checkpoint of tensor2tensor to a run.
 
-The run decodes, trains on and is exported like any other, with the original's
-weights, hparams and vocabulary.
+The run has the original's weights, hparams and vocabulary. It decodes, resumes
+training and exports like any other.
 """
 
 import argparse
 import pathlib
+from typing import Any
 
 from t2t_lite import plugins, recipe, registry
-from t2t_lite.bin.cli import command, flags, habits
+from t2t_lite.bin.cli import command, flags
 from t2t_lite.errors import UsageError
+from t2t_lite.hparam import HParams
+from t2t_lite.interop.tensor2tensor.hparams import hparams_of
+from t2t_lite.interop.tensor2tensor.train_dir import TrainDir, read_train_dir
 from t2t_lite.problem import Problem
 from t2t_lite.problem.own_text import OwnText
 from t2t_lite.runtime import start_tensorflow
 
 
 def make_parser() -> flags.Parser:
-    """The flags of `t2t-lite-import`."""
+    """Return the parser of `t2t-lite-import`."""
     parser = flags.Parser("t2t-lite-import", __doc__)
     parser.epilog = (
         "example: t2t-lite-import --t2t_dir=t2t_train/base "
         "--vocabulary=vocab.translate_ende_wmt32k.32768.subwords "
         "--output_dir=runs/base"
     )
-    told = {
-        "--t2t_dir=DIR": "the folder that tensor2tensor trained in, or a "
+    meanings = {
+        "--t2t_dir=DIR": "the folder of tensor2tensor's trainer, or a "
         "checkpoint in it: DIR/model.ckpt-250000",
-        "--vocabulary=FILE[,FILE]": "its subword file, or that of the source "
-        "and that of the target",
-        "--problem=NAME": "what it translates (default: what its flags.txt "
-        "says, else own text)",
-        "--t2t_hparams=SET|FILE": "a set of tensor2tensor or an hparams.json "
-        "(default: what its folder says)",
+        "--vocabulary=FILE[,FILE]": "its subword file, or those of source and "
+        "target",
+        "--problem=NAME": "the problem (default: from its flags.txt, else own "
+        "text)",
+        "--t2t_hparams=FILE|SET": "an hparams.json, or a set of ours with "
+        "tensor2tensor's values, such as transformer_base_v3 (default: "
+        "hparams.json in its folder)",
         "--output_dir=DIR": "the run, a new folder",
         "--data_dir=DIR": "data of the problem with this vocabulary, to train "
-        "on with (default: the first training says)",
+        "on (default: chosen by the first training run)",
     }
-    flags.add(parser, told)
-    space = "id of the target space (default: the one that was trained, or 0)"
+    flags.add(parser, meanings)
+    space = "the target space, 0 to 31 (default: the trained one, or 0)"
     flags.add(parser, {"--target_space=N": space}, flags.at_least(0))
-    weights = "take over the model, and not how it was trained"
-    flags.add(parser, {"--weights_only": weights})
-    told = {
-        "--verify=FILE.npz": "compare logits that the original computed: "
+    meanings = {
+        "--weights_only": "import the model, but not the hparams and the state "
+        "of its training",
+        "--verify=FILE.npz": "compare with logits of the original: arrays "
         "inputs, targets and logits",
-        "--t2t_inputs=FILE": "texts that the original translated, one a line",
-        "--t2t_decodes=FILE": "its translations; nine in ten must be equal",
     }
-    flags.add(parser, told)
+    flags.add(parser, meanings)
     flags.add_seed(parser)
     flags.add_usr_dir(parser)
     return parser
 
 
 def import_checkpoint(args: argparse.Namespace) -> None:
-    """Imports, says what was taken over, and prints the folder of the run."""
+    """Imports the checkpoint and prints the folder of the run."""
     flags.require(args, "t2t_dir", "vocabulary", "output_dir")
-    if bool(args.t2t_inputs) != bool(args.t2t_decodes):
-        raise UsageError("--t2t_inputs and --t2t_decodes go together.")
     plugins.load_plugins(args.usr_dir)
-    command.note_any(habits.rename_problem(args))
-    from t2t_lite.interop.tensor2tensor.train_dir import read_train_dir
-
-    train_dir = read_train_dir(flags.folder(args.t2t_dir), args.t2t_hparams)
-    files = [flags.folder(name) for name in args.vocabulary.split(",")]
-    name = args.problem or train_dir.flags.get("problem")
-    problem = _problem(name, args, files)
+    train_dir = read_train_dir(flags.folder(args.t2t_dir))
+    hparams = _hparams(train_dir, args)
+    vocabulary = [flags.folder(name) for name in args.vocabulary.split(",")]
+    problem = _problem(train_dir, args, vocabulary)
     start_tensorflow(args.verbose)
-    from t2t_lite.interop.tensor2tensor import importing, verify
+    from t2t_lite.interop.tensor2tensor.importing import import_run
 
-    checks: list[importing.Check] = []
-    if args.verify:
-        checks.append(verify.SameLogits(flags.folder(args.verify)))
-    if args.t2t_decodes:
-        sources, decodes = map(
-            flags.folder, (args.t2t_inputs, args.t2t_decodes)
-        )
-        checks.append(verify.SameDecodes(sources, decodes))
-    made = importing.import_run(
-        importing.Source(
-            train_dir, files, args.target_space, args.weights_only
-        ),
+    run, remarks = import_run(
+        train_dir,
+        hparams,
+        vocabulary,
         flags.folder(args.output_dir),
         problem,
         seed=args.seed,
+        target_space=args.target_space,
+        weights_only=args.weights_only,
+        verify=flags.folder(args.verify),
         data_dir=flags.folder(args.data_dir),
         usr_dir=args.usr_dir,
-        checks=checks,
     )
-    for sentence in made.told:
-        command.note(f"{sentence[:1].upper()}{sentence[1:]}.")
-    if made.left_out:
-        command.note(f"Left out: {', '.join(made.left_out)}.")
-    print(made.run.output_dir)
+    for remark in remarks:
+        command.note(f"{remark[:1].upper()}{remark[1:]}.")
+    print(run.output_dir)
+
+
+def _hparams(train_dir: TrainDir, args: argparse.Namespace) -> HParams:
+    name = args.t2t_hparams
+    if name and not name.endswith(".json"):
+        hparams = registry.hparams(name)
+        if hparams.position_encoding == "interleaved":
+            raise UsageError(
+                f"--t2t_hparams={name} has the paper's values; use a set with "
+                "tensor2tensor's: transformer_base_v3, or "
+                "transformer_big_single_gpu for its transformer_big."
+            )
+        return hparams
+    values = train_dir.read_hparams(flags.folder(name))
+    return hparams_of(values, train_dir.flags, weights_only=args.weights_only)
 
 
 def _problem(
-    name: str | None, args: argparse.Namespace, files: list[pathlib.Path]
+    train_dir: TrainDir,
+    args: argparse.Namespace,
+    vocabulary: list[pathlib.Path],
 ) -> Problem:
-    """The problem of that name; own text, if only the original knows it."""
-    known = registry.problem_names()
-    base_name = (name or "").removesuffix(registry.REVERSED_SUFFIX)
-    if args.problem or base_name in known:
-        problem = registry.problem(name or "")
-        if not isinstance(problem, OwnText):
-            return problem
-        base_name = ""
-    own_text = registry.problem("text")
-    options = {"name": base_name} if base_name else {}
+    """Return the problem by its name, or own text for an unknown name."""
+    name = args.problem or train_dir.flags.get("problem", "")
+    base_name = name.removesuffix(registry.REVERSED_SUFFIX)
+    options: dict[str, Any] = {}
+    if not args.problem and base_name not in registry.problem_names():
+        options = {"name": base_name} if base_name else {}
+        name = "text"
+    problem = registry.problem(name)
+    if not isinstance(problem, OwnText):
+        return problem
     if args.data_dir:
-        return recipe.choose_problem(own_text, options, args.data_dir)[0]
-    if len(files) == 1:
-        return own_text.with_options({**options, "vocabulary": str(files[0])})
-    return own_text.with_options({**options, "shared_vocabulary": False})
+        return recipe.choose_problem(problem, options, args.data_dir)[0]
+    if len(vocabulary) == 1:
+        options["vocabulary"] = str(vocabulary[0])
+    else:
+        options["shared_vocabulary"] = False
+    return problem.with_options(options)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -10,9 +10,8 @@ import signal
 from typing import TYPE_CHECKING
 
 from t2t_lite import plugins, recipe, registry
-from t2t_lite.bin.cli import command, flags, habits, own_text
+from t2t_lite.bin.cli import command, flags, own_text
 from t2t_lite.errors import UsageError
-from t2t_lite.runtime import start_tensorflow
 from t2t_lite.training.config import CONFIG, read_config
 
 if TYPE_CHECKING:
@@ -97,6 +96,8 @@ def _add_loop_flags(group: argparse._ArgumentGroup) -> None:
     flags.add_seed(group)
     same = "the same result to the bit each time; slower"
     flags.add(group, {"--deterministic": same})
+    told = "fail at the operation that produces the first NaN or Inf; slower"
+    flags.add(group, {"--check_numerics": told})
 
 
 def _add_checkpoint_flags(group: argparse._ArgumentGroup) -> None:
@@ -152,8 +153,6 @@ def _add_trial_flags(group: argparse._ArgumentGroup) -> None:
     trials = {
         "--dry_run": "check flags, data and model, measure one pass over the "
         "largest batch, save nothing",
-        "--replay=DIR": "make the update again that a run with gradients that "
-        "are not finite left in RUN/not-finite, and say where they are not",
     }
     flags.add(group, trials)
 
@@ -186,9 +185,6 @@ def train(args: argparse.Namespace) -> None:
         hparams = registry.hparams(args.hparams)
         print(hparams.override(args.hparams_override))
         return
-    if args.replay:
-        _replay(args)
-        return
     folder = recipe.absolute(args.output_dir)
     if folder and (folder / CONFIG).is_file():  # it knows what it learns
         args.problem = args.problem or read_config(folder)["problem"]
@@ -200,7 +196,6 @@ def train(args: argparse.Namespace) -> None:
     else:
         flags.require(args, "problem", "hparams")
     plugins.load_plugins(args.usr_dir)
-    command.note_any(habits.rename_problem(args))
     given = {name: getattr(args, name) for name in _PARAMETERS}
     given["problem_options"] = own_text.given_options(args)
     trained = recipe.train(**given)
@@ -211,18 +206,6 @@ def train(args: argparse.Namespace) -> None:
         _print_next(trained)
     else:
         print(trained)
-
-
-def _replay(args: argparse.Namespace) -> None:
-    """Makes an update again that was not finite, and says where it is not."""
-    folder = recipe.absolute(args.replay)
-    plugins.load_plugins(args.usr_dir)
-    start_tensorflow(args.verbose, fixed_weights=False)
-    from t2t_lite.training import not_finite
-    from t2t_lite.training.run import Run
-
-    run = Run.open(recipe.absolute(args.output_dir) or folder.parent)
-    print(not_finite.replay(run, folder))
 
 
 def _print_reached(run: "Run") -> None:
@@ -252,6 +235,8 @@ def _print_reached(run: "Run") -> None:
 def _print_next(run: "Run") -> None:
     """The commands that people try next."""
     folder = f"--output_dir={shlex.quote(str(run.output_dir))}"
+    if run.config["usr_dir"]:
+        folder += f" --usr_dir={shlex.quote(run.config['usr_dir'])}"
     command.note(
         "Next:\n"
         f"  t2t-lite-decoder {folder} --interactive\n"

@@ -27,7 +27,7 @@ class SearchOptions(TypedDict, total=False):
       batch_tokens: instead: as many as have at most so many source tokens
         together, padding included; with `batch_size` both hold.
       split_sentences: translate the sentences of each text by themselves.
-      mbr: "chrf" or "bleu": of `nbest` hypotheses, or of as many as there are
+      mbr: "chrf": of `nbest` hypotheses, or of as many as there are
         beams, take the one that is most like all of them.
       token_scores: with `nbest`, hypotheses have `token_log_probabilities` and
         `pieces`.

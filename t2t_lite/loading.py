@@ -44,9 +44,8 @@ def load(
       checkpoint: of a run: "latest", "best", "average", "ema", a step number
         or a folder. By default the average of the newest checkpoints if it was
         made, else the newest.
-      usr_dir: of a run: where the code of its problem is. It is only needed
-        if the problem does more in decoding than to name a vocabulary, and
-        the code has moved since the training or you did not train with it.
+      usr_dir: of a run: the folder with the code of its problem. It is only
+        needed if decoding uses more of the problem than its vocabulary.
       replicas: of a run: how many GPUs, or without them threads, search at the
         same time; None takes all GPUs, or without them one thread a core, at
         most four. Changes the speed, not the results.

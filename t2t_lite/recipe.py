@@ -57,6 +57,7 @@ def train(
     log_steps: int = 100,
     seed: int = 1,
     deterministic: bool = False,
+    check_numerics: bool = False,
     jit: bool = False,
     recompute: bool = False,
     micro_batches: int | str | None = None,
@@ -117,6 +118,8 @@ def train(
       seed: of everything random; the same seed gives the same result.
       deterministic: the same result to the bit each time; slower. It stays on
         for the whole process.
+      check_numerics: raise an error that names the operation which produces the
+        first NaN or Inf; slower. It stays on for the whole process.
       micro_batches: passes of an update, a multiple of the hparam, to take less
         memory; "auto" finds the fewest that fit. It changes nothing else.
       jit: compile the passes by XLA, once for each shape of batches; packing
@@ -162,6 +165,7 @@ def train(
         micro_batches=micro_batches,
         replicas=replicas,
         deterministic=deterministic,
+        check_numerics=check_numerics,
         jit=jit,
         recompute=recompute,
     )

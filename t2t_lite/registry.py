@@ -80,6 +80,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     base = name.removesuffix(REVERSED_SUFFIX)
     ours = name_here(name)
     hint = nearest(base, known) if ours == name else f" Here it is {ours}."
+    if "=" in name:
+        hint = " Give values with --hparams_override."
     broken = [f" It may be of a broken plugin: {b}" for b in _broken_plugins]
     return UsageError(
         f"Unknown {kind} {name!r}.{hint} t2t-lite-registry "
@@ -91,17 +93,22 @@ _other_names: dict[str, str] = {}
 
 
 def call_problem_also(name: str, *others: str) -> None:
-    """Declares what other programs call a problem; commands take it, too.
+    """Declare the names of a problem in other programs, for errors.
 
     Args:
       name: as registered.
-      others: none of them registered.
+      others: names that are not registered.
     """
     _other_names.update(dict.fromkeys(others, name))
 
 
 def name_here(name: str) -> str:
-    """The name of a problem that others call so, or `name` itself."""
+    """Return the registered name of a problem with this other name.
+
+    Args:
+      name: of another program, with or without `_rev`; any other name is
+        returned as it is.
+    """
     base = name.removesuffix(REVERSED_SUFFIX)
     return _other_names.get(base, base) + name[len(base) :]
 

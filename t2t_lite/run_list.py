@@ -11,7 +11,7 @@ from t2t_lite.training.config import (
     CONFIG,
     METRICS_FILE,
     read_config,
-    read_records,
+    read_metrics,
 )
 
 _LOSSES = ("loss", "perplexity")
@@ -43,7 +43,7 @@ def list_runs(folder: pathlib.Path) -> Iterator[RunSummary]:
         except T2TLiteError as error:
             problem = str(error)
         metrics = run / METRICS_FILE
-        records = read_records(run)
+        records = read_metrics(run)
         newest = metrics if metrics.exists() else config_file
         changed = datetime.datetime.fromtimestamp(newest.stat().st_mtime)
         yield RunSummary(

@@ -116,8 +116,8 @@ class TrainingJob:
         manifest: "Manifest",
         sustained_tflops: float | None,
     ) -> "Run":
-        from t2t_lite.reports.card import write_card
         from t2t_lite.training import distribute, trainer
+        from t2t_lite.training.model_card import write_card
 
         with self._run_of(strategy, manifest) as run:
             work = trainer.train(
@@ -135,10 +135,10 @@ class TrainingJob:
         self, strategy: "tf.distribute.Strategy", manifest: "Manifest"
     ) -> Iterator["Run"]:
         """Yield the run, which the chief makes and describes."""
-        from t2t_lite.reports.card import card_kept
-        from t2t_lite.reports.conditions import conditions_of
         from t2t_lite.training import distribute
         from t2t_lite.training.faults.lock import only_trainer
+        from t2t_lite.training.model_card import card_kept
+        from t2t_lite.training.provenance import provenance_of
 
         if distribute.worker_index(strategy) > 0:
             distribute.exchange(strategy, "run")  # the chief has made it
@@ -150,7 +150,7 @@ class TrainingJob:
             run = self._run(manifest)
             say(f"Training {self.problem.name} in {run.output_dir}.")
             run.record(
-                conditions=conditions_of(run, self.options, self._places)
+                conditions=provenance_of(run, self.options, self._places)
             )
             distribute.exchange(strategy, "run")
             with card_kept(run):
@@ -278,6 +278,7 @@ def _record_cost(
     """Puts `costs.training_cost` into the run's config."""
     from t2t_lite.model import costs
 
+    parameters = costs.count_parameters(run.hparams, *run.vocab_sizes)
     cost = costs.training_cost(
         run.hparams,
         run.vocab_sizes[1],
@@ -285,4 +286,10 @@ def _record_cost(
         work,
         sustained_tflops and sustained_tflops * 1e12,
     )
-    run.record(training_cost={"step": run.reached.step, **cost})
+    run.record(
+        training_cost={
+            "step": run.reached.step,
+            "parameters": sum(parameters.values()),
+            **cost,
+        }
+    )

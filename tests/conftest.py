@@ -21,15 +21,6 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _own_configuration(tmp_path_factory):
-    """Tests leave the configuration of whoever runs them alone."""
-    folder = tmp_path_factory.mktemp("configuration")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CONFIG_HOME", str(folder))
-        yield
-
-
 @pytest.fixture(autouse=True)
 def _seed():
     """Every test starts from the same state of Python's generator."""

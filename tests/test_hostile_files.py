@@ -9,8 +9,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from support.toy_problem import Toy, make
-from t2t_lite.corpus.encoding import CORPUS, Encoding
-from t2t_lite.corpus.lines import PACKED, read_byte_lines, read_lines
+from t2t_lite.corpus.lines import (
+    CORPUS,
+    PACKED,
+    Encoding,
+    read_byte_lines,
+    read_lines,
+)
 from t2t_lite.corpus.pair_files import read_json_lines, read_tsv
 from t2t_lite.corpus.parallel_lines import cut_lines, read_parallel, read_part
 from t2t_lite.corpus.side_files import read_segments

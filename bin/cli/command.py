@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn, Self
 
 from t2t_lite.bin import CTRL_C, end_now
-from t2t_lite.bin.cli import completion, habits
+from t2t_lite.bin.cli import completion
 from t2t_lite.bin.cli.flags import Parser
 from t2t_lite.errors import T2TLiteError, in_words
 
@@ -51,11 +51,7 @@ def run(
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8")
     try:
-        words = sys.argv[1:] if argv is None else argv
-        words, remark = habits.todays_words(parser, words)
-        args = parser.parse_args(words)
-        if remark:
-            _say(parser.prog, remark)
+        args = parser.parse_args(sys.argv[1:] if argv is None else argv)
         verbose = args.verbose
         if not verbose:
             warnings.simplefilter("ignore")  # they are for developers
@@ -158,12 +154,6 @@ def _call(
 def note(text: str) -> None:
     """Writes a remark to stderr, where it does not mix with results."""
     print(text, file=sys.stderr, flush=True)
-
-
-def note_any(text: str) -> None:
-    """Writes a remark if there is one."""
-    if text:
-        note(text)
 
 
 class LineNotes:

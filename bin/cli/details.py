@@ -32,7 +32,7 @@ def add_flags(parser: flags.Parser) -> None:
     flags.add(group, {"--alignment_layer=N": layer}, flags.at_least(1))
     group.add_argument(
         "--mbr",
-        choices=["chrf", "bleu"],
+        choices=["chrf"],
         help="of the --nbest=N translations of a line (default: --beam_size) "
         "give the one that is most like all of them; JSON has them all, with "
         "their utility",

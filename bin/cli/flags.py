@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, TypeAlias
 
 from t2t_lite import recipe, values
+from t2t_lite.bin.cli import t2t_flags
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.errors import UsageError, nearest
+from t2t_lite.interop.tensor2tensor.hparams import NAMES
 from t2t_lite.values import Kind
 
 Flags: TypeAlias = argparse.ArgumentParser | argparse._ArgumentGroup
@@ -54,6 +56,10 @@ class Parser(argparse.ArgumentParser):
         for word in words:
             flag = word.split("=")[0]
             if flag[:2] == "--" and flag not in self._option_string_actions:
+                if advice := t2t_flags.advice(flag):
+                    raise UsageError(
+                        f"{flag} is a flag of tensor2tensor: {advice}."
+                    )
                 hint = nearest(flag, self._option_string_actions)
                 raise UsageError(
                     f"Unknown flag {flag}.{hint} {self.prog} --help lists "
@@ -118,7 +124,20 @@ def add_run_flags(
 def add_override(parser: Flags) -> None:
     """`--hparams_override`, for commands that take a set."""
     told = "values that replace those of the set"
-    add(parser, {"--hparams_override=KEY=VALUE,...": told}, default="")
+    flag = {"--hparams_override=KEY=VALUE,...": told}
+    add(parser, flag, _hparams_override, default="")
+
+
+def _hparams_override(text: str) -> str:
+    """Return the text; raise UsageError for tensor2tensor's names in it."""
+    given = values.parse_key_values(text, "--hparams_override")
+    renamed = [f"{n} is {NAMES[n]}" for n in given if NAMES.get(n, n) != n]
+    if renamed:
+        raise UsageError(
+            f"--hparams_override: tensor2tensor's {', '.join(renamed)} here; "
+            "docs/from-tensor2tensor.md lists the values, too."
+        )
+    return text
 
 
 def add_usr_dir(parser: Flags) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from t2t_lite import files
 from t2t_lite.bin.cli import command
-from t2t_lite.corpus.encoding import lines_without_mark
-from t2t_lite.corpus.lines import read_byte_lines
+from t2t_lite.corpus.lines import lines_without_mark, read_byte_lines
 from t2t_lite.decoding.streams import growing_file
 from t2t_lite.errors import T2TLiteError, UsageError
 

@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from t2t_lite import plugins, recipe, registry
+from t2t_lite import plugins, registry
 from t2t_lite.bin.cli import command, flags
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.errors import UsageError
@@ -33,8 +33,7 @@ def find_run(args: argparse.Namespace) -> tuple[pathlib.Path, dict[str, Any]]:
     output_dir = _output_dir(args)
     config = read_config(output_dir)
     name = _name_of_problem(config)
-    names = (name, config["problem"])
-    if args.problem and not {args.problem, _name_here(args)} & {*names}:
+    if args.problem not in (None, name, config["problem"]):
         raise UsageError(
             f"--problem={args.problem} is not what {output_dir} was trained "
             f"on, which is {name}."
@@ -49,19 +48,13 @@ def find_run(args: argparse.Namespace) -> tuple[pathlib.Path, dict[str, Any]]:
 
 
 def _output_dir(args: argparse.Namespace) -> pathlib.Path:
-    """The folder; where the problem has another name here, that one's."""
+    """Return the folder; refuse tensor2tensor's name of a problem."""
     output_dir = flags.output_dir(args)
-    ours = _name_here(args)
-    if args.output_dir or output_dir.exists() or ours in ("", args.problem):
-        return output_dir
-    command.note(f"--problem={args.problem} is --problem={ours} here.")
-    return recipe.default_output_dir(ours, args.hparams)
-
-
-def _name_here(args: argparse.Namespace) -> str:
-    """The name of `--problem` here; "" if it is not given."""
-    plugins.load_plugins()
-    return registry.name_here(args.problem or "")
+    if not (args.output_dir or output_dir.exists()):
+        plugins.load_plugins()
+        if registry.name_here(args.problem) != args.problem:
+            registry.problem(args.problem)  # raises, with the name here
+    return output_dir
 
 
 def _name_of_problem(config: Mapping[str, Any]) -> str:
@@ -89,7 +82,7 @@ def open_run(
 
     Raises:
       UsageError: as `find_run`.
-      T2TLiteError: as `find_run`; or the run needs code that is not allowed.
+      T2TLiteError: as `find_run`.
     """
     output_dir, config = find_run(args)
     if "sample" in args:  # what is wrong by itself, before anything is loaded

@@ -1,4 +1,8 @@
-"""The lines of text files, as they are or packed."""
+"""Read the lines of text files, packed or not, and reject those of other kinds.
+
+A line is broken if it has bytes that are invalid in the encoding of its file,
+or a NUL. A file with many broken lines is most likely in another encoding.
+"""
 
 import bz2
 import codecs
@@ -11,19 +15,10 @@ import os
 import pathlib
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from backports import zstd  # Python's own from 3.14 on
 
-from t2t_lite.corpus.encoding import (
-    JUDGED_LINES,
-    LENIENT,
-    UTF_8,
-    BrokenLines,
-    Encoding,
-    lines_without_mark,
-    without_mark,
-)
 from t2t_lite.errors import T2TLiteError, in_words
 
 _OPENERS: dict[str, Any] = {
@@ -32,8 +27,50 @@ _OPENERS: dict[str, Any] = {
     ".xz": lzma.open,
     ".zst": zstd.open,
 }
-_BATCH_BYTES = 1 << 16
-PACKED = tuple(_OPENERS)  # what a file may be packed with, by its ending
+PACKED = tuple(_OPENERS)  # name endings of packed files
+UTF_8 = "utf-8"
+# A file is rejected after this number of lines, or at its end.
+CHECKED_LINES = 10_000
+# UTF-32 comes first, because its mark begins with the mark of UTF-16.
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+
+class Encoding(NamedTuple):
+    """The encoding of a file, and how much of it may be broken.
+
+    Attributes:
+      name: Python's name of the encoding.
+      broken_share: the largest share of broken lines, 0-1.
+    """
+
+    name: str = UTF_8
+    broken_share: float = 1.0
+
+
+LENIENT = Encoding()
+CORPUS = Encoding(broken_share=0.01)
+
+
+def known_encoding(value: object) -> str:
+    """Return Python's name of a text encoding: "UTF8" gives "utf-8".
+
+    Raises:
+      ValueError: the encoding is unknown; the message is a rule, as in
+        `values`.
+    """
+    name = str(value)
+    try:
+        "\n".encode(name)
+        b"".decode(name)
+    except (LookupError, ValueError) as error:
+        rule = "an encoding of text, such as windows-1252 or utf-16"
+        raise ValueError(rule) from error
+    return codecs.lookup(name).name
 
 
 def read_lines(
@@ -42,114 +79,148 @@ def read_lines(
     encoding: Encoding = LENIENT,
     most: int | None = None,
 ) -> Iterator[str]:
-    """The lines of a text file, packed or not, without their ends.
+    r"""Yield the lines of a text file without their ends.
 
-    U+2028, U+0085, a form feed or a lone carriage return end no line, see
-    `read_byte_lines`. A byte order mark is passed over. Bytes that are not
-    text become U+FFFD here, as they enter, by the rule of
-    `text.encoder.clean_utf8`.
+    Only `\n` and `\r\n` end a line; U+2028, U+0085, a form feed or a lone
+    carriage return belong to it. A byte order mark is skipped. Invalid bytes
+    become U+FFFD.
 
     Args:
-      path: of the file.
-      start: bytes to pass over, up to where a line begins; only in UTF-8.
-      encoding: what is expected of the file.
-      most: lines to read; None means all.
+      path: a file, packed or not.
+      start: bytes to skip, up to the start of a line; in UTF-8 only.
+      encoding: of the file.
+      most: the number of lines to read; None means all.
 
     Raises:
       T2TLiteError: the file is missing, unreadable or damaged, in another
-        encoding by its mark, or has more broken lines than may be.
+        encoding, or has too many broken lines.
     """
-    broken = BrokenLines(path, encoding, start)
-    if encoding.name == UTF_8:
-        return _read_utf_8(path, start, broken, most)
-    return _read_encoded(path, encoding.name, broken, most)
-
-
-def _read_utf_8(path, start, broken, most):
-    """As `read_lines`; many lines at a time, for speed."""
+    broken = BrokenLines(path, encoding)
     with open_packed(path) as file:
         if start:
             file.seek(start)
-        while lines := file.readlines(_BATCH_BYTES):
-            if not (start or broken.lines):
-                lines[0] = without_mark(lines[0], str(path))
-            if most is not None:
-                lines = lines[: most - broken.lines]
-            if not lines:
-                break
-            try:
-                texts = [
-                    line.removesuffix(b"\n").removesuffix(b"\r").decode()
-                    for line in lines
-                ]
-                is_clean = b"\0" not in b"".join(lines)
-            except UnicodeDecodeError:
-                texts = [
-                    line.removesuffix(b"\n")
-                    .removesuffix(b"\r")
-                    .decode(errors="replace")
-                    for line in lines
-                ]
-                is_clean = False
-            if is_clean:
-                broken.lines += len(lines)
-            else:
-                broken.look_at(lines)
-            yield from texts
-    broken.judge()
-
-
-def _read_encoded(path, name, broken, most):
-    """As `read_lines`, of a file in another encoding."""
-    with open_packed(path) as file:
-        lines = io.TextIOWrapper(file, name, errors="replace", newline="\n")
+        elif encoding.name == UTF_8:
+            _skip_mark(file, path)
+        lines = io.TextIOWrapper(
+            file, encoding.name, errors="replace", newline="\n"
+        )
         try:
             for line in itertools.islice(lines, most):
-                if not broken.lines:
+                if not broken.lines and not start:
                     line = line.removeprefix("\ufeff")
-                    if line[:3].encode(name, "ignore") == codecs.BOM_UTF8:
-                        raise T2TLiteError(
-                            f"{path} is UTF-8, as its byte order mark says; "
-                            f"got --encoding={name}. All files must be in one "
-                            "encoding: convert some, or leave it out."
-                        )
-                broken.look_at([line])
+                broken.add(line)
                 yield line.removesuffix("\n").removesuffix("\r")
-        except UnicodeError as error:  # such as UTF-16 without its mark
+        except UnicodeError as error:  # such as UTF-16 without a mark
             raise T2TLiteError(
-                f"{path} is not {name.upper()} text: {error}. Name its "
-                "encoding with --encoding."
+                f"{path} is not {encoding.name.upper()} text: {error}. Give "
+                "the encoding of the file with --encoding."
             ) from error
-    broken.judge()
+    broken.check()
 
 
 def read_byte_lines(path: str | os.PathLike) -> Iterator[bytes]:
-    r"""As `read_lines`, in bytes; a line ends with `\n` or `\r\n`."""
+    r"""Yield the lines of a UTF-8 file as bytes, without `\n` or `\r\n`."""
     with open_packed(path) as file:
         for line in lines_without_mark(file, str(path)):
             yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
+def lines_without_mark(lines: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """Yield lines of UTF-8 text without a byte order mark.
+
+    Args:
+      lines: of the text.
+      name: of the text in an error.
+
+    Raises:
+      T2TLiteError: the text has the byte order mark of another encoding.
+    """
+    lines = iter(lines)
+    for first in lines:
+        _reject_other_marks(first, name)
+        yield first.removeprefix(codecs.BOM_UTF8)
+        yield from lines
+
+
+def _skip_mark(file: BinaryIO, path: str | os.PathLike) -> None:
+    first = file.read(4)
+    _reject_other_marks(first, str(path))
+    file.seek(0)
+
+
+def _reject_other_marks(first: bytes, name: str) -> None:
+    for mark, encoding in _MARKS.items():
+        if first.startswith(mark):
+            raise T2TLiteError(
+                f"{name} must be UTF-8 text; its byte order mark is that of "
+                f"{encoding.upper()}. Convert it, for example with iconv, or "
+                f"give --encoding={encoding} for your own text."
+            )
+
+
+class BrokenLines:
+    """Counts the broken lines of a file; rejects a file with too many.
+
+    Args:
+      path: the file.
+      encoding: of the file.
+
+    Attributes:
+      lines: the number of lines so far.
+    """
+
+    def __init__(self, path: str | os.PathLike, encoding: Encoding):
+        self.lines = 0
+        self._path, self._encoding = path, encoding
+        self._broken = 0
+        self._first = 0
+
+    def add(self, line: str) -> None:
+        """Count a line, in which U+FFFD stands for invalid bytes.
+
+        Raises:
+          T2TLiteError: too many lines are broken.
+        """
+        self.lines += 1
+        if "\ufffd" in line or "\0" in line:
+            self._broken += 1
+            self._first = self._first or self.lines
+            if self.lines >= CHECKED_LINES:
+                self.check()
+
+    def check(self) -> None:
+        """Raise T2TLiteError if too many of the lines so far are broken."""
+        if self._broken <= self._encoding.broken_share * self.lines:
+            return
+        raise T2TLiteError(
+            f"{self._path} must be {self._encoding.name.upper()} text; "
+            f"{self._broken:,} of {self.lines:,} lines have invalid bytes or "
+            f"NUL, first line {self._first:,}. Convert it, for example with "
+            "iconv, or for your own text give its --encoding, such as "
+            "windows-1252 or utf-16-le. --broken_share=1 accepts it."
+        )
+
+
 def require_text(
     paths: Iterable[str | os.PathLike], encoding: Encoding
 ) -> None:
-    """Looks at the beginnings of files, before hours go by without a look.
+    """Check the beginnings of files before hours of work.
 
     Raises:
-      T2TLiteError: as `read_lines`, of their first JUDGED_LINES lines.
+      T2TLiteError: as `read_lines`, for their first CHECKED_LINES lines.
     """
     for path in paths:
-        for _ in read_lines(path, encoding=encoding, most=JUDGED_LINES):
+        for _ in read_lines(path, encoding=encoding, most=CHECKED_LINES):
             pass
 
 
 @contextlib.contextmanager
 def open_packed(path: str | os.PathLike) -> Iterator[BinaryIO]:
-    """A file open for reading, unpacked if its name ends as one of PACKED.
+    """Open a file for reading, unpacked if its name ends as one of PACKED.
 
     Raises:
-      T2TLiteError: the file is missing, unreadable or damaged; also when that
-        comes up while it is read.
+      T2TLiteError: the file is missing, unreadable or damaged; also if that
+        shows while it is read.
     """
     try:
         opener = _OPENERS.get(pathlib.Path(path).suffix, open)
@@ -166,5 +237,5 @@ def open_packed(path: str | os.PathLike) -> Iterator[BinaryIO]:
 
 
 def damaged(path: str | os.PathLike, reason: object) -> T2TLiteError:
-    """The error that a file cannot be read to its end."""
+    """Return the error for a file that cannot be read to its end."""
     return T2TLiteError(f"{path} is damaged: {reason}. Get the file again.")

@@ -6,8 +6,7 @@ import pathlib
 import reprlib
 from collections.abc import Iterator
 
-from t2t_lite.corpus.encoding import CORPUS, Encoding
-from t2t_lite.corpus.lines import PACKED, read_lines
+from t2t_lite.corpus.lines import CORPUS, PACKED, Encoding, read_lines
 from t2t_lite.errors import T2TLiteError, UsageError
 
 FORMATS = (".tsv", ".jsonl", ".tmx")

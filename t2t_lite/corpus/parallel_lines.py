@@ -11,8 +11,7 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from t2t_lite.corpus.encoding import CORPUS, Encoding
-from t2t_lite.corpus.lines import PACKED, read_lines
+from t2t_lite.corpus.lines import CORPUS, PACKED, Encoding, read_lines
 from t2t_lite.errors import T2TLiteError
 
 PART_LINES = 250_000  # of each side

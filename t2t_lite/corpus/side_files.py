@@ -5,8 +5,14 @@ import pathlib
 import re
 from collections.abc import Iterator, Sequence
 
-from t2t_lite.corpus.encoding import CORPUS, BrokenLines
-from t2t_lite.corpus.lines import PACKED, damaged, open_packed, read_lines
+from t2t_lite.corpus.lines import (
+    CORPUS,
+    PACKED,
+    BrokenLines,
+    damaged,
+    open_packed,
+    read_lines,
+)
 from t2t_lite.corpus.parallel_lines import read_parallel
 from t2t_lite.errors import T2TLiteError, UsageError, in_words
 
@@ -157,11 +163,11 @@ def read_segments(path: str | os.PathLike) -> Iterator[str]:
         try:
             for _, segment in events:
                 text = " ".join("".join(segment.itertext()).split("\n"))
-                broken.look_at([text])
+                broken.add(text)
                 yield text.strip()
                 segment.clear()
         except etree.XMLSyntaxError as error:
             raise damaged(path, error) from error
-    broken.judge()
+    broken.check()
     if not broken.lines:
         raise T2TLiteError(f"{path} has no <seg>: is it a test set in SGML?")

@@ -1,15 +1,16 @@
 """A corpus to a vocabulary, TFRecord shards and a manifest.
 
-Everything is written into a hidden folder, then renamed into the data folder,
-the manifest last: data with a manifest is complete, and what a killed process
-left is never taken for data. The same command goes on from there. It does not
-make again what is finished, such as the vocabulary, a chunk, a shard or a
-split, and the result is the same to the byte.
+Files are written into a hidden folder and renamed into the data folder, the
+manifest last: data with a manifest is complete. The same command resumes an
+interrupted job from its finished chunks, shards and splits, and the result is
+the same to the byte.
 """
 
 import contextlib
 import dataclasses
 import fcntl
+import functools
+import json
 import os
 import pathlib
 import shutil
@@ -19,21 +20,30 @@ from importlib import metadata
 from typing import Any
 
 from t2t_lite import files
-from t2t_lite.corpus.raw_files import RawFiles
+from t2t_lite.corpus import filters
+from t2t_lite.corpus.raw_files import RawFiles, state_of
 from t2t_lite.data.checks import check_data, check_sources
 from t2t_lite.data.manifest import (
     Manifest,
+    ShardRecord,
     SplitRecord,
     describe_sources,
     sha256_of,
 )
 from t2t_lite.data.remedies import USUAL_SEED
-from t2t_lite.datagen.split_job import SplitJob
-from t2t_lite.datagen.split_writer import write_split
-from t2t_lite.datagen.unfinished import Work, code_version, remove_any
+from t2t_lite.datagen import shuffle
+from t2t_lite.datagen.encode import (
+    DAMAGE,
+    Chunk,
+    Drops,
+    SplitEncoder,
+    encode_chunks,
+    sample_of,
+    split_into_chunks,
+)
 from t2t_lite.errors import T2TLiteError, UsageError, in_words
 from t2t_lite.problem import OwnText, Problem
-from t2t_lite.progress import say
+from t2t_lite.progress import Counter, say
 
 _SHARD = "[0-9]" * 5 + "-of-" + "[0-9]" * 5  # ends a shard's name
 _PACKAGES = ("t2t-lite", "tensorflow", "tensorflow-text", "sentencepiece")
@@ -43,19 +53,19 @@ _PACKAGES = ("t2t-lite", "tensorflow", "tensorflow-text", "sentencepiece")
 class Generation:
     """How the data of a problem is made; `run` makes it.
 
-    The corpus is streamed. Pairs with an empty side are left out and counted,
-    and in train also those that the problem's filters name. Train is shuffled;
-    dev and test keep the order of the corpus. The same corpus, definition and
-    seed give the same files, whatever `processes` is.
+    The corpus is streamed. Pairs with an empty side are dropped and counted; in
+    train, the problem's filters drop pairs, too. Train is shuffled; dev and
+    test keep the order of the corpus. The same corpus, definition and seed give
+    the same files, whatever `processes` is.
 
     Attributes:
-      problem: either direction; they share their data.
-      data_dir: where the data goes.
+      problem: either direction; both share their data.
+      data_dir: the folder for the data.
       raw_dir: a folder with the corpus; None downloads it.
-      tfds_dir: where TensorFlow Datasets are, for problems that read them; None
-        means where that library keeps them.
+      tfds_dir: the folder of TensorFlow Datasets, for problems that read them;
+        None means the default of that library.
       seed: of the order of train and of the vocabulary's sample; None takes
-        that of the data which is there, else the usual one.
+        the seed of the existing data, else the usual one.
       processes: that encode text; None means one for each core.
       progress: show progress on stderr.
     """
@@ -75,34 +85,27 @@ class Generation:
         self._folder = pathlib.Path(self.data_dir).expanduser()
 
     def run(self, overwrite: bool = False) -> Manifest:
-        """The manifest of the data, which is made unless it is there and fits.
+        """Generate the data unless valid data exists; return its manifest.
 
         Args:
-          overwrite: make it from the start, even if it is there.
+          overwrite: generate it from the start, even if it exists.
 
         Raises:
-          T2TLiteError: there is data that does not fit, or of another seed; the
+          T2TLiteError: existing data does not fit, or has another seed; the
             corpus is missing, empty or bad; the folder cannot be written.
         """
-        if not overwrite and (manifest := self._checked()):
+        if not overwrite and (manifest := self._existing()):
             return manifest
-        with _file_errors_named(self._folder):
+        with _write_errors_named(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
             with self._only_one():
-                # Another process may have made it while this one waited.
-                if not overwrite and (manifest := self._checked()):
+                # Another process may have generated it in the meantime.
+                if not overwrite and (manifest := self._existing()):
                     return manifest
                 return self._generate(overwrite)
 
-    def write_split(self, job: SplitJob, work: Work) -> SplitRecord:
-        """Writes the shards of a split into the folder of the work.
-
-        A subclass may do so elsewhere, as long as the bytes are the same.
-        """
-        return write_split(job, work, self.processes, self.progress)
-
-    def _checked(self) -> Manifest | None:
-        """The manifest of data that is there and fits; None without data."""
+    def _existing(self) -> Manifest | None:
+        """Return the manifest of valid data; None without data."""
         if not Manifest.path(self._folder, self.problem).exists():
             return None
         manifest = Manifest.load(self._folder, self.problem)
@@ -117,17 +120,16 @@ class Generation:
             )
         return manifest
 
-    def _chosen_seed(self) -> int:
-        """The seed of data that is made now."""
+    def _choose_seed(self) -> int:
         if self.seed is not None:
             return self.seed
-        # What cannot be read is about to be replaced.
+        # A manifest that cannot be read is about to be replaced.
         with contextlib.suppress(T2TLiteError):
             return Manifest.load(self._folder, self.problem).seed
         return USUAL_SEED
 
     def _generate(self, overwrite: bool) -> Manifest:
-        name, seed = self.problem.base_name, self._chosen_seed()
+        name, seed = self.problem.base_name, self._choose_seed()
         raw = RawFiles(
             self.problem.files,
             self.raw_dir,
@@ -139,40 +141,36 @@ class Generation:
             raise T2TLiteError(f"--raw_dir: there is no folder {raw.raw_dir}.")
         self.problem.require_sources(raw)  # now, not after hours
         identity = {
-            "the definition": self.problem.definition(),
-            "the seed": seed,
-            "--raw_dir": raw.raw_dir and os.path.abspath(raw.raw_dir),
-            "--tfds_dir": raw.tfds_dir and os.path.abspath(raw.tfds_dir),
-            "the version of a package": versions(),
-            "the code": code_version(),
+            "definition": self.problem.definition(),
+            "seed": seed,
+            "raw_dir": raw.raw_dir and os.path.abspath(raw.raw_dir),
+            "tfds_dir": raw.tfds_dir and os.path.abspath(raw.tfds_dir),
+            "versions": versions(),
         }
-        unfinished = self._folder / f".{name}.incomplete"
+        job = UnfinishedJob(self._folder / f".{name}.incomplete", identity, raw)
         if overwrite:
-            remove_any(unfinished)
-        work = Work(unfinished, identity, raw)
-        if work.resumed:
-            self._say("continuing with what is finished")
-        if work.difference:
-            why = work.difference
-            self._say(f"there was unfinished data, but {why}: starting over")
+            job.remove()
+        if state := job.start():
+            self._say(state)
         try:
-            if not Manifest.path(work.folder, self.problem).exists():
-                self._make(work, seed).save(work.folder)
-            manifest = _move_into_place(work, self._folder, self.problem)
+            if not Manifest.path(job.folder, self.problem).exists():
+                self._make(job, seed).save(job.folder)
+            manifest = _move_into_place(job.folder, self._folder, self.problem)
         except T2TLiteError:
-            work.remove()  # with that corpus the same command cannot go on
+            job.remove()  # with this corpus the same command cannot resume
             raise
-        work.remove()
+        job.remove()
         return manifest
 
-    def _make(self, work: Work, seed: int) -> Manifest:
-        """Makes everything but the manifest in the folder of the work."""
+    def _make(self, job: "UnfinishedJob", seed: int) -> Manifest:
+        """Generate all files but the manifest in the folder of the job."""
         problem = self.problem
-        learned = self._learn_vocabulary(work, seed)
+        learned = self._learn_vocabulary(job, seed)
         splits = {
-            split: self._split(split, work, seed) for split in problem.splits
+            split: self._make_split(SplitEncoder(problem, split, seed), job)
+            for split in problem.splits
         }
-        vocabulary = describe_vocabulary(work.folder, problem)
+        vocabulary = describe_vocabulary(job.folder, problem)
         for name, record in vocabulary.items():
             record.update(learned.get(name, {}))
         manifest = Manifest(
@@ -183,42 +181,100 @@ class Generation:
             splits=splits,
             seed=seed,
             versions=versions(),
-            sources=describe_sources(work.raw.noted),
-            corpora=problem.corpus_counts(work.raw),
+            sources=describe_sources(job.raw.noted),
+            corpora=problem.corpus_counts(job.raw),
         )
         for told in manifest.told_corpora:
             self._say(f"train from {told}")
         return manifest
 
     def _learn_vocabulary(
-        self, work: Work, seed: int
+        self, job: "UnfinishedJob", seed: int
     ) -> Mapping[str, Mapping[str, Any]]:
-        """Returns what each file that is learned is learned from."""
-        learned = work.finished("vocabulary")
+        """Return the text that each learned file was learned from."""
+        learned = job.load("vocabulary")
         if learned is None:
             self._say("learning the vocabulary")
             train = self.problem.train_encoders
-            learned = train(work.raw, work.folder, seed) or {}
-            work.finish("vocabulary", learned)
+            learned = train(job.raw, job.folder, seed) or {}
+            job.save("vocabulary", learned)
         for name, of in sorted(learned.items()):
-            self._say(f"{name} learned from {_lines(of)}")
+            self._say(f"{name} learned from {_describe_lines(of)}")
         return learned
 
-    def _split(self, split: str, work: Work, seed: int) -> SplitRecord:
-        if finished := work.finished(split):
+    def _make_split(
+        self, encoder: SplitEncoder, job: "UnfinishedJob"
+    ) -> SplitRecord:
+        if finished := job.load(encoder.split):
             record = SplitRecord.from_json(finished)
         else:
-            folder = work.folder / split
-            job = SplitJob(self.problem, split, work.folder, folder, seed)
-            record = self.write_split(job, work)
-            work.finish(split, dataclasses.asdict(record))
-            shutil.rmtree(folder)
-        self._say(f"{record.examples:,} pairs, {record.drops}", split)
+            record = self.write_split(encoder, job)
+            job.save(encoder.split, dataclasses.asdict(record))
+            shutil.rmtree(job.folder / encoder.split, ignore_errors=True)
+        self._say(f"{record.examples:,} pairs, {record.drops}", encoder.split)
         return record
+
+    def write_split(
+        self, encoder: SplitEncoder, job: "UnfinishedJob"
+    ) -> SplitRecord:
+        """Write the shards of a split into the folder of the job.
+
+        A subclass may do so elsewhere, as long as the bytes are the same.
+        """
+        folder = job.folder / encoder.split
+        folder.mkdir(exist_ok=True)
+        pairs, drops = self._encode_split(encoder, job, folder)
+        paths = sorted(folder.glob("chunk-?????"))
+        shards = shuffle.count_shards(pairs)
+        chunks = shuffle.ChunkFiles(paths, shards, encoder.is_shuffled)
+        totals, records = shuffle.Totals(), []
+        for shard, path in enumerate(shard_paths(encoder, job.folder, shards)):
+            found, record = write_shard(
+                path, encoder, *chunks.read_shard(shard)
+            )
+            totals.merge(found)
+            records.append(record)
+        if totals.copies:
+            drops.merge(_samples_of_copies(totals, encoder, job.raw))
+        return make_split_record(encoder, drops, totals, records)
+
+    def _encode_split(
+        self, encoder: SplitEncoder, job: "UnfinishedJob", folder: pathlib.Path
+    ) -> tuple[int, Drops]:
+        """Write the missing chunks; return the number of pairs and the drops.
+
+        A resumed job reads the corpus from its start to find where it stopped.
+        """
+        counts: list[int] = []
+        samples = encoder.problem.samples(encoder.split, job.raw)
+
+        def missing_chunks() -> Iterator[Chunk]:
+            for chunk in split_into_chunks(samples, encoder.label):
+                counts.append(len(chunk.pairs))
+                if _report_path(folder, chunk.number).exists():
+                    counter.advance(len(chunk.pairs))
+                else:
+                    job.save_sources()
+                    yield chunk
+
+        with Counter(encoder.label, "pairs", self.progress) as counter:
+            encode_chunks(
+                functools.partial(_write_chunk, encoder, folder),
+                missing_chunks(),
+                encoder.problem,
+                job.folder,
+                self.processes,
+                counter.advance,
+            )
+        drops = Drops()
+        for number in range(len(counts)):
+            report = _report_path(folder, number).read_text("utf-8")
+            drops.merge(Drops(**json.loads(report)))
+        return sum(counts), drops
 
     @contextlib.contextmanager
     def _only_one(self) -> Iterator[None]:
-        """Lets one process make the data at a time; the dead hold no lock."""
+        """Let one process at a time generate the data."""
         folder = self._folder
         with open(folder / f".{self.problem.base_name}.lock", "w") as lock:
             try:
@@ -236,12 +292,178 @@ class Generation:
             say(f"{label}: {text}")
 
 
+class UnfinishedJob:
+    """The folder of an unfinished generation, with a record of each step.
+
+    Args:
+      folder: the folder.
+      identity: what makes the job the same job, fit for JSON.
+      raw: notes size and time of the corpus files as they are read.
+    """
+
+    def __init__(
+        self, folder: pathlib.Path, identity: dict[str, Any], raw: RawFiles
+    ):
+        self.folder, self.raw = folder, raw
+        self._identity = json.loads(json.dumps(identity))
+
+    def start(self) -> str:
+        """Make the folder, or resume the job in it; return what happens."""
+        difference = self._compare() if self.folder.exists() else None
+        if difference:
+            self.remove()
+        self.folder.mkdir(exist_ok=True)
+        for folder in [self.folder, *filter(_is_dir, self.folder.iterdir())]:
+            files.remove_unfinished(folder)
+        self.save_sources()
+        if difference:
+            return f"starting over, because {difference}"
+        return "" if difference is None else "resuming the unfinished job"
+
+    def _compare(self) -> str:
+        """Return how the job in the folder differs; "" if it does not."""
+        job = self.load("job") or {"identity": {}, "sources": {}}
+        for key, value in self._identity.items():
+            if job["identity"].get(key) != value:
+                return f"{key} differs"
+        for path, state in job["sources"].items():
+            if state_of(path) != state:
+                return f"{path} has changed"
+        self.raw.noted.update(job["sources"])
+        return ""
+
+    def save_sources(self) -> None:
+        """Save which corpus files were read, before what is made of them."""
+        job = {"identity": self._identity, "sources": self.raw.noted}
+        if self.load("job") != job:
+            self._write("job", job)
+
+    def save(self, step: str, record: Any) -> None:
+        """Save the record of a step whose files are all written."""
+        self.save_sources()
+        self._write(step, record)
+
+    def load(self, step: str) -> Any:
+        """Return the record of a step, or None if it is not finished."""
+        try:
+            return json.loads((self.folder / f"{step}.json").read_text("utf-8"))
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def _write(self, step: str, record: Any) -> None:
+        files.write_json(self.folder / f"{step}.json", record)
+
+    def remove(self) -> None:
+        """Remove the folder."""
+        if self.folder.is_dir() and not self.folder.is_symlink():
+            files.remove_folder(self.folder)
+        else:
+            self.folder.unlink(missing_ok=True)
+
+
+def _is_dir(path: pathlib.Path) -> bool:
+    return path.is_dir()
+
+
+def _write_chunk(
+    encoder: SplitEncoder,
+    folder: pathlib.Path,
+    encoders: Mapping[str, Any],
+    chunk: Chunk,
+) -> None:
+    """Encode a chunk and write it, its report last."""
+    index, records, drops = encoder.encode(encoders, chunk)
+    shuffle.write_chunk(folder / f"chunk-{chunk.number:05d}", index, records)
+    report = _report_path(folder, chunk.number)
+    files.write_json(report, dataclasses.asdict(drops))
+
+
+def _report_path(folder: pathlib.Path, number: int) -> pathlib.Path:
+    return folder / f"chunk-{number:05d}.json"
+
+
+def _samples_of_copies(
+    totals: shuffle.Totals, encoder: SplitEncoder, raw: RawFiles
+) -> Drops:
+    """Return the duplicates; their texts are read from the corpus again."""
+    wanted = totals.first_copies
+    pairs = encoder.problem.samples(encoder.split, raw)
+    numbered = zip(range(1, max(wanted) + 1), pairs, strict=False)
+    samples = [sample_of(n, *pair) for n, pair in numbered if n in wanted]
+    reason = filters.DUPLICATES
+    return Drops({reason: totals.copies}, {reason: samples})
+
+
+def shard_paths(
+    encoder: SplitEncoder, folder: pathlib.Path, shards: int
+) -> list[pathlib.Path]:
+    """Return the paths of the shards of a split."""
+    prefix = f"{encoder.problem.base_name}-{encoder.split}"
+    return [folder / f"{prefix}-{k:05d}-of-{shards:05d}" for k in range(shards)]
+
+
+def write_shard(
+    path: pathlib.Path, encoder: SplitEncoder, index: Any, records: list[bytes]
+) -> tuple[shuffle.Totals, ShardRecord]:
+    """Order the records of a shard, and write those that are not duplicates.
+
+    A finished shard of an interrupted job is kept.
+    """
+    from t2t_lite.datagen import tfrecords
+
+    kept, copies = shuffle.order_records(index, encoder.is_distinct)
+    totals = shuffle.Totals.of(index[kept], index[copies])
+    if path.exists():
+        return totals, tfrecords.describe_shard(path, len(kept))
+    ordered = (records[i] for i in kept.tolist())
+    return totals, tfrecords.write_shard(path, ordered)
+
+
+def make_split_record(
+    encoder: SplitEncoder,
+    drops: Drops,
+    totals: shuffle.Totals,
+    shards: list[ShardRecord],
+) -> SplitRecord:
+    """Return the record of a split that is written.
+
+    Raises:
+      T2TLiteError: the split has no pair.
+    """
+
+    def by_reason(found: Mapping[str, Any], damage: bool) -> dict[str, Any]:
+        return {
+            reason: value
+            for reason, value in sorted(found.items())
+            if (reason in DAMAGE) == damage
+        }
+
+    record = SplitRecord(
+        examples=totals.lengths.total(),
+        source_tokens=totals.source_tokens,
+        target_tokens=totals.target_tokens,
+        lengths=dict(sorted(totals.lengths.items())),
+        dropped=by_reason(drops.counts, damage=False),
+        dropped_samples=by_reason(drops.samples, damage=False),
+        shards=tuple(shards),
+        unknown_words=drops.unknown_words,
+        damaged=by_reason(drops.counts, damage=True),
+        damaged_samples=by_reason(drops.samples, damage=True),
+    )
+    if not record.examples:
+        raise T2TLiteError(
+            f"The {encoder.split} split of {encoder.problem.base_name} has no "
+            f"pair to use: 0 pairs, {record.drops}. Check the corpus."
+        )
+    return record
+
+
 def check_places(
     problem: Problem,
     raw_dir: str | os.PathLike | None,
     tfds_dir: str | os.PathLike | None,
 ) -> None:
-    """Raises UsageError for a folder that the problem would not read."""
+    """Raise UsageError for a folder that the problem would not read."""
     if raw_dir is not None and isinstance(problem, OwnText):
         raise UsageError(
             f"{problem.registered_name} reads the files that --source, "
@@ -262,14 +484,14 @@ def check_places(
 
 
 def versions() -> dict[str, str]:
-    """Those of the packages that make data, for a manifest."""
+    """Return the versions of the packages that make data."""
     return {name: metadata.version(name) for name in _PACKAGES}
 
 
 def describe_vocabulary(
     folder: pathlib.Path, problem: Problem
 ) -> dict[str, dict[str, Any]]:
-    """sha256 and bytes of each vocabulary file in a folder, for a manifest."""
+    """Return sha256 and bytes of each vocabulary file in a folder."""
     return {
         name: {
             "sha256": sha256_of(folder / name),
@@ -279,8 +501,7 @@ def describe_vocabulary(
     }
 
 
-def _lines(learned_from: Mapping[str, Any]) -> str:
-    """How many lines a vocabulary is learned from, in words."""
+def _describe_lines(learned_from: Mapping[str, Any]) -> str:
     lines, sampled = learned_from["lines"], learned_from["sampled_lines"]
     if sampled == lines:
         return f"{lines:,} lines"
@@ -289,24 +510,24 @@ def _lines(learned_from: Mapping[str, Any]) -> str:
 
 
 def _move_into_place(
-    work: Work, data_dir: pathlib.Path, problem: Problem
+    folder: pathlib.Path, data_dir: pathlib.Path, problem: Problem
 ) -> Manifest:
-    """Renames what is complete into the data folder, the manifest last.
+    """Rename complete files into the data folder, the manifest last.
 
-    After a kill in the middle, the next call renames the rest.
+    After an interruption the next call renames the rest.
     """
-    manifest = Manifest.load(work.folder, problem)
+    manifest = Manifest.load(folder, problem)
     Manifest.path(data_dir, problem).unlink(missing_ok=True)
     splits = manifest.splits.values()
     shards = {shard.file for split in splits for shard in split.shards}
     for split in problem.splits:
-        # No wider: the next problem may be called NAME-train.
+        # No wider pattern: another problem may be called NAME-train.
         for old in data_dir.glob(f"{problem.base_name}-{split}-{_SHARD}"):
-            if old.name not in shards or (work.folder / old.name).exists():
+            if old.name not in shards or (folder / old.name).exists():
                 old.unlink()
     for name in sorted([*shards, *manifest.vocabulary]):
-        if (work.folder / name).exists():
-            files.put_in_place(work.folder / name, data_dir / name)
+        if (folder / name).exists():
+            files.put_in_place(folder / name, data_dir / name)
     check_data(data_dir, problem, manifest)
     files.remove_unfinished(data_dir, Manifest.path(data_dir, problem).name)
     manifest.save(data_dir)
@@ -314,8 +535,8 @@ def _move_into_place(
 
 
 @contextlib.contextmanager
-def _file_errors_named(data_dir: pathlib.Path) -> Iterator[None]:
-    """Turns errors of writing into one that says what to do."""
+def _write_errors_named(data_dir: pathlib.Path) -> Iterator[None]:
+    """Turn errors of writing into one that says what to do."""
     try:
         yield
     except OSError as error:
@@ -324,12 +545,11 @@ def _file_errors_named(data_dir: pathlib.Path) -> Iterator[None]:
             raise  # it is about the corpus
         error.filename = str(place)
         raise T2TLiteError(
-            f"Cannot write data: {in_words(error)}. The same command goes on "
-            "where it stopped; or choose another --data_dir."
+            f"Cannot write data: {in_words(error)}. The same command resumes; "
+            "or choose another --data_dir."
         ) from error
     except BrokenProcessPool as error:
         raise T2TLiteError(
             "An encoding process died, most likely for lack of memory. The "
-            "same command goes on where it stopped; use fewer with "
-            "--processes."
+            "same command resumes; use fewer with --processes."
         ) from error

@@ -296,13 +296,10 @@ class Text2TextProblem(Problem):
     Attributes:
       source_language, target_language: such as "en" and "de", in the direction
         of the name without `_rev`, as in `samples`.
-      subword_builder: "t2t" for tensor2tensor's subwords, see the module
-        `text.subword_builder`; else the vocabulary is SentencePiece's.
     """
 
     source_language: str = ""
     target_language: str = ""
-    subword_builder: str = ""
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -310,45 +307,26 @@ class Text2TextProblem(Problem):
         return self.directed(self.source_language, self.target_language)
 
     def vocabulary_files(self) -> dict[str, str]:
-        file = f"{self.base_name}.vocab.{self.vocab_size}{self._ending}"
+        file = f"{self.base_name}.vocab.{self.vocab_size}.model"
         return {"inputs": file, "targets": file}
-
-    @property
-    def _ending(self):
-        """Of the names of vocabularies that are learned."""
-        return ".subwords" if self.subword_builder == "t2t" else ".model"
 
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
     ) -> dict[str, Any]:
+        from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
+
         learned = {}
         names = dict.fromkeys(self.vocabulary_files().values())
         for side, name in enumerate(names):
             lines = self.vocabulary_lines(raw)
-            learned[name] = self._learn(
+            learned[name] = SentencePieceEncoder.train(
                 itertools.islice(lines, side, None, len(names)),
+                self.vocab_size,
                 pathlib.Path(data_dir) / name,
                 seed,
-            )
+                self.source_tags,
+            ).learned_from
         return learned
-
-    def _learn(self, lines, path, seed):
-        """Makes a vocabulary file; what it was learned from."""
-        if self.subword_builder == "t2t":
-            from t2t_lite.text.subword_builder import learn_subwords
-
-            if self.source_tags:
-                raise UsageError(
-                    "tensor2tensor's subwords cut tags into pieces: leave out "
-                    f"the tags, {', '.join(self.source_tags)}, or "
-                    "--subword_builder."
-                )
-            return learn_subwords(lines, self.vocab_size, path)
-        from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
-
-        return SentencePieceEncoder.train(
-            lines, self.vocab_size, path, seed, self.source_tags
-        ).learned_from
 
     def evaluate(
         self,

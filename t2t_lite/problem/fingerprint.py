@@ -35,7 +35,7 @@ def attributes_of(cls: type) -> dict[str, Any]:
         if name.startswith("_") or name in _DO_NOT_SHAPE_DATA:
             continue
         value = inspect.getattr_static(cls, name)
-        if name in ("filters", "subword_builder") and not value:
+        if name == "filters" and not value:
             continue  # as if there were no such attribute
         if name == "files":  # an address may move, the content may not
             attributes[name] = [[file.name, file.sha256] for file in value]

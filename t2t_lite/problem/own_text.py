@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from t2t_lite.corpus import filters
-from t2t_lite.corpus.encoding import CORPUS, UTF_8, Encoding
 from t2t_lite.corpus.held_out import choose_held_out
-from t2t_lite.corpus.lines import require_text
+from t2t_lite.corpus.lines import CORPUS, UTF_8, Encoding, require_text
 from t2t_lite.corpus.mixture import (
     Corpus,
     copies_for,
@@ -60,8 +59,7 @@ class OwnText(Text2TextProblem):
         require_consistent(chosen, options)
         other.base_name = chosen.get("name", type(self).base_name)
         other.name = other.base_name + ("_rev" if self.reversed else "")
-        learning = ("vocab_size", "subword_builder")
-        for name in (*learning, "filters", *_LANGUAGES):
+        for name in ("vocab_size", "filters", *_LANGUAGES):
             setattr(other, name, chosen.get(name, getattr(type(self), name)))
         return other
 
@@ -156,8 +154,8 @@ class OwnText(Text2TextProblem):
             return super().vocabulary_files()
         stem = f"{self.base_name}.vocab.{self.vocab_size}"
         return {
-            "inputs": f"{stem}.source{self._ending}",
-            "targets": f"{stem}.target{self._ending}",
+            "inputs": f"{stem}.source.model",
+            "targets": f"{stem}.target.model",
         }
 
     def expected_vocab_sizes(self) -> tuple[int, int]:

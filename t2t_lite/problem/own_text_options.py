@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from t2t_lite.corpus import filters
-from t2t_lite.corpus.encoding import CORPUS, UTF_8, known_encoding
 from t2t_lite.corpus.held_out import MOST_BY_DEFAULT, SHARE_BY_DEFAULT
+from t2t_lite.corpus.lines import CORPUS, UTF_8, known_encoding
 from t2t_lite.corpus.mixture import checked, checked_once, read_corpora
 from t2t_lite.corpus.pair_files import format_of
 from t2t_lite.errors import UsageError
@@ -60,13 +60,6 @@ def _name(value):
     whole = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name)
     if not whole or name.endswith("_rev"):
         raise ValueError("letters, digits, _ and -, without _rev at the end")
-    return name
-
-
-def _builder(value):
-    """What learns a vocabulary."""
-    if (name := text(value)) not in ("sentencepiece", "t2t"):
-        raise ValueError("sentencepiece or t2t")
     return name
 
 
@@ -130,15 +123,6 @@ OPTIONS = (
         example="16000",
     ),
     Option(
-        "subword_builder",
-        "NAME",
-        "what learns the vocabulary: sentencepiece, or t2t for the subwords "
-        "that tensor2tensor builds, about --vocab_size of them",
-        _builder,
-        default="sentencepiece",
-        example="t2t",
-    ),
-    Option(
         "shared_vocabulary",
         "BOOL",
         "learn a vocabulary of --vocab_size for each side; needs "
@@ -169,7 +153,7 @@ OPTIONS = (
     ),
 )
 
-# That the shards were there first; see the module `datagen.adoption`.
+# The shards of tensor2tensor that are used, see `interop.tensor2tensor.shards`.
 ADOPTED = Option(
     "adopted",
     "FILES",
@@ -192,11 +176,6 @@ def require_consistent(
             raise UsageError(
                 "A --vocabulary has its own size: leave --vocab_size out; got "
                 f"{given['vocab_size']}."
-            )
-        if given.get("subword_builder") is not None:
-            raise UsageError(
-                "A --vocabulary is not learned: leave --subword_builder out; "
-                f"got {given['subword_builder']}."
             )
         if given.get("shared_vocabulary") is False:
             raise UsageError(

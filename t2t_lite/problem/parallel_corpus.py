@@ -8,8 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from t2t_lite.corpus.encoding import CORPUS
-from t2t_lite.corpus.lines import require_text
+from t2t_lite.corpus.lines import CORPUS, require_text
 from t2t_lite.corpus.parallel_lines import (
     PART_LINES,
     LinePart,

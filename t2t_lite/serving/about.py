@@ -11,10 +11,9 @@ from typing import Any
 import t2t_lite
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.model.ensemble import Ensemble
-from t2t_lite.reports.card import CARD
-from t2t_lite.reports.scores import scores_of
 from t2t_lite.serving.options import ServingOptions
 from t2t_lite.training.checkpoints.checkpoint import Checkpoint
+from t2t_lite.training.model_card import CARD, scores_of
 from t2t_lite.training.run import Run
 
 # In the folder of a version.

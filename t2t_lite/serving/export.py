@@ -18,7 +18,6 @@ from t2t_lite.interop.ctranslate2_model import (
     write_ctranslate2,
 )
 from t2t_lite.interop.quantization import Quantization
-from t2t_lite.reports.card import CARD, card_to_export
 from t2t_lite.serving.about import (
     ABOUT_FILE,
     EXPORTED_CARD,
@@ -43,6 +42,7 @@ from t2t_lite.serving.served import (
 from t2t_lite.serving.verify import verify
 from t2t_lite.serving.versions import CTRANSLATE2, SAVED_MODEL, write_version
 from t2t_lite.training.checkpoints.checkpoint import Checkpoint
+from t2t_lite.training.model_card import CARD, card_to_export
 from t2t_lite.training.run import Run
 
 _VERIFIED_TEXTS = 10

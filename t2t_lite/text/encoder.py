@@ -15,9 +15,11 @@ import tensorflow as tf
 
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError, UsageError, in_words, nearest
-from t2t_lite.text.cleaning import cleaned
-from t2t_lite.text.sentencepiece_model import EOS_ID, PAD_ID
 from t2t_lite.text.words import Span, spans_of_prefixes, words_of_spans
+
+PAD_ID = 0
+EOS_ID = 1
+UNK_ID = 2  # in place of text that a vocabulary without bytes cannot write
 
 
 def clean_utf8(text: tf.Tensor) -> tf.Tensor:
@@ -30,6 +32,18 @@ def clean_utf8(text: tf.Tensor) -> tf.Tensor:
     return tf.strings.unicode_transcode(
         text, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD
     )
+
+
+def cleaned(text: str | bytes) -> str:
+    """Return text in valid UTF-8, as `clean_utf8` does.
+
+    U+FFFD replaces broken bytes, and each byte of a lone surrogate.
+    """
+    if isinstance(text, str):
+        if text.isascii():
+            return text
+        text = text.encode("utf-8", "surrogatepass")
+    return text.decode("utf-8", "replace")
 
 
 class TextEncoder(tf.Module):

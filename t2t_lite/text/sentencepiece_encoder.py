@@ -8,15 +8,15 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text.cleaning import cleaned
 from t2t_lite.text.encoder import (
+    UNK_ID,
     TextEncoder,
     clean_utf8,
+    cleaned,
     spans_of_offsets,
     write_vocabulary,
 )
 from t2t_lite.text.sentencepiece_model import (
-    UNK_ID,
     sample_lines,
     train_model,
     with_our_ids,

@@ -1,7 +1,4 @@
-"""SentencePiece model files: learned from a corpus, and with the ids we use.
-
-Nothing here needs TensorFlow.
-"""
+"""SentencePiece model files: learned from a corpus, and with the ids we use."""
 
 import io
 import pathlib
@@ -11,11 +8,8 @@ import tempfile
 from collections.abc import Iterable, Sequence
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text.cleaning import cleaned
+from t2t_lite.text.encoder import EOS_ID, PAD_ID, UNK_ID, cleaned
 
-PAD_ID = 0
-EOS_ID = 1
-UNK_ID = 2  # stands for what a model without bytes cannot write
 _LEAST_SIZE, _MOST_SIZE = UNK_ID + 1, 2**31 - 1  # that the trainer can count
 
 # A larger corpus is sampled for its vocabulary, which bounds memory.

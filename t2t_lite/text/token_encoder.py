@@ -8,8 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text.encoder import TextEncoder, lines_of, write_vocabulary
-from t2t_lite.text.sentencepiece_model import UNK_ID
+from t2t_lite.text.encoder import (
+    UNK_ID,
+    TextEncoder,
+    lines_of,
+    write_vocabulary,
+)
 
 SPECIAL_TOKENS = ("<pad>", "</s>", "<unk>")  # of PAD_ID, EOS_ID and UNK_ID
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
-from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.errors import T2TLiteError, UsageError, in_words
 from t2t_lite.hparam import HParams, Rule
 from t2t_lite.problem import Problem
 from t2t_lite.training.optimizer.schedules import has_an_end
@@ -185,25 +185,50 @@ def read_config(output_dir: pathlib.Path) -> dict[str, Any]:
     return config
 
 
-def read_records(
-    output_dir: pathlib.Path, file: str = METRICS_FILE
-) -> list[dict[str, Any]]:
-    """The lines of a run's metrics, or of its evaluations.
+def read_records(path: pathlib.Path) -> list[dict[str, Any]]:
+    """Return the records of a JSON lines file of a run, in their order.
 
-    One that is being written is left out.
+    Lines that are incomplete or damaged are skipped. A missing file has none.
+
+    Raises:
+      T2TLiteError: the file cannot be read.
     """
-    path = output_dir / file
-    if not path.exists():
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
         return []
+    except OSError as error:
+        raise T2TLiteError(
+            f"{path} cannot be read: {in_words(error, place=False)}."
+        ) from error
     records = []
-    for line in path.read_text("utf-8", errors="replace").splitlines():
-        try:
+    for line in content.split(b"\n"):
+        with contextlib.suppress(ValueError, RecursionError):
             record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict) and isinstance(record.get("step"), int):
-            records.append(record)
+            if _is_record(record):
+                records.append(record)
     return records
+
+
+def _is_record(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and type(value.get("step")) is int
+        and isinstance(value.get("weights"), str | None)
+    )
+
+
+def read_metrics(output_dir: pathlib.Path) -> list[dict[str, Any]]:
+    """Return the last record of each step in `metrics.jsonl`, by step.
+
+    Training, an evaluation and an evaluation of averaged weights each have a
+    record of their own at a step.
+    """
+    last = {
+        (record["step"], record.get("weights"), "dev_loss" in record): record
+        for record in read_records(output_dir / METRICS_FILE)
+    }
+    return sorted(last.values(), key=lambda record: record["step"])
 
 
 def add_evaluation(

@@ -14,8 +14,7 @@ from t2t_lite.hparam import HParams
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.problem import Problem
 from t2t_lite.progress import say
-from t2t_lite.text.encoder import TextEncoder
-from t2t_lite.text.sentencepiece_model import EOS_ID, PAD_ID
+from t2t_lite.text.encoder import EOS_ID, PAD_ID, TextEncoder
 from t2t_lite.training.checkpoints import checkpoint, checkpoint_choice
 from t2t_lite.training.checkpoints.checkpoint import MODEL_PREFIX, Checkpoint
 from t2t_lite.training.config import CONFIG, read_config

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from t2t_lite.errors import Interrupted, T2TLiteError
-from t2t_lite.training import not_finite
 from t2t_lite.training.checkpoints import checkpoint
 from t2t_lite.training.faults.decisions import Decisions
 from t2t_lite.training.faults.signals import StopRequested
@@ -118,7 +117,7 @@ class Loop:
         if show or meter.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW - 1:
             meter.read()
         if meter.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
-            raise self._not_finite()
+            raise self._gradients_not_finite()
         if log:
             if skipped := meter.skipped_in_interval:
                 telemetry.note(
@@ -130,25 +129,15 @@ class Loop:
         elif show:
             telemetry.progress(self._record())
 
-    def _not_finite(self) -> T2TLiteError:
+    def _gradients_not_finite(self) -> T2TLiteError:
         state = self.state
-        folder = state.run.output_dir / not_finite.FOLDER
-        try:
-            if state.is_chief:
-                not_finite.dump(state)
-            flags = f"--output_dir={state.run.output_dir} --replay={folder}"
-            told = (
-                f"The last one is in {folder}: t2t-lite-trainer {flags} makes "
-                "it again and says where it is not finite."
-            )
-        except checkpoint.SaveError as error:
-            told = str(error)
         return T2TLiteError(
             f"The gradients of {MOST_SKIPPED_IN_A_ROW} updates in a row, up to "
-            f"update {state.step}, were not finite; these updates were "
-            f"skipped and the weights are sound. {told} Lower learning_rate "
-            "or raise warmup_steps in another --output_dir; the last "
-            f"checkpoint here is that of update {state.saved_step}."
+            f"update {state.step}, were not finite. These updates were "
+            "skipped, so the weights are intact; the last checkpoint is that "
+            f"of update {state.saved_step}. Lower learning_rate or raise "
+            "warmup_steps in another output_dir. To find the operation that "
+            "produces the first NaN or Inf, resume with check_numerics."
         )
 
     def _record(self) -> dict[str, Any]:

@@ -42,6 +42,7 @@ class TrainingOptions:
     micro_batches: int | str | None = None  # passes an update; "auto": fewest
     replicas: int | None = None  # logical CPUs; None: all GPUs, else one CPU
     deterministic: bool = False  # the same to the bit each time; slower
+    check_numerics: bool = False  # raise at the first NaN or Inf; slower
     jit: bool = False  # compile the passes by XLA, once for each shape
     recompute: bool = False  # activations again in the backward pass
 

@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from t2t_lite import allowed_code, plugins, registry
+from t2t_lite import plugins, registry
 from t2t_lite.data.manifest import Manifest, find_data
 from t2t_lite.data.remedies import how_to_adopt
 from t2t_lite.errors import T2TLiteError, UsageError, nearest
@@ -143,20 +143,19 @@ def problem_of_run(
 ) -> Problem:
     """The problem that a run was trained on.
 
-    What an installed package registers is there already. Of the user's code
-    only what `usr_dir` names is run, or what the config names if the user has
-    allowed it.
+    Problems of installed packages are registered already. Of a user's code only
+    `usr_dir` is imported, never the folder that the config names.
 
     Args:
       output_dir: of the run.
       config: of the run.
-      usr_dir: given with this command.
-      to_decode: the problem is not asked for data or scores. Where the config
-        says that decoding needs nothing else of it, no code is run.
+      usr_dir: a folder or package with the code of the problem.
+      to_decode: data and scores of the problem are not needed. If the config
+        says that decoding needs only the vocabulary, no code is needed.
 
     Raises:
-      T2TLiteError: the problem's code is not allowed or not there, or does not
-        register the problem with these options.
+      UsageError: the problem is defined in a `usr_dir`, which is not given.
+      T2TLiteError: the problem is unknown or has no such options.
     """
     plugins.load_plugins(usr_dir)
     name = config["problem"]
@@ -165,8 +164,11 @@ def problem_of_run(
         if to_decode and config.get("decodes_alone"):
             return _Recorded(config)
         if config["usr_dir"]:
-            _require_allowed(config["usr_dir"], name, output_dir / CONFIG)
-            plugins.load_plugins(config["usr_dir"])
+            raise UsageError(
+                f"{output_dir / CONFIG}: the problem {name} is defined in "
+                f"{config['usr_dir']}: if you trust this code, add "
+                f"--usr_dir={config['usr_dir']}, or its new place."
+            )
     try:
         problem = registry.problem(name)
     except UsageError as error:
@@ -174,22 +176,6 @@ def problem_of_run(
             f"{output_dir / CONFIG}: problem: {error}"
         ) from error
     return _with_options_of_run(problem, problem_options(config), output_dir)
-
-
-def _require_allowed(usr_dir: str, name: str, config: pathlib.Path) -> None:
-    place = allowed_code.place_of(usr_dir)
-    if place is None:
-        raise T2TLiteError(
-            f"{config} names {usr_dir} for the code of the problem {name}, "
-            "and there is no such folder or package: say where it is now with "
-            "--usr_dir=..."
-        )
-    if not allowed_code.is_allowed(place):
-        raise T2TLiteError(
-            f"{config} asks to run the code in {place} for the problem "
-            f"{name}, and you have not trained with that code here. If you "
-            f"trust it, add --usr_dir={usr_dir}"
-        )
 
 
 class _Recorded(Problem):

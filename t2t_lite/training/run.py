@@ -15,7 +15,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
-from t2t_lite import allowed_code, files
+from t2t_lite import files
 from t2t_lite.data.manifest import Manifest
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.translator import Translator
@@ -100,8 +100,7 @@ class Run:
           seed: of everything random.
           data_dir: holds the shards and the vocabulary.
           manifest: of the data.
-          usr_dir: as given by the user, who so allows its code in later
-            commands on this machine.
+          usr_dir: the folder or package with the code of the problem.
           hparams_set: the name of the set, for people.
           facts: more that `config.json` says, see `initial.facts_of_start`.
           dry_run: check everything, write nothing.
@@ -139,8 +138,6 @@ class Run:
             )
         if not dry_run:
             _write(output_dir, config, data_dir)
-            if usr_dir:
-                allowed_code.remember(usr_dir)
             encoders = problem.load_encoders(output_dir)
         return cls(output_dir, config, problem, encoders)
 
@@ -156,14 +153,15 @@ class Run:
 
         Args:
           output_dir: its folder.
-          usr_dir: where a problem of the user's is; None takes the one that
-            was used when the run was created, if the user has allowed it.
+          usr_dir: the folder or package with the code of the problem. It is
+            imported; the one that the config names is not.
           to_decode: for `load_model` and `translator` alone, not for `data` or
             scores; see `problem_choice.problem_of_run`.
 
         Raises:
-          T2TLiteError: there is no run, a part of it is damaged, or it needs
-            code that is not allowed.
+          UsageError: the problem is defined in a `usr_dir`, which is not
+            given.
+          T2TLiteError: there is no run, or a part of it is damaged.
         """
         output_dir = pathlib.Path(output_dir).absolute()
         config = read_config(output_dir)

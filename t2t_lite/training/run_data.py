@@ -9,7 +9,6 @@ from typing import Any
 from t2t_lite.data import input_pipeline
 from t2t_lite.data.checks import verify_shards
 from t2t_lite.data.manifest import Manifest
-from t2t_lite.data.packing import SIDES, sentences_of
 from t2t_lite.data.padding import PaddingReport, padding_report
 from t2t_lite.data.remedies import how_to_make
 from t2t_lite.errors import T2TLiteError
@@ -164,14 +163,6 @@ class RunData:
             self._encoders["inputs"].decode(sources),
             self._encoders["targets"].decode(targets),
         )
-
-    def texts_of(self, batch: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """The pairs of a micro-batch as text, row by row."""
-        sides = [
-            self._encoders[side].decode(sentences_of(batch, side))
-            for side in SIDES
-        ]
-        return list(zip(*sides, strict=True))
 
     def attended_lengths(self) -> tuple[float, float]:
         """Positions that attention is computed over, of source and target.

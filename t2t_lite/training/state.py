@@ -22,16 +22,24 @@ from t2t_lite.training.run import Run
 T = TypeVar("T")
 
 
-def prepare(seed: int, deterministic: bool) -> None:
-    """Seeds what initializes weights; makes ops deterministic if asked to.
+def prepare(seed: int, deterministic: bool, check_numerics: bool) -> None:
+    """Set up the process before the model is built.
 
     Keras draws the seeds of initializers from Python's generator. TensorFlow's
-    own seed is left alone: nothing here uses it, and to set it empties the
-    cache of kernels, which own the vocabularies that are open.
+    own seed stays as it is: nothing here uses it, and setting it empties the
+    cache of kernels, which owns the open vocabularies.
+
+    Args:
+      seed: of the initial weights.
+      deterministic: select deterministic operations for the whole process.
+      check_numerics: raise an error at the first operation whose output has a
+        NaN or Inf, for the whole process.
     """
     random.seed(seed)
     if deterministic:
         tf.config.experimental.enable_op_determinism()
+    if check_numerics:
+        tf.debugging.enable_check_numerics()
 
 
 class TrainingState:
@@ -63,7 +71,6 @@ class TrainingState:
         last update, see `Decisions`; False for a single process.
       meter: what they did, in all and lately.
       saved_step: the update of the last checkpoint, 0 without one.
-      last_batches: the micro-batches of the last update.
       saved_work: what the meter had counted by then.
     """
 
@@ -100,7 +107,6 @@ class TrainingState:
         self._keep, self._keep_best = keep_checkpoints, keep_best
         self._position = [0, 0, 0]
         self.decision_is_wanted = False
-        self.last_batches: list[dict[str, Any]] = []
         self._batches: Iterator[dict[str, Any]] | None = None
 
     @property
@@ -143,7 +149,6 @@ class TrainingState:
                 self._batches = self.run.data.training_batches(self._position)
             count = self.run.hparams.micro_batches
             batches = [next(self._batches) for _ in range(count)]
-            self.last_batches = batches
             stats = self.updater.update(
                 batches, self.step + 1, between_passes, wants_decision
             )
@@ -188,15 +193,8 @@ class TrainingState:
         return made
 
     def _write(self) -> None:
-        self.save_copy(self.run.checkpoints_dir)
-        self._note_checkpoints()
-        checkpoint_choice.remove_old(self.run.checkpoints_dir, self._keep)
-
-    def save_copy(self, directory: pathlib.Path) -> None:
-        """Saves a checkpoint in any folder, beside those of the run."""
-        self.meter.read()
         checkpoint.save(
-            directory,
+            self.run.checkpoints_dir,
             self._tensors(),
             {
                 "step": self.step,
@@ -206,10 +204,8 @@ class TrainingState:
             },
             ema=self._ema_tensors(),
         )
-
-    def restore_copy(self, copy: checkpoint.Checkpoint) -> None:
-        """Takes weights, optimizer and step of such a one, to look at them."""
-        self.step = checkpoint.restore(copy.path, self._tensors())["step"]
+        self._note_checkpoints()
+        checkpoint_choice.remove_old(self.run.checkpoints_dir, self._keep)
 
     def restore(self, strict: bool = False, must: bool = False) -> None:
         """Goes on from the newest checkpoint, or begins as the config says.

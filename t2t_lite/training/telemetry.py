@@ -3,18 +3,20 @@
 import contextlib
 import json
 import math
-import os
 import pathlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self, TextIO
 
 import tensorflow as tf
 
-from t2t_lite import files
 from t2t_lite.errors import T2TLiteError, in_words
 from t2t_lite.progress import Line, say
-from t2t_lite.training.config import METRICS_FILE, SAMPLES_FILE
+from t2t_lite.training.config import (
+    METRICS_FILE,
+    SAMPLES_FILE,
+    read_records,
+)
 from t2t_lite.training.validation import Sample
 
 EVENTS_FOLDER = "tensorboard"
@@ -22,66 +24,53 @@ _SHOWN = 500  # characters of a text of dev; its file has all
 
 
 class MetricsFile:
-    """`metrics.jsonl`: one JSON object with a `step` on each line.
+    """Append JSON records to a file of a run, one object with a `step` a line.
 
-    Nothing of an older file is lost. Lines about updates that are about to be
-    made again go to `metrics.jsonl.superseded`, and damaged ones, such as what
-    a crash left of a line, to `metrics.jsonl.damaged`; stderr tells of both.
+    The file is append-only. A run that resumes from an older checkpoint records
+    some steps again; readers use the last record of each step.
 
     Args:
-      path: the file; made if it is missing.
-      step: where the run goes on.
+      path: the file; it is created if missing.
+      step: the update from which the run resumes. Evaluations of later steps
+        are repeated, so they count as not yet made.
 
     Raises:
-      T2TLiteError: the file is there and cannot be read.
+      T2TLiteError: the file cannot be read or written.
     """
 
     def __init__(self, path: pathlib.Path, step: int):
+        self._path = path
         self._evaluated: dict[tuple[int, str | None], Mapping[str, Any]] = {}
-        content = _content(path)
-        kept: list[bytes] = []
-        superseded: list[bytes] = []
-        damaged: dict[int, bytes] = {}
-        for number, line in enumerate(content.split(b"\n"), 1):
-            record = _record(line)
-            if record is None:
-                damaged |= {number: line} if line else {}
-            elif record["step"] > step:
-                superseded.append(line)
-            else:
+        self._unwritten = b""
+        for record in read_records(path):
+            if record["step"] <= step:
                 self._note_evaluation(record)
-                kept.append(line)
-        if damaged:
-            numbers = [str(number) for number in damaged]
-            aside = _put_aside(path, "damaged", damaged.values())
-            say(
-                f"Warning: {path} is damaged in line(s) "
-                f"{', '.join(numbers[:8])}{', ...' * (len(numbers) > 8)}, "
-                f"which are in {aside} now."
-            )
-        if superseded:
-            aside = _put_aside(path, "superseded", superseded)
-            say(
-                f"{path}: {len(superseded)} line(s) about updates after "
-                f"{step}, which are made again, are in {aside} now."
-            )
-        if (sound := _joined(kept)) != content:
-            with files.write_file(path) as file:
-                file.write(sound)
-        self._lines = _Lines(path)
+        try:
+            self._file = open(path, "ab+", buffering=0)
+        except OSError as error:
+            raise T2TLiteError(
+                f"{path} cannot be written: {in_words(error, place=False)}."
+            ) from error
+        if size := self._file.tell():
+            self._file.seek(size - 1)
+            if self._file.read(1) != b"\n":  # a crash cut off the last record
+                self._append("")
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Appends a line; a number that is not finite becomes null."""
+        """Append a record; a number that is not finite becomes null.
+
+        A record that does not fit on a full disk waits for the next call.
+        """
         self._note_evaluation(record)
         line = {key: _finite(value) for key, value in record.items()}
-        self._lines.append(json.dumps(line))
+        self._append(json.dumps(line))
 
     def has_evaluation(self, step: int, weights: str | None = None) -> bool:
-        """Whether dev was evaluated at that step, with those weights."""
+        """Return whether dev was evaluated at `step` with these weights."""
         return (step, weights) in self._evaluated
 
     def evaluations(self, weights: str | None) -> list[Mapping[str, Any]]:
-        """The lines about dev of these weights, in their order."""
+        """Return the dev records of these weights, in their order."""
         return [
             record
             for (_, evaluated), record in self._evaluated.items()
@@ -89,42 +78,27 @@ class MetricsFile:
         ]
 
     def close(self) -> None:
-        """Closes the file."""
-        self._lines.close()
+        """Close the file; records that still cannot be written are lost."""
+        if self._flush():
+            count = self._unwritten.count(b"\n")
+            say(f"WARNING: {self._path} lacks its last {count} line(s).")
+        self._file.close()
 
     def _note_evaluation(self, record: Mapping[str, Any]) -> None:
         if "dev_loss" in record:
             self._evaluated[record["step"], record.get("weights")] = record
 
-
-class _Lines:
-    """Appends lines to a file; those that do not fit on the disk, later."""
-
-    def __init__(self, path: pathlib.Path):
-        self._path = path
-        self._file = open(path, "ab", buffering=0)
-        self._unwritten = b""
-
-    def append(self, line: str) -> None:
-        """Appends a line, or keeps it for the next time."""
+    def _append(self, line: str) -> None:
         waiting = bool(self._unwritten)
         self._unwritten += f"{line}\n".encode()
-        error = self._write()
+        error = self._flush()
         if error and not waiting:
             say(
                 f"WARNING: {self._path} cannot be written: "
-                f"{in_words(error, place=False)}. Its lines are kept until "
-                "they can be."
+                f"{in_words(error, place=False)}. Its records wait in memory."
             )
 
-    def close(self) -> None:
-        """Closes the file; what cannot be written now is lost."""
-        if self._write():
-            count = self._unwritten.count(b"\n")
-            say(f"WARNING: {self._path} lacks its last {count} line(s).")
-        self._file.close()
-
-    def _write(self) -> OSError | None:
+    def _flush(self) -> OSError | None:
         try:
             while self._unwritten:
                 written = self._file.write(self._unwritten)
@@ -132,45 +106,6 @@ class _Lines:
         except OSError as error:
             return error
         return None
-
-
-def _content(path: pathlib.Path) -> bytes:
-    """What a file holds. A link to nowhere is no missing file."""
-    if not os.path.lexists(path):
-        return b""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise T2TLiteError(
-            f"{path} cannot be read: "
-            f"{in_words(error, place=False)}. Put it back, or move it "
-            "away to go on without it."
-        ) from error
-
-
-def _record(line: bytes) -> dict[str, Any] | None:
-    """The object that a line of `metrics.jsonl` is; None if it is damaged."""
-    try:
-        record = json.loads(line.decode("utf-8"))
-        weights = record.get("weights")
-        sound = type(record["step"]) is int
-    except (ValueError, LookupError, AttributeError, RecursionError):
-        return None
-    return record if sound and isinstance(weights, str | None) else None
-
-
-def _joined(lines: Iterable[bytes]) -> bytes:
-    return b"".join(line + b"\n" for line in lines)
-
-
-def _put_aside(path: pathlib.Path, why: str, lines: Iterable[bytes]) -> str:
-    """Appends lines to the file beside `path` whose name it returns."""
-    aside = path.with_name(f"{path.name}.{why}")
-    with open(aside, "ab") as file:
-        file.write(_joined(lines))
-        file.flush()
-        os.fsync(file.fileno())
-    return aside.name
 
 
 class Telemetry:

@@ -66,7 +66,7 @@ def train(
     steps = last_step(run.hparams, options.train_steps)
     watch = StallWatch(options.stall_minutes, run.output_dir / LOG)
     with StopSignals() as signals:
-        prepare(run.seed, options.deterministic)
+        prepare(run.seed, options.deterministic, options.check_numerics)
         run.data.batches("dev")  # fails now rather than at the first evaluation
         if worker_index(strategy) == 0:
             for folder in (run.output_dir, run.checkpoints_dir):

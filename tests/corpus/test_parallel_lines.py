@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from t2t_lite.corpus import parallel_lines
-from t2t_lite.corpus.encoding import LENIENT
+from t2t_lite.corpus.lines import LENIENT
 from t2t_lite.corpus.parallel_lines import cut_lines, read_parallel, read_part
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError

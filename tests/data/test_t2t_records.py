@@ -9,7 +9,7 @@ import tensorflow as tf
 from support.places import SHARED_DATA
 from t2t_lite.data import input_pipeline
 from t2t_lite.data.manifest import Manifest, ShardRecord, SplitRecord, sha256_of
-from t2t_lite.datagen.serialization import serialize_pairs
+from t2t_lite.datagen.tfrecords import serialize_pairs
 from t2t_lite.problem import Problem
 
 RECORDED = SHARED_DATA / "t2t/records"

@@ -8,19 +8,18 @@ import pytest
 
 from support.toy_problem import WithPairs, make
 from t2t_lite.corpus.raw_files import RawFiles
-from t2t_lite.datagen import chunks, split_writer
-from t2t_lite.datagen.split_job import SplitJob
+from t2t_lite.datagen import encode, shuffle
+from t2t_lite.datagen.encode import SplitEncoder
 from t2t_lite.errors import T2TLiteError, UsageError
 
 pytest.importorskip(
     "apache_beam", reason="needs Apache Beam: pip install 't2t-lite[beam]'"
 )
 
-from t2t_lite.datagen.beam import (  # noqa: E402 (not there without Beam)
-    pipeline,
-    shipping,
+from t2t_lite.datagen.apache_beam import (  # noqa: E402 (requires Beam)
+    BeamGeneration,
+    pickle_task,
 )
-from t2t_lite.datagen.beam.generation import BeamGeneration  # noqa: E402
 
 # Copies in one chunk, in one part and in other parts.
 PAIRS = [(f"a {i % 37}", f"b {i % 37}") for i in range(100)]
@@ -58,9 +57,8 @@ def on_beam(runner, folder, problem=None, seed=0, options=()):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK_PAIRS", 32)
-    monkeypatch.setattr(split_writer, "SHARD_EXAMPLES", 40)
-    monkeypatch.setattr(pipeline, "SHARD_EXAMPLES", 40)
+    monkeypatch.setattr(encode, "CHUNK_PAIRS", 32)
+    monkeypatch.setattr(shuffle, "SHARD_PAIRS", 40)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +70,7 @@ def test_the_files_are_those_of_one_machine(tmp_path, problem, runner):
     manifest = on_beam(runner, tmp_path / "beam", problem(PAIRS), seed=7).run()
     assert manifest == alone  # checksums, counts and samples
     train = manifest.splits["train"]
-    assert len(train.shards) == -(-train.examples // 40) > 3
+    assert len(train.shards) == -(-len(PAIRS) // 40) > 3
     assert len(manifest.splits["dev"].shards) == 2
     if problem is Distinct:
         assert train.examples == 37 + 120
@@ -145,14 +143,14 @@ def test_a_worker_needs_no_module_of_the_user(tmp_path, monkeypatch):
     problem = own_problem.Own()
     vocabulary = tmp_path / problem.vocabulary_files()["inputs"]
     vocabulary.write_bytes(b"pieces")
-    job = SplitJob(problem, "dev", tmp_path, tmp_path / "dev", 1)
-    shipped = shipping.ship(job, RawFiles())
-    (tmp_path / "shipped").write_bytes(shipped)
+    encoder = SplitEncoder(problem, "dev", seed=1)
+    task = pickle_task(encoder, RawFiles(), tmp_path)
+    (tmp_path / "task").write_bytes(task)
     code = (
         "import json, pickle, pathlib\n"
-        f"shipped = pathlib.Path({str(tmp_path / 'shipped')!r}).read_bytes()\n"
-        "job, raw, vocabulary = pickle.loads(shipped)\n"
-        "print(json.dumps(list(job.problem.samples('dev', raw))))\n"
+        f"task = pathlib.Path({str(tmp_path / 'task')!r}).read_bytes()\n"
+        "encoder, raw, vocabulary, folder = pickle.loads(task)\n"
+        "print(json.dumps(list(encoder.problem.samples('dev', raw))))\n"
         "assert list(vocabulary.values()) == [b'pieces']\n"
     )
     told = subprocess.run(

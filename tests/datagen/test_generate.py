@@ -23,8 +23,7 @@ from t2t_lite.corpus.parallel_lines import read_parallel
 from t2t_lite.corpus.raw_files import RemoteFile
 from t2t_lite.data.input_pipeline import read_pairs
 from t2t_lite.data.manifest import Manifest, sha256_of
-from t2t_lite.datagen import chunks, split_writer, worker_pool
-from t2t_lite.datagen import generate as generate_module
+from t2t_lite.datagen import encode, shuffle
 from t2t_lite.datagen.generate import Generation
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.problem import Text2TextProblem
@@ -42,7 +41,7 @@ def test_writes_shards_vocabulary_and_manifest(tmp_path):
     (shard,) = record.shards
     assert shard.sha256 == sha256_of(folder / shard.file)
     assert shard.bytes == (folder / shard.file).stat().st_size
-    assert set(manifest.versions) == set(generate_module._PACKAGES)
+    assert {"t2t-lite", "tensorflow", "sentencepiece"} <= set(manifest.versions)
 
 
 def test_records_are_examples_of_int64_ids_with_eos_last(tmp_path):
@@ -73,16 +72,24 @@ def test_same_seed_same_files_other_seed_other_order(tmp_path):
     assert digests[0] == digests[1] != digests[2]
 
 
-def test_shards_are_bounded_and_numbered(tmp_path, monkeypatch):
-    monkeypatch.setattr(split_writer, "SHARD_EXAMPLES", 15)
-    manifest = make(Toy(), tmp_path)
+def test_a_split_has_a_shard_for_so_many_pairs(tmp_path, monkeypatch):
+    monkeypatch.setattr(shuffle, "SHARD_PAIRS", 15)
+    problem = Toy()
+    problem.pairs_of = {"train": 400, "dev": 40, "test": 2}
+    manifest = make(problem, tmp_path)
     shards = manifest.splits["train"].shards
-    assert [(shard.file, shard.examples) for shard in shards] == [
-        ("toy-train-00000-of-00003", 15),
-        ("toy-train-00001-of-00003", 15),
-        ("toy-train-00002-of-00003", 10),
+    assert [shard.file for shard in shards] == [
+        f"toy-train-{number:05d}-of-00027" for number in range(27)
     ]
-    assert len(texts(tmp_path, Toy(), manifest, "train")) == 40
+    assert sum(shard.examples for shard in shards) == 400
+    assert max(shard.examples for shard in shards) < 40
+    shards = manifest.splits["dev"].shards
+    assert [shard.examples for shard in shards] == [15, 15, 10]
+    for split in problem.splits:
+        pairs = texts(tmp_path, problem, manifest, split)
+        wanted = list(problem.samples(split, None))
+        assert sorted(pairs) == sorted(wanted)
+        assert (pairs == wanted) == (split != "train")
 
 
 def test_pairs_with_an_empty_side_are_dropped_counted_and_shown(tmp_path):
@@ -275,9 +282,9 @@ def test_data_of_another_definition_is_refused_and_overwritten(tmp_path):
 
 
 def test_overwriting_leaves_no_shard_of_before(tmp_path, monkeypatch):
-    monkeypatch.setattr(split_writer, "SHARD_EXAMPLES", 15)
+    monkeypatch.setattr(shuffle, "SHARD_PAIRS", 15)
     make(Toy(), tmp_path)
-    monkeypatch.setattr(split_writer, "SHARD_EXAMPLES", 100)
+    monkeypatch.setattr(shuffle, "SHARD_PAIRS", 100)
     make(Toy(), tmp_path, overwrite=True)
     assert files_in(tmp_path) == COMPLETE
 
@@ -369,7 +376,7 @@ def test_full_disk_is_one_clear_error_and_keeps_the_old_data(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "\n" not in str(error.value)
-    assert "The same command goes on where it stopped" in str(error.value)
+    assert "resumes" in str(error.value)
     assert files_in(tmp_path) == COMPLETE | {".toy.incomplete"}
     assert Manifest.load(tmp_path, Toy()) == before
     assert make(big, tmp_path, overwrite=True).splits["train"].examples == 500
@@ -383,16 +390,12 @@ def test_tfds_dir_is_refused_by_problems_that_read_none(tmp_path):
 
 # In a process of its own, where nothing else takes memory.
 _PEAKS = """
-import functools, sys, tracemalloc
+import sys, tracemalloc
 from support.toy_problem import Endless, Toy, make
-from t2t_lite.datagen import chunks, external_shuffle, split_writer
+from t2t_lite.datagen import encode, shuffle
 
 folder = sys.argv[1]
-chunks.CHUNK_PAIRS = 400
-external_shuffle._SLOTS = 64
-split_writer.RecordsInOrder = functools.partial(
-    external_shuffle.RecordsInOrder, memory_bytes=100_000
-)
+encode.CHUNK_PAIRS = shuffle.SHARD_PAIRS = 400
 make(Toy(), f"{folder}/warm_up", processes=1)
 for pairs in (10_000, 30_000):
     tracemalloc.start()
@@ -412,8 +415,8 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
 
 
 def test_number_of_processes_does_not_change_the_data(tmp_path, monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK_PAIRS", 4)
-    monkeypatch.setattr(worker_pool, "PAIRS_WORTH_A_POOL", 8)
+    monkeypatch.setattr(encode, "CHUNK_PAIRS", 4)
+    monkeypatch.setattr(encode, "PAIRS_WORTH_A_POOL", 8)
     manifests = [
         make(Toy(), tmp_path / str(processes), processes=processes)
         for processes in (1, 2)
@@ -426,12 +429,12 @@ def run_endless_pool(folder):
     code = f"""
         import itertools, sys
         sys.path.insert(0, {str(TESTS)!r})
-        from t2t_lite.datagen import chunks, worker_pool
+        from t2t_lite.datagen import encode
         from t2t_lite.datagen.generate import Generation
         from support.toy_problem import Endless
         if __name__ == "__main__":
-            chunks.CHUNK_PAIRS = 4
-            worker_pool.PAIRS_WORTH_A_POOL = 8
+            encode.CHUNK_PAIRS = 4
+            encode.PAIRS_WORTH_A_POOL = 8
             problem = Endless(10**9)
             Generation(problem, sys.argv[1], processes=2, progress=False).run()
     """

@@ -12,7 +12,7 @@ from t2t_lite.decoding.texts import on_one_line
 from t2t_lite.decoding.token_details import TokenDetails
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.model.transformer import Transformer
-from t2t_lite.text.sentencepiece_model import UNK_ID
+from t2t_lite.text.encoder import UNK_ID
 
 LINES = [*random_sentences(4), ""]
 

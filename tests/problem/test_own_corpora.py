@@ -11,7 +11,7 @@ import pytest
 from t2t_lite import registry
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.data.manifest import Manifest
-from t2t_lite.datagen import chunks
+from t2t_lite.datagen import encode
 from t2t_lite.datagen.generate import Generation
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.plugins import load_plugins
@@ -122,7 +122,7 @@ def test_a_corpus_without_a_pair_to_use_cannot_give_a_share():
 def test_the_same_bytes_whatever_the_processes_and_other_ones_for_a_seed(
     monkeypatch,
 ):
-    monkeypatch.setattr(chunks, "CHUNK_PAIRS", 50)
+    monkeypatch.setattr(encode, "CHUNK_PAIRS", 50)
     problem = text("a.tsv:0.6:web,b.tsv:0.4", vocab_size=300)
     one = make(problem, "one", processes=1)
     two = make(text("a.tsv:0.6:web,b.tsv:0.4", vocab_size=300), "two")
@@ -134,7 +134,7 @@ def test_the_same_bytes_whatever_the_processes_and_other_ones_for_a_seed(
 
 
 def test_killed_while_it_reads_it_goes_on_to_the_same_bytes(monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK_PAIRS", 50)
+    monkeypatch.setattr(encode, "CHUNK_PAIRS", 50)
     options = ("a.tsv:0.6:web,b.tsv:0.4",)
     whole = make(text(*options, vocab_size=300), "whole", processes=1)
 
@@ -215,13 +215,6 @@ def test_a_given_vocabulary_must_have_the_tags():
         assert "A tag must be one piece of the vocabulary; " in str(error.value)
         assert f"{file} cuts <2de> into " in str(error.value)
     assert make(text("a.tsv:2de", vocabulary="with.model", **options))
-
-
-def test_tensor2tensors_subwords_have_no_tags():
-    options = {"dev_pairs": "b.tsv", "test_pairs": "b.tsv"}
-    with pytest.raises(UsageError) as error:
-        make(text("a.tsv:2de", subword_builder="t2t", **options))
-    assert "cut tags into pieces: leave out the tags, " in str(error.value)
 
 
 def test_tags_of_dev_and_test_are_those_of_train():

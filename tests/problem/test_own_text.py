@@ -246,11 +246,6 @@ def test_the_name_is_that_of_the_data_and_of_the_report():
             {"vocabulary": "a", "vocab_size": 8000},
             "leave --vocab_size out; got",
         ),
-        ({"subword_builder": "bpe"}, "must be sentencepiece or t2t; got 'bpe'"),
-        (
-            {"vocabulary": "a", "subword_builder": "t2t"},
-            "leave --subword_builder out; got t2t.",
-        ),
         (
             {"vocabulary": "a", "shared_vocabulary": False},
             "leave --separate_vocabularies out.",
@@ -387,24 +382,6 @@ def test_one_vocabulary_is_learned_or_two(sides, make, tmp_path):
     assert "W" not in letters["inputs"] and "w" not in letters["targets"]
     backward = two.reverse().load_encoders(tmp_path / "data")
     assert backward["inputs"].sha256 == encoders["targets"].sha256
-
-
-def test_tensor2tensors_subwords_are_learned_on_request(sides, make, tmp_path):
-    options = {"vocab_size": 60, "subword_builder": "t2t"}
-    shared = text(**sides(), **options)
-    learned = make(shared).vocabulary
-    assert learned.keys() == {"text.vocab.60.subwords"}
-    assert learned["text.vocab.60.subwords"]["lines"] == 2 * 294
-    content = (tmp_path / "data/text.vocab.60.subwords").read_bytes()
-    assert content.startswith(b"'<pad>_'\n'<EOS>_'\n")
-    assert shared.load_encoders(tmp_path / "data")["inputs"].vocab_size > 40
-    two = text(**sides(), **options, name="two", shared_vocabulary=False)
-    assert make(two).vocabulary.keys() == {
-        "two.vocab.60.source.subwords",
-        "two.vocab.60.target.subwords",
-    }
-    default = text(**sides(), subword_builder="sentencepiece")
-    assert default.fingerprint() == text(**sides()).fingerprint()
 
 
 def test_a_given_vocabulary_is_copied(sides, make, tmp_path):

@@ -12,7 +12,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite.data.packing import SIDES, sentences_of
 from t2t_lite.hparam import HParams
 from t2t_lite.model.layers.dropout import DropoutMasks
 from t2t_lite.problem import Text2TextProblem
@@ -151,14 +150,6 @@ class TinyData:
             if number == BATCHES_IN_EPOCH:
                 epoch, number = epoch + 1, 0
             yield {**features, "position": tf.constant([epoch, 0, number])}
-
-    def texts_of(self, batch):
-        return [
-            (" ".join(map(str, source)), " ".join(map(str, target)))
-            for source, target in zip(
-                *(sentences_of(batch, side) for side in SIDES), strict=True
-            )
-        ]
 
     def batches(self, split):
         assert split == "dev"

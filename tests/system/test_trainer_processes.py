@@ -98,19 +98,20 @@ def test_two_replicas_train_in_a_process_of_their_own(
 
 @pytest.mark.slow
 def test_the_worked_example_trains_from_its_usr_dir(tmp_path, run_process):
+    run = [
+        f"--output_dir={tmp_path / 'run'}",
+        f"--usr_dir={ROOT / 'examples' / 'roman_numerals'}",
+    ]
     flags = [
         "--problem=roman_numerals",
         "--hparams=transformer_roman",
         "--hparams_override=train_steps=8",
-        f"--usr_dir={ROOT / 'examples' / 'roman_numerals'}",
         f"--data_dir={tmp_path / 'data'}",
-        f"--output_dir={tmp_path / 'run'}",
     ]
-    done = run_process("trainer", *flags)
+    done = run_process("trainer", *run, *flags)
     assert done.returncode == 0, done.stderr
     assert "step: 8\n" in done.stdout
-    done = run_process(
-        "evaluator", f"--output_dir={tmp_path / 'run'}", "--json"
-    )
+    assert f"t2t-lite-evaluator {' '.join(run)}" in done.stderr
+    done = run_process("evaluator", *run, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["sentences"] == 200

@@ -12,9 +12,8 @@ import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.text import sentencepiece_model
-from t2t_lite.text.encoder import EOS_ID, PAD_ID, clean_utf8
+from t2t_lite.text.encoder import EOS_ID, PAD_ID, UNK_ID, clean_utf8
 from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
-from t2t_lite.text.sentencepiece_model import UNK_ID
 
 WORDS = "the cat sat on a mat while two small dogs ran over green hills".split()
 VOCAB_SIZE = 340

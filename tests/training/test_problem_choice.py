@@ -196,9 +196,7 @@ class _RunOfAUser:
     """A run of a problem in a folder of code, that counts its imports."""
 
     def __init__(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
         self._patch = monkeypatch
-        self.home = tmp_path / "home"
         self.code = tmp_path / "code"
         self.folder = tmp_path / "run"
 
@@ -235,12 +233,6 @@ class _RunOfAUser:
         sys.modules.pop("usr_bits", None)
         (self.code / "usr_bits.py.ran").unlink(missing_ok=True)
 
-    def forbid(self):
-        """As if it had been trained by somebody else."""
-        (file,) = self.home.rglob("*.json")
-        file.unlink()
-        return self
-
     @property
     def ran(self):
         return (self.code / "usr_bits.py.ran").exists()
@@ -258,26 +250,36 @@ def test_decoding_with_a_plain_problem_runs_no_code(run_of_user, name):
     assert run.problem.name == run.problem.registered_name == name
     assert isinstance(t2t_lite.load(folder)("101"), str)
     assert not run_of_user.ran
-    shared = Run.open(folder)  # asked for all, and the user has allowed it
+    shared = Run.open(folder, str(run_of_user.code))
     assert run_of_user.ran
     assert run.vocab_sizes == shared.vocab_sizes
     assert run.problem.vocabulary_files() == shared.problem.vocabulary_files()
 
 
-def test_decoders_averages_and_exports_of_others_run_no_code(
-    run_of_user, run_command, tmp_path
-):
-    where = f"--output_dir={run_of_user.train().forbid().folder}"
-    (tmp_path / "lines").write_text("101\n")
-    lines = f"--decode_from_file={tmp_path / 'lines'}"
-    for command, *more in (
-        ["average_checkpoints"],
-        ["decoder", lines],
-        ["exporter", "--noverify"],
+@pytest.mark.parametrize("code", [CODE, CODE + COMPLETE])
+def test_a_run_never_names_code_that_is_run(run_of_user, run_command, code):
+    """Each command runs without the code, or asks for --usr_dir."""
+    run = run_of_user.train(code)
+    where = f"--output_dir={run.folder}"
+    lines = run.folder.with_name("lines")
+    lines.write_text("101\n")
+    needed = 0 if code == CODE else 2
+    for expected, command, *more in (
+        [0, "average_checkpoints"],
+        [needed, "decoder", f"--decode_from_file={lines}"],
+        [needed, "exporter", "--noverify"],
+        [2, "evaluator"],
+        [2, "trainer"],
     ):
-        code, _, err = run_command(command, where, *more)
-        assert code == 0, err
-    assert not run_of_user.ran
+        exit_code, _, err = run_command(command, where, *more)
+        assert exit_code == expected, err
+        if expected:
+            assert "--usr_dir" in err and err.count("\n") == 1
+    with pytest.raises(UsageError, match=f"--usr_dir={run.code}"):
+        Run.open(run.folder)
+    assert not run.ran
+    assert run_command("evaluator", where, f"--usr_dir={run.code}")[0] == 0
+    assert run.ran
 
 
 def test_two_vocabularies_keep_their_sides_without_code(run_of_user):
@@ -298,84 +300,19 @@ def test_two_vocabularies_keep_their_sides_without_code(run_of_user):
     assert Run.open(folder, to_decode=True).vocab_sizes == (275, 265)
 
 
-def test_a_class_that_changes_decoding_is_asked(run_of_user):
+def test_a_class_that_changes_decoding_is_used(run_of_user):
     run = run_of_user.train(CODE + COMPLETE)
-    translator = t2t_lite.load(run.folder)
-    assert run.ran
-    answer = translator("101")
+    answer = t2t_lite.load(run.folder, usr_dir=run.code)("101")
     assert answer == answer.upper()
 
 
-@pytest.mark.parametrize("to_decode", [False, True])
-def test_code_of_a_stranger_is_named_and_not_run(run_of_user, to_decode):
-    run = run_of_user.train(CODE + COMPLETE).forbid()
-    with pytest.raises(T2TLiteError) as caught:
-        Run.open(run.folder, to_decode=to_decode)
-    assert not run.ran
-    config = run.folder / "config.json"
-    assert f"{config} asks to run the code in {run.code}" in str(caught.value)
-    assert f"add --usr_dir={run.code}" in str(caught.value)
-    assert Run.open(run.folder, str(run.code)).problem.name == "usr_bits"
-    assert run.ran
-    assert not list(run.home.rglob("*.json"))  # for this once
-
-
-def test_averaging_needs_no_code_of_any_class(run_of_user, run_command):
-    run = run_of_user.train(CODE + COMPLETE).forbid()
-    code, out, _ = run_command(
-        "average_checkpoints", f"--output_dir={run.folder}"
-    )
-    assert code == 0 and "average-2-step-00000002" in out
-    assert not run.ran
-
-
-def test_scores_are_the_problems_own_and_need_its_code(
-    run_of_user, run_command
-):
-    run = run_of_user.train().forbid()
-    flags = ["evaluator", f"--output_dir={run.folder}"]
-    code, out, err = run_command(*flags)
-    assert (code, out, err.count("\n")) == (1, "", 1)
-    assert "you have not trained with that code here" in err
-    assert run_command(*flags, f"--usr_dir={run.code}")[0] == 0
-
-
-def test_a_relative_folder_of_a_config_is_none_that_was_allowed(
-    run_of_user, tmp_path, monkeypatch
-):
-    run = run_of_user.train()
-    config = json.loads((run.folder / "config.json").read_text())
-    assert config["usr_dir"] == str(run.code)
-    config["usr_dir"] = "code"
-    (run.folder / "config.json").write_text(json.dumps(config))
-    evil = tmp_path / "elsewhere" / "code"
-    evil.mkdir(parents=True)
-    (evil / "usr_bits.py").write_text(CODE)
-    monkeypatch.chdir(evil.parent)
-    with pytest.raises(T2TLiteError, match=f"run the code in {evil} for"):
-        Run.open(run.folder)
-    assert not list(evil.glob("*.ran"))
-
-
-def test_training_with_a_relative_folder_keeps_an_absolute_one(
+def test_the_config_names_the_absolute_folder(
     run_of_user, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     run = run_of_user.train(usr_dir="code")
-    monkeypatch.chdir("/")
-    assert Run.open(run.folder).problem.name == "usr_bits"
-
-
-def test_code_that_is_gone_names_the_config_and_the_flag(run_of_user):
-    run = run_of_user.train()
-    run.code.rename(run.code.with_name("moved"))
-    with pytest.raises(T2TLiteError) as caught:
-        Run.open(run.folder)
-    told = f"{run.folder / 'config.json'} names {run.code} for the code of"
-    assert told in str(caught.value)
-    assert "say where it is now with --usr_dir=" in str(caught.value)
-    moved = str(run.code.with_name("moved"))
-    assert Run.open(run.folder, moved).problem.name == "usr_bits"
+    config = json.loads((run.folder / "config.json").read_text())
+    assert config["usr_dir"] == str(run.code)
 
 
 def test_code_without_the_problem_any_more_names_the_config(run_of_user):
@@ -383,11 +320,11 @@ def test_code_without_the_problem_any_more_names_the_config(run_of_user):
     code = run.code / "usr_bits.py"
     code.write_text(code.read_text().replace('"usr_bits"', '"usr_bytes"'))
     with pytest.raises(T2TLiteError, match="config.json: problem: Unknown"):
-        Run.open(run.folder)
+        Run.open(run.folder, str(run.code))
 
 
 @pytest.mark.slow
 def test_a_problem_that_is_installed_needs_no_folder(run_of_user):
-    run = run_of_user.train(name="spellout_ende").forbid()
+    run = run_of_user.train(name="spellout_ende")
     assert Run.open(run.folder).problem.name == "spellout_ende"
     assert not run.ran

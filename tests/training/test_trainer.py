@@ -410,6 +410,31 @@ def test_ten_in_a_row_stop_training_with_the_weights_sound(tmp_path):
         assert np.all(np.isfinite(values))
 
 
+_CHECK_NUMERICS = """
+import sys
+import tensorflow as tf
+from support.tiny_run import TinyRun, ToyModel
+from t2t_lite.training import trainer
+from t2t_lite.training.options import TrainingOptions
+
+class Overflowing(ToyModel):
+    def loss_sum(self, features, label_smoothing=0.0, seed=None):
+        loss, tokens = super().loss_sum(features, label_smoothing, seed)
+        return loss + tf.math.log(loss * 0.0), tokens
+
+run = TinyRun(sys.argv[1], make_model=Overflowing)
+options = TrainingOptions(check_numerics=True)
+trainer.train(run, options, evaluate_text=lambda: {})
+"""
+
+
+def test_check_numerics_names_the_operation_of_the_first_infinity(tmp_path):
+    process = _process(_CHECK_NUMERICS, tmp_path)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "-Inf" in err and '"Log"' in err
+
+
 def test_skipped_updates_are_counted_across_a_restart(tmp_path):
     run = TinyRun(tmp_path, make_model=_Stumbling)
     _stumble_at(run, {2, 4})

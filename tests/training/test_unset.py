@@ -23,7 +23,8 @@ from support.tiny_run import TinyRun
 from support.tiny_training import steps, train, weights
 from t2t_lite import plugins, registry
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.interop.tensor2tensor.importing import Source, import_run
+from t2t_lite.interop.tensor2tensor.hparams import hparams_of
+from t2t_lite.interop.tensor2tensor.importing import import_run
 from t2t_lite.interop.tensor2tensor.train_dir import read_train_dir
 from t2t_lite.model.layers import initial
 from t2t_lite.model.transformer import Transformer
@@ -154,10 +155,16 @@ def test_an_imported_run_has_all_its_numbers(tmp_path, poisoned, weights_only):
     problem = registry.problem("text").with_options(
         {"vocabulary": str(vocabulary)}
     )
-    source = Source(
-        read_train_dir(folder, None), [vocabulary], weights_only=weights_only
+    train_dir = read_train_dir(folder)
+    run, _ = import_run(
+        train_dir,
+        hparams_of(train_dir.read_hparams()),
+        [vocabulary],
+        tmp_path / "run",
+        problem,
+        seed=1,
+        weights_only=weights_only,
     )
-    made = import_run(source, tmp_path / "run", problem, seed=1)
     assert poisoned
-    for value in weights(made.run, 40).values():
+    for value in weights(run, 40).values():
         assert np.isfinite(value).all()

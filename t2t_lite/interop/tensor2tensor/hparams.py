@@ -1,15 +1,78 @@
-"""tensor2tensor's hparams in ours, or why a model is another one."""
+"""Convert tensor2tensor's hyperparameters to `HParams`.
 
-from collections.abc import Mapping, Sequence
+`_HPARAMS` is the one table of names; `docs/from-tensor2tensor.md` shows it.
+"""
+
+import dataclasses
+import math
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from t2t_lite.errors import UsageError
-from t2t_lite.hparam import HParams
-from t2t_lite.interop.tensor2tensor.sets import DEFAULTS
+from t2t_lite.hparam import HParams, ModelHParams
 from t2t_lite.values import parse_key_values
 
-# What must have this value, for there is nothing like any other one here.
-_ONLY: dict[str, tuple[Any, ...]] = {
+# Each hparam of tensor2tensor with a counterpart: our name of it, and its value
+# in transformer_base_v1, which is its default.
+_HPARAMS: dict[str, tuple[str, Any]] = {
+    "activation_dtype": ("precision", "float32"),
+    "attention_dropout": ("attention_dropout", 0.0),
+    "attention_key_channels": ("key_depth", 0),
+    "attention_value_channels": ("value_depth", 0),
+    "batch_size": ("batch_tokens", 4096),
+    "clip_grad_norm": ("clip_norm", 0.0),
+    "filter_size": ("filter_size", 2048),
+    "hidden_size": ("hidden_size", 512),
+    "label_smoothing": ("label_smoothing", 0.1),
+    "layer_postprocess_sequence": ("norm_placement", "dan"),
+    "layer_prepostprocess_dropout": ("residual_dropout", 0.1),
+    "layer_preprocess_sequence": ("norm_placement", "none"),
+    "learning_rate": ("learning_rate", 0.1),
+    "learning_rate_constant": ("learning_rate", 1.0),
+    "learning_rate_decay_scheme": ("schedule", "noam"),
+    "learning_rate_schedule": ("schedule", "legacy"),
+    "learning_rate_warmup_steps": ("warmup_steps", 4000),
+    "max_length": ("max_length", 256),
+    "max_relative_position": ("max_relative_position", 0),
+    "multiply_embedding_mode": ("embedding_scale", "sqrt_depth"),
+    "norm_epsilon": ("norm_epsilon", 1e-6),
+    "num_decoder_layers": ("num_decoder_layers", 0),
+    "num_encoder_layers": ("num_encoder_layers", 0),
+    "num_heads": ("num_heads", 8),
+    "num_hidden_layers": ("num_hidden_layers", 6),
+    "optimizer": ("optimizer", "adam"),
+    "optimizer_adam_beta1": ("adam_beta1", 0.9),
+    "optimizer_adam_beta2": ("adam_beta2", 0.98),
+    "optimizer_adam_epsilon": ("adam_epsilon", 1e-9),
+    "pack_dataset": ("packing", False),
+    "pos": ("position_encoding", "timing"),
+    "relu_dropout": ("relu_dropout", 0.0),
+    "self_attention_type": ("max_relative_position", "dot_product"),
+    "shared_embedding_and_softmax_weights": ("shared_embedding", True),
+    "use_target_space_embedding": ("source_vector", True),
+    "vocab_divisor": ("vocab_divisor", 1),
+}
+NAMES = {name: ours for name, (ours, _) in _HPARAMS.items()}
+DEFAULTS = {name: value for name, (_, value) in _HPARAMS.items()}
+_ZERO_IS_NONE = ("clip_grad_norm", "num_decoder_layers", "num_encoder_layers")
+# Our value of each supported value.
+_VALUES: dict[str, dict[Any, Any]] = {
+    "activation_dtype": {"float32": "float32", "bfloat16": "bfloat16"},
+    "multiply_embedding_mode": {"sqrt_depth": "sqrt_depth", "none": "none"},
+    "optimizer": {
+        **dict.fromkeys(("adam", "Adam", "true_adam"), "adam"),
+        **dict.fromkeys(("adafactor", "Adafactor"), "adafactor"),
+    },
+    "pos": {
+        **{"timing": "concatenated", "emb": "learned"},
+        **dict.fromkeys(("none", "None", None), "none"),
+    },
+    "self_attention_type": {"dot_product": None, "dot_product_relative": None},
+}
+_NORM_PLACEMENTS = {("none", "dan"): "post", ("n", "da"): "pre"}
+# Supported values of these and of the hparams without a counterpart.
+_OF_MODEL: dict[str, Collection[Any]] = {
+    **{name: known for name, known in _VALUES.items() if name != "optimizer"},
     "attention_variables_3d": (False,),
     "bottom": ({},),
     "causal_decoder_self_attention": (True,),
@@ -18,30 +81,27 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "nbr_decoder_problems": (1,),
     "norm_type": ("layer",),
     "num_area_layers": (0,),
-    "pos": ("timing", "emb", "none", "None", None),
     "prepend_mode": ("none",),
     "proximity_bias": (False,),
-    "self_attention_type": ("dot_product", "dot_product_relative"),
     "split_targets_chunk_length": (0,),
     "top": ({},),
     "unidirectional_encoder": (False,),
 }
-# The same for an update; a model is as good without.
-_ONLY_IN_TRAINING: dict[str, tuple[Any, ...]] = {
+_OF_TRAINING: dict[str, Collection[Any]] = {
     "attention_dropout_broadcast_dims": ("",),
     "grad_noise_scale": (0,),
     "layer_prepostprocess_dropout_broadcast_dims": ("",),
     "max_input_seq_length": (0,),
     "max_target_seq_length": (0,),
-    "optimizer": ("adam", "Adam", "true_adam", "adafactor", "Adafactor"),
+    "optimizer": _VALUES["optimizer"],
     "optimizer_multistep_accumulate_steps": (0, None),
     "relu_dropout_broadcast_dims": ("",),
     "scheduled_sampling_prob": (0,),
     "symbol_dropout": (0,),
-    "weight_decay": (0,),
+    "weight_decay": (0,),  # an L2 term of the loss
     "weight_noise": (0,),
 }
-_ONLY_WITH_ADAFACTOR: dict[str, tuple[Any, ...]] = {
+_OF_ADAFACTOR: dict[str, Collection[Any]] = {
     "optimizer_adafactor_beta1": (0,),
     "optimizer_adafactor_clipping_threshold": (1,),
     "optimizer_adafactor_decay_type": ("pow",),
@@ -49,22 +109,15 @@ _ONLY_WITH_ADAFACTOR: dict[str, tuple[Any, ...]] = {
     "optimizer_adafactor_memory_exponent": (0.8,),
     "optimizer_adafactor_multiply_by_parameter_scale": (True,),
 }
-_PREPEND = (
-    " Its targets begin with the source, for a decoder without an encoder."
-)
-_NORMS = {("none", "dan"): "post", ("n", "da"): "pre"}
-_POSITIONS = {"timing": "concatenated", "emb": "learned"}
-_OF_ADAM = ("beta1", "beta2", "epsilon")
-# The factors of a schedule that go into its peak, and those that shape it.
-_SHAPES = {
+# Our schedule for the factors that depend on the step.
+_SCHEDULES = {
     frozenset(("linear_warmup", "rsqrt_decay")): "inverse_sqrt",
     frozenset(("rsqrt_decay",)): "flat_inverse_sqrt",
     frozenset(("linear_warmup",)): "constant",
     frozenset(): "constant",
 }
-# Where tensor2tensor's decoder has other defaults than ours.
-_DECODING = {"beam_size": 4, "alpha": 0.6, "extra_length": 100}
-_LONGEST_SOURCE = 2048  # it has no limit
+_WEIGHTS_ONLY = " --weights_only imports the weights alone."
+_LONGEST_SOURCE = 2048  # tensor2tensor's decoder has no limit
 
 
 def hparams_of(
@@ -73,194 +126,160 @@ def hparams_of(
     *,
     weights_only: bool = False,
 ) -> HParams:
-    """What describes the same model, and the same updates of it.
+    """Return the hparams of the same model and of the same updates.
 
     Args:
-      values: tensor2tensor's hparams by name; what is missing is as in
+      values: tensor2tensor's hparams by name; missing ones have the value of
         `transformer_base_v1`.
       flags: of its trainer: `problem`, `worker_gpu`, `train_steps`,
         `decode_hparams`.
-      weights_only: take over the model alone, whatever trained it.
+      weights_only: convert the hparams of the model alone.
 
     Raises:
-      UsageError: a value that says of the model, or of its training, what
-        has no counterpart here; names it.
+      UsageError: a value is not supported.
     """
     values = {**DEFAULTS, **values}
-    only = dict(_ONLY)
+    _require(values, _OF_MODEL)
     if not values["shared_embedding_and_softmax_weights"]:
-        only["shared_embedding"] = (False,)  # two of three matrices are one
-    _require_known(values, only, "the model", "")
-    found = {**_model(values), **_decoding(flags)}
+        # Two of the three matrices would be one.
+        _require(values, {"shared_embedding": (False,)})
     if not weights_only:
-        only = dict(_ONLY_IN_TRAINING)
-        if "adafactor" in str(values["optimizer"]).lower():
-            only |= _ONLY_WITH_ADAFACTOR
-        _require_known(
-            values,
-            only,
-            "the training",
-            " --weights_only takes over the weights alone.",
-        )
-        found |= {**_update(values, flags), **_schedule(values)}
-    return HParams(**found)
+        _require(values, _OF_TRAINING, _WEIGHTS_ONLY)
+        if values["optimizer"].lower() == "adafactor":
+            _require(values, _OF_ADAFACTOR, _WEIGHTS_ONLY)
+    converted = {
+        ours: _converted(theirs, values[theirs])
+        for theirs, ours in NAMES.items()
+    }
+    converted |= _model(values)
+    if weights_only:
+        names = {field.name for field in dataclasses.fields(ModelHParams)}
+        names &= converted.keys()
+        converted = {name: converted[name] for name in (*names, "precision")}
+    else:
+        converted |= {**_update(values, flags), **_schedule(values)}
+    return HParams(**converted, **_decoding(flags))
 
 
-def _require_known(
+def _require(
     values: Mapping[str, Any],
-    known: Mapping[str, Sequence[Any]],
-    what: str,
-    remedy: str,
+    supported: Mapping[str, Collection[Any]],
+    remedy: str = "",
 ) -> None:
-    for name, allowed in known.items():
-        if name in values and values[name] not in allowed:
-            asked = " or ".join(map(repr, allowed))
+    """Raise UsageError for the first value that is not supported."""
+    for name, known in supported.items():
+        if name in values and values[name] not in known:
             raise UsageError(
-                f"tensor2tensor's {name} makes {what} another one: it must be "
-                f"{asked}; got {values[name]!r}."
-                f"{_PREPEND if name == 'prepend_mode' else remedy}"
+                f"tensor2tensor's {name} must be "
+                f"{' or '.join(map(repr, known))}; got {values[name]!r}."
+                f"{remedy}"
             )
 
 
-def _count(values: Mapping[str, Any], name: str) -> int:
-    """A value by which something is divided."""
-    if values[name] < 1:
-        raise UsageError(
-            f"tensor2tensor's {name} must be at least 1; got {values[name]!r}."
-        )
-    return values[name]
+def _require_positive(values: Mapping[str, Any], *names: str) -> None:
+    """Raise UsageError for a divisor below 1."""
+    for name in names:
+        if values[name] < 1:
+            raise UsageError(
+                f"tensor2tensor's {name} must be at least 1; got "
+                f"{values[name]!r}."
+            )
+
+
+def _converted(name: str, value: Any) -> Any:
+    if name in _VALUES:
+        return _VALUES[name].get(value)
+    return value or None if name in _ZERO_IS_NONE else value
 
 
 def _model(values: Mapping[str, Any]) -> dict[str, Any]:
-    heads = _count(values, "num_heads")
+    """Return the hparams of the model that depend on several values."""
+    _require_positive(values, "num_heads", "hidden_size")
     sequences = (
         values["layer_preprocess_sequence"] or "none",
         values["layer_postprocess_sequence"],
     )
-    if sequences not in _NORMS:
+    if sequences not in _NORM_PLACEMENTS:
         raise UsageError(
             "tensor2tensor's layer_preprocess_sequence and "
             "layer_postprocess_sequence must be 'none' and 'dan', or 'n' and "
             f"'da'; got {sequences[0]!r} and {sequences[1]!r}."
         )
-    relative = values["self_attention_type"] == "dot_product_relative"
-    scaled = values["multiply_embedding_mode"] == "sqrt_depth"
+    heads = values["num_heads"]
+    is_relative = values["self_attention_type"] == "dot_product_relative"
     return {
-        "hidden_size": _count(values, "hidden_size"),
-        "filter_size": values["filter_size"],
-        "num_heads": heads,
         "key_depth": values["attention_key_channels"] // heads or None,
         "value_depth": values["attention_value_channels"] // heads or None,
-        "num_hidden_layers": values["num_hidden_layers"],
-        "num_encoder_layers": values["num_encoder_layers"] or None,
-        "num_decoder_layers": values["num_decoder_layers"] or None,
-        "shared_embedding": values["shared_embedding_and_softmax_weights"],
-        "embedding_scale": "sqrt_depth" if scaled else "none",
-        "norm_placement": _NORMS[sequences],
-        "norm_epsilon": values["norm_epsilon"],
-        "position_encoding": _POSITIONS.get(values["pos"], "none"),
+        "norm_placement": _NORM_PLACEMENTS[sequences],
         "max_relative_position": (
-            values["max_relative_position"] if relative else None
+            values["max_relative_position"] if is_relative else None
         ),
-        "source_vector": values["use_target_space_embedding"],
-        "vocab_divisor": values["vocab_divisor"],
-        "shift_whole_rows": True,
         "max_length": values["max_length"] or values["batch_size"],
-        "residual_dropout": values["layer_prepostprocess_dropout"],
-        "attention_dropout": values["attention_dropout"],
-        "relu_dropout": values["relu_dropout"],
-        "precision": (
-            "bfloat16"
-            if values["activation_dtype"] == "bfloat16"
-            else "float32"
-        ),
+        "shift_whole_rows": True,
     }
 
 
 def _update(
     values: Mapping[str, Any], flags: Mapping[str, str]
 ) -> dict[str, Any]:
-    replicas = max(1, int(flags.get("worker_gpu") or 1))
+    """Return the hparams of an update, which `--worker_gpu` GPUs share."""
+    gpus = max(1, int(flags.get("worker_gpu") or 1))
+    problem = flags.get("problem", "").removesuffix("_rev")
     return {
-        "label_smoothing": values["label_smoothing"],
-        "batch_tokens": values["batch_size"] * replicas,
-        "micro_batches": replicas,
-        "packing": _is_packed(values, flags),
-        "clip_norm": values["clip_grad_norm"] or None,
-        "optimizer": values["optimizer"].lower().removeprefix("true_"),
-        **{
-            f"adam_{name}": values[f"optimizer_adam_{name}"]
-            for name in _OF_ADAM
-        },
+        "batch_tokens": values["batch_size"] * gpus,
+        "micro_batches": gpus,
+        "packing": bool(values["pack_dataset"] or problem.endswith("_packed")),
         "train_steps": int(flags.get("train_steps") or 250000),
     }
 
 
-def _is_packed(values: Mapping[str, Any], flags: Mapping[str, str]) -> bool:
-    """Whether it trained on rows with several pairs, which a name tells."""
-    name = flags.get("problem", "").removesuffix("_rev")
-    return bool(values.get("pack_dataset")) or name.endswith("_packed")
-
-
 def _schedule(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The learning rate, by the product that names its factors."""
+    """Return the hparams of the learning rate, a product of named factors."""
     text = values["learning_rate_schedule"]
     factors = [name.strip() for name in text.split("*") if name.strip()]
     warmup, size = values["learning_rate_warmup_steps"], values["hidden_size"]
     if factors == ["legacy"]:
-        return {**_legacy(values), "warmup_steps": warmup}
+        _require(
+            values, {"learning_rate_decay_scheme": ("noam",)}, _WEIGHTS_ONLY
+        )
+        # noam has the factor 5000; "adam", not "Adam", has the factor 0.002.
+        factor = 10.0 if "adam" in values["optimizer"] else 5000.0
+        return {
+            "schedule": "paper",
+            "learning_rate": factor * values["learning_rate"],
+        }
     scale = {
         "constant": values["learning_rate_constant"],
         "rsqrt_hidden_size": size**-0.5,
     }
     shape = frozenset(factors).difference(scale)
-    if shape not in _SHAPES or len(set(factors)) < len(factors):
+    if shape not in _SCHEDULES or len(set(factors)) < len(factors):
         raise UsageError(
             "tensor2tensor's learning_rate_schedule must be legacy, or a "
             "product of constant, linear_warmup, rsqrt_decay and "
-            f"rsqrt_hidden_size; got {text!r}. --weights_only takes over the "
-            "weights alone."
+            f"rsqrt_hidden_size; got {text!r}.{_WEIGHTS_ONLY}"
         )
-    schedule = _SHAPES[shape]
-    is_paper = schedule == "inverse_sqrt" and "rsqrt_hidden_size" in factors
-    if is_paper:
+    schedule = _SCHEDULES[shape]
+    if schedule == "inverse_sqrt" and "rsqrt_hidden_size" in factors:
+        schedule = "paper"  # which contains this factor
         del scale["rsqrt_hidden_size"]
     elif schedule != "constant":
-        # At its peak.
-        scale["rsqrt_decay"] = (
-            _count(values, "learning_rate_warmup_steps") ** -0.5
-        )
-    rate = 1.0
-    for name in factors:
-        rate *= scale.get(name, 1.0)
+        _require_positive(values, "learning_rate_warmup_steps")
+        scale["rsqrt_decay"] = warmup**-0.5  # at the peak
     return {
-        "schedule": "paper" if is_paper else schedule,
-        "learning_rate": rate,
+        "schedule": schedule,
+        "learning_rate": math.prod(scale.get(name, 1.0) for name in factors),
         "warmup_steps": warmup if shape else 1,
         "rate_delay": 1 if shape else 0,
     }
 
 
-def _legacy(values: Mapping[str, Any]) -> dict[str, Any]:
-    scheme = values["learning_rate_decay_scheme"]
-    if scheme != "noam":
-        raise UsageError(
-            "tensor2tensor's learning_rate_decay_scheme must be noam; got "
-            f"{scheme!r}. --weights_only takes over the weights alone."
-        )
-    # 5000, the scheme's own factor, times 0.002, the one that Adam gets.
-    is_adam = "adam" in values["optimizer"]
-    factor = 10.0 if is_adam else 5000.0
-    return {"learning_rate": factor * values["learning_rate"]}
-
-
 def _decoding(flags: Mapping[str, str]) -> dict[str, Any]:
+    """Return the hparams of decoding, with tensor2tensor's defaults."""
     given = parse_key_values(flags.get("decode_hparams", ""), "decode_hparams")
     return {
-        "beam_size": given.get("beam_size", _DECODING["beam_size"]),
-        "length_penalty_alpha": given.get("alpha", _DECODING["alpha"]),
-        "extra_decode_length": given.get(
-            "extra_length", _DECODING["extra_length"]
-        ),
+        "beam_size": given.get("beam_size", 4),
+        "length_penalty_alpha": given.get("alpha", 0.6),
+        "extra_decode_length": given.get("extra_length", 100),
         "longest_source": _LONGEST_SOURCE,
     }

@@ -1,5 +1,12 @@
-"""The variables of a checkpoint of tensor2tensor, read as our weights."""
+"""Read the variables of a tensor2tensor checkpoint as our weights.
 
+Kernels have the same layout, with heads side by side. Two things differ: an
+embedding is split by rows into shards, `weights_0`, `weights_1`, ...; and the
+vector that is added to source embeddings is one row, the target space, of a
+table with 32 rows.
+"""
+
+import itertools
 import math
 import pathlib
 import re
@@ -7,161 +14,144 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.hparam import HParams
-from t2t_lite.interop.tensor2tensor.names import (
-    EMBEDDINGS,
-    SOURCE_VECTOR,
-    TARGET_SPACES,
-    names_of_weights,
-)
 from t2t_lite.training.checkpoints.checkpoint import UNREADABLE, short
 
-_PIECE = re.compile(
-    r"transformer/symbol_modality_\d+_\d+(?:_\d+)?"
-    r"/(shared|input_emb|target_emb|softmax)/weights_(\d+)"
-)
-# What training keeps besides the weights and what Adam knows of each.
-_COUNTERS = re.compile(
-    r"global_step|training/beta[12]_power|losses_avg/.*|train_stats/.*"
-)
-_SLOTS = ("Adam", "Adam_1")  # the mean of gradients, and of their squares
+_TARGET_SPACES = "transformer/body/target_space_embedding/kernel"
+_SPACES = 32  # rows of this table
+_SOURCE_VECTOR = "source_vector/vector"
+# Replaced one after the other, these turn tensor2tensor's names into ours.
+_RENAMED = {
+    r"^transformer/body/": "",
+    r"^transformer/symbol_modality_[\d_]+/": "",
+    r"^shared/weights_\d+": "shared_embedding/table",
+    r"^input_emb/weights_\d+": "source_embedding/table",
+    r"^target_emb/weights_\d+": "target_embedding/table",
+    r"^softmax/weights_\d+": "softmax/table",
+    r"^inputs_positional_embedding": "encoder_positions/table",
+    r"^targets_positional_embedding": "decoder_positions/table",
+    r"^target_space_embedding/kernel": _SOURCE_VECTOR,
+    r"/layer_(pre)?postprocess/layer_norm/layer_norm_": "_norm/",
+    r"^(encoder|decoder)/layer_(\d+)/": r"\1_layer_\2/",
+    r"/encdec_attention": "/cross_attention",
+    r"/ffn": "/feed_forward",
+    r"/conv1/": "/hidden_",
+    r"/conv2/": "/output_",
+    r"/multihead_attention/": "/",
+    r"/q/": "/query_",
+    r"/k/": "/key_",
+    r"/v/": "/value_",
+    r"/output_transform/": "/output_",
+    r"/dot_product_attention_relative/relative_positions_": "/relative_",
+    r"/relative_(keys|values)/embeddings": r"/relative_\1",
+}
+_COUNTERS = re.compile(r"global_step|(training|losses_avg|train_stats)/.*")
 _OPTIMIZER = "training/"
-_SMALLEST = 1e-30  # a power below has lost its digits, or is 0
+_SLOTS = ("Adam", "Adam_1")  # the moving averages of gradients and squares
 
 
 class Variables:
-    """The variables of a checkpoint, found once and read by our names.
+    """The variables of a checkpoint, by our names without the model's name.
 
     Args:
-      checkpoint: as TensorFlow names it, without an ending.
-      hparams: of the model.
-
-    Attributes:
-      checkpoint: as given.
-      shapes: of each of our weights, by its name without the model's.
+      checkpoint: its path as TensorFlow writes it, without an ending.
 
     Raises:
-      T2TLiteError: it is damaged, or holds another model: the error names the
-        variables that are too many or lacking.
+      T2TLiteError: the checkpoint is damaged.
     """
 
-    def __init__(self, checkpoint: pathlib.Path, hparams: HParams):
-        import tensorflow as tf
-
-        self.checkpoint = checkpoint
-        self._used: set[str] = set()
+    def __init__(self, checkpoint: pathlib.Path):
+        self._checkpoint = checkpoint
         try:
             self._reader = tf.train.load_checkpoint(str(checkpoint))
-            self._found = self._reader.get_variable_to_shape_map()
+            self._shapes = self._reader.get_variable_to_shape_map()
         except UNREADABLE as error:
             raise self._damaged(error) from error
-        self._parts = {
-            ours: [theirs] for ours, theirs in names_of_weights(hparams).items()
-        }
-        self._parts |= self._embeddings(hparams)
-        if hparams.source_vector:
-            self._parts[SOURCE_VECTOR] = [TARGET_SPACES]
-        self._require_all()
-        self.shapes = {name: self._shape(name) for name in self._parts}
-
-    def _embeddings(self, hparams):
-        """The pieces of each embedding, in the order of their numbers."""
-        pieces: dict[str, list[tuple[int, str]]] = {}
-        for name in self._found:
-            if match := _PIECE.fullmatch(name):
-                numbered = pieces.setdefault(match[1], [])
-                numbered.append((int(match[2]), name))
-        names = list(EMBEDDINGS.items())
-        return {
-            ours: [name for _, name in sorted(pieces.get(theirs, []))]
-            for ours, theirs in (
-                names[:1] if hparams.shared_embedding else names[1:]
-            )
-        }
-
-    def _require_all(self):
-        """Raises for a weight without a variable, and the other way."""
-        lacking = [
-            part
-            for ours, parts in self._parts.items()
-            for part in parts or [f".../{EMBEDDINGS[ours]}/weights_0"]
-            if part not in self._found
-        ]
-        if lacking:
-            raise T2TLiteError(
-                f"{self.checkpoint} is a checkpoint of another model than its "
-                f"hparams say: it lacks {_some(lacking)}."
-            )
-        known = {part for parts in self._parts.values() for part in parts}
-        foreign = [
-            name
-            for name in sorted(set(self._found) - known)
-            if not _COUNTERS.fullmatch(name)
-            and not name.startswith(_OPTIMIZER)
-            and name != TARGET_SPACES
-        ]
-        if foreign:
-            raise T2TLiteError(
-                f"{self.checkpoint} is a checkpoint of another model than its "
-                f"hparams say: it has {_some(foreign)} as well."
-            )
-
-    @property
-    def left_out(self) -> list[str]:
-        """The names of variables that nothing was read of so far."""
-        return sorted(set(self._found) - self._used)
+        # The shards of an embedding in the order of their numbers.
+        self._parts: dict[str, list[str]] = {}
+        for name in sorted(self._shapes, key=lambda name: (len(name), name)):
+            if not _COUNTERS.fullmatch(name):
+                self._parts.setdefault(_our_name(name), []).append(name)
 
     @property
     def has_slots(self) -> bool:
-        """Whether it has what Adam knows of each weight."""
+        """Whether the checkpoint has Adam's slots of every weight."""
+        names = itertools.chain(*self._parts.values())
         return all(
-            f"{_OPTIMIZER}{part}/{slot}" in self._found
-            for parts in self._parts.values()
-            for part in parts
-            for slot in _SLOTS
+            f"{_OPTIMIZER}{name}/{slot}" in self._shapes
+            for name, slot in itertools.product(names, _SLOTS)
         )
 
-    def target_space(self) -> int | None:
-        """The row of the target space that was trained; None: nothing tells.
+    def choose_space(self, given: int | None) -> tuple[int, str]:
+        """Return the target space to use, and a sentence about it.
 
-        It is the only one whose gradients were not always 0.
+        Adam's slots show the trained one: only its gradients were not 0.
+
+        Raises:
+          UsageError: the given one is out of range.
         """
-        name = f"{_OPTIMIZER}{TARGET_SPACES}/{_SLOTS[1]}"
-        if name not in self._found:
-            return None
-        (rows,) = np.nonzero(np.any(self._read(name), axis=1))
-        return int(rows[0]) if len(rows) == 1 else None
+        if given is not None and not 0 <= given < _SPACES:
+            raise UsageError(
+                f"target_space must be from 0 to {_SPACES - 1}; got {given}."
+            )
+        trained = None
+        name = f"{_OPTIMIZER}{_TARGET_SPACES}/{_SLOTS[1]}"
+        if name in self._shapes:
+            (rows,) = np.nonzero(np.any(self._read(name), axis=1))
+            trained = int(rows[0]) if len(rows) == 1 else None
+        if trained is None:
+            return given or 0, f"target space {given or 0}"
+        if given not in (None, trained):
+            return given, (
+                f"warning: Adam never updated target space {given}, only "
+                f"{trained}; target space {given} is used"
+            )
+        return trained, f"target space {trained}, the trained one"
 
-    def weights(self, space: int) -> dict[str, np.ndarray]:
-        """Each weight, float32, by our name; `space` is that of the target."""
-        return self._joined("{}", space)
+    def weights(
+        self, space: int, shapes: Mapping[str, Sequence[int]]
+    ) -> dict[str, np.ndarray]:
+        """Return each weight in float32, with this row of target spaces.
 
-    def slots(
-        self, space: int
-    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Adam's mean of the gradients, and of their squares, likewise."""
-        mean, square = (
-            self._joined(f"{_OPTIMIZER}{{}}/{slot}", space) for slot in _SLOTS
-        )
-        return mean, square
+        Raises:
+          T2TLiteError: names or shapes are not those of `shapes`.
+        """
+        self._refuse("it lacks", shapes.keys() - self._parts.keys())
+        if _SOURCE_VECTOR not in shapes:
+            self._parts.pop(_SOURCE_VECTOR, None)
+        foreign = self._parts.keys() - shapes.keys()
+        self._refuse("it also has", [self._parts[n][0] for n in foreign])
+        values = self._joined("{}", space)
+        wrong = [
+            f"{name} {values[name].shape} instead of {tuple(shape)}"
+            for name, shape in shapes.items()
+            if values[name].shape != tuple(shape)
+        ]
+        self._refuse("sizes or vocabulary differ:", wrong)
+        return values
 
-    def applied(self, beta2: float, step: int) -> int:
-        """How many updates Adam has made.
+    def slots(self, space: int) -> list[dict[str, np.ndarray]]:
+        """Return Adam's averages of the gradients and of their squares."""
+        form = f"{_OPTIMIZER}{{}}/"
+        return [self._joined(form + slot, space) for slot in _SLOTS]
 
-        `training/beta2_power` tells, until it has become too small: then Adam
-        divides by 1, and the number plays no part.
+    def count_updates(self, beta2: float, step: int) -> int:
+        """Return the number of updates that Adam has made.
+
+        `training/beta2_power` holds beta2 ** (updates + 1) until it
+        underflows. By then Adam's bias correction is 1, and `step` is returned.
         """
         name = f"{_OPTIMIZER}beta2_power"
-        power = float(self._read(name)) if name in self._found else 0.0
-        if not _SMALLEST < power < 1:
+        power = float(self._read(name)) if name in self._shapes else 0.0
+        if not 1e-30 < power < 1:
             return step
         return round(math.log(power) / math.log(beta2)) - 1
 
     def global_step(self, default: int) -> int:
-        """The number of updates that were made."""
-        if "global_step" not in self._found:
+        """Return the number of updates, or `default` if it is not stored."""
+        if "global_step" not in self._shapes:
             return default
         return int(self._read("global_step"))
 
@@ -169,80 +159,44 @@ class Variables:
         values = {}
         for ours, parts in self._parts.items():
             arrays = [self._read(form.format(part)) for part in parts]
+            if len({array.shape[1:] for array in arrays}) > 1:
+                self._refuse(f"the widths of {ours} differ in", parts)
             value = np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
-            values[ours] = value[space] if ours == SOURCE_VECTOR else value
+            values[ours] = value[space] if ours == _SOURCE_VECTOR else value
         return values
-
-    def _shape(self, ours):
-        parts = [self._found[part] for part in self._parts[ours]]
-        if ours == SOURCE_VECTOR:
-            return tuple(parts[0][1:])
-        if len({tuple(part[1:]) for part in parts}) > 1:
-            raise T2TLiteError(
-                f"{self.checkpoint} has pieces of different widths for "
-                f"{ours}: {parts}."
-            )
-        return (sum(part[0] for part in parts), *parts[0][1:])
 
     def _read(self, name) -> Any:
         try:
-            value = self._reader.get_tensor(name)
+            value = np.asarray(self._reader.get_tensor(name))
         except UNREADABLE as error:
             raise self._damaged(error) from error
-        self._used.add(name)
-        value = np.asarray(value)
-        if value.dtype.kind not in "iu":
-            value = value.astype(np.float32)
-            if not np.all(np.isfinite(value)):
-                raise T2TLiteError(
-                    f"{self.checkpoint}: {name} has values that are not finite."
-                )
+        if value.dtype.kind in "iu":
+            return value
+        value = value.astype(np.float32)
+        if not np.all(np.isfinite(value)):
+            raise T2TLiteError(
+                f"{self._checkpoint}: {name} has values that are not finite."
+            )
         return value
+
+    def _refuse(self, why, names):
+        """Raise T2TLiteError if there are names that contradict the hparams."""
+        if names:
+            some = ", ".join(sorted(names)[:3])
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            raise T2TLiteError(
+                f"{self._checkpoint} does not match its hparams: {why} "
+                f"{some}{more}."
+            )
 
     def _damaged(self, error):
         return T2TLiteError(
-            f"{self.checkpoint} is damaged, or a part of it is missing "
-            f"({short(error)}); copy it again, with all its files."
+            f"{self._checkpoint} is damaged or incomplete ({short(error)}); "
+            "copy it again, with all its files."
         )
 
 
-def space_of(variables: Variables, given: int | None) -> tuple[int, str]:
-    """The target space to take, and what to say of the choice.
-
-    Raises:
-      UsageError: the given one is out of range, or not the trained one.
-    """
-    trained = variables.target_space()
-    if given is not None and not 0 <= given < 32:
-        raise UsageError(f"target_space must be from 0 to 31; got {given}.")
-    if None not in (given, trained) and given != trained:
-        raise UsageError(
-            f"target_space={given} was never trained; what Adam kept says that "
-            f"{trained} was."
-        )
-    if trained is not None:
-        return trained, f"target space {trained}, the one that was trained"
-    return given or 0, f"target space {given or 0}"
-
-
-def require_shapes(
-    checkpoint: pathlib.Path,
-    found: Mapping[str, Sequence[int]],
-    expected: Mapping[str, Sequence[int]],
-) -> None:
-    """Raises T2TLiteError for weights of another shape than the model's."""
-    wrong = [
-        f"{name} {tuple(found[name])} instead of {tuple(shape)}"
-        for name, shape in expected.items()
-        if tuple(found[name]) != tuple(shape)
-    ]
-    if wrong:
-        raise T2TLiteError(
-            f"{checkpoint} is a checkpoint of another model than its hparams "
-            f"and vocabulary say: {_some(wrong)}."
-        )
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - 3
-    return ", ".join(names[:3]) + (f" and {more} more" if more > 0 else "")
+def _our_name(name: str) -> str:
+    for pattern, ours in _RENAMED.items():
+        name = re.sub(pattern, ours, name)
+    return name

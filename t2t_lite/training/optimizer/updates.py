@@ -276,25 +276,6 @@ class Updater:
         turn = turn + [self._nothing | {"seed": turn[0]["seed"]}] * idle
         self._sums.add([turn[replica] for replica in self._here])
 
-    def pass_alone(
-        self, features: Mapping[str, Any]
-    ) -> tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]:
-        """One of `passes`, for a look at it; changes nothing.
-
-        Returns:
-          The summed loss, the target tokens, and gradients by variable.
-        """
-        loss, tokens, gradients = self._pass(features)
-        return (
-            loss,
-            tokens,
-            {
-                path: tf.convert_to_tensor(gradient)
-                for path, gradient in zip(self._paths, gradients, strict=True)
-                if gradient is not None
-            },
-        )
-
     def _make_pass(self, features: Mapping[str, tf.Tensor]) -> Pass:
         make = self._pass.in_halves if self._halves else self._pass
         loss, tokens, gradients = make(features)

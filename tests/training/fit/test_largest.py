@@ -1,6 +1,5 @@
 """The largest batch first, and micro-batches cut into slices that fit."""
 
-import collections
 import json
 
 import numpy as np
@@ -15,7 +14,6 @@ from t2t_lite.training import trainer
 from t2t_lite.training.distribute import choose_strategy
 from t2t_lite.training.fit import memory
 from t2t_lite.training.fit.largest import FACT, Trial, fitting_slices
-from t2t_lite.training.optimizer.updates import Updater
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.state import TrainingState, prepare
 
@@ -227,44 +225,6 @@ def test_slices_do_not_change_an_update(tmp_path, slices, replicas, packing):
     )
     for ours, theirs in weights:
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "window", [None, pytest.param(3, marks=pytest.mark.slow)]
-)
-def test_slices_drop_what_the_whole_micro_batch_drops(window):
-    rates = ("residual_dropout", "attention_dropout", "relu_dropout")
-    hparams = tiny_hparams(
-        filter_size=13, attention_window=window, **dict.fromkeys(rates, 0.3)
-    )
-    model = Transformer.from_hparams(hparams, 11, 11).build_weights()
-    updater = Updater(model, hparams, choose_strategy(1), seed=1)
-    # Odd numbers: rows begin anywhere in a group of random bits.
-    draw = np.random.default_rng(1).integers
-    micro_batch = {
-        "inputs": draw(2, 11, (7, 5)),
-        "targets": draw(2, 11, (7, 3)),
-    }
-
-    def gradients(slices):
-        updater.slices = slices
-        make_pass = tf.function(
-            updater.pass_alone, reduce_retracing=True, autograph=False
-        )
-        sums = collections.Counter()
-        for features in updater.passes([micro_batch], step=3):
-            features = {
-                k: tf.constant(v, tf.int32) for k, v in features.items()
-            }
-            sums.update(make_pass(features)[2])
-        return sums
-
-    whole = gradients(1)
-    for slices in (2, 4):
-        for name, gradient in gradients(slices).items():
-            np.testing.assert_allclose(
-                gradient / 21, whole[name] / 21, rtol=0, atol=1e-6, err_msg=name
-            )
 
 
 @pytest.mark.slow

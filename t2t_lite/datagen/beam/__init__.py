@@ -1,1 +1,0 @@
-"""Shards made by Apache Beam, on as many machines as it has."""

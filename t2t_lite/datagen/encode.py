@@ -1,0 +1,387 @@
+"""Filter and encode a split in chunks, in one process or in several.
+
+The result depends on the pairs and the seed only: not on the number of
+processes, nor on whether another machine encodes a chunk.
+"""
+
+import collections
+import concurrent.futures
+import dataclasses
+import functools
+import itertools
+import multiprocessing
+import os
+import pathlib
+import pickle
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from t2t_lite.corpus import filters
+from t2t_lite.corpus.held_out import digest_of
+from t2t_lite.problem import Problem
+from t2t_lite.problem.pairs import checked_pairs
+from t2t_lite.runtime import usable_cores
+
+CHUNK_PAIRS = 32_768
+CHUNK_CHARACTERS = 1 << 25  # a chunk of longer lines has fewer pairs
+# Two processes start and encode this many pairs while one process encodes them.
+PAIRS_WORTH_A_POOL = 131_072
+_WAITING_CHUNKS = 2  # for each process
+
+MOST_SAMPLES = 3  # of each reason
+_SAMPLE_CHARACTERS = 100
+_DAMAGE_BY_SIGN = {"\ufffd": "invalid UTF-8", "\0": "NUL"}
+DAMAGE = tuple(_DAMAGE_BY_SIGN.values())
+
+# A fixed-size description of a record.
+INDEX = np.dtype(
+    [
+        ("key", "<u8"),  # records are sorted by it
+        ("check", "<u8"),  # the rest of the hash whose first half is the key
+        ("pair", "<u8"),  # number of the pair in the split, from 1
+        ("source_tokens", "<u4"),
+        ("target_tokens", "<u4"),
+    ]
+)
+
+
+class Chunk(NamedTuple):
+    """Consecutive pairs of a split.
+
+    Attributes:
+      number: from 0.
+      first: the number of its first pair in the split, from 1.
+      pairs: (source, target) texts.
+    """
+
+    number: int
+    first: int
+    pairs: list[tuple[str, str]]
+
+
+def split_into_chunks(
+    pairs: Iterable[tuple[str, str]], label: str
+) -> Iterator[Chunk]:
+    """Yield the chunks of a split; they depend on its pairs only.
+
+    Args:
+      pairs: (source, target) texts, streamed.
+      label: the name of the split in an error.
+
+    Raises:
+      T2TLiteError: an element is not a pair of texts.
+    """
+    number, first = 0, 1
+    held: list[tuple[str, str]] = []
+    characters = 0
+    for pair in checked_pairs(pairs, label):
+        held.append(pair)
+        characters += len(pair[0]) + len(pair[1])
+        if len(held) == CHUNK_PAIRS or characters >= CHUNK_CHARACTERS:
+            yield Chunk(number, first, held)
+            number, first = number + 1, first + len(held)
+            held, characters = [], 0
+    if held:
+        yield Chunk(number, first, held)
+
+
+@dataclasses.dataclass
+class Drops:
+    """Pairs that are dropped, damaged, or not fully in the vocabulary.
+
+    Attributes:
+      counts: number of pairs by the reason why they are dropped, or by the
+        damage (one of DAMAGE) with which they are kept.
+      samples: the first pairs of each reason, as the manifest shows them.
+      unknown_words: words of kept pairs that the vocabulary cannot write.
+    """
+
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)
+    samples: dict[str, list[dict[str, Any]]] = dataclasses.field(
+        default_factory=dict
+    )
+    unknown_words: int = 0
+
+    def add(self, reason: str, number: int, source: str, target: str) -> None:
+        """Count a pair, given its number in the split."""
+        self.counts[reason] = self.counts.get(reason, 0) + 1
+        samples = self.samples.setdefault(reason, [])
+        if len(samples) < MOST_SAMPLES:
+            samples.append(sample_of(number, source, target))
+
+    def merge(self, other: "Drops") -> None:
+        """Add the drops of another part of the split."""
+        self.unknown_words += other.unknown_words
+        for reason, count in other.counts.items():
+            self.counts[reason] = self.counts.get(reason, 0) + count
+            both = [*self.samples.get(reason, []), *other.samples[reason]]
+            both.sort(key=lambda sample: sample["pair"])
+            self.samples[reason] = both[:MOST_SAMPLES]
+
+
+def sample_of(number: int, source: str, target: str) -> dict[str, Any]:
+    """Return a pair as the manifest shows it."""
+    return {
+        "pair": number,
+        "source": source[:_SAMPLE_CHARACTERS],
+        "target": target[:_SAMPLE_CHARACTERS],
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitEncoder:
+    """Filters and encodes the chunks of a split.
+
+    Attributes:
+      problem: the problem.
+      split: "train", "dev" or "test". Only train is filtered and shuffled; a
+        score is one of a whole split, in its order.
+      seed: of the order of train.
+    """
+
+    problem: Problem
+    split: str
+    seed: int
+
+    @property
+    def label(self) -> str:
+        """The name of the split for people, such as "wmt_ende train"."""
+        return f"{self.problem.base_name} {self.split}"
+
+    @property
+    def is_shuffled(self) -> bool:
+        """Whether the order of the split is random."""
+        return self.split == "train"
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        """The filters of the split."""
+        if self.split != "train":
+            return {}
+        return filters.checked(self.problem.filters)
+
+    @property
+    def is_distinct(self) -> bool:
+        """Whether equal pairs are kept once."""
+        return filters.DUPLICATES in self.filters
+
+    def encode(
+        self, encoders: Mapping[str, Any], chunk: Chunk
+    ) -> tuple[np.ndarray, list[bytes], Drops]:
+        """Filter and encode a chunk.
+
+        Args:
+          encoders: of "inputs" and "targets".
+          chunk: part of the split.
+
+        Returns:
+          INDEX [records]; the serialized tf.train.Examples; the drops.
+        """
+        from t2t_lite.datagen.tfrecords import serialize_pairs
+        from t2t_lite.text.encoder import EOS_ID
+
+        drops = Drops()
+        numbers, pairs, digests = self._choose(chunk, drops)
+        sources = encoders["inputs"].encode([source for source, _ in pairs])
+        targets = encoders["targets"].encode([target for _, target in pairs])
+        drops.unknown_words = _count_unknown(encoders["inputs"], sources)
+        drops.unknown_words += _count_unknown(encoders["targets"], targets)
+        index = np.zeros(len(pairs), INDEX)
+        index["pair"] = numbers
+        index["source_tokens"] = [len(ids) + 1 for ids in sources]
+        index["target_tokens"] = [len(ids) + 1 for ids in targets]
+        if digests:
+            both = np.frombuffer(b"".join(digests), "<u8").reshape(-1, 2)
+            index["key"], index["check"] = both.T
+        elif self.is_shuffled:
+            positions = index["pair"].astype(np.int64) - chunk.first
+            index["key"] = _random_keys(self.seed, chunk)[positions]
+        else:
+            index["key"] = numbers
+        return index, serialize_pairs(sources, targets, last=EOS_ID), drops
+
+    def _choose(
+        self, chunk: Chunk, drops: Drops
+    ) -> tuple[list[int], list[tuple[str, str]], list[bytes]]:
+        """Return numbers and texts of the kept pairs; digests if distinct."""
+        reason = filters.find_reason(self.filters, self.problem.source_tags)
+        is_distinct = self.is_distinct
+        key = self.seed.to_bytes(16, "little")  # another seed, another order
+        numbers, pairs = [], []
+        digests: dict[bytes, None] = {}  # in the order of the pairs
+        for number, pair in enumerate(chunk.pairs, start=chunk.first):
+            why = _empty_side(*pair) or reason(*pair)
+            if is_distinct and not why:
+                digest = digest_of(*pair, size=16, key=key)
+                if digest in digests:
+                    why = filters.DUPLICATES
+                digests[digest] = None
+            if why:
+                drops.add(why, number, *pair)
+            else:
+                numbers.append(number)
+                pairs.append(pair)
+                if damage := _find_damage(*pair):
+                    drops.add(damage, number, *pair)
+        return numbers, pairs, list(digests)
+
+
+def _empty_side(source: str, target: str) -> str | None:
+    if source.strip():
+        return None if target.strip() else "empty target"
+    return "empty source" if target.strip() else "both sides empty"
+
+
+def _find_damage(source: str, target: str) -> str | None:
+    for sign, reason in _DAMAGE_BY_SIGN.items():
+        if sign in source or sign in target:
+            return reason
+    return None
+
+
+def _count_unknown(encoder: Any, rows: list[np.ndarray]) -> int:
+    """Count ids that are `unknown_id`; most encoders have no such id."""
+    unknown_id = getattr(encoder, "unknown_id", None)
+    if unknown_id is None:
+        return 0
+    return sum(int(np.count_nonzero(ids == unknown_id)) for ids in rows)
+
+
+def _random_keys(seed: int, chunk: Chunk) -> np.ndarray:
+    """Return a random key for each pair; the n-th pair has the n-th number."""
+    generator = np.random.Philox(seed)
+    blocks, rest = divmod(chunk.first, 4)  # Philox draws four at a time
+    generator.advance(blocks)
+    return generator.random_raw(rest + len(chunk.pairs))[rest:]
+
+
+def encode_chunks(
+    work: Callable[[Mapping[str, Any], Chunk], None],
+    chunks: Iterable[Chunk],
+    problem: Problem,
+    vocabulary_dir: pathlib.Path,
+    processes: int | None,
+    report_done: Callable[[int], None],
+) -> None:
+    """Call `work(encoders, chunk)` for each chunk, in several processes.
+
+    Args:
+      work: is pickled; encodes a chunk and writes the result to a file.
+      chunks: streamed; only a few are in memory.
+      problem: loads the encoders, once in each process.
+      vocabulary_dir: the folder of the vocabulary files.
+      processes: None means one for each core. This process encodes a split
+        that is too small for several.
+      report_done: called with the number of pairs of each encoded chunk.
+
+    Raises:
+      BrokenProcessPool: a process died.
+    """
+    processes = processes or usable_cores()
+    chunks = iter(chunks)
+    ahead: list[Chunk] = []
+    while processes > 1 and sum(len(c.pairs) for c in ahead) < (
+        PAIRS_WORTH_A_POOL
+    ):
+        chunk = next(chunks, None)
+        if chunk is None:
+            processes = 1
+        else:
+            ahead.append(chunk)
+    chunks = itertools.chain(ahead, chunks)
+    if processes > 1:
+        task = pickle.dumps((work, problem, vocabulary_dir))
+        _encode_in_pool(task, chunks, problem, processes, report_done)
+        return
+    encoders = problem.load_encoders(vocabulary_dir)
+    for chunk in chunks:
+        work(encoders, chunk)
+        report_done(len(chunk.pairs))
+
+
+def _encode_in_pool(
+    task: bytes,
+    chunks: Iterable[Chunk],
+    problem: Problem,
+    processes: int,
+    report_done: Callable[[int], None],
+) -> None:
+    waiting = collections.deque[tuple[concurrent.futures.Future, int]]()
+
+    def wait_for_oldest() -> None:
+        future, pairs = waiting.popleft()
+        future.result()
+        report_done(pairs)
+
+    # TensorFlow does not survive a fork.
+    executor = concurrent.futures.ProcessPoolExecutor(
+        processes,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_initialize_worker,
+        initargs=(_module_folder(problem),),
+    )
+    try:
+        # Workers inherit the blocked Ctrl-C: this process handles it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            for _ in range(processes):
+                executor.submit(os.getpid)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for chunk in chunks:
+            if len(waiting) >= processes * _WAITING_CHUNKS:
+                wait_for_oldest()
+            future = executor.submit(_work_in_worker, task, chunk)
+            waiting.append((future, len(chunk.pairs)))
+        while waiting:
+            wait_for_oldest()
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _module_folder(problem: Problem) -> str:
+    """Return the folder from which a problem's top-level module is imported.
+
+    A user's package is not on the path of a process that starts from scratch.
+    """
+    top = sys.modules[type(problem).__module__.partition(".")[0]]
+    file = pathlib.Path(getattr(top, "__file__", None) or __file__)
+    return str(file.parent.parent if file.stem == "__init__" else file.parent)
+
+
+def _initialize_worker(module_folder: str) -> None:
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # leave the memory of GPUs alone
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if module_folder not in sys.path:
+        sys.path.append(module_folder)
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+
+
+def _exit_with_parent() -> None:
+    """Exit if the parent is killed; a worker would wait for work forever."""
+    parent = multiprocessing.parent_process()
+    assert parent
+    parent.join()
+    os._exit(1)
+
+
+def _work_in_worker(task: bytes, chunk: Chunk) -> None:
+    work, encoders = _load_task(task)
+    work(encoders, chunk)
+
+
+@functools.lru_cache(maxsize=1)
+def _load_task(task: bytes) -> tuple[Callable, Mapping[str, Any]]:
+    """Load the work and its encoders with the first chunk of a worker."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the parent reports errors
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    work, problem, vocabulary_dir = pickle.loads(task)
+    return work, problem.load_encoders(vocabulary_dir)

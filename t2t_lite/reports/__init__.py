@@ -1,1 +1,0 @@
-"""What a run tells of itself: its card, and its curves beside others'."""

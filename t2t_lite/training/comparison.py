@@ -1,0 +1,167 @@
+"""A table and a picture of several runs; reads their files, not TensorFlow's.
+
+TensorBoard shows the curves of a run while it trains.
+"""
+
+import math
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from t2t_lite import files
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.progress import duration
+from t2t_lite.training.config import (
+    EVALUATIONS_FILE,
+    problem_options,
+    read_config,
+    read_metrics,
+    read_records,
+)
+
+# Numbers of training in a picture; each number of dev has a chart, too.
+_CHARTS = ("loss", "learning_rate", "tokens_per_second", "gradient_norm")
+_COLUMNS, _INCHES = 3, (5.0, 3.2)  # charts a row; size of a chart
+
+
+def compare_runs(folders: Sequence[pathlib.Path]) -> list[dict[str, Any]]:
+    """Return a row of facts for each run, with the same keys in all rows.
+
+    A row has the run's progress, best dev scores, evaluator's scores and cost,
+    and each hyperparameter and version whose value differs between the runs.
+    The runs may still be training.
+
+    Args:
+      folders: the runs' folders.
+
+    Raises:
+      T2TLiteError: a folder has no run, or its config is damaged.
+    """
+    configs = [read_config(folder) for folder in folders]
+    rows = [
+        {"run": str(folder), **_progress(folder, config)}
+        for folder, config in zip(folders, configs, strict=True)
+    ]
+    settings = [_settings(config) for config in configs]
+    for key in dict.fromkeys(key for each in settings for key in each):
+        values = [each.get(key) for each in settings]
+        if any(value != values[0] for value in values):
+            for row, value in zip(rows, values, strict=True):
+                row[key] = value
+    keys = dict.fromkeys(key for row in rows for key in row)
+    return [{key: row.get(key) for key in keys} for row in rows]
+
+
+def _progress(
+    folder: pathlib.Path, config: Mapping[str, Any]
+) -> dict[str, Any]:
+    records = read_metrics(folder)
+    step = max((record["step"] for record in records), default=0)
+    steps = config.get("conditions", {}).get("train_steps")
+    times = [r["seconds"] for r in records if _is_number(r.get("seconds"))]
+    cost = config.get("training_cost") or {}
+    row = {
+        "problem": config["problem"],
+        "hparams_set": config.get("hparams_set"),
+        "parameters": cost.get("parameters"),
+        "step": step,
+        "train_steps": steps or config["hparams"].get("train_steps"),
+        "training_time": duration(times[-1]) if times else None,
+        "devices": cost.get("devices"),
+        "flops": cost.get("flops_counted"),
+    }
+    for record in records:
+        for key, value in record.items():
+            if key.startswith("dev_") and _is_number(value):
+                choose = max if _is_better_higher(key) else min
+                best = f"best {key}"
+                row[best] = choose(row.get(best, value), value)
+    for report in read_records(folder / EVALUATIONS_FILE):
+        if _is_number(report.get("score")):
+            row[f"{report.get('split')} {report.get('metric')}"] = report[
+                "score"
+            ]
+    return row
+
+
+def _is_better_higher(key: str) -> bool:
+    return key not in ("dev_loss", "dev_perplexity")
+
+
+def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    provenance = config.get("conditions", {})
+    hardware = provenance.get("hardware", {})
+    return {
+        **problem_options(config),
+        "data": config["data"]["fingerprint"][:12],
+        **config["hparams"],
+        "seed": config["seed"],
+        "code": provenance.get("code"),
+        **config.get("versions", {}),
+        "processor": hardware.get("processor"),
+        "gpus": ", ".join(hardware.get("gpus", ())) or None,
+    }
+
+
+def plot_runs(folders: Sequence[pathlib.Path], path: pathlib.Path) -> None:
+    """Write a PNG with a chart for each number in `metrics.jsonl`, by step.
+
+    Args:
+      folders: the runs' folders.
+      path: the file; it is written whole or not at all.
+
+    Raises:
+      T2TLiteError: matplotlib is not installed, or the runs have no records.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise T2TLiteError(
+            "A picture requires matplotlib: pip install 't2t-lite[png]'."
+        ) from error
+    curves = _curves(folders)
+    if not curves:
+        raise T2TLiteError("The runs have no records in metrics.jsonl yet.")
+    columns = min(_COLUMNS, len(curves))
+    rows = math.ceil(len(curves) / columns)
+    size = (columns * _INCHES[0], rows * _INCHES[1])
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).flatten()
+    for axis, (key, lines) in zip(axes, curves.items(), strict=False):
+        axis.set_title(key, parse_math=False)
+        axis.grid(alpha=0.3)
+        for (number, weights), points in lines.items():
+            look = "o:" if weights else "-"
+            axis.plot(*zip(*points, strict=True), look, color=f"C{number}")
+    for axis in axes[len(curves) :]:
+        axis.set_axis_off()
+    names = [
+        axes[0].plot([], [], color=f"C{number}")[0]
+        for number in range(len(folders))
+    ]
+    legend = figure.legend(
+        names, [folder.name for folder in folders], loc="outside lower center"
+    )
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    with files.write_file(path) as file:
+        figure.savefig(file, format="png", dpi=120)
+
+
+def _curves(folders: Sequence[pathlib.Path]) -> dict[str, dict[Any, list]]:
+    """Return {key: {(index of the run, weights): [(step, value), ...]}}."""
+    curves: dict[str, dict[Any, list]] = {}
+    for number, folder in enumerate(folders):
+        for record in read_metrics(folder):
+            of = number, record.get("weights")
+            for key, value in record.items():
+                if (key in _CHARTS or key.startswith("dev_")) and _is_number(
+                    value
+                ):
+                    points = curves.setdefault(key, {}).setdefault(of, [])
+                    points.append((record["step"], value))
+    return curves
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)

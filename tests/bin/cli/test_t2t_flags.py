@@ -1,0 +1,39 @@
+"""A flag, hparam or problem of tensor2tensor is an error that names ours."""
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("command", "flag", "ours"),
+    [
+        ("trainer", "--hparams_set=transformer_base", "--hparams"),
+        ("trainer", "--problems=wmt_ende", "--problem"),
+        ("trainer", "--t2t_usr_dir=usr", "--usr_dir"),
+        ("trainer", "--local_eval_frequency=50", "--eval_steps_every"),
+        ("trainer", "--worker_gpu=2", "--replicas"),
+        ("trainer", "--worker_replicas=2", "--workers"),
+        ("trainer", "--nouse_tpu", "leave it out"),
+        ("trainer", "--model=transformer", "leave it out"),
+        ("trainer", "--hparams=hidden_size=64", "--hparams_override"),
+        ("trainer", "--hparams_override=batch_size=9", "batch_tokens"),
+        ("trainer", "--hparams_override=pos=emb", "position_encoding"),
+        ("trainer", "--problem=translate_ende_wmt32k", "wmt_ende"),
+        ("datagen", "--problem=translate_enfr_wmt32k_rev", "wmt_enfr_rev"),
+        ("datagen", "--tmp_dir=raw", "--raw_dir"),
+        ("decoder", "--problem=parsing_english_ptb8k", "wsj_parsing"),
+        ("decoder", "--decode_hparams=beam_size=4", "--beam_size"),
+        ("evaluator", "--eval_use_test_set", "--split=test"),
+        ("bleu", "--translation=hypotheses.txt", "--hypothesis"),
+    ],
+)
+def test_another_name_is_an_error_that_names_ours(
+    run_command, command, flag, ours
+):
+    flags = {}
+    if command in ("trainer", "decoder"):
+        flags["--problem"] = "--problem=wmt_ende"
+        flags["--hparams"] = "--hparams=transformer_toy"
+    flags[flag.partition("=")[0]] = flag
+    code, out, err = run_command(command, *flags.values())
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert ours in err

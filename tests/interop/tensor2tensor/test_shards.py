@@ -1,0 +1,422 @@
+"""Shards of tensor2tensor become data where they lie, or are refused."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from support.places import SHARED_DATA
+from support.t2t_shards import ROWS, VOCABULARY, V, write_shard, write_shards
+from t2t_lite import registry
+from t2t_lite.data import input_pipeline
+from t2t_lite.data.manifest import Manifest, sha256_of
+from t2t_lite.data.packing import feature_names
+from t2t_lite.data.padding import padding_report
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.interop.tensor2tensor.shards import adopt
+
+RECORDED = SHARED_DATA / "t2t/records"
+needs_recordings = pytest.mark.skipif(
+    not RECORDED.is_dir(), reason=f"needs tensor2tensor's files in {RECORDED}"
+)
+PAIRS_OF_ROWS = [
+    ([5, 1], [8, 9, 1]),
+    ([6, 7, 1], [10, 1]),
+    ([11, 1], [12, 13, 14, 1]),
+    ([5, 5, 1], [7, 1]),
+    ([6, 1], [8, 1]),
+]
+PAIRS = [{"inputs": s, "targets": t} for s, t in PAIRS_OF_ROWS]
+
+
+def own_text(name="digits", adopted=VOCABULARY):
+    from t2t_lite.problem import OwnText
+
+    class Text(OwnText):
+        name = base_name = "text"
+
+    return Text().with_options({"name": name, "adopted": adopted})
+
+
+def adopted(folder, problem=None, vocabulary=None):
+    problem = problem or own_text()
+    vocabulary = vocabulary or [folder / VOCABULARY]
+    return problem, adopt(folder, problem, vocabulary, progress=False)
+
+
+def contents(folder):
+    files = filter(pathlib.Path.is_file, folder.iterdir())
+    return {path.name: path.read_bytes() for path in files}
+
+
+def pairs_in(folder, problem, manifest, split="train"):
+    read = input_pipeline.read_pairs(folder, problem, manifest, split)
+    return [(s.tolist(), t.tolist()) for s, t in read]
+
+
+def rows_of_an_epoch(folder, problem, manifest, width, height=2):
+    """The rows of training with packing: {feature: [ids, pads cut off]}."""
+    batches = input_pipeline.training_batches(
+        folder,
+        problem,
+        manifest,
+        max_positions=width * height,
+        max_length=width,
+        seed=1,
+        packing=True,
+    )
+    rows = []
+    for batch in batches:
+        parts = [batch[name].numpy() for name in feature_names(packing=True)]
+        assert all(part.shape == (height, width) for part in parts)
+        rows += [row for row in zip(*parts, strict=True) if row[0].any()]
+        if batch["position"][0] == 1:
+            return rows
+
+
+def padded(row, width):
+    return [
+        np.pad(row[name], (0, width - len(row[name])))
+        for name in feature_names(packing=True)
+    ]
+
+
+def assert_same_rows(ours, theirs):
+    def key(row):
+        return [part.tolist() for part in row]
+
+    assert sorted(map(key, ours)) == sorted(map(key, theirs))
+
+
+def test_shards_stay_and_a_manifest_comes(tmp_path):
+    folder = write_shards(tmp_path, PAIRS)
+    before = contents(folder)
+    problem, manifest = adopted(folder)
+    after = contents(folder)
+    assert after.keys() - before.keys() == {"digits.manifest.json"}
+    assert {name: after[name] for name in before} == before
+    assert Manifest.load(folder, problem).digest == manifest.digest
+    train = manifest.splits["train"]
+    assert (train.examples, train.records) == (5, 5)
+    assert (train.source_tokens, train.target_tokens) == (12, 13)
+    assert train.lengths == {2: 1, 3: 3, 4: 1}
+    assert [shard.examples for shard in train.shards] == [3, 2]
+    assert manifest.splits.keys() == {"train", "dev"}
+    assert pairs_in(folder, problem, manifest) == (
+        PAIRS_OF_ROWS[0::2] + PAIRS_OF_ROWS[1::2]
+    )
+    # The same again changes nothing that a run would notice.
+    assert adopted(folder)[1].digest == manifest.digest
+
+
+def test_a_vocabulary_from_elsewhere_is_copied_beside(tmp_path):
+    folder = write_shards(tmp_path, PAIRS)
+    elsewhere = tmp_path / "files"
+    elsewhere.mkdir()
+    (folder / VOCABULARY).rename(elsewhere / VOCABULARY)
+    problem, manifest = adopted(folder, vocabulary=[elsewhere / VOCABULARY])
+    assert manifest.vocabulary.keys() == {VOCABULARY}
+    assert (
+        sha256_of(folder / VOCABULARY)
+        == (manifest.vocabulary[VOCABULARY]["sha256"])
+    )
+    assert problem.load_encoders(folder)["inputs"].vocab_size == V
+
+
+def test_each_side_may_have_its_vocabulary(tmp_path):
+    folder = write_shards(tmp_path, PAIRS)
+    (folder / "vocab.other.subwords").write_text(
+        (folder / VOCABULARY).read_text() + "'d_'\n"
+    )
+    names = [VOCABULARY, "vocab.other.subwords"]
+    problem, manifest = adopted(
+        folder, own_text(adopted=",".join(names)), [folder / n for n in names]
+    )
+    encoders = problem.load_encoders(folder)
+    assert encoders["targets"].vocab_size == V + 1
+    assert list(manifest.vocabulary) == names
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory):
+    folder = write_shards(tmp_path_factory.mktemp("packed"), ROWS)
+    return folder, *adopted(folder)
+
+
+def test_packed_rows_count_as_the_pairs_in_them(packed):
+    folder, problem, manifest = packed
+    train = manifest.splits["train"]
+    assert (train.examples, train.records) == (5, 3)
+    assert (train.source_tokens, train.target_tokens) == (12, 13)
+    assert train.lengths == {2: 1, 3: 3, 4: 1}
+    assert train.row_lengths == {4: 1, 5: 1, 7: 1}
+    assert pairs_in(folder, problem, manifest) == [
+        *PAIRS_OF_ROWS[:2],
+        *PAIRS_OF_ROWS[3:],
+        PAIRS_OF_ROWS[2],
+    ]
+
+
+def test_packed_rows_are_fed_as_they_are(packed):
+    rows = rows_of_an_epoch(*packed, width=8)
+    assert_same_rows(rows, [padded(row, 8) for row in ROWS])
+
+
+def test_packed_rows_swap_their_sides_in_the_other_direction(packed):
+    folder, problem, manifest = packed
+    rows = rows_of_an_epoch(folder, problem.reverse(), manifest, width=8)
+    swapped = [[*row[3:], *row[:3]] for row in rows]
+    assert_same_rows(swapped, [padded(row, 8) for row in ROWS])
+
+
+def test_rows_wider_than_max_length_are_left_out_and_told(packed):
+    rows = rows_of_an_epoch(*packed, width=5)
+    assert_same_rows(rows, [padded(row, 5) for row in ROWS[1:]])
+    folder, problem, manifest = packed
+    report = padding_report(
+        folder,
+        problem,
+        manifest,
+        max_positions=10,
+        max_length=5,
+        packing=True,
+    )
+    assert str(report).startswith("3 packed rows, 1 too long; about 1 batches")
+    with pytest.raises(T2TLiteError, match="of 3, 3 are longer than max_le"):
+        rows_of_an_epoch(*packed, width=3)
+
+
+def test_without_packing_the_pairs_of_rows_go_into_buckets(packed):
+    batches = input_pipeline.eval_batches(
+        *packed, "train", max_positions=64, max_length=8
+    )
+    pairs = [
+        (source[source != 0].tolist(), target[target != 0].tolist())
+        for batch in batches.as_numpy_iterator()
+        for source, target in zip(
+            batch["inputs"], batch["targets"], strict=True
+        )
+    ]
+    assert sorted(pairs) == sorted(PAIRS_OF_ROWS)
+
+
+def change(rows, number, **parts):
+    return [
+        {**row, **parts} if index == number else row
+        for index, row in enumerate(rows)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        (
+            change(PAIRS, 2, targets=[5, 9]),
+            "train-00000-of-00002, record 2: targets must end in EOS",
+        ),
+        (
+            change(PAIRS, 3, inputs=[5, V, 1]),
+            f"-of-00002, record 2: inputs must have ids from 1 to {V - 1}",
+        ),
+        (change(PAIRS, 0, inputs=[0, 1]), "ids from 1"),
+        (change(PAIRS, 0, inputs=[]), "record 1: inputs"),
+        ([PAIRS[0], PAIRS[1], ROWS[0]], "record 2: all records"),
+        ([PAIRS[0], ROWS[0]], "00001-of-00002, record 1: all records"),
+        (
+            change(ROWS, 0, inputs_segmentation=[1, 1, 0, 0, 3, 3, 3]),
+            "inputs must be sentences in order",
+        ),
+        (
+            change(ROWS, 0, inputs_position=[0, 1, 0, 0, 0, 2, 3]),
+            "inputs must be sentences in order",
+        ),
+        (
+            change(ROWS, 0, inputs_position=[1, 1, 0, 0, 0, 1, 2]),
+            "inputs must be sentences in order",
+        ),
+        (
+            change(ROWS, 0, inputs=[5, 1, 7, 0, 6, 7, 1]),
+            "inputs must be sentences in order",
+        ),
+        (
+            change(ROWS, 0, targets_position=[0, 1, 2, 0, 0, 0]),
+            "targets_position",
+        ),
+        (
+            change(
+                ROWS,
+                0,
+                targets=[8, 9, 1],
+                targets_segmentation=[1, 1, 1],
+                targets_position=[0, 1, 2],
+            ),
+            "record 1: all records",
+        ),
+    ],
+)
+def test_records_of_another_kind_are_refused_by_number(
+    tmp_path, train, message
+):
+    require_refused(write_shards(tmp_path, train, dev=PAIRS), message)
+
+
+def require_refused(folder, message, **how):
+    """Asserts the error, and that nothing was written."""
+    before = contents(folder)
+    with pytest.raises(T2TLiteError) as error:
+        adopted(folder, **how)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+    assert contents(folder) == before
+
+
+def cut_off(folder):
+    path = folder / "digits-dev-00000-of-00001"
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def damage(folder):
+    path = folder / "digits-train-00001-of-00002"
+    content = bytearray(path.read_bytes())
+    content[20] ^= 1
+    path.write_bytes(content)
+
+
+def empty(folder):
+    (folder / "digits-train-00001-of-00002").write_bytes(b"")
+
+
+def replace_by_folder(folder):
+    path = folder / "digits-dev-00000-of-00001"
+    path.unlink()
+    path.mkdir()
+
+
+def remove(name):
+    return lambda folder: (folder / f"digits-{name}").unlink()
+
+
+def add(name, rows=PAIRS):
+    return lambda folder: write_shard(folder / f"digits-{name}", rows)
+
+
+def write_text(folder):
+    path = folder / "digits-dev-00000-of-00001"
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        value = tf.train.BytesList(value=[b"text"])
+        feature = {"inputs": tf.train.Feature(bytes_list=value)}
+        features = tf.train.Features(feature=feature)
+        writer.write(tf.train.Example(features=features).SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (cut_off, "digits-dev-00000-of-00001 is damaged"),
+        (damage, "digits-train-00001-of-00002 is damaged"),
+        (remove("train-00001-of-00002"), "digits-train-00001-of-00002"),
+        (remove("dev-00000-of-00001"), "digits-dev-00000-of-00001"),
+        (add("train-00000-of-00003"), "digits-train-00000-of-00002"),
+        (add("train-00002-of-00002"), "digits-train-00002-of-00002"),
+        (add("test-00000-of-00001", []), "digits-test-00000-of-00001"),
+        (empty, "digits-train-00001-of-00002 has no record"),
+        (replace_by_folder, "digits-dev-00000-of-00001"),
+        (write_text, "digits-dev-00000-of-00001, record 1"),
+    ],
+)
+def test_shards_that_are_not_whole_are_refused(tmp_path, harm, message):
+    folder = write_shards(tmp_path, PAIRS)
+    harm(folder)
+    require_refused(folder, message)
+
+
+def test_shards_of_another_name_are_refused(tmp_path):
+    require_refused(
+        write_shards(tmp_path, PAIRS),
+        "digits-dev-00000-of-00001",
+        problem=own_text("letters"),
+    )
+
+
+def test_another_vocabulary_is_refused(tmp_path):
+    folder = write_shards(tmp_path, PAIRS)
+    other = tmp_path / "other"
+    other.mkdir()
+    lines = (folder / VOCABULARY).read_text()
+    (other / VOCABULARY).write_text(lines + "'d_'\n")
+    require_refused(
+        folder, str(folder / VOCABULARY), vocabulary=[other / VOCABULARY]
+    )
+    (folder / VOCABULARY).write_text("no vocabulary\n")
+    require_refused(folder, "is not a vocabulary")
+
+
+def test_data_that_was_made_here_is_not_adopted(tmp_path):
+    folder = write_shards(tmp_path, PAIRS)
+    _, manifest = adopted(folder)
+    manifest.versions.pop("tensor2tensor")
+    manifest.save(folder)
+    require_refused(folder, "--adopt")
+
+
+@needs_recordings
+def test_what_tensor2tensor_wrote_is_read_whole(tmp_path):
+    info = json.loads((RECORDED / "info.json").read_text("utf-8"))
+    for name in info["names"]:
+        (tmp_path / name).write_bytes((RECORDED / name).read_bytes())
+    vocabulary = RECORDED.parent / "vocab.m30k_ende.1000.subwords"
+    problem, manifest = adopted(
+        tmp_path,
+        own_text("translate_ende_m30k", vocabulary.name),
+        [vocabulary],
+    )
+    lines = (RECORDED / "pairs.jsonl").read_text("utf-8").splitlines()
+    pairs = [json.loads(line) for line in lines]
+    as_tuples = [(pair["inputs"], pair["targets"]) for pair in pairs]
+    assert pairs_in(tmp_path, problem, manifest) == (
+        as_tuples[0::2] + as_tuples[1::2]
+    )
+    counts = {split: r.examples for split, r in manifest.splits.items()}
+    assert counts == {"train": 200, "dev": 20, "test": 5}
+    checksums = {
+        shard.file: shard.sha256
+        for record in manifest.splits.values()
+        for shard in record.shards
+    }
+    assert checksums.items() <= info["sha256"].items()
+
+
+@needs_recordings
+@pytest.mark.parametrize(
+    ("file", "width"),
+    [("pack_L128_s2_q10.jsonl", 128), ("pack_dataset_L96.jsonl", 96)],
+)
+def test_what_tensor2tensor_packed_is_fed_as_it_is(tmp_path, file, width):
+    lines = (RECORDED / file).read_text("utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    folder = write_shards(tmp_path, rows)
+    vocabulary = RECORDED.parent / "vocab.m30k_ende.1000.subwords"
+    problem, manifest = adopted(
+        folder, own_text(adopted=vocabulary.name), [vocabulary]
+    )
+    ours = rows_of_an_epoch(folder, problem, manifest, width, height=4)
+    assert_same_rows(ours, [padded(row, width) for row in rows])
+    pairs = (RECORDED / "pairs.jsonl").read_text("utf-8").splitlines()
+    known = {str(json.loads(pair)["targets"]) for pair in pairs}
+    found = pairs_in(folder, problem, manifest)
+    assert {str(target) for _, target in found} <= known
+    assert len(found) == sum(max(r["inputs_segmentation"]) for r in rows)
+
+
+def test_a_registered_problem_adopts_under_its_own_names(tmp_path):
+    from t2t_lite import plugins
+
+    plugins.load_plugins()
+    problem = registry.problem("multi30k_ende")
+    folder = write_shards(tmp_path, PAIRS, name="multi30k_ende")
+    _, manifest = adopted(folder, problem)
+    assert manifest.fingerprint == problem.fingerprint()
+    assert manifest.vocabulary.keys() == {"multi30k_ende.vocab.4000.model"}
+    assert problem.load_encoders(folder)["inputs"].vocab_size == V

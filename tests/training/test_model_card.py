@@ -1,0 +1,211 @@
+"""The card says what was trained, how well and how; it is valid Markdown."""
+
+import shlex
+import shutil
+
+import numpy as np
+import pytest
+import yaml
+
+from t2t_lite import files
+from t2t_lite.errors import Interrupted
+from t2t_lite.training.checkpoints import checkpoint
+from t2t_lite.training.config import add_evaluation, read_config
+from t2t_lite.training.model_card import (
+    all_scores,
+    card_kept,
+    make_card,
+    without_folders,
+)
+from t2t_lite.training.run import Run
+
+
+@pytest.fixture
+def run(tiny_run, tmp_path):
+    """A copy of a run that has ended."""
+    copy = shutil.copytree(tiny_run, tmp_path / "run")
+    (copy / "evaluations.jsonl").unlink(missing_ok=True)
+    return Run.open(copy)
+
+
+def metadata_of(card):
+    return yaml.safe_load(card.split("---\n")[1])
+
+
+REPORT = {
+    "metric": "bleu",
+    "score": 12.345,
+    "signature": "nrefs:1|case:mixed",
+    "split": "test",
+    "beam_size": 4,
+    "alpha": 0.6,
+    "sentences": 4,
+}
+
+
+def test_the_trainer_writes_a_card_with_all_facts(tiny_run):
+    card = (tiny_run / "card.md").read_text()
+    config = read_config(tiny_run)
+    assert "Training ended after 4 updates." in card
+    provenance = config["conditions"]
+    for part in (
+        config["data"]["fingerprint"],
+        provenance["code"],
+        provenance["hardware"]["processor"],
+        shlex.join(provenance["command"]),
+        "| `train` | 40 | ",
+        '"batch_tokens": 512',
+        "average-2-step-00000004",
+    ):
+        assert part in card
+
+
+def test_the_hub_reads_the_scores(run):
+    add_evaluation(run.output_dir, 4, "gone", REPORT)
+    metadata = metadata_of(make_card(run, all_scores(run)))
+    assert metadata["metrics"] == ["bleu"]
+    (index,) = metadata["model-index"]
+    assert index["results"][-1] == {
+        "task": {"type": "text2text-generation"},
+        "dataset": {
+            "name": "tiny_digits",
+            "type": "tiny_digits",
+            "split": "test",
+        },
+        "metrics": [
+            {
+                "type": "bleu",
+                "value": 12.35,
+                "name": "bleu, weights step 4, beam_size 4, alpha 0.6, "
+                "sentences 4, signature nrefs:1|case:mixed",
+            }
+        ],
+    }
+
+
+def test_the_evaluator_adds_its_report_to_the_card(run_command, run):
+    flags = [f"--output_dir={run.output_dir}", "--split=test", "--beam_size=1"]
+    code, _, err = run_command("evaluator", *flags)
+    assert code == 0, err
+    assert all_scores(run)[-1]["weights"] == "the average of 2 up to step 4"
+    assert (
+        "the average of 2 up to step 4"
+        in (run.output_dir / "card.md").read_text()
+    )
+
+
+def test_the_best_step_of_a_moving_average_has_its_score(run):
+    with open(run.output_dir / "metrics.jsonl", "a") as file:
+        for step, score in ((2, 1.5), (4, 2.5)):
+            file.write(
+                f'{{"step": {step}, "dev_loss": 2.0, "dev_bleu": {score}, '
+                '"weights": "ema"}\n'
+            )
+    scores = [s for s in all_scores(run) if "ema" in s["weights"]]
+    assert [(s["weights"], s["score"]) for s in scores] == [
+        ("ema at step 4", 2.5)
+    ]
+
+
+def test_a_report_with_wrong_types_is_left_out(run):
+    known = all_scores(run)
+    for wrong in ({"score": "high"}, {"metric": []}, {"score": None}):
+        add_evaluation(run.output_dir, 4, "gone", REPORT | wrong)
+    assert all_scores(run) == known
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["no", "---", "a`|b", "<b>", "x: [", "#\n# y", "\u2028", "🙂", "\ud83d"],
+)
+def test_no_name_breaks_the_card(run, name):
+    config = read_config(run.output_dir)
+    provenance = config["conditions"]
+    provenance["data"]["splits"]["train"]["dropped"] = {name: 3}
+    provenance["command"] = ["t2t-lite-trainer", f"--problem={name}"]
+    files.write_json(run.output_dir / "config.json", config)
+    scores = [{**REPORT, "split": name, "signature": name}]
+    card = make_card(run, scores)
+    card.encode("utf-8")
+    (index,) = metadata_of(card)["model-index"]
+    assert index["results"][0]["dataset"]["split"] == name
+    markdown = pytest.importorskip("markdown_it").MarkdownIt().enable("table")
+    tokens = markdown.parse(card.partition("\n---\n")[2])
+    titles = [t for t in tokens if t.type == "heading_open"]
+    assert [t.tag for t in titles] == ["h1", *["h2"] * 5]
+    inner = [kind for t in tokens for kind in t.children or ()]
+    assert not [t for t in [*tokens, *inner] if t.type.startswith("html")]
+
+
+def test_the_card_of_a_stopped_run_says_how_far_it_came(run):
+    conditions = {**run.config["conditions"], "train_steps": 10}
+    run.record(conditions=conditions, training_cost=None)
+    card = run.output_dir / "card.md"
+    with pytest.raises(Interrupted), card_kept(run):
+        card.unlink()
+        raise Interrupted("Stopped.")
+    assert "has not ended: 4 of 10 updates are saved" in card.read_text()
+    assert '"source_tokens"' in card.read_text()
+
+
+def test_a_card_that_cannot_be_written_is_a_warning(run, capsys):
+    (run.output_dir / "card.md").unlink()
+    (run.output_dir / "card.md").mkdir()
+    with card_kept(run):
+        pass
+    assert capsys.readouterr().err.count("Warning") == 2
+
+
+@pytest.mark.slow
+def test_the_command_trains_the_same_model_again(tiny_run, tmp_path):
+    from t2t_lite.bin import trainer
+
+    program, *words = read_config(tiny_run)["conditions"]["command"]
+    assert (program, "--save_steps=2" in words) == ("t2t-lite-trainer", True)
+    words.remove(f"--output_dir={tiny_run}")
+    assert trainer.main([*words, f"--output_dir={tmp_path}"]) == 0
+    first, second = Run.open(tiny_run), Run.open(tmp_path)
+    tensors = [
+        checkpoint.model_tensors(each.load_model()[0])
+        for each in (first, second)
+    ]
+    for name, value in tensors[0].items():
+        np.testing.assert_allclose(tensors[1][name], value, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "form,place",
+    [("saved_model", "1/assets.extra/card.md"), ("ctranslate2", "1/card.md")],
+)
+def test_the_card_of_an_export_names_no_folder_of_this_machine(
+    run, run_command, tmp_path, form, place
+):
+    flags = [f"--output_dir={run.output_dir}", f"--format={form}"]
+    if form == "ctranslate2":
+        pytest.importorskip("ctranslate2")
+    else:
+        flags += ["--noverify", "--warmup=0"]
+    code, _, err = run_command(
+        "exporter", *flags, f"--export_dir={tmp_path / 'export'}"
+    )
+    assert code == 0, err
+    text = (tmp_path / "export" / place).read_text()
+    assert "--data_dir=data" in text and "--output_dir=run" in text
+    assert "average-2-step" not in text  # the exported weights speak alone
+    assert str(tmp_path.parent) not in text
+    assert str(run.config["data"]["dir"]) not in text
+
+
+@pytest.mark.parametrize(
+    "word,left",
+    [
+        ("--data_dir=/home/me/da ta", "--data_dir=da ta"),
+        ("--source=~/a/b.en", "--source=b.en"),
+        ("--pairs=/x/A.tsv:0.7,../B.tsv:0.3", "--pairs=A.tsv:0.7,B.tsv:0.3"),
+        ("--usr_dir=C:\\me\\usr", "--usr_dir=C:usr"),
+        ("--pairs=/x/a.tsv:0.75:web,b.tsv", "--pairs=a.tsv:0.75:web,b.tsv"),
+        ("--seed=1", "--seed=1"),
+    ],
+)
+def test_of_a_path_its_name_is_left(word, left):
+    assert without_folders(["t2t-lite-trainer", word])[1:] == [left]
