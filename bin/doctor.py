@@ -1,4 +1,7 @@
-"""Check this machine, the data and a run; the exit code is 1 on a problem."""
+"""Check this machine, the data and a run.
+
+The exit code is 1 on a problem.
+"""
 
 import argparse
 import json
