@@ -1,4 +1,4 @@
-"""Compare runs in one table: scores, sizes, cost, and settings that differ.
+"""Compare runs in one table: scores, sizes, cost and settings.
 
 The runs may still be training. TensorBoard shows the curves of a run.
 """
