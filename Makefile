@@ -6,6 +6,7 @@ STAMP := $(VENV)/.installed
 TYPES := .types
 PEERS := .peers
 BEAM := .beam
+RAY := .ray
 # What Apache Beam takes in no version as new as ours.
 BEAM_OWN := pillow|protobuf|pyarrow|python-dateutil|sentencepiece
 QUICKSTART := .quickstart
@@ -21,7 +22,7 @@ NUMERIC_TESTS := tests/model tests/decoding tests/interop tests/parsing \
   tests/training/optimizer tests/training/test_trainer.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test slowtest numerictest beamtest lint docs format bench clean
+.PHONY: help install quickstart test slowtest numerictest beamtest raytest lint docs format bench clean
 
 help: ## show these lines
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -86,6 +87,16 @@ $(BEAM)/.installed: setup.py pyproject.toml constraints.txt
 
 beamtest: $(BEAM)/.installed ## run the tests of Apache Beam, in an environment of its own
 	$(BEAM)/bin/python -m pytest tests/datagen/test_beam_splits.py
+
+$(RAY)/.installed: setup.py pyproject.toml constraints.txt
+	@test -x $(RAY)/bin/python || $(PYTHON) -m venv $(RAY)
+	@echo "Installing Ray into $(RAY) ..."
+	@$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint constraints.txt --editable '.[ray]' pytest
+	@touch $@
+
+raytest: $(RAY)/.installed ## run the test of Ray Train, in an environment of its own
+	$(RAY)/bin/python -m pytest tests/system/test_cluster.py -k ray_train
 
 lint: $(STAMP) ## check style, formatting and types
 	$(BIN)/ruff check .

@@ -39,7 +39,7 @@ class Trained:
     def __init__(self, hparams, data):
         from t2t_lite.data.input_pipeline import training_batches
         from t2t_lite.model.transformer import Transformer
-        from t2t_lite.training.cluster.devices import choose_strategy
+        from t2t_lite.training.distribute import choose_strategy
         from t2t_lite.training.optimizer.updates import Updater
 
         vocab_size = reading.VOCAB_SIZE

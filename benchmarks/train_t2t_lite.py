@@ -15,7 +15,7 @@ def make_step(sizes, precision, recompute=False):
     import tensorflow as tf
 
     from t2t_lite.model.transformer import Transformer
-    from t2t_lite.training.cluster.devices import choose_strategy
+    from t2t_lite.training.distribute import choose_strategy
     from t2t_lite.training.fit import memory
     from t2t_lite.training.optimizer.updates import Updater
 

@@ -4,18 +4,14 @@ The same command again goes on where it stopped.
 """
 
 import argparse
-import functools
 import inspect
 import shlex
 import signal
-import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from t2t_lite import plugins, recipe, registry
 from t2t_lite.bin.cli import command, flags, own_text
 from t2t_lite.errors import UsageError
-from t2t_lite.training.cluster.members import find_members
 from t2t_lite.training.config import CONFIG, read_config
 
 if TYPE_CHECKING:
@@ -164,16 +160,14 @@ def _add_trial_flags(group: argparse._ArgumentGroup) -> None:
 def _add_cluster_flags(group: argparse._ArgumentGroup) -> None:
     told = {
         "--workers=HOST:PORT,...": "the processes that train together, the "
-        "same list on all; the first is the chief (default: TF_CONFIG, if it "
-        "is set)",
+        "same list on all; the first is the chief (default: TF_CONFIG or "
+        "SLURM's variables, if they are set)",
     }
     flags.add(group, told)
-    told = {"--worker=N": "the number of this process among them, from 0"}
+    told = {"--worker=N": "index of this process among them, from 0"}
     flags.add(group, told, flags.at_least(0))
-    told = {"--cluster_timeout=S": "seconds until all workers must have come"}
+    told = {"--cluster_timeout=S": "seconds to wait for the other workers"}
     flags.add(group, told, flags.number(1))
-    told = {"--local_workers=N": "start N workers here, to try what they do"}
-    flags.add(group, told, flags.at_least(2))
 
 
 def _passes(text: str) -> int | str:
@@ -181,11 +175,8 @@ def _passes(text: str) -> int | str:
     return text if text == "auto" else flags.at_least(1)(text)
 
 
-def train(args: argparse.Namespace, argv: Sequence[str]) -> None:
+def train(args: argparse.Namespace) -> None:
     """Trains as the flags say, or says what it would train."""
-    if args.local_workers:
-        _start_local_workers(args, argv)
-        return
     # Before training there is nothing to save; by default it ends a process.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     if args.print_hparams:
@@ -210,29 +201,11 @@ def train(args: argparse.Namespace, argv: Sequence[str]) -> None:
     trained = recipe.train(**given)
     from t2t_lite.training.run import Run
 
-    members = find_members(args.workers, args.worker)
-    if members and members.index:
-        return  # the chief tells of it
     if isinstance(trained, Run):
         _print_reached(trained)
         _print_next(trained)
     else:
         print(trained)
-
-
-def _start_local_workers(args: argparse.Namespace, argv: Sequence[str]) -> None:
-    from t2t_lite.training.cluster.local_workers import run_local_workers
-
-    if args.workers is not None or args.worker is not None:
-        raise UsageError("--local_workers names the workers by itself.")
-    own, words = [], iter(argv)
-    for word in words:
-        if word == "--local_workers":
-            next(words)
-        elif not word.startswith("--local_workers="):
-            own.append(word)
-    this = [sys.executable, "-m", "t2t_lite.bin.trainer"]
-    run_local_workers([*this, *own], args.local_workers)
 
 
 def _print_reached(run: "Run") -> None:
@@ -274,8 +247,7 @@ def _print_next(run: "Run") -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs `t2t-lite-trainer`; returns its exit code."""
-    argv = sys.argv[1:] if argv is None else argv
-    return command.run(make_parser(), functools.partial(train, argv=argv), argv)
+    return command.run(make_parser(), train, argv)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from t2t_lite import plugins, registry
 from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
-from t2t_lite.training.cluster.members import find_members
 from t2t_lite.training.config import (
     read_config,
     require_fitting_vocabularies,
@@ -128,12 +127,12 @@ def train(
       recompute: keep no activations within layers, and compute them again in
         the backward pass: less memory, more time, the same result.
       replicas: logical CPU devices to train on; None takes all GPUs, else
-        one CPU. Of several workers, each one has so many.
+        one CPU.
       workers: `host:port,host:port,...` of all processes that train together,
-        the chief's first; None takes those of `TF_CONFIG`, if it is set. See
+        the chief's first; None reads `TF_CONFIG` or SLURM's variables. See
         docs/clusters.md.
-      worker: the number of this process among them, from 0.
-      cluster_timeout: seconds until all workers must have come.
+      worker: index of this process among them, from 0.
+      cluster_timeout: seconds to wait for the other workers to start.
       sustained_tflops: of one device, for the cost as in the paper's table 2;
         None takes the paper's, of the devices that are in it.
       dry_run: check names, data and model, measure one pass over the largest
@@ -173,6 +172,11 @@ def train(
     options.require_positive()
     if stop_on and stop_after is None:
         raise UsageError("stop_on needs stop_after, a number of evaluations.")
+    if (workers is None) != (worker is None):
+        raise UsageError(
+            "workers and worker require each other: the addresses of all "
+            "workers, and the index of this one, from 0."
+        )
     usr_dir = str(usr_dir) if usr_dir else None
     plugins.load_plugins(usr_dir)
     problem, values, set_name = _choose(problem, hparams, output_dir)
@@ -205,7 +209,8 @@ def train(
             freeze,
         ),
         options=options,
-        members=find_members(workers, worker),
+        workers=workers,
+        worker=worker,
         cluster_timeout=cluster_timeout,
         verbose=verbose,
     )

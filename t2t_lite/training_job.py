@@ -8,26 +8,27 @@ import dataclasses
 import functools
 import pathlib
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from t2t_lite.errors import UsageError
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
 from t2t_lite.progress import say
 from t2t_lite.runtime import start_tensorflow
-from t2t_lite.training.cluster.agreement import require_equal, require_shared
-from t2t_lite.training.cluster.cluster import ALONE, Cluster, Workers
-from t2t_lite.training.cluster.early_stop import stopping_early
-from t2t_lite.training.cluster.members import Members
 from t2t_lite.training.config import versions
 from t2t_lite.training.options import StartOptions, TrainingOptions
 
 if TYPE_CHECKING:
+    import tensorflow as tf
+
     from t2t_lite.data.manifest import Manifest
     from t2t_lite.datagen.generate import Generation
     from t2t_lite.training.fit.dry_run import DryRun
     from t2t_lite.training.run import Run
+
+_SECONDS_TO_SEE = 30.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,23 +46,23 @@ class TrainingJob:
     seed: int
     begin: StartOptions
     options: TrainingOptions
-    members: Members | None = None  # of the cluster, if there is one
-    cluster_timeout: float = 600  # seconds until all of them must have come
+    workers: str | None = None  # addresses of all workers, see `find_workers`
+    worker: int | None = None  # index of this process among them
+    cluster_timeout: float = 600  # seconds to wait for the other workers
     verbose: bool = False  # show TensorFlow's messages
 
     def try_update(self) -> "DryRun":
         """Measures one pass over the largest batch; makes nothing.
 
         Raises:
-          UsageError: there is a cluster.
+          UsageError: `workers` are given.
         """
-        if self.members:
+        if self.workers:
             raise UsageError(
-                "--dry_run measures one process: leave out --workers, and "
-                "unset TF_CONFIG."
+                "dry_run measures one process, and conflicts with workers."
             )
         self._start_tensorflow()
-        from t2t_lite.training.cluster.devices import choose_strategy
+        from t2t_lite.training.distribute import choose_strategy
 
         # Before anything runs on them.
         choose_strategy(self.options.replicas, self.hparams)
@@ -94,54 +95,54 @@ class TrainingJob:
         Args:
           sustained_tflops: see `recipe.train`.
         """
-        if not self.members:
-            return self._train(ALONE, sustained_tflops)
-        with (
-            stopping_early() as stop_if_asked,
-            Workers(self.members, self.cluster_timeout) as cluster,
-        ):
-            cluster.before_exchange = stop_if_asked
-            say(f"All {cluster.size} workers are here.")
-            remedy = "Start the same command everywhere."
-            require_equal(cluster, "command", self._command(), remedy)
-            run = self._train(cluster, sustained_tflops)
-            cluster.exchange("the end", None)
+        self._start_tensorflow()
+        from t2t_lite.training import distribute
+
+        strategy = self._strategy()
+        with distribute.naming_lost_workers(strategy):
+            fix = "Start the same command on all workers."
+            distribute.require_equal(strategy, self._command(), fix)
+            manifest = self._generation().run()
+            fix = "Give all workers the same data."
+            distribute.require_equal(strategy, {"data": manifest.digest}, fix)
+            run = self._train(strategy, manifest, sustained_tflops)
+            # No worker leaves early, and all know the cost.
+            run.config = distribute.exchange(strategy, run.config)[0]
         return run
 
-    def _train(self, cluster: Cluster, sustained_tflops: float | None) -> "Run":
-        self._start_tensorflow()
-        from t2t_lite.training import trainer
+    def _train(
+        self,
+        strategy: "tf.distribute.Strategy",
+        manifest: "Manifest",
+        sustained_tflops: float | None,
+    ) -> "Run":
+        from t2t_lite.training import distribute, trainer
         from t2t_lite.training.model_card import write_card
 
-        strategy = self._strategy(cluster)
-        manifest = self._generation().run()
-        data = {"data": manifest.digest}
-        remedy = "Give all workers the same data."
-        require_equal(cluster, "data", data, remedy)
-        require_shared(cluster, self.output_dir)
-        with self._run_of(cluster, manifest) as run:
+        with self._run_of(strategy, manifest) as run:
             work = trainer.train(
                 run,
                 self.options,
-                cluster=cluster,
                 strategy=strategy,
                 saved=functools.partial(write_card, run),
             )
-            if cluster.is_chief:
+            if distribute.worker_index(strategy) == 0:
                 _record_cost(run, work, sustained_tflops)
         return run
 
     @contextlib.contextmanager
     def _run_of(
-        self, cluster: Cluster, manifest: "Manifest"
+        self, strategy: "tf.distribute.Strategy", manifest: "Manifest"
     ) -> Iterator["Run"]:
-        """The run, which the chief makes and describes."""
+        """Yield the run, which the chief makes and describes."""
+        from t2t_lite.training import distribute
         from t2t_lite.training.faults.lock import only_trainer
         from t2t_lite.training.model_card import card_kept
         from t2t_lite.training.provenance import provenance_of
 
-        if not cluster.is_chief:
-            cluster.exchange("run", None)
+        if distribute.worker_index(strategy) > 0:
+            distribute.exchange(strategy, "run")  # the chief has made it
+            self._require_shared_folder()
             yield self._run(manifest, dry_run=True)
             return
         # What is compared with a run that is there, nobody else changes.
@@ -151,9 +152,22 @@ class TrainingJob:
             run.record(
                 conditions=provenance_of(run, self.options, self._places)
             )
-            cluster.exchange("run", None)
+            distribute.exchange(strategy, "run")
             with card_kept(run):
                 yield run
+
+    def _require_shared_folder(self) -> None:
+        from t2t_lite.training.config import CONFIG
+
+        # A network file system may take a while to show a new file.
+        deadline = time.monotonic() + _SECONDS_TO_SEE
+        while not (self.output_dir / CONFIG).exists():
+            if time.monotonic() > deadline:
+                raise T2TLiteError(
+                    f"{self.output_dir} lacks the files of the chief: "
+                    "output_dir must be a folder that all workers share."
+                )
+            time.sleep(0.5)
 
     @property
     def _places(self) -> dict[str, pathlib.Path | str | None]:
@@ -165,21 +179,20 @@ class TrainingJob:
             say("Starting TensorFlow.")
         start_tensorflow(self.verbose, fixed_weights=False)
 
-    def _strategy(self, cluster: Cluster) -> Any:
-        """The devices that train, before anything runs on them."""
-        import tensorflow as tf
+    def _strategy(self) -> "tf.distribute.Strategy":
+        """Return the devices to train on, before anything runs on them."""
+        from t2t_lite.training import distribute
 
-        from t2t_lite.training.cluster.devices import choose_strategy
-
-        if not isinstance(cluster, Workers):
+        addresses, index = distribute.find_workers(self.workers, self.worker)
+        if not addresses:
             halved = None if self.options.jit else self.hparams
-            return choose_strategy(self.options.replicas, halved)
-        from t2t_lite.training.cluster.machines import join_machines
-
-        devices = {"GPUs": len(tf.config.list_physical_devices("GPU"))}
-        remedy = "Workers share an update evenly: give all as many devices."
-        require_equal(cluster, "devices", devices, remedy)
-        return join_machines(cluster, self.options.replicas)
+            return distribute.choose_strategy(self.options.replicas, halved)
+        if self.options.replicas:
+            raise UsageError(
+                "replicas conflicts with workers: each worker trains on its "
+                "GPUs or one CPU."
+            )
+        return distribute.join_workers(addresses, index, self.cluster_timeout)
 
     def _command(self) -> dict[str, Any]:
         """What must be the same on all workers."""

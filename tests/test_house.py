@@ -114,7 +114,7 @@ ROWS = (
     ("training",),
     (
         "training.checkpoints",
-        "training.cluster",
+        "training.distribute",
         "training.faults",
         "training.optimizer",
     ),

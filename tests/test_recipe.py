@@ -126,7 +126,7 @@ def test_every_parameter_is_a_flag_and_has_its_default():
     flags = vars(trainer.make_parser().parse_args([]))
     own_text = {option.name for option in OPTIONS}
     parameters = inspect.signature(t2t_lite.train).parameters
-    other_work = {"print_hparams", "local_workers"}
+    other_work = {"print_hparams"}
     assert flags.keys() - own_text - other_work == parameters.keys()
     for name, parameter in parameters.items():
         if parameter.default is not parameter.empty:

@@ -7,8 +7,6 @@ from typing import Any
 
 from t2t_lite.errors import Interrupted, T2TLiteError
 from t2t_lite.training.checkpoints import checkpoint
-from t2t_lite.training.cluster.cluster import Cluster
-from t2t_lite.training.cluster.silence import Silence
 from t2t_lite.training.faults.decisions import Decisions
 from t2t_lite.training.faults.signals import StopRequested
 from t2t_lite.training.options import TrainingOptions
@@ -27,11 +25,10 @@ class Loop:
     """Updates until the end, with all that happens between them."""
 
     state: TrainingState
-    telemetry: Telemetry | Silence
+    telemetry: Telemetry
     decisions: Decisions
     dev: DevEvaluation
     options: TrainingOptions
-    cluster: Cluster
     moved: Callable[[], None]  # is called before each pass
     saved: Callable[[], None]  # is called after a checkpoint, by the chief
     _failed_saves: int = dataclasses.field(default=0, init=False)  # in a row
@@ -53,9 +50,11 @@ class Loop:
                 self.telemetry.phase("The first update makes the graphs.")
             while state.step < steps and not over:
                 with self.decisions.updating():
-                    state.update(between_passes=self._between_passes)
+                    state.update(self._between_passes, self._wants_decision)
                 self._tell(log=self._log_is_due() or state.step == steps)
-                decision = self.decisions.decide(state.step)
+                decision = self.decisions.decide(
+                    state.step, state.decision_is_wanted
+                )
                 if decision.save:
                     self._save()
                 if decision.stop:
@@ -70,8 +69,12 @@ class Loop:
     def _between_passes(self) -> None:
         """Leaves an update undone; several workers finish it together."""
         self.moved()
-        if self.cluster.size == 1:
+        if self.state.workers == 1:
             self.decisions.check()
+
+    def _wants_decision(self) -> bool:
+        """Return whether this worker wants to save or stop after the update."""
+        return self.decisions.is_wanted(self.state.step + 1)
 
     def _log_is_due(self) -> bool:
         step = self.state.step
@@ -90,8 +93,8 @@ class Loop:
             return False
         metric = self.options.stop_on
         records = self.telemetry.evaluations(self.state.evaluated[-1])
-        since, step, best = self.cluster.exchange(
-            "learning", evaluations_since_best(records, metric)
+        since, step, best = self.state.exchange(
+            evaluations_since_best(records, metric)
         )[0]
         if since < self.options.stop_after:
             return False
@@ -180,7 +183,7 @@ class Loop:
             )
         if self.state.saved_step != saved_before:
             self._failed_saves = 0
-            if self.cluster.is_chief:
+            if self.state.is_chief:
                 self.saved()
 
     def _evaluate(self, weights: str | None = None) -> None:
@@ -204,10 +207,10 @@ class Loop:
     def _is_evaluated(self, step: int, weights: str | None) -> bool:
         """Whether the metrics, which the chief writes, have it already."""
         known = self.telemetry.has_evaluation(step, weights)
-        return self.cluster.exchange("evaluated", known)[0]
+        return self.state.exchange(known)[0]
 
     def _scores(self) -> dict[str, float]:
-        """Those of all workers' shares; a signal to one breaks it off."""
+        """Return the scores of all shares; a signal breaks off its own."""
         share: dict[str, Any] = {}
         why = ""
         try:
@@ -215,7 +218,7 @@ class Loop:
                 share = self.dev.share()
         except StopRequested as stop:
             why = str(stop)
-        told = self.cluster.exchange("dev", (share, why))
+        told = self.state.exchange((share, why))
         if whys := [why for _, why in told if why]:
             raise StopRequested(whys[0])
         return self.dev.scores([share for share, _ in told])

@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.progress import say
+from t2t_lite.training import distribute
 from t2t_lite.training.checkpoints import checkpoint, checkpoint_choice
 from t2t_lite.training.checkpoints.averaging import average_checkpoints
-from t2t_lite.training.cluster.cluster import ALONE, Cluster
 from t2t_lite.training.initial import load_initial_weights
 from t2t_lite.training.optimizer.meter import Meter
 from t2t_lite.training.optimizer.updates import Updater
@@ -51,9 +51,8 @@ class TrainingState:
 
     Args:
       run: what is trained.
-      strategy: from `devices.choose_strategy`.
+      strategy: from `distribute.choose_strategy` or `join_workers`.
       keep_checkpoints: how many of the newest to keep, besides the best.
-      cluster: of this process. The chief alone writes.
       keep_best: how many of the best to keep.
       jit, recompute: as in `Updater`.
 
@@ -65,7 +64,11 @@ class TrainingState:
         training, and their moving average if there is one. The last ones are
         judged, and decoded by default.
       replicas: devices that share an update.
+      workers: processes that share it.
+      worker: index of this process; 0 is the chief.
       step: updates made, the skipped ones included.
+      decision_is_wanted: whether a worker wanted to save or stop after the
+        last update, see `Decisions`; False for a single process.
       meter: what they did, in all and lately.
       saved_step: the update of the last checkpoint, 0 without one.
       saved_work: what the meter had counted by then.
@@ -76,7 +79,6 @@ class TrainingState:
         run: Run,
         strategy: tf.distribute.Strategy,
         keep_checkpoints: int = 20,
-        cluster: Cluster = ALONE,
         keep_best: int = 1,
         jit: bool = False,
         recompute: bool = False,
@@ -85,7 +87,9 @@ class TrainingState:
         self.replicas: int = strategy.num_replicas_in_sync
         with strategy.scope():
             self.model = run.model()
-        self._cluster = cluster
+        self._strategy = strategy
+        self.workers = distribute.worker_count(strategy)
+        self.worker = distribute.worker_index(strategy)
         self.updater = Updater(
             self.model,
             run.hparams,
@@ -94,7 +98,6 @@ class TrainingState:
             freeze=run.config.get("freeze", ()),
             jit=jit,
             recompute=recompute,
-            meet=lambda topic: cluster.exchange(topic, None),
         )
         has_ema = bool(run.hparams.ema_decay)
         self.evaluated = (None, checkpoint.EMA) if has_ema else (None,)
@@ -103,12 +106,22 @@ class TrainingState:
         self.saved_work = self.meter.totals()
         self._keep, self._keep_best = keep_checkpoints, keep_best
         self._position = [0, 0, 0]
+        self.decision_is_wanted = False
         self._batches: Iterator[dict[str, Any]] | None = None
 
     @property
     def epoch(self) -> int:
         """The epoch that the next micro-batch is from."""
         return int(self._position[0])
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process writes the files of the run."""
+        return self.worker == 0
+
+    def exchange(self, value: T) -> list[T]:
+        """Return the values that all workers give, see `exchange`."""
+        return distribute.exchange(self._strategy, value)
 
     @property
     def size_bytes(self) -> int:
@@ -119,22 +132,32 @@ class TrainingState:
             for variable in tensors.values()
         )
 
-    def update(self, between_passes: Callable[[], None]) -> None:
+    def update(
+        self,
+        between_passes: Callable[[], None],
+        wants_decision: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Makes one update.
 
         Args:
           between_passes: called before each pass. If it raises, this update
             was not made, and no other one can be.
+          wants_decision: see `Updater.update`.
         """
         with self.meter.timed():
             if self._batches is None:
                 self._batches = self.run.data.training_batches(self._position)
             count = self.run.hparams.micro_batches
             batches = [next(self._batches) for _ in range(count)]
-            stats = self.updater.update(batches, self.step + 1, between_passes)
+            stats = self.updater.update(
+                batches, self.step + 1, between_passes, wants_decision
+            )
             self.step += 1
             self._position = batches[-1]["position"]
             self.meter.add(stats)
+            # One process does not wait for the device.
+            if self.workers > 1:
+                self.decision_is_wanted = bool(stats.wanting_decision)
 
     def save(self) -> None:
         """Saves a checkpoint, unless this update is saved already.
@@ -148,26 +171,23 @@ class TrainingState:
         if self.step == self.saved_step:
             return
         self.meter.read()
-        self._by_chief("saved", self._write)
+        self._by_chief(self._write)
         self.saved_step, self.saved_work = self.step, self.meter.totals()
 
-    def _by_chief(self, topic: str, make: Callable[[], T]) -> T:
-        """What the chief makes, while nobody waits for it inside an update.
+    def _by_chief(self, make: Callable[[], T]) -> T:
+        """Return what the chief alone makes, or raise its `SaveError`.
 
         Args:
-          topic: what is made.
-          make: gives something fit for JSON.
+          make: returns something fit for JSON.
         """
         made: Any = None
         error: checkpoint.SaveError | None = None
-        if self._cluster.is_chief:
+        if self.is_chief:
             try:
                 made = make()
             except checkpoint.SaveError as failed:
                 error = failed
-        made, told = self._cluster.exchange(
-            topic, (made, str(error) if error else None)
-        )[0]
+        made, told = self.exchange((made, str(error) if error else None))[0]
         if told:
             raise error or checkpoint.SaveError(told)
         return made
@@ -199,13 +219,13 @@ class TrainingState:
           T2TLiteError: it is another model's, all are damaged, or all are
             gone.
         """
-        name = self._by_chief("checkpoint", lambda: self._restore(strict, must))
+        name = self._by_chief(lambda: self._restore(strict, must))
         if name is None:
             if load_initial_weights(self.run, self.model):
                 self.updater.begin_average()
             return
         path = self.run.checkpoints_dir / name
-        if self._cluster.is_chief:
+        if self.is_chief:
             state = checkpoint.read_state(path)
         else:
             state = self._read(path)
@@ -286,7 +306,7 @@ class TrainingState:
     @property
     def best(self) -> dict[str, Any]:
         """What marks the best checkpoint, {} if there is none any more."""
-        return next(iter(self._by_chief("best", self._read_best)), {})
+        return next(iter(self._by_chief(self._read_best)), {})
 
     def _read_best(self) -> list[dict[str, Any]]:
         directory = self.run.checkpoints_dir
@@ -302,11 +322,11 @@ class TrainingState:
           value: of the model as it is now.
         """
         here = {"step": self.step, "metric": metric, "value": value}
-        marks = self._by_chief("best", self._read_best)
+        marks = self._by_chief(self._read_best)
         best = checkpoint_choice.ranked(marks, here)[: self._keep_best]
         if here in best:
             self.save()
-            self._by_chief("mark", lambda: self._mark(best))
+            self._by_chief(lambda: self._mark(best))
 
     def _mark(self, best: list[dict[str, Any]]) -> None:
         directory = self.run.checkpoints_dir
@@ -319,7 +339,7 @@ class TrainingState:
 
         Also with a moving average, which takes its place.
         """
-        made = self._by_chief("average", self._make_average)
+        made = self._by_chief(self._make_average)
         return made and checkpoint.Checkpoint(pathlib.Path(made[0]), *made[1:])
 
     def _make_average(self) -> tuple[str, int, int | None] | None:

@@ -1,6 +1,9 @@
 """Training: updates, checkpoints, evaluation on dev, and a clean way out."""
 
-from collections.abc import Callable
+import contextlib
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -9,9 +12,12 @@ from t2t_lite import files
 from t2t_lite.model.layers import initial
 from t2t_lite.progress import say
 from t2t_lite.training.checkpoints import checkpoint
-from t2t_lite.training.cluster.cluster import ALONE, Cluster
-from t2t_lite.training.cluster.devices import choose_strategy, device_name
-from t2t_lite.training.cluster.silence import Silence
+from t2t_lite.training.distribute import (
+    choose_strategy,
+    device_name,
+    worker_count,
+    worker_index,
+)
 from t2t_lite.training.faults.deadline import Deadline
 from t2t_lite.training.faults.decisions import Decisions
 from t2t_lite.training.faults.signals import StopSignals
@@ -31,7 +37,6 @@ def train(
     options: TrainingOptions,
     evaluate_text: TextEvaluator | None = None,
     *,
-    cluster: Cluster = ALONE,
     strategy: tf.distribute.Strategy | None = None,
     saved: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
@@ -42,9 +47,8 @@ def train(
         from other trainers by the caller, see `faults.lock`.
       options: how.
       evaluate_text: see `DevEvaluation`.
-      cluster: of this process. All its processes call this alike; the chief
-        writes.
-      strategy: of all their devices; None chooses one for a single process.
+      strategy: of the devices that train; None chooses one for a single
+        process. All workers of a strategy call this alike; the chief writes.
       saved: is called after each checkpoint, by the chief.
 
     Returns:
@@ -56,37 +60,41 @@ def train(
       Interrupted: a signal came; everything is saved.
       T2TLiteError: something is wrong; the message says what to do.
     """
+    strategy = strategy or choose_strategy(
+        options.replicas, None if options.jit else run.hparams
+    )
     steps = last_step(run.hparams, options.train_steps)
     watch = StallWatch(options.stall_minutes, run.output_dir / LOG)
     with StopSignals() as signals:
         prepare(run.seed, options.deterministic, options.check_numerics)
         run.data.batches("dev")  # fails now rather than at the first evaluation
-        if cluster.is_chief:
+        if worker_index(strategy) == 0:
             for folder in (run.output_dir, run.checkpoints_dir):
                 files.remove_unfinished(folder)
-        state = _state_of(run, options, cluster, strategy)
+        state = _state_of(run, options, strategy)
         dev = DevEvaluation(
             run,
             state.model,
             evaluate_text,
             options.best_metric,
-            cluster.index,
-            cluster.size,
+            state.worker,
+            state.workers,
             watch.moved,
         )
-        cluster.share_stop(lambda: signals.requested, signals.ask)
-        with _telemetry(state, steps, cluster) as telemetry:
+        with (
+            _folder_to_write(state) as folder,
+            Telemetry(folder, state.step, steps) as telemetry,
+        ):
             telemetry.phase("Checking the data.")
             telemetry.note(str(run.data.check()))
             # The first save is guessed: on a disk that is rather slow.
             deadline = Deadline(options.max_minutes, state.size_bytes / 100e6)
-            deadline.share(cluster.exchange)
             decisions = Decisions(
                 signals,
                 deadline,
                 options.save_steps,
                 options.save_minutes,
-                cluster.exchange,
+                state.exchange if state.workers > 1 else None,
             )
             loop = Loop(
                 state,
@@ -94,13 +102,12 @@ def train(
                 decisions,
                 dev,
                 options,
-                cluster,
                 watch.moved,
                 saved,
             )
-            with watch, cluster.naming_losses():
+            with watch:
                 if state.step < steps:
-                    _fit(state, options, telemetry, cluster)
+                    _fit(state, options, telemetry)
                 loop.to_the_end(steps)
         return {
             **state.saved_work,
@@ -112,21 +119,17 @@ def train(
 def _state_of(
     run: Run,
     options: TrainingOptions,
-    cluster: Cluster,
-    strategy: tf.distribute.Strategy | None,
+    strategy: tf.distribute.Strategy,
 ) -> TrainingState:
     """The model and what goes with it, as they were when the run stopped."""
     say("Building the model.")
     goes_on = bool(checkpoint.list_checkpoints(run.checkpoints_dir))
-    with initial.unset(goes_on and cluster.size == 1):
+    # Workers get their first weights from the chief, so they need values.
+    with initial.unset(goes_on and worker_count(strategy) == 1):
         state = TrainingState(
             run,
-            strategy
-            or choose_strategy(
-                options.replicas, None if options.jit else run.hparams
-            ),
+            strategy,
             options.keep_checkpoints,
-            cluster,
             options.keep_best,
             jit=options.jit,
             recompute=options.recompute,
@@ -140,27 +143,30 @@ def _state_of(
     return state
 
 
-def _telemetry(
-    state: TrainingState, steps: int, cluster: Cluster
-) -> "Telemetry | Silence":
-    """The chief tells of training; the others would tell the same."""
-    if cluster.is_chief:
-        return Telemetry(state.run.output_dir, state.step, steps)
-    return Silence()
+@contextlib.contextmanager
+def _folder_to_write(state: TrainingState) -> Iterator[pathlib.Path]:
+    """Yield the run's folder; to other workers than the chief a temporary one.
+
+    They would write the same metrics as the chief.
+    """
+    if state.is_chief:
+        yield state.run.output_dir
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield pathlib.Path(folder)
 
 
 def _fit(
     state: TrainingState,
     options: TrainingOptions,
-    telemetry: Telemetry | Silence,
-    cluster: Cluster,
+    telemetry: Telemetry,
 ) -> None:
     """Out of memory is met now, or never."""
     telemetry.phase("Trying the largest batch.")
     run, updater = state.run, state.updater
     asked = options.slices(run.hparams.micro_batches)
     updater.slices = fitting_slices(
-        updater, run.hparams, asked, run.config, run.record, cluster
+        updater, run.hparams, asked, run.config, run.record
     )
     if asked is None:
         passes = updater.slices * run.hparams.micro_batches

@@ -6,10 +6,8 @@ What is tried follows from a seed, which is printed. For a long night:
 """
 
 import collections
-import contextlib
 import json
 import os
-import pathlib
 import random
 import shutil
 import signal
@@ -192,22 +190,10 @@ def run_killed(words, chance, seconds):
     try:
         process.wait(timeout=chance.uniform(0, seconds))
     except subprocess.TimeoutExpired:
-        workers = (
-            children_of(process.pid) if "--local_workers=2" in words else []
-        )
-        if workers:  # one of them; the others stop by themselves
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(chance.choice(workers), signal.SIGKILL)
-        else:
-            os.killpg(process.pid, signal.SIGKILL)
+        os.killpg(process.pid, signal.SIGKILL)
     _, err = process.communicate(timeout=120)
     assert b"Traceback" not in err, err.decode()
     return process.returncode
-
-
-def children_of(process):
-    path = pathlib.Path(f"/proc/{process}/task/{process}/children")
-    return [int(child) for child in path.read_text().split()]
 
 
 SAVE_STEPS = 5
@@ -226,7 +212,7 @@ def require_a_late_checkpoint(run):
 @pytest.mark.parametrize(
     "command",
     [
-        *("datagen", "trainer", "replicas", "workers"),
+        *("datagen", "trainer", "replicas"),
         *("average", "decoder", "exporter"),
     ],
 )
@@ -253,7 +239,6 @@ def test_a_killed_command_ends_as_if_it_had_not_been(
             "datagen": ([*problem, f"--data_dir={made}"], "tiny_digits*"),
             "trainer": trainer(run, data),
             "replicas": trainer(run, data, "--replicas=2"),
-            "workers": trainer(run, data, "--local_workers=2"),
             "average": (
                 [*of_run, "--num_checkpoints=2"],
                 "checkpoints/average-2-*/tensors*",
@@ -275,8 +260,8 @@ def test_a_killed_command_ends_as_if_it_had_not_been(
         shutil.rmtree(made, ignore_errors=True)
         made.mkdir()
         argv, pattern = flags(run, data, made)
-        others = {"average": "average_checkpoints", "workers": "trainer"}
-        module = {**others, "replicas": "trainer"}.get(command, command)
+        others = {"average": "average_checkpoints", "replicas": "trainer"}
+        module = others.get(command, command)
         words = [sys.executable, "-m", f"t2t_lite.bin.{module}", *argv]
         for _ in range(killed):
             run_killed(words, chance, seconds)

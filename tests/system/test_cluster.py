@@ -1,534 +1,303 @@
-"""Several processes train one run: the arithmetic, and what goes wrong."""
+"""Several processes train one run: the arithmetic, and lost workers."""
 
 import contextlib
 import json
 import os
+import pathlib
 import re
-import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+import uuid
 
 import numpy as np
 import pytest
 
-from t2t_lite.training.cluster.local_workers import free_ports
+from support.places import ROOT
 
 pytestmark = pytest.mark.slow
 
-# Five micro-batches are uneven for any number of workers here.
-CUT = "--hparams_override=micro_batches=5,train_steps=20,learning_rate=0.05"
-STEPS = ["--eval_steps_every=10", "--save_steps=10", "--log_steps=1"]
 COMMAND = [sys.executable, "-m", "t2t_lite.bin.trainer"]
+# Five micro-batches do not divide evenly among workers.
+HPARAMS = "micro_batches=5,learning_rate=0.05,train_steps="
+OPTIONS = {"eval_steps_every": 10, "save_steps": 10, "log_steps": 1}
+ENDLESS = ["--train_steps=1000000", "--eval_steps_every=1000000"]
 
 
-def addresses(count):
-    return ",".join(f"127.0.0.1:{port}" for port in free_ports(count))
+def flags_of(options):
+    return [f"--{name}={value}" for name, value in options.items()]
 
 
-class Cluster:
-    """Processes that train together; their stderr is in files."""
+def free_addresses(count):
+    with contextlib.ExitStack() as stack:
+        sockets = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            for _ in range(count)
+        ]
+        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
 
-    def __init__(
-        self,
-        folder,
-        flags,
-        workers,
-        prefixes=(),
-        only=None,
-        commands=None,
-        by_tf_config=False,
-    ):
-        self.count = workers.count(",") + 1
-        self.logs = [folder / f"worker{n}.log" for n in range(self.count)]
-        self.processes = []
-        for number in only or range(self.count):
-            with open(self.logs[number], "w") as log:
-                prefix = prefixes[number] if prefixes else []
-                who = [f"--workers={workers}", f"--worker={number}"]
-                environment = dict(os.environ)
-                if by_tf_config:  # as a training operator says it
-                    who = []
-                    cluster = {"worker": workers.split(",")}
-                    task = {"type": "worker", "index": number}
-                    environment["TF_CONFIG"] = json.dumps(
-                        {"cluster": cluster, "task": task}
-                    )
-                self.processes.append(
-                    subprocess.Popen(
-                        [
-                            *prefix,
-                            *(commands or {}).get(number, COMMAND),
-                            *(flag.format(worker=number) for flag in flags),
-                            *who,
-                        ],
-                        env=environment,
-                        stdout=subprocess.DEVNULL,
-                        stderr=log,
-                    )
+
+def by_flags(addresses, number):
+    return [f"--workers={','.join(addresses)}", f"--worker={number}"], {}
+
+
+def by_tf_config(addresses, number):
+    cluster = {"chief": addresses[:1], "worker": addresses[1:]}
+    task = {"type": "worker", "index": number - 1}
+    if number == 0:
+        task = {"type": "chief", "index": 0}
+    return [], {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}
+
+
+def by_slurm(addresses, number):
+    return [], {
+        "SLURM_JOB_ID": str(os.getpid()),
+        "SLURM_PROCID": str(number),
+        "SLURM_STEP_NUM_TASKS": str(len(addresses)),
+        "SLURM_STEP_NODELIST": "localhost",
+        "SLURM_STEP_TASKS_PER_NODE": str(len(addresses)),
+    }
+
+
+class Workers:
+    """Processes that train together; their stderr goes to files."""
+
+    def __init__(self, folder, flags, addresses, own=None, start=by_flags):
+        self.addresses = addresses
+        self.logs, self.processes = [], []
+        for number in range(len(addresses)):
+            if own is not None and own.get(number) is None:
+                continue  # this one does not start
+            words, environment = start(addresses, number)
+            self.logs.append(folder / f"worker{number}.log")
+            with open(self.logs[-1], "w") as log:
+                process = subprocess.Popen(
+                    [*COMMAND, *flags, *words, *(own or {}).get(number, [])],
+                    env={**os.environ, **environment},
+                    stdout=subprocess.DEVNULL,
+                    stderr=log,
                 )
+            self.processes.append(process)
 
     def __enter__(self):
         return self
 
     def __exit__(self, *exception):
         for process in self.processes:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGCONT)
             process.kill()
             process.wait()
 
-    def log(self, number):
-        return self.logs[number].read_text()
+    def last_lines(self):
+        return [log.read_text().splitlines()[-1] for log in self.logs]
 
-    def wait(self, timeout=180):
-        deadline = time.monotonic() + timeout
-        return [
-            process.wait(max(deadline - time.monotonic(), 0.1))
-            for process in self.processes
-        ]
+    def exit_codes(self, timeout=180):
+        return [process.wait(timeout) for process in self.processes]
 
-    def until(self, pattern, timeout=120):
-        """Waits until the chief's log has a line."""
+    def wait_for(self, text, timeout=120):
         deadline = time.monotonic() + timeout
-        while not re.search(pattern, self.log(0)):
-            assert self.processes[0].poll() is None, self.log(0)
-            assert time.monotonic() < deadline, self.log(0)
+        while text not in (log := self.logs[0].read_text()):
+            assert self.processes[0].poll() is None, log
+            assert time.monotonic() < deadline, log
             time.sleep(0.05)
 
 
 @pytest.fixture
-def train(tiny_flags, tmp_path):
-    """A function that starts a cluster, or one process, on a run."""
+def start(tiny_flags, tmp_path):
+    """A function that starts the workers of a run."""
 
-    def start(run, *flags, workers=None, **options):
-        flags = [*tiny_flags, *STEPS, f"--output_dir={run}", *flags]
-        if workers is None:
-            return subprocess.run([*COMMAND, *flags], check=True, timeout=180)
-        return Cluster(tmp_path, flags, workers, **options)
+    def start_workers(*flags, count=2, **how):
+        flags = [
+            *tiny_flags,
+            *flags_of(OPTIONS),
+            f"--output_dir={tmp_path / 'run'}",
+            *flags,
+        ]
+        return Workers(tmp_path, flags, free_addresses(count), **how)
 
-    return start
+    return start_workers
 
 
-def weights(run, step, part="."):
+def train_alone(tiny_flags, run, steps):
+    flags = [*tiny_flags, *flags_of(OPTIONS), f"--output_dir={run}"]
+    flags.append(f"--hparams_override={HPARAMS}{steps}")
+    subprocess.run([*COMMAND, *flags], check=True, timeout=180)
+    return run
+
+
+@pytest.fixture(scope="session")
+def one_device(tiny_flags, tmp_path_factory):
+    """The run that one process trains on one device."""
+    run = tmp_path_factory.mktemp("one_device") / "run"
+    return train_alone(tiny_flags, run, 20)
+
+
+def weights(run, step):
     import tensorflow as tf
 
-    path = run / "checkpoints" / f"step-{step:08d}" / part / "tensors"
+    path = run / "checkpoints" / f"step-{step:08d}" / "tensors"
     reader = tf.train.load_checkpoint(str(path))
-    names = reader.get_variable_to_shape_map()
     return {
         name: reader.get_tensor(name)
-        for name in names
+        for name in reader.get_variable_to_shape_map()
         if name.startswith("model/")
     }
 
 
-def losses(run):
-    """The line of each update, and the dev evaluations."""
-    records = [json.loads(line) for line in open(run / "metrics.jsonl")]
-    trained = {r["step"]: r["loss"] for r in records if "loss" in r}
-    judged = [
-        [r["step"], r["dev_loss"], r["dev_bleu"]]
-        for r in records
-        if "dev_loss" in r
-    ]
-    return trained, judged
-
-
-def assert_equal_runs(ours, theirs, step=20):
+def assert_equal_weights(ours, theirs, step=20):
     mine, others = weights(ours, step), weights(theirs, step)
     assert mine.keys() == others.keys()
     for name in mine:
         np.testing.assert_allclose(
             mine[name], others[name], rtol=0, atol=1e-5, err_msg=name
         )
-    (trained, judged), (trained_alone, judged_alone) = map(
-        losses, (ours, theirs)
-    )
-    assert trained == pytest.approx(trained_alone, rel=1e-4)
-    np.testing.assert_allclose(judged, judged_alone, rtol=1e-4, atol=1e-5)
 
 
-@pytest.fixture(scope="session")
-def one_process(tiny_flags, tmp_path_factory):
-    """The run that one process trains on one device."""
-    run = tmp_path_factory.mktemp("one") / "run"
-    flags = [*tiny_flags, *STEPS, CUT, f"--output_dir={run}"]
-    subprocess.run([*COMMAND, *flags], check=True, timeout=180)
-    return run
+def scores(run):
+    """The loss of each update, and the dev loss and BLEU of each evaluation."""
+    records = map(json.loads, open(run / "metrics.jsonl"))
+    return {
+        (record["step"], record.get("weights"), key): record[key]
+        for record in records
+        for key in ("loss", "dev_loss", "dev_bleu")
+        if key in record
+    }
 
 
-@pytest.mark.parametrize("workers, replicas", [(2, 2), (3, 1)])
-def test_workers_and_replicas_give_the_weights_of_one_device(
-    train, tmp_path, one_process, workers, replicas
+def test_two_workers_give_the_weights_and_scores_of_one_device(
+    start, tmp_path, one_device
 ):
+    with start(f"--hparams_override={HPARAMS}20") as workers:
+        assert workers.exit_codes() == [0, 0], workers.last_lines()
     run = tmp_path / "run"
-    together = addresses(workers)
-    with train(run, CUT, f"--replicas={replicas}", workers=together) as cluster:
-        assert cluster.wait() == [0] * workers, cluster.log(0)
-    assert_equal_runs(run, one_process)
+    assert_equal_weights(run, one_device)
+    assert scores(run) == pytest.approx(scores(one_device), rel=1e-4, abs=1e-4)
     config = json.loads((run / "config.json").read_text())
-    assert config["training_cost"]["devices"] == workers * replicas
+    assert config["training_cost"]["devices"] == 2
 
 
-def test_tf_config_says_who_trains_and_each_may_have_its_own_data(
-    train, tmp_path, one_process
+def test_a_run_resumes_with_another_number_of_workers(
+    start, tmp_path, tiny_flags, one_device
 ):
     run = tmp_path / "run"
-    flags = (CUT, f"--data_dir={tmp_path}/data{{worker}}")
-    together = addresses(2)
-    with train(run, *flags, workers=together, by_tf_config=True) as cluster:
-        assert cluster.wait() == [0, 0], cluster.log(0)
-    assert (tmp_path / "data0").is_dir() and (tmp_path / "data1").is_dir()
-    assert_equal_runs(run, one_process)
+    override = f"--hparams_override={HPARAMS}20"
+    steps = [override, "--train_steps=8"]
+    with start(*steps, start=by_tf_config) as workers:
+        assert workers.exit_codes() == [0, 0], workers.last_lines()
+    train_alone([*tiny_flags, "--train_steps=13"], run, 20)
+    with start(override, count=3, start=by_slurm) as workers:
+        assert workers.exit_codes() == [0, 0, 0], workers.last_lines()
+    assert "update 13" in workers.logs[0].read_text()
+    assert_equal_weights(run, one_device)
 
 
-def test_other_data_of_a_worker_is_named_before_the_run_is_made(
-    train, tmp_path, tiny_usr_dir
+def test_sigterm_to_one_worker_saves_once_and_all_exit_with_75(start, tmp_path):
+    with start(*ENDLESS) as workers:
+        workers.wait_for("step 15/")
+        workers.processes[1].send_signal(signal.SIGTERM)
+        assert workers.exit_codes(60) == [75, 75], workers.last_lines()
+    saved = {
+        re.search(r"update (\d+)", line)[1] for line in workers.last_lines()
+    }
+    (step,) = map(int, saved)
+    assert (tmp_path / "run" / "checkpoints" / f"step-{step:08d}").is_dir()
+
+
+@pytest.mark.parametrize(
+    "number, lost",
+    [(signal.SIGKILL, 0), (signal.SIGKILL, 1), (signal.SIGSTOP, 1)],
+)
+def test_a_lost_worker_ends_the_others_with_its_address(start, number, lost):
+    with start(*ENDLESS, count=3) as workers:
+        workers.wait_for("step 15/")
+        workers.processes[lost].send_signal(number)
+        others = {0, 1, 2} - {lost}
+        assert [workers.processes[n].wait(60) for n in others] == [1, 1]
+        for other in others:
+            assert workers.addresses[lost] in workers.last_lines()[other]
+            assert "Traceback" not in workers.logs[other].read_text()
+
+
+def test_a_worker_that_never_starts_is_named_after_cluster_timeout(start):
+    with start("--cluster_timeout=3", own={0: []}) as workers:
+        assert workers.exit_codes(60) == [1]
+    assert workers.addresses[1] in workers.last_lines()[0]
+
+
+def test_workers_with_other_hparams_end_with_the_difference(start, tmp_path):
+    own = {0: [], 1: ["--hparams_override=residual_dropout=0.3"]}
+    with start(own=own) as workers:
+        assert workers.exit_codes() == [1, 1]
+    for line in workers.last_lines():
+        assert "residual_dropout" in line and workers.addresses[1] in line
+    assert not (tmp_path / "run").exists()
+
+
+def test_workers_with_other_data_end_before_the_run_is_made(
+    start, tmp_path, tiny_usr_dir
 ):
-    # The same problem, which makes other pairs of another file.
+    # The problem is the same, but reads another file on each worker.
+    code = (tiny_usr_dir / "tiny_digits.py").read_text()
+    assert "37 + 1" in code
+    code = code.replace("37 + 1", "37 + int(open(SHIFT).read())")
+    own = {}
     for number in range(2):
         usr = tmp_path / f"usr{number}"
-        shutil.copytree(tiny_usr_dir, usr)
+        usr.mkdir()
         (usr / "shift").write_text(str(number))
-        code = usr / "tiny_digits.py"
-        content = code.read_text()
-        assert "37 + 1" in content
-        content = content.replace("37 + 1", "37 + int(open(SHIFT).read())")
-        code.write_text(f"{content}\nSHIFT = __file__[:-14] + 'shift'\n")
-    run = tmp_path / "run"
-    flags = [
-        f"--{kind}_dir={tmp_path}/{kind}{{worker}}" for kind in ("usr", "data")
-    ]
-    with train(run, *flags, workers=addresses(2)) as cluster:
-        assert cluster.wait() == [1, 1]
-        for number in range(2):
-            log = cluster.log(number)
-            assert "Give all workers the same data." in log, log
-    assert not run.exists()
-
-
-def test_workers_share_a_moving_average_adafactor_and_frozen_weights(
-    train, tmp_path
-):
-    runs = alone, shared = tmp_path / "alone", tmp_path / "shared"
-    cut = f"{CUT},optimizer=adafactor,ema_decay=0.9"
-    flags = (cut, "--freeze=encoder")
-    train(alone, *flags)
-    with train(shared, *flags, workers=addresses(2)) as cluster:
-        assert cluster.wait() == [0, 0], cluster.log(0)
-    assert_equal_runs(shared, alone)
-    mine, others = (weights(run, 20, part="ema") for run in runs)
-    assert mine.keys() == others.keys() != set()
-    for name in mine:
-        np.testing.assert_allclose(mine[name], others[name], rtol=0, atol=1e-5)
-
-
-def test_a_run_goes_on_with_another_number_of_workers(
-    train, tmp_path, one_process
-):
-    run = tmp_path / "run"
-    with train(run, CUT, "--train_steps=8", workers=addresses(2)) as cluster:
-        assert cluster.wait() == [0, 0], cluster.log(0)
-    train(run, CUT, "--train_steps=13")
-    with train(run, CUT, workers=addresses(3)) as cluster:
-        assert cluster.wait() == [0, 0, 0], cluster.log(0)
-    assert "Going on from update 13" in cluster.log(0)
-    mine, others = weights(run, 20), weights(one_process, 20)
-    for name in mine:
-        np.testing.assert_allclose(mine[name], others[name], rtol=0, atol=1e-5)
-    ours, theirs = losses(run)[0], losses(one_process)[0]
-    assert ours == pytest.approx(theirs, rel=1e-4)
-
-
-FOREVER = ["--train_steps=1000000", "--eval_steps_every=1000000"]
-
-
-def test_sigterm_to_one_saves_all_at_one_update_and_they_leave_with_75(
-    train, tmp_path
-):
-    run = tmp_path / "run"
-    with train(run, *FOREVER, workers=addresses(3)) as cluster:
-        cluster.until("step 20/")
-        cluster.processes[2].send_signal(signal.SIGTERM)
-        assert cluster.wait(60) == [75] * 3, cluster.log(0)
-    saved = {
-        re.search(r"update (\d+) is saved", cluster.log(n))[1] for n in range(3)
-    }
-    assert len(saved) == 1
-    step = int(saved.pop())
-    assert (run / "checkpoints" / f"step-{step:08d}").is_dir()
-    train(run, f"--train_steps={step + 1}")
-    assert losses(run)[0].keys() == set(range(1, step + 2))
-
-
-@pytest.mark.parametrize(
-    "number, lost",
-    [
-        (signal.SIGKILL, 1),
-        (signal.SIGKILL, 0),
-        (signal.SIGSTOP, 1),
-        (signal.SIGSTOP, 0),
-    ],
-)
-def test_who_dies_or_hangs_is_named_and_the_others_stop_within_a_minute(
-    train, tmp_path, number, lost
-):
-    run = tmp_path / "run"
-    together = addresses(3)
-    name = f"worker {lost} ({together.split(',')[lost]})"
-    with train(run, *FOREVER, workers=together) as cluster:
-        cluster.until("step 30/")
-        began = time.monotonic()
-        cluster.processes[lost].send_signal(number)
-        others = [n for n in range(3) if n != lost]
-        for other in others:
-            assert cluster.processes[other].wait(60) == 1
-        took = time.monotonic() - began
-        for other in others:
-            log = cluster.log(other)
-            assert name in log.splitlines()[-1], log
-            assert "Traceback" not in log
-    print(f"\n{number.name} {name}: the others stopped after {took:.1f} s")
-    # What is saved is sound: the same command goes on.
-    step = max(int(p.name[5:]) for p in (run / "checkpoints").glob("step-*"))
-    with train(
-        run, f"--train_steps={step + 3}", workers=addresses(2)
-    ) as cluster:
-        assert cluster.wait() == [0, 0], cluster.log(0)
-    assert f"Going on from update {step}" in cluster.log(0)
-
-
-# A trainer that gets a signal where TensorFlow would join the workers.
-LOST_AT_THE_JOIN = """
-import os, sys
-from t2t_lite.bin import trainer
-from t2t_lite.training.cluster import machines
-machines._enable_collectives = lambda *_: os.kill(os.getpid(), {number})
-sys.exit(trainer.main())
-"""
-
-
-@pytest.mark.parametrize(
-    "number, lost",
-    [(signal.SIGKILL, 1), (signal.SIGKILL, 0), (signal.SIGSTOP, 0)],
-)
-def test_who_dies_or_hangs_while_they_join_is_named_within_a_minute(
-    train, tmp_path, number, lost
-):
-    run = tmp_path / "run"
-    together = addresses(3)
-    name = f"worker {lost} ({together.split(',')[lost]})"
-    commands = {
-        lost: [
-            sys.executable,
-            "-c",
-            LOST_AT_THE_JOIN.format(number=int(number)),
-        ]
-    }
-    with train(run, workers=together, commands=commands) as cluster:
-        others = [n for n in range(3) if n != lost]
-        for other in others:
-            assert cluster.processes[other].wait(90) == 1, cluster.log(other)
-            log = cluster.log(other)
-            assert name in log.splitlines()[-1], log
-            assert "Traceback" not in log
-    assert not run.exists()
-
-
-# A trainer that never comes to where TensorFlow joins the workers.
-NEVER_JOINS = """
-import sys, time
-from t2t_lite.bin import trainer
-from t2t_lite.training.cluster import machines
-def never(*_):
-    print("waiting for ever", file=sys.stderr, flush=True)
-    time.sleep(1000)
-machines._enable_collectives = never
-sys.exit(trainer.main())
-"""
-
-
-@pytest.mark.parametrize("stopped", [0, 1])
-@pytest.mark.parametrize(
-    "number, code, cause",
-    [(signal.SIGINT, 130, "Ctrl-C"), (signal.SIGTERM, 75, "SIGTERM")],
-)
-def test_a_signal_while_they_join_ends_all_soon_in_one_line(
-    train, tmp_path, number, code, cause, stopped
-):
-    run = tmp_path / "run"
-    together = addresses(2)
-    commands = {0: [sys.executable, "-c", NEVER_JOINS]}
-    with train(run, workers=together, commands=commands) as cluster:
-        cluster.until("waiting for ever")
-        time.sleep(3)  # until TensorFlow waits in the other one
-        before = [cluster.log(n) for n in range(2)]
-        cluster.processes[stopped].send_signal(number)
-        codes = cluster.wait(15)
-    assert codes.pop(stopped) == code
-    assert codes == [75]
-    lines = [
-        cluster.log(n).removeprefix(text).splitlines()
-        for n, text in enumerate(before)
-    ]
-    (own,) = lines.pop(stopped)
-    assert f"opped by {cause}." in own
-    ((other,),) = lines
-    name = f"worker {stopped} ({together.split(',')[stopped]})"
-    assert f"{name} was stopped by {cause} before training began" in other
-    assert not run.exists()
-
-
-def test_a_different_command_is_named_before_anything_is_loaded(
-    train, tmp_path
-):
-    run = tmp_path / "run"
-    together = addresses(2)
-    with (
-        train(run, workers=together, only=[0]) as chief,
-        train(run, "--seed=7", workers=together, only=[1]) as other,
-    ):
-        assert chief.wait() == [1]
-        assert other.wait() == [1]
-    for log in (chief.log(0), other.log(1)):
-        assert "seed is 7 there and 1 on the chief" in log
-        assert "Starting TensorFlow" not in log
-    assert not run.exists()
-
-
-def test_a_missing_worker_is_named(train, tmp_path):
-    together = addresses(2)
-    flags = ("--cluster_timeout=2",)
-    with train(tmp_path / "run", *flags, workers=together, only=[0]) as chief:
-        assert chief.wait() == [1]
-    assert f"worker 1 ({together.split(',')[1]}) missing" in chief.log(0)
-
-
-def test_local_workers_are_started_told_of_and_stopped_together(
-    tiny_flags, tmp_path
-):
-    flags = [*tiny_flags, *FOREVER, f"--output_dir={tmp_path / 'run'}"]
-    log = tmp_path / "log"
-    with open(log, "w") as stderr:
-        process = subprocess.Popen(
-            [*COMMAND, *flags, "--log_steps=1", "--local_workers=2"],
-            stdout=subprocess.PIPE,
-            stderr=stderr,
+        (usr / "tiny_digits.py").write_text(
+            f"{code}\nSHIFT = __file__[:-14] + 'shift'\n"
         )
-    while "step 5/" not in log.read_text():
-        assert process.poll() is None, log.read_text()
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=60)[0] == b""
-    assert process.returncode == 75, log.read_text()
-    told = log.read_text()
-    assert "[worker 1] " in told
-    assert told.splitlines()[-1].endswith(
-        "All workers have stopped. Run the same command to go on."
-    )
+        data = f"--data_dir={tmp_path / f'data{number}'}"
+        own[number] = [f"--usr_dir={usr}", data]
+    with start(own=own) as workers:
+        assert workers.exit_codes() == [1, 1]
+    for line in workers.last_lines():
+        assert "data" in line and workers.addresses[1] in line
+    assert not (tmp_path / "run").exists()
 
 
-def test_local_workers_left_before_they_train_end_as_ctrl_c_does(
+def processes_with(title, mark):
+    """The ids of the processes with a title and an environment variable."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            named = title in (folder / "cmdline").read_text()
+            if named and mark in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+    return found
+
+
+def test_ray_train_restarts_a_killed_worker_and_the_weights_stay_equal(
     tiny_flags, tmp_path
 ):
-    run = tmp_path / "run"
-    process = subprocess.Popen(
-        [*COMMAND, *tiny_flags, f"--output_dir={run}", "--local_workers=2"],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    for line in process.stderr:
-        if "workers are here" in line:
-            break
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert err.splitlines()[-1] == "t2t-lite-trainer: stopped by Ctrl-C."
-    assert "Traceback" not in err
-    assert not run.exists()
-
-
-def test_max_minutes_stops_all_at_one_update_and_the_same_command_goes_on(
-    tiny_flags, tmp_path, run_process
-):
-    run = tmp_path / "run"
-    flags = [*tiny_flags, f"--output_dir={run}", "--log_steps=1"]
-    # Time to start on a busy machine, and some updates.
-    flags += ["--local_workers=2", "--max_minutes=1", *FOREVER[1:]]
-    began = time.monotonic()
-    done = run_process("trainer", *flags, FOREVER[0])
-    assert time.monotonic() - began < 70
-    assert done.returncode == 75, done.stderr
-    # Both say so, the chief and the one whose lines bear its number.
-    stops = re.findall(
-        r"^(.*)t2t-lite-trainer: Stopped by --max_minutes=1: update (\d+) is "
-        r"saved",
-        done.stderr,
-        re.MULTILINE,
-    )
-    assert sorted(who for who, _ in stops) == ["", "[worker 1] "], done.stderr
-    (step,) = {int(step) for _, step in stops}
-    saved = [path.name for path in (run / "checkpoints").glob("step-*")]
-    assert f"step-{step:08d}" in saved
-
-    again = run_process("trainer", *flags, f"--train_steps={step + 3}")
-    assert again.returncode == 0, again.stderr
-    assert f"Going on from update {step} in" in again.stderr
-    assert f"step: {step + 3}\n" in again.stdout
-    assert losses(run)[0].keys() == set(range(1, step + 4))
-
-
-@pytest.fixture
-def networks():
-    """Two network namespaces with a link between; a function cuts it."""
-    if os.geteuid() or not shutil.which("ip"):
-        pytest.skip("needs root and the command ip")
-
-    def ip(*words):
-        subprocess.run(["ip", *words], check=True, capture_output=True)
-
-    names = [f"t2t{os.getpid()}{side}" for side in "ab"]
+    pytest.importorskip("ray.train")
+    run, log = tmp_path / "run", tmp_path / "log"
+    flags = dict(flag.removeprefix("--").split("=") for flag in tiny_flags)
+    options = flags | OPTIONS | {"output_dir": str(run)}
+    options["hparams_override"] = f"{HPARAMS}60"
+    mark = f"T2T_LITE_TEST={uuid.uuid4()}"
+    script = ROOT / "examples" / "clusters" / "ray_train.py"
+    environment = {"RAY_DEDUP_LOGS": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    environment |= dict([mark.split("=")])
+    with open(log, "w") as output:
+        process = subprocess.Popen(
+            [sys.executable, script, "--num_workers=2", json.dumps(options)],
+            env={**os.environ, **environment},
+            stdout=output,
+            stderr=output,
+        )
     try:
-        ip("netns", "add", names[0])
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"no network namespaces here: {error.stderr!r}")
-    try:
-        ip("netns", "add", names[1])
-        ends = [f"{side}{os.getpid()}" for side in "ab"]
-        ip("link", "add", ends[0], "type", "veth", "peer", "name", ends[1])
-        for number, (name, end) in enumerate(zip(names, ends, strict=True)):
-            ip("link", "set", end, "netns", name)
-            there = ("-n", name)
-            ip(*there, "addr", "add", f"10.77.0.{number + 1}/24", "dev", end)
-            ip(*there, "link", "set", end, "up")
-            ip(*there, "link", "set", "lo", "up")
-
-        def cut():
-            ip("-n", names[1], "link", "set", ends[1], "down")
-
-        yield names, cut
+        saved = run / "checkpoints" / "step-00000020"
+        while not saved.is_dir():
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.01)
+        os.kill(processes_with("RayTrainWorker", mark.encode())[0], 9)
+        assert process.wait(300) == 0, log.read_text()
     finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True)
-
-
-def test_a_cut_network_stops_both_sides_within_a_minute(
-    train, tmp_path, networks
-):
-    names, cut = networks
-    run = tmp_path / "run"
-    together = "10.77.0.1:2222,10.77.0.2:2222"
-    prefixes = [["ip", "netns", "exec", name] for name in names]
-    with train(run, *FOREVER, workers=together, prefixes=prefixes) as cluster:
-        cluster.until("step 30/")
-        began = time.monotonic()
-        cut()
-        assert cluster.wait(60) == [1, 1], cluster.log(0) + cluster.log(1)
-        took = time.monotonic() - began
-    print(f"\nboth sides stopped {took:.1f} s after the cut")
-    assert "worker 1 (10.77.0.2:2222)" in cluster.log(0).splitlines()[-1]
-    assert "worker 0 (10.77.0.1:2222)" in cluster.log(1).splitlines()[-1]
-    step = max(int(p.name[5:]) for p in (run / "checkpoints").glob("step-*"))
-    train(run, f"--train_steps={step + 1}")
+        process.kill()
+        process.wait()
+    assert "Going on from update" in log.read_text()
+    alone = train_alone(tiny_flags, tmp_path / "alone", 60)
+    assert_equal_weights(run, alone, 60)

@@ -30,7 +30,7 @@ from t2t_lite.model.costs import count_parameters
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.training import trainer
 from t2t_lite.training.checkpoints import checkpoint, checkpoint_choice
-from t2t_lite.training.cluster.devices import choose_strategy
+from t2t_lite.training.distribute import choose_strategy
 from t2t_lite.training.faults.deadline import process_seconds
 from t2t_lite.training.fit.dry_run import try_update
 from t2t_lite.training.optimizer.updates import (

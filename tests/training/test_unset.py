@@ -30,7 +30,7 @@ from t2t_lite.model.layers import initial
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.training import trainer
 from t2t_lite.training.checkpoints import checkpoint
-from t2t_lite.training.cluster.devices import choose_strategy
+from t2t_lite.training.distribute import choose_strategy
 from t2t_lite.training.run import Run
 from t2t_lite.training.state import TrainingState
 

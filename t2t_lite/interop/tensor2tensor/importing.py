@@ -17,13 +17,13 @@ from t2t_lite.model.transformer import Transformer
 from t2t_lite.problem import Problem
 from t2t_lite.text.vocabulary import open_vocabulary
 from t2t_lite.training.checkpoints import checkpoint
-from t2t_lite.training.cluster.devices import choose_strategy
 from t2t_lite.training.config import (
     CONFIG,
     make_config,
     require_fitting_vocabularies,
     vocabulary_hashes,
 )
+from t2t_lite.training.distribute import choose_strategy
 from t2t_lite.training.optimizer.adam import Adam
 from t2t_lite.training.optimizer.updates import Updater
 from t2t_lite.training.run import Run

@@ -5,8 +5,6 @@ import math
 import os
 import pathlib
 import time
-from collections.abc import Callable
-from typing import Any
 
 _STARTED = time.monotonic()
 # An update may take longer than the ones before it, a save than the last one.
@@ -36,17 +34,6 @@ class Deadline:
         self._updates: collections.deque[float] = collections.deque(
             [0.0], maxlen=_LATELY
         )
-
-    def share(self, exchange: Callable[[str, Any], list[Any]]) -> None:
-        """Lets the first of all workers' limits be that of each.
-
-        Args:
-          exchange: see `Cluster.exchange`.
-        """
-        if math.isfinite(self._ends_at):  # the same flag on all
-            left = self._ends_at - time.monotonic()
-            first = min(exchange("time left", left))
-            self._ends_at = time.monotonic() + first
 
     def updated(self, seconds: float) -> None:
         """Notes how long an update took."""

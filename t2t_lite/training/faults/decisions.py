@@ -20,18 +20,18 @@ class Decision(NamedTuple):
 class Decisions:
     """Decides once between two updates.
 
-    All that depends on a clock or on a signal is asked here and nowhere else
+    All that depends on a clock or on a signal is decided here and nowhere else
     in the loop: what follows from the number of the update, such as when to
-    evaluate, is the same on every worker anyway. `check` is for a process
-    alone. `interruptible` ends the work of all: workers share the deadline, see
-    `Deadline.share`, and signals, see `Cluster.share_stop`.
+    evaluate, is the same on every worker anyway. Workers agree when one of them
+    wants a decision, which they learn from the sums of an update. `check` is
+    for a process that trains alone.
 
     Args:
       signals: that came to this process.
       deadline: by which it has to be gone.
       save_steps: updates between checkpoints.
       save_minutes: minutes between them, where `save_steps` is None.
-      exchange: gives the values of all workers, see `Cluster.exchange`.
+      exchange: gives the values of all workers; None for a single process.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Decisions:
         deadline: Deadline,
         save_steps: int | None,
         save_minutes: float,
-        exchange: Callable[[str, Any], list[Any]] = lambda _, value: [value],
+        exchange: Callable[[Any], list[Any]] | None = None,
     ):
         self._signals = signals
         self._deadline = deadline
@@ -49,14 +49,33 @@ class Decisions:
         self._saved_at = time.monotonic()
         self._exchange = exchange
 
-    def decide(self, step: int) -> Decision:
-        """What to do after the update `step`."""
-        stop = self._signals.requested
-        if self._deadline.leaves_no_update:
-            stop = stop or self._deadline.name
+    def is_wanted(self, step: int) -> bool:
+        """Return whether this process wants to save or stop after the update.
+
+        Args:
+          step: the number of the update.
+        """
+        return bool(
+            self._signals.save_requested
+            or self._save_is_due(step)
+            or self._stop_reason()
+        )
+
+    def decide(self, step: int, is_wanted: bool = True) -> Decision:
+        """Return what to do after the update `step`.
+
+        Args:
+          step: the number of the update.
+          is_wanted: whether any worker wanted a decision; the same on all. A
+            single process always decides.
+        """
+        if self._exchange and not is_wanted:
+            return Decision()
         save = self._signals.take_save_request() or self._save_is_due(step)
-        wishes = self._exchange(f"decision {step}", [save, stop])
-        saves, stops = zip(*wishes, strict=True)
+        decision = Decision(save, self._stop_reason())
+        if not self._exchange:
+            return decision
+        saves, stops = zip(*self._exchange(decision), strict=True)
         return Decision(any(saves), next(filter(None, stops), None))
 
     @contextlib.contextmanager
@@ -91,6 +110,12 @@ class Decisions:
         seconds = None if math.isinf(left) else left
         with self._signals.interruptible(seconds, self._deadline.name):
             yield
+
+    def _stop_reason(self) -> str | None:
+        late = self._deadline.leaves_no_update
+        return self._signals.requested or (
+            self._deadline.name if late else None
+        )
 
     def _save_is_due(self, step: int) -> bool:
         if self._save_steps:

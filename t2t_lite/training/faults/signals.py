@@ -31,15 +31,14 @@ class StopSignals:
 
     Attributes:
       requested: the name of the signal that came, "SIGINT" say, or None.
+      save_requested: whether SIGUSR1 came since `take_save_request`.
     """
 
     def __init__(self) -> None:
         self.requested: str | None = None
-        self._save_requested = False
+        self.save_requested = False
         self._previous: dict[int, Any] = {}
         self._may_raise = False
-        self._expected = False
-        self._asked_here = 0
         self._noticed = threading.Event()
         self._writer = -1
 
@@ -79,28 +78,15 @@ class StopSignals:
         count = 0
         while came := os.read(reader, 1):  # closed at the end
             count += came[0] in _STOP
-            if count > 1 + self._asked_here and not self._noticed.wait(
-                _NOTICED_SECONDS
-            ):
+            if count > 1 and not self._noticed.wait(_NOTICED_SECONDS):
                 _say_again(came[0])
                 os._exit(128 + came[0])
         os.close(reader)
 
     def take_save_request(self) -> bool:
         """Whether SIGUSR1 has come since this was last asked."""
-        taken, self._save_requested = self._save_requested, False
+        taken, self.save_requested = self.save_requested, False
         return taken
-
-    def ask(self, name: str) -> None:
-        """Does as if a signal came here that came to another process.
-
-        It may be called in any thread. A scheduler that signals all processes
-        does not insist with the one that comes here next.
-        """
-        if not self.requested:
-            self._expected = True
-            self._asked_here = 1
-            os.kill(os.getpid(), getattr(signal, name))
 
     @contextlib.contextmanager
     def interruptible(
@@ -147,15 +133,12 @@ class StopSignals:
 
     def _note_save(self, number: int, frame: object) -> None:
         del number, frame
-        self._save_requested = True
+        self.save_requested = True
         os.write(2, b"\nSIGUSR1: saving after this update, then going on.\n")
 
     def _note_stop(self, number: int, frame: object) -> None:
         del frame
         name = signal.Signals(number).name
-        if self.requested and self._expected:
-            self._expected = False
-            return
         if self.requested:
             _say_again(number)
             self.__exit__()

@@ -9,7 +9,7 @@ from t2t_lite.hparam import HParams
 from t2t_lite.model import costs
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.progress import duration
-from t2t_lite.training.cluster.devices import choose_strategy
+from t2t_lite.training.distribute import choose_strategy
 from t2t_lite.training.fit.largest import (
     Trial,
     full_batch,

@@ -8,8 +8,7 @@ import tensorflow as tf
 from t2t_lite.data.packing import feature_names, packed_shape
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
-from t2t_lite.training.cluster.cluster import ALONE, Cluster
-from t2t_lite.training.cluster.devices import device_name
+from t2t_lite.training.distribute import device_name, exchange, worker_index
 from t2t_lite.training.fit import memory
 from t2t_lite.training.optimizer.updates import Updater
 
@@ -39,7 +38,6 @@ def fitting_slices(
     asked: int | None,
     config: Mapping[str, Any],
     record: Callable[..., None],
-    cluster: Cluster = ALONE,
 ) -> int:
     """Into how many slices a micro-batch is cut so that training fits.
 
@@ -53,7 +51,6 @@ def fitting_slices(
       asked: slices; None finds the fewest.
       config: of the run; may know the answer.
       record: adds facts to it.
-      cluster: whose processes call this alike.
 
     Raises:
       T2TLiteError: it does not fit; says what was tried and what to do.
@@ -65,11 +62,11 @@ def fitting_slices(
     )
     tried: dict[str, Any] = config.get(FACT, {})
     known = _known(tried.get(key), asked)
-    if all(cluster.exchange("known slices", known is not None)):
+    if all(exchange(updater.strategy, known is not None)):
         return known or 1
-    trial = Trial(updater, hparams, cluster)
+    trial = Trial(updater, hparams)
     slices = trial.fewest() if asked is None else trial.require(asked)
-    if cluster.is_chief:
+    if worker_index(updater.strategy) == 0:
         found = {
             "slices": slices,
             "fewest": asked is None or slices == 1,
@@ -99,19 +96,15 @@ class Trial:
     Args:
       updater: makes them, and takes nothing from them.
       hparams: of the training.
-      cluster: fits if it fits each of its workers.
 
     Attributes:
       peak: the memory of the largest pass that fitted, in bytes.
       needed: of the last one that did not, as far as it is known.
     """
 
-    def __init__(
-        self, updater: Updater, hparams: HParams, cluster: Cluster = ALONE
-    ):
+    def __init__(self, updater: Updater, hparams: HParams):
         self._updater = updater
         self._hparams = hparams
-        self._cluster = cluster
         self._rows, self._columns = largest_shape(hparams)
         self._limit = memory.limit_bytes()
         self._peaks: dict[int, int] = {}  # by the rows that fitted
@@ -169,7 +162,7 @@ class Trial:
         if rows <= max(self._peaks, default=0):
             return True
         fits = self._would_fit(rows)
-        if all(self._cluster.exchange("would fit", fits)):
+        if self._all_workers(fits):
             memory.restart_peak()
             batch = full_batch((rows, self._columns), self._hparams.packing)
             fits = True
@@ -178,19 +171,22 @@ class Trial:
             except _SHORT:
                 fits = False
             self.needed = memory.peak_bytes()
-            if all(self._cluster.exchange("fitted", fits)):
+            if self._all_workers(fits):
                 self._updater.try_update()
                 self.peak = self._peaks[rows] = memory.peak_bytes()
                 return True
         self._updater.forget()
         return False
 
+    def _all_workers(self, fits: bool) -> bool:
+        return all(exchange(self._updater.strategy, fits))
+
     def _surely_fits(self, rows: int) -> bool:
         """By a smaller pass, as memory grows by no more than the rows do."""
         most = max(self._peaks, default=0)
         peak = self._peaks.get(most, 0)
         fits = bool(self._limit and most and peak * rows <= self._limit * most)
-        return all(self._cluster.exchange("surely fits", fits))
+        return self._all_workers(fits)
 
     def _would_fit(self, rows: int) -> bool:
         """By the memory that the last two passes differed in."""

@@ -54,7 +54,8 @@ class Sums:
         self._graphs: dict[int, Callable[..., None]] = {}
         self._forget = graph(lambda: strategy.run(self._empty))
         self._apply = graph(
-            lambda rate: on_replicas(strategy, self._apply_here, rate),
+            lambda *args: on_replicas(strategy, self._apply_here, *args),
+            tf.TensorSpec([], tf.float32),
             tf.TensorSpec([], tf.float32),
         )
 
@@ -70,9 +71,23 @@ class Sums:
             self._graphs[seeds] = graph(self._add, [spec] * len(self._here))
         self._graphs[seeds](list(micro_batches))
 
-    def apply(self, learning_rate: float) -> dict[str, tf.Tensor]:
-        """What `make_update` says of the sums, which are empty again."""
-        return self._apply(tf.constant(learning_rate, tf.float32))
+    def apply(
+        self, learning_rate: float, wants_decision: bool = False
+    ) -> dict[str, tf.Tensor]:
+        """Make the update; the sums are empty again.
+
+        Args:
+          learning_rate: of the update.
+          wants_decision: whether this process wants a decision of all.
+
+        Returns:
+          What `make_update` returns, and `wanting_decision`, the number of
+          replicas whose process wants a decision.
+        """
+        return self._apply(
+            tf.constant(learning_rate, tf.float32),
+            tf.constant(wants_decision, tf.float32),
+        )
 
     def forget(self) -> None:
         """Empties the sums."""
@@ -94,15 +109,18 @@ class Sums:
             if gradient is not None:
                 own_copy.add(total, tf.convert_to_tensor(gradient))
 
-    def _apply_here(self, learning_rate: tf.Tensor) -> dict[str, tf.Tensor]:
-        totals = own = [own_copy.read(v) for v in self._all]
+    def _apply_here(
+        self, learning_rate: tf.Tensor, wants_decision: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        own = [own_copy.read(v) for v in self._all]
+        totals = [tf.concat([own[0], [wants_decision]], axis=0), *own[1:]]
         if self._strategy.num_replicas_in_sync > 1:
             context = tf.distribute.get_replica_context()
             totals = context.all_reduce(tf.distribute.ReduceOp.SUM, totals)
         counts, *gradients = totals
-        stats = self._make_update(Pass(counts, gradients), learning_rate)
+        stats = self._make_update(Pass(counts[:3], gradients), learning_rate)
         self._empty(own)
-        return stats
+        return {**stats, "wanting_decision": counts[3]}
 
     def _empty(self, values: Sequence[tf.Tensor] | None = None) -> None:
         values = values or [own_copy.read(v) for v in self._all]

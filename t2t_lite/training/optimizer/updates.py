@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from t2t_lite.data.packing import feature_names
 from t2t_lite.hparam import HParams
-from t2t_lite.training.cluster.devices import computes_halves
+from t2t_lite.training.distribute import computes_halves
 from t2t_lite.training.optimizer.adafactor import Adafactor
 from t2t_lite.training.optimizer.adam import Adam
 from t2t_lite.training.optimizer.freezing import frozen_paths
@@ -50,6 +50,7 @@ class UpdateStats(NamedTuple):
     gradient_norm: float  # of the gradient per target token, unclipped
     skipped: float  # 1 when a gradient was not finite, else 0
     positions: float  # of both sides, padding included
+    wanting_decision: float = 0.0  # replicas, see `Updater.update`
 
     def read(self) -> "UpdateStats":
         """The same in numbers; waits for the device."""
@@ -76,19 +77,18 @@ class Updater:
         `loss_sum(features, label_smoothing, seed)`; created and built within
         the strategy's scope.
       hparams: its training part is used.
-      strategy: from `devices.choose_strategy`.
+      strategy: from `distribute.choose_strategy` or `join_workers`.
       seed: of the run, for dropout.
       freeze: patterns of weights that do not train, see `frozen_paths`.
       jit: compile the passes by XLA.
       recompute: see `Transformer`.
-      meet: is called before replicas add up their sums, with what for. It
-        lets workers wait for each other.
 
     Attributes:
       replicas: devices that share an update.
       recompute: whether passes do.
       slices: parts by rows that each micro-batch is passed in, so that it
         takes less memory. They change nothing else.
+      strategy: as given.
       optimizer: what the hparam `optimizer` names.
       average: of the weights; None without the hparam `ema_decay`.
     """
@@ -102,16 +102,14 @@ class Updater:
         freeze: Sequence[str] = (),
         jit: bool = False,
         recompute: bool = False,
-        meet: Callable[[str], object] = lambda topic: None,
     ):
         self._model = model
         model.recompute = self.recompute = recompute
         self._hparams = hparams
-        self._strategy = strategy
+        self.strategy = strategy
         self.replicas: int = strategy.num_replicas_in_sync
         self.slices = 1
         self._seed = seed
-        self._meet = meet
         # Of the replicas, those of this process.
         self._here = _replicas_here(strategy)
         self._names = feature_names(hparams.packing)
@@ -144,7 +142,7 @@ class Updater:
     def _sums(self) -> Sums:
         """Where passes are added up, if they ever are."""
         return Sums(
-            self._strategy,
+            self.strategy,
             self._variables,
             self._here,
             self._make_pass,
@@ -176,6 +174,7 @@ class Updater:
         micro_batches: Sequence[Mapping[str, tf.Tensor]],
         step: int,
         between_passes: Callable[[], None] | None = None,
+        wants_decision: Callable[[], bool] = lambda: False,
     ) -> UpdateStats:
         """Makes one update.
 
@@ -185,6 +184,9 @@ class Updater:
           step: the update's number, for its learning rate and dropout.
           between_passes: called before each pass. If it raises, the weights
             are as before, but no other update must be made.
+          wants_decision: called after the passes: whether this worker wants
+            all workers to save or to stop. The replicas that do are counted
+            with the sums.
 
         Returns:
           What it did; not waited for.
@@ -196,8 +198,7 @@ class Updater:
                 if between_passes:
                     between_passes()
                 self._add_up(passes[first : first + self.replicas])
-            self._meet(f"update {step}")
-            sums = self._sums.apply(rate)
+            sums = self._sums.apply(rate, wants_decision())
         else:
             if between_passes:
                 between_passes()
@@ -262,7 +263,6 @@ class Updater:
         if not self.adds_up:
             return  # the pass was all
         self.forget()  # an update without any target token is skipped
-        self._meet("the largest batch")
         float(self._sums.apply(0.0)["skipped"])  # waits
 
     def forget(self) -> None:

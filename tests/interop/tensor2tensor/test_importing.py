@@ -24,7 +24,7 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.interop.tensor2tensor.hparams import DEFAULTS, hparams_of
 from t2t_lite.interop.tensor2tensor.importing import import_run
 from t2t_lite.interop.tensor2tensor.train_dir import read_train_dir
-from t2t_lite.training.cluster.devices import choose_strategy
+from t2t_lite.training.distribute import choose_strategy
 from t2t_lite.training.run import Run
 from t2t_lite.training.state import TrainingState
 

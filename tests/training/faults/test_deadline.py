@@ -53,23 +53,6 @@ def test_room_for_a_save_and_for_an_update_is_kept(clock):
     assert not deadline.leaves_no_update
 
 
-def test_the_worker_that_must_leave_first_sets_the_limit_of_all(clock):
-    deadline = Deadline(minutes=5)
-    own = deadline.seconds_left
-    deadline.share(lambda topic, left: [left, left - 30, left + 50])
-    assert deadline.seconds_left == own - 30
-
-
-@pytest.mark.own_process
-def test_a_signal_to_another_worker_ends_an_evaluation_here():
-    with StopSignals() as signals:
-        decisions = Decisions(signals, Deadline(None), None, 1)
-        with pytest.raises(StopRequested, match="SIGTERM"):
-            with decisions.interruptible():
-                signals.ask("SIGTERM")
-                pytest.fail("The evaluation went on.")
-
-
 def test_without_a_limit_nothing_ends():
     deadline = Deadline(None)
     deadline.updated(1e9)
@@ -92,6 +75,19 @@ def test_a_decision_says_what_to_do_and_why(clock):
             pass
     signals.requested = "SIGTERM"
     assert decisions.decide(4) == (False, "SIGTERM")
+
+
+def test_workers_decide_together_when_one_of_them_wants_it(clock):
+    def exchange(own):
+        return [own, (True, None), (False, "SIGTERM")]
+
+    deadline = Deadline(minutes=5)
+    decisions = Decisions(StopSignals(), deadline, 3, 10, exchange)
+    assert [decisions.is_wanted(step) for step in (1, 2, 3)] == [0, 0, 1]
+    assert decisions.decide(3, is_wanted=False) == (False, None)
+    assert decisions.decide(1, is_wanted=True) == (True, "SIGTERM")
+    clock[0] = 199.5
+    assert decisions.is_wanted(1)
 
 
 def test_minutes_between_saves_count_from_the_last_one(clock):

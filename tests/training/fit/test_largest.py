@@ -11,7 +11,7 @@ from support.tiny_training import require_same, weights
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.training import trainer
-from t2t_lite.training.cluster.devices import choose_strategy
+from t2t_lite.training.distribute import choose_strategy
 from t2t_lite.training.fit import memory
 from t2t_lite.training.fit.largest import FACT, Trial, fitting_slices
 from t2t_lite.training.options import TrainingOptions
@@ -30,6 +30,7 @@ class FakeUpdater:
     """
 
     replicas = slices = 1
+    strategy = tf.distribute.get_strategy()
     recompute = False
 
     def __init__(self, gpu, limit, sums=0):

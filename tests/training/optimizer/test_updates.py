@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from support.tiny_run import VOCAB_SIZE, ToyModel, batch, tiny_hparams
 from t2t_lite.model.transformer import Transformer
-from t2t_lite.training.cluster.devices import choose_strategy
+from t2t_lite.training.distribute import choose_strategy
 from t2t_lite.training.optimizer import updates
 from t2t_lite.training.optimizer.updates import Updater
 from t2t_lite.training.state import prepare

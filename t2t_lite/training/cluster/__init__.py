@@ -1,1 +1,0 @@
-"""The devices and machines that share an update."""

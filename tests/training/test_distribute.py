@@ -1,0 +1,86 @@
+"""Which devices and which processes train together."""
+
+import json
+
+import pytest
+import tensorflow as tf
+
+from support.tiny_run import tiny_hparams
+from t2t_lite.errors import UsageError
+from t2t_lite.training import distribute
+
+
+@pytest.mark.parametrize(
+    ("cores", "gpus", "replicas", "hidden_size", "halves"),
+    [
+        (2, [], None, 256, True),
+        (8, [], 1, 64, True),
+        (2, [], None, 512, False),
+        (1, [], None, 256, False),
+        (8, ["a GPU"], 1, 256, False),
+    ],
+)
+def test_halves_of_a_small_model_share_a_processor_of_several_cores(
+    monkeypatch, cores, gpus, replicas, hidden_size, halves
+):
+    shared = []
+    monkeypatch.setattr(distribute, "share_cores", shared.append)
+    monkeypatch.setattr(distribute, "usable_cores", lambda: cores)
+    monkeypatch.setattr(
+        tf.config, "list_physical_devices", lambda kind: {"GPU": gpus}[kind]
+    )
+    hparams = tiny_hparams(hidden_size=hidden_size)
+    strategy = distribute.choose_strategy(replicas, hparams)
+    assert distribute.computes_halves(strategy, hparams) is halves
+    assert shared == [2] * halves
+
+
+@pytest.fixture
+def find(monkeypatch):
+    """A function that finds the workers of some values of `TF_CONFIG`."""
+
+    def find_workers(cluster=None, kind="worker", index=0, text=None):
+        task = {"type": kind, "index": index}
+        config = json.dumps({"cluster": cluster, "task": task})
+        monkeypatch.setenv("TF_CONFIG", config if text is None else text)
+        return distribute.find_workers()
+
+    return find_workers
+
+
+def test_the_chief_of_tf_config_comes_before_the_workers(find):
+    cluster = {"worker": ["b:1", "[::1]:2"], "chief": ["a:1"]}
+    addresses = ["a:1", "b:1", "[::1]:2"]
+    assert find(cluster, "chief", 0) == (addresses, 0)
+    assert find(cluster, "worker", 1) == (addresses, 2)
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"cluster": {}}'])
+def test_tf_config_without_a_cluster_is_one_process(find, text):
+    assert find(text=text) == ([], 0)
+
+
+def test_a_single_worker_trains_alone(find):
+    assert find({"worker": ["a:1"]}) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"text": "{"},
+        {"cluster": {"worker": ["a:1", "b:1"]}, "index": 2},
+        {"cluster": {"worker": ["a:1", "b:1"]}, "kind": "chief"},
+        {"cluster": {"worker": ["a:1", "b"]}},
+        {"cluster": {"worker": ["a:1", "a:1"]}},
+        {"cluster": {"worker": ["a:1"], "ps": ["b:1"]}, "kind": "ps"},
+    ],
+)
+def test_a_wrong_tf_config_is_shown(find, config):
+    with pytest.raises(UsageError, match="TF_CONFIG"):
+        find(**config)
+
+
+def test_the_index_must_be_one_of_workers(monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", "")  # restored after the test
+    with pytest.raises(UsageError, match="a:1"):
+        distribute.find_workers("a:1,b:1", 2)
