@@ -2,6 +2,7 @@
 
 import abc
 import functools
+import json
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -108,6 +109,10 @@ class _Model(abc.ABC):
           UsageError: an option is unknown or not supported.
         """
 
+    def check_batching(self, options: Mapping[str, int]) -> None:
+        """Raise UsageError for an option of batches that is not supported."""
+        _require_positive(**options)
+
     def splitter(self) -> Callable[[str], list[str]]:
         """Return the function that splits a text into sentences."""
         raise UsageError(
@@ -128,7 +133,7 @@ class LoadedTranslator:
 
     # A str is an Iterable[str] too, but the first match wins.
     @overload
-    def __call__(  # type: ignore[overload-overlap]
+    def __call__(
         self, texts: str | Request, *, nbest: None = None, **options: Any
     ) -> str: ...
 
@@ -142,7 +147,7 @@ class LoadedTranslator:
     ) -> list[str]: ...
 
     @overload
-    def __call__(  # type: ignore[overload-overlap]
+    def __call__(
         self, texts: str | Request, *, nbest: int, **options: Any
     ) -> "list[Hypothesis]": ...
 
@@ -189,7 +194,8 @@ class LoadedTranslator:
         batching = _take(options, "batch_size", "batch_tokens")
         details = _take(options, *_DETAILS)
         mbr, split = options.pop("mbr", None), None
-        _require_positive(nbest=nbest, **batching)
+        _require_positive(nbest=nbest)
+        self._model.check_batching(batching)
         if nbest is None and details:
             raise UsageError(
                 f"{next(iter(details))} requires nbest: only hypotheses have "
@@ -238,7 +244,7 @@ class LoadedTranslator:
         return answers[0] if isinstance(texts, str | Request) else answers
 
     @overload
-    def score(  # type: ignore[overload-overlap]
+    def score(
         self, sources: str, targets: str, **options: Any
     ) -> "PairScore": ...
 
@@ -280,7 +286,7 @@ class LoadedTranslator:
                 f"of as many; got {len(texts)} and {len(others)}."
             )
         batching = _take(options, "batch_size", "batch_tokens")
-        _require_positive(**batching)
+        self._model.check_batching(batching)
         details = _take(options, *_DETAILS)
         replicas = self._model.replicas(**_hashable(options))
         engine = replicas[0].translator
@@ -360,12 +366,15 @@ class _SavedModelExport(_Model):
     """An export, which implements `decoding.engine.Engine` by signatures."""
 
     form = None
+    source_encoder: Any = None
+    target_encoder: Any = None
 
     def __init__(self, folder: pathlib.Path):
         import tensorflow as tf
         import tensorflow_text  # noqa: F401 (registers the ops of vocabularies)
 
         from t2t_lite.decoding.search.settings import SearchSettings
+        from t2t_lite.serving.about import ABOUT_FILE
 
         self.folder = folder
         self.settings = SearchSettings()
@@ -376,10 +385,14 @@ class _SavedModelExport(_Model):
             raise T2TLiteError(
                 f"Cannot load the export {folder}: {reason}"
             ) from error
-        if {"nbest", "score"} - self._signatures.keys():
+        try:
+            about = json.loads((folder / ABOUT_FILE).read_text("utf-8"))
+            self.max_length = int(about["max_length"])
+        except (OSError, ValueError, KeyError) as error:
             raise T2TLiteError(
-                f"{folder} is from an older version: export the run again."
-            )
+                f"{folder / ABOUT_FILE} is missing or damaged: export the run "
+                "again."
+            ) from error
 
     def __str__(self) -> str:
         return f"{self.folder}, an export"
@@ -394,26 +407,19 @@ class _SavedModelExport(_Model):
             )
         return [Replica(self)]
 
+    def check_batching(self, options: Mapping[str, int]) -> None:
+        super().check_batching(options)
+        if "batch_tokens" in options:
+            raise UsageError(
+                "An export does not count the tokens of a text: give "
+                "batch_size instead of batch_tokens."
+            )
+
     @property
     def most_hypotheses(self) -> int:
         """The beam size of the export."""
         outputs = self._signatures["nbest"].structured_outputs
         return outputs["scores"].shape[1]
-
-    @property
-    def max_length(self) -> str:
-        """Of the export; a SavedModel does not contain the number."""
-        return "fewer"
-
-    @property
-    def source_encoder(self) -> Any:
-        """A SavedModel does not count tokens."""
-        raise UsageError(
-            "An export does not count the tokens of a text: give batch_size "
-            "instead of batch_tokens."
-        )
-
-    target_encoder = source_encoder
 
     def translate(
         self,
