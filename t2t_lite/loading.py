@@ -365,7 +365,7 @@ class _Run(_Model):
 class _SavedModelExport(_Model):
     """An export, which implements `decoding.engine.Engine` by signatures."""
 
-    form = None
+    form: Any = None
     source_encoder: Any = None
     target_encoder: Any = None
 
