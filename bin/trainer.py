@@ -82,7 +82,7 @@ def _add_loop_flags(group: argparse._ArgumentGroup) -> None:
         "--max_minutes=M": "save and leave with exit code 75 before the "
         "process has run for M minutes (default: no limit)",
         "--stall_minutes=M": "after so long without an update, write what all "
-        "threads are doing to stderr and RUN/stall.log; 0: never",
+        "threads are doing to stderr; 0: never",
     }
     flags.add(group, minutes, flags.number(0))
     counts = {

@@ -103,7 +103,7 @@ def train(
       max_minutes: save and raise `Interrupted` before this process has run for
         so many, as a queue may demand.
       stall_minutes: without an update, after which the stacks of all threads go
-        to stderr and to `stall.log` of the run; 0 turns it off.
+        to stderr; 0 turns it off.
       keep_checkpoints: how many of the newest to keep, besides the best.
       strict_checkpoints: refuse to go on if the newest checkpoint is damaged;
         by default it is set aside, and training goes on from the one before.

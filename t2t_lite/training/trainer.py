@@ -21,7 +21,7 @@ from t2t_lite.training.distribute import (
 from t2t_lite.training.faults.deadline import Deadline
 from t2t_lite.training.faults.decisions import Decisions
 from t2t_lite.training.faults.signals import StopSignals
-from t2t_lite.training.faults.stall import LOG, StallWatch
+from t2t_lite.training.faults.stall import HangWatchdog
 from t2t_lite.training.fit.largest import fitting_slices
 from t2t_lite.training.loop import Loop
 from t2t_lite.training.optimizer.schedules import last_step
@@ -64,7 +64,7 @@ def train(
         options.replicas, None if options.jit else run.hparams
     )
     steps = last_step(run.hparams, options.train_steps)
-    watch = StallWatch(options.stall_minutes, run.output_dir / LOG)
+    watch = HangWatchdog(options.stall_minutes)
     with StopSignals() as signals:
         prepare(run.seed, options.deterministic, options.check_numerics)
         run.data.batches("dev")  # fails now rather than at the first evaluation
