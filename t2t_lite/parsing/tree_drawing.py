@@ -1,4 +1,4 @@
-"""A tree drawn for people: branches above the words, or indented if too wide.
+"""Draw a tree for people, by nltk.
 
 ```
       S
@@ -16,26 +16,24 @@ import sys
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.parsing.tree_reader import parse_line
-from t2t_lite.parsing.trees import CLOSE, LEAF, fold, walk, words
+from t2t_lite.parsing.trees import fold
 
-_LEAST_COLUMNS = 4  # of a word in a drawing, its distance to the next counted
-_MOST_LEVELS = 100  # the library calls itself for each level
+_MOST_LEVELS = 100  # nltk calls itself for each level
 
 
 def draw_tree(
     text: str, width: int | None = None, unicode_lines: bool | None = None
 ) -> str:
-    """The drawing of a tree: lines without spaces at their ends.
+    """Return the drawing of a tree: lines without spaces at their ends.
 
-    A tree that is too wide or too deep is written a constituent a line,
-    indented, and the first line says so; words are never cut. `...` stands
-    where a constituent is empty. A character counts as a column.
+    A tree that is too wide is indented brackets, a constituent a line; one that
+    is too deep stays as it is.
 
     Args:
       text: the brackets of the tree, on one line.
-      width: columns that there are; None asks the terminal.
-      unicode_lines: lines of box-drawing characters; False draws in ASCII; None
-        takes what stdout can show.
+      width: columns of the drawing; None means those of the terminal.
+      unicode_lines: use box-drawing characters, not ASCII; None means if stdout
+        can show them.
 
     Raises:
       T2TLiteError: the text is not exactly one tree.
@@ -50,52 +48,22 @@ def draw_tree(
         encoding = getattr(sys.stdout, "encoding", None) or "ascii"
         unicode_lines = encoding.lower().startswith("utf")
     levels = fold(tree, lambda _: 1, lambda _, parts: 1 + max(parts, default=0))
-    why = f"{width} columns are too few to draw it"
     if levels > _MOST_LEVELS:
-        why = f"{levels} levels are too many to draw"
-    elif _LEAST_COLUMNS * len(words(tree)) <= width + 1:
-        lines = _branches(tree, unicode_lines)
-        if max(map(len, lines)) <= width:
-            return "\n".join(lines)
-    return "\n".join([f"(indented: {why})", *_indented(tree, unicode_lines)])
-
-
-def _branches(tree, unicode_lines):
-    """The lines of a drawing of any width, flush left."""
-    from nltk.tree import Tree as Drawn
+        return text
+    from nltk.tree import Tree
     from nltk.tree.prettyprinter import TreePrettyPrinter
 
     drawn = fold(
         tree,
-        lambda leaf: Drawn(leaf.label, [leaf.word]),
-        lambda bracket, parts: Drawn(bracket.label, parts),
+        lambda leaf: Tree(leaf.label, [leaf.word]),
+        lambda bracket, parts: Tree(bracket.label, parts),
     )
-    text = TreePrettyPrinter(drawn).text(
+    picture = TreePrettyPrinter(drawn).text(
         unicodelines=unicode_lines, maxwidth=None
     )
-    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    lines = [line.rstrip() for line in picture.splitlines() if line.strip()]
     margin = min(len(line) - len(line.lstrip()) for line in lines)
-    return [line[margin:] for line in lines]
-
-
-def _indented(tree, unicode_lines):
-    """A line for each constituent, one for each word with its tag."""
-    last, more, down = "`- ", "|- ", "|  "
-    if unicode_lines:
-        last, more, down = "└─ ", "├─ ", "│  "
-    lines: list[str] = []
-    left: list[int] = []  # of each open constituent, the parts still to come
-    for event, part in walk(tree):
-        if event is CLOSE:
-            left.pop()
-            continue
-        margin = ""
-        if left:
-            left[-1] -= 1
-            margin = "".join(down if n else "   " for n in left[:-1])
-            margin += more if left[-1] else last
-        word = f" {part.word}" if event is LEAF else ""
-        lines.append(f"{margin}{part.label}{word}")
-        if event is not LEAF:
-            left.append(len(part.children))
-    return lines
+    lines = [line[margin:] for line in lines]
+    if max(map(len, lines)) > width:
+        return drawn.pformat(margin=width)
+    return "\n".join(lines)
