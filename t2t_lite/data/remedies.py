@@ -4,22 +4,11 @@ import os
 import pathlib
 import shlex
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from t2t_lite.problem import Problem
 
 USUAL_SEED = 1  # of data, where none is given
-
-
-class Manifest(Protocol):
-    """What is asked of a manifest, which knows of this module."""
-
-    @property
-    def problem(self) -> str: ...
-    @property
-    def definition(self) -> dict[str, Any]: ...
-    @property
-    def options(self) -> dict[str, Any]: ...
 
 
 def how_to_adopt(data_dir: str | os.PathLike, name: str) -> str:
@@ -49,7 +38,7 @@ def how_to_make(
 
 
 def how_to_remake(
-    problem_or_manifest: Problem | Manifest,
+    problem_or_manifest: Any,
     data_dir: str | os.PathLike,
     with_options: bool = False,
 ) -> str:
@@ -77,7 +66,7 @@ def how_to_remake(
     )
 
 
-def flags_of(problem_or_manifest: Problem | Manifest) -> str:
+def flags_of(problem_or_manifest: Any) -> str:
     """What names the problem of some data on a command line."""
     thing = problem_or_manifest
     registered: str | None

@@ -109,9 +109,11 @@ class BeamGeneration(Generation):
         )
 
     def _pipeline(self) -> Any:
-        runner = _known_runner(self.runner)
-        options = PipelineOptions([f"--runner={runner}", *self.beam_options])
-        if runner in StandardOptions.LOCAL_RUNNERS:
+        options = PipelineOptions(
+            [f"--runner={self.runner}", *self.beam_options]
+        )
+        name = self.runner.lower().removesuffix("runner")
+        if f"{name}runner" in map(str.lower, StandardOptions.LOCAL_RUNNERS):
             # Other runners may have options that only their servers know.
             known = options.get_all_options()
             for name in options.get_all_options(retain_unknown_options=True):
@@ -124,14 +126,11 @@ class BeamGeneration(Generation):
             return beam.Pipeline(options=options)
         except (ImportError, AttributeError) as error:
             raise T2TLiteError(
-                f"--runner={runner} cannot be loaded: {error}."
+                f"--runner={self.runner} cannot be loaded: {error}."
             ) from error
         except ValueError as error:
             reason = "; ".join(str(error).split("\n"))
-            raise UsageError(
-                f"--runner={runner} does not take the options after --: "
-                f"{reason}"
-            ) from error
+            raise UsageError(f"--runner={self.runner}: {reason}") from error
 
     def _run(self, pipeline: Any) -> None:
         try:
@@ -140,22 +139,6 @@ class BeamGeneration(Generation):
             raise _in_one_line(error, self.runner) from error
         if state not in (None, beam.runners.runner.PipelineState.DONE):
             raise RuntimeError(f"{self.runner} ended with the state {state}")
-
-
-def _known_runner(name: str) -> str:
-    """Return Beam's spelling of a runner; the name of a class is kept."""
-    if "." in name:
-        return name
-    names = StandardOptions.KNOWN_RUNNER_NAMES
-    short = [runner.removesuffix("Runner") for runner in names]
-    wanted = name.lower().removesuffix("runner")
-    for runner, short_name in zip(names, short, strict=True):
-        if short_name.lower() == wanted:
-            return runner
-    raise UsageError(
-        f"Apache Beam has no runner {name!r}.{nearest(name, [*names, *short])} "
-        f"Its runners: {', '.join(names)}; or the full name of a class."
-    )
 
 
 def _in_one_line(error: Exception, runner: str) -> Exception:
