@@ -13,53 +13,48 @@ from t2t_lite import plugins, recipe, registry
 from t2t_lite.bin.cli import command, flags, own_text
 from t2t_lite.errors import UsageError
 from t2t_lite.training.config import CONFIG, read_config
+from t2t_lite.training.options import TrainingOptions
 
 if TYPE_CHECKING:
     from t2t_lite.training.run import Run
 
-# The flags are the parameters of `t2t_lite.train`, and have its defaults.
-_PARAMETERS = inspect.signature(recipe.train).parameters
+# The parameters of `t2t_lite.train`; its options are `TrainingOptions`.
+_PARAMETERS = dict(inspect.signature(recipe.train).parameters)
+del _PARAMETERS["options"]
+
+
+_LOOP = (
+    *("train_steps", "eval_steps_every", "save_minutes", "max_minutes"),
+    *("stall_minutes", "log_steps", "stop_after", "stop_on"),
+    *("deterministic", "check_numerics"),
+)
+_CHECKPOINTS = (
+    *("save_steps", "keep_checkpoints", "keep_best", "save_retries"),
+    *("strict_checkpoints", "best_metric"),
+)
+_DEVICES = ("jit", "recompute", "micro_batches", "replicas")
 
 
 def make_parser() -> flags.Parser:
-    """The flags of `t2t-lite-trainer`."""
+    """Return the parser of `t2t-lite-trainer`."""
     parser = flags.Parser("t2t-lite-trainer", __doc__)
     parser.epilog = (
         "example: t2t-lite-trainer --problem=spellout_ende "
         "--hparams=transformer_quickstart"
     )
-    _add_what_flags(parser.add_argument_group("what to train"))
-    where = parser.add_argument_group("where things are")
-    flags.add_corpus_flags(where)
-    told = f"the run (default: {recipe.RUNS_DIR}/PROBLEM/SET)"
-    flags.add(where, {"--output_dir=DIR": told})
-    flags.add_text_flags(parser)
-    _add_start_flags(parser.add_argument_group("what it begins with"))
-    _add_loop_flags(parser.add_argument_group("the training"))
-    _add_checkpoint_flags(parser.add_argument_group("its checkpoints"))
-    _add_device_flags(parser.add_argument_group("its devices"))
-    _add_trial_flags(parser.add_argument_group("instead of training"))
-    _add_cluster_flags(parser.add_argument_group("several machines"))
-    parser.set_defaults(
-        **{
-            name: parameter.default
-            for name, parameter in _PARAMETERS.items()
-            if parameter.default not in (parameter.empty, None)
-        }
-    )
-    return parser
-
-
-def _add_what_flags(group: argparse._ArgumentGroup) -> None:
+    group = parser.add_argument_group("what to train")
     told = "t2t-lite-registry lists them"
     flags.add(group, {"--problem=NAME": told, "--hparams=SET": told})
     flags.add_override(group)
     flags.add_usr_dir(group)
     told = "print every hparam with its value and train nothing"
     flags.add(group, {"--print_hparams": told})
-
-
-def _add_start_flags(group: argparse._ArgumentGroup) -> None:
+    group = parser.add_argument_group("where things are")
+    flags.add_corpus_flags(group)
+    told = f"the run (default: {recipe.RUNS_DIR}/PROBLEM/SET)"
+    flags.add(group, {"--output_dir=DIR": told})
+    flags.add_text_flags(parser)
+    group = parser.add_argument_group("what it begins with")
     start = {
         "--init_from=RUN": "a run, or a checkpoint of one, with whose weights "
         "a new run begins",
@@ -69,92 +64,33 @@ def _add_start_flags(group: argparse._ArgumentGroup) -> None:
         "embeddings, or patterns such as encoder_layer_0/*",
     }
     flags.add(group, start)
-
-
-def _add_loop_flags(group: argparse._ArgumentGroup) -> None:
-    steps = {
-        "--train_steps=N": "optimizer updates in total (default: the set's)",
-        "--eval_steps_every=N": "updates between evaluations on the dev split",
-    }
-    flags.add(group, steps, flags.at_least(1))
-    minutes = {
-        "--save_minutes=M": "minutes between checkpoints",
-        "--max_minutes=M": "save and leave with exit code 75 before the "
-        "process has run for M minutes (default: no limit)",
-        "--stall_minutes=M": "after so long without an update, write what all "
-        "threads are doing to stderr; 0: never",
-    }
-    flags.add(group, minutes, flags.number(0))
-    counts = {
-        "--log_steps=N": "updates between lines of metrics.jsonl",
-        "--stop_after=N": "end when N evaluations in a row gave no better "
-        "--stop_on (default: never)",
-    }
-    flags.add(group, counts, flags.at_least(1))
-    metric = "dev_loss, or the score, such as dev_bleu (default: dev_loss)"
-    flags.add(group, {"--stop_on=METRIC": metric})
+    group = parser.add_argument_group("the training")
+    flags.add_settings(group, TrainingOptions, _LOOP)
     flags.add_seed(group)
-    same = "the same result to the bit each time; slower"
-    flags.add(group, {"--deterministic": same})
-    told = "fail at the operation that produces the first NaN or Inf; slower"
-    flags.add(group, {"--check_numerics": told})
-
-
-def _add_checkpoint_flags(group: argparse._ArgumentGroup) -> None:
-    counts = {
-        "--save_steps=N": "updates between checkpoints, instead of "
-        "--save_minutes",
-        "--keep_checkpoints=N": "how many of the newest checkpoints to keep; "
-        "the best one is always kept",
-        "--keep_best=K": "how many of the best checkpoints to keep",
-    }
-    flags.add(group, counts, flags.at_least(1))
-    told = (
-        "tries after a checkpoint that could not be saved, one each time that "
-        "a checkpoint is due, before training fails"
-    )
-    flags.add(group, {"--save_retries=N": told}, flags.at_least(0))
-    told = (
-        "refuse to go on if the newest checkpoint is damaged, rather than to "
-        "set it aside and go on from the one before"
-    )
-    flags.add(group, {"--strict_checkpoints": told})
-    told = (
-        "what tells the best checkpoint: loss, or the problem's metric (bleu, "
-        "f1); auto: the loss on dev until the score reaches 1, then the score"
-    )
-    flags.add(group, {"--best_metric=NAME": told})
-
-
-def _add_device_flags(group: argparse._ArgumentGroup) -> None:
-    switches = {
-        "--jit": "compile the passes by XLA, once for each shape of batches: "
-        "with --hparams_override=packing=true these are few",
-        "--recompute": "keep no activations within layers, compute them again "
-        "in the backward pass: less memory, more time, the same result",
-    }
-    flags.add(group, switches)
-    told = (
-        "passes that an update is cut into, a multiple of the hparam, or auto: "
-        "the fewest that fit into memory; an update has the same pairs "
-        "(default: the hparam)"
-    )
-    flags.add(group, {"--micro_batches=N": told}, _passes)
-    told = "train on N logical CPU devices (default: all GPUs, else one CPU)"
-    flags.add(group, {"--replicas=N": told}, flags.at_least(1))
+    group = parser.add_argument_group("its checkpoints")
+    flags.add_settings(group, TrainingOptions, _CHECKPOINTS)
+    group = parser.add_argument_group("its devices")
+    flags.add_settings(group, TrainingOptions, _DEVICES)
     told = (
         "sustained TFLOP/s of one device, for a training cost as in the "
         "paper's table 2 (default: the paper's, on a K80, K40, M40 or P100)"
     )
     flags.add(group, {"--sustained_tflops=X": told}, flags.number(0.001))
-
-
-def _add_trial_flags(group: argparse._ArgumentGroup) -> None:
-    trials = {
-        "--dry_run": "check flags, data and model, measure one pass over the "
-        "largest batch, save nothing",
-    }
-    flags.add(group, trials)
+    group = parser.add_argument_group("instead of training")
+    told = (
+        "check flags, data and model, measure one pass over the largest batch, "
+        "save nothing"
+    )
+    flags.add(group, {"--dry_run": told})
+    _add_cluster_flags(parser.add_argument_group("several machines"))
+    parser.set_defaults(
+        **{
+            name: parameter.default
+            for name, parameter in _PARAMETERS.items()
+            if parameter.default not in (parameter.empty, None)
+        }
+    )
+    return parser
 
 
 def _add_cluster_flags(group: argparse._ArgumentGroup) -> None:
@@ -168,11 +104,6 @@ def _add_cluster_flags(group: argparse._ArgumentGroup) -> None:
     flags.add(group, told, flags.at_least(0))
     told = {"--cluster_timeout=S": "seconds to wait for the other workers"}
     flags.add(group, told, flags.number(1))
-
-
-def _passes(text: str) -> int | str:
-    """The type of --micro_batches."""
-    return text if text == "auto" else flags.at_least(1)(text)
 
 
 def train(args: argparse.Namespace) -> None:
@@ -198,7 +129,8 @@ def train(args: argparse.Namespace) -> None:
     plugins.load_plugins(args.usr_dir)
     given = {name: getattr(args, name) for name in _PARAMETERS}
     given["problem_options"] = own_text.given_options(args)
-    trained = recipe.train(**given)
+    options = flags.given_settings(args, TrainingOptions)
+    trained = recipe.train(**given, **options)
     from t2t_lite.training.run import Run
 
     if isinstance(trained, Run):

@@ -1,12 +1,13 @@
 """`t2t_lite.train`: from the name of a problem to a trained run."""
 
+import dataclasses
 import os
 import pathlib
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from t2t_lite import plugins, registry
-from t2t_lite.errors import UsageError
+from t2t_lite.errors import UsageError, nearest
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
 from t2t_lite.training.config import (
@@ -41,33 +42,14 @@ def train(
     init_from: _Path | None = None,
     init_vocabulary: str = "same",
     freeze: str = "",
-    train_steps: int | None = None,
-    eval_steps_every: int = 1000,
-    save_minutes: float = 10,
-    save_steps: int | None = None,
-    save_retries: int = 3,
-    max_minutes: float | None = None,
-    stall_minutes: float = 30,
-    keep_checkpoints: int = 20,
-    strict_checkpoints: bool = False,
-    best_metric: str = "auto",
-    keep_best: int = 1,
-    stop_after: int | None = None,
-    stop_on: str | None = None,
-    log_steps: int = 100,
     seed: int = 1,
-    deterministic: bool = False,
-    check_numerics: bool = False,
-    jit: bool = False,
-    recompute: bool = False,
-    micro_batches: int | str | None = None,
-    replicas: int | None = None,
     workers: str | None = None,
     worker: int | None = None,
     cluster_timeout: float = 600,
     sustained_tflops: float | None = None,
     dry_run: bool = False,
     verbose: bool = False,
+    **options: Any,
 ) -> "Run | DryRun":
     """Trains a run, as the command `t2t-lite-trainer` does.
 
@@ -94,40 +76,7 @@ def train(
         rows of the pieces that both have are taken over, by their text.
       freeze: what does not train: "encoder", "decoder", "embeddings", or
         patterns of the names of weights, joined by commas.
-      train_steps: optimizer updates in total; None takes the set's.
-      eval_steps_every: updates between evaluations on the dev split.
-      save_minutes: minutes between checkpoints.
-      save_steps: updates between checkpoints, instead of minutes.
-      save_retries: how often to try again in a row, each time that a checkpoint
-        is due, when one cannot be saved, before training fails.
-      max_minutes: save and raise `Interrupted` before this process has run for
-        so many, as a queue may demand.
-      stall_minutes: without an update, after which the stacks of all threads go
-        to stderr; 0 turns it off.
-      keep_checkpoints: how many of the newest to keep, besides the best.
-      strict_checkpoints: refuse to go on if the newest checkpoint is damaged;
-        by default it is set aside, and training goes on from the one before.
-      best_metric: what tells the best checkpoint: "loss" on dev, the problem's
-        metric, or "auto": the loss until the score reaches 1, then the score.
-      keep_best: how many of the best checkpoints to keep.
-      stop_after: ends training when so many evaluations in a row gave no
-        better `stop_on`; None never does.
-      stop_on: "dev_loss", "dev_perplexity" or the score in `metrics.jsonl`,
-        such as "dev_bleu"; None takes the loss.
-      log_steps: updates between lines of `metrics.jsonl`.
       seed: of everything random; the same seed gives the same result.
-      deterministic: the same result to the bit each time; slower. It stays on
-        for the whole process.
-      check_numerics: raise an error that names the operation which produces the
-        first NaN or Inf; slower. It stays on for the whole process.
-      micro_batches: passes of an update, a multiple of the hparam, to take less
-        memory; "auto" finds the fewest that fit. It changes nothing else.
-      jit: compile the passes by XLA, once for each shape of batches; packing
-        keeps these few.
-      recompute: keep no activations within layers, and compute them again in
-        the backward pass: less memory, more time, the same result.
-      replicas: logical CPU devices to train on; None takes all GPUs, else
-        one CPU.
       workers: `host:port,host:port,...` of all processes that train together,
         the chief's first; None reads `TF_CONFIG` or SLURM's variables. See
         docs/clusters.md.
@@ -138,6 +87,7 @@ def train(
       dry_run: check names, data and model, measure one pass over the largest
         batch, save nothing.
       verbose: show TensorFlow's messages.
+      options: the fields of `training.options.TrainingOptions`.
 
     Returns:
       The run; `run.reached` says what came of it. Of a dry run, its report.
@@ -147,31 +97,13 @@ def train(
       Interrupted: a signal came; everything is saved.
       T2TLiteError: something is wrong; the message says what to do.
     """
-    options = TrainingOptions(
-        train_steps=train_steps,
-        eval_steps_every=eval_steps_every,
-        save_minutes=save_minutes,
-        save_steps=save_steps,
-        save_retries=save_retries,
-        max_minutes=max_minutes,
-        stall_minutes=stall_minutes,
-        keep_checkpoints=keep_checkpoints,
-        strict_checkpoints=strict_checkpoints,
-        log_steps=log_steps,
-        best_metric=best_metric,
-        keep_best=keep_best,
-        stop_after=stop_after,
-        stop_on=stop_on or "dev_loss",
-        micro_batches=micro_batches,
-        replicas=replicas,
-        deterministic=deterministic,
-        check_numerics=check_numerics,
-        jit=jit,
-        recompute=recompute,
-    )
-    options.require_positive()
-    if stop_on and stop_after is None:
-        raise UsageError("stop_on needs stop_after, a number of evaluations.")
+    known = [field.name for field in dataclasses.fields(TrainingOptions)]
+    for name in options:
+        if name not in known:
+            raise UsageError(
+                f"train has no option {name!r}.{nearest(name, known)}"
+            )
+    training = TrainingOptions(**options)
     if (workers is None) != (worker is None):
         raise UsageError(
             "workers and worker require each other: the addresses of all "
@@ -189,9 +121,9 @@ def train(
         data_dir,
         output_dir or (set_name and default_output_dir(known_name, set_name)),
     )
-    _require_metrics(options, task)
+    _require_metrics(training, task)
     _require_one_of("init_vocabulary", init_vocabulary, ("same", "map"))
-    options.slices(values.micro_batches)  # refuses what does not fit them
+    training.slices(values.micro_batches)  # refuses what does not fit them
     require_fitting_vocabularies(task, values)
     job = TrainingJob(
         problem=task,
@@ -208,7 +140,7 @@ def train(
             init_vocabulary,
             freeze,
         ),
-        options=options,
+        options=training,
         workers=workers,
         worker=worker,
         cluster_timeout=cluster_timeout,
@@ -259,7 +191,9 @@ def _require_metrics(options: TrainingOptions, problem: Problem) -> None:
     metric, where = problem.metric, f" for {problem.name}"
     best, stop = ("auto", "loss"), ("dev_loss", "dev_perplexity")
     _require_one_of("best_metric", options.best_metric, (*best, metric), where)
-    _require_one_of("stop_on", options.stop_on, (*stop, f"dev_{metric}"), where)
+    _require_one_of(
+        "stop_on", options.stop_metric, (*stop, f"dev_{metric}"), where
+    )
 
 
 def _require_one_of(

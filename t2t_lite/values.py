@@ -69,6 +69,38 @@ def is_of_type(value: Any, kind: Any) -> bool:
     return not parts or all(is_of_type(inner, parts[0]) for inner in value)
 
 
+def setting(default: Any, kind: Kind, metavar: str, meaning: str) -> Any:
+    """Return a dataclass field that declares an option once.
+
+    Args:
+      default: of the option.
+      kind: of its values.
+      metavar: of its flag; "" for a switch.
+      meaning: its help, with the unit.
+    """
+    told = {"kind": kind, "metavar": metavar, "meaning": meaning}
+    return dataclasses.field(default=default, metadata=told)
+
+
+def check_settings(instance: Any) -> None:
+    """Replace the values of a frozen dataclass of settings by parsed ones.
+
+    Raises:
+      UsageError: a value breaks its rule.
+    """
+    for field in dataclasses.fields(instance):
+        value = getattr(instance, field.name)
+        if value == field.default:
+            continue
+        try:
+            parsed = field.metadata["kind"](value)
+        except ValueError as error:
+            raise UsageError(
+                f"{field.name} must be {error}; got {value!r}."
+            ) from error
+        object.__setattr__(instance, field.name, parsed)
+
+
 def text(value: Any) -> str:
     """Text that is not empty."""
     if not isinstance(value, str) or not value:

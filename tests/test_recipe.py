@@ -1,5 +1,6 @@
 """`t2t_lite.train` does what the command does."""
 
+import dataclasses
 import inspect
 import threading
 
@@ -97,21 +98,22 @@ def test_unknown_names_are_wrong_usage(given, message):
 
 @pytest.mark.parametrize("name", ["train_steps", "eval_steps_every"])
 def test_counts_start_at_one(name):
-    with pytest.raises(UsageError, match=f"{name} must be at least 1; got 0"):
+    with pytest.raises(UsageError, match=f"{name} must be .*at least 1; got 0"):
         t2t_lite.train("spellout_ende", "transformer_toy", **{name: 0})
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"stop_on": "dev_loss"}, "stop_on needs stop_after"),
+        ({"stop_on": "dev_loss"}, "stop_on requires stop_after"),
         (
             {"stop_on": "bleu", "stop_after": 3},
             "one of dev_loss, dev_perplexity, dev_bleu for spellout_ende; got",
         ),
         ({"best_metric": "f1"}, "best_metric is one of auto, loss, bleu for"),
         ({"init_vocabulary": "maps"}, "init_vocabulary is one of same, map;"),
-        ({"keep_best": 0}, "keep_best must be at least 1; got 0"),
+        ({"keep_best": 0}, "keep_best must be .*at least 1; got 0"),
+        ({"keep_bset": 2}, "Did you mean keep_best"),
     ],
 )
 def test_values_that_mean_nothing_are_wrong_usage(options, message):
@@ -119,15 +121,18 @@ def test_values_that_mean_nothing_are_wrong_usage(options, message):
         t2t_lite.train("spellout_ende", "transformer_toy", **options)
 
 
-def test_every_parameter_is_a_flag_and_has_its_default():
+def test_every_parameter_and_option_is_a_flag():
     from t2t_lite.bin import trainer
     from t2t_lite.problem.own_text_options import OPTIONS
+    from t2t_lite.training.options import TrainingOptions
 
     flags = vars(trainer.make_parser().parse_args([]))
     own_text = {option.name for option in OPTIONS}
-    parameters = inspect.signature(t2t_lite.train).parameters
+    options = {field.name for field in dataclasses.fields(TrainingOptions)}
+    parameters = dict(inspect.signature(t2t_lite.train).parameters)
+    del parameters["options"]
     other_work = {"print_hparams"}
-    assert flags.keys() - own_text - other_work == parameters.keys()
+    assert flags.keys() - own_text - other_work == parameters.keys() | options
     for name, parameter in parameters.items():
         if parameter.default is not parameter.empty:
             assert (flags[name] or None) == (parameter.default or None), name

@@ -202,20 +202,7 @@ def add_search_flags(parser: Flags, batches: bool = True) -> None:
         "runs, or checkpoints of this run"
     )
     add(group, {"--ensemble=RUN:...": told})
-    for field in dataclasses.fields(SearchSettings):
-        kind, metavar = field.metadata["kind"], field.metadata["metavar"]
-        default = field.default
-        if field.name in _FROM_HPARAMS:
-            default = "the run's hparam"
-        how: dict[str, Any] = {"metavar": metavar, "type": _flag_of(kind)}
-        if kind is values.true_or_false:
-            how |= {"type": true_or_false, "choices": [True, False]}
-        if not metavar:
-            how = {"action": "store_true", "default": None}
-        told = field.metadata["meaning"]
-        if default not in (None, False, 0, ()):
-            told += f" (default: {default})"
-        group.add_argument(f"--{field.name}", help=told, **how)
+    add_settings(group, SearchSettings, hparams=_FROM_HPARAMS)
     if batches:
         table = {
             "--batch_size=N": "sentences searched together; changes speed, not "
@@ -229,6 +216,48 @@ def add_search_flags(parser: Flags, batches: bool = True) -> None:
         add(group, table, at_least(1))
 
 
+def add_settings(
+    parser: Flags,
+    settings: type,
+    names: Iterable[str] | None = None,
+    hparams: Iterable[str] = (),
+) -> None:
+    """Add a flag for each field of a dataclass of settings.
+
+    The value of a flag that is not given is None.
+
+    Args:
+      parser: of the command.
+      settings: a dataclass whose fields are `values.setting`s.
+      names: of the fields, in the order of the help; None means all.
+      hparams: names of fields whose default is a hparam of the run.
+    """
+    fields = {field.name: field for field in dataclasses.fields(settings)}
+    for name in fields if names is None else names:
+        field = fields[name]
+        kind, metavar = field.metadata["kind"], field.metadata["metavar"]
+        how: dict[str, Any] = {"metavar": metavar, "type": _flag_of(kind)}
+        if kind is values.true_or_false:
+            how |= {"type": true_or_false, "choices": [True, False]}
+        if not metavar:
+            how = {"action": "store_true", "default": None}
+        told = field.metadata["meaning"]
+        default = "the run's hparam" if name in hparams else field.default
+        if default not in (None, False, 0, ()) and "(default" not in told:
+            told += f" (default: {default})"
+        parser.add_argument(f"--{name}", help=told, **how)
+
+
+def given_settings(args: argparse.Namespace, settings: type) -> dict[str, Any]:
+    """Return the fields of a dataclass of settings whose flags are given."""
+    names = [field.name for field in dataclasses.fields(settings)]
+    return {
+        name: getattr(args, name)
+        for name in names
+        if getattr(args, name) is not None
+    }
+
+
 # Settings of a search that a run has values of.
 _FROM_HPARAMS = ("beam_size", "alpha", "constrained")
 
@@ -236,12 +265,6 @@ _FROM_HPARAMS = ("beam_size", "alpha", "constrained")
 def members(args: argparse.Namespace) -> list[str]:
     """The other models of `--ensemble`."""
     return args.ensemble.split(":") if args.ensemble else []
-
-
-def search_options(args: argparse.Namespace) -> dict[str, Any]:
-    """What the flags say of the search; None where they say nothing."""
-    fields = dataclasses.fields(SearchSettings)
-    return {field.name: getattr(args, field.name) for field in fields}
 
 
 def add_seed(parser: Flags, default: int | None = 1, more: str = "") -> None:

@@ -86,7 +86,7 @@ def open_run(
     """
     output_dir, config = find_run(args)
     if "sample" in args:  # what is wrong by itself, before anything is loaded
-        SearchSettings.from_options(flags.search_options(args))
+        SearchSettings.from_options(flags.given_settings(args, SearchSettings))
     # In float32 fixed weights gain too little for the memory of more copies.
     hparams = HParams.from_dict(config["hparams"])
     fixed = hparams.precision == "bfloat16" and not to_export
@@ -125,7 +125,9 @@ def translator_and_weights(
     names = ", ".join(f"{each} ({each.path})" for each in found)
     say(f"Weights: {names}.")
     jit = getattr(args, "jit", False)
-    return run.translator(model, jit, **flags.search_options(args)), found
+    return run.translator(
+        model, jit, **flags.given_settings(args, SearchSettings)
+    ), found
 
 
 def make_replicas(run: "Run", args: argparse.Namespace) -> "list[Replica]":

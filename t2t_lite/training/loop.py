@@ -91,7 +91,7 @@ class Loop:
         """By what the metrics say, which outlive a process."""
         if self.options.stop_after is None:
             return False
-        metric = self.options.stop_on
+        metric = self.options.stop_metric
         records = self.telemetry.evaluations(self.state.evaluated[-1])
         since, step, best = self.state.exchange(
             evaluations_since_best(records, metric)

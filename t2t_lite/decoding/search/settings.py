@@ -8,12 +8,6 @@ from t2t_lite import values
 from t2t_lite.errors import UsageError, nearest
 
 
-def _setting(default, kind, metavar, meaning):
-    """A field: its default, kind of values (see `values`), and help."""
-    told = {"kind": kind, "metavar": metavar, "meaning": meaning}
-    return dataclasses.field(default=default, metadata=told)
-
-
 def _texts(value: Any) -> tuple[str, ...]:
     """Texts, or one string with commas between them."""
     texts = value.split(",") if isinstance(value, str) else value
@@ -48,79 +42,79 @@ class SearchSettings:
       UsageError: a value breaks its rule, or two do not go together.
     """
 
-    beam_size: int = _setting(
+    beam_size: int = values.setting(
         4, _whole(1), "K", "beams per sentence; 1 is greedy"
     )
-    alpha: float = _setting(
+    alpha: float = values.setting(
         0.6,
         _number("a number, at least 0", lambda x: 0 <= x < _FINITE),
         "A",
         "length penalty: score = log-probability / ((5 + length) / 6) ** A",
     )
-    constrained: bool = _setting(
+    constrained: bool = values.setting(
         False,
         values.true_or_false,
         "true|false",
         "search only for answers of the right form, such as trees over the "
         "words",
     )
-    coverage_penalty: float = _setting(
+    coverage_penalty: float = values.setting(
         0.0,
         _number("a number, at least 0", lambda x: 0 <= x < _FINITE),
         "B",
         "add B * the sum over source tokens of log(min(attention, 1)) to the "
         "score",
     )
-    min_new_tokens: int = _setting(
+    min_new_tokens: int = values.setting(
         0,
         _whole(0),
         "N",
         "a translation has at least N tokens, EOS not counted",
     )
-    max_new_tokens: int | None = _setting(
+    max_new_tokens: int | None = values.setting(
         None,
         _whole(1),
         "N",
         "a translation has at most N tokens, EOS counted",
     )
-    no_repeat_ngram_size: int = _setting(
+    no_repeat_ngram_size: int = values.setting(
         0,
         _whole(0, 100),
         "N",
         "no N tokens in a row appear twice; 0: they may",
     )
-    suppress: tuple[str, ...] = _setting(
+    suppress: tuple[str, ...] = values.setting(
         (), _texts, "PIECE,...", "pieces of the vocabulary never to be used"
     )
-    avoid: tuple[str, ...] = _setting(
+    avoid: tuple[str, ...] = values.setting(
         (), _texts, "TEXT,...", "words that must not appear"
     )
-    sample: bool = _setting(
+    sample: bool = values.setting(
         False,
         values.true_or_false,
         "",
         "draw each token by chance; --nbest=N draws N translations",
     )
-    temperature: float = _setting(
+    temperature: float = values.setting(
         1.0,
         _number("a number above 0", lambda x: 0 < x < _FINITE),
         "T",
         "of samples: logits are divided by T",
     )
-    top_k: int = _setting(
+    top_k: int = values.setting(
         0,
         _whole(0),
         "K",
         "of samples: draw from the K likeliest tokens; 0: from all",
     )
-    top_p: float = _setting(
+    top_p: float = values.setting(
         1.0,
         _number("a number above 0, at most 1", lambda x: 0 < x <= 1),
         "P",
         "of samples: draw from the likeliest tokens whose probabilities sum "
         "to P",
     )
-    seed: int = _setting(
+    seed: int = values.setting(
         1,
         _whole(0, 2**63 - 1),
         "N",
@@ -128,17 +122,7 @@ class SearchSettings:
     )
 
     def __post_init__(self):
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if value == field.default:
-                continue
-            try:
-                kept = field.metadata["kind"](value)
-            except ValueError as error:
-                raise UsageError(
-                    f"{field.name} must be {error}; got {value!r}."
-                ) from error
-            object.__setattr__(self, field.name, kept)
+        values.check_settings(self)
         self._check_that_all_go_together()
 
     @classmethod
