@@ -20,12 +20,11 @@ import t2t_lite
 from t2t_lite.bin.cli import (
     backend,
     command,
-    details,
     flags,
     places,
     runs,
 )
-from t2t_lite.bin.cli.answers import Answers
+from t2t_lite.bin.cli.answers import Answers, add_answer_flags, check_answers
 from t2t_lite.corpus.lines import lines_without_mark, open_packed
 from t2t_lite.decoding.streams.batching import Batching
 from t2t_lite.decoding.streams.growing_file import grow
@@ -90,7 +89,7 @@ def make_parser() -> flags.Parser:
         "--draw": "draw each tree, with an empty line after it",
     }
     flags.add(group, switches)
-    details.add_flags(parser)
+    add_answer_flags(parser)
     return parser
 
 
@@ -98,7 +97,7 @@ def decode(args: argparse.Namespace) -> None:
     """Translates or scores what the flags name."""
     args.format = args.format or args.input_format
     _check(args)
-    details.check(args)
+    check_answers(args)
     backend.check(args)
     if args.interactive:
         command.note("Loading the model.")

@@ -1,19 +1,65 @@
-"""Lines in, lines out: what the decoder prints for what it reads."""
+"""Print the answers of the decoder: translations or scores of lines."""
 
 import argparse
 import dataclasses
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from t2t_lite.bin.cli import details
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.bin.cli import flags
+from t2t_lite.errors import T2TLiteError, UsageError
 
 if TYPE_CHECKING:
     from t2t_lite.decoding.answers import PairScore, Translation
     from t2t_lite.decoding.streams.replicas import Replica
     from t2t_lite.training.run import Run
+
+
+def add_answer_flags(parser: flags.Parser) -> None:
+    """Add the flags that add to each answer, or choose one."""
+    group = parser.add_argument_group("what else is told of an answer")
+    told = {
+        "--token_scores": "with --format=json, the log-probability and the "
+        "piece of each token; --score tells them anyway",
+        "--summary": "with --score, only one report on all of the pairs: "
+        "cross-entropy and perplexity",
+    }
+    flags.add(group, told)
+    group.add_argument(
+        "--alignment",
+        choices=["tokens", "words"],
+        help="which of the source each token or word is from, as `0-0 1-2` "
+        "(source-target) behind ` ||| `, or in JSON",
+    )
+    layer = "the decoder layer that --alignment asks (default: last but one)"
+    flags.add(group, {"--alignment_layer=N": layer}, flags.at_least(1))
+    group.add_argument(
+        "--mbr",
+        choices=["chrf"],
+        help="of the --nbest=N translations of a line (default: --beam_size) "
+        "give the one that is most like all of them; JSON has them all, with "
+        "their utility",
+    )
+
+
+def check_answers(args: argparse.Namespace) -> None:
+    """Raise UsageError for flags that conflict."""
+    if args.token_scores and (args.format != "json" or args.score):
+        raise UsageError(
+            "--token_scores is for hypotheses in JSON: give --format=json, "
+            "with which --score tells them by itself."
+        )
+    if args.summary and (not args.score or args.alignment):
+        raise UsageError(
+            "--summary reports on pairs: give --score, without --alignment."
+        )
+    if args.alignment and args.draw:
+        raise UsageError("--alignment does not go with --draw.")
+    if args.alignment_layer and not args.alignment:
+        raise UsageError("--alignment_layer needs --alignment=tokens or words.")
+    if args.mbr and args.score:
+        raise UsageError("--mbr chooses a translation: leave out --score.")
 
 
 class Answers:
@@ -42,7 +88,19 @@ class Answers:
             from t2t_lite.decoding.streams.paragraphs import splitter_of
 
             self._split = splitter_of(run.problem, run.encoders)
-        self._details = details.token_details(replicas[0].translator, args)
+        self._details = None
+        pairs_in_json = (
+            args.score and args.format == "json" and not args.summary
+        )
+        if args.token_scores or args.alignment or pairs_in_json:
+            from t2t_lite.decoding.token_details import TokenDetails
+
+            self._details = TokenDetails(
+                replicas[0].translator,
+                token_scores=args.token_scores,
+                alignment=args.alignment,
+                alignment_layer=args.alignment_layer,
+            )
         self._errors = 0
         self._last_error = ""
 
@@ -132,7 +190,7 @@ class Answers:
         if args.format == "json":
             return _json(translation)
         texts = [
-            details.with_alignment(each.text, each.alignment)
+            _with_alignment(each.text, each.alignment)
             for each in translation.hypotheses
         ]
         if args.draw:
@@ -179,10 +237,10 @@ class Answers:
                 yield _json(pair)
             else:
                 score = f"{pair.score:.6f}"
-                yield details.with_alignment(score, pair.alignment)
+                yield _with_alignment(score, pair.alignment)
         if args.summary:
             report = summary.report()
-            yield json.dumps(report) if in_json else details.as_text(report)
+            yield json.dumps(report) if in_json else _as_text(report)
 
     def _refusal(self, answer: "Translation | PairScore") -> str | None:
         """What stands for an answer with an error: as text, an empty line."""
@@ -206,3 +264,27 @@ def _drawn(tree: str) -> str:
     from t2t_lite.parsing.tree_drawing import draw_tree
 
     return f"{draw_tree(tree)}\n"
+
+
+def _with_alignment(
+    text: str, alignment: Sequence[Sequence[int]] | None
+) -> str:
+    """The text, and behind it its alignment if there is one."""
+    if alignment is None:
+        return text
+    from t2t_lite.decoding.token_details import pharaoh
+
+    return f"{text} ||| {pharaoh(alignment)}"
+
+
+def _as_text(summary: Mapping[str, Any]) -> str:
+    """A summary on one line, to read; "none" stands for None."""
+    return "  ".join(
+        f"{name} {_number_or_none(value)}" for name, value in summary.items()
+    )
+
+
+def _number_or_none(value: float | None) -> str:
+    if value is None:
+        return "none"
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
