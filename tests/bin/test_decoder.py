@@ -249,7 +249,7 @@ def test_lines_of_something_else_are_not_gone_on_with(
     for flag, change in changes.items():
         code, _, err = run_command("decoder", *flags, flag)
         assert (code, partial.read_bytes()) == (2, kept)
-        assert f"{partial} has the first 3 lines of something else: " in err
+        assert f"{partial} has the first 3 lines" in err
         assert change in err and "give --overwrite to start anew" in err
     source = tmp_path / "in"
     source.write_bytes(source.read_bytes() + b"\n")

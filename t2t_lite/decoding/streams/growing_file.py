@@ -1,9 +1,9 @@
-"""A file of lines that grows beside its place and outlives a kill.
+"""A file of lines that survives a kill, and that the same command completes.
 
 ```
 FILE.partial       the lines so far
-FILE.partial.json  what was asked for, so that the same can go on
-FILE               when it is complete; then the others are gone
+FILE.partial.json  the options that produce them
+FILE               the complete file; then the others are gone
 ```
 """
 
@@ -20,14 +20,12 @@ from typing import Any
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError, UsageError
 
-_SHOWN_CHANGES = 3
-
 
 class GrowingFile:
     """An open `FILE.partial`, made by `grow`.
 
     Attributes:
-      kept: lines that another process wrote, of the same.
+      kept: number of lines of an earlier process with the same options.
     """
 
     def __init__(self, file: io.FileIO, kept: int):
@@ -35,19 +33,19 @@ class GrowingFile:
         self.kept = kept
 
     def write(self, line: str) -> None:
-        """Adds a line, or several; a killed process cannot lose it."""
+        """Append a line, or several; a kill cannot lose it."""
         content = f"{line}\n".encode()
         while content:
             content = content[self._file.write(content) :]
 
     def kept_lines(self) -> Iterator[bytes]:
-        """The lines that were there."""
+        """Yield the lines of the earlier process."""
         with open(self._file.name, "rb") as file:
             yield from itertools.islice(file, self.kept)
 
 
 def beside(path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
-    """What is beside a file while it grows: the lines, and their record."""
+    """Return the paths of the partial file and of its options."""
     partial = path.with_name(f"{path.name}.partial")
     return partial, path.with_name(f"{path.name}.partial.json")
 
@@ -55,48 +53,56 @@ def beside(path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
 @contextlib.contextmanager
 def grow(
     path: pathlib.Path,
-    asked: Mapping[str, Any] | None,
+    options: Mapping[str, Any] | None,
     overwrite: bool = False,
     note: Callable[[str], None] = lambda text: None,
 ) -> Iterator[GrowingFile]:
-    """Opens `FILE.partial`, which becomes `path` if the block succeeds.
+    """Open `FILE.partial`, which replaces `path` if the block succeeds.
 
-    Whatever stops the block leaves the whole lines so far, if there are any.
+    An exception in the block leaves the whole lines so far, if there are any.
 
     Args:
-      path: the complete file, which is replaced then.
-      asked: all that the lines follow from, fit for JSON; the same may go on.
-        None: nobody can, so each one starts anew.
-      overwrite: start anew in any case.
-      note: is told what is left when something stops the block.
+      path: the complete file.
+      options: all that the lines depend on, fit for JSON; a later call with
+        equal options appends. None: the file always starts from nothing.
+      overwrite: start from nothing in any case.
+      note: called with what is left after an exception.
 
     Raises:
-      UsageError: the lines that are there follow from something else.
-      T2TLiteError: another process writes them.
-      OSError: as `files.place_of` does, or it cannot be written.
+      UsageError: the partial file has other options.
+      T2TLiteError: another process writes the file.
+      OSError: the file cannot be written.
     """
     path = files.place_of(path)
     partial, record = beside(path)
-    # Without a buffer, which would hold back what a full disk refused.
+    # Unbuffered: a buffer would hold back what a full disk refused.
     with open(partial, "ab", buffering=0) as file:
-        _lock(file, partial)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The last owner may have just renamed the file.
+            if not os.path.samestat(os.fstat(file.fileno()), partial.stat()):
+                raise BlockingIOError
+        except (BlockingIOError, FileNotFoundError) as error:
+            raise T2TLiteError(
+                f"Another process is writing {partial}: wait for it, or choose "
+                "another file."
+            ) from error
         files.remove_unfinished(path.parent, path.name)
-        kept = 0 if overwrite else _keep_whole_lines(partial)
+        kept = 0 if overwrite else _keep_whole_lines(file)
         if kept and record.exists():
-            _require_same(partial, record, kept, asked)
+            _require_same(partial, record, kept, options)
         else:
             kept = 0
-            file.truncate(0)  # first: lines are never another record's
+            file.truncate(0)  # first: lines never have other options
             record.unlink(missing_ok=True)
-            if asked is not None:
-                files.write_json(record, asked)
+            if options is not None:
+                files.write_json(record, options)
         try:
             yield GrowingFile(file, kept)
             files.put_in_place(partial, path)
             record.unlink(missing_ok=True)
         except BaseException:
-            count = _keep_whole_lines(partial)
-            if count:
+            if count := _keep_whole_lines(file):
                 note(f"{partial} has the first {count:,} lines.")
             else:
                 partial.unlink()
@@ -104,60 +110,35 @@ def grow(
             raise
 
 
-def _lock(file: io.FileIO, partial: pathlib.Path) -> None:
-    """Keeps others out until the file is closed, by whatever."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Whoever had it may just have given it its final name.
-        if os.path.samestat(os.fstat(file.fileno()), os.stat(partial)):
-            return
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    raise T2TLiteError(
-        f"Another process is writing {partial}: wait for it, or choose "
-        "another file."
-    )
-
-
-def _keep_whole_lines(partial: pathlib.Path) -> int:
-    """Cuts off a last line without its end; how many lines there are."""
-    count = end = 0
-    with open(partial, "rb") as file:
-        for line in file:
-            if line.endswith(b"\n"):
-                count += 1
-                end += len(line)
-    os.truncate(partial, end)
-    return count
+def _keep_whole_lines(file: io.FileIO) -> int:
+    """Truncate after the last line end; return the number of lines."""
+    with open(file.name, "rb") as lines:
+        lengths = [len(line) for line in lines if line.endswith(b"\n")]
+    file.truncate(sum(lengths))
+    return len(lengths)
 
 
 def _require_same(
     partial: pathlib.Path,
     record: pathlib.Path,
     kept: int,
-    asked: Mapping[str, Any] | None,
+    options: Mapping[str, Any] | None,
 ) -> None:
-    """Raises UsageError if the lines follow from something else."""
+    """Raise UsageError if the partial file has other options."""
     try:
         there = dict(json.loads(record.read_bytes()))
     except (ValueError, TypeError):
         there = {}
-    # As JSON gives it back.
-    now = None if asked is None else json.loads(json.dumps(asked))
-    if there == now:
-        return
-    if now is None:
-        reason = "what is asked now cannot go on behind any"
-    else:
-        changes = [
-            f"{name} was {there.get(name)} and is {now.get(name)}"
-            for name in sorted(there.keys() | now.keys())
-            if there.get(name) != now.get(name)
-        ]
-        reason = ", ".join(changes[:_SHOWN_CHANGES])
-        if len(changes) > _SHOWN_CHANGES:
-            reason += f" and {len(changes) - _SHOWN_CHANGES} more"
-    raise UsageError(
-        f"{partial} has the first {kept:,} lines of something else: {reason}. "
-        "Go on with the same, or give --overwrite to start anew."
-    )
+    # A round trip, because JSON has no tuples.
+    here = json.loads(json.dumps(options)) or {}
+    changes = [
+        f"{name} was {there.get(name)} and is {here.get(name)}"
+        for name in sorted(there.keys() | here.keys())
+        if there.get(name) != here.get(name)
+    ]
+    if changes:
+        raise UsageError(
+            f"{partial} has the first {kept:,} lines with other options: "
+            f"{', '.join(changes[:3])}. Use the same options, or start again "
+            "with --overwrite."
+        )
