@@ -22,7 +22,9 @@ from t2t_lite.training.run import Run
 T = TypeVar("T")
 
 
-def prepare(seed: int, deterministic: bool, check_numerics: bool) -> None:
+def prepare(
+    seed: int, deterministic: bool, check_numerics: bool = False
+) -> None:
     """Set up the process before the model is built.
 
     Keras draws the seeds of initializers from Python's generator. TensorFlow's

@@ -1,5 +1,4 @@
 import functools
-import json
 import os
 import signal
 import subprocess
@@ -713,9 +712,8 @@ def test_a_run_that_saved_nothing_starts_over_and_keeps_its_metrics(tmp_path):
     assert [record["step"] for record in _metrics(run)] == [1, 2]
     run.data.before_batch = lambda epoch, number: None
     _train(run, train_steps=1)
-    assert {record["step"] for record in _metrics(run)} == {1}
-    superseded = (tmp_path / "metrics.jsonl.superseded").read_text()
-    assert [json.loads(x)["step"] for x in superseded.splitlines()] == [1, 2]
+    steps = [record["step"] for record in _metrics(run)]
+    assert (steps[:2], set(steps[2:])) == ([1, 2], {1})  # appended
 
 
 @requires_bfloat16

@@ -109,7 +109,7 @@ def try_update(
     Raises:
       T2TLiteError: it does not fit.
     """
-    prepare(seed, deterministic=False, check_numerics=False)
+    prepare(seed, deterministic=False)
     strategy = choose_strategy(replicas, hparams)
     with strategy.scope():
         model = Transformer.from_hparams(hparams, *vocab_sizes).build_weights()

@@ -168,7 +168,7 @@ def test_a_run_remembers_what_fits(updater_of):
 
 @pytest.mark.parametrize("passes", [0, 2, 4, "some"])
 def test_passes_are_a_multiple_of_the_planned_micro_batches(passes):
-    with pytest.raises(UsageError, match="multiple of the hparam micro_batche"):
+    with pytest.raises(UsageError, match="micro_batches"):
         TrainingOptions(micro_batches=passes).slices(planned=3)
 
 
