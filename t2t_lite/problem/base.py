@@ -13,7 +13,7 @@ from t2t_lite.corpus import filters
 from t2t_lite.corpus.raw_files import RawFiles, RemoteFile
 from t2t_lite.errors import T2TLiteError, UsageError, nearest
 from t2t_lite.problem import sources
-from t2t_lite.problem.fingerprint import attributes_of, hash_of_code
+from t2t_lite.problem.fingerprint import attributes_of
 from t2t_lite.problem.option import Option
 from t2t_lite.problem.pairs import checked_pairs
 
@@ -38,8 +38,7 @@ class Problem:
       reversed: the pipeline swaps `inputs` and `targets`.
       known_options: what `with_options` takes; most problems take nothing.
       options: what it was given, fit for JSON.
-      version: raise it when `samples` changes meaning in a way that its source
-        does not show, for example in a function it imports.
+      version: raise it when a change of code changes the data.
       vocab_size: pieces of a vocabulary, special pieces and bytes included.
       filters: which pairs of train are left out, see the module `filters`.
       metric: the key of reports, as in `dev_bleu`.
@@ -266,18 +265,12 @@ class Problem:
         return source_side, target_side
 
     def definition(self) -> dict[str, Any]:
-        """All that shapes the data, fit for JSON; equal for both directions.
+        """Return all that shapes the data, fit for JSON.
 
-        That is: the class attributes, the options if there are some, and a
-        hash of the code of the class, of its bases and of what they name in
-        their own modules. Comments, formatting, docstrings and imports do not
-        count, nor does what only scores. Functions of other modules are not
-        followed, and classes of this package count by their `version` alone.
+        These are the class attributes, among them `version`, and the options if
+        there are some. Both directions have equal definitions.
         """
-        definition = {
-            "attributes": attributes_of(type(self)),
-            "source": hash_of_code(type(self)),
-        }
+        definition: dict[str, Any] = {"attributes": attributes_of(type(self))}
         if self.options:
             definition["options"] = dict(self.options)
         return definition

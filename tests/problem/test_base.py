@@ -1,7 +1,6 @@
 """Problem: what a declaration says, and when two say the same."""
 
 import importlib.util
-import inspect
 import itertools
 import subprocess
 import sys
@@ -12,7 +11,6 @@ import pytest
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.problem import Option, Problem, Text2TextProblem
-from t2t_lite.problem.own_text import OwnText
 from t2t_lite.values import whole_number
 
 _SOURCE = '''
@@ -66,13 +64,8 @@ def declared(folder, *changes):
 @pytest.mark.parametrize(
     "change",
     [
-        ("  # in order", ""),
-        ('"""Letters and their doubles."""', '"""Other words."""'),
-        ('    """Twice the letter."""\n', ""),
         ("letter * 2", "(letter  *\n        2)"),
-        ("    return letter * 2", "    import re\n    return letter * 2"),
         ("UNUSED = 1", "UNUSED = 2"),
-        ("return UNUSED", "return 0"),
         ('"score": 1', '"score": 2'),
         ("vocab_size = 300", 'vocab_size = 300\n    metric = "f1"'),
         ("http://one/", "http://two/"),
@@ -86,58 +79,15 @@ def test_what_does_not_shape_the_data_leaves_the_fingerprint(tmp_path, change):
 @pytest.mark.parametrize(
     "change",
     [
-        ("letter * 2", "letter * 3"),
-        ("ascii_lowercase", "ascii_uppercase"),
-        ("yield letter, double(letter)", "yield double(letter), letter"),
         ("vocab_size = 300", "vocab_size = 301"),
         ("vocab_size = 300", "vocab_size = 300\n    version = 2"),
         ('"00"', '"01"'),
         ('base_name = "letters"', 'base_name = "other"'),
     ],
 )
-def test_what_shapes_the_data_changes_the_fingerprint(tmp_path, change):
+def test_attributes_and_the_version_shape_the_data(tmp_path, change):
     before = declared(tmp_path).fingerprint()
     assert declared(tmp_path, change).fingerprint() != before
-
-
-def test_a_base_class_of_another_module_counts(tmp_path):
-    first, second = declared(tmp_path), declared(tmp_path, ("* 2", "* 3"))
-    prints = []
-    for base in (type(first), type(second)):
-
-        class Derived(base):
-            vocab_size = 310
-
-        prints.append(Derived().fingerprint())
-    assert prints[0] != prints[1]
-
-
-def test_classes_of_the_engine_count_by_their_version_alone(monkeypatch):
-    class Mine(OwnText):
-        base_name = "mine"
-
-    before = Mine().fingerprint()
-    monkeypatch.setattr(OwnText, "version", 2, raising=False)
-    assert Mine().fingerprint() != before
-    monkeypatch.setattr(Mine, "version", 3, raising=False)
-    other = Mine().fingerprint()
-    monkeypatch.setattr(OwnText, "version", 4)
-    assert Mine().fingerprint() != other
-
-    read = []
-    getsource = inspect.getsource
-    monkeypatch.setattr(
-        inspect, "getsource", lambda x: read.append(x) or getsource(x)
-    )
-    Mine().fingerprint()
-    assert read == [Mine, sys.modules[Mine.__module__]]
-
-
-def test_a_class_without_a_file_is_refused():
-    name_space = {"__name__": "no_such_module", "Problem": Problem}
-    exec("class Typed(Problem):\n    pass", name_space)
-    with pytest.raises(T2TLiteError, match="Typed must be defined in a file"):
-        name_space["Typed"]().fingerprint()
 
 
 class Words(Text2TextProblem):
@@ -193,7 +143,7 @@ class Folded(Words):
 def test_only_options_that_are_given_are_part_of_the_definition():
     for problem in (Words(), Folded(), Folded().with_options({})):
         definition = problem.definition()
-        assert definition.keys() == {"attributes", "source"}
+        assert definition.keys() == {"attributes"}
         assert (
             not {"options", "known_options"} & definition["attributes"].keys()
         )
