@@ -13,6 +13,7 @@ import itertools
 import lzma
 import os
 import pathlib
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
@@ -31,6 +32,11 @@ PACKED = tuple(_OPENERS)  # name endings of packed files
 UTF_8 = "utf-8"
 # A file is rejected after this number of lines, or at its end.
 CHECKED_LINES = 10_000
+# Signs of invalid bytes in a decoded line, by the error handler.
+_INVALID = {
+    "surrogateescape": re.compile("[\udc80-\udcff]"),
+    "replace": re.compile("\ufffd"),
+}
 # UTF-32 comes first, because its mark begins with the mark of UTF-16.
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
@@ -96,19 +102,28 @@ def read_lines(
         encoding, or has too many broken lines.
     """
     broken = BrokenLines(path, encoding)
+    is_utf_8 = encoding.name == UTF_8
+    # Escapes tell invalid bytes from a U+FFFD that the file contains.
+    errors = "surrogateescape" if is_utf_8 else "replace"
     with open_packed(path) as file:
         if start:
             file.seek(start)
-        elif encoding.name == UTF_8:
+        elif is_utf_8:
             _skip_mark(file, path)
         lines = io.TextIOWrapper(
-            file, encoding.name, errors="replace", newline="\n"
+            file, encoding.name, errors=errors, newline="\n"
         )
         try:
             for line in itertools.islice(lines, most):
                 if not broken.lines and not start:
                     line = line.removeprefix("\ufeff")
-                broken.add(line)
+                is_broken = "\0" in line or (
+                    not line.isascii() and bool(_INVALID[errors].search(line))
+                )
+                broken.add(is_broken)
+                if is_broken and is_utf_8:
+                    content = line.encode(UTF_8, errors)
+                    line = content.decode(UTF_8, "replace")
                 yield line.removesuffix("\n").removesuffix("\r")
         except UnicodeError as error:  # such as UTF-16 without a mark
             raise T2TLiteError(
@@ -175,14 +190,14 @@ class BrokenLines:
         self._broken = 0
         self._first = 0
 
-    def add(self, line: str) -> None:
-        """Count a line, in which U+FFFD stands for invalid bytes.
+    def add(self, is_broken: bool) -> None:
+        """Count a line.
 
         Raises:
           T2TLiteError: too many lines are broken.
         """
         self.lines += 1
-        if "\ufffd" in line or "\0" in line:
+        if is_broken:
             self._broken += 1
             self._first = self._first or self.lines
             if self.lines >= CHECKED_LINES:

@@ -163,7 +163,7 @@ def read_segments(path: str | os.PathLike) -> Iterator[str]:
         try:
             for _, segment in events:
                 text = " ".join("".join(segment.itertext()).split("\n"))
-                broken.add(text)
+                broken.add("\ufffd" in text or "\0" in text)
                 yield text.strip()
                 segment.clear()
         except etree.XMLSyntaxError as error:

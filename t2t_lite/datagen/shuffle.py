@@ -145,7 +145,7 @@ class ChunkFiles:
             if start == end:
                 continue
             index, offsets = _load_index(path)
-            indices.append(index[start:end])
+            indices.append(index[start:end].copy())
             offsets = offsets[start : end + 1]
             with open(path, "rb") as file:
                 file.seek(offsets[0])

@@ -63,6 +63,12 @@ def test_one_line_in_a_hundred_may_be_broken(tmp_path):
         list(read_lines(path, encoding=CORPUS))
 
 
+def test_a_replacement_character_of_the_file_is_text(tmp_path):
+    path = tmp_path / "a.en"
+    path.write_text("a \ufffd\n" * 3, "utf-8")
+    assert list(read_lines(path, encoding=CORPUS)) == ["a \ufffd"] * 3
+
+
 def test_a_long_file_is_judged_before_its_end(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "CHECKED_LINES", 50)
     path = tmp_path / "a.en"

@@ -31,6 +31,7 @@ def write(path, data):
         (b"\xef\xbb\xbf", [""]),
         (b"a\xffb\n", ["a\ufffdb"]),
         (b"\xe2\x96\n", ["\ufffd"]),
+        ("a\ufffd\n".encode(), ["a\ufffd"]),
     ],
 )
 def test_only_line_ends_are_taken_from_the_lines(tmp_path, data, lines):

@@ -395,9 +395,9 @@ from support.toy_problem import Endless, Toy, make
 from t2t_lite.datagen import encode, shuffle
 
 folder = sys.argv[1]
-encode.CHUNK_PAIRS = shuffle.SHARD_PAIRS = 400
+encode.CHUNK_PAIRS = shuffle.SHARD_PAIRS = 2000
 make(Toy(), f"{folder}/warm_up", processes=1)
-for pairs in (10_000, 30_000):
+for pairs in (50_000, 150_000):
     tracemalloc.start()
     make(Endless(pairs), f"{folder}/{pairs}", processes=1)
     print(tracemalloc.get_traced_memory()[1])
