@@ -116,22 +116,17 @@ def _read_split(
         for features in _batches(path):
             if packed is None:
                 packed = bool(features["targets_position"].row_lengths()[0])
-            valid, sentences, measured = zip(
-                *(
-                    _measure(features, side, size, packed)
-                    for side, size in zip(SIDES, sizes, strict=True)
-                ),
-                strict=True,
+            sides = (
+                _measure(features, side, size, packed)
+                for side, size in zip(SIDES, sizes, strict=True)
             )
+            valid, sentences, measured = zip(*sides, strict=True)
             good = valid[0] & valid[1] & (sentences[0] == sentences[1])
             if not good.all():
                 raise T2TLiteError(
-                    f"{path}, record {count + 1 + good.argmin()}: inputs and "
-                    f"targets must be ids from 1 to {sizes[0] - 1} and "
-                    f"{sizes[1] - 1} that end in EOS, 1; all records must be "
-                    "pairs, or all be packed rows with as many sentences on "
-                    "both sides and SIDE_segmentation and SIDE_position in "
-                    "order."
+                    f"{path}, record {count + 1 + good.argmin()}: both sides "
+                    "must have ids of the vocabulary that end in EOS, 1; all "
+                    "records must be pairs, or all be packed rows."
                 )
             tokens += np.sum(measured, axis=1)
             lengths.update(np.max(measured, axis=0).tolist())
@@ -139,12 +134,10 @@ def _read_split(
             rows.update(np.max(widths, axis=0).tolist())
             count += len(good)
             counter.advance(len(good))
+        if not count:  # each shard has a record in turn
+            raise T2TLiteError(f"{path} has no record: copy it again.")
         size = path.stat().st_size
         shards.append(ShardRecord(path.name, count, size, sha256_of(path)))
-    for path, shard in zip(paths, shards, strict=True):
-        # tensor2tensor gives each shard a record in turn.
-        if not shard.examples and rows.total() != 1:
-            raise T2TLiteError(f"{path} has no record: copy it again.")
     return SplitRecord(
         examples=lengths.total(),
         source_tokens=int(tokens[0]),

@@ -159,11 +159,6 @@ def test_packed_rows_count_as_the_pairs_in_them(packed):
     ]
 
 
-def test_packed_rows_are_fed_as_they_are(packed):
-    rows = rows_of_an_epoch(*packed, width=8)
-    assert_same_rows(rows, [padded(row, 8) for row in ROWS])
-
-
 def test_packed_rows_swap_their_sides_in_the_other_direction(packed):
     folder, problem, manifest = packed
     rows = rows_of_an_epoch(folder, problem.reverse(), manifest, width=8)
@@ -242,11 +237,6 @@ def require_refused(folder, message, **how):
     assert contents(folder) == before
 
 
-def cut_off(folder):
-    path = folder / "digits-dev-00000-of-00001"
-    path.write_bytes(path.read_bytes()[:-3])
-
-
 def damage(folder):
     path = folder / "digits-train-00001-of-00002"
     content = bytearray(path.read_bytes())
@@ -256,12 +246,6 @@ def damage(folder):
 
 def empty(folder):
     (folder / "digits-train-00001-of-00002").write_bytes(b"")
-
-
-def replace_by_folder(folder):
-    path = folder / "digits-dev-00000-of-00001"
-    path.unlink()
-    path.mkdir()
 
 
 def remove(name):
@@ -284,15 +268,11 @@ def write_text(folder):
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
-        (cut_off, "digits-dev-00000-of-00001 is damaged"),
         (damage, "digits-train-00001-of-00002 is damaged"),
         (remove("train-00001-of-00002"), "digits-train-00001-of-00002"),
-        (remove("dev-00000-of-00001"), "digits-dev-00000-of-00001"),
         (add("train-00000-of-00003"), "digits-train-00000-of-00002"),
-        (add("train-00002-of-00002"), "digits-train-00002-of-00002"),
         (add("test-00000-of-00001", []), "digits-test-00000-of-00001"),
         (empty, "digits-train-00001-of-00002 has no record"),
-        (replace_by_folder, "digits-dev-00000-of-00001"),
         (write_text, "digits-dev-00000-of-00001"),
     ],
 )
@@ -300,14 +280,6 @@ def test_shards_that_are_not_whole_are_refused(tmp_path, harm, message):
     folder = write_shards(tmp_path, PAIRS)
     harm(folder)
     require_refused(folder, message)
-
-
-def test_shards_of_another_name_are_refused(tmp_path):
-    require_refused(
-        write_shards(tmp_path, PAIRS),
-        "digits-dev-00000-of-00001",
-        problem=own_text("letters"),
-    )
 
 
 def test_another_vocabulary_is_refused(tmp_path):
