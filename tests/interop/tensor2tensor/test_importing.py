@@ -186,13 +186,6 @@ def test_a_damaged_checkpoint_is_one_error_and_nothing_is_written(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_another_vocabulary_is_refused(tmp_path):
-    variables = variables_of(VALUES, len(PIECES) + 1)
-    folder, vocabulary = written(tmp_path, VALUES, variables)
-    with pytest.raises(T2TLiteError, match="shared_embedding/table"):
-        imported(folder, tmp_path / "run", vocabulary)
-
-
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
     variables = variables_of(VALUES, len(PIECES))
     folder, vocabulary = written(tmp_path, VALUES, variables)

@@ -183,20 +183,6 @@ def test_rows_wider_than_max_length_are_left_out_and_told(packed):
         rows_of_an_epoch(*packed, width=3)
 
 
-def test_without_packing_the_pairs_of_rows_go_into_buckets(packed):
-    batches = input_pipeline.eval_batches(
-        *packed, "train", max_positions=64, max_length=8
-    )
-    pairs = [
-        (source[source != 0].tolist(), target[target != 0].tolist())
-        for batch in batches.as_numpy_iterator()
-        for source, target in zip(
-            batch["inputs"], batch["targets"], strict=True
-        )
-    ]
-    assert sorted(pairs) == sorted(PAIRS_OF_ROWS)
-
-
 def change(rows, number, **parts):
     return [
         {**row, **parts} if index == number else row
