@@ -64,7 +64,15 @@ def choose_strategy(
         return tf.distribute.get_strategy()
     if replicas == 1:
         return tf.distribute.OneDeviceStrategy("/cpu:0")
-    _make_logical_cpus(replicas)
+    devices = [tf.config.LogicalDeviceConfiguration()] * replicas
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    with contextlib.suppress(RuntimeError):  # TensorFlow runs already
+        tf.config.set_logical_device_configuration(cpu, devices)
+    if len(tf.config.list_logical_devices("CPU")) < replicas:
+        raise T2TLiteError(
+            f"replicas={replicas} must be set before TensorFlow starts: use a "
+            "fresh process."
+        )
     cpus = [f"/cpu:{number}" for number in range(replicas)]
     # The default, collectives, allows one group of devices in a process.
     return tf.distribute.MirroredStrategy(
@@ -84,22 +92,6 @@ def _has_halves(hparams):
     gpus = tf.config.list_physical_devices("GPU")
     small = hparams.hidden_size <= _LARGEST_HALVED
     return not gpus and usable_cores() > 1 and small
-
-
-def _make_logical_cpus(count):
-    try:
-        tf.config.set_logical_device_configuration(
-            tf.config.list_physical_devices("CPU")[0],
-            [tf.config.LogicalDeviceConfiguration()] * count,
-        )
-    except RuntimeError as error:
-        known = len(tf.config.list_logical_devices("CPU"))
-        if known < count:
-            raise T2TLiteError(
-                f"replicas={count} must be set before TensorFlow starts, "
-                f"which runs with {known} CPU device(s) already: use a fresh "
-                "process."
-            ) from error
 
 
 def device_name() -> str:
@@ -152,7 +144,7 @@ def find_workers(
         own = roles[resolver.task_type][resolver.task_id]
         index = addresses.index(own)
         valid = all(map(_ADDRESS.fullmatch, addresses))
-        valid = valid and len(set(addresses)) == len(addresses)
+        valid &= len(set(addresses)) == len(addresses)
     except (ValueError, LookupError, TypeError, AttributeError):
         valid = False
     if not valid:
@@ -219,8 +211,8 @@ def _wait_for_workers(addresses, index, timeout):
     at its address until it has reached all others.
     """
     deadline = time.monotonic() + timeout
-    missing = [n for n in range(len(addresses)) if n != index]
     said_at = -_SECONDS_BETWEEN_LINES
+    missing = [n for n in range(len(addresses)) if n != index]
     port = int(addresses[index].rpartition(":")[2])
     dual = socket.has_dualstack_ipv6()
     try:
@@ -253,11 +245,10 @@ def _wait_for_workers(addresses, index, timeout):
 
 def _is_open(address):
     host, _, port = address.rpartition(":")
-    try:
+    with contextlib.suppress(OSError):
         socket.create_connection((host.strip("[]"), int(port)), 2).close()
-    except OSError:
-        return False
-    return True
+        return True
+    return False
 
 
 def worker_count(strategy: tf.distribute.Strategy) -> int:
@@ -319,21 +310,16 @@ def require_equal(
       fix: sentence for users about a difference.
 
     Raises:
-      T2TLiteError: on every worker; names the first one that differs, and how.
+      T2TLiteError: on every worker, for the first difference.
     """
     chief, *others = exchange(strategy, dict(facts))
     for number, other in enumerate(others, 1):
-        differences = [
-            f"{key} is {other.get(key)!r} there and {chief.get(key)!r} on the "
-            "chief"
-            for key in chief | other
-            if chief.get(key) != other.get(key)
-        ]
-        if differences:
-            raise T2TLiteError(
-                f"{_name(strategy, number)} differs: {'; '.join(differences)}. "
-                f"{fix}"
-            )
+        for key in chief | other:
+            if chief.get(key) != other.get(key):
+                raise T2TLiteError(
+                    f"{_name(strategy, number)} has {key}={other.get(key)!r}; "
+                    f"the chief has {key}={chief.get(key)!r}. {fix}"
+                )
 
 
 @contextlib.contextmanager

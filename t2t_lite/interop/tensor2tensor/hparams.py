@@ -94,20 +94,18 @@ _OF_TRAINING: dict[str, Collection[Any]] = {
     "max_input_seq_length": (0,),
     "max_target_seq_length": (0,),
     "optimizer": _VALUES["optimizer"],
-    "optimizer_multistep_accumulate_steps": (0, None),
-    "relu_dropout_broadcast_dims": ("",),
-    "scheduled_sampling_prob": (0,),
-    "symbol_dropout": (0,),
-    "weight_decay": (0,),  # an L2 term of the loss
-    "weight_noise": (0,),
-}
-_OF_ADAFACTOR: dict[str, Collection[Any]] = {
     "optimizer_adafactor_beta1": (0,),
     "optimizer_adafactor_clipping_threshold": (1,),
     "optimizer_adafactor_decay_type": ("pow",),
     "optimizer_adafactor_factored": (True,),
     "optimizer_adafactor_memory_exponent": (0.8,),
     "optimizer_adafactor_multiply_by_parameter_scale": (True,),
+    "optimizer_multistep_accumulate_steps": (0, None),
+    "relu_dropout_broadcast_dims": ("",),
+    "scheduled_sampling_prob": (0,),
+    "symbol_dropout": (0,),
+    "weight_decay": (0,),  # an L2 term of the loss
+    "weight_noise": (0,),
 }
 # Our schedule for the factors that depend on the step.
 _SCHEDULES = {
@@ -145,8 +143,6 @@ def hparams_of(
         _require(values, {"shared_embedding": (False,)})
     if not weights_only:
         _require(values, _OF_TRAINING, _WEIGHTS_ONLY)
-        if values["optimizer"].lower() == "adafactor":
-            _require(values, _OF_ADAFACTOR, _WEIGHTS_ONLY)
     converted = {
         ours: _converted(theirs, values[theirs])
         for theirs, ours in NAMES.items()

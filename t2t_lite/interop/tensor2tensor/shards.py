@@ -1,8 +1,8 @@
-"""Adopt shards that tensor2tensor wrote: check them and use them in place.
+"""Check shards that tensor2tensor wrote, and use them in place.
 
 The records are tf.train.Example with int64 `inputs` and `targets`, EOS last.
-They may be packed rows of pairs, as of the problems `..._packed`; then each
-side also has `SIDE_segmentation` and `SIDE_position`.
+In problems `..._packed` a record is a row of several pairs, and each side also
+has `SIDE_segmentation`, the number of the sentence, and `SIDE_position`.
 """
 
 import collections
@@ -10,10 +10,9 @@ import pathlib
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
+import numpy as np
 import tensorflow as tf
-from google.protobuf.message import DecodeError
 
 from t2t_lite.data.manifest import Manifest, ShardRecord, SplitRecord, sha256_of
 from t2t_lite.data.packing import PARTS, SIDES
@@ -110,89 +109,99 @@ def _read_split(
     """Check and count all records of a split, given V of both sides."""
     shards: list[ShardRecord] = []
     lengths, rows = collections.Counter[int](), collections.Counter[int]()
-    tokens: collections.Counter[str] = collections.Counter()
-    kinds = set()
+    tokens = np.zeros(2, int)
+    packed = None
     for path in paths:
         count = 0
-        for count, record in enumerate(_records(path, counter), 1):
-            try:
-                features = tf.train.Example.FromString(record).features.feature
-                kinds.add("targets_position" in features)
-                sides = {
-                    side: _sentences(features, side, size)
-                    for side, size in zip(SIDES, sizes, strict=True)
-                }
-                if len(kinds) > 1 or len({*map(len, sides.values())}) > 1:
-                    raise ValueError(
-                        "all records must be pairs, or all packed rows with as "
-                        "many sentences on both sides"
-                    )
-            except (ValueError, DecodeError) as error:
+        for features in _batches(path):
+            if packed is None:
+                packed = bool(features["targets_position"].row_lengths()[0])
+            sides = (
+                _measure(features, side, size, packed)
+                for side, size in zip(SIDES, sizes, strict=True)
+            )
+            valid, sentences, measured = zip(*sides, strict=True)
+            good = valid[0] & valid[1] & (sentences[0] == sentences[1])
+            if not good.all():
                 raise T2TLiteError(
-                    f"{path}, record {count}: {error}."
-                ) from error
-            for side, sentences in sides.items():
-                tokens[side] += sum(map(len, sentences))
-            for pair in zip(*sides.values(), strict=True):
-                lengths[max(map(len, pair))] += 1
-            rows[max(len(features[s].int64_list.value) for s in SIDES)] += 1
+                    f"{path}, record {count + 1 + good.argmin()}: both sides "
+                    "must have ids of the vocabulary that end in EOS, 1; all "
+                    "records must be pairs, or all be packed rows."
+                )
+            tokens += np.sum(measured, axis=1)
+            lengths.update(np.max(measured, axis=0).tolist())
+            widths = [features[side].row_lengths() for side in SIDES]
+            rows.update(np.max(widths, axis=0).tolist())
+            count += len(good)
+            counter.advance(len(good))
+        if not count:  # each shard has a record in turn
+            raise T2TLiteError(f"{path} has no record: copy it again.")
         size = path.stat().st_size
         shards.append(ShardRecord(path.name, count, size, sha256_of(path)))
-    for path, shard in zip(paths, shards, strict=True):
-        # tensor2tensor gives each shard a record in turn.
-        if not shard.examples and rows.total() != 1:
-            raise T2TLiteError(f"{path} has no record: copy it again.")
     return SplitRecord(
         examples=lengths.total(),
-        source_tokens=tokens["inputs"],
-        target_tokens=tokens["targets"],
+        source_tokens=int(tokens[0]),
+        target_tokens=int(tokens[1]),
         lengths=dict(sorted(lengths.items())),
         dropped={},
         dropped_samples={},
         shards=tuple(shards),
-        row_lengths=dict(sorted(rows.items())) if True in kinds else {},
+        row_lengths=dict(sorted(rows.items())) if packed else {},
     )
 
 
-def _records(path: pathlib.Path, counter: Counter) -> Iterator[bytes]:
+def _batches(path: pathlib.Path) -> Iterator[dict[str, tf.RaggedTensor]]:
+    names = [side + part for side in SIDES for part in PARTS]
+    kinds = {name: tf.io.RaggedFeature(tf.int64) for name in names}
+    count = 0
     try:
         for batch in tf.data.TFRecordDataset(str(path)).batch(1024):
-            yield from batch.numpy()
-            counter.advance(len(batch))
+            yield tf.io.parse_example(batch, kinds)
+            count += len(batch)
     except tf.errors.OpError as error:
         raise T2TLiteError(
-            f"{path} is damaged or cut off: {in_words(error)}. Copy it again."
+            f"{path} is damaged, or its features are not int64, after record "
+            f"{count}: {in_words(error)}. Copy it again."
         ) from error
 
 
-def _sentences(
-    features: Mapping[str, Any], side: str, vocab_size: int
-) -> list[list[int]]:
-    """Return the sentences of one side of a record, a pair or a packed row.
+def _measure(
+    features: Mapping[str, tf.RaggedTensor],
+    side: str,
+    vocab_size: int,
+    packed: bool,
+) -> tuple[np.ndarray, ...]:
+    """Check one side of B records.
 
-    Raises:
-      ValueError: an id or the order of the sentences is wrong.
+    Returns:
+      Whether each record is valid, bool [B]; its number of sentences, [B]; and
+      the lengths of all sentences.
     """
+    width = max(features[side + part].bounding_shape()[1] for part in PARTS)
     ids, numbers, positions = (
-        list(features[side + part].int64_list.value) for part in PARTS
+        features[side + part].to_tensor(shape=[None, width]).numpy()
+        for part in PARTS
     )
-    if not len(ids) == len(numbers or ids) == len(positions or ids):
-        raise ValueError(f"{side} must have as many ids as {side}_position")
-    sentences: list[list[int]] = [] if numbers or not ids else [ids]
-    for id, *place in zip(ids, numbers, positions, strict=False):
-        if place == [len(sentences) + 1, 0]:
-            sentences.append([id])
-        elif sentences and place == [len(sentences), len(sentences[-1])]:
-            sentences[-1].append(id)
-        elif id or place[0]:  # not a separator either
-            raise ValueError(f"{side} must be sentences in order")
-    if not sentences:
-        raise ValueError(f"{side} must have int64 ids")
-    for ids in sentences:
-        if not 0 < min(ids) <= max(ids) < vocab_size:
-            raise ValueError(
-                f"{side} must have ids from 1 to {vocab_size - 1}; got {ids}"
-            )
-        if ids[-1] != EOS_ID:
-            raise ValueError(f"{side} must end in EOS, 1; got {ids}")
-    return sentences
+    valid = numbers.any(axis=1) == packed
+    if not packed:  # one sentence in each row
+        positions = np.tile(np.arange(width), (len(ids), 1))
+        numbers = 1 * (
+            positions < features[side].row_lengths().numpy()[:, None]
+        )
+    real = (ids != 0) | (numbers != 0)  # neither separator nor padding
+    before, place_before = (
+        np.pad(values, ((0, 0), (1, 0)))[:, :-1]
+        for values in (numbers, positions)
+    )
+    follows = (
+        (numbers > 0) & (numbers == before) & (positions == place_before + 1)
+    )
+    begins = (positions == 0) & (
+        numbers == np.maximum.accumulate(before, axis=1) + 1
+    )
+    ends = real & ~np.pad(follows, ((0, 0), (0, 1)))[:, 1:]
+    right = (begins | follows) & (ids > 0) & (ids < vocab_size)
+    right &= ~ends | (ids == EOS_ID)
+    sentences = begins.sum(axis=1)
+    valid &= (right | ~real).all(axis=1) & (sentences > 0)
+    return valid, sentences, positions[ends] + 1

@@ -7,7 +7,6 @@ import pytest
 from support.places import SHARED_DATA
 from t2t_lite import plugins, registry
 from t2t_lite.errors import UsageError
-from t2t_lite.hparam import HParams
 from t2t_lite.interop.tensor2tensor.hparams import hparams_of
 from t2t_lite.training.optimizer.schedules import training_rate
 
@@ -77,19 +76,6 @@ def of(name="transformer_base_v1", flags=(), **changes):
     return hparams_of({**SETS[name], **changes}, dict(flags))
 
 
-def test_base_v1_is_the_paper_but_for_the_order_of_sines():
-    assert of() == HParams(
-        position_encoding="concatenated",
-        source_vector=True,
-        shift_whole_rows=True,
-        batch_tokens=4096,
-        micro_batches=1,
-        train_steps=250000,
-        extra_decode_length=100,
-        longest_source=2048,
-    )
-
-
 def test_every_value_of_the_model_has_its_counterpart():
     found = of(
         hidden_size=33,
@@ -147,17 +133,9 @@ def test_flags_say_how_many_gpus_shared_an_update_and_how_it_decoded():
     ("name", "value"),
     [
         ("layer_preprocess_sequence", "nd"),
-        ("layer_postprocess_sequence", "an"),
         ("ffn_layer", "local_moe"),
-        ("norm_type", "batch"),
-        ("self_attention_type", "dot_product_relative_v2"),
         ("pos", "timing_from_features"),
         ("prepend_mode", "prepend_inputs_masked_attention"),
-        ("proximity_bias", True),
-        ("unidirectional_encoder", True),
-        ("attention_variables_3d", True),
-        ("hard_attention_k", 4),
-        ("num_area_layers", 1),
         ("bottom", {"inputs": "identity"}),
     ],
 )
@@ -171,15 +149,11 @@ def test_what_makes_another_model_is_refused_by_its_name(name, value):
     ("name", "value"),
     [
         ("learning_rate_schedule", "constant*linear_warmup*exp_decay"),
-        ("learning_rate_schedule", "constant*constant"),
         ("learning_rate_decay_scheme", "exp"),
-        ("attention_dropout_broadcast_dims", "0,1"),
-        ("max_input_seq_length", 5),
         ("optimizer", "momentum"),
         ("optimizer_multistep_accumulate_steps", 4),
         ("weight_decay", 0.01),
-        ("symbol_dropout", 0.1),
-        ("scheduled_sampling_prob", 0.5),
+        ("optimizer_adafactor_beta1", 0.9),
     ],
 )
 def test_what_makes_another_training_is_refused_unless_weights_are_enough(
@@ -190,29 +164,12 @@ def test_what_makes_another_training_is_refused_unless_weights_are_enough(
     assert hparams_of({name: value}, weights_only=True)
 
 
-def test_adafactor_has_one_form():
-    asked = {"optimizer": "adafactor", "optimizer_adafactor_beta1": 0.9}
-    with pytest.raises(UsageError, match="optimizer_adafactor_beta1"):
-        hparams_of(asked)
-    assert hparams_of({**asked, "optimizer_adafactor_beta1": 0.0})
-    assert hparams_of({**asked, "optimizer": "adam"})
-
-
 @pytest.mark.parametrize(
-    "values",
-    [
-        {"num_heads": 0},
-        {"hidden_size": 0},
-        {
-            "learning_rate_warmup_steps": 0,
-            "learning_rate_schedule": "constant*rsqrt_decay",
-        },
-    ],
+    "name", ["num_heads", "hidden_size", "learning_rate_warmup_steps"]
 )
-def test_nothing_is_divided_by_zero(values):
-    name = next(iter(values))
-    with pytest.raises(UsageError, match=f"{name}.* 1; got 0"):
-        hparams_of(values)
+def test_a_divisor_is_at_least_1(name):
+    with pytest.raises(UsageError, match=name):
+        of("transformer_base_single_gpu", **{name: 0})
 
 
 def test_two_matrices_of_three_cannot_be_one():
@@ -225,10 +182,8 @@ def test_two_matrices_of_three_cannot_be_one():
     ("schedule", "expected"),
     [
         # c = 0.5, w = 4, d_model = 16; counters 0, 4, 8.
-        ("constant", [0.5, 0.5, 0.5]),
         ("constant*linear_warmup", [0, 0.5, 0.5]),
         ("constant*rsqrt_decay", [0.25, 0.25, 0.5 * 8**-0.5]),
-        ("constant*linear_warmup*rsqrt_decay", [0, 0.25, 0.5 * 8**-0.5]),
         (
             "constant*linear_warmup*rsqrt_decay*rsqrt_hidden_size",
             [0, 0.0625, 0.125 * 8**-0.5],

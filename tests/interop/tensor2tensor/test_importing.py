@@ -2,7 +2,6 @@
 
 import json
 import math
-import pathlib
 
 import numpy as np
 import pytest
@@ -135,50 +134,28 @@ def test_a_restarted_adam_counts_its_own_updates(tmp_path):
     assert (state.step, int(state.updater.optimizer.applied)) == (1000, 3)
 
 
+BIAS = "transformer/body/encoder/layer_0/ffn/conv1/bias"
+
+
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("name", "value", "message"),
     [
-        (
-            {"transformer/body/encoder/layer_0/moe/gates": np.zeros(3, "f4")},
-            "moe/gates",
-        ),
-        (
-            {"transformer/body/encoder/layer_0/ffn/conv1/bias": None},
-            "lacks encoder_layer_0/feed_forward/hidden_bias",
-        ),
-        (
-            {
-                "transformer/body/encoder/layer_0/ffn/conv1/bias": np.zeros(
-                    5, "f4"
-                )
-            },
-            r"feed_forward/hidden_bias \(5,\) instead of \(12,\)",
-        ),
-        (
-            {
-                "transformer/body/encoder/layer_0/ffn/conv1/bias": np.full(
-                    12, np.nan, "f4"
-                )
-            },
-            "not finite",
-        ),
+        (BIAS.replace("ffn", "moe"), np.zeros(3, "f4"), "moe"),
+        (BIAS, None, "hidden_bias"),
+        (BIAS, np.zeros(5, "f4"), r"hidden_bias \(5,\)"),
+        (BIAS, np.full(12, np.nan, "f4"), "not finite"),
     ],
 )
 def test_a_foreign_checkpoint_is_one_error_and_nothing_is_written(
-    tmp_path, change, message
+    tmp_path, name, value, message
 ):
-    variables = {**variables_of(VALUES, len(PIECES)), **change}
+    variables = {**variables_of(VALUES, len(PIECES)), name: value}
     variables = {n: v for n, v in variables.items() if v is not None}
     folder, vocabulary = written(tmp_path, VALUES, variables)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(T2TLiteError, match=message):
         imported(folder, tmp_path / "run", vocabulary)
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def cut_data(folder):
-    (data,) = folder.glob("*.data-*")
-    data.write_bytes(data.read_bytes()[:2000])
 
 
 def flip_bits(folder):
@@ -193,14 +170,7 @@ def remove_data(folder):
     data.unlink()
 
 
-def cut_index(folder):
-    (index,) = folder.glob("*.index")
-    index.write_bytes(index.read_bytes()[:100])
-
-
-@pytest.mark.parametrize(
-    "damage", [cut_data, flip_bits, remove_data, cut_index]
-)
+@pytest.mark.parametrize("damage", [flip_bits, remove_data])
 def test_a_damaged_checkpoint_is_one_error_and_nothing_is_written(
     tmp_path, damage
 ):
@@ -214,13 +184,6 @@ def test_a_damaged_checkpoint_is_one_error_and_nothing_is_written(
     assert "copy it again" in str(raised.value)
     assert "\n" not in str(raised.value)
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_another_vocabulary_is_refused(tmp_path):
-    variables = variables_of(VALUES, len(PIECES) + 1)
-    folder, vocabulary = written(tmp_path, VALUES, variables)
-    with pytest.raises(T2TLiteError, match="shared_embedding/table"):
-        imported(folder, tmp_path / "run", vocabulary)
 
 
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
@@ -346,15 +309,3 @@ def test_twelve_updates_are_the_recorded_ones(tmp_path):
         weights = {w.path: w.numpy() for w in state.model.weights}
         ours = weights["transformer/encoder_layer_2/feed_forward/output_kernel"]
         np.testing.assert_allclose(ours, arrays[kernel], atol=2e-5)
-
-
-def test_an_import_needs_no_more_than_its_own_folder(tmp_path):
-    variables = variables_of(VALUES, len(PIECES))
-    folder, vocabulary = written(tmp_path, VALUES, variables)
-    run, _ = imported(folder, tmp_path / "run", vocabulary)
-    for path in sorted(folder.iterdir()):
-        path.unlink()
-    moved = pathlib.Path(tmp_path / "moved")
-    run.output_dir.rename(moved)
-    model, _ = Run.open(moved, to_decode=True).load_model()
-    assert model.built
