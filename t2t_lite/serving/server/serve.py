@@ -112,7 +112,8 @@ async def serve(
     Args:
       config: the settings.
       log: as in `running`.
-      ready: called with the ports of REST and gRPC.
+      ready: called with the ports of REST and gRPC, unless a signal arrived
+        while the model was loading.
 
     Returns:
       whether all requests finished within `drain_seconds`.
@@ -128,9 +129,10 @@ async def serve(
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
 
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
     async with running(config, log) as (rest_api_port, port, batcher):
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop)
-        ready(rest_api_port, port)
+        if not stopping.is_set():
+            ready(rest_api_port, port)
         await stopping.wait()
     return not batcher.running

@@ -1,7 +1,9 @@
 """A server that is told to stop, and the command that starts it."""
 
+import asyncio
 import concurrent.futures
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -15,6 +17,7 @@ import pytest
 from support.served_model import Held, predict_request, save, serving, until
 from t2t_lite.bin import server as command
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.serving.server import serve
 
 
 @pytest.fixture
@@ -101,6 +104,21 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path):
     _, errors = server.communicate(timeout=60)
     assert server.returncode == 0
     assert "Traceback" not in errors
+
+
+@pytest.mark.own_process
+def test_a_signal_while_a_model_loads_stops_the_server(tmp_path):
+    save(tmp_path / "1")
+    ports = []
+    finished = asyncio.run(
+        serve.serve(
+            serve.ServerConfig(tmp_path, port=0, rest_api_port=0),
+            lambda line: os.kill(os.getpid(), signal.SIGTERM),  # loaded
+            lambda *both: ports.append(both),
+        )
+    )
+    assert finished
+    assert not ports
 
 
 @pytest.mark.parametrize(
