@@ -98,11 +98,13 @@ def _check_devices() -> tuple[bool, str]:
 
 
 def _check_memory() -> tuple[bool, str]:
-    import psutil
+    from t2t_lite.training.fit import memory
 
-    memory = psutil.virtual_memory()
-    text = f"{_gib(memory.available)} of {_gib(memory.total)} available"
-    if memory.available < _MIN_MEMORY:
+    free = memory.free_bytes()
+    if free is None:
+        return True, "unknown on this system"
+    text = f"{_gib(free)} available"
+    if free < _MIN_MEMORY:
         return False, f"{text}; training requires {_gib(_MIN_MEMORY)}"
     return True, text
 

@@ -105,14 +105,7 @@ def _cgroups() -> list[pathlib.Path]:
 
 def _room(folder: pathlib.Path) -> int | None:
     """What a control group leaves; files in memory give way."""
-    for limit, usage, files in (
-        ("memory.max", "memory.current", "inactive_file"),
-        (
-            "memory.limit_in_bytes",
-            "memory.usage_in_bytes",
-            "total_inactive_file",
-        ),
-    ):
+    for limit, usage, files in _NAMES:
         with contextlib.suppress(OSError, ValueError):  # "max" is no number
             most = int((folder / limit).read_text())
             used = int((folder / usage).read_text())
