@@ -7,8 +7,7 @@ imports TensorFlow.
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -60,24 +59,6 @@ def feature_names(packing: bool) -> list[str]:
     if not packing:
         return list(SIDES)
     return [side + part for side in SIDES for part in PARTS]
-
-
-def sentences_of(batch: Mapping[str, Any], side: str) -> list[np.ndarray]:
-    """The sentences of a batch without padding, row by row.
-
-    Example: `[[5, 1, 0], [7, 8, 1]]` is `[[5, 1], [7, 8, 1]]`.
-
-    Args:
-      batch: has `feature_names`, packed or not.
-      side: one of SIDES.
-    """
-    ids = np.asarray(batch[side])
-    numbers = np.asarray(batch.get(f"{side}_segmentation", ids != 0))
-    return [
-        row[pair == number]
-        for row, pair in zip(ids, numbers, strict=True)
-        for number in range(1, int(pair.max(initial=0)) + 1)
-    ]
 
 
 def packed_shape(max_positions: int, max_length: int) -> tuple[int, int]:

@@ -5,7 +5,6 @@ from t2t_lite.data.packing import (
     feature_names,
     packed_shape,
     plan_rows,
-    sentences_of,
 )
 
 
@@ -125,15 +124,3 @@ def test_features_have_the_names_of_tensor2tensor():
         "targets_segmentation",
         "targets_position",
     }
-
-
-def test_the_sentences_of_a_batch_are_those_of_its_pairs():
-    padded = {"inputs": np.array([[5, 1, 0], [7, 8, 1]])}
-    packed = {
-        "inputs": np.array([[5, 1, 7, 8, 1, 0], [9, 1, 0, 0, 0, 0]]),
-        "inputs_segmentation": np.array([[1, 1, 2, 2, 2, 0], [1, 1, *[0] * 4]]),
-    }
-    of_padded = [ids.tolist() for ids in sentences_of(padded, "inputs")]
-    of_packed = [ids.tolist() for ids in sentences_of(packed, "inputs")]
-    assert of_padded == [[5, 1], [7, 8, 1]]
-    assert of_packed == [[5, 1], [7, 8, 1], [9, 1]]
