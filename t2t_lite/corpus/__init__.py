@@ -1,7 +1,6 @@
 """People's files to pairs of texts.
 
-`raw_files` finds or downloads files by name; `side_files` finds those of a
-split, one for each side. `lines` reads one file, `parallel_lines` two whose
-lines belong together, `pair_files` and `tmx` one that holds both sides.
-`filters` and `held_out` say which pairs go where, `mixture` how many times.
+`raw_files` finds or downloads files by name. `lines` reads one file, `parallel`
+the two sides of a corpus, `pair_files` one file with both sides. `filters` and
+`held_out` choose pairs, `mixture` combines corpora.
 """

@@ -20,14 +20,19 @@ spaces there is `characters`.
 """
 
 import functools
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from t2t_lite.errors import UsageError, nearest
 from t2t_lite.text.tags import parted
-from t2t_lite.values import Kind, number, parse_key_values, whole_number
+from t2t_lite.validators import (
+    Validator,
+    check,
+    integer,
+    parse_key_values,
+    real,
+)
 
 DUPLICATES = "duplicates"  # `datagen` finds them, in the whole corpus
 
@@ -42,12 +47,12 @@ _INSIDE = re.sub(
 
 
 def words_of(text: str) -> int:
-    """How many words: "Don't go, Ann." has 7."""
+    """Return the number of words: "Don't go, Ann." has 7."""
     return len(_WORD.findall(text))
 
 
 def _most_words(text):
-    """No fewer than `words_of`, and much cheaper."""
+    """Return an upper bound of `words_of`, which is cheaper."""
     ends = text.encode("utf-8", "surrogatepass").translate(None, _INSIDE)
     return 2 * len(ends) + 1  # each may be a mark, and end a word before it
 
@@ -88,24 +93,21 @@ def _control_characters(_, source, target):
     return not text.isprintable() and bool(_CONTROL.search(text))
 
 
-def _nothing(value):
-    """The kind of a filter that takes no value."""
+def _true(value):
     if value not in (True, "true"):
-        raise ValueError("no value")
+        raise ValueError
     return True
 
 
-_RATIO = number(
-    float, lambda ratio: 1 <= ratio < math.inf, "a number, at least 1"
-)
+_nothing = Validator("without a value", _true)
 # In this order: a pair counts under the first filter that leaves it out.
-_FILTERS: dict[str, tuple[Kind, Callable[..., bool] | None]] = {
+_FILTERS: dict[str, tuple[Validator, Callable[..., bool] | None]] = {
     "broken_encoding": (_nothing, _broken_encoding),
     "control_characters": (_nothing, _control_characters),
     "identical": (_nothing, _identical),
-    "characters": (whole_number(1), _characters),
-    "length": (whole_number(1), _length),
-    "length_ratio": (_RATIO, _length_ratio),
+    "characters": (integer(1), _characters),
+    "length": (integer(1), _length),
+    "length_ratio": (real(at_least=1), _length_ratio),
     DUPLICATES: (_nothing, None),
 }
 
@@ -113,7 +115,7 @@ _FILTERS: dict[str, tuple[Kind, Callable[..., bool] | None]] = {
 def find_reason(
     filters: Mapping[str, Any], tags: Sequence[str] = ()
 ) -> Callable[[str, str], str | None]:
-    """A function that names the first filter that leaves a pair out, or None.
+    """Return a function that gives the first filter that drops a pair, or None.
 
     It looks at one pair at a time, so it finds no duplicates.
 
@@ -139,7 +141,7 @@ def find_reason(
 
 
 def checked(filters: str | Mapping[str, Any]) -> dict[str, Any]:
-    """The filters by name, in a fixed order.
+    """Return the filters by name, in a fixed order.
 
     Args:
       filters: by name; or as a command line gives them: "length=80,identical"
@@ -157,13 +159,8 @@ def checked(filters: str | Mapping[str, Any]) -> dict[str, Any]:
                 f"There is no filter {name!r}.{nearest(name, _FILTERS)} The "
                 f"filters: {', '.join(_FILTERS)}."
             )
-    values = {}
-    for name, (kind, _) in _FILTERS.items():
-        if name in filters:
-            try:
-                values[name] = kind(filters[name])
-            except ValueError as error:
-                raise UsageError(
-                    f"The filter {name} takes {error}; got {filters[name]!r}."
-                ) from error
-    return values
+    return {
+        name: check(f"The filter {name}", filters[name], validator)
+        for name, (validator, _) in _FILTERS.items()
+        if name in filters
+    }

@@ -1,7 +1,7 @@
-"""Read the lines of text files, packed or not, and reject those of other kinds.
+"""Read the lines of text files, compressed or not; reject broken text.
 
-A line is broken if it has bytes that are invalid in the encoding of its file,
-or a NUL. A file with many broken lines is most likely in another encoding.
+A line is broken if it has invalid bytes, which become U+FFFD, or NUL. A file
+with many broken lines is most likely in another encoding.
 """
 
 import bz2
@@ -16,34 +16,39 @@ import pathlib
 import re
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO, NamedTuple
-
-from backports import zstd  # Python's own from 3.14 on
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 from t2t_lite.errors import T2TLiteError, in_words
+
+
+def _open_zstd(path: str | os.PathLike, mode: Literal["rb"]) -> Any:
+    try:
+        from backports import zstd  # Python's own from 3.14 on
+    except ImportError as error:
+        raise T2TLiteError(
+            f"{path} requires backports.zstd: pip install 't2t-lite[zstd]'."
+        ) from error
+    return zstd.open(path, mode)
+
 
 _OPENERS: dict[str, Any] = {
     ".gz": gzip.open,
     ".bz2": bz2.open,
     ".xz": lzma.open,
-    ".zst": zstd.open,
+    ".zst": _open_zstd,
 }
-PACKED = tuple(_OPENERS)  # name endings of packed files
+PACKED = tuple(_OPENERS)  # name endings of compressed files
 UTF_8 = "utf-8"
+ENCODING = "an encoding of text, such as windows-1252 or utf-16"  # the rule
 # A file is rejected after this number of lines, or at its end.
 CHECKED_LINES = 10_000
-# Signs of invalid bytes in a decoded line, by the error handler.
+# The invalid bytes of a line, as an error handler decodes them.
 _INVALID = {
     "surrogateescape": re.compile("[\udc80-\udcff]"),
     "replace": re.compile("\ufffd"),
 }
-# UTF-32 comes first, because its mark begins with the mark of UTF-16.
-_MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
+# UTF-32's mark for little-endian text begins with UTF-16's.
+_OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 
 
 class Encoding(NamedTuple):
@@ -67,21 +72,19 @@ def known_encoding(value: object) -> str:
 
     Raises:
       ValueError: the encoding is unknown; the message is a rule, as in
-        `values`.
+        `validators`.
     """
     name = str(value)
     try:
         "\n".encode(name)
         b"".decode(name)
     except (LookupError, ValueError) as error:
-        rule = "an encoding of text, such as windows-1252 or utf-16"
-        raise ValueError(rule) from error
+        raise ValueError(ENCODING) from error
     return codecs.lookup(name).name
 
 
 def read_lines(
     path: str | os.PathLike,
-    start: int = 0,
     encoding: Encoding = LENIENT,
     most: int | None = None,
 ) -> Iterator[str]:
@@ -92,38 +95,31 @@ def read_lines(
     become U+FFFD.
 
     Args:
-      path: a file, packed or not.
-      start: bytes to skip, up to the start of a line; in UTF-8 only.
+      path: a file, compressed or not.
       encoding: of the file.
       most: the number of lines to read; None means all.
 
     Raises:
-      T2TLiteError: the file is missing, unreadable or damaged, in another
-        encoding, or has too many broken lines.
+      T2TLiteError: the file is missing, unreadable or damaged, or has too many
+        broken lines.
     """
     broken = BrokenLines(path, encoding)
-    is_utf_8 = encoding.name == UTF_8
     # Escapes tell invalid bytes from a U+FFFD that the file contains.
-    errors = "surrogateescape" if is_utf_8 else "replace"
+    errors = "surrogateescape" if encoding.name == UTF_8 else "replace"
     with open_packed(path) as file:
-        if start:
-            file.seek(start)
-        elif is_utf_8:
-            _skip_mark(file, path)
         lines = io.TextIOWrapper(
             file, encoding.name, errors=errors, newline="\n"
         )
         try:
             for line in itertools.islice(lines, most):
-                if not broken.lines and not start:
+                if not broken.lines:
                     line = line.removeprefix("\ufeff")
-                is_broken = "\0" in line or (
-                    not line.isascii() and bool(_INVALID[errors].search(line))
-                )
-                broken.add(is_broken)
-                if is_broken and is_utf_8:
-                    content = line.encode(UTF_8, errors)
-                    line = content.decode(UTF_8, "replace")
+                is_broken = "\0" in line
+                if not line.isascii() and _INVALID[errors].search(line):
+                    is_broken = True
+                    content = line.encode(encoding.name, errors)
+                    line = content.decode(encoding.name, "replace")
+                broken.count(is_broken)
                 yield line.removesuffix("\n").removesuffix("\r")
         except UnicodeError as error:  # such as UTF-16 without a mark
             raise T2TLiteError(
@@ -152,25 +148,13 @@ def lines_without_mark(lines: Iterable[bytes], name: str) -> Iterator[bytes]:
     """
     lines = iter(lines)
     for first in lines:
-        _reject_other_marks(first, name)
+        if first.startswith(_OTHER_MARKS):
+            raise T2TLiteError(
+                f"{name} must be UTF-8 text; it has the byte order mark of "
+                "UTF-16 or UTF-32. Convert it, for example with iconv."
+            )
         yield first.removeprefix(codecs.BOM_UTF8)
         yield from lines
-
-
-def _skip_mark(file: BinaryIO, path: str | os.PathLike) -> None:
-    first = file.read(4)
-    _reject_other_marks(first, str(path))
-    file.seek(0)
-
-
-def _reject_other_marks(first: bytes, name: str) -> None:
-    for mark, encoding in _MARKS.items():
-        if first.startswith(mark):
-            raise T2TLiteError(
-                f"{name} must be UTF-8 text; its byte order mark is that of "
-                f"{encoding.upper()}. Convert it, for example with iconv, or "
-                f"give --encoding={encoding} for your own text."
-            )
 
 
 class BrokenLines:
@@ -190,7 +174,7 @@ class BrokenLines:
         self._broken = 0
         self._first = 0
 
-    def add(self, is_broken: bool) -> None:
+    def count(self, is_broken: bool) -> None:
         """Count a line.
 
         Raises:
@@ -212,7 +196,7 @@ class BrokenLines:
             f"{self._broken:,} of {self.lines:,} lines have invalid bytes or "
             f"NUL, first line {self._first:,}. Convert it, for example with "
             "iconv, or for your own text give its --encoding, such as "
-            "windows-1252 or utf-16-le. --broken_share=1 accepts it."
+            "windows-1252 or utf-16. --broken_share=1 accepts it."
         )
 
 
@@ -225,13 +209,13 @@ def require_text(
       T2TLiteError: as `read_lines`, for their first CHECKED_LINES lines.
     """
     for path in paths:
-        for _ in read_lines(path, encoding=encoding, most=CHECKED_LINES):
+        for _ in read_lines(path, encoding, CHECKED_LINES):
             pass
 
 
 @contextlib.contextmanager
 def open_packed(path: str | os.PathLike) -> Iterator[BinaryIO]:
-    """Open a file for reading, unpacked if its name ends as one of PACKED.
+    """Open a file for reading; decompress it if its name ends as PACKED.
 
     Raises:
       T2TLiteError: the file is missing, unreadable or damaged; also if that
@@ -247,8 +231,12 @@ def open_packed(path: str | os.PathLike) -> Iterator[BinaryIO]:
                 f"Cannot read {path}: {in_words(error, place=False)}."
             ) from error
         raise damaged(path, error) from error
-    except (EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError) as error:
+    except (EOFError, zlib.error, lzma.LZMAError) as error:
         raise damaged(path, error) from error
+    except Exception as error:
+        if type(error).__name__ == "ZstdError":  # its module may be missing
+            raise damaged(path, error) from error
+        raise
 
 
 def damaged(path: str | os.PathLike, reason: object) -> T2TLiteError:

@@ -1,45 +1,32 @@
 """Several corpora as one: their files, the share of each, and its tag."""
 
 import dataclasses
+import math
 import os
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from t2t_lite.corpus.lines import PACKED
-from t2t_lite.corpus.pair_files import FORMATS, format_of
+from t2t_lite.corpus.pair_files import format_of
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.text.tags import tag_of
-from t2t_lite.values import file_path, text
+from t2t_lite.validators import file_path, text
 
 Pairs = Iterable[tuple[str, str]]
 
 _ROUNDING = 0.01  # of a sum of shares: three times 0.33 is enough
-_FORM = "FILE, FILE:SHARE, FILE:TAG or FILE:SHARE:TAG"
-
-
-def _any_of(endings):
-    return "|".join(map(re.escape, endings))
-
-
-# A comma belongs to the name of a file unless an ending stands before it. So
-# does a colon, as in `C:\a.tsv`; and behind an ending if a slash follows.
-_CORPUS = re.compile(
-    rf"(?P<file>.+?(?:{_any_of(FORMATS)})(?:{_any_of(PACKED)})?)"
-    r"(?P<rest>(?::[^:,/\\]*)*)(?:,|$)"
-)
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?")
 
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-    """Some of the pairs that a split is made of.
+    """Some of the pairs of a split.
 
     Attributes:
       files: one that has both sides, or one for each.
       share: of the pairs of train, in (0, 1]; None: each pair is there once.
-      tag: what stands before its source texts, such as "<2de>"; or nothing.
+      tag: the word before its source texts, such as "<2de>"; or "".
     """
 
     files: tuple[str, ...]
@@ -53,78 +40,59 @@ class Corpus:
 
 
 def read_corpora(value: str) -> tuple[Corpus, ...]:
-    """The corpora that an option names, joined by commas.
+    """Return the corpora in a text FILE[:SHARE][:TAG],...
 
-    Example: "a.tsv:0.7:2de,b.tsv.gz:0.3".
+    Example: "a.tsv:0.7:2de,b.tsv.gz:0.3". Names of files have no comma and no
+    colon.
 
     Raises:
-      UsageError: it is not of that form, or the shares do not go together.
+      UsageError: the text has another form, or the shares do not go together.
     """
-    corpora, place = [], 0
-    while place < len(value):
-        found = _CORPUS.match(value, place)
-        if found is None:
-            format_of(value[place:])  # says what it must end in
-            raise UsageError(f"A corpus is {_FORM}; got {value[place:]!r}.")
-        corpora.append(_corpus(found))
-        place = found.end()
-    _require_shares(corpora, value)
-    files = [corpus.files for corpus in corpora]
-    if len(set(files)) < len(files):
-        raise UsageError(f"Each file of pairs can be named once; got {value}.")
+    corpora = [_read_corpus(part) for part in value.split(",")]
+    shares = [c.share for c in corpora if c.share is not None]
+    rule = ""
+    if shares and len(shares) < len(corpora):
+        rule = "Give all corpora shares or none"
+    elif shares and min(shares) <= 0:
+        rule = "Each share must be more than 0"
+    elif shares and round(abs(sum(shares) - 1), 6) > _ROUNDING:
+        rule = f"The shares must add up to 1, not {sum(shares):g}"
+    elif len({corpus.files for corpus in corpora}) < len(corpora):
+        rule = "Each file of pairs can be named once"
+    if rule:
+        raise UsageError(f"{rule}; got {value}.")
     return tuple(corpora)
 
 
-def _corpus(found):
-    """The corpus of a match of `_CORPUS`."""
-    words = found["rest"].split(":")[1:]
+def _read_corpus(value):
+    file, *words = value.split(":")
+    format_of(file)
     share = None
     tag: str | None = ""
     if words and _NUMBER.fullmatch(words[0]):
         share = float(words.pop(0))
     if words:
         tag = tag_of(words.pop(0))
-    if words or tag is None:
+    if words or tag is None or share == math.inf:
         raise UsageError(
-            f"A corpus is {_FORM}, where a TAG has letters, digits, _ and -; "
-            f"got {found[0].removesuffix(',')!r}."
+            "A corpus is FILE, FILE:SHARE, FILE:TAG or FILE:SHARE:TAG, where a "
+            f"TAG has letters, digits, _ and -; got {value!r}."
         )
-    return Corpus((found["file"],), share, tag)
-
-
-def _require_shares(corpora, value):
-    shares = [c.share for c in corpora if c.share is not None]
-    if not shares:
-        return
-    if len(shares) < len(corpora):
-        raise UsageError(f"Give all corpora shares or none; got {value}.")
-    if min(shares) <= 0:
-        raise UsageError(
-            f"A share must be more than 0; got {min(shares):g} in {value}."
-        )
-    if round(abs(sum(shares) - 1), 6) > _ROUNDING:
-        raise UsageError(
-            f"The shares of the corpora must add up to 1; got {sum(shares):g} "
-            f"in {value}."
-        )
+    return Corpus((file,), share, tag)
 
 
 def checked(value: Any) -> str:
-    """The kind of an option that names corpora: as text, paths absolute."""
+    """Return the text of corpora with absolute paths; a validator."""
     name = text(os.fspath(value) if isinstance(value, os.PathLike) else value)
-    corpora = read_corpora(name)
-    return ",".join(
-        str(
-            dataclasses.replace(
-                corpus, files=tuple(map(file_path, corpus.files))
-            )
-        )
-        for corpus in corpora
-    )
+    corpora = [
+        dataclasses.replace(corpus, files=tuple(map(file_path, corpus.files)))
+        for corpus in read_corpora(name)
+    ]
+    return ",".join(map(str, corpora))
 
 
 def checked_once(value: Any) -> str:
-    """As `checked`, for a split in which each pair counts once."""
+    """Like `checked`, for a split in which each pair counts once."""
     name = checked(value)
     if any(corpus.share is not None for corpus in read_corpora(name)):
         raise UsageError(
@@ -135,10 +103,10 @@ def checked_once(value: Any) -> str:
 
 
 def copies_for(counts: Sequence[int], shares: Sequence[float]) -> list[int]:
-    """How many pairs each corpus gives, so that it has its share.
+    """Return the number of pairs that each corpus gives to have its share.
 
-    That is the fewest that leave no pair out: the corpus that is largest for
-    its share gives each pair once.
+    It is the fewest that leave no pair out: the corpus that is largest for its
+    share gives each pair once.
 
     Example: 300 and 10 pairs, shares 0.75 and 0.25 -> 300 and 100.
 
@@ -156,15 +124,15 @@ def copies_for(counts: Sequence[int], shares: Sequence[float]) -> list[int]:
 def repeated(
     pairs: Pairs, count: int, copies: int, is_usable: Callable[..., bool]
 ) -> Iterator[tuple[str, str]]:
-    """Pairs with their copies behind them, `copies` in all of what is usable.
+    """Yield pairs, each followed by its copies, `copies` usable ones in all.
 
-    Each is there `copies // count` times, some once more; which ones is drawn,
-    always alike. The others, which are left out later, come once.
+    Each is there `copies // count` times, some once more; the same ones each
+    time. Pairs that are not usable are dropped later and come once.
 
     Args:
       pairs: of a corpus.
-      count: how many of them are usable.
-      copies: at least as many.
+      count: the number of usable pairs.
+      copies: at least `count`.
       is_usable: whether a pair is.
     """
     draw = random.Random(count).random
@@ -183,10 +151,10 @@ def repeated(
 def count_usable(
     pairs: Pairs, corpus: Corpus, is_usable: Callable[..., bool]
 ) -> int:
-    """How many pairs of a corpus are usable.
+    """Return the number of usable pairs of a corpus.
 
     Raises:
-      T2TLiteError: none is, and the corpus must give a share.
+      T2TLiteError: there is none, and the corpus must give a share.
     """
     count = sum(is_usable(*pair) for pair in pairs)
     if corpus.share is not None and not count:

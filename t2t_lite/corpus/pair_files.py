@@ -1,19 +1,31 @@
 """Both sides of a corpus in one file: TSV, JSON lines or TMX."""
 
+import itertools
 import json
 import os
 import pathlib
 import reprlib
 from collections.abc import Iterator
 
-from t2t_lite.corpus.lines import CORPUS, PACKED, Encoding, read_lines
+from t2t_lite.corpus.lines import (
+    CORPUS,
+    PACKED,
+    Encoding,
+    damaged,
+    open_packed,
+    read_lines,
+)
 from t2t_lite.errors import T2TLiteError, UsageError
 
 FORMATS = (".tsv", ".jsonl", ".tmx")
 
+_XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+# Elements of TMX with the formatting of another program, not text.
+_FORMATTING = ("{*}bpt", "{*}ept", "{*}it", "{*}ph", "{*}ut")
+
 
 def format_of(path: str | os.PathLike) -> str:
-    """One of FORMATS, by the name of a file that may be packed.
+    """Return one of FORMATS, by the name of a file.
 
     Raises:
       UsageError: the name ends in something else.
@@ -31,7 +43,7 @@ def format_of(path: str | os.PathLike) -> str:
 def read_tsv(
     path: str | os.PathLike, encoding: Encoding = CORPUS
 ) -> Iterator[tuple[str, str]]:
-    r"""The two texts of each line of a file, packed or not.
+    r"""Yield the two texts of each line of a file, compressed or not.
 
     Example: `a b\tA B\n` gives `("a b", "A B")`. Nothing is quoted or escaped.
 
@@ -54,7 +66,7 @@ def read_json_lines(
     target_key: str = "target",
     encoding: Encoding = CORPUS,
 ) -> Iterator[tuple[str, str]]:
-    """The texts under two keys of the JSON object on each line of a file.
+    """Yield the texts under two keys of the JSON object on each line of a file.
 
     Example: `{"source": "a", "target": "A", "id": 7}` gives `("a", "A")`.
     Half a surrogate pair becomes U+FFFD.
@@ -65,40 +77,113 @@ def read_json_lines(
     """
     for number, line in enumerate(read_lines(path, encoding=encoding), 1):
         place = f"{path}, line {number}"
-        record = _object(line, place)
-        yield _text(record, source_key, place), _text(record, target_key, place)
-
-
-def _object(line, place):
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        reason = getattr(error, "msg", "nested too deep")
-        raise T2TLiteError(
-            f"Each line must be a JSON object; got invalid JSON in {place}: "
-            f"{reason}."
-        ) from error
-    if not isinstance(record, dict):
-        raise T2TLiteError(
-            f"Each line must be a JSON object; got "
-            f"{reprlib.repr(record)} in {place}."
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise T2TLiteError(
+                f"Each line must be a JSON object; got invalid JSON in {place}."
+            ) from error
+        if not isinstance(record, dict):
+            raise T2TLiteError(
+                "Each line must be a JSON object; got "
+                f"{reprlib.repr(record)} in {place}."
+            )
+        yield (
+            _value(record, source_key, place),
+            _value(record, target_key, place),
         )
-    return record
 
 
-def _text(record, key, place):
-    if key not in record:
-        raise T2TLiteError(
-            f"Each line must have the key {key!r}; got "
-            f"{', '.join(map(repr, record)) or 'no key'} in {place}. "
-            "--source_key and --target_key name the keys."
-        )
-    text = record[key]
+def _value(record, key, place):
+    text = record.get(key)
     if not isinstance(text, str):
         raise T2TLiteError(
-            f"The value of {key!r} must be a string; got "
-            f"{reprlib.repr(text)} in {place}."
+            f"Each line must have a string under {key!r}; got "
+            f"{reprlib.repr(record)} in {place}. --source_key and --target_key "
+            "name the keys."
         )
-    if text.isascii():
-        return text
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+
+
+def read_tmx(
+    path: str | os.PathLike, source_language: str, target_language: str
+) -> Iterator[tuple[str, str]]:
+    """Yield the texts in two languages of each `<tu>` of a translation memory.
+
+    Example: for "xx" and "yy"
+
+      <tu><tuv xml:lang="xx-AA"><seg>a <ph>1</ph>b</seg></tuv>
+          <tuv xml:lang="yy"><seg>A B</seg></tuv></tu>
+
+    gives `("a b", "A B")`. A language without a region, such as "xx", also
+    means all of its regions. A unit that lacks a language has "" there, one
+    with several texts in a language gives a pair of each. Line ends become
+    spaces. One unit is in memory at a time.
+
+    Raises:
+      T2TLiteError: the file is missing or damaged, or no unit has a language.
+    """
+    wanted = [
+        x.replace("_", "-").lower() for x in (source_language, target_language)
+    ]
+    found: set[str] = set()
+    for unit in _units(path):
+        sides: tuple[list[str], list[str]] = ([], [])
+        for variant in unit.iterchildren("{*}tuv"):
+            language = variant.get(_XML_LANG) or variant.get("lang") or ""
+            language = _comparable(language)
+            found.add(language)
+            for side, name in zip(sides, wanted, strict=True):
+                if language == name or language.startswith(f"{name}-"):
+                    segments = variant.iterchildren("{*}seg")
+                    side += [_text_of_segment(each, path) for each in segments]
+        yield from itertools.product(*(side or [""] for side in sides))
+    for name in wanted:
+        if found and not any(f"{x}-".startswith(f"{name}-") for x in found):
+            raise T2TLiteError(
+                f"{path} has no text in {name!r}; it has "
+                f"{', '.join(map(repr, sorted(found)))}."
+            )
+
+
+def _units(path):
+    """Yield each `<tu>`, and free it when the next one is asked for."""
+    from lxml import etree
+
+    with open_packed(path) as file:
+        # Nothing but the file itself is read: no DTD, no entity.
+        units = etree.iterparse(
+            file,
+            tag="{*}tu",
+            resolve_entities=False,
+            load_dtd=False,
+            no_network=True,
+        )
+        try:
+            for _, unit in units:
+                yield unit
+                unit.clear()
+                while unit.getprevious() is not None:
+                    del unit.getparent()[0]
+        except etree.XMLSyntaxError as error:
+            # The exception itself does not always have the line.
+            first = next(iter(units.error_log), None)
+            reason = f"line {first.line}: {first.message}" if first else error
+            raise damaged(path, reason) from error
+
+
+def _text_of_segment(segment, path):
+    """Return the text of a segment, without formatting."""
+    from lxml import etree
+
+    etree.strip_elements(segment, *_FORMATTING, with_tail=False)
+    for entity in segment.iter(etree.Entity):
+        raise T2TLiteError(
+            f"An entity of a DTD is not read; got {entity.text} in {path}, "
+            f"line {entity.sourceline}. Put its text in its place."
+        )
+    return "".join(segment.itertext()).replace("\n", " ").strip()
+
+
+def _comparable(language):
+    return language.replace("_", "-").lower()

@@ -5,27 +5,29 @@ import gzip
 import hashlib
 import os
 import pathlib
-import urllib.request
+import shutil
+import sys
+import urllib.parse
 import zlib
+from typing import Any
 
-from t2t_lite import files
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.progress import Counter
+from t2t_lite.progress import say
 
-_CHUNK_BYTES = 1 << 20
 _TIMEOUT_SECONDS = 60  # without a byte from the server
 
 
 @dataclasses.dataclass(frozen=True)
 class RemoteFile:
-    """A file of a corpus and where it comes from.
+    """A file of a corpus and its address.
 
     Attributes:
-      name: what the file is called in `--raw_dir`.
-      url: where it is downloaded from when there is no `--raw_dir`.
-      sha256: of what the file holds, in hex; of a `.gz` file that is the
-        uncompressed content, because the same text can be packed in many ways.
-      size: bytes to download, about; None where it is not known.
+      name: of the file in `--raw_dir`.
+      url: its address for a download without `--raw_dir`; http, https, ftp, or
+        file for a mirror on a disk.
+      sha256: of the content, in hex; for a `.gz` file that is the uncompressed
+        content, because the same text can be compressed in many ways.
+      size: bytes to download, about; None if unknown.
     """
 
     name: str
@@ -41,9 +43,12 @@ class RawFiles:
       files: the problem's `RemoteFile`s.
       raw_dir: a folder that already holds the files, used as they are; None
         downloads them.
-      download_dir: where downloads are kept; made when needed.
-      progress: show the bar of a download on stderr.
-      tfds_dir: where TensorFlow Datasets are; None: where that library looks.
+      download_dir: the folder for downloads; made when needed.
+      progress: show the bar of a download on a terminal.
+      tfds_dir: the folder of TensorFlow Datasets; None: that library's default.
+
+    Attributes:
+      noted: size and time of change of each file that was read, by path.
     """
 
     def __init__(
@@ -62,29 +67,22 @@ class RawFiles:
         self.noted: dict[str, dict[str, int]] = {}
 
     def note(self, path: str | os.PathLike) -> None:
-        """Says that the corpus is read from this file.
-
-        A later change of it is noticed, because its size and the time of its
-        last change are kept. `path` does so for the files it gives.
-        """
+        """Record that the corpus is read from this file; `path` does it."""
         if state := state_of(path):
             self.noted.setdefault(os.path.abspath(path), state)
 
     def path(self, name: str) -> pathlib.Path:
-        """The path of the file of that name; downloads it first if necessary.
+        """Return the path of the file of that name; download it if necessary.
 
         Raises:
-          T2TLiteError: the file is not in the folder, cannot be downloaded or
-            is not the expected one.
+          T2TLiteError: the file is not in the folder, cannot be downloaded, or
+            has another content.
         """
         if self.raw_dir is not None:
+            self.require([name])
             path = self.raw_dir / name
-            if not path.is_file():
-                raise self._missing([name])
         elif name in self.files and self.download_dir is not None:
-            file, path = self.files[name], self.download_dir / name
-            if not path.exists() or _sha256_of_content(path) != file.sha256:
-                self._download(file, path)
+            path = self._download(self.files[name], self.download_dir / name)
         else:
             raise T2TLiteError(
                 f"{name} is not on this machine and has no address to download "
@@ -93,8 +91,22 @@ class RawFiles:
         self.note(path)
         return path
 
+    def require(self, names: list[str]) -> None:
+        """Raise T2TLiteError for the files that `raw_dir`, if given, lacks."""
+        folder = self.raw_dir
+        if folder is None:
+            return
+        missing = [name for name in names if not (folder / name).is_file()]
+        if missing:
+            fix = "Put them there, or name another folder with --raw_dir"
+            if all(name in self.files for name in missing):
+                fix += ", or leave --raw_dir out to download them"
+            raise T2TLiteError(
+                f"{folder} holds no file {', '.join(missing)}. {fix}."
+            )
+
     def tell(self, file: RemoteFile) -> str:
-        """Says where a file is or would come from."""
+        """Return a line about the place or the address of a file."""
         size = f" ({file.size / 1e6:.2f} MB)" if file.size else ""
         address = f"{file.url}{size}"
         if self.raw_dir is None:
@@ -104,78 +116,55 @@ class RawFiles:
             return f"found: {path}"
         return f"missing: {path}, from {address}"
 
-    def _missing(self, names):
-        """The error for files that the folder lacks."""
-        what, it = ("them", "them") if len(names) > 1 else (names[0], "it")
-        fix = f"Put {what} there, or name another folder with --raw_dir"
-        if all(name in self.files for name in names):
-            fix += f", or leave --raw_dir out to download {it}"
-        return T2TLiteError(
-            f"{self.raw_dir} holds no file {', '.join(names)}. {fix}."
-        )
-
     def _download(self, file, path):
+        if path.exists() and _sha256_of_content(path) == file.sha256:
+            return path
+        import pooch
+
+        say(f"downloading {file.url}")
+        pooch.get_logger().setLevel("WARNING")
+        fix = f"Get {file.name} by hand and name its folder with --raw_dir."
+        path.unlink(missing_ok=True)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            files.remove_unfinished(path.parent, path.name)
-            with files.write_file(path) as out:
-                self._fetch(file, out)
-                out.flush()
-                found = _sha256_of_content(pathlib.Path(out.name))
-                if found != file.sha256:
-                    raise T2TLiteError(
-                        f"{file.url} is not the expected file: sha256 must be "
-                        f"{file.sha256}; got {found}. Get {file.name} by hand "
-                        "and name its folder with --raw_dir."
-                    )
-        except OSError as error:  # URLError and time-outs are among them
+            pooch.retrieve(
+                file.url,
+                known_hash=None,  # which would be that of the archive
+                fname=path.name,
+                path=path.parent,
+                downloader=self._downloader(file.url),
+            )
+        except (OSError, ValueError) as error:
             raise T2TLiteError(
-                f"Cannot download {file.url} to {path}: {error}. Get "
-                f"{file.name} by hand and name its folder with --raw_dir."
+                f"Cannot download {file.url} to {path}: {error}. {fix}"
             ) from error
+        if (found := _sha256_of_content(path)) != file.sha256:
+            path.unlink()
+            raise T2TLiteError(
+                f"{file.url} is not the expected file: sha256 must be "
+                f"{file.sha256}; got {found}. {fix}"
+            )
+        return path
 
-    def _fetch(self, file, out):
-        with urllib.request.urlopen(file.url, timeout=_TIMEOUT_SECONDS) as page:
-            size = page.headers.get("Content-Length")
-            megabytes = int(size) / 1e6 if size else None
-            with Counter(file.name, "MB", self.progress, megabytes) as counter:
-                while chunk := page.read(_CHUNK_BYTES):
-                    out.write(chunk)
-                    counter.advance(len(chunk) / 1e6)
+    def _downloader(self, url: str) -> Any:
+        import pooch
 
-
-class Look(RawFiles):
-    """Finds files as another one does, and notes those that a folder lacks.
-
-    For them, too, it gives a path; so whoever asks goes on to the next one.
-
-    Attributes:
-      missing: their names, in the order in which they were asked for.
-    """
-
-    def __init__(self, raw: RawFiles):
-        vars(self).update(vars(raw))
-        self.missing: list[str] = []
-
-    def path(self, name: str) -> pathlib.Path:
-        """The path of the file of that name, which may not be there."""
-        if self.raw_dir is None or (self.raw_dir / name).is_file():
-            return super().path(name)
-        if name not in self.missing:
-            self.missing.append(name)
-        return self.raw_dir / name
-
-    def require_all(self) -> None:
-        """Raises T2TLiteError if there are missing ones."""
-        if self.missing:
-            raise self._missing(self.missing)
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme == "file":
+            source = urllib.parse.unquote(parts.path)
+            return lambda url, target, pooch: shutil.copyfile(source, target)
+        if parts.scheme == "ftp":
+            return pooch.FTPDownloader(timeout=_TIMEOUT_SECONDS)
+        return pooch.HTTPDownloader(
+            progressbar=self.progress and sys.stderr.isatty(),
+            timeout=_TIMEOUT_SECONDS,
+        )
 
 
 def state_of(path: str | os.PathLike) -> dict[str, int] | None:
-    """The size and the time of the last change of a file, if it is there."""
+    """Return the size and the time of change of a file; None without one."""
     try:
         stat = os.stat(path)
-    except (OSError, ValueError):  # or it is no path
+    except (OSError, ValueError):  # or it is not a path
         return None
     return {"bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns}
 
@@ -185,7 +174,7 @@ def _expanded(folder):
 
 
 def _sha256_of_content(path):
-    """Hex digest of what the file holds; None if it cannot be unpacked."""
+    """Return the hex digest of the content; None for a damaged archive."""
     opener = gzip.open if ".gz" in path.suffixes else open
     try:
         with opener(path, "rb") as file:

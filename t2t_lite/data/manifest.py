@@ -1,7 +1,7 @@
-"""The manifest: what the generated data of a problem is made of.
+"""The manifest: a record of the generated data of a problem, and its checks.
 
 `DATA_DIR/PROBLEM.manifest.json` is written last, so data without one does not
-count; `checks` refuses data that no longer fits it.
+count. Data that does not fit its manifest or its problem is refused.
 """
 
 import dataclasses
@@ -9,27 +9,24 @@ import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from t2t_lite import files
 from t2t_lite.corpus.raw_files import state_of
-from t2t_lite.data.remedies import (
-    how_to_adopt,
-    how_to_make,
-    how_to_remake,
-    registered_name_of,
-)
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Problem
-from t2t_lite.values import is_of_type
+from t2t_lite.validators import is_of_type
 
 FORMAT_VERSION = 1
+DEFAULT_SEED = 1  # of data
+_MAX_CHANGES_SHOWN = 5
 
 
 @dataclasses.dataclass(frozen=True)
 class ShardRecord:
-    """One TFRecord file of a split, and how many records it has."""
+    """A TFRecord file of a split, and its number of records."""
 
     file: str
     examples: int
@@ -42,19 +39,19 @@ class SplitRecord:
     """One split, in the direction of the name without `_rev`.
 
     Attributes:
-      examples: pairs in the shards.
-      source_tokens, target_tokens: of all pairs, EOS counted.
+      examples: number of pairs in the shards.
+      source_tokens, target_tokens: sums over all pairs, EOS included.
       lengths: number of pairs by the tokens of their longer side.
-      dropped: number of pairs left out, by reason.
-      dropped_samples: the first of them, by reason.
+      dropped: number of dropped pairs by reason.
+      dropped_samples: the first of them by reason.
       shards: the files, in order.
-      unknown_words: of both sides, that the vocabulary cannot write; none
-        if it can write bytes.
-      damaged: number of pairs with broken text that are there all the same,
-        by what is wrong; copies that were left out count, too.
-      damaged_samples: the first of them, by what is wrong.
-      row_lengths: of records that are packed rows of pairs, how many have so
-        many positions on their longer side; empty: a record is one pair.
+      unknown_words: words of both sides that the vocabulary cannot write; 0 if
+        it can write bytes.
+      damaged: number of pairs with invalid text by its kind; they are kept,
+        except for duplicates among them.
+      damaged_samples: the first of them by kind.
+      row_lengths: if the records are packed rows of pairs, number of rows by
+        the positions of their longer side; empty if a record is a pair.
     """
 
     examples: int
@@ -73,39 +70,35 @@ class SplitRecord:
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "SplitRecord":
-        """The inverse of `dataclasses.asdict`, after a file."""
-        counts = {
-            name: {int(length): n for length, n in counted.items()}
-            for name, counted in (
-                ("lengths", record["lengths"]),
-                ("row_lengths", record.get("row_lengths", {})),
-            )
-        }
+        """Invert `dataclasses.asdict` after a round trip through JSON."""
+        record = {"row_lengths": {}} | record
+        for name in ("lengths", "row_lengths"):
+            record[name] = {int(n): count for n, count in record[name].items()}
         shards = tuple(ShardRecord(**shard) for shard in record["shards"])
-        return cls(**record | counts | {"shards": shards})
+        return cls(**record | {"shards": shards})
 
     @property
     def is_packed(self) -> bool:
-        """Whether a record is a row of several pairs, as others packed it."""
+        """Whether a record is a row of several pairs."""
         return bool(self.row_lengths)
 
     @property
     def records(self) -> int:
-        """Records in the shards: pairs, or packed rows of them."""
+        """Number of records in the shards: pairs or packed rows."""
         return sum(shard.examples for shard in self.shards)
 
     @property
-    def as_rows(self) -> "SplitRecord":
-        """This split where each packed row counts as one example."""
+    def by_row(self) -> "SplitRecord":
+        """A copy in which each packed row counts as one example."""
         return dataclasses.replace(
             self, examples=self.records, lengths=self.row_lengths
         )
 
     @property
-    def drops(self) -> str:
-        """What was left out in words: "2 dropped (empty source)"."""
-        dropped = [f"{n:,} dropped ({why})" for why, n in self.dropped.items()]
-        parts = dropped or ["none dropped"]
+    def summary(self) -> str:
+        """What was dropped or is invalid: "2 dropped (empty source)"."""
+        parts = [f"{n:,} dropped ({why})" for why, n in self.dropped.items()]
+        parts = parts or ["none dropped"]
         parts += [f"{n:,} with {what}" for what, n in self.damaged.items()]
         if self.unknown_words:
             parts.append(f"{self.unknown_words:,} words not in the vocabulary")
@@ -117,28 +110,26 @@ class SplitRecord:
         return max(self.lengths, default=0)
 
     def too_long(self, max_length: int) -> int:
-        """How many pairs have a side of more than `max_length` tokens."""
-        return sum(
-            n for length, n in self.lengths.items() if length > max_length
-        )
+        """Count the pairs with a side of more than `max_length` tokens."""
+        return sum(n for size, n in self.lengths.items() if size > max_length)
 
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """What was generated, from what and with what.
+    """The data of a problem: what it is and how it was generated.
 
     Attributes:
       problem: the base name; both directions share the data.
-      fingerprint, definition: of the problem, as it was then.
-      vocabulary: `{"sha256", "bytes"}` of each vocabulary file, by name.
+      fingerprint, definition: those of the problem at that time.
+      vocabulary: `{"sha256", "bytes"}` of each vocabulary file by name.
       splits: a `SplitRecord` by split.
       seed: of the order of examples and of the vocabulary's sample.
-      versions: of the packages that took part; for the record only.
+      versions: of the packages that generated it; not part of the digest.
+      sources: size, time of the last change and sha256 of each file of the
+        corpus by path.
       corpora: of train, if there are several, each `{"files", "tag", "share",
-        "pairs", "copies"}`: how many pairs it has for train, after filters but
-        with duplicates, and how many it gives, copies included.
-      sources: size, time of the last change and sha256 of each file that the
-        corpus was read from, by path.
+        "pairs", "copies"}`: the number of pairs after filters but with
+        duplicates, and the number that it contributes, copies included.
     """
 
     problem: str
@@ -153,89 +144,81 @@ class Manifest:
 
     @staticmethod
     def path(data_dir: str | os.PathLike, problem: Problem) -> pathlib.Path:
-        """Where the manifest of a problem lies."""
+        """Return the path of the manifest of a problem."""
         return pathlib.Path(data_dir) / f"{problem.base_name}.manifest.json"
 
     @classmethod
     def load(cls, data_dir: str | os.PathLike, problem: Problem) -> "Manifest":
-        """The manifest of a problem's data.
+        """Read the manifest of a problem's data.
 
         Raises:
           T2TLiteError: there is none, or it cannot be read.
         """
         path = cls.path(data_dir, problem)
-        remake = how_to_remake(problem, data_dir)
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
+            version = record.pop("format_version")
+            if version != FORMAT_VERSION:
+                raise ValueError(
+                    f"format_version must be {FORMAT_VERSION}; got {version!r}"
+                )
+            splits = {
+                name: SplitRecord.from_json(split)
+                for name, split in record["splits"].items()
+            }
+            manifest = cls(**record | {"splits": splits})
+            manifest._require_types()
+            return manifest
         except FileNotFoundError as error:
-            way = how_to_adopt(data_dir, problem.base_name) or (
-                f"make it with {how_to_make(problem, data_dir)}."
+            fix = import_hint(data_dir, problem.base_name) or (
+                f"make it with {generate_command(problem, data_dir)}."
             )
             raise T2TLiteError(
-                f"{data_dir} holds no data of {problem.base_name}: {way}"
+                f"{data_dir} holds no data of {problem.base_name}: {fix}"
             ) from error
-        except (OSError, ValueError, RecursionError) as error:
-            raise T2TLiteError(
-                f"Cannot read {path}: {error}. {remake}"
-            ) from error
-        try:
-            version = record.pop("format_version")
-            if version == FORMAT_VERSION:
-                splits = {
-                    name: SplitRecord.from_json(split)
-                    for name, split in record["splits"].items()
-                }
-                manifest = cls(**record | {"splits": splits})
-                manifest._require_types()
-                return manifest
         except (
-            AttributeError,
-            KeyError,
-            OverflowError,
-            TypeError,
-            ValueError,
+            *(OSError, ValueError, TypeError, KeyError, AttributeError),
+            *(OverflowError, RecursionError),
         ) as error:
             raise T2TLiteError(
-                f"{path} is not a manifest: {error!r}. {remake}"
+                f"Cannot read the manifest {path}: {error!r}. "
+                f"{regenerate_hint(problem, data_dir)}"
             ) from error
-        raise T2TLiteError(
-            f"{path} must have format_version {FORMAT_VERSION}; got "
-            f"{version!r}. {remake}"
-        )
 
     def _require_types(self) -> None:
-        """Raises TypeError for a value of another type than it must have."""
-        files, sources = self.vocabulary, self.sources
+        """Raise TypeError for a value of a wrong type."""
+        source: dict[str, type]
+        source = {"sha256": str, "bytes": int, "mtime_ns": int}
+        corpus = {"files": list, "tag": str, "pairs": int, "copies": int}
+        file: dict[str, type] = {"sha256": str}
+        records = [(file, each) for each in self.vocabulary.values()]
+        records += [(source, each) for each in self.sources.values()]
+        records += [(corpus, each) for each in self.corpora]
         if not (
             is_of_type(self, Manifest)
             and self.splits
             and isinstance(self.options, dict)
             and isinstance(self.definition.get("attributes", {}), dict)
-            and _have(files, sha256=str)
-            and _have(sources, sha256=str, bytes=int, mtime_ns=int)
-            and _have(
-                dict(enumerate(self.corpora)),
-                files=list,
-                tag=str,
-                pairs=int,
-                copies=int,
+            and all(
+                is_of_type(record.get(key), kind)
+                for types, record in records
+                for key, kind in types.items()
             )
         ):
-            raise TypeError("a value is of another type than it must be")
+            raise TypeError("a value is of a wrong type")
 
-    def save(self, data_dir: str | os.PathLike) -> pathlib.Path:
-        """Writes the manifest, complete or not at all."""
+    def save(self, data_dir: str | os.PathLike) -> None:
+        """Write the manifest, complete or not at all."""
         path = pathlib.Path(data_dir) / f"{self.problem}.manifest.json"
         record = {"format_version": FORMAT_VERSION} | dataclasses.asdict(self)
         text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
         with files.write_file(path) as file:
-            # As JSON escapes it, what is no UTF-8 in the name of a file.
+            # JSON escapes the bytes of a file name that are not UTF-8.
             file.write(text.encode("utf-8", "backslashreplace"))
-        return path
 
     @property
-    def told_corpora(self) -> list[str]:
-        """What each of the corpora gives to train, in words."""
+    def corpus_summary(self) -> list[str]:
+        """A line for each of several corpora of train."""
         total = sum(corpus["copies"] for corpus in self.corpora) or 1
         return [
             f"{corpus['tag']} {' and '.join(corpus['files'])}".lstrip()
@@ -251,23 +234,23 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """The sha256 of what a run was trained on.
+        """The sha256 that a run keeps of its data.
 
-        Of all but the versions, and where the corpora lay.
+        It leaves out what does not change the batches, and fields that older
+        manifests lack.
         """
         record = dataclasses.asdict(self)
         del record["versions"], record["sources"], record["corpora"]
         for split in record["splits"].values():
-            # What only describes the pairs, and was not always there.
             del split["damaged"], split["damaged_samples"]
             for name in ("unknown_words", "row_lengths"):
-                if not split[name]:  # as before there was the field
+                if not split[name]:
                     del split[name]
         text = json.dumps(record, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def split(self, name: str) -> SplitRecord:
-        """The record of a split.
+        """Return the record of a split.
 
         Raises:
           T2TLiteError: the problem has no such split.
@@ -280,63 +263,185 @@ class Manifest:
         return self.splits[name]
 
 
-def _have(records: Mapping[Any, Mapping[str, Any]], **kinds: type) -> bool:
-    """Whether each record has values of these types."""
-    return all(
-        is_of_type(record.get(key), kind)
-        for record in records.values()
-        for key, kind in kinds.items()
-    )
-
-
 def find_data(data_dir: str | os.PathLike, problem: Problem) -> list[str]:
-    """The names that data of a problem with options has in a folder, sorted.
+    """Return the names of the data of a problem with options, sorted.
 
-    A file that cannot be read is somebody else's.
+    A manifest that cannot be read belongs to somebody else.
     """
     names = []
     for path in sorted(pathlib.Path(data_dir).glob("*.manifest.json")):
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
-            definition = record["definition"]
-            is_same = registered_name_of(definition) == type(problem).name
-            name = record["problem"]
-            if definition.get("options") and is_same and name == str(name):
-                names.append(name)
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-        ):
+        except (OSError, ValueError, RecursionError):
             continue
+        match record:
+            case {
+                "problem": str(name),
+                "definition": {
+                    "attributes": {"base_name": base_name},
+                    "options": options,
+                },
+            } if options and base_name == type(problem).name:
+                names.append(name)
     return names
 
 
-def describe_sources(
-    noted: Mapping[str, Mapping[str, int]],
-) -> dict[str, dict[str, Any]]:
-    """What a manifest keeps of the files in `RawFiles.noted`, by path.
+def check_data(
+    data_dir: str | os.PathLike, problem: Problem, manifest: Manifest
+) -> None:
+    """Refuse data that does not fit the problem or its manifest.
 
-    Reads them, about a second per gigabyte.
+    Compares the fingerprint, the vocabulary by checksum and the shards by size.
 
     Raises:
-      T2TLiteError: a file has changed since it was noted.
+      T2TLiteError: names what differs and the fix.
     """
-    sources = {}
-    for path, state in sorted(noted.items()):
-        if state_of(path) != state:
-            raise T2TLiteError(
-                f"{path} must not change while data is made of it; it did. "
-                "The same command starts over."
-            )
-        sources[path] = {**state, "sha256": sha256_of(path)}
-    return sources
+    hint = regenerate_hint(problem, data_dir)
+    if manifest.fingerprint != problem.fingerprint():
+        old = dict(_flatten(manifest.definition))
+        new = dict(_flatten(problem.definition()))
+        changes = [
+            f"{key} was {old.get(key, 'absent')}, is {new.get(key, 'absent')}"
+            for key in sorted(old.keys() | new.keys())
+            if old.get(key) != new.get(key)
+        ]
+        shown = changes[:_MAX_CHANGES_SHOWN] or ["another fingerprint"]
+        if more := len(changes[_MAX_CHANGES_SHOWN:]):
+            shown.append(f"{more} more")
+        raise T2TLiteError(
+            f"{data_dir} holds data of another definition of "
+            f"{problem.base_name}: {'; '.join(shown)}. {hint}"
+        )
+    for name, record in manifest.vocabulary.items():
+        _check_file(pathlib.Path(data_dir, name), None, record["sha256"], hint)
+    check_shards(data_dir, problem, manifest, checksums=False)
+
+
+def check_sources(
+    data_dir: str | os.PathLike, problem: Problem, manifest: Manifest
+) -> None:
+    """Refuse data if a file of its corpus has changed; it may be gone.
+
+    A file is read only if it has its size but another time.
+
+    Raises:
+      T2TLiteError: names the file, the change and the fix.
+    """
+    for path, then in manifest.sources.items():
+        now = state_of(path)
+        if now is None:
+            continue
+        change = f"it had {then['bytes']:,} bytes, it has {now['bytes']:,}"
+        if now["bytes"] == then["bytes"]:
+            is_same_time = now["mtime_ns"] == then["mtime_ns"]
+            if is_same_time or sha256_of(path) == then["sha256"]:
+                continue
+            change = "it has other text of the same size"
+        raise T2TLiteError(
+            f"{path} has changed since data of {manifest.problem} was made of "
+            f"it: {change}. {regenerate_hint(problem, data_dir)}"
+        )
+
+
+def check_shards(
+    data_dir: str | os.PathLike,
+    problem: Problem,
+    manifest: Manifest,
+    splits: Iterable[str] | None = None,
+    checksums: bool = True,
+) -> None:
+    """Compare the size and the checksum of each shard with the manifest.
+
+    Args:
+      data_dir: the folder of the shards.
+      problem: in either direction.
+      manifest: of the data.
+      splits: None means all.
+      checksums: read whole files, about a second per gigabyte; False compares
+        sizes only.
+
+    Raises:
+      T2TLiteError: names the first file that is missing or damaged.
+    """
+    hint = regenerate_hint(problem, data_dir)
+    for split in manifest.splits if splits is None else splits:
+        for shard in manifest.split(split).shards:
+            path = pathlib.Path(data_dir, shard.file)
+            sha256 = shard.sha256 if checksums else None
+            _check_file(path, shard.bytes, sha256, hint)
+
+
+def _check_file(
+    path: pathlib.Path, size: int | None, sha256: str | None, hint: str
+) -> None:
+    """Raise T2TLiteError for another file; None matches any."""
+    found = path.stat().st_size if path.is_file() else None
+    if found is None:
+        raise T2TLiteError(f"{path} is missing. {hint}")
+    if size not in (None, found):
+        raise T2TLiteError(
+            f"{path} is damaged: it must have {size} bytes; got {found}. {hint}"
+        )
+    if sha256 is not None and sha256_of(path) != sha256:
+        raise T2TLiteError(
+            f"{path} is damaged or was replaced: its checksum differs from the "
+            f"manifest's. {hint}"
+        )
+
+
+def _flatten(
+    record: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, str]]:
+    """Yield keys joined by dots, and JSON values."""
+    for key, value in record.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", json.dumps(value)
+
+
+def generate_command(
+    problem: Problem, data_dir: str | os.PathLike, seed: int | None = None
+) -> str:
+    """Return the command that generates the data of a problem."""
+    name, registered = problem.base_name, type(problem).name
+    words = [f"--problem={registered or name}"]
+    if registered and registered != name:
+        words.append(f"--name={name}")
+    words += [word for word in problem.option_flags() if word not in words]
+    words.append(f"--data_dir={data_dir}")
+    if seed not in (None, DEFAULT_SEED):
+        words.append(f"--seed={seed}")
+    return shlex.join(["t2t-lite-datagen", *words])
+
+
+def regenerate_hint(problem: Problem, data_dir: str | os.PathLike) -> str:
+    """Return the fix for data that does not fit, a sentence."""
+    if "adopted" in problem.options:
+        return (
+            "Put the files of tensor2tensor back, and adopt them again with "
+            f"t2t-lite-datagen --adopt=FOLDER --problem={problem.base_name} "
+            "--vocabulary=FILE."
+        )
+    command = generate_command(problem, data_dir)
+    return (
+        "Use another --data_dir, or generate the data again with "
+        f"{command} --overwrite."
+    )
+
+
+def import_hint(data_dir: str | os.PathLike, name: str) -> str:
+    """Return the fix for shards that have no manifest; "" without such."""
+    if not any(pathlib.Path(data_dir).glob(f"{name}-train-*-of-*")):
+        return ""
+    return (
+        "there are shards without a manifest, as tensor2tensor writes them, "
+        f"which t2t-lite-datagen --adopt={data_dir} --problem={name} "
+        "--vocabulary=FILE makes usable."
+    )
 
 
 def sha256_of(path: str | os.PathLike) -> str:
-    """The sha256 of a file, in hex."""
+    """Return the sha256 of a file, in hex."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

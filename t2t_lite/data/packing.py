@@ -103,6 +103,30 @@ def plan_rows(
     return PackedPlan(kept[by_bin], splits, height, width)
 
 
+def join_texts(
+    lengths: np.ndarray, rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the features of texts that share rows, for one side.
+
+    Example: texts of 2, 2 and 1 tokens with row splits [0, 2, 3] give the token
+    splits [0, 4, 5], segments [1, 1, 2, 2, 1] and positions [0, 1, 0, 1, 0].
+
+    Args:
+      lengths: int64 [texts].
+      rows: int64 [rows + 1], the splits of the texts into rows.
+
+    Returns:
+      int64 [rows + 1], the splits of the tokens into rows; int32 [tokens] each,
+      the number of a token's text in its row, from 1, and its position in it.
+    """
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    segments = np.arange(1, len(lengths) + 1, dtype=np.int32)
+    segments -= np.repeat(rows[:-1], np.diff(rows)).astype(np.int32)
+    positions = np.arange(starts[-1], dtype=np.int32)
+    positions -= np.repeat(starts[:-1].astype(np.int32), lengths)
+    return starts[rows], np.repeat(segments, lengths), positions
+
+
 def _bins_of(
     lengths: np.ndarray, order: np.ndarray, height: int, width: int
 ) -> tuple[np.ndarray, int]:

@@ -1,42 +1,30 @@
 """Write the splits with Apache Beam, on all its machines.
 
-Workers read the parts of the corpus that the problem names, split them into
-chunks, and encode these as one machine does. The records of a shard then meet
-on a worker that orders and writes them. Keys depend on texts and pair numbers
-only, so the files are the same to the byte as those of one machine.
-
-The problem, with the user's modules, and the vocabulary travel with the work.
-All machines must see the corpus and the data folder under the same paths.
+One worker reads a split in chunks, and all encode these. The records of a shard
+then meet on a worker that orders and writes them. The files are the same to the
+byte as those of one machine. All machines must see the corpus, the data folder
+and the user's modules under the same paths.
 """
 
 import copy
 import dataclasses
-import json
 import pathlib
 import pickle
-import re
 import sys
-import tempfile
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from importlib import metadata
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from t2t_lite import files
-from t2t_lite.corpus import filters
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.data.manifest import ShardRecord, SplitRecord
 from t2t_lite.datagen import shuffle
 from t2t_lite.datagen.encode import (
     INDEX,
-    MOST_SAMPLES,
-    Chunk,
-    Drops,
+    Counts,
     SplitEncoder,
-    sample_of,
+    module_folder,
     split_into_chunks,
 )
 from t2t_lite.datagen.generate import (
@@ -50,7 +38,6 @@ from t2t_lite.errors import T2TLiteError, UsageError, nearest
 
 try:
     import apache_beam as beam
-    import cloudpickle  # a dependency of Beam
     from apache_beam.options.pipeline_options import (
         PipelineOptions,
         StandardOptions,
@@ -88,25 +75,24 @@ class BeamGeneration(Generation):
           T2TLiteError: the corpus is missing or bad.
           RuntimeError: the pipeline failed otherwise.
         """
-        raw = job.raw
-        if raw.raw_dir is None:
-            for name in raw.files:
-                raw.path(name)  # download it here, and not on every worker
+        if job.raw.raw_dir is None:
+            for name in job.raw.files:
+                job.raw.path(name)  # download it here, and not on a worker
+        # The job notes the files; the problem learns what is held out.
+        next(iter(encoder.problem.samples(encoder.split, job.raw)), None)
         report = job.folder / f"{encoder.split}.beam"
         report.unlink(missing_ok=True)
         pipeline = self._pipeline()
         _add_steps(pipeline, encoder, job, report)
-        self._run(pipeline)
+        try:
+            state = pipeline.run().wait_until_finish()
+        except Exception as error:
+            raise _in_one_line(error, self.runner) from error
+        if state not in (None, beam.runners.runner.PipelineState.DONE):
+            raise RuntimeError(f"{self.runner} ended with the state {state}")
         if not report.exists():
             raise _not_shared(job.folder)
-        drops, totals, shards = json.loads(report.read_text("utf-8"))
-        lengths = {int(n): count for n, count in totals["lengths"].items()}
-        return make_split_record(
-            encoder,
-            Drops(**drops),
-            shuffle.Totals(**{**totals, "lengths": Counter(lengths)}),
-            [ShardRecord(**shard) for shard in shards],
-        )
+        return make_split_record(encoder, *pickle.loads(report.read_bytes()))
 
     def _pipeline(self) -> Any:
         options = PipelineOptions(
@@ -132,35 +118,24 @@ class BeamGeneration(Generation):
             reason = "; ".join(str(error).split("\n"))
             raise UsageError(f"--runner={self.runner}: {reason}") from error
 
-    def _run(self, pipeline: Any) -> None:
-        try:
-            state = pipeline.run().wait_until_finish()
-        except Exception as error:
-            raise _in_one_line(error, self.runner) from error
-        if state not in (None, beam.runners.runner.PipelineState.DONE):
-            raise RuntimeError(f"{self.runner} ended with the state {state}")
-
 
 def _in_one_line(error: Exception, runner: str) -> Exception:
     """Return a one-line error for one that carries a worker's traceback."""
-    text = str(error)
-    ours = re.findall(
-        r"(?:T2TLiteError|UsageError): (.*?)(?: \[while running .*)?$",
-        text,
-        re.MULTILINE,
-    )
-    if isinstance(error, T2TLiteError) or ours:
-        return T2TLiteError(
-            ours[-1] if ours else text.partition(" [while running")[0]
-        )
-    last = (text.strip().splitlines() or [type(error).__name__])[-1]
-    return RuntimeError(f"{runner} failed: {last}")
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    for line in reversed(lines):
+        line = line.partition(" [while running")[0]
+        name, _, message = line.partition("Error: ")
+        if name.endswith(("T2TLite", "Usage")):
+            return T2TLiteError(message)
+        if isinstance(error, T2TLiteError):
+            return T2TLiteError(line)
+    return RuntimeError(f"{runner} failed: {lines[-1]}")
 
 
 def _not_shared(folder: pathlib.Path) -> T2TLiteError:
     return T2TLiteError(
-        f"All workers must see one --data_dir; the files that they wrote into "
-        f"{folder} are not there. Put it on a shared file system."
+        f"All workers must see one --data_dir, but {folder} is not the same on "
+        "all. Put it on a shared file system."
     )
 
 
@@ -171,31 +146,27 @@ def _add_steps(
     report: pathlib.Path,
 ) -> None:
     """Add the steps of a split; the results of all workers go to `report`."""
-    task = pickle_task(encoder, job.raw, job.folder)
-    parts = encoder.problem.parts(encoder.split, job.raw)
+    raw = copy.copy(job.raw)
+    raw.progress = False
+    task = encoder, raw, job.folder
     chunks = (
         pipeline
-        | "Parts" >> beam.Create(list(enumerate(map(pickle.dumps, parts))))
-        | "DistributeParts" >> beam.Reshuffle()
-        | "Read" >> beam.ParDo(_Read(task))
-        | "DistributeChunks" >> beam.Reshuffle()
+        | "Start" >> beam.Create([encoder.split])
+        | "Read" >> beam.ParDo(_Read(*task))
+        | "Distribute" >> beam.Reshuffle()
     )
-    starts = beam.pvalue.AsSingleton(
+    pairs = beam.pvalue.AsSingleton(
         chunks
-        | "Sizes" >> beam.MapTuple(lambda key, pairs: (key, len(pairs)))
-        | "AllSizes" >> beam.combiners.ToList()
-        | "Number" >> beam.Map(_number_pairs)
+        | "Sizes" >> beam.Map(lambda chunk: len(chunk.pairs))
+        | "Sum" >> beam.CombineGlobally(sum)
     )
     encoded = chunks | "Encode" >> beam.ParDo(
-        _Encode(task), starts
-    ).with_outputs("drops", main="records")
+        _Encode(*task), pairs
+    ).with_outputs("counts", main="records")
     shards = (
         encoded.records
         | "GroupByShard" >> beam.GroupByKey()
-        | "Write" >> beam.ParDo(_Write(task), starts)
-    )
-    samples = chunks | "Samples" >> beam.FlatMap(
-        _find_copies, starts, beam.pvalue.AsList(shards)
+        | "Write" >> beam.ParDo(_Write(*task), pairs)
     )
     _ = (
         pipeline
@@ -203,103 +174,49 @@ def _add_steps(
         | "Report"
         >> beam.Map(
             _write_report,
-            beam.pvalue.AsIter(encoded.drops),
+            beam.pvalue.AsIter(encoded.counts),
             beam.pvalue.AsIter(shards),
-            beam.pvalue.AsIter(samples),
         )
     )
 
 
-def pickle_task(
-    encoder: SplitEncoder, raw: RawFiles, folder: pathlib.Path
-) -> bytes:
-    """Return the encoder, the corpus' paths and the vocabulary, pickled.
-
-    The modules of the user are pickled, too, unless they are installed.
-    """
-    quiet = copy.copy(raw)
-    quiet.progress = False
-    vocabulary = {
-        name: (folder / name).read_bytes()
-        for name in set(encoder.problem.vocabulary_files().values())
-    }
-    modules = _user_modules(type(encoder.problem).__module__)
-    for module in modules:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        return cloudpickle.dumps((encoder, quiet, vocabulary, folder))
-    finally:
-        for module in modules:
-            cloudpickle.unregister_pickle_by_value(module)
-
-
-def _user_modules(name: str) -> list[ModuleType]:
-    """Return the package of a module, or the modules in the same folder.
-
-    An installed package has none: the workers have it, too.
-    """
-    top = name.partition(".")[0]
-    if top in (__name__.partition(".")[0], "__main__"):
-        return []
-    if top in metadata.packages_distributions():
-        return []
-    package = sys.modules[top]
-    if hasattr(package, "__path__"):
-        return [package]
-    folder = pathlib.Path(package.__file__ or "").parent
-    return [
-        module
-        for name, module in list(sys.modules.items())
-        if (file := getattr(module, "__file__", None))
-        and pathlib.Path(file).parent == folder
-        and module.__name__ == name
-    ]
-
-
 class _Worker(beam.DoFn):
-    def __init__(self, task: bytes):
-        self._task = task
+    """A step that knows the encoder, the corpus and the folder of the job."""
+
+    def __init__(self, encoder: SplitEncoder, raw: RawFiles, folder: Any):
+        # Pickled here, because a worker finds the user's modules only later.
+        self._modules = module_folder(encoder.problem)
+        self._pickled = pickle.dumps((encoder, raw, folder))
 
     def setup(self) -> None:
-        task = pickle.loads(self._task)
-        self._encoder, self._raw, self._vocabulary, self._folder = task
+        if self._modules not in sys.path:
+            sys.path.append(self._modules)
+        self._encoder, self._raw, self._folder = pickle.loads(self._pickled)
+        if not self._folder.is_dir():
+            raise _not_shared(self._folder)
 
 
 class _Read(_Worker):
-    """A part of the corpus -> (key, pairs) of each of its chunks."""
+    """Anything -> the chunks of the split."""
 
     def process(self, element: Any) -> Iterator[Any]:
-        number, part = element
         encoder = self._encoder
-        pairs = encoder.problem.part_samples(
-            encoder.split, self._raw, pickle.loads(part)
-        )
-        label = f"part {number} of {encoder.label}"
-        for chunk in split_into_chunks(pairs, label):
-            yield (number, chunk.number), chunk.pairs
+        pairs = encoder.problem.samples(encoder.split, self._raw)
+        return split_into_chunks(pairs, encoder.label)
 
 
 class _Encode(_Worker):
-    """The pairs of a chunk -> (shard, (index, records)), and its drops."""
+    """A chunk -> (shard, (index, records)), and its counts."""
 
     def setup(self) -> None:
         super().setup()
-        # An encoder may read its file later.
-        self._files = tempfile.TemporaryDirectory()
-        for name, content in self._vocabulary.items():
-            pathlib.Path(self._files.name, name).write_bytes(content)
-        self._encoders = self._encoder.problem.load_encoders(self._files.name)
+        self._encoders = self._encoder.problem.load_encoders(self._folder)
 
-    def teardown(self) -> None:
-        self._files.cleanup()
-
-    def process(self, element: Any, starts: Any) -> Iterator[Any]:
-        key, pairs = element
-        chunk = Chunk(key[1], starts[0][key], pairs)
-        index, records, drops = self._encoder.encode(self._encoders, chunk)
-        yield beam.pvalue.TaggedOutput("drops", drops)
-        shards = shuffle.count_shards(starts[1])
-        if chunk.first == 1:  # no shard is missing, even if it is empty
+    def process(self, element: Any, pairs: int) -> Iterator[Any]:
+        index, records, counts = self._encoder.encode(self._encoders, element)
+        yield beam.pvalue.TaggedOutput("counts", counts)
+        shards = shuffle.count_shards(pairs)
+        if element.number == 0:  # no shard is missing, even if it is empty
             yield from ((shard, (index[:0], [])) for shard in range(shards))
         shard_of = shuffle.shard_of(
             index["key"], shards, self._encoder.is_shuffled
@@ -310,13 +227,11 @@ class _Encode(_Worker):
 
 
 class _Write(_Worker):
-    """The batches of a shard -> (totals, record) of its file."""
+    """The batches of a shard -> (counts, record) of its file."""
 
-    def process(self, element: Any, starts: Any) -> Iterator[Any]:
+    def process(self, element: Any, pairs: int) -> Iterator[Any]:
         shard, batches = element
-        if not self._folder.is_dir():
-            raise _not_shared(self._folder)
-        count = shuffle.count_shards(starts[1])
+        count = shuffle.count_shards(pairs)
         path = shard_paths(self._encoder, self._folder, count)[shard]
         indices, parts = zip(*batches, strict=True)
         records = [record for part in parts for record in part]
@@ -324,49 +239,17 @@ class _Write(_Worker):
         yield write_shard(path, self._encoder, index, records)
 
 
-def _number_pairs(
-    sizes: Iterable[tuple[Any, int]],
-) -> tuple[dict[Any, int], int]:
-    """Return the number of each chunk's first pair, and of all pairs.
-
-    Example: [("b", 5), ("a", 2)] gives {"a": 1, "b": 3}, 7.
-    """
-    starts, first = {}, 1
-    for key, size in sorted(sizes):
-        starts[key] = first
-        first += size
-    return starts, first - 1
-
-
-def _find_copies(
-    element: Any, starts: Any, shards: Iterable[Any]
-) -> Iterator[dict[str, Any]]:
-    """Yield the samples of duplicates that are in a chunk."""
-    key, pairs = element
-    first = starts[0][key]
-    numbers = sorted(n for totals, _ in shards for n in totals.first_copies)
-    for number in numbers[:MOST_SAMPLES]:
-        if first <= number < first + len(pairs):
-            yield sample_of(number, *pairs[number - first])
-
-
 def _write_report(
     report: pathlib.Path,
-    drops: Iterable[Drops],
-    shards: Iterable[tuple[shuffle.Totals, ShardRecord]],
-    samples: Iterable[dict[str, Any]],
+    chunks: Iterable[Counts],
+    shards: Iterable[tuple[Counts, ShardRecord]],
 ) -> None:
-    """Write what all workers report as JSON, for the process that waits."""
+    """Write what all workers report, for the process that waits."""
     if not report.parent.is_dir():
         raise _not_shared(report.parent)
-    all_drops, all_totals, records = Drops(), shuffle.Totals(), []
-    for part in drops:
-        all_drops.merge(part)
-    for totals, record in shards:
-        all_totals.merge(totals)
-        records.append(vars(record))
-    if copies := all_totals.copies:
-        reason = filters.DUPLICATES
-        all_drops.merge(Drops({reason: copies}, {reason: list(samples)}))
-    records.sort(key=lambda record: record["file"])
-    files.write_json(report, [vars(all_drops), vars(all_totals), records])
+    shards = sorted(shards, key=lambda shard: shard[1].file)
+    total = Counts()
+    for counts in (*chunks, *(counts for counts, _ in shards)):
+        total.merge(counts)
+    with files.write_file(report) as file:
+        pickle.dump((total, [record for _, record in shards]), file)

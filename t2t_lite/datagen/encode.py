@@ -4,7 +4,6 @@ The result depends on the pairs and the seed only: not on the number of
 processes, nor on whether another machine encodes a chunk.
 """
 
-import collections
 import concurrent.futures
 import dataclasses
 import functools
@@ -16,6 +15,7 @@ import pickle
 import signal
 import sys
 import threading
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -24,16 +24,16 @@ import numpy as np
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.held_out import digest_of
 from t2t_lite.problem import Problem
-from t2t_lite.problem.pairs import checked_pairs
+from t2t_lite.problem.base import checked_pairs
 from t2t_lite.runtime import usable_cores
 
 CHUNK_PAIRS = 32_768
 CHUNK_CHARACTERS = 1 << 25  # a chunk of longer lines has fewer pairs
-# Two processes start and encode this many pairs while one process encodes them.
-PAIRS_WORTH_A_POOL = 131_072
+# Two processes start and encode as many while one process encodes them.
+MIN_CHUNKS_FOR_POOL = 4
 _WAITING_CHUNKS = 2  # for each process
 
-MOST_SAMPLES = 3  # of each reason
+MAX_SAMPLES = 3  # of each reason
 _SAMPLE_CHARACTERS = 100
 _DAMAGE_BY_SIGN = {"\ufffd": "invalid UTF-8", "\0": "NUL"}
 DAMAGE = tuple(_DAMAGE_BY_SIGN.values())
@@ -46,6 +46,7 @@ INDEX = np.dtype(
         ("pair", "<u8"),  # number of the pair in the split, from 1
         ("source_tokens", "<u4"),
         ("target_tokens", "<u4"),
+        ("bytes", "<u4"),  # of the record
     ]
 )
 
@@ -91,46 +92,50 @@ def split_into_chunks(
 
 
 @dataclasses.dataclass
-class Drops:
-    """Pairs that are dropped, damaged, or not fully in the vocabulary.
+class Counts:
+    """Sums over the pairs of a part of a split.
 
     Attributes:
-      counts: number of pairs by the reason why they are dropped, or by the
-        damage (one of DAMAGE) with which they are kept.
-      samples: the first pairs of each reason, as the manifest shows them.
+      lengths: number of records by the tokens of their longer side.
+      source_tokens: tokens of all sources, EOS included.
+      target_tokens: tokens of all targets, EOS included.
       unknown_words: words of kept pairs that the vocabulary cannot write.
+      reasons: number of pairs by the reason why they are dropped, or by the
+        damage (one of DAMAGE) with which they are kept.
+      samples: the first pairs of each reason, as the manifest shows them; of
+        duplicates only those whose first copy is in the same chunk.
     """
 
-    counts: dict[str, int] = dataclasses.field(default_factory=dict)
+    lengths: Counter[int] = dataclasses.field(default_factory=Counter)
+    source_tokens: int = 0
+    target_tokens: int = 0
+    unknown_words: int = 0
+    reasons: Counter[str] = dataclasses.field(default_factory=Counter)
     samples: dict[str, list[dict[str, Any]]] = dataclasses.field(
         default_factory=dict
     )
-    unknown_words: int = 0
 
     def add(self, reason: str, number: int, source: str, target: str) -> None:
         """Count a pair, given its number in the split."""
-        self.counts[reason] = self.counts.get(reason, 0) + 1
+        self.reasons[reason] += 1
         samples = self.samples.setdefault(reason, [])
-        if len(samples) < MOST_SAMPLES:
-            samples.append(sample_of(number, source, target))
+        if len(samples) < MAX_SAMPLES:
+            texts = source[:_SAMPLE_CHARACTERS], target[:_SAMPLE_CHARACTERS]
+            samples.append(
+                {"pair": number, "source": texts[0], "target": texts[1]}
+            )
 
-    def merge(self, other: "Drops") -> None:
-        """Add the drops of another part of the split."""
+    def merge(self, other: "Counts") -> None:
+        """Add the counts of another part of the split."""
+        self.lengths += other.lengths
+        self.source_tokens += other.source_tokens
+        self.target_tokens += other.target_tokens
         self.unknown_words += other.unknown_words
-        for reason, count in other.counts.items():
-            self.counts[reason] = self.counts.get(reason, 0) + count
-            both = [*self.samples.get(reason, []), *other.samples[reason]]
+        self.reasons += other.reasons
+        for reason, samples in other.samples.items():
+            both = [*self.samples.get(reason, []), *samples]
             both.sort(key=lambda sample: sample["pair"])
-            self.samples[reason] = both[:MOST_SAMPLES]
-
-
-def sample_of(number: int, source: str, target: str) -> dict[str, Any]:
-    """Return a pair as the manifest shows it."""
-    return {
-        "pair": number,
-        "source": source[:_SAMPLE_CHARACTERS],
-        "target": target[:_SAMPLE_CHARACTERS],
-    }
+            self.samples[reason] = both[:MAX_SAMPLES]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +177,7 @@ class SplitEncoder:
 
     def encode(
         self, encoders: Mapping[str, Any], chunk: Chunk
-    ) -> tuple[np.ndarray, list[bytes], Drops]:
+    ) -> tuple[np.ndarray, list[bytes], Counts]:
         """Filter and encode a chunk.
 
         Args:
@@ -180,17 +185,17 @@ class SplitEncoder:
           chunk: part of the split.
 
         Returns:
-          INDEX [records]; the serialized tf.train.Examples; the drops.
+          INDEX [records]; the serialized tf.train.Examples; the counts.
         """
         from t2t_lite.datagen.tfrecords import serialize_pairs
         from t2t_lite.text.encoder import EOS_ID
 
-        drops = Drops()
-        numbers, pairs, digests = self._choose(chunk, drops)
+        counts = Counts()
+        numbers, pairs, digests = self._choose(chunk, counts)
         sources = encoders["inputs"].encode([source for source, _ in pairs])
         targets = encoders["targets"].encode([target for _, target in pairs])
-        drops.unknown_words = _count_unknown(encoders["inputs"], sources)
-        drops.unknown_words += _count_unknown(encoders["targets"], targets)
+        counts.unknown_words = _count_unknown(encoders["inputs"], sources)
+        counts.unknown_words += _count_unknown(encoders["targets"], targets)
         index = np.zeros(len(pairs), INDEX)
         index["pair"] = numbers
         index["source_tokens"] = [len(ids) + 1 for ids in sources]
@@ -203,10 +208,12 @@ class SplitEncoder:
             index["key"] = _random_keys(self.seed, chunk)[positions]
         else:
             index["key"] = numbers
-        return index, serialize_pairs(sources, targets, last=EOS_ID), drops
+        records = serialize_pairs(sources, targets, last=EOS_ID)
+        index["bytes"] = [len(record) for record in records]
+        return index, records, counts
 
     def _choose(
-        self, chunk: Chunk, drops: Drops
+        self, chunk: Chunk, counts: Counts
     ) -> tuple[list[int], list[tuple[str, str]], list[bytes]]:
         """Return numbers and texts of the kept pairs; digests if distinct."""
         reason = filters.find_reason(self.filters, self.problem.source_tags)
@@ -222,12 +229,12 @@ class SplitEncoder:
                     why = filters.DUPLICATES
                 digests[digest] = None
             if why:
-                drops.add(why, number, *pair)
+                counts.add(why, number, *pair)
             else:
                 numbers.append(number)
                 pairs.append(pair)
                 if damage := _find_damage(*pair):
-                    drops.add(damage, number, *pair)
+                    counts.add(damage, number, *pair)
         return numbers, pairs, list(digests)
 
 
@@ -284,15 +291,9 @@ def encode_chunks(
     """
     processes = processes or usable_cores()
     chunks = iter(chunks)
-    ahead: list[Chunk] = []
-    while processes > 1 and sum(len(c.pairs) for c in ahead) < (
-        PAIRS_WORTH_A_POOL
-    ):
-        chunk = next(chunks, None)
-        if chunk is None:
-            processes = 1
-        else:
-            ahead.append(chunk)
+    ahead = list(itertools.islice(chunks, MIN_CHUNKS_FOR_POOL))
+    if len(ahead) < MIN_CHUNKS_FOR_POOL:
+        processes = 1
     chunks = itertools.chain(ahead, chunks)
     if processes > 1:
         task = pickle.dumps((work, problem, vocabulary_dir))
@@ -311,7 +312,7 @@ def _encode_in_pool(
     processes: int,
     report_done: Callable[[int], None],
 ) -> None:
-    waiting = collections.deque[tuple[concurrent.futures.Future, int]]()
+    waiting = deque[tuple[concurrent.futures.Future, int]]()
 
     def wait_for_oldest() -> None:
         future, pairs = waiting.popleft()
@@ -323,7 +324,7 @@ def _encode_in_pool(
         processes,
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_initialize_worker,
-        initargs=(_module_folder(problem),),
+        initargs=(module_folder(problem),),
     )
     try:
         # Workers inherit the blocked Ctrl-C: this process handles it.
@@ -344,7 +345,7 @@ def _encode_in_pool(
         executor.shutdown(wait=True, cancel_futures=True)
 
 
-def _module_folder(problem: Problem) -> str:
+def module_folder(problem: Problem) -> str:
     """Return the folder from which a problem's top-level module is imported.
 
     A user's package is not on the path of a process that starts from scratch.

@@ -20,25 +20,23 @@ from importlib import metadata
 from typing import Any
 
 from t2t_lite import files
-from t2t_lite.corpus import filters
 from t2t_lite.corpus.raw_files import RawFiles, state_of
-from t2t_lite.data.checks import check_data, check_sources
 from t2t_lite.data.manifest import (
+    DEFAULT_SEED,
     Manifest,
     ShardRecord,
     SplitRecord,
-    describe_sources,
+    check_data,
+    check_sources,
     sha256_of,
 )
-from t2t_lite.data.remedies import USUAL_SEED
 from t2t_lite.datagen import shuffle
 from t2t_lite.datagen.encode import (
     DAMAGE,
     Chunk,
-    Drops,
+    Counts,
     SplitEncoder,
     encode_chunks,
-    sample_of,
     split_into_chunks,
 )
 from t2t_lite.errors import T2TLiteError, UsageError, in_words
@@ -126,7 +124,7 @@ class Generation:
         # A manifest that cannot be read is about to be replaced.
         with contextlib.suppress(T2TLiteError):
             return Manifest.load(self._folder, self.problem).seed
-        return USUAL_SEED
+        return DEFAULT_SEED
 
     def _generate(self, overwrite: bool) -> Manifest:
         name, seed = self.problem.base_name, self._choose_seed()
@@ -184,7 +182,7 @@ class Generation:
             sources=describe_sources(job.raw.noted),
             corpora=problem.corpus_counts(job.raw),
         )
-        for told in manifest.told_corpora:
+        for told in manifest.corpus_summary:
             self._say(f"train from {told}")
         return manifest
 
@@ -198,20 +196,22 @@ class Generation:
             train = self.problem.train_encoders
             learned = train(job.raw, job.folder, seed) or {}
             job.save("vocabulary", learned)
-        for name, of in sorted(learned.items()):
-            self._say(f"{name} learned from {_describe_lines(of)}")
+        for name, source in sorted(learned.items()):
+            lines = "{sampled_lines:,} of {lines:,} lines, seed {seed}"
+            self._say(f"{name} learned from {lines.format(**source)}")
         return learned
 
     def _make_split(
         self, encoder: SplitEncoder, job: "UnfinishedJob"
     ) -> SplitRecord:
+        """Return the record of a split; write it unless it is finished."""
         if finished := job.load(encoder.split):
             record = SplitRecord.from_json(finished)
         else:
             record = self.write_split(encoder, job)
             job.save(encoder.split, dataclasses.asdict(record))
             shutil.rmtree(job.folder / encoder.split, ignore_errors=True)
-        self._say(f"{record.examples:,} pairs, {record.drops}", encoder.split)
+        self._say(f"{record.examples:,} pairs, {record.summary}", encoder.split)
         return record
 
     def write_split(
@@ -223,35 +223,37 @@ class Generation:
         """
         folder = job.folder / encoder.split
         folder.mkdir(exist_ok=True)
-        pairs, drops = self._encode_split(encoder, job, folder)
-        paths = sorted(folder.glob("chunk-?????"))
-        shards = shuffle.count_shards(pairs)
-        chunks = shuffle.ChunkFiles(paths, shards, encoder.is_shuffled)
-        totals, records = shuffle.Totals(), []
-        for shard, path in enumerate(shard_paths(encoder, job.folder, shards)):
-            found, record = write_shard(
-                path, encoder, *chunks.read_shard(shard)
-            )
-            totals.merge(found)
+        pairs = self._encode_split(encoder, job, folder)
+        chunks = shuffle.ChunkFiles(sorted(folder.glob("chunk-?????")))
+        counts, records = Counts(), []
+        for report in chunks.reports:
+            counts.merge(Counts(**report))
+        number = shuffle.count_shards(pairs)
+        for path, shard in zip(
+            shard_paths(encoder, job.folder, number),
+            chunks.read_shards(number, encoder.is_shuffled),
+            strict=True,
+        ):
+            found, record = write_shard(path, encoder, *shard)
+            counts.merge(found)
             records.append(record)
-        if totals.copies:
-            drops.merge(_samples_of_copies(totals, encoder, job.raw))
-        return make_split_record(encoder, drops, totals, records)
+        return make_split_record(encoder, counts, records)
 
     def _encode_split(
         self, encoder: SplitEncoder, job: "UnfinishedJob", folder: pathlib.Path
-    ) -> tuple[int, Drops]:
-        """Write the missing chunks; return the number of pairs and the drops.
+    ) -> int:
+        """Write the missing chunks; return the number of pairs of the split.
 
         A resumed job reads the corpus from its start to find where it stopped.
         """
-        counts: list[int] = []
+        total = 0
         samples = encoder.problem.samples(encoder.split, job.raw)
 
         def missing_chunks() -> Iterator[Chunk]:
+            nonlocal total
             for chunk in split_into_chunks(samples, encoder.label):
-                counts.append(len(chunk.pairs))
-                if _report_path(folder, chunk.number).exists():
+                total += len(chunk.pairs)
+                if _chunk_path(folder, chunk).exists():
                     counter.advance(len(chunk.pairs))
                 else:
                     job.save_sources()
@@ -266,11 +268,7 @@ class Generation:
                 self.processes,
                 counter.advance,
             )
-        drops = Drops()
-        for number in range(len(counts)):
-            report = _report_path(folder, number).read_text("utf-8")
-            drops.merge(Drops(**json.loads(report)))
-        return sum(counts), drops
+        return total
 
     @contextlib.contextmanager
     def _only_one(self) -> Iterator[None]:
@@ -309,16 +307,17 @@ class UnfinishedJob:
 
     def start(self) -> str:
         """Make the folder, or resume the job in it; return what happens."""
-        difference = self._compare() if self.folder.exists() else None
-        if difference:
-            self.remove()
+        message = ""
+        if self.folder.exists():
+            message = "resuming the unfinished job"
+            if difference := self._compare():
+                message = f"starting over, because {difference}"
+                self.remove()
         self.folder.mkdir(exist_ok=True)
-        for folder in [self.folder, *filter(_is_dir, self.folder.iterdir())]:
+        for folder in (self.folder, *self.folder.glob("*/")):
             files.remove_unfinished(folder)
         self.save_sources()
-        if difference:
-            return f"starting over, because {difference}"
-        return "" if difference is None else "resuming the unfinished job"
+        return message
 
     def _compare(self) -> str:
         """Return how the job in the folder differs; "" if it does not."""
@@ -336,22 +335,18 @@ class UnfinishedJob:
         """Save which corpus files were read, before what is made of them."""
         job = {"identity": self._identity, "sources": self.raw.noted}
         if self.load("job") != job:
-            self._write("job", job)
+            files.write_json(self.folder / "job.json", job)
 
     def save(self, step: str, record: Any) -> None:
         """Save the record of a step whose files are all written."""
         self.save_sources()
-        self._write(step, record)
+        files.write_json(self.folder / f"{step}.json", record)
 
     def load(self, step: str) -> Any:
         """Return the record of a step, or None if it is not finished."""
-        try:
+        with contextlib.suppress(FileNotFoundError, ValueError):
             return json.loads((self.folder / f"{step}.json").read_text("utf-8"))
-        except (FileNotFoundError, ValueError):
-            return None
-
-    def _write(self, step: str, record: Any) -> None:
-        files.write_json(self.folder / f"{step}.json", record)
+        return None
 
     def remove(self) -> None:
         """Remove the folder."""
@@ -361,37 +356,19 @@ class UnfinishedJob:
             self.folder.unlink(missing_ok=True)
 
 
-def _is_dir(path: pathlib.Path) -> bool:
-    return path.is_dir()
-
-
 def _write_chunk(
     encoder: SplitEncoder,
     folder: pathlib.Path,
     encoders: Mapping[str, Any],
     chunk: Chunk,
 ) -> None:
-    """Encode a chunk and write it, its report last."""
-    index, records, drops = encoder.encode(encoders, chunk)
-    shuffle.write_chunk(folder / f"chunk-{chunk.number:05d}", index, records)
-    report = _report_path(folder, chunk.number)
-    files.write_json(report, dataclasses.asdict(drops))
+    index, records, counts = encoder.encode(encoders, chunk)
+    path = _chunk_path(folder, chunk)
+    shuffle.write_chunk(path, index, records, vars(counts))
 
 
-def _report_path(folder: pathlib.Path, number: int) -> pathlib.Path:
-    return folder / f"chunk-{number:05d}.json"
-
-
-def _samples_of_copies(
-    totals: shuffle.Totals, encoder: SplitEncoder, raw: RawFiles
-) -> Drops:
-    """Return the duplicates; their texts are read from the corpus again."""
-    wanted = totals.first_copies
-    pairs = encoder.problem.samples(encoder.split, raw)
-    numbered = zip(range(1, max(wanted) + 1), pairs, strict=False)
-    samples = [sample_of(n, *pair) for n, pair in numbered if n in wanted]
-    reason = filters.DUPLICATES
-    return Drops({reason: totals.copies}, {reason: samples})
+def _chunk_path(folder: pathlib.Path, chunk: Chunk) -> pathlib.Path:
+    return folder / f"chunk-{chunk.number:05d}"
 
 
 def shard_paths(
@@ -404,56 +381,49 @@ def shard_paths(
 
 def write_shard(
     path: pathlib.Path, encoder: SplitEncoder, index: Any, records: list[bytes]
-) -> tuple[shuffle.Totals, ShardRecord]:
+) -> tuple[Counts, ShardRecord]:
     """Order the records of a shard, and write those that are not duplicates.
 
     A finished shard of an interrupted job is kept.
     """
     from t2t_lite.datagen import tfrecords
 
-    kept, copies = shuffle.order_records(index, encoder.is_distinct)
-    totals = shuffle.Totals.of(index[kept], index[copies])
+    kept, counts = shuffle.select_records(index, encoder.is_distinct)
     if path.exists():
-        return totals, tfrecords.describe_shard(path, len(kept))
+        return counts, tfrecords.describe_shard(path, len(kept))
     ordered = (records[i] for i in kept.tolist())
-    return totals, tfrecords.write_shard(path, ordered)
+    return counts, tfrecords.write_shard(path, ordered)
 
 
 def make_split_record(
-    encoder: SplitEncoder,
-    drops: Drops,
-    totals: shuffle.Totals,
-    shards: list[ShardRecord],
+    encoder: SplitEncoder, counts: Counts, shards: list[ShardRecord]
 ) -> SplitRecord:
     """Return the record of a split that is written.
 
     Raises:
       T2TLiteError: the split has no pair.
     """
-
-    def by_reason(found: Mapping[str, Any], damage: bool) -> dict[str, Any]:
-        return {
-            reason: value
-            for reason, value in sorted(found.items())
-            if (reason in DAMAGE) == damage
-        }
-
+    dropped, damaged = (
+        [r for r in sorted(counts.reasons) if (r in DAMAGE) == is_damage]
+        for is_damage in (False, True)
+    )
+    samples = counts.samples
     record = SplitRecord(
-        examples=totals.lengths.total(),
-        source_tokens=totals.source_tokens,
-        target_tokens=totals.target_tokens,
-        lengths=dict(sorted(totals.lengths.items())),
-        dropped=by_reason(drops.counts, damage=False),
-        dropped_samples=by_reason(drops.samples, damage=False),
+        examples=counts.lengths.total(),
+        source_tokens=counts.source_tokens,
+        target_tokens=counts.target_tokens,
+        lengths=dict(sorted(counts.lengths.items())),
+        dropped={r: counts.reasons[r] for r in dropped},
+        dropped_samples={r: samples[r] for r in dropped if r in samples},
         shards=tuple(shards),
-        unknown_words=drops.unknown_words,
-        damaged=by_reason(drops.counts, damage=True),
-        damaged_samples=by_reason(drops.samples, damage=True),
+        unknown_words=counts.unknown_words,
+        damaged={r: counts.reasons[r] for r in damaged},
+        damaged_samples={r: samples[r] for r in damaged},
     )
     if not record.examples:
         raise T2TLiteError(
             f"The {encoder.split} split of {encoder.problem.base_name} has no "
-            f"pair to use: 0 pairs, {record.drops}. Check the corpus."
+            f"pair to use: 0 pairs, {record.summary}. Check the corpus."
         )
     return record
 
@@ -464,23 +434,42 @@ def check_places(
     tfds_dir: str | os.PathLike | None,
 ) -> None:
     """Raise UsageError for a folder that the problem would not read."""
+    name = problem.registered_name
     if raw_dir is not None and isinstance(problem, OwnText):
         raise UsageError(
-            f"{problem.registered_name} reads the files that --source, "
-            f"--target or --pairs name: leave --raw_dir out; got {raw_dir}."
+            f"{name} reads the files that --source, --target or --pairs name: "
+            f"leave --raw_dir out; got {raw_dir}."
         )
-    if tfds_dir is None:
-        return
-    if not problem.tfds_name:
+    if tfds_dir is not None and not problem.tfds_name:
         raise UsageError(
-            f"{problem.base_name} reads no TensorFlow Datasets: leave "
-            "--tfds_dir out."
+            f"{name} reads no TensorFlow Datasets: leave --tfds_dir out."
         )
-    if raw_dir is not None:
+    if tfds_dir is not None and raw_dir is not None:
         raise UsageError(
             "A corpus is read from files or from TensorFlow Datasets: give "
             f"--raw_dir or --tfds_dir; got {raw_dir} and {tfds_dir}."
         )
+
+
+def describe_sources(
+    noted: Mapping[str, Mapping[str, int]],
+) -> dict[str, dict[str, Any]]:
+    """Return the manifest's record of the files in `RawFiles.noted`, by path.
+
+    Reads them, about a second per gigabyte.
+
+    Raises:
+      T2TLiteError: a file has changed since it was noted.
+    """
+    sources = {}
+    for path, state in sorted(noted.items()):
+        if state_of(path) != state:
+            raise T2TLiteError(
+                f"{path} must not change while data is made of it; it did. "
+                "The same command starts over."
+            )
+        sources[path] = {**state, "sha256": sha256_of(path)}
+    return sources
 
 
 def versions() -> dict[str, str]:
@@ -492,21 +481,11 @@ def describe_vocabulary(
     folder: pathlib.Path, problem: Problem
 ) -> dict[str, dict[str, Any]]:
     """Return sha256 and bytes of each vocabulary file in a folder."""
+    paths = [folder / name for name in set(problem.vocabulary_files().values())]
     return {
-        name: {
-            "sha256": sha256_of(folder / name),
-            "bytes": (folder / name).stat().st_size,
-        }
-        for name in sorted(set(problem.vocabulary_files().values()))
+        path.name: {"sha256": sha256_of(path), "bytes": path.stat().st_size}
+        for path in sorted(paths)
     }
-
-
-def _describe_lines(learned_from: Mapping[str, Any]) -> str:
-    lines, sampled = learned_from["lines"], learned_from["sampled_lines"]
-    if sampled == lines:
-        return f"{lines:,} lines"
-    seed = learned_from["seed"]
-    return f"{sampled:,} of {lines:,} lines, drawn with seed {seed}"
 
 
 def _move_into_place(

@@ -1,17 +1,16 @@
-"""What a task declares: `Problem`, and the files that it may name and read."""
+"""Declarations of tasks: `Problem`, its options, and the files it may read."""
 
-from t2t_lite.corpus.parallel_lines import read_parallel
+from t2t_lite.corpus.parallel import read_parallel
 from t2t_lite.corpus.raw_files import RawFiles, RemoteFile
-from t2t_lite.problem.base import Problem, Text2TextProblem
-from t2t_lite.problem.option import Option
+from t2t_lite.problem.base import Problem, ProblemOptions, Text2TextProblem
 from t2t_lite.problem.own_text import OwnText
 from t2t_lite.problem.parallel_corpus import ParallelCorpus
 
 __all__ = [
-    "Option",
     "OwnText",
     "ParallelCorpus",
     "Problem",
+    "ProblemOptions",
     "RawFiles",
     "RemoteFile",
     "Text2TextProblem",

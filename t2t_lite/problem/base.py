@@ -1,48 +1,63 @@
-"""`Problem`: what a declaration says about a task."""
+"""`Problem`: the declaration of a task."""
 
+import contextlib
 import copy
+import dataclasses
 import hashlib
+import inspect
 import itertools
 import json
 import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.raw_files import RawFiles, RemoteFile
 from t2t_lite.errors import T2TLiteError, UsageError, nearest
-from t2t_lite.problem import sources
-from t2t_lite.problem.fingerprint import attributes_of
-from t2t_lite.problem.option import Option
-from t2t_lite.problem.pairs import checked_pairs
+from t2t_lite.validators import changed, validate
 
 if TYPE_CHECKING:
-    from t2t_lite.text.encoder import TextEncoder
-    from t2t_lite.text.form import TextForm
+    from t2t_lite.text.encoder import TextEncoder, TextForm
 
 T = TypeVar("T")
 _OR_TEXT = "or be a Text2TextProblem, which has a SentencePiece vocabulary"
+# Attributes that score or describe: a change of them leaves the data valid.
+_DO_NOT_SHAPE_DATA = ("name", "options", "metric", "reversed", "tfds_bytes")
+_SHOWN_CHARACTERS = 60  # of a wrong pair
+
+
+@dataclasses.dataclass(frozen=True)
+class ProblemOptions:
+    """The options of a problem; a subclass has a `validators.setting` for each.
+
+    Raises:
+      UsageError: a value breaks its rule.
+    """
+
+    def __post_init__(self) -> None:
+        validate(self)
 
 
 class Problem:
-    """A task: where its text pairs come from, how they are cut and scored.
+    """A task: where its text pairs come from, how they are encoded and scored.
 
     A problem is declared by subclassing; most declare a few class attributes
-    and write `samples`. A plain subclass of this class also says what its
-    encoders are; `Text2TextProblem` does so already.
+    and write `samples`. A direct subclass also defines its encoders;
+    `Text2TextProblem` has them.
 
     Attributes:
       name: set by `register_problem`; a reversed copy has `NAME_rev`.
-      base_name: what its files are called, the same in both directions.
+      base_name: the name of its files, the same in both directions.
       reversed: the pipeline swaps `inputs` and `targets`.
-      known_options: what `with_options` takes; most problems take nothing.
-      options: what it was given, fit for JSON.
+      options_type: the dataclass of the options that `with_options` takes.
+      settings: the values of the options.
+      options: the values that differ from the defaults, fit for JSON.
       version: raise it when a change of code changes the data.
       vocab_size: pieces of a vocabulary, special pieces and bytes included.
       filters: which pairs of train are left out, see the module `filters`.
       metric: the key of reports, as in `dev_bleu`.
-      files: what can be downloaded when there is no `--raw_dir`.
+      files: files to download without `--raw_dir`.
       splits: the splits that `samples` knows.
       tfds_name: dataset and configuration, where `samples` reads TensorFlow
         Datasets; else empty.
@@ -52,7 +67,8 @@ class Problem:
     name: str = ""
     base_name: str = ""
     reversed: bool = False
-    known_options: tuple[Option, ...] = ()
+    options_type: type[ProblemOptions] = ProblemOptions
+    settings: Any = ProblemOptions()
     options: Mapping[str, Any] = {}
     version: int = 1
     vocab_size: int = 8000
@@ -63,10 +79,15 @@ class Problem:
     tfds_name: str = ""
     tfds_bytes: int = 0
 
-    def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
-        """Yields the (source, target) texts of a split, in a fixed order.
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "options_type" in vars(cls):
+            cls.settings = cls.options_type()
 
-        Always in the direction of the name without `_rev`.
+    def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
+        """Yield the (source, target) texts of a split, in a fixed order.
+
+        They are in the direction of the name without `_rev`.
 
         Args:
           split: one of `splits`.
@@ -74,53 +95,49 @@ class Problem:
         """
         raise _undefined(self, "samples(self, split, raw)")
 
-    def parts(self, split: str, raw: RawFiles) -> Sequence[Any]:
-        """What to give `part_samples`, for a corpus read on several machines.
-
-        Together, in order, the parts give what `samples` gives. By default
-        there is one part, so one machine reads and the others do the rest.
-        """
-        return (None,)
-
-    def part_samples(
-        self, split: str, raw: RawFiles, part: Any
-    ) -> Iterator[tuple[str, str]]:
-        """Yields the pairs of one of `parts`, in another process or machine."""
-        return self.samples(split, raw)
-
     def tell_sources(self, raw: RawFiles) -> list[str]:
-        """What is found, missing or still to be downloaded: a line for each."""
+        """Return a line about each file: found, missing or to be downloaded."""
         return [raw.tell(file) for file in self.files]
 
     def require_sources(self, raw: RawFiles) -> None:
-        """Raises an error that names all that is missing; see `sources`."""
-        sources.require(self.splits, self.samples, raw)
+        """Find the files before long work: ask for a pair of each split.
+
+        Train is read next anyway.
+
+        Raises:
+          T2TLiteError: files of `files` are missing, all of which are named.
+          Exception: `samples` raises it.
+        """
+        raw.require(list(raw.files))
+        for split in self.splits:
+            if split != "train":
+                next(iter(self.samples(split, raw)), None)
 
     @property
     def source_tags(self) -> tuple[str, ...]:
-        """What may stand before a source text, see the module `text.tags`.
+        """Tags that may stand before a source text, see the module `text.tags`.
 
         Each is one piece of the vocabulary.
         """
         return ()
 
     def corpus_counts(self, raw: RawFiles) -> list[dict[str, Any]]:
-        """What of train is from which corpus, where there are several.
+        """Return the counts of each of several corpora of train.
 
         See `Manifest.corpora`.
         """
         return []
 
     def vocabulary_lines(self, raw: RawFiles) -> Iterator[str]:
-        """What a vocabulary is learned from: both sides of train, filtered."""
+        """Yield the text for a vocabulary: both sides of train, filtered."""
         reason = filters.find_reason(self.filters, self.source_tags)
-        place = f"{self.base_name} train"
-        for pair in checked_pairs(self.samples("train", raw), place):
+        label = f"{self.base_name} train"
+        for pair in checked_pairs(self.samples("train", raw), label):
             if not reason(*pair):
                 yield from pair
 
     def vocabulary_files(self) -> dict[str, str]:
-        """The file name of the vocabulary of `inputs` and of `targets`.
+        """Return the name of the vocabulary file of `inputs` and `targets`.
 
         Equal names mean one shared vocabulary. The sides are those of
         `samples`, also in a reversed copy.
@@ -128,19 +145,20 @@ class Problem:
         raise _undefined(self, f"vocabulary_files(self), {_OR_TEXT}")
 
     def expected_vocab_sizes(self) -> tuple[int, int]:
-        """Pieces of the vocabularies of `samples`' sides, before they exist.
+        """Return the sizes of the vocabularies of `samples`' sides.
 
-        For a dry run; also of a reversed copy in the order of `samples`.
+        For a dry run, before they exist.
         """
         return self.vocab_size, self.vocab_size
 
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
     ) -> dict[str, Any] | None:
-        """Makes the vocabulary files in `data_dir`.
+        """Make the vocabulary files in `data_dir`.
 
-        Returns: what each learned vocabulary was learned from, by file; it is
-          printed, and kept in the manifest. See `SentencePieceEncoder.train`.
+        Returns:
+          `SentencePieceEncoder.learned_from` of each learned vocabulary, by
+          file; it is printed, and kept in the manifest.
         """
         raise _undefined(
             self, f"train_encoders(self, raw, data_dir, seed), {_OR_TEXT}"
@@ -149,7 +167,7 @@ class Problem:
     def load_encoders(
         self, directory: str | os.PathLike
     ) -> dict[str, "TextEncoder"]:
-        """The encoders of `inputs` and `targets`, one object if shared.
+        """Return the encoders of `inputs` and `targets`, one object if shared.
 
         The files may be of any kind that `open_vocabulary` knows. A reversed
         copy gives the vocabulary of `samples`' targets as `inputs`.
@@ -173,17 +191,17 @@ class Problem:
         references: Sequence[str],
         outputs: Sequence[str],
     ) -> dict[str, Any]:
-        """A report with at least `metric`, `score` (0-100) and `sentences`.
+        """Return a report: at least `metric`, `score` (0-100) and `sentences`.
 
         Args:
           sources: the source texts, as they are in the shards.
-          references: the target texts, likewise.
-          outputs: what the model wrote, without `complete`.
+          references: the target texts of the shards.
+          outputs: the outputs of the model, without `complete`.
         """
         raise _undefined(self, "evaluate(self, sources, references, outputs)")
 
     def tokenize(self, text: str) -> str:
-        """A raw source text as the corpus has it, for `--tokenize`.
+        """Return a raw source text as the corpus has it, for `--tokenize`.
 
         By default the corpus has raw text, and this is a UsageError.
         """
@@ -192,33 +210,32 @@ class Problem:
         )
 
     def complete(self, source: str, output: str) -> tuple[str, dict[str, Any]]:
-        """The answer to `source` that an output stands for, and facts on it.
+        """Return the answer to `source` of an output, and facts on it.
 
-        By default that is the output as it is, and no facts. The facts, fit for
-        JSON, are reported beside the answer.
+        By default that is the output, and no facts. The facts, fit for JSON,
+        are reported with the answer.
         """
         return output, {}
 
     def text_form(self, encoders: Mapping[str, Any]) -> "TextForm | None":
-        """What graphs must know about the form of the texts, see `TextForm`.
+        """Return the form of the texts for graphs; None, the default: any.
 
-        Takes what `load_encoders` gives. None, the default: any text will do.
+        Args:
+          encoders: as `load_encoders` returns them.
         """
         return None
 
     def with_options(self, options: Mapping[str, Any]) -> Self:
-        """A copy that is configured; a subclass says what its options do.
+        """Return a copy with options, which data and runs remember.
 
         Args:
-          options: fit for JSON, by name, or as text; None leaves one out. They
-            are kept in the manifest of the data and in the config of a run,
-            but for those that have their default.
+          options: values or their texts, by name; None leaves one out.
 
         Raises:
-          UsageError: the problem has no such option, which names the nearest
-            ones; or a value is not of the option's kind.
+          UsageError: the problem has no such option, or a value breaks its
+            rule.
         """
-        known = {option.name: option for option in self.known_options}
+        known = [field.name for field in dataclasses.fields(self.options_type)]
         for name in options:
             if name not in known:
                 raise UsageError(
@@ -226,17 +243,14 @@ class Problem:
                     f"{nearest(name, known)} Its options: "
                     f"{', '.join(known) or 'none'}."
                 )
+        given = {k: v for k, v in options.items() if v is not None}
         other = copy.copy(self)
-        other.options = {
-            name: value
-            for name, option in known.items()
-            if options.get(name) is not None
-            and (value := option.read(options[name])) != option.default
-        }
+        other.settings = self.options_type(**given)
+        other.options = changed(other.settings)
         return other
 
     def option_flags(self) -> list[str]:
-        """The words of a command line that give its options."""
+        """Return the words of a command line that give its options."""
         if not self.options:
             return []
         told = ",".join(f"{key}={value}" for key, value in self.options.items())
@@ -249,16 +263,16 @@ class Problem:
         return f"{name}_rev" if self.reversed else name
 
     def reverse(self) -> Self:
-        """A copy in the other direction, with the same data and vocabulary."""
+        """Return a copy in the other direction, with the same data."""
         other = copy.copy(self)
         other.reversed = not self.reversed
         other.name = self.base_name + ("_rev" if other.reversed else "")
         return other
 
     def directed(self, source_side: T, target_side: T) -> tuple[T, T]:
-        """What belongs to `inputs` and to `targets`: the sides of `samples`.
+        """Return the values of `inputs` and `targets` of `samples`' sides.
 
-        They are swapped where this is the `_rev` direction.
+        They are swapped in the `_rev` direction.
         """
         if self.reversed:
             return target_side, source_side
@@ -267,16 +281,30 @@ class Problem:
     def definition(self) -> dict[str, Any]:
         """Return all that shapes the data, fit for JSON.
 
-        These are the class attributes, among them `version`, and the options if
-        there are some. Both directions have equal definitions.
+        These are the class attributes that are plain data, `version` among
+        them, and the options if there are some. Both directions have equal
+        definitions. Code is not compared: a change of code that changes the
+        data raises `version`.
         """
-        definition: dict[str, Any] = {"attributes": attributes_of(type(self))}
+        attributes = {}
+        for name in dir(type(self)):
+            value = inspect.getattr_static(type(self), name)
+            if name.startswith("_") or name in _DO_NOT_SHAPE_DATA:
+                continue
+            if name == "filters" and not value:
+                continue  # the same as no filters
+            if name == "files":  # an address may move, the content may not
+                value = [[file.name, file.sha256] for file in value]
+            with contextlib.suppress(TypeError):  # it is not plain data
+                json.dumps(value, sort_keys=True)
+                attributes[name] = value
+        definition: dict[str, Any] = {"attributes": attributes}
         if self.options:
             definition["options"] = dict(self.options)
         return definition
 
     def fingerprint(self) -> str:
-        """The sha256 of the definition, in hex."""
+        """Return the sha256 of the definition, in hex."""
         text = json.dumps(self.definition(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -284,7 +312,7 @@ class Problem:
 class Text2TextProblem(Problem):
     """A problem with one shared vocabulary that is learned, and BLEU.
 
-    A subclass whose `vocabulary_files` are two has a vocabulary for each side.
+    If the `vocabulary_files` of a subclass are two, each side has a vocabulary.
 
     Attributes:
       source_language, target_language: such as "en" and "de", in the direction
@@ -327,12 +355,13 @@ class Text2TextProblem(Problem):
         references: Sequence[str],
         outputs: Sequence[str],
     ) -> dict[str, Any]:
-        """Corpus BLEU, cased, lower-cased, tokenized, and exact matches.
+        """Return corpus BLEU, cased, lower-cased, tokenized, and exact matches.
 
-        Returns: `metric`, `score`, `signature`, `sentences`; `score_lowercase`
-          and `signature_lowercase`; `exact_match`. Where the target language is
-          named also `tokenized_bleu`, None if it cannot be computed for that
-          language, and `tokenized_bleu_procedure`. Scores are 0-100.
+        Returns:
+          `metric`, `score`, `signature`, `sentences`; `score_lowercase` and
+          `signature_lowercase`; `exact_match`. With a target language also
+          `tokenized_bleu`, None for a language without rules, and
+          `tokenized_bleu_procedure`. Scores are 0-100.
 
         Raises:
           T2TLiteError: unequal numbers of sentences, or none.
@@ -352,13 +381,37 @@ class Text2TextProblem(Problem):
         }
 
 
+def checked_pairs(
+    pairs: Iterable[tuple[str, str]], label: str
+) -> Iterator[tuple[str, str]]:
+    """Yield the pairs unchanged.
+
+    Args:
+      pairs: (source, target) texts, streamed.
+      label: their name in an error, such as "wmt_ende train".
+
+    Raises:
+      T2TLiteError: something is not a pair of texts.
+    """
+    for number, pair in enumerate(pairs, 1):
+        match pair:
+            case [str(), str()]:
+                yield pair
+            case _:
+                raise T2TLiteError(
+                    "samples must yield (source, target) texts; got "
+                    f"{str(pair)[:_SHOWN_CHARACTERS]!r} as pair {number} of "
+                    f"{label}."
+                )
+
+
 def _undefined(problem: Problem, rule: str) -> T2TLiteError:
-    """The error for a declaration that lacks what the work needs."""
+    """Return the error for a declaration that lacks a method."""
     return T2TLiteError(f"{type(problem).__name__} must define {rule}.")
 
 
 def _tokenized_bleu(hypotheses, references, language):
-    """The entries of a report; no error for a language without rules."""
+    """Return the entries of a report; no error for an unknown language."""
     if not language:
         return {}
     from t2t_lite.evaluation import tokenized_bleu

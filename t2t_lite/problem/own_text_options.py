@@ -1,266 +1,217 @@
-"""The options of `OwnText`: what each means, and which go together."""
+"""The options of `OwnText`: the meaning of each, and which conflict."""
 
+import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from t2t_lite.corpus import filters
+from t2t_lite.corpus import filters, mixture
 from t2t_lite.corpus.held_out import MOST_BY_DEFAULT, SHARE_BY_DEFAULT
-from t2t_lite.corpus.lines import CORPUS, UTF_8, known_encoding
-from t2t_lite.corpus.mixture import checked, checked_once, read_corpora
+from t2t_lite.corpus.lines import CORPUS, ENCODING, UTF_8, known_encoding
+from t2t_lite.corpus.mixture import Corpus
 from t2t_lite.corpus.pair_files import format_of
 from t2t_lite.errors import UsageError
-from t2t_lite.problem.base import Text2TextProblem
-from t2t_lite.problem.option import Option
-from t2t_lite.values import (
+from t2t_lite.problem.base import ProblemOptions, Text2TextProblem
+from t2t_lite.validators import (
+    Validator,
+    changed,
+    condition,
     file_path,
-    number,
-    text,
-    true_or_false,
-    whole_number,
+    integer,
+    real,
+    setting,
 )
 
-# What comes before `source`, `target` and `pairs` in the options of a split.
+# The beginnings of the names of the options of a split's files.
 PREFIXES = {"train": "", "dev": "dev_", "test": "test_"}
-_FILES = {
-    "source": ("source text, one sentence per line", "news.en"),
-    "target": ("its translation: line i translates line i", "news.de"),
-    "pairs": (
+
+
+_name = condition(
+    "letters, digits, _ and -, without _rev at the end",
+    lambda name: (
+        re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name)
+        and not name.endswith("_rev")
+    ),
+)
+_File = Annotated[str, file_path] | None
+_Corpora = Annotated[str, Validator("corpora", mixture.checked, "FILES")] | None
+_CorporaOnce = (
+    Annotated[str, Validator("corpora", mixture.checked_once, "FILES")] | None
+)
+_Filters = Annotated[
+    Mapping[str, Any],
+    Validator("filters", lambda value: filters.checked(value) or None, "LIST"),
+]
+_Share = Annotated[float, real(at_least=0, at_most=1)]
+
+
+@dataclasses.dataclass(frozen=True)
+class TextOptions(ProblemOptions):
+    """The options of `--problem=text`.
+
+    Raises:
+      UsageError: a value breaks its rule, or options conflict.
+    """
+
+    source: _File = setting(None, "source text, one sentence per line")
+    target: _File = setting(None, "its translation: line i translates line i")
+    pairs: _Corpora = setting(
+        None,
         "both sides in one file: .tsv (one TAB per line), .jsonl or .tmx; or "
         "several: FILE:SHARE:TAG,..., where SHARE is of the pairs of train and "
-        "TAG stands before the source texts, or without one or both of these",
-        "news.tsv:0.7:news,web.tsv:0.3:web",
-    ),
-}
-
-
-def _kind(prefix, part):
-    """The kind of a value of `FILE_OPTIONS`."""
-    if part != "pairs":
-        return file_path
-    return checked_once if prefix else checked
-
-
-FILE_OPTIONS = tuple(
-    Option(
-        f"{prefix}{part}",
-        "FILES" if part == "pairs" else "FILE",
-        f"as --{part}, for the {split} split" if prefix else meaning,
-        _kind(prefix, part),
-        example=example if part != "pairs" or not prefix else "dev.tsv",
+        "TAG stands before the source texts, or without one or both of these; "
+        "such as news.tsv:0.7:news,web.tsv:0.3:web",
     )
-    for split, prefix in PREFIXES.items()
-    for part, (meaning, example) in _FILES.items()
-)
-
-
-def _name(value):
-    """What files can be called, in a way that says which direction is meant."""
-    name = text(value)
-    whole = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name)
-    if not whole or name.endswith("_rev"):
-        raise ValueError("letters, digits, _ and -, without _rev at the end")
-    return name
-
-
-OPTIONS = (
-    *FILE_OPTIONS,
-    *(
-        Option(
-            f"{side}_language",
-            "CODE",
-            f"such as {code}; for reports and for .tmx files",
-            example=code,
-        )
-        for side, code in (("source", "en"), ("target", "de"))
-    ),
-    *(
-        Option(
-            f"{side}_key", "KEY", "in .jsonl files", default=side, example=code
-        )
-        for side, code in (("source", "en"), ("target", "de"))
-    ),
-    Option(
-        "encoding",
-        "NAME",
-        "of the text files, such as windows-1252 or utf-16",
-        known_encoding,
-        default=UTF_8,
-        example="windows-1252",
-    ),
-    Option(
-        "broken_share",
+    dev_source: _File = setting(None, "like --source, for the dev split")
+    dev_target: _File = setting(None, "like --target, for the dev split")
+    dev_pairs: _CorporaOnce = setting(
+        None, "like --pairs, for the dev split, without shares"
+    )
+    test_source: _File = setting(None, "like --source, for the test split")
+    test_target: _File = setting(None, "like --target, for the test split")
+    test_pairs: _CorporaOnce = setting(
+        None, "like --pairs, for the test split, without shares"
+    )
+    source_language: str | None = setting(
+        None, "such as en; for reports and for .tmx files", "CODE"
+    )
+    target_language: str | None = setting(
+        None, "such as de; for reports and for .tmx files", "CODE"
+    )
+    source_key: str = setting("source", "in .jsonl files", "KEY")
+    target_key: str = setting("target", "in .jsonl files", "KEY")
+    encoding: Annotated[str, Validator(ENCODING, known_encoding)] = setting(
+        UTF_8, "of the text files, such as windows-1252 or utf-16", "NAME"
+    )
+    broken_share: _Share = setting(
+        CORPUS.broken_share,
+        "the largest share of lines of a file with bytes that are not text, or "
+        "NUL, 0-1",
         "SHARE",
-        "the largest share of lines of a file with bytes that are no text or "
-        "with NUL, 0-1",
-        number(float, lambda share: 0 <= share <= 1, "a number from 0 to 1"),
-        default=CORPUS.broken_share,
-        example="0.05",
-    ),
-    Option(
-        "holdout",
-        "N",
-        "how many different pairs to hold out of train for each split "
-        "without files",
-        whole_number(1),
-        without=f"one in {SHARE_BY_DEFAULT}, at most {MOST_BY_DEFAULT}",
-        example="500",
-    ),
-    Option(
-        "name",
-        "NAME",
-        "what the data files are called",
-        _name,
-        default="text",
-        example="news",
-    ),
-    Option(
-        "vocab_size",
-        "V",
+    )
+    holdout: Annotated[int, integer(1)] | None = setting(
+        None,
+        "how many different pairs to hold out of train for each split without "
+        f"files (default: one in {SHARE_BY_DEFAULT}, at most "
+        f"{MOST_BY_DEFAULT})",
+    )
+    name: Annotated[str, _name] = setting(
+        "text", "the name of the data files", "NAME"
+    )
+    vocab_size: Annotated[int, integer(1)] = setting(
+        Text2TextProblem.vocab_size,
         "pieces of a vocabulary, special pieces and bytes included",
-        whole_number(1),
-        default=Text2TextProblem.vocab_size,
-        example="16000",
-    ),
-    Option(
-        "shared_vocabulary",
-        "BOOL",
-        "learn a vocabulary of --vocab_size for each side; needs "
-        "--hparams_override=shared_embedding=false",
-        true_or_false,
-        default=True,
-        without="one for both",
-        off_flag="separate_vocabularies",
-    ),
-    Option(
-        "vocabulary",
-        "FILE",
+        "V",
+    )
+    shared_vocabulary: bool = setting(
+        True, "learn one vocabulary for both sides"
+    )
+    vocabulary: _File = setting(
+        None,
         "an existing vocabulary: a SentencePiece model, a WordPiece vocab.txt "
         "or a tensor2tensor subword file",
-        file_path,
-        example="news.model",
-    ),
-    Option(
-        "filters",
-        "LIST",
+    )
+    filters: _Filters | None = setting(
+        None,
         "which pairs to leave out of train: length=WORDS, length_ratio=R, "
         "characters=N, duplicates, identical, broken_encoding, "
         "control_characters",
-        filters.checked,
-        default={},
-        without="none",
-        example="length=100,duplicates",
-    ),
-)
+    )
+    # The shards of tensor2tensor that `--adopt` uses have it; no flag sets it.
+    adopted: str | None = setting(
+        None, "the vocabulary of adopted shards, or two of them"
+    )
 
-# The shards of tensor2tensor that are used, see `interop.tensor2tensor.shards`.
-ADOPTED = Option(
-    "adopted",
-    "FILES",
-    "their vocabulary, or those of source and target, joined by a comma",
-    flagless=True,
-)
-
-
-def require_consistent(
-    options: Mapping[str, Any], given: Mapping[str, Any]
-) -> None:
-    """Raises UsageError for options that contradict each other or do nothing.
-
-    Args:
-      options: those that count, as they are kept.
-      given: with those that have their default.
-    """
-    if given.get("vocabulary") is not None:
-        if given.get("vocab_size") is not None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        formats = {format_ for s in PREFIXES for format_ in self._formats(s)}
+        if self.vocabulary and self.vocab_size != Text2TextProblem.vocab_size:
             raise UsageError(
                 "A --vocabulary has its own size: leave --vocab_size out; got "
-                f"{given['vocab_size']}."
+                f"{self.vocab_size}."
             )
-        if given.get("shared_vocabulary") is False:
+        if self.vocabulary and not self.shared_vocabulary:
             raise UsageError(
                 "One --vocabulary is shared by both sides: leave "
                 "--separate_vocabularies out."
             )
-    forms = set().union(*(_forms_of(options, p) for p in PREFIXES.values()))
-    languages = [options.get(f"{s}_language") for s in ("source", "target")]
-    if ".tmx" in forms and not all(languages):
-        raise UsageError(
-            "A .tmx file may have many languages: name two of them with "
-            "--source_language and --target_language."
-        )
-    for key in ("source_key", "target_key"):
-        if key in options and ".jsonl" not in forms:
-            raise UsageError(f"--{key} goes with a .jsonl file.")
-    if "encoding" in options and forms <= {".tmx", None}:
-        raise UsageError(
-            "--encoding is for lines; a .tmx file says its encoding itself."
-        )
-    if "holdout" in options and None not in forms:
-        raise UsageError(
-            "--holdout goes with splits that have no files; got files for all."
-        )
-    _require_consistent_tags(options)
-
-
-def _require_consistent_tags(options):
-    """What shares and tags do not go with."""
-    pairs = read_corpora(options.get("pairs", ""))
-    if filters.DUPLICATES in options.get("filters", {}) and any(
-        corpus.share is not None for corpus in pairs
-    ):
-        raise UsageError(
-            "Shares are made with copies, which --filters=duplicates leaves "
-            "out: give one of them."
-        )
-    tags = {corpus.tag for corpus in pairs if corpus.tag}
-    for split, prefix in PREFIXES.items():
-        for corpus in read_corpora(options.get(f"{prefix}pairs", "")):
-            if corpus.tag and corpus.tag not in tags:
-                raise UsageError(
-                    f"--pairs must have the tags of {split}, "
-                    f"{', '.join(sorted(tags)) or 'but has none'}; got "
-                    f"{corpus.tag} in --{prefix}pairs."
-                )
-
-
-def _forms_of(options, prefix):
-    """How a split is given: "lines", endings of `pairs`, or None."""
-    source, target, pairs = (
-        f"{prefix}{part}" for part in ("source", "target", "pairs")
-    )
-    given = [name for name in (source, target) if name in options]
-    if pairs in options:
-        if given:
+        if ".tmx" in formats and not (
+            self.source_language and self.target_language
+        ):
             raise UsageError(
-                f"Give --{source} and --{target}, or --{pairs}; got --{pairs} "
-                f"and {' and '.join(f'--{name}' for name in given)}."
+                "A .tmx file may have many languages: name two of them with "
+                "--source_language and --target_language."
             )
-        files = [c.files for c in read_corpora(options[pairs])]
-        return {format_of(file) for (file,) in files}
-    if len(given) == 1:
-        missing = target if source in options else source
-        raise UsageError(
-            f"--{source} and --{target} go together; got --{given[0]} without "
-            f"--{missing}."
-        )
-    return {"lines" if given else None}
+        for key in ("source_key", "target_key"):
+            if key in changed(self) and ".jsonl" not in formats:
+                raise UsageError(f"--{key} requires a .jsonl file.")
+        if self.encoding != UTF_8 and formats <= {".tmx", ""}:
+            raise UsageError(
+                "--encoding is for lines; a .tmx file says its encoding itself."
+            )
+        if self.holdout and "" not in formats:
+            raise UsageError(
+                "--holdout is for splits without files; got files for all."
+            )
+        self._require_consistent_tags()
 
+    def corpora(self, split: str) -> tuple[Corpus, ...]:
+        """Return the corpora of a split, in order; () if it has no files."""
+        source, target, pairs = self._files(split)
+        if pairs:
+            return mixture.read_corpora(pairs)
+        return (Corpus((source, target)),) if source and target else ()
 
-def flags_of(options: Mapping[str, Any]) -> list[str]:
-    """The words of a command line that give options."""
-    return [
-        option.flag if option.off_flag else f"{option.flag}={_as_flag(value)}"
-        for option in OPTIONS
-        if (value := options.get(option.name)) is not None
-    ]
+    def flags(self) -> list[str]:
+        """Return the words of a command line that give the options."""
+        flags = {f"--{k}": v for k, v in changed(self).items()}
+        flags.pop("--adopted", None)
+        if self.filters:
+            # {"length": 80, "identical": True} is "length=80,identical".
+            flags["--filters"] = ",".join(
+                k if v is True else f"{k}={v}" for k, v in self.filters.items()
+            )
+        two = flags.pop("--shared_vocabulary", True) is False
+        words = [f"{flag}={value}" for flag, value in flags.items()]
+        return words + ["--separate_vocabularies"] * two
 
+    def _files(self, split):
+        prefix = PREFIXES[split]
+        names = (f"{prefix}source", f"{prefix}target", f"{prefix}pairs")
+        return [getattr(self, name) for name in names]
 
-def _as_flag(value: Any) -> Any:
-    """An option as its flag takes it.
+    def _formats(self, split):
+        """Return the formats of a split's files: endings, "lines" or ""."""
+        source, target, pairs = self._files(split)
+        prefix = PREFIXES[split]
+        if pairs and (source or target):
+            raise UsageError(
+                f"Give --{prefix}source and --{prefix}target, or "
+                f"--{prefix}pairs, not both."
+            )
+        if bool(source) != bool(target):
+            raise UsageError(
+                f"--{prefix}source and --{prefix}target require each other."
+            )
+        if not pairs:
+            return {"lines" if source else ""}
+        return {format_of(*corpus.files) for corpus in self.corpora(split)}
 
-    Example: {"length": 80, "identical": True} is "length=80,identical".
-    """
-    if not isinstance(value, Mapping):
-        return value
-    return ",".join(k if v is True else f"{k}={v}" for k, v in value.items())
+    def _require_consistent_tags(self):
+        train = self.corpora("train")
+        if filters.DUPLICATES in (self.filters or {}) and any(
+            corpus.share is not None for corpus in train
+        ):
+            raise UsageError(
+                "Shares are made with copies, which --filters=duplicates "
+                "leaves out: give one of them."
+            )
+        tags = {corpus.tag for corpus in train if corpus.tag}
+        for split, prefix in PREFIXES.items():
+            for corpus in self.corpora(split):
+                if corpus.tag and corpus.tag not in tags:
+                    raise UsageError(
+                        f"--pairs must have the tags of {split}, "
+                        f"{', '.join(sorted(tags)) or 'but has none'}; got "
+                        f"{corpus.tag} in --{prefix}pairs."
+                    )

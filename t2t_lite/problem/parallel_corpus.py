@@ -3,20 +3,13 @@
 import contextlib
 import itertools
 import os
-import pathlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from t2t_lite.corpus.lines import CORPUS, require_text
-from t2t_lite.corpus.parallel_lines import (
-    PART_LINES,
-    LinePart,
-    cut_lines,
-    read_part,
-)
+from t2t_lite.corpus.parallel import find_sides, is_segments, read_sides
 from t2t_lite.corpus.raw_files import RawFiles
-from t2t_lite.corpus.side_files import find_sides, is_segments, read_sides
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem.base import Text2TextProblem
 from t2t_lite.progress import say
@@ -27,14 +20,14 @@ _BATCH = 4096  # pairs taken from TensorFlow at a time
 class ParallelCorpus(Text2TextProblem):
     """A declaration of where a corpus is; see the attributes.
 
-    With `--raw_dir` it is read from files (`side_files.find_sides`). Without,
+    With `--raw_dir` it is read from files (`parallel.find_sides`). Without,
     TensorFlow Datasets reads it from `--tfds_dir` (by default where that
     library keeps its data), after a download if it is not there. Raise
     `version` when the pairs that it gives change.
 
     Attributes:
-      stems: by split, what its files may be called, before the language.
-      tfds_splits: by split, what it is called in the dataset `tfds_name`.
+      stems: by split, possible names of its files, before the language.
+      tfds_splits: by split, its name in the dataset `tfds_name`.
     """
 
     stems: Mapping[str, tuple[str, ...]] = {
@@ -54,31 +47,10 @@ class ParallelCorpus(Text2TextProblem):
         builder = self._builder(raw)
         return _read_dataset(builder, self.tfds_splits[split], self._sides)
 
-    def parts(self, split: str, raw: RawFiles) -> Sequence[Any]:
-        if raw.raw_dir is not None:
-            files = self._find_files(split, raw)
-            return [part for pair in files for part in _file_parts(*pair)]
-        builder = self._builder(raw)
-        pairs = builder.info.splits[self.tfds_splits[split]].num_examples
-        return [
-            range(start, min(start + PART_LINES, pairs))
-            for start in range(0, pairs, PART_LINES)
-        ]
-
-    def part_samples(
-        self, split: str, raw: RawFiles, part: Any
-    ) -> Iterator[tuple[str, str]]:
-        if isinstance(part, LinePart):
-            return read_part(part)
-        if isinstance(part, range):
-            rows = f"{self.tfds_splits[split]}[{part.start}:{part.stop}]"
-            return _read_dataset(self._builder(raw), rows, self._sides)
-        return read_sides([part])
-
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
     ) -> dict[str, Any]:
-        """As in `Text2TextProblem`, after a look into the files of lines."""
+        """Learn the vocabulary, after a check of the files of lines."""
         if raw.raw_dir is not None:
             for split in self.splits:
                 for path in itertools.chain(*self._find_files(split, raw)):
@@ -88,18 +60,18 @@ class ParallelCorpus(Text2TextProblem):
 
     @property
     def _sides(self):
-        """The languages of `samples`, whatever the direction."""
+        """The languages of `samples`, in either direction."""
         return self.source_language, self.target_language
 
     def _find_files(self, split, raw):
-        """The two files of each pair of files of a split, noted."""
+        """Return the pairs of files of a split, and note them."""
         found = find_sides(raw.raw_dir, self.stems[split], self._sides)
         for path in itertools.chain.from_iterable(found):
             raw.note(path)
         return found
 
     def _builder(self, raw):
-        """The dataset, prepared and noted."""
+        """Return the dataset, prepared and noted."""
         if not self.tfds_name:
             raise T2TLiteError(
                 f"{self.base_name} has no address to download it from: name "
@@ -142,19 +114,13 @@ class ParallelCorpus(Text2TextProblem):
         )
 
     def tell_sources(self, raw: RawFiles) -> list[str]:
-        if raw.raw_dir is None and self.tfds_name:
-            default = os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")
-            folder = raw.tfds_dir or pathlib.Path(default).expanduser()
-            if any((folder / self.tfds_name).glob("*/dataset_info.json")):
-                return [f"found: {self.tfds_name} in {folder}"]
-            return [
-                "to be downloaded by TensorFlow Datasets: "
-                f"{self.tfds_name} ({_size(self.tfds_bytes)}) into {folder}",
-                "or give --tfds_dir, a folder that has it, or --raw_dir, a "
-                f"folder with {self._file_names()}",
-            ]
         if raw.raw_dir is None:
-            return [f"missing: {self._file_names()}; give --raw_dir"]
+            size = _size(self.tfds_bytes)
+            ways = [f"{self._file_names()}, in --raw_dir"]
+            if self.tfds_name:
+                name = f"{self.tfds_name} ({size})"
+                ways.insert(0, f"{name}, downloaded or in --tfds_dir")
+            return [f"needed: {'; or '.join(ways)}"]
         told = []
         for stems in self.stems.values():
             try:
@@ -166,18 +132,12 @@ class ParallelCorpus(Text2TextProblem):
         return told
 
 
-def _file_parts(source, target):
-    """The parts of two files; the two themselves where they stay whole."""
-    whole = is_segments(source) or is_segments(target)
-    return (not whole and cut_lines(source, target)) or [(source, target)]
-
-
 def _size(count):
     return f"{count / 1e9:.1f} GB"
 
 
 def _read_dataset(builder, split, languages):
-    """The pairs of a split, in the order of its files."""
+    """Yield the pairs of a split, in the order of its files."""
     import tensorflow_datasets as tfds
 
     dataset = builder.as_dataset(

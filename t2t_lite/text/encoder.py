@@ -1,32 +1,194 @@
 """`TextEncoder`: text to ids and back, with ops that stay in a graph.
 
-The same ops serve data generation, decoding and the exported model. They are
-TF Text's, which stock TensorFlow Serving links.
+Data generation, decoding and the exported model use the same ops. They are TF
+Text's, which the stock TensorFlow Serving links.
 """
 
 import hashlib
 import os
 import pathlib
-from collections.abc import Container, Sequence
-from typing import Any
+import re
+from collections.abc import Container, Iterable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError, UsageError, in_words, nearest
-from t2t_lite.text.words import Span, spans_of_prefixes, words_of_spans
 
 PAD_ID = 0
 EOS_ID = 1
-UNK_ID = 2  # in place of text that a vocabulary without bytes cannot write
+UNK_ID = 2  # of text that a vocabulary without bytes cannot write
+
+Span = tuple[int, int]  # the first byte, and the byte after the last
+
+
+class TextForm(Protocol):
+    """The form of a problem's texts, in graph ops; see `tree_form.TreeForm`.
+
+    Attributes:
+      kind: a plural noun for the answers, such as "trees".
+    """
+
+    kind: str
+
+    def prepare(self, texts: tf.Tensor) -> tf.Tensor:
+        """Return source texts as the training data has them: tf.string [B]."""
+
+    def constrain(
+        self, texts: tf.Tensor, limits: tf.Tensor
+    ) -> tuple[Any, tf.Tensor]:
+        """Return the `ScoreChange` to this form; see `TreeForm.constrain`."""
+
+    def write(self, texts: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
+        """Return readable answers of tokens [B, N, L]."""
+
+
+class TextEncoder(tf.Module):
+    """The base of all vocabularies; `open_vocabulary` opens a file.
+
+    A subclass defines `tokenize`, `detokenize` and `_pieces`. A `tf.Module`
+    that holds an encoder is saved with it and needs no vocabulary file.
+
+    Attributes:
+      path: of the vocabulary file.
+      sha256: of the file's content, in hex.
+      vocab_size: the number of ids, PAD_ID and EOS_ID included.
+      unknown_id: the id of text that the vocabulary cannot write; None if the
+        vocabulary writes every text.
+    """
+
+    path: pathlib.Path
+    sha256: str
+    vocab_size: int
+    unknown_id: int | None = None
+    _pieces: Sequence[str]  # by id
+
+    def _read(self, path):
+        """Return the content of the file; set `path` and `sha256`."""
+        self.path = pathlib.Path(path)
+        content = read_vocabulary(path)
+        self.sha256 = hashlib.sha256(content).hexdigest()
+        return content
+
+    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Return the ids of each text, without EOS.
+
+        Args:
+          text: tf.string [B]; broken UTF-8 is cleaned first.
+
+        Returns:
+          ragged int32 [B, None], never PAD_ID or EOS_ID.
+        """
+        raise NotImplementedError
+
+    def tokenize_behind(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Return the ids of each text where it continues a sentence.
+
+        A vocabulary may write a word in another way at the start of a line.
+
+        Args:
+          text: tf.string [B].
+
+        Returns:
+          ragged int32 [B, None].
+        """
+        before = tf.constant("a")
+        count = self.tokenize(before[None]).row_lengths()[0]
+        text = tf.strings.join([before, " ", tf.strings.strip(text)])
+        return self.tokenize(text)[:, count:]
+
+    def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+        """Return the text of each row, up to its first EOS, without padding.
+
+        Any ids give valid UTF-8.
+
+        Args:
+          ids: int32 [N, T], dense or ragged.
+
+        Returns:
+          tf.string [N].
+        """
+        raise NotImplementedError
+
+    def _ids_of_text(self, ids, unknown=None):
+        """Return the ids of each row before its first EOS, without padding.
+
+        Ids outside the vocabulary become `unknown`; None leaves them out.
+
+        Example: [[5, 0, 6, 1, 7]] -> [[5, 6]], ragged int32 [N, None].
+        """
+        if isinstance(ids, tf.RaggedTensor):
+            ids = ids.to_tensor(PAD_ID)
+        ids = tf.cast(ids, tf.int32)
+        ended = tf.cumsum(tf.cast(ids == EOS_ID, tf.int32), axis=1) > 0
+        kept = ~ended & (ids != PAD_ID)
+        known = (ids >= 0) & (ids < self.vocab_size)
+        if unknown is None:
+            return tf.ragged.boolean_mask(ids, kept & known)
+        return tf.ragged.boolean_mask(tf.where(known, ids, unknown), kept)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the vocabulary's entry of each id.
+
+        It is empty for ids beyond the vocabulary, which a model may have, see
+        the hparam `vocab_divisor`.
+        """
+        size = self.vocab_size
+        return [self._pieces[i] if i < size else "" for i in ids]
+
+    def ids_of(self, pieces: Sequence[str]) -> list[int]:
+        """Return the id of each entry of the vocabulary.
+
+        Raises:
+          UsageError: the vocabulary lacks an entry.
+        """
+        everything = self.pieces(range(self.vocab_size)) if pieces else []
+        known = {piece: number for number, piece in enumerate(everything)}
+        for piece in pieces:
+            if piece not in known:
+                raise UsageError(
+                    f"{self.path} must have the piece {piece!r}; it has not."
+                    f"{nearest(piece, known)}"
+                )
+        return [known[piece] for piece in pieces]
+
+    def words_of_text(self, text: str) -> list[range]:
+        """Return the indices of the words in which each piece of a text lies.
+
+        Words are those of `str.split`. A piece of white space lies in none.
+
+        Example: "Two  men." in pieces "Two", " ", " men", "." -> 0, none, 1, 1.
+        """
+        content = tf.constant([cleaned(text)])
+        ids = self.tokenize(content)[0].numpy().tolist()
+        prefixes = self.decode([ids[:n] for n in range(1, len(ids) + 1)])
+        return words_of_prefixes([each.encode() for each in prefixes])
+
+    def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
+        """Return the ids of each text, int32, without EOS, as `tokenize`."""
+        texts = [cleaned(text) for text in texts]
+        ids = self.tokenize(tf.constant(texts, tf.string, shape=[len(texts)]))
+        ends = ids.row_splits.numpy()[1:]
+        return np.split(ids.flat_values.numpy(), ends)[: len(ends)]
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Return the text of each row of ids, as `detokenize`."""
+        rows = [np.asarray(row, np.int32) for row in ids]
+        if not rows:
+            return []
+        ragged = tf.RaggedTensor.from_row_lengths(
+            np.concatenate(rows), [len(row) for row in rows]
+        )
+        return [text.decode() for text in self.detokenize(ragged).numpy()]
 
 
 def clean_utf8(text: tf.Tensor) -> tf.Tensor:
-    """The text, of any shape, with U+FFFD wherever it is not valid UTF-8.
+    """Return texts of any shape with U+FFFD in place of invalid UTF-8.
 
-    Valid text comes back byte for byte: NUL, a byte order mark and
-    noncharacters included. Broken bytes give as many U+FFFD as Python's
+    Valid text stays as it is: NUL, a byte order mark and noncharacters
+    included. The number of U+FFFD is that of Python's
     `bytes.decode(errors="replace")`.
     """
     return tf.strings.unicode_transcode(
@@ -46,150 +208,8 @@ def cleaned(text: str | bytes) -> str:
     return text.decode("utf-8", "replace")
 
 
-class TextEncoder(tf.Module):
-    """What every kind of vocabulary can do; `open_vocabulary` opens a file.
-
-    A kind defines `tokenize`, `detokenize` and `_pieces`. An encoder held by a
-    `tf.Module` is saved with it, no file beside it is needed.
-
-    Attributes:
-      path: the vocabulary file.
-      sha256: of that file, in hex.
-      vocab_size: ids in all; PAD_ID and EOS_ID are two of them.
-      unknown_id: stands for what the vocabulary cannot write; None where it can
-        write everything.
-    """
-
-    path: pathlib.Path
-    sha256: str
-    vocab_size: int
-    unknown_id: int | None = None
-    _pieces: Sequence[str]  # by id
-
-    def _read(self, path):
-        """Takes note of the file and gives its bytes."""
-        self.path = pathlib.Path(path)
-        content = read_vocabulary(path)
-        self.sha256 = hashlib.sha256(content).hexdigest()
-        return content
-
-    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """The ids of each text, without EOS.
-
-        Args:
-          text: tf.string [B]; broken UTF-8 is cleaned first.
-
-        Returns: ragged int32 [B, None], never PAD_ID or EOS_ID.
-        """
-        raise NotImplementedError
-
-    def tokenize_behind(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """The ids of each text where a word and a space stand before it.
-
-        A vocabulary may write a word in another way at the start of a line.
-
-        Args:
-          text: tf.string [B].
-
-        Returns: as `tokenize`.
-        """
-        before = tf.constant("a")
-        count = self.tokenize(before[None]).row_lengths()[0]
-        text = tf.strings.join([before, " ", tf.strings.strip(text)])
-        return self.tokenize(text)[:, count:]
-
-    def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        """The text of each row, up to its first EOS, without padding.
-
-        Every row gives valid UTF-8, whatever the ids are.
-
-        Args:
-          ids: int32 [N, T], dense or ragged.
-
-        Returns: tf.string [N].
-        """
-        raise NotImplementedError
-
-    def _ids_of_text(self, ids, unknown=None):
-        """The ids of each row before its first EOS, without padding.
-
-        Those outside the vocabulary become `unknown`; None leaves them out.
-
-        Example: [[5, 0, 6, 1, 7]] -> [[5, 6]], ragged int32 [N, None].
-        """
-        if isinstance(ids, tf.RaggedTensor):
-            ids = ids.to_tensor(PAD_ID)
-        ids = tf.cast(ids, tf.int32)
-        ended = tf.cumsum(tf.cast(ids == EOS_ID, tf.int32), axis=1) > 0
-        kept = ~ended & (ids != PAD_ID)
-        known = (ids >= 0) & (ids < self.vocab_size)
-        if unknown is None:
-            return tf.ragged.boolean_mask(ids, kept & known)
-        return tf.ragged.boolean_mask(tf.where(known, ids, unknown), kept)
-
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The vocabulary's entry of each id; an empty one beyond the last.
-
-        A model may have more ids than its vocabulary, see `vocab_divisor`.
-        """
-        size = self.vocab_size
-        return [self._pieces[i] if i < size else "" for i in ids]
-
-    def words_of_text(self, text: str) -> list[range]:
-        """The words of a text, by number, that each of its pieces lies in.
-
-        Words are what `str.split` finds. A piece of white space lies in none.
-
-        Example: "Two  men." in pieces "Two", " ", " men", "." -> 0, none, 1, 1.
-        """
-        return words_of_spans(*self._spans(cleaned(text).encode()))
-
-    def _spans(self, text: bytes) -> tuple[bytes, Sequence[Span]]:
-        """A text as it is cut, and where in it each piece lies.
-
-        This is for vocabularies that give back any text as it was.
-        """
-        ids = self.encode([text])[0].tolist()
-        ends = range(1, len(ids) + 1)
-        prefixes = self.decode([ids[:n] for n in ends])
-        return text, spans_of_prefixes([each.encode() for each in prefixes])
-
-    def ids_of(self, pieces: Sequence[str]) -> list[int]:
-        """The id of each entry of the vocabulary.
-
-        Raises:
-          UsageError: the vocabulary has no such entry.
-        """
-        everything = self.pieces(range(self.vocab_size)) if pieces else []
-        known = {piece: number for number, piece in enumerate(everything)}
-        for piece in pieces:
-            if piece not in known:
-                raise UsageError(
-                    f"{self.path} must have the piece {piece!r}; it has not."
-                    f"{nearest(piece, known)}"
-                )
-        return [known[piece] for piece in pieces]
-
-    def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
-        """The ids of each text, int32, without EOS: `tokenize` from Python."""
-        texts = [cleaned(text) for text in texts]
-        ids = self.tokenize(tf.constant(texts, tf.string, shape=[len(texts)]))
-        ends = ids.row_splits.numpy()[1:]
-        return np.split(ids.flat_values.numpy(), ends)[: len(ends)]
-
-    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each row of ids: `detokenize` from Python."""
-        rows = [np.asarray(row, np.int32) for row in ids]
-        if not rows:
-            return []
-        ragged = tf.RaggedTensor.from_row_lengths(
-            np.concatenate(rows), [len(row) for row in rows]
-        )
-        return [text.decode() for text in self.detokenize(ragged).numpy()]
-
-
 def read_vocabulary(path: str | os.PathLike) -> bytes:
-    """The bytes of a vocabulary file, or a T2TLiteError."""
+    """Return the bytes of a vocabulary file, or raise a T2TLiteError."""
     try:
         return pathlib.Path(path).read_bytes()
     except OSError as error:
@@ -201,42 +221,30 @@ def read_vocabulary(path: str | os.PathLike) -> bytes:
 
 
 def write_vocabulary(path: str | os.PathLike, content: bytes) -> None:
-    """Writes a vocabulary file, complete or not at all, or a T2TLiteError."""
+    """Write a vocabulary file, completely or not at all."""
     path = pathlib.Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with files.write_file(path) as file:
-            file.write(content)
-    except OSError as error:
-        raise T2TLiteError(
-            f"Cannot write the vocabulary {path}: "
-            f"{in_words(error, place=False)}."
-        ) from error
-
-
-def spans_of_offsets(tokenizer: Any, text: bytes) -> list[Span]:
-    """Where the pieces of a text lie, by a tokenizer of TF Text."""
-    _, starts, ends = tokenizer.tokenize_with_offsets([text])
-    starts, ends = (x.flat_values.numpy().tolist() for x in (starts, ends))
-    return list(zip(starts, ends, strict=True))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with files.write_file(path) as file:
+        file.write(content)
 
 
 def lines_of(content: bytes) -> list[str]:
-    r"""What "\n" ends in a vocabulary file; what is not UTF-8 has no lines."""
+    r"""Return the lines of a vocabulary file; [] if it is not UTF-8."""
     try:
         lines = content.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError:
         return []
+    lines = [line.removesuffix("\r") for line in lines]
     return lines if lines[-1] else lines[:-1]
 
 
 def matchable(
     pieces: Sequence[str], reserved: Container[int] = ()
 ) -> list[str]:
-    """The pieces for a matcher of TF Text, which takes no empty or equal ones.
+    """Return the pieces for a matcher of TF Text, all different, none empty.
 
-    What never matches stands for these, for all but the last of equal ones,
-    and for those at `reserved`: no word has a line end.
+    Text that never matches replaces empty pieces, all but the last of equal
+    pieces, and those at the indices in `reserved`: no word has a line end.
     """
     last = {piece: index for index, piece in enumerate(pieces)}
     return [
@@ -245,3 +253,53 @@ def matchable(
         else f"\n{index}"
         for index, piece in enumerate(pieces)
     ]
+
+
+def words_of_spans(text: bytes, spans: Iterable[Span]) -> list[range]:
+    """Return the indices of the words that each span touches.
+
+    Example: b"Two men." and (0, 2), (2, 4), (4, 7), (7, 8) -> 0, 0, 1, 1. A
+    span of white space touches none. An empty span touches its first byte.
+
+    Args:
+      text: valid UTF-8.
+      spans: in bytes of `text`.
+    """
+    word_at: list[int | None] = []  # of each byte
+    words = 0
+    for part in re.findall(r"\s+|\S+", text.decode()):
+        is_word = not part.isspace()
+        word_at += [words if is_word else None] * len(part.encode())
+        words += is_word
+    touched = [
+        [w for w in word_at[start : max(end, start + 1)] if w is not None]
+        for start, end in spans
+    ]
+    return [range(w[0], w[-1] + 1) if w else range(0) for w in touched]
+
+
+def words_of_prefixes(prefixes: Sequence[bytes]) -> list[range]:
+    """Return the indices of the words of each piece, by texts of prefixes.
+
+    Example: b"Two", b"Two m", b"Two men" -> 0, 1, 1.
+
+    Args:
+      prefixes: the texts of the first n pieces, for n = 1, 2, ... up to all.
+        While a character is incomplete, a prefix may end in other text: these
+        pieces lie where the piece lies that completes the character.
+    """
+    spans: list[Span | None] = []
+    start = 0
+    for prefix in prefixes:
+        common = len(os.path.commonprefix([prefix, prefixes[-1]]))
+        if common > start:
+            spans.append((start, common))
+            start = common
+        elif common == len(prefix):  # the piece adds no text
+            spans.append((max(start - 1, 0), start))
+        else:
+            spans.append(None)
+    later: list[Span] = []
+    for span in reversed(spans):
+        later.append(later[-1] if span is None else span)
+    return words_of_spans(prefixes[-1] if prefixes else b"", later[::-1])

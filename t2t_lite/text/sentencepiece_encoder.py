@@ -1,7 +1,16 @@
 """SentencePiece vocabularies: learned from a corpus, text to ids and back."""
 
+import array
+import collections
+import io
+import itertools
 import os
+import pathlib
+import random
+import re
+import tempfile
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -9,36 +18,45 @@ import tensorflow_text as tf_text
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.text.encoder import (
+    EOS_ID,
+    PAD_ID,
     UNK_ID,
     TextEncoder,
     clean_utf8,
     cleaned,
-    spans_of_offsets,
+    words_of_spans,
     write_vocabulary,
 )
-from t2t_lite.text.sentencepiece_model import (
-    sample_lines,
-    train_model,
-    with_our_ids,
-)
-from t2t_lite.text.word_pieces import WordPieces
+
+# A larger corpus is sampled for its vocabulary, which bounds memory.
+MOST_VOCABULARY_LINES = 1_000_000
+_CHUNK = 10_000  # characters; the trainer needs lines of a bounded length
+_LEAST_SIZE, _MOST_SIZE = UNK_ID + 1, 2**31 - 1  # that the trainer can count
+# The trainer drops a line that contains one of these, so it sees a space.
+_RESERVED_IN_TRAINING = str.maketrans(dict.fromkeys("\0\t\r\n\u2585", " "))
+
+# SentencePiece writes a space as U+2581. A real U+2581 is escaped inside the
+# model file, or it would be read back as a space: U+2581 as ESCAPE B, and
+# ESCAPE itself, a private character that no text should contain, as ESCAPE A.
+ESCAPE = "\uf8f0"
+_ESCAPES = {"\u2581": f"{ESCAPE}B", ESCAPE: f"{ESCAPE}A"}
+
+# A table of words is cleared at this size in characters, 64 more for a word.
+_MOST_CHARACTERS = 1 << 25
+_WORD_COST = 64
 
 
 class SentencePieceEncoder(TextEncoder):
     """A SentencePiece vocabulary, BPE with byte fallback if `train` made it.
 
-    Then `detokenize(tokenize(text)) == text` for every valid Unicode string,
-    without exception: runs of spaces, tabs, line ends, NUL, unknown scripts,
-    U+2581 and texts such as `"</s>"` or `"<0x41>"`. Text that is not valid
-    UTF-8 comes back with U+FFFD in it (`clean_utf8`).
+    Then `detokenize(tokenize(text)) == text` for every valid Unicode string:
+    runs of spaces, tabs, line ends, NUL, unknown scripts, U+2581 and texts such
+    as `"</s>"` or `"<0x41>"`. Text that is not valid UTF-8 comes back with
+    U+FFFD in it (`clean_utf8`).
 
-    keras-hub's SentencePieceTokenizer wraps the same op and has none of this:
-    it keeps the ids of the file, passes broken UTF-8 on, and reads past EOS.
-    Data generation needs neither op but `WordPieces`, for speed.
-
-    Models of other trainers keep what they do to text, spaces and unknown
-    characters. Where PAD_ID, EOS_ID and UNK_ID are something else in them, or
-    nothing, the ids of all pieces are moved (`with_our_ids`).
+    Models of other trainers keep their normalization, spaces and unknown
+    characters. The ids of all pieces are moved unless the model begins with
+    PAD_ID, EOS_ID and UNK_ID (`_with_our_ids`).
 
     Example: "Two  men." -> [437, 3, 512, 290] -> "Two  men."
 
@@ -51,56 +69,57 @@ class SentencePieceEncoder(TextEncoder):
 
     def __init__(self, path: str | os.PathLike):
         super().__init__(name="sentence_piece_encoder")
-        model = self._read(path)
+        content = self._read(path)
         try:
-            self._model, writes_all = with_our_ids(model)
-            self._tokenizer = tf_text.SentencepieceTokenizer(self._model)
-            self.vocab_size = int(self._tokenizer.vocab_size())
+            self._model, writes_all = _with_our_ids(content)
+            tokenizer = self._tokenizer()
+            self.vocab_size = int(tokenizer.vocab_size())
+            pieces = tokenizer.id_to_string(tf.range(self.vocab_size))
         except (tf.errors.OpError, ValueError) as error:
             raise T2TLiteError(
                 f"{path} is not a SentencePiece model or is damaged; "
                 "t2t-lite-datagen makes a new one."
             ) from error
+        # A space is U+2581.
+        self._pieces = [piece.decode() for piece in pieces.numpy()]
         self.unknown_id = None if writes_all else UNK_ID
-        self._words: WordPieces | None = None  # made when it is needed
+        self._words: _WordTable | None = None
+
+    def _tokenizer(self):
+        """Return TF Text's tokenizer, made in the current graph.
+
+        The resource of a tokenizer that was made outside of a graph goes when
+        TensorFlow clears its cache of kernels, as tf.random.set_seed does.
+        """
+        return tf_text.SentencepieceTokenizer(self._model)
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """The ids of each text, from UNK_ID to vocab_size - 1."""
-        return self._tokenizer.tokenize(clean_utf8(text))
+        return self._tokenizer().tokenize(clean_utf8(text))
 
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
-        """The ids of each text, int32, without EOS: as `tokenize`, but fast."""
         if self._words is None:
-            self._words = WordPieces(self._model)
+            self._words = _WordTable(self._model)
         return self._words.encode([cleaned(text) for text in texts])
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        """The text of each row.
+        """Return the text of each row.
 
-        Bytes that form no character, UNK_ID and ids outside the vocabulary
-        become U+FFFD, or what another trainer's model has for unknown text.
+        Bytes that are not a character, UNK_ID and ids outside the vocabulary
+        become U+FFFD, or the unknown text of another trainer's model.
         """
-        return self._tokenizer.detokenize(self._ids_of_text(ids, UNK_ID))
+        return self._tokenizer().detokenize(self._ids_of_text(ids, UNK_ID))
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The vocabulary's entry of each id, U+2581 where a space is.
-
-        Ids beyond the last have an empty one, as in any vocabulary.
-        """
-        known = [i if i < self.vocab_size else UNK_ID for i in ids]
-        found = self._tokenizer.id_to_string(tf.constant(known, tf.int32))
-        return [
-            "" if i >= self.vocab_size else piece.decode()
-            for i, piece in zip(ids, found.numpy(), strict=True)
-        ]
-
-    def _spans(self, text):
-        return text, spans_of_offsets(self._tokenizer, text)
+    def words_of_text(self, text: str) -> list[range]:
+        # By the offsets in the text: other models may decode to other words.
+        content = cleaned(text).encode()
+        _, *ends = self._tokenizer().tokenize_with_offsets([content])
+        starts, ends = (each.flat_values.numpy().tolist() for each in ends)
+        return words_of_spans(content, zip(starts, ends, strict=True))
 
     @property
     def learned_from(self) -> dict[str, int]:
-        """`lines`, `sampled_lines` and `seed` of what `train` learned from."""
-        # A tf.Module wraps the dicts that it has; json may not know them.
+        """The `lines`, `sampled_lines` and `seed` that `train` learned from."""
+        # tf.Module wraps the dict, which json may not accept.
         return dict(self._learned_from)
 
     @classmethod
@@ -112,33 +131,255 @@ class SentencePieceEncoder(TextEncoder):
         seed: int = 0,
         tags: Sequence[str] = (),
     ) -> "SentencePieceEncoder":
-        """Learns a vocabulary of exactly that size and writes it to `path`.
+        """Learn a vocabulary of exactly that size and write it to `path`.
 
         The same lines, size and seed give the same file. Of a corpus with more
         than MOST_VOCABULARY_LINES lines, a random sample of that many is used.
 
         Args:
           lines: the texts, streamed.
-          vocab_size: pieces in all; 3 special ones and 256 bytes included.
-          path: the model file; complete or not there.
+          vocab_size: the number of pieces, 3 special pieces and 256 bytes
+            included.
+          path: of the model file, which is written completely or not at all.
           seed: of the sample.
-          tags: each is one piece, wherever it stands in a text.
+          tags: texts that are one piece each, wherever they stand.
 
-        Returns: the encoder; its `learned_from` says of how many lines.
+        Returns:
+          The encoder, with `learned_from`.
 
         Raises:
           T2TLiteError: there is no text, too little for so many pieces, or too
             many different characters for so few.
         """
-        kept, count = sample_lines(lines, seed)
+        kept, count = _sample_lines(lines, seed)
         if not kept:
             raise T2TLiteError(
                 "A vocabulary needs text; got a corpus without any. Check the "
                 "files of the train split."
             )
-        write_vocabulary(path, train_model(kept, vocab_size, tags))
+        write_vocabulary(path, _train_model(kept, vocab_size, tags))
         encoder = cls(path)
         encoder._learned_from = dict(
             lines=count, sampled_lines=len(kept), seed=seed
         )
         return encoder
+
+
+class _WordTable:
+    """Encode texts without TensorFlow, by a table of the ids of their words.
+
+    In a model that `train` made no piece continues after a space, so the ids of
+    a text are those of its words, each with the space before it.
+
+    The ids of all words lie in one array, and numpy joins those of a text: with
+    a dict of lists, data generation takes 1.25 times as long (150,000 pairs of
+    `benchmarks/datagen.py`, `benchmarks/versions.py --corpus`, AMD EPYC with
+    AVX-512).
+    """
+
+    def __init__(self, model: bytes):
+        import sentencepiece
+        from sentencepiece import sentencepiece_model_pb2
+
+        self._processor = sentencepiece.SentencePieceProcessor(
+            model_proto=model
+        )
+        proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+        charsmap = proto.normalizer_spec.precompiled_charsmap
+        # The results of the rules, which only our own models have.
+        ours = "\0".join((*sorted(_ESCAPES.values()), ""))
+        self._is_wordwise = charsmap.endswith(ours.encode())
+        self._clear()
+
+    def _clear(self):
+        # The number of each word, counted as words are looked up; the key of
+        # the first word of a text, which has no space before it, is a tuple.
+        self._numbers: dict[Any, int] = collections.defaultdict(
+            itertools.count().__next__
+        )
+        self._characters = 0
+        self._ids = np.array([], np.int32)  # of all words
+        self._starts = np.array([0], np.int64)  # in it, and its length
+
+    def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Return the ids of each text, int32; texts must be valid UTF-8."""
+        if not self._is_wordwise:
+            # More threads would compete with the processes of datagen.
+            rows = self._processor.encode(list(texts), num_threads=1)
+            return [np.array(ids, np.int32) for ids in rows]
+        numbers, ends = array.array("q"), []
+        look_up = self._numbers.__getitem__
+        for text in texts:
+            first, *others = text.split(" ")
+            numbers.append(look_up((first,)))
+            numbers.extend(map(look_up, others))
+            ends.append(len(numbers))
+        self._encode_new_words()
+        rows = self._join(np.array(numbers), np.array(ends, np.int64))
+        if self._characters > _MOST_CHARACTERS:
+            self._clear()
+        return rows
+
+    def _encode_new_words(self):
+        count = len(self._numbers) - len(self._starts) + 1
+        new_words = [*itertools.islice(reversed(self._numbers), count)][::-1]
+        words = [
+            word[0] if isinstance(word, tuple) else f" {word}"
+            for word in new_words
+        ]
+        pieces = self._processor.encode(words)
+        ends = self._starts[-1] + np.cumsum([*map(len, pieces)], dtype=np.int64)
+        self._starts = np.append(self._starts, ends)
+        new = np.fromiter(itertools.chain.from_iterable(pieces), np.int32)
+        self._ids = np.append(self._ids, new)
+        self._characters += sum(map(len, words)) + _WORD_COST * len(words)
+
+    def _join(self, numbers, ends):
+        """Return the ids of the words of each text, which end at `ends`."""
+        starts = self._starts[numbers]
+        lengths = self._starts[numbers + 1] - starts
+        word_ends = np.cumsum(lengths)
+        shifts = np.repeat(starts - word_ends + lengths, lengths)
+        ids = self._ids[shifts + np.arange(len(shifts))]
+        cuts = [0, *word_ends[ends - 1].tolist()] if len(ends) else [0]
+        return [ids[start:end] for start, end in itertools.pairwise(cuts)]
+
+
+def _sample_lines(lines: Iterable[str], seed: int) -> tuple[list[str], int]:
+    """Return lines for the trainer, and the number of lines they are from."""
+    choose = random.Random(seed)
+    kept, count = [], 0
+    for count, line in enumerate(_split_lines(lines), start=1):
+        if count <= MOST_VOCABULARY_LINES:
+            kept.append(line)
+            continue
+        index = choose.randrange(count)  # reservoir sampling
+        if index < MOST_VOCABULARY_LINES:
+            kept[index] = line
+    return kept, count
+
+
+def _split_lines(lines):
+    """Yield the lines as the trainer takes them: not blank, not too long."""
+    for line in lines:
+        line = cleaned(line).translate(_RESERVED_IN_TRAINING)
+        if line.isspace():
+            continue
+        for start in range(0, len(line), _CHUNK):
+            yield line[start : start + _CHUNK]
+
+
+def _train_model(
+    lines: list[str], vocab_size: int, tags: Sequence[str]
+) -> bytes:
+    """Return the bytes of a BPE model, the same for the same arguments."""
+    import sentencepiece
+    from sentencepiece import sentencepiece_model_pb2
+
+    model = io.BytesIO()
+    with tempfile.TemporaryDirectory() as folder:
+        rules = pathlib.Path(folder)
+        for name, pairs in (
+            ("normalize", _ESCAPES.items()),
+            ("denormalize", [(b, a) for a, b in _ESCAPES.items()]),
+        ):
+            (rules / f"{name}.tsv").write_text(
+                "".join(f"{_in_hex(a)}\t{_in_hex(b)}\n" for a, b in pairs)
+            )
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(lines),
+                model_writer=model,
+                model_type="bpe",
+                # Its error for numbers out of its range names no limit.
+                vocab_size=min(max(vocab_size, _LEAST_SIZE), _MOST_SIZE),
+                pad_id=PAD_ID,
+                eos_id=EOS_ID,
+                unk_id=UNK_ID,
+                bos_id=-1,  # none
+                unk_surface="\ufffd",
+                user_defined_symbols=list(tags),
+                byte_fallback=True,
+                character_coverage=0.9999,  # the rarest are left to the bytes
+                # Nothing is normalized but the escape of U+2581.
+                normalization_rule_tsv=str(rules / "normalize.tsv"),
+                denormalization_rule_tsv=str(rules / "denormalize.tsv"),
+                remove_extra_whitespaces=False,
+                add_dummy_prefix=False,
+                max_sentence_length=8 * _CHUNK,  # bytes: no line is dropped
+                num_threads=1,  # the order of merges must not depend on it
+                minloglevel=2,  # errors only
+            )
+        except RuntimeError as error:
+            raise _explained(error, vocab_size) from error
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
+    # The names of the temporary files would make each model different.
+    proto.normalizer_spec.ClearField("normalization_rule_tsv")
+    proto.denormalizer_spec.ClearField("normalization_rule_tsv")
+    return proto.SerializeToString(deterministic=True)
+
+
+def _in_hex(text):
+    """Return the code points of a text: "AB" -> "41 42"."""
+    return " ".join(f"{ord(character):X}" for character in text)
+
+
+def _explained(error, vocab_size):
+    """Return a T2TLiteError for an error of the trainer."""
+    message = str(error)
+    bound = f"SentencePiece cannot train it: {message}"
+    if most := re.search(r"too high .*<= (\d+)", message):
+        bound = f"at most {most[1]} for so small a corpus"
+    if least := re.search(r"required_chars\. \d+ vs (\d+)", message):
+        bound = (
+            f"at least {least[1]}, for the 256 bytes and the characters of the "
+            "corpus"
+        )
+    return T2TLiteError(
+        f"vocab_size must be {bound}; got vocab_size={vocab_size}."
+    )
+
+
+def _with_our_ids(model: bytes) -> tuple[bytes, bool]:
+    """Return a model that begins with PAD_ID, EOS_ID and UNK_ID.
+
+    The trainer's own default is 0 for unknown, 1 for the beginning, 2 for the
+    end, and no padding. Pieces keep their order, scores and meaning, so the
+    pieces of texts do not change.
+
+    Returns:
+      The bytes, and whether the model writes every text, with bytes for
+      characters that it does not know.
+
+    Raises:
+      ValueError: it is not a model.
+    """
+    from google.protobuf.message import DecodeError
+    from sentencepiece import sentencepiece_model_pb2
+
+    try:
+        proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+    except DecodeError as error:
+        raise ValueError("it is not a model") from error
+    if not proto.pieces:
+        raise ValueError("it has no pieces")
+    spec, by_name = proto.trainer_spec, {p.piece: p for p in proto.pieces}
+    kinds = {
+        spec.pad_piece: proto.SentencePiece.CONTROL,
+        spec.eos_piece: proto.SentencePiece.CONTROL,
+        spec.unk_piece: proto.SentencePiece.UNKNOWN,
+    }
+    if [(p.piece, p.type) for p in proto.pieces[:3]] != list(kinds.items()):
+        pieces = [by_name.get(n, proto.SentencePiece(piece=n)) for n in kinds]
+        for piece, kind in zip(pieces, kinds.values(), strict=True):
+            piece.type = kind
+        pieces += [p for p in proto.pieces if p.piece not in kinds]
+        names = [piece.piece for piece in pieces]
+        spec.pad_id, spec.eos_id, spec.unk_id = PAD_ID, EOS_ID, UNK_ID
+        has_bos = spec.bos_piece in by_name
+        spec.bos_id = names.index(spec.bos_piece) if has_bos else -1
+        spec.vocab_size = len(pieces)
+        del proto.pieces[:]
+        proto.pieces.extend(pieces)
+        model = proto.SerializeToString(deterministic=True)
+    return model, spec.byte_fallback

@@ -1,10 +1,9 @@
 """Paragraphs to sentences, by the rules of Moses's split-sentences.perl.
 
-A full stop ends a sentence where a capital, a digit or a letter of a script
-without capitals follows and the word before it is no abbreviation. The
-abbreviations of some forty languages are sacremoses's copy of Moses's lists,
-which needs no download; it has no splitter itself, and nltk's Punkt knows no
-abbreviation without its data.
+A full stop ends a sentence if a capital, a digit or a letter of a script
+without capitals follows and the word before it is not an abbreviation. The
+lists of abbreviations are those of Moses, from sacremoses, which has no
+splitter. Maintained splitters need models or are not linear in the text.
 """
 
 import functools
@@ -14,70 +13,50 @@ from collections.abc import Callable
 
 _CLOSERS = "\"'”’»›)\\]}」』）】"
 _OPENERS = "\"'“‘„«‹([{¿¡「『（【"
-# What may end a sentence, what closes behind it, and white space; of Chinese
-# and Japanese none is needed.
+# Marks that end a sentence, what closes after them, and white space, which
+# Chinese and Japanese do not need. Each run of marks is tried once, and nothing
+# is given back: time is linear in the length of any text.
+_MARKS = ".?!…।॥؟۔։។"
 _END = re.compile(
-    rf"(?P<mark>[.?!…।॥؟۔։።]+)(?P<closers>(?:\s?[»›]|[{_CLOSERS}])*)\s+"
-    rf"|[。．！？｡]+[{_CLOSERS}]*\s*"
+    rf"(?<![{_MARKS}])(?P<mark>[{_MARKS}]++)(?P<closers>(?:\s?[»›]|[{_CLOSERS}])*+)"
+    rf"\s+|[。．！？｡]++[{_CLOSERS}]*+\s*"
 )
-_ACRONYM = re.compile(r"(\.|^)[^\W\d_](\.[^\W\d_])+")  # of U.S. before its end
-_NUMERIC_ONLY = "#NUMERIC_ONLY#"
+_ACRONYM = re.compile(r"(\.|^)[^\W\d_](\.[^\W\d_])+")  # U.S, without its end
 
 
 @functools.cache
 def sentence_splitter(language: str) -> Callable[[str], list[str]]:
-    """A function that gives the sentences of a text, in order.
+    """Return a function that gives the sentences of a text, in order.
 
     Example, English: "Mr. Smith left. Why?" -> ["Mr. Smith left.", "Why?"].
-
-    Only white space between sentences is lost; a text of one sentence, or
-    without any, comes back as it is.
+    Only white space between sentences is lost.
 
     Args:
-      language: such as "de"; English abbreviations stand in for those of one
-        that is not known.
+      language: such as "de"; an unknown one has the abbreviations of English.
     """
     from sacremoses.corpus import NonbreakingPrefixes
 
-    words = list(NonbreakingPrefixes().words(language))
-    before_numbers = {
-        word.split()[0] for word in words if _NUMERIC_ONLY in word
-    }
-    abbreviations = {word for word in words if _NUMERIC_ONLY not in word}
+    words = set(NonbreakingPrefixes().words(language))
+    numeric = {w.split()[0] for w in words if "#NUMERIC_ONLY#" in w}
 
-    def is_end(text: str, found: re.Match) -> bool:
-        mark = found["mark"]
-        if mark is None:
-            return True
+    def ends(text: str, found: re.Match) -> bool:
         rest = text[found.end() : found.end() + 9].lstrip(_OPENERS + " ")
-        if not rest or not _starts(rest[0]):
-            return False
-        if mark != "." or found["closers"]:
+        if found["mark"] is None or not rest:
+            return bool(found["mark"] is None and text[found.end() :])
+        if unicodedata.category(rest[0]) not in ("Lu", "Lt", "Lo", "Nd"):
+            return False  # a lower-case letter continues the sentence
+        if found["mark"] != "." or found["closers"]:
             return True
-        word = _last_word(text, found.start())
-        if word in before_numbers and rest[0].isdigit():
+        before = text[max(0, found.start() - 40) : found.start()].split()
+        word = before[-1].lstrip(_OPENERS) if before else ""
+        if word in numeric and rest[0].isdigit():
             return False
-        return word not in abbreviations and not _ACRONYM.search(word)
+        return word not in words and not _ACRONYM.search(word)
 
     def split(text: str) -> list[str]:
-        sentences = []
-        start = 0
-        for found in _END.finditer(text):
-            if found.end() < len(text) and is_end(text, found):
-                sentences.append(text[start : found.end()].rstrip())
-                start = found.end()
-        return [*sentences, text[start:]]
+        starts = [m.end() for m in _END.finditer(text) if ends(text, m)]
+        sentences = zip([0, *starts], [*starts, len(text)], strict=True)
+        *first, last = [text[start:end] for start, end in sentences]
+        return [*map(str.rstrip, first), last]
 
     return split
-
-
-def _starts(character: str) -> bool:
-    """Whether a sentence may start with it: a lower-case letter goes on."""
-    category = unicodedata.category(character)
-    return category in ("Lu", "Lt", "Lo", "Nd")
-
-
-def _last_word(text: str, end: int) -> str:
-    """The word before a full stop, without what opens it."""
-    before = text[max(0, end - 40) : end].split()
-    return before[-1].lstrip(_OPENERS) if before else ""

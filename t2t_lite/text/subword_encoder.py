@@ -10,6 +10,7 @@ import functools
 import os
 import sys
 import unicodedata
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -57,7 +58,7 @@ class SubwordEncoder(TextEncoder):
 
     def __init__(self, path: str | os.PathLike):
         super().__init__(name="subword_encoder")
-        pieces = subwords_of(self._read(path))
+        pieces = subwords_of(lines_of(self._read(path)))
         if not pieces:
             raise T2TLiteError(
                 f"{path} is not a tensor2tensor subword file: its first lines "
@@ -169,9 +170,9 @@ class SubwordEncoder(TextEncoder):
         return tf.strings.reduce_join(escaped, axis=1) + "_"
 
 
-def subwords_of(content: bytes) -> list[str]:
-    """The pieces of a subword file of this content, or [] if it is not one."""
-    pieces = [_unquoted(line.rstrip()) for line in lines_of(content)]
+def subwords_of(lines: Sequence[str]) -> list[str]:
+    """Return the pieces of a subword file; [] if it is of another kind."""
+    pieces = [_unquoted(line.rstrip()) for line in lines]
     is_subwords = len(pieces) > len(_RESERVED) and all(
         pieces[index] in names for index, names in _RESERVED.items()
     )

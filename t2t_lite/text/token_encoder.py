@@ -1,7 +1,6 @@
 """The encoder of a closed vocabulary: tokens to ids and back, in graphs."""
 
 import os
-import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -21,8 +20,8 @@ SPECIAL_TOKENS = ("<pad>", "</s>", "<unk>")  # of PAD_ID, EOS_ID and UNK_ID
 class TokenEncoder(TextEncoder):
     """A vocabulary of whole tokens that are separated by spaces.
 
-    For formal languages such as linearized trees. Natural text needs a subword
-    vocabulary.
+    It is for formal languages such as linearized trees. Natural text needs a
+    subword vocabulary.
 
     Example: "(S XX )S" -> [3, 9, 4] -> "(S XX )S"
 
@@ -36,8 +35,9 @@ class TokenEncoder(TextEncoder):
 
     def __init__(self, path: str | os.PathLike):
         super().__init__(name="token_encoder")
-        tokens = tokens_of(self._read(path))
-        if not tokens:
+        tokens = lines_of(self._read(path))
+        is_list = tuple(tokens[:3]) == SPECIAL_TOKENS
+        if not is_list or len(set(tokens)) < len(tokens):
             raise T2TLiteError(
                 f"{path} is not a list of tokens or is damaged: it must begin "
                 f"with {' '.join(SPECIAL_TOKENS)} and name each token once. "
@@ -54,22 +54,23 @@ class TokenEncoder(TextEncoder):
         self._known = frozenset(tokens[len(SPECIAL_TOKENS) :])
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """The ids of each text; UNK_ID for an unknown token."""
+        """Return the ids of each text; UNK_ID for an unknown token."""
         tokens = tf.strings.split(text)
         ids = self._ids.lookup(tokens.flat_values)
         return tokens.with_flat_values(tf.maximum(ids, UNK_ID))
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        """The text of each row; an id outside the vocabulary is `<unk>`."""
+        """Return the text of each row; ids that do not exist are `<unk>`."""
         kept = self._ids_of_text(ids, UNK_ID)
         tokens = tf.gather(tf.constant(self._pieces), kept)
         return tf.strings.reduce_join(tokens, axis=1, separator=" ")
 
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
-        """The ids of each text, int32, without EOS.
+        """Return the ids of each text, int32, without EOS.
 
-        A token that is not in the vocabulary is a T2TLiteError: what is learned
-        from must be exact.
+        Raises:
+          T2TLiteError: a token is not in the vocabulary; training data must be
+            exact.
         """
         for text in texts:
             text = text.decode() if isinstance(text, bytes) else text
@@ -82,18 +83,14 @@ class TokenEncoder(TextEncoder):
                     )
         return super().encode(texts)
 
-    def _spans(self, text):
-        return text, [word.span() for word in re.finditer(rb"\S+", text)]
-
     @classmethod
     def write(
         cls, tokens: Iterable[str], path: str | os.PathLike
     ) -> "TokenEncoder":
-        """Writes a vocabulary of these tokens, in their order.
+        """Write a vocabulary of these tokens, in their order.
 
         Raises:
-          T2TLiteError: a token is empty or holds white space, or the file
-            cannot be written.
+          T2TLiteError: a token is empty or has white space.
         """
         tokens = dict.fromkeys(tokens)
         for token in tokens:
@@ -105,10 +102,3 @@ class TokenEncoder(TextEncoder):
         lines = "\n".join((*SPECIAL_TOKENS, *tokens, ""))
         write_vocabulary(path, lines.encode())
         return cls(path)
-
-
-def tokens_of(content: bytes) -> list[str]:
-    """The tokens of a list of this content; [] if it is none."""
-    lines = lines_of(content)
-    is_list = tuple(lines[:3]) == SPECIAL_TOKENS
-    return lines if is_list and len(set(lines)) == len(lines) else []

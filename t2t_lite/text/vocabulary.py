@@ -1,4 +1,4 @@
-"""A vocabulary file of whatever kind, opened by what is in it."""
+"""Open a vocabulary file of any kind by its content."""
 
 import os
 
@@ -6,24 +6,25 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.text.encoder import TextEncoder, lines_of, read_vocabulary
 from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 from t2t_lite.text.subword_encoder import SubwordEncoder, subwords_of
-from t2t_lite.text.token_encoder import TokenEncoder, tokens_of
-from t2t_lite.text.wordpiece_encoder import WordPieceEncoder, wordpieces_of
+from t2t_lite.text.token_encoder import SPECIAL_TOKENS, TokenEncoder
+from t2t_lite.text.wordpiece_encoder import WordPieceEncoder
 
 
 def open_vocabulary(path: str | os.PathLike) -> TextEncoder:
-    """The encoder of a vocabulary file; its name plays no part.
+    """Return the encoder of a vocabulary file, whatever its name is.
 
     Raises:
       T2TLiteError: the file is missing, damaged or of another kind.
     """
     content = read_vocabulary(path)
-    if subwords_of(content):
+    lines = lines_of(content)
+    if subwords_of(lines):
         return SubwordEncoder(path)
-    if wordpieces_of(content):
+    if "[UNK]" in lines:
         return WordPieceEncoder(path)
-    if tokens_of(content):
+    if tuple(lines[:3]) == SPECIAL_TOKENS:
         return TokenEncoder(path)
-    if b"\0" in content or (content and not lines_of(content)):
+    if b"\0" in content or (content and not lines):
         return SentencePieceEncoder(path)  # it is not text
     raise T2TLiteError(
         f"{path} is not a vocabulary, or is damaged: it is not a SentencePiece "

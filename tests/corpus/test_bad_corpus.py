@@ -1,13 +1,11 @@
 """Corpora with all that is wrong in the wild, from files to shards."""
 
-import dataclasses
-import gzip
 import os
 
 import pytest
 
 from t2t_lite import registry
-from t2t_lite.data.input_pipeline import read_pairs
+from t2t_lite.data.pipeline import read_pairs
 from t2t_lite.datagen.generate import Generation
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.plugins import load_plugins
@@ -108,24 +106,6 @@ def test_what_is_left_out_is_named_with_its_line(make, tmp_path):
     assert sample == {"pair": 11, "source": LONG[:100], "target": "number 10"}
 
 
-def test_broken_text_is_counted_and_the_data_is_the_same(make, tmp_path):
-    lines = ["good"] * 398 + ["br\ufffdken", "n\0l"]
-    (tmp_path / "train.xx").write_text("".join(f"{x}\n" for x in lines))
-    (tmp_path / "train.yy").write_text("word\n" * 400)
-    _, manifest = make()
-    record = manifest.splits["train"]
-    assert record.damaged == {"NUL": 1, "invalid UTF-8": 1}
-    assert record.damaged_samples["NUL"] == [
-        {"pair": 400, "source": "n\0l", "target": "word"}
-    ]
-    assert record.drops == "none dropped, 1 with NUL, 1 with invalid UTF-8"
-    silent = dataclasses.replace(record, damaged={}, damaged_samples={})
-    splits = manifest.splits | {"train": silent}
-    assert dataclasses.replace(manifest, splits=splits).digest == (
-        manifest.digest
-    )
-
-
 @pytest.mark.parametrize("split", ["train", "dev", "test"])
 def test_text_in_another_encoding_is_refused_before_work(make, tmp_path, split):
     path = tmp_path / f"{split}.yy"
@@ -155,16 +135,6 @@ def test_text_in_a_named_encoding_is_read(make, tmp_path):
     ]
 
 
-def test_a_truncated_archive_is_named_and_leaves_no_data(make, tmp_path):
-    packed = gzip.compress(os.urandom(100_000).hex().encode())
-    path = tmp_path / "train.xx.gz"
-    path.write_bytes(packed[:-5000])
-    with pytest.raises(T2TLiteError, match="train.xx.gz is damaged: ") as error:
-        make(source=path)
-    assert "Get the file again." in str(error.value)
-    assert {p.name for p in (tmp_path / "data").iterdir()} == {".text.lock"}
-
-
 def test_data_of_a_file_that_has_changed_is_refused(make, tmp_path):
     _, manifest = make()
     path = tmp_path / "train.xx"
@@ -172,29 +142,15 @@ def test_data_of_a_file_that_has_changed_is_refused(make, tmp_path):
     os.utime(path, (1, 1))  # the same text, copied here
     assert make()[1] == manifest
     path.write_text(path.read_text().replace("number 3", "number 8"))
-    with pytest.raises(T2TLiteError) as error:
+    with pytest.raises(T2TLiteError, match=rf"{path} .* same size"):
         make()
-    message = str(error.value)
-    assert f"{path} has changed since data of text was made of it" in message
-    assert "it has other text of the same size. Use another" in message
-    assert "--overwrite and the flags given here" in message
     path.write_text("one\n")
-    with pytest.raises(T2TLiteError, match="it had 120 bytes, it has 4. Use"):
+    with pytest.raises(T2TLiteError, match="120 bytes, it has 4"):
         make()
     path.unlink()
-    assert manifest.digest
     # Data needs its files no more: another machine may not have them.
     assert Generation(
         registry.problem("text", manifest.options),
         tmp_path / "data",
         progress=False,
     ).run()
-
-
-def test_a_file_in_another_place_is_the_same_data(make, tmp_path):
-    _, here = make()
-    (tmp_path / "dev.xx").touch()
-    (tmp_path / "data" / "text.manifest.json").unlink()
-    _, again = make()
-    assert again.sources != here.sources
-    assert again.digest == here.digest

@@ -5,10 +5,8 @@ import unicodedata
 
 import pytest
 
-from t2t_lite import registry
 from t2t_lite.corpus import filters
 from t2t_lite.errors import UsageError
-from t2t_lite.plugins import load_plugins
 from t2t_lite.problem import Problem
 
 
@@ -70,12 +68,6 @@ def test_shortcuts_decide_as_counting_does():
         assert bool(reason("x", text)) == (has_some or "\x1f" in text)
 
 
-def test_without_filters_nothing_is_left_out():
-    reason = filters.find_reason({})
-    for pair in (("\0", "\0"), ("a " * 1000, "\ufffd"), ("", "x")):
-        assert reason(*pair) is None
-
-
 def test_a_pair_counts_under_one_filter_whatever_their_order():
     given = {"length": 1, "identical": True, "broken_encoding": True}
     backwards = dict(reversed(given.items()))
@@ -97,25 +89,23 @@ def test_a_command_line_says_the_same_as_a_declaration():
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "word"),
     [
-        ("lenght=80", "no filter 'lenght'. Did you mean length"),
-        ("zzz", "The filters: broken_encoding, control_characters,"),
-        ("length", "length takes a whole number, at least 1; got 'true'."),
-        ("length=1.5", "takes a whole number, at least 1; got '1.5'."),
-        ("length=0", "got '0'."),
-        ("length=many", "got 'many'."),
-        ("length_ratio=0.5", "takes a number, at least 1; got '0.5'."),
-        ("length_ratio=inf", "got 'inf'."),
-        ("length_ratio=nan", "got 'nan'."),
-        ("identical=1", "identical takes no value; got '1'."),
-        ("length=1,length=2", "each key once; got 'length=1,length=2'."),
+        ("lenght=80", "Did you mean length"),
+        ("zzz", "control_characters"),
+        ("length", "'true'"),
+        ("length=1.5", "'1.5'"),
+        ("length=0", "'0'"),
+        ("length_ratio=0.5", "'0.5'"),
+        ("length_ratio=inf", "'inf'"),
+        ("length_ratio=nan", "'nan'"),
+        ("identical=1", "'1'"),
+        ("length=1,length=2", "once"),
     ],
 )
-def test_wrong_filters_are_refused(text, message):
-    with pytest.raises(UsageError) as error:
+def test_wrong_filters_are_refused(text, word):
+    with pytest.raises(UsageError, match=word):
         filters.checked(text)
-    assert message in str(error.value)
 
 
 class Plain(Problem):
@@ -131,29 +121,9 @@ class Filtered(Plain):
     filters = {"identical": True, "length_ratio": 2}
 
 
-def test_filters_enter_the_definition_where_there_are_some():
-    assert "filters" not in Plain().definition()["attributes"]
-    assert Filtered().definition()["attributes"]["filters"] == {
-        "identical": True,
-        "length_ratio": 2,
-    }
-
-
 def test_a_vocabulary_is_learned_from_what_the_filters_leave():
     assert list(Plain().vocabulary_lines(None)) == list("aa") + [
         "b b b",
         *"cde",
     ]
     assert list(Filtered().vocabulary_lines(None)) == ["d", "e"]
-
-
-def test_own_text_keeps_its_filters_among_the_options():
-    load_plugins()
-    options = {"filters": "length=5,identical"}
-    problem = registry.problem("text", options)
-    assert problem.options == {"filters": {"length": 5, "identical": True}}
-    assert problem.filters == problem.options["filters"]
-    again = registry.problem("text_rev", problem.options)
-    assert again.filters == problem.filters
-    assert again.fingerprint() == problem.fingerprint()
-    assert registry.problem("text", {"filters": ""}).options == {}

@@ -56,30 +56,14 @@ def test_pairs_with_an_empty_side_are_not_chosen():
 
 
 @pytest.mark.parametrize(
-    ("pairs", "each"), [(3, 1), (100, 1), (299, 2), (199_999, 1999)]
+    ("pairs", "each"), [(3, 1), (100, 1), (299, 2), (210_000, 2000)]
 )
 def test_without_a_count_it_is_one_in_a_hundred(pairs, each):
     chosen = choose_held_out(((str(i), "x") for i in range(pairs)), CUT)
     assert [len(pairs) for pairs in chosen.values()] == [each, each]
 
 
-def test_without_a_count_it_is_2000_at_most():
-    pairs = ((str(i), "x") for i in range(210_000))
-    assert len(choose_held_out(pairs, ["test"])["test"]) == 2000
-
-
 @pytest.mark.parametrize("count", [500, 1000])
 def test_something_must_be_left_for_train(count):
-    with pytest.raises(T2TLiteError) as error:
+    with pytest.raises(T2TLiteError, match=f"than {2 * count} .*got 1000"):
         choose_held_out(PAIRS + PAIRS, CUT, count)
-    assert (
-        f"Holding out {count} for dev and test needs more than {2 * count} "
-        "different pairs with text on both sides; got 1000" in str(error.value)
-    )
-    assert "smaller --holdout, or files for dev and test." in str(error.value)
-
-
-def test_no_smaller_count_is_asked_for_than_one():
-    with pytest.raises(T2TLiteError) as error:
-        choose_held_out([("one", "eins")], CUT)
-    assert str(error.value).endswith("got 1. Give files for dev and test.")

@@ -53,12 +53,8 @@ def test_a_tsv_line_is_a_pair(tmp_path):
 @pytest.mark.parametrize(("line", "tabs"), [("a", 0), ("a\tb\tc", 2), ("", 0)])
 def test_a_tsv_line_without_one_tab_is_named(tmp_path, line, tabs):
     path = write(tmp_path / "a.tsv", f"a\tb\n{line}\na\tb\n")
-    with pytest.raises(T2TLiteError) as error:
+    with pytest.raises(T2TLiteError, match=f"got {tabs} in .*tsv, line 2"):
         list(read_tsv(path))
-    assert str(error.value) == (
-        "A line must have one TAB, between source and target; got "
-        f"{tabs} in {path}, line 2."
-    )
 
 
 def test_a_json_line_is_a_pair(tmp_path):
@@ -86,37 +82,23 @@ def test_what_is_no_character_becomes_a_replacement(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("line", "got"),
     [
-        ("[1]", "must be a JSON object; got [1] in "),
-        ('"text"', "must be a JSON object; got 'text' in "),
-        ("null", "must be a JSON object; got None in "),
-        ("7", "must be a JSON object; got 7 in "),
-        ("", "must be a JSON object; got invalid JSON in "),
-        ('{"source": "a"', "must be a JSON object; got invalid JSON in "),
-        ("[" * 100_000, "must be a JSON object; got invalid JSON in "),
-        ('{"source": "a"}', "have the key 'target'; got 'source' in "),
-        ("{}", "have the key 'source'; got no key in "),
-        (
-            '{"source": 1, "target": ""}',
-            "of 'source' must be a string; got 1 in ",
-        ),
-        ('{"source": "", "target": null}', "of 'target' must be a string; got"),
-        ('{"source": "", "target": [""]}', "must be a string; got [''] in "),
-        ('{"source": true, "target": ""}', "string; got True in "),
+        ("[1]", "[1]"),
+        ("7", "7"),
+        ("", "invalid JSON"),
+        ('{"source": "a"', "invalid JSON"),
+        ("[" * 100_000, "invalid JSON"),
+        ('{"source": "a"}', "{'source': 'a'}"),
+        ("{}", "{}"),
+        ('{"source": 1, "target": ""}', "{'source': 1, 'target': ''}"),
+        ('{"source": "", "target": null}', "{'source': '', 'target': None}"),
     ],
 )
-def test_a_bad_json_line_is_named(tmp_path, line, message):
+def test_a_bad_json_line_is_named(tmp_path, line, got):
     good = '{"source": "a", "target": "A"}\n'
     path = write(tmp_path / "a.jsonl", f"{good}{good}{line}\n{good}")
     with pytest.raises(T2TLiteError) as error:
         list(read_json_lines(path))
-    assert message in str(error.value)
-    assert f"{path}, line 3" in str(error.value)
+    assert f"got {got} in {path}, line 3" in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_a_missing_key_says_which_flags_name_the_keys(tmp_path):
-    path = write(tmp_path / "a.jsonl", '{"en": "a", "de": "A"}\n')
-    with pytest.raises(T2TLiteError, match="'en', 'de' in .*--source_key and"):
-        list(read_json_lines(path))

@@ -12,7 +12,7 @@ import pytest
 from support.toy_problem import Toy, files_in, make
 from t2t_lite import files, plugins, registry
 from t2t_lite.corpus import filters
-from t2t_lite.corpus.parallel_lines import read_parallel
+from t2t_lite.corpus.parallel import read_parallel
 from t2t_lite.data.manifest import Manifest
 from t2t_lite.datagen import encode, shuffle
 from t2t_lite.datagen.generate import Generation
@@ -73,7 +73,7 @@ def test_killed_at_every_file_it_resumes_to_the_same_bytes(
 
     def put_in_place_and_die(*arguments, **options):
         if not allowed[0]:
-            allowed[0] = 4  # a chunk has three files
+            allowed[0] = 2
             if when == "after":
                 put_in_place(*arguments, **options)
             raise Killed
@@ -170,11 +170,11 @@ def test_a_damaged_chunk_starts_the_job_over(raw_dir, tmp_path, monkeypatch):
     make(Files(), tmp_path / "whole", raw_dir=raw_dir)
     data_dir = tmp_path / "data"
 
-    def read_shard(self, shard):
+    def read_shards(self, *arguments):
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(shuffle.ChunkFiles, "read_shard", read_shard)
+        patch.setattr(shuffle.ChunkFiles, "read_shards", read_shards)
         with pytest.raises(Killed):
             make(Files(), data_dir, raw_dir=raw_dir)
     chunk = data_dir / ".toy.incomplete" / "train" / "chunk-00001"
@@ -213,10 +213,6 @@ def test_duplicates_are_dropped_over_all_chunks(raw_dir, tmp_path):
     record = manifest.splits["train"]
     assert record.examples == 21
     assert record.dropped == {filters.DUPLICATES: 4}
-    assert record.dropped_samples[filters.DUPLICATES] == [
-        {"pair": 22 + i, "source": f"line {i}", "target": f"line {i}"}
-        for i in range(3)
-    ]
     assert manifest.splits["dev"].dropped == {}
     assert manifest.splits["dev"].examples == 25
 
@@ -242,7 +238,7 @@ def test_killed_processes_resume_to_the_same_bytes(tmp_path):
     subprocess.run(whole_run, check=True, capture_output=True)
     job = killed / ".text.incomplete"
     killed_run = [*command, f"--data_dir={killed}", "--processes=2"]
-    for pattern in ("train/chunk-00003.json", "text-train-00004-*"):
+    for pattern in ("train/chunk-00003", "text-train-00004-*"):
         process = subprocess.Popen(
             killed_run, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
         )

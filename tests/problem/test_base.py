@@ -1,93 +1,52 @@
 """Problem: what a declaration says, and when two say the same."""
 
-import importlib.util
-import itertools
-import subprocess
-import sys
-import textwrap
+import dataclasses
+from typing import Annotated
 
 import pytest
 
-from t2t_lite.corpus.raw_files import RawFiles
+from t2t_lite.corpus.parallel import read_parallel
+from t2t_lite.corpus.raw_files import RawFiles, RemoteFile
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.problem import Option, Problem, Text2TextProblem
-from t2t_lite.values import whole_number
-
-_SOURCE = '''
-import string
-from t2t_lite.problem import Text2TextProblem
-from t2t_lite.corpus.raw_files import RemoteFile
-
-LETTERS = string.ascii_lowercase
-UNUSED = 1
-
-def double(letter):
-    """Twice the letter."""
-    return letter * 2
-
-def unused():
-    return UNUSED
-
-class Letters(Text2TextProblem):
-    """Letters and their doubles."""
-
-    base_name = "letters"
-    vocab_size = 300
-    files = (RemoteFile("a.txt", "http://one/a.txt", "00"),)
-
-    def samples(self, split, raw):
-        for letter in LETTERS:  # in order
-            yield letter, double(letter)
-
-    def evaluate(self, sources, references, outputs):
-        return {"score": 1}
-'''
-_MODULES = itertools.count()
+from t2t_lite.problem import Problem, ProblemOptions, Text2TextProblem
+from t2t_lite.validators import integer, setting
 
 
-def declared(folder, *changes):
-    """The problem of _SOURCE, some of its text replaced, from a file."""
-    source = _SOURCE
-    for old, new in changes:
-        assert old in source
-        source = source.replace(old, new)
-    name = f"usr_letters_{next(_MODULES)}"
-    path = folder / f"{name}.py"
-    path.write_text(source)
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module.Letters()
+def letters(url="http://one/a.txt", sha256="00", **attributes):
+    """A declaration of a problem with a file."""
+    files = (RemoteFile("a.txt", url, sha256),)
+    attributes = {"base_name": "letters", "files": files} | attributes
+    return type("Letters", (Text2TextProblem,), attributes)()
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        ("letter * 2", "(letter  *\n        2)"),
-        ("UNUSED = 1", "UNUSED = 2"),
-        ('"score": 1', '"score": 2'),
-        ("vocab_size = 300", 'vocab_size = 300\n    metric = "f1"'),
-        ("http://one/", "http://two/"),
+        {"samples": lambda self, split, raw: iter(())},
+        {"metric": "f1"},
+        {"url": "http://two/a.txt"},
+        {"filters": {}},
+        {"tfds_bytes": 7},
+        {"version": 1},
     ],
 )
-def test_what_does_not_shape_the_data_leaves_the_fingerprint(tmp_path, change):
-    before = declared(tmp_path).fingerprint()
-    assert declared(tmp_path, change).fingerprint() == before
+def test_what_does_not_shape_the_data_leaves_the_fingerprint(change):
+    assert letters(**change).fingerprint() == letters().fingerprint()
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        ("vocab_size = 300", "vocab_size = 301"),
-        ("vocab_size = 300", "vocab_size = 300\n    version = 2"),
-        ('"00"', '"01"'),
-        ('base_name = "letters"', 'base_name = "other"'),
+        {"vocab_size": 301},
+        {"version": 2},
+        {"sha256": "01"},
+        {"base_name": "other"},
+        {"filters": {"identical": True}},
+        {"my_own": [1]},
     ],
 )
-def test_attributes_and_the_version_shape_the_data(tmp_path, change):
-    before = declared(tmp_path).fingerprint()
-    assert declared(tmp_path, change).fingerprint() != before
+def test_attributes_and_the_version_shape_the_data(change):
+    assert letters(**change).fingerprint() != letters().fingerprint()
 
 
 class Words(Text2TextProblem):
@@ -99,22 +58,6 @@ class Words(Text2TextProblem):
     def samples(self, split, raw):
         for index in range(30):
             yield "one two three"[: index % 13], "eins zwei drei"[: index % 14]
-
-
-class Separate(Words):
-    """Two vocabularies, one a side."""
-
-    def vocabulary_files(self):
-        return {"inputs": "words.source.model", "targets": "words.target.model"}
-
-    def train_encoders(self, raw, data_dir, seed):
-        from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
-
-        sides = zip(*self.samples("train", raw), strict=True)
-        for file, lines, size in zip(
-            self.vocabulary_files().values(), sides, (270, 272), strict=True
-        ):
-            SentencePieceEncoder.train(lines, size, data_dir / file, seed)
 
 
 def test_reversed_copy_shares_data_and_vocabulary():
@@ -135,19 +78,24 @@ def test_reversed_copy_shares_data_and_vocabulary():
     assert other.languages == ("de", "en")
 
 
+@dataclasses.dataclass(frozen=True)
+class FoldedOptions(ProblemOptions):
+    folds: Annotated[int, integer(1)] = setting(2, "how many")
+
+
 class Folded(Words):
     name = base_name = "folded"
-    known_options = (Option("folds", "N", "how many", whole_number(1)),)
+    options_type = FoldedOptions
 
 
 def test_only_options_that_are_given_are_part_of_the_definition():
-    for problem in (Words(), Folded(), Folded().with_options({})):
-        definition = problem.definition()
-        assert definition.keys() == {"attributes"}
-        assert (
-            not {"options", "known_options"} & definition["attributes"].keys()
-        )
-    plain, one = Folded(), Folded().with_options({"folds": 1})
+    for options in ({}, {"folds": 2}, {"folds": None}):
+        problem = Folded().with_options(options)
+        assert problem.settings.folds == 2
+        assert problem.definition().keys() == {"attributes"}
+        assert problem.fingerprint() == Folded().fingerprint()
+    plain, one = Folded(), Folded().with_options({"folds": "1"})
+    assert (plain.settings.folds, one.settings.folds) == (2, 1)
     assert one.definition() == plain.definition() | {"options": {"folds": 1}}
     assert len({p.fingerprint() for p in (plain, one)}) == 2
     assert one.reverse().options == {"folds": 1}
@@ -155,9 +103,17 @@ def test_only_options_that_are_given_are_part_of_the_definition():
     assert plain.options == {}  # the copy alone is configured
 
 
-def test_a_problem_without_options_takes_none():
-    with pytest.raises(UsageError, match="no option 'folds'. Its options: non"):
-        Words().with_options({"folds": 1})
+@pytest.mark.parametrize(
+    ("problem", "options", "word"),
+    [
+        (Words(), {"folds": 1}, "none"),
+        (Folded(), {"fold": 1}, "folds"),
+        (Folded(), {"folds": 0}, "at least 1"),
+    ],
+)
+def test_wrong_options_are_refused(problem, options, word):
+    with pytest.raises(UsageError, match=word):
+        problem.with_options(options)
 
 
 def test_shared_vocabulary_is_one_file_and_one_object(tmp_path):
@@ -175,20 +131,6 @@ def test_shared_vocabulary_is_one_file_and_one_object(tmp_path):
     ]
 
 
-def test_reversed_copy_swaps_separate_vocabularies(tmp_path):
-    problem = Separate()
-    problem.train_encoders(RawFiles(), tmp_path, seed=0)
-    forward = problem.load_encoders(tmp_path)
-    backward = problem.reverse().load_encoders(tmp_path)
-    assert [forward[side].vocab_size for side in forward] == [270, 272]
-    assert [backward[side].vocab_size for side in forward] == [272, 270]
-
-
-def test_missing_vocabulary_is_named(tmp_path):
-    with pytest.raises(T2TLiteError, match="words.vocab.280.model"):
-        Words().load_encoders(tmp_path)
-
-
 def test_report_has_both_ways_of_counting_and_exact_matches():
     report = Words().evaluate(
         ["a", "b"],
@@ -203,42 +145,47 @@ def test_report_has_both_ways_of_counting_and_exact_matches():
     assert "case:lc" in report["signature_lowercase"]
 
 
-def test_report_of_nothing_is_refused():
-    with pytest.raises(T2TLiteError, match="at least one sentence"):
-        Words().evaluate([], [], [])
-
-
-def test_samples_must_be_written():
-    with pytest.raises(T2TLiteError, match="Bare must define samples"):
-
-        class Bare(Problem):
-            pass
-
-        Bare().samples("train", RawFiles())
-
-
-def test_a_vocabulary_must_be_declared(tmp_path):
+def test_a_bare_problem_names_what_it_must_define(tmp_path):
     class Bare(Problem):
         pass
 
-    with pytest.raises(T2TLiteError, match="Bare must define vocabulary_files"):
+    with pytest.raises(T2TLiteError, match="vocabulary_files"):
         Bare().load_encoders(tmp_path)
-    with pytest.raises(T2TLiteError, match="which has a SentencePiece vocab"):
+    with pytest.raises(T2TLiteError, match="train_encoders"):
         Bare().train_encoders(RawFiles(), tmp_path, 0)
+    with pytest.raises(T2TLiteError, match="samples"):
+        Bare().samples("train", RawFiles())
 
 
-def test_declaring_a_problem_imports_nothing_heavy():
-    code = """
-        import sys
-        import t2t_lite.problem, t2t_lite.problems, t2t_lite.evaluation.bleu
-        heavy = {"tensorflow", "keras", "numpy", "sentencepiece", "sacrebleu",
-                 "num2words", "rich"}
-        print(sorted(heavy & set(sys.modules)))
-    """
-    process = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert process.stdout.strip() == "[]"
+class Files(Words):
+    """Each split has two files."""
+
+    base_name = "files"
+
+    def samples(self, split, raw):
+        return read_parallel(raw.path(f"{split}.a"), raw.path(f"{split}.b"))
+
+
+def test_missing_files_are_named_before_the_data_is_made(tmp_path):
+    for split in ("train", "dev", "test"):
+        for side in "ab":
+            (tmp_path / f"{split}.{side}").write_text("x\n")
+    raw = RawFiles(raw_dir=tmp_path)
+    Files().require_sources(raw)
+    assert len(raw.noted) == 4
+    (tmp_path / "test.b").unlink()
+    with pytest.raises(T2TLiteError, match=r"test\.b"):
+        Files().require_sources(raw)
+    remote = (RemoteFile(n, "http://x", "00") for n in ("c", "dev.a", "d"))
+    with pytest.raises(T2TLiteError, match="c, d"):
+        Files().require_sources(RawFiles(tuple(remote), tmp_path))
+
+
+def test_a_wrong_pair_is_named(tmp_path):
+    class Wrong(Words):
+        def samples(self, split, raw):
+            yield "a", "b"
+            yield "a", 7
+
+    with pytest.raises(T2TLiteError, match=r"7.* pair 2 of words"):
+        list(Wrong().vocabulary_lines(RawFiles()))

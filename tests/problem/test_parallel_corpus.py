@@ -1,7 +1,5 @@
 """A corpus of files or of TensorFlow Datasets gives the same pairs."""
 
-import pathlib
-
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
@@ -10,7 +8,6 @@ from t2t_lite import plugins, registry
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.datagen.generate import Generation
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.problem import parallel_corpus
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 PAIRS = {
@@ -69,19 +66,6 @@ def test_files_and_tensorflow_datasets_give_the_same(
     assert list(of_files) == list(of_tfds) == PAIRS[split]
 
 
-def test_tensorflow_datasets_are_read_in_parts(problem, tfds_dir, monkeypatch):
-    monkeypatch.setattr(parallel_corpus, "PART_LINES", 20)
-    raw = RawFiles(tfds_dir=tfds_dir)
-    parts = problem.parts("train", raw)
-    assert [len(part) for part in parts] == [20, 20, 10]
-    found = [
-        pair
-        for part in parts
-        for pair in problem.part_samples("train", raw, part)
-    ]
-    assert found == PAIRS["train"]
-
-
 def test_data_is_made_of_tensorflow_datasets(problem, tfds_dir, tmp_path):
     manifest = Generation(
         problem, tmp_path / "data", tfds_dir=tfds_dir, progress=False
@@ -114,12 +98,10 @@ def test_without_network_and_files_the_ways_are_named(
     assert "train.en, train.de, dev.en, dev.de, test.en, test.de" in message
 
 
-def test_what_is_there_and_what_is_not_is_told(problem, tfds_dir, raw_dir):
-    (line,) = problem.tell_sources(RawFiles(tfds_dir=tfds_dir))
-    assert line == f"found: wmt14_translate/de-en in {tfds_dir}"
-    first, second = problem.tell_sources(RawFiles(tfds_dir=pathlib.Path("/no")))
-    assert "wmt14_translate/de-en (1.7 GB) into /no" in first
-    assert "train.en" in second and "--raw_dir" in second
+def test_files_that_are_there_and_needed_are_told(problem, raw_dir):
+    (line,) = problem.tell_sources(RawFiles())
+    for part in ("wmt14_translate/de-en (1.7 GB)", "train.en", "--raw_dir"):
+        assert part in line
     (raw_dir / "test.de").unlink()
     told = problem.tell_sources(RawFiles(raw_dir=raw_dir))
     assert f"found: {raw_dir / 'train.en'}" in told
@@ -128,7 +110,5 @@ def test_what_is_there_and_what_is_not_is_told(problem, tfds_dir, raw_dir):
 
 def test_a_corpus_of_files_alone_asks_for_them(problem, monkeypatch):
     monkeypatch.setattr(type(problem), "tfds_name", "")
-    (line,) = problem.tell_sources(RawFiles())
-    assert line.startswith("missing: train.en, train.de, ")
     with pytest.raises(T2TLiteError, match="no address to download it from"):
         problem.samples("train", RawFiles())

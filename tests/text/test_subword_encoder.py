@@ -4,7 +4,6 @@ import json
 import random
 
 import pytest
-import tensorflow as tf
 
 from support.places import SHARED_DATA
 from t2t_lite.errors import T2TLiteError
@@ -77,12 +76,6 @@ def test_the_longest_piece_wins_though_a_shorter_would_reach_further(encoder):
     assert pieces_of(encoder, long) == ["ab"] * 5000 + ["_"]
 
 
-def test_ids_are_the_lines_of_the_file(encoder):
-    assert encoder.encode(["Two men"])[0].tolist() == [3, 2]
-    assert encoder.vocab_size == len(PIECES)
-    assert encoder.unknown_id is None
-
-
 def test_any_text_comes_back_and_never_holds_pad_or_eos(encoder):
     choose = random.Random(0)
     planes = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
@@ -123,12 +116,6 @@ def ids_of(*pieces):
 )
 def test_any_ids_give_valid_text(encoder, ids, text):
     assert encoder.decode([ids]) == [text]
-
-
-def test_no_texts_give_no_ids(encoder):
-    assert encoder.tokenize(tf.constant([], tf.string)).shape[0] == 0
-    assert encoder.encode([]) == []
-    assert encoder.decode([[], []]) == ["", ""]
 
 
 def test_a_file_without_quotes_loses_no_text(tmp_path):

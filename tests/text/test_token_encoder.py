@@ -1,12 +1,10 @@
 """A closed vocabulary reads back what it wrote, in Python and in graphs."""
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.text.token_encoder import TokenEncoder
-from t2t_lite.text.vocabulary import open_vocabulary
 
 
 @pytest.fixture
@@ -20,11 +18,6 @@ def test_ids_follow_the_special_tokens_in_the_order_given(encoder):
     assert ids.tolist() == [3, 4, 4, 5]
     assert encoder.pieces(ids) == ["(S", "XX", "XX", ")S"]
     assert encoder.decode([ids]) == ["(S XX XX )S"]
-
-
-def test_nothing_encodes_to_nothing(encoder):
-    assert encoder.encode([]) == [] and encoder.decode([]) == []
-    assert [ids.tolist() for ids in encoder.encode(["", "XX"])] == [[], [4]]
 
 
 def test_text_ends_at_eos_and_padding_is_none(encoder):
@@ -46,10 +39,6 @@ def test_an_unknown_token_cannot_be_learned_from(encoder):
         encoder.encode(["(S XX )S", "(S (NP XX )NP )S"])
 
 
-def test_the_file_is_known_by_its_content(encoder):
-    assert type(open_vocabulary(encoder.path)) is TokenEncoder
-
-
 def test_the_file_is_checked(tmp_path):
     path = tmp_path / "v.txt"
     with pytest.raises(T2TLiteError, match="Cannot read the vocabulary"):
@@ -63,17 +52,3 @@ def test_the_file_is_checked(tmp_path):
         TokenEncoder(path)
     with pytest.raises(T2TLiteError, match="white space; got 'a b'"):
         TokenEncoder.write(["a b"], path)
-
-
-def test_it_is_saved_with_a_module(encoder, tmp_path):
-    module = tf.Module()
-    module.encoder = encoder
-    module.serve = tf.function(
-        lambda text: encoder.detokenize(encoder.tokenize(text)),
-        input_signature=[tf.TensorSpec([None], tf.string)],
-    )
-    tf.saved_model.save(module, str(tmp_path / "saved"))
-    encoder.path.unlink()
-    served = tf.saved_model.load(str(tmp_path / "saved"))
-    answer = served.serve(np.array(["(S XX )S"]))
-    assert answer.numpy().tolist() == [b"(S XX )S"]

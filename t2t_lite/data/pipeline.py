@@ -1,0 +1,497 @@
+"""TFRecords to padded batches: bounded positions, resumable, in a fixed order.
+
+Records are read in portions. A pure numpy planner decides from the lengths of a
+portion which pairs share a batch (`bucketing`) or a row (`packing`). The order
+is a pure function of seed, epoch and portion, so a stream starts anywhere
+without reading what comes before. TensorFlow's threads run all but the plan.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_lite.data import bucketing, packing
+from t2t_lite.data.manifest import Manifest, SplitRecord, check_shards
+from t2t_lite.data.packing import PARTS, SIDES, feature_names
+from t2t_lite.errors import T2TLiteError, in_words
+from t2t_lite.problem import Problem
+
+PORTION_SIZE = 65_536  # records; about 10 MB of text
+_READ_BYTES = 8 << 20
+_PREFETCHED_BATCHES = 16
+_ENDLESS = 1 << 62
+# Keep the randomness of the order of shards apart from that of the plans.
+_SHARD_ORDER, _PLANS = 0, 1
+_IN_ORDER = tf.data.Options()
+_IN_ORDER.deterministic = True
+# There is nothing to tune, and the thread that tunes may miss its end: then the
+# process waits for it, up to a minute.
+_IN_ORDER.autotune.enabled = False
+# Autograph would look for something to convert in each mapped function.
+_no_autograph = tf.autograph.experimental.do_not_convert
+
+
+class Position(NamedTuple):
+    """The start of a training stream: a batch of a portion of an epoch."""
+
+    epoch: int = 0
+    portion: int = 0
+    batch: int = 0
+
+
+START = Position()
+
+
+@_no_autograph
+def training_batches(
+    data_dir: str | os.PathLike,
+    problem: Problem,
+    manifest: Manifest,
+    *,
+    max_positions: int,
+    max_length: int,
+    seed: int,
+    start: Position = START,
+    packing: bool = False,
+    portion_size: int = PORTION_SIZE,
+) -> tf.data.Dataset:
+    """Return an endless stream of padded or packed batches of train.
+
+    Every epoch has each pair that is not too long exactly once, in an order of
+    its own. A stream that starts at the `position` of a batch continues exactly
+    like the stream of that batch.
+
+    Args:
+      data_dir: the folder of the shards.
+      problem: its reversed copy swaps the sides.
+      manifest: of the data in `data_dir`.
+      max_positions: bound of rows * padded length on either side, that is
+        batch_tokens / micro_batches.
+      max_length: longer pairs are left out; tokens a side, EOS included.
+      seed: of the order; at least 0.
+      start: where to start.
+      packing: several pairs in a row instead of rows of about equal length;
+        rows that tensor2tensor packed stay unchanged.
+      portion_size: records that are shuffled and bucketed together.
+
+    Returns:
+      a dataset of {"inputs": int32 [B, S], "targets": int32 [B, T],
+      "position": int64 [3]}: rows end in EOS, then pads; `position` is where
+      the next batch starts. Packed ones have all `packing.feature_names`, and
+      the shape `packing.packed_shape`.
+
+    Raises:
+      T2TLiteError: no pair, or a pair that is too long for one pass.
+    """
+    record = manifest.split("train")
+    batching = Batching(
+        problem, record, max_positions, max_length, packing, seed
+    )
+    batching.check_lengths()
+    portions = -(-record.records // portion_size)  # of an epoch
+    start = Position(*map(int, start))
+    if not 0 <= start.portion < portions:
+        raise T2TLiteError(
+            f"A position in this data has a portion below {portions}; got "
+            f"{start}. It belongs to other data."
+        )
+
+    def files_of_epoch(epoch):
+        """Return paths, records to skip in the first file, first portion."""
+        generator = np.random.default_rng([seed, _SHARD_ORDER, epoch])
+        order = generator.permutation(len(record.shards))
+        portion = start.portion if epoch == start.epoch else 0
+        skip = portion * portion_size
+        ends = np.cumsum([record.shards[i].examples for i in order])
+        whole = int(np.searchsorted(ends, skip, "right"))
+        folder = pathlib.Path(data_dir)
+        paths = [bytes(folder / record.shards[i].file) for i in order[whole:]]
+        skip -= ends[whole - 1] if whole else 0
+        return np.array(paths, object), np.int64(skip), np.int64(portion)
+
+    def portions_of_epoch(epoch):
+        paths, skip, portion = tf.numpy_function(
+            files_of_epoch,
+            [epoch],
+            [tf.string, tf.int64, tf.int64],
+            stateful=False,
+        )
+        return (
+            tf.data.TFRecordDataset(
+                tf.ensure_shape(paths, [None]), buffer_size=_READ_BYTES
+            )
+            .skip(tf.ensure_shape(skip, []))
+            .batch(portion_size)
+            .enumerate(tf.ensure_shape(portion, []))
+            .map(lambda portion, serialized: (epoch, portion, serialized))
+        )
+
+    return (
+        tf.data.Dataset.range(start.epoch, _ENDLESS)
+        .flat_map(portions_of_epoch)
+        .apply(lambda dataset: batching.apply(dataset, start, portions - 1))
+        .prefetch(_PREFETCHED_BATCHES)
+        .with_options(_IN_ORDER)
+    )
+
+
+@_no_autograph
+def eval_batches(
+    data_dir: str | os.PathLike,
+    problem: Problem,
+    manifest: Manifest,
+    split: str,
+    *,
+    max_positions: int,
+    max_length: int,
+) -> tf.data.Dataset:
+    """Return each pair of a split once, in padded batches, the longest first.
+
+    Pairs longer than `max_length` are left out; `stats.padding_report` counts
+    them.
+
+    Args: as in `training_batches`.
+
+    Returns:
+      a finite dataset of {"inputs": int32 [B, S], "targets": int32 [B, T]}.
+
+    Raises:
+      T2TLiteError: no pair, or a pair that is too long for one pass.
+    """
+    record = manifest.split(split)
+    batching = Batching(problem, record, max_positions, max_length)
+    batching.check_lengths()
+    zero = tf.constant(0, tf.int64)
+    return (
+        serialized_portions(data_dir, record)
+        .map(lambda serialized: (zero, zero, serialized))
+        .apply(batching.apply)
+        .prefetch(_PREFETCHED_BATCHES)
+        .with_options(_IN_ORDER)
+    )
+
+
+def read_pairs(
+    data_dir: str | os.PathLike,
+    problem: Problem,
+    manifest: Manifest,
+    split: str,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the (inputs, targets) ids of a split, EOS last, in file order.
+
+    Each is int64 [length]; a reversed problem has its sides swapped.
+    """
+    record = manifest.split(split)
+    for serialized in serialized_portions(data_dir, record):
+        sides = parse_examples(serialized, problem, record)
+        rows = [
+            np.split(side.values.numpy(), side.row_splits.numpy()[1:-1])
+            for side in sides.values()
+        ]
+        yield from zip(*rows, strict=True)
+
+
+def serialized_portions(
+    data_dir: str | os.PathLike,
+    record: SplitRecord,
+    portion_size: int = PORTION_SIZE,
+) -> tf.data.Dataset:
+    """Return the serialized examples of a split, string [N], in file order."""
+    paths = [str(pathlib.Path(data_dir) / s.file) for s in record.shards]
+    dataset = tf.data.TFRecordDataset(paths, buffer_size=_READ_BYTES)
+    return dataset.batch(portion_size)
+
+
+@contextlib.contextmanager
+def read_errors(
+    data_dir: str | os.PathLike,
+    problem: Problem,
+    manifest: Manifest,
+    split: str,
+) -> Iterator[None]:
+    """Turn TensorFlow's errors of reading into an error that names the file.
+
+    Put it around code that iterates over a dataset of this split.
+
+    Raises:
+      T2TLiteError: a shard is damaged, missing or unreadable.
+    """
+    try:
+        yield
+    except (
+        tf.errors.DataLossError,
+        tf.errors.NotFoundError,
+        tf.errors.PermissionDeniedError,
+        tf.errors.FailedPreconditionError,
+    ) as error:
+        check_shards(data_dir, problem, manifest, [split])
+        raise T2TLiteError(
+            f"Cannot read the data in {data_dir}: {in_words(error)}."
+        ) from error
+
+
+@dataclasses.dataclass(frozen=True)
+class Batching:
+    """How portions become batches: parse, plan, gather, pad.
+
+    Attributes:
+      problem: its reversed copy swaps the sides.
+      record: of the split.
+      max_positions, max_length, packing: as in `training_batches`.
+      seed: of the order; None gives the order of evaluation.
+    """
+
+    problem: Problem
+    record: SplitRecord
+    max_positions: int
+    max_length: int
+    packing: bool = False
+    seed: int | None = None
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether the rows of a batch are records that are packed already."""
+        return self.packing and self.record.is_packed
+
+    @property
+    def shape(self) -> tuple[int, int] | tuple[None, None]:
+        """The (rows, width) that all batches have, if they have one."""
+        if not self.packing:
+            return None, None
+        return packing.packed_shape(self.max_positions, self.max_length)
+
+    def check_lengths(self) -> SplitRecord:
+        """Refuse a split without a usable example, or with one too long.
+
+        Returns: its record, by row if these are kept.
+        """
+        record = self.record.by_row if self.keeps_rows else self.record
+        too_long = record.too_long(self.max_length)
+        if record.examples == too_long:
+            raise T2TLiteError(
+                f"There is no pair to use: of {record.examples}, {too_long} "
+                f"are longer than max_length={self.max_length} tokens. Raise "
+                "max_length."
+            )
+        if min(record.longest, self.max_length) > self.max_positions:
+            raise T2TLiteError(
+                "batch_tokens / micro_batches must be at least min(max_length, "
+                f"longest pair); got {self.max_positions}, max_length="
+                f"{self.max_length}, longest={record.longest}. Lower "
+                "max_length or micro_batches, or raise batch_tokens."
+            )
+        return record
+
+    def apply(
+        self,
+        portions: tf.data.Dataset,
+        start: Position | None = None,
+        last: int = 0,
+    ) -> tf.data.Dataset:
+        """Transform portions into batches, for `tf.data.Dataset.apply`.
+
+        Args:
+          portions: elements (epoch, portion, serialized examples [N]).
+          start: where the stream starts; each batch then has a `position`.
+          last: the last portion of an epoch.
+        """
+
+        def plan(epoch, portion, serialized):
+            return epoch, portion, self._gather(epoch, portion, serialized)
+
+        def batches_of_portion(epoch, portion, planned):
+            count = tf.size(planned["splits"], tf.int64) - 1
+            if start is None:
+                indices = tf.data.Dataset.range(count)
+                return indices.map(lambda index: self._pad(planned, index))
+            is_first = (epoch == start.epoch) & (portion == start.portion)
+            first = tf.where(is_first, tf.constant(start.batch, tf.int64), 0)
+            after = tf.where(
+                portion == last, [epoch + 1, 0, 0], [epoch, portion + 1, 0]
+            )
+
+            def batch(index):
+                inside = tf.stack([epoch, portion, index + 1])
+                position = tf.where(index + 1 < count, inside, after)
+                return self._pad(planned, index) | {"position": position}
+
+            return tf.data.Dataset.range(first, count).map(batch)
+
+        return portions.map(plan).prefetch(1).flat_map(batches_of_portion)
+
+    def parse(self, serialized: tf.Tensor) -> dict[str, tf.RaggedTensor]:
+        """Return the features of the examples of a portion, by name."""
+        return parse_examples(
+            serialized, self.problem, self.record, self.keeps_rows
+        )
+
+    def plan(
+        self, epoch: int, portion: int, source: np.ndarray, target: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Decide from the lengths which examples share rows and batches.
+
+        Args:
+          epoch: seeds the order.
+          portion: likewise.
+          source: int64 [N], lengths of one side.
+          target: int64 [N], of the other.
+
+        Returns:
+          int64 [kept], examples in the order of use; int64 [rows + 1], the
+          splits of these into rows; int64 [batches + 1], the splits of rows
+          into batches; int64 [batches, 2], the width of both sides.
+        """
+        generator = None
+        if self.seed is not None:
+            seeds = [self.seed, _PLANS, epoch, portion]
+            generator = np.random.default_rng(seeds)
+        plan_examples = functools.partial(
+            packing.plan_rows if self.packing else bucketing.plan_batches,
+            max_positions=self.max_positions,
+            max_length=self.max_length,
+            generator=generator,
+        )
+        if not self.packing:
+            plan = plan_examples(source, target)
+            rows = np.arange(len(plan.rows) + 1)
+            return plan.rows, rows, plan.splits, plan.shapes()[:, 1:]
+        height, width = packing.packed_shape(
+            self.max_positions, self.max_length
+        )
+        if self.keeps_rows:
+            examples = bucketing.usable(source, target, width)
+            if generator is not None:
+                examples = generator.permutation(examples)
+            rows = np.arange(len(examples) + 1)
+        else:
+            packed = plan_examples(source, target)
+            examples, rows = packed.rows, packed.splits
+        count = len(rows) - 1
+        splits = np.minimum(np.arange(0, count + height, height), count)
+        return examples, rows, splits, np.full((len(splits) - 1, 2), width)
+
+    def _gather(self, epoch, portion, serialized):
+        """Return the rows of a portion and the plan of its batches."""
+        features = self.parse(serialized)
+        lengths = [features[side].row_lengths() for side in SIDES]
+        examples, rows, splits, widths = tf.numpy_function(
+            self.plan,
+            [epoch, portion, *lengths],
+            [tf.int64] * 4,
+            stateful=False,
+        )
+        examples = tf.ensure_shape(examples, [None])
+        features = {
+            name: tf.gather(values, examples)
+            for name, values in features.items()
+        }
+        if self.packing and not self.keeps_rows:
+            for side in SIDES:
+                features |= _join(side, features[side], rows)
+        planned = {
+            "splits": tf.ensure_shape(splits, [None]),
+            "widths": tf.ensure_shape(widths, [None, 2]),
+        }
+        for name, values in features.items():
+            values = tf.cast(values, tf.int32)
+            if self.packing:  # a batch is a slice: all have the same shape
+                height, width = self.shape
+                count = (tf.size(splits) - 1) * height
+                planned[name] = values.to_tensor(0, shape=[count, width])
+            else:
+                planned[name] = values.values
+                planned[f"{name}_splits"] = values.row_splits
+        return planned
+
+    def _pad(self, planned, index):
+        """Return batch `index` of a portion, dense."""
+        if self.packing:
+            height = self.shape[0]
+            first = index * height
+            return {
+                name: tf.ensure_shape(
+                    planned[name][first : first + height], self.shape
+                )
+                for name in feature_names(packing=True)
+            }
+        first, end = planned["splits"][index], planned["splits"][index + 1]
+        batch = {}
+        for side, name in enumerate(SIDES):
+            splits = planned[f"{name}_splits"][first : end + 1]
+            rows = tf.RaggedTensor.from_row_splits(
+                planned[name][splits[0] : splits[-1]],
+                splits - splits[0],
+                validate=False,
+            )
+            width = planned["widths"][index, side]
+            dense = rows.to_tensor(0, shape=tf.stack([end - first, width]))
+            batch[name] = tf.ensure_shape(dense, [None, None])
+        return batch
+
+
+def parse_examples(
+    serialized: tf.Tensor,
+    problem: Problem,
+    record: SplitRecord,
+    keep_rows: bool = False,
+) -> dict[str, tf.RaggedTensor]:
+    """Return the features of serialized examples, ragged int64, by name.
+
+    These are `inputs` and `targets`, in the direction of the problem. Packed
+    rows are unpacked unless `keep_rows`, which returns all their features.
+    """
+    names = feature_names(record.is_packed)
+    form = tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
+    found = tf.io.parse_example(serialized, dict.fromkeys(names, form))
+    if record.is_packed and not keep_rows:
+        found = {
+            side: unpack(found[side], found[f"{side}_segmentation"])
+            for side in SIDES
+        }
+    sides = zip(SIDES, problem.directed(*SIDES), strict=True)
+    parts = PARTS if keep_rows else PARTS[:1]
+    return {a + part: found[b + part] for a, b in sides for part in parts}
+
+
+def unpack(rows: tf.RaggedTensor, segments: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Return the texts of packed rows, without what separates them.
+
+    Example: rows [[5, 1, 0, 7, 1], [8, 1]] with segments [[1, 1, 0, 2, 2],
+    [1, 1]] are the texts [[5, 1], [7, 1], [8, 1]].
+    """
+    counts = tf.reduce_max(segments, axis=1)  # texts of each row
+    before = tf.cumsum(counts, exclusive=True)
+    text = tf.gather(before, rows.value_rowids()) + segments.values - 1
+    kept = segments.values > 0
+    return tf.RaggedTensor.from_value_rowids(
+        rows.values[kept],
+        text[kept],
+        nrows=tf.reduce_sum(counts),
+        validate=False,
+    )
+
+
+def _join(
+    side: str, texts: tf.RaggedTensor, rows: tf.Tensor
+) -> dict[str, tf.RaggedTensor]:
+    """Return the features of packed rows: the inverse of `unpack`."""
+    splits, *parts = tf.numpy_function(
+        packing.join_texts,
+        [texts.row_lengths(), rows],
+        [tf.int64, tf.int32, tf.int32],
+        stateful=False,
+    )
+    splits = tf.ensure_shape(splits, [None])
+    return {
+        side + part: tf.RaggedTensor.from_row_splits(
+            tf.ensure_shape(values, [None]), splits, validate=False
+        )
+        for part, values in zip(PARTS, (texts.values, *parts), strict=True)
+    }

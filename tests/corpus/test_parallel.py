@@ -1,0 +1,133 @@
+"""The sides of a corpus are found by name, and read in step."""
+
+import gzip
+
+import pytest
+
+from t2t_lite.corpus.parallel import (
+    find_sides,
+    read_parallel,
+    read_segments,
+    read_sides,
+)
+from t2t_lite.errors import T2TLiteError, UsageError
+
+XY = ("xx", "yy")
+
+
+def fill(folder, **files):
+    """Files of a text each; `__` in a name stands for a dot, `_` for `-`."""
+    for name, text in files.items():
+        name = name.replace("__", ".").replace("_", "-")
+        (folder / name).write_text(text, "utf-8")
+
+
+def found(folder, stems=("train",)):
+    sides = find_sides(folder, stems, XY)
+    return [(source.name, target.name) for source, target in sides]
+
+
+def test_line_i_is_paired_with_line_i(tmp_path):
+    source, target = tmp_path / "train.xx", tmp_path / "train.yy.gz"
+    source.write_bytes(b"one\n\ntwo\n")
+    target.write_bytes(gzip.compress(b"eins\n\nzwei"))
+    (tmp_path / "train.zz").write_text("another language")
+    pairs = [("one", "eins"), ("", ""), ("two", "zwei")]
+    assert list(read_parallel(source, target)) == pairs
+    assert list(read_sides(find_sides(tmp_path, ["train"], XY))) == pairs
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [("a\nb\nc\n", "x\n"), ("a\n", "x\ny\nz\n"), ("", "\n"), ("\n", "")],
+)
+def test_unequal_files_are_named_with_their_counts(tmp_path, source, target):
+    fill(tmp_path, a__xx=source, a__yy=target)
+    counts = rf"{source.count(chr(10))} .*a\.xx .*{target.count(chr(10))} .*yy"
+    with pytest.raises(T2TLiteError, match=counts):
+        list(read_parallel(tmp_path / "a.xx", tmp_path / "a.yy"))
+
+
+def test_parts_follow_one_another_by_name(tmp_path):
+    fill(
+        tmp_path,
+        train__2__xx="c",
+        train__2__yy="C",
+        train__1__xx="a\nb",
+        train__1__yy="A\nB",
+        train_news__xx="n",
+        train_news__yy="N",
+    )
+    pairs = list(read_sides(find_sides(tmp_path, ["train"], XY)))
+    assert pairs == [("a", "A"), ("b", "B"), ("c", "C"), ("n", "N")]
+
+
+def test_the_first_name_of_a_split_that_is_there_counts(tmp_path):
+    stems = ("dev", "newstest")
+    fill(tmp_path, newstest__xx="a", newstest__yy="A")
+    assert found(tmp_path, stems) == [("newstest.xx", "newstest.yy")]
+    fill(tmp_path, dev__xx="a", dev__yy="A")
+    assert found(tmp_path, stems) == [("dev.xx", "dev.yy")]
+
+
+def test_sgml_of_the_right_languages_and_roles_is_found(tmp_path):
+    fill(
+        tmp_path,
+        test_xxyy_src__xx__sgm="<seg>a</seg>",
+        test_xxyy_ref__yy__sgm="<seg>A</seg>",
+        test_xxyy_src__yy__sgm="",
+        test_xxyy_ref__xx__sgm="",
+        test_zzxx_src__xx__sgm="",
+        test_zzxx_ref__zz__sgm="",
+    )
+    sides = find_sides(tmp_path, ["test"], XY)
+    assert list(read_sides(sides)) == [("a", "A")]
+
+
+def test_segments_are_read_with_entities_and_broken_markup(tmp_path):
+    path = tmp_path / "test-src.xx.sgm"
+    path.write_text(
+        '<srcset setid="t" srclang="any">\n<DOC docid="1">\n<hl>\n'
+        '<seg id="1">A &amp; B</seg>\n</hl><p>\n'
+        '<seg id="2"> Q&A, 3 &lt; 4 – “ä” </seg>\n'
+        '<SEG id="3">two\nlines</SEG><seg id="4"></seg>\n'
+        "</p></DOC></srcset>\n",
+        "utf-8",
+    )
+    texts = ["A & B", "Q&A, 3 < 4 – “ä”", "two lines", ""]
+    assert list(read_segments(path)) == texts
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"plain text", "has no <seg>"),
+        ("<seg id='1'>Grüße</seg>".encode("latin-1"), "must be UTF-8"),
+    ],
+)
+def test_bad_sgml_is_one_clear_error(tmp_path, content, message):
+    path = tmp_path / "test-src.xx.sgm"
+    path.write_bytes(content)
+    with pytest.raises(T2TLiteError, match=rf"xx\.sgm {message}"):
+        list(read_segments(path))
+
+
+def test_nothing_found_says_what_was_looked_for(tmp_path):
+    fill(tmp_path, other__xx="a")
+    with pytest.raises(T2TLiteError, match=r"dev\.xx .*newstest\.yy"):
+        find_sides(tmp_path, ("dev", "newstest"), XY)
+    with pytest.raises(T2TLiteError, match="none"):
+        find_sides(tmp_path / "none", ("dev",), XY)
+
+
+def test_one_side_alone_is_one_clear_error(tmp_path):
+    fill(tmp_path, train__1__xx="a", train__1__yy="A", train__2__yy="B")
+    with pytest.raises(T2TLiteError, match=r"train\.2\.yy .*train\.2\.xx"):
+        find_sides(tmp_path, ["train"], XY)
+
+
+@pytest.mark.parametrize("other", ["train__xx__gz", "train__tok__xx"])
+def test_two_forms_of_a_file_are_ambiguous(tmp_path, other):
+    fill(tmp_path, train__xx="a", train__yy="A", **{other: "a"})
+    with pytest.raises(UsageError, match=other.replace("__", r"\.")):
+        find_sides(tmp_path, ["train"], XY)
