@@ -6,68 +6,61 @@ an ancestry table remembers in which of the K slots each past position of a
 hypothesis lies, and becomes a mask over all the cached positions. When beams
 are selected again, only this table of small integers is gathered.
 
-Positions are kept in blocks of P, and the cache grows by a block when the
-search needs one. So a step attends to at most P - 1 unused positions, and a
-search that ends early never pays for its limit. Where no shape may change in a
-loop, one block has room for the limit.
+The cache has room for L positions and grows when the search needs more, so a
+search that ends early never pays for its limit. Outside of a TensorFlow graph,
+where no shape may change in a loop, L is the limit.
 """
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 from keras import ops
 
-from t2t_lite.model.layers import (
-    DecoderLayer,
-    FeedForward,
+from t2t_lite.model.attention import (
     MultiHeadAttention,
-    TokenEmbedding,
+    attention_weights,
+    merge_heads,
+    split_heads,
 )
-from t2t_lite.model.layers.attention import attention_weights
-from t2t_lite.model.layers.backend import (
+from t2t_lite.model.layers import TokenEmbedding
+from t2t_lite.model.masks import attention_scores_bias
+from t2t_lite.model.relative import distance_rows
+from t2t_lite.ops import (
     Tensor,
-    can_grow,
+    batch_matmul,
     gather_rows,
     new_buffer,
     of_weights,
-    reshape,
+    project_rows,
+    tensorflow_in_a_graph,
     write_rows,
 )
-from t2t_lite.model.layers.masks import attention_scores_bias
-from t2t_lite.model.layers.product import (
-    attention_dtype,
-    batch_matmul,
-    single_rows_are_faster,
-)
-from t2t_lite.model.layers.relative import distance_rows
 
 # The loop state of a search.
 Tensors = dict[str, Tensor]
 
 # An ancestor at positions that are still to come: no slot.
 _NO_SLOT = -1
+# Positions by which the cache grows: few, because a step attends to all, and
+# enough that copies, one for each growth, cost little.
+_GROWTH = 16
 
 
 class DecoderCache:
-    """The cache of one decoding step: tensors, and what attends to them.
-
-    N is the number of blocks, P that of positions in one. The K hypotheses of
-    a sentence attend as G groups of R: one by one, or all together.
+    """The cache during one decoding step.
 
     Attributes:
       tensors: a flat dict, the loop state of a search:
-        `ancestry`, int32 [N, B, K, P]: slot of position p of hypothesis k;
-        `source_bias`, float32 [B, 1, 1, 1, S];
-        `source_keys_I`, `source_values_I`, [B, H, S, d], of layer I, never
-        tiled over the beam; d is d_k or d_v;
-        `keys_I`, `values_I`, [N, B, H, P * K, d]: slot k of position p at
-        p * K + k; these four in the dtype in which a step attends;
-        `coverage`, float32 [B, K, S], if it was asked for: the attention that
-        each source token got so far, in the last layer, averaged over heads;
-        weights, in the layout and the dtype that a step reads, which else would
-        cast them all: `logits_kernel` [D, V] and, of layer I, `self_kernel_I`
-        [D, H * (2 d_k + d_v)], `query_kernel_I` [D, H * d_k], `self_output_I`
-        and `cross_output_I` [H * d_v, D], and those of `FeedForward.NAMES`.
+        `ancestry`, int32 [B, K, L]: slot of position l of hypothesis k;
+        `source_bias`, float32 [B, 1, 1, S];
+        `source_keys_I`, `source_values_I`, [B, H, S, d], of layer I, not tiled
+        over the beam; d is d_k or d_v;
+        `keys_I`, `values_I`, [B, H, L * K, d]: slot k of position l at
+        l * K + k;
+        `coverage`, float32 [B, K, S], if requested: the attention to each
+        source token so far, in the last layer, averaged over heads;
+        `weights_NAME`: the weights of a step, cast and laid out once, see
+        `_step_weights`.
     """
 
     def __init__(
@@ -78,16 +71,15 @@ class DecoderCache:
         distances: Tensor | None,
     ):
         self.tensors = tensors
-        self._rows = rows  # int32 [B * H]
-        self._bias = bias  # float32 [N, B, G, 1, R, P * K]
-        # int32 [N, P * K], rows of the tables of relative positions, or None.
+        self._rows = rows  # int32 [B * H], of this step in keys and values
+        self._bias = bias  # float32 [B, 1, K, L * K]
+        # int32 [L * K], rows of the tables of relative positions, or None.
         self._distances = distances
-        self._dtype = tensors["keys_0"].dtype
 
     @classmethod
     def start(
         cls,
-        layers: Sequence[DecoderLayer],
+        layers: Sequence[Any],
         softmax: TokenEmbedding,
         memory: Tensor,
         memory_mask: Tensor,
@@ -95,297 +87,237 @@ class DecoderCache:
         max_length: int | Tensor,
         coverage: bool = False,
     ) -> Tensors:
-        """The tensors before the first step.
+        """Return the tensors before the first step.
 
         Args:
-          layers: the decoder's layers.
+          layers: the `DecoderLayer`s.
           softmax: the `TokenEmbedding` that makes the logits.
           memory: float [B, S, D], from `Transformer.encode`.
-          memory_mask: bool [B, S], likewise.
+          memory_mask: bool [B, S], from `Transformer.encode`.
           beam_size: K, hypotheses a sentence.
-          max_length: L, the most steps; an int, or an int32 scalar.
+          max_length: maximum number of steps, an int or an int32 scalar.
           coverage: keep how much attention each source token gets.
         """
-        attention = layers[0].self_attention
-        depths = (attention.key_depth, attention.value_depth)
-        dtype = attention_dtype(beam_size, memory.dtype)
-        blocks, positions = 1, max_length
-        if can_grow():
-            positions = _block_length(beam_size, max(depths), dtype)
+        attention, dtype = layers[0].self_attention, memory.dtype
+        length = _GROWTH if tensorflow_in_a_graph() else max_length
         batch = ops.shape(memory)[0]
-        table = (blocks, batch, beam_size, positions)
+        table = new_buffer((batch, beam_size, length), "int32", 2)
+        weights = of_weights(lambda: _step_weights(layers, softmax, dtype))
         tensors = {
-            "ancestry": new_buffer(table, "int32") + _NO_SLOT,
-            "source_bias": attention_scores_bias(memory_mask)[
-                :, None, None, None
-            ],
-            **of_weights(lambda: _step_weights(layers, softmax, memory.dtype)),
+            "ancestry": table + _NO_SLOT,
+            "source_bias": attention_scores_bias(memory_mask)[:, None, None],
+            **{f"weights_{name}": value for name, value in weights.items()},
         }
         if coverage:
             rows = (batch, beam_size, ops.shape(memory)[1])
             tensors["coverage"] = ops.zeros(rows, "float32")
-        for number, layer in enumerate(layers):
+        shape = (batch, attention.num_heads, length * beam_size)
+        for i, layer in enumerate(layers):
             keys, values = layer.cross_attention.project_memory(memory)
-            tensors[f"source_keys_{number}"] = ops.cast(keys, dtype)
-            tensors[f"source_values_{number}"] = ops.cast(values, dtype)
-            shape = (blocks, batch, attention.num_heads, positions * beam_size)
-            for name, depth in zip(_names(number), depths, strict=True):
-                tensors[name] = new_buffer((*shape, depth), dtype)
+            tensors[f"source_keys_{i}"] = keys
+            tensors[f"source_values_{i}"] = values
+            for name, depth in (
+                (f"keys_{i}", attention.key_depth),
+                (f"values_{i}", attention.value_depth),
+            ):
+                tensors[name] = new_buffer((*shape, depth), dtype, 2)
         return tensors
 
     @classmethod
     def at_step(
         cls, tensors: Tensors, index: Tensor, attention: MultiHeadAttention
     ) -> Self:
-        """The cache about to take in the keys and values of step `index`.
+        """Return the cache before the keys and values of a step are added.
 
         Args:
-          tensors: as of the last step.
-          index: int32 scalar.
+          tensors: of the last step.
+          index: int32 scalar, the position.
           attention: the self-attention of any layer.
         """
-        if can_grow():
+        if tensorflow_in_a_graph():
             tensors = _with_room(tensors, index)
-        blocks, batch, beam_size, positions = ops.shape(tensors["ancestry"])
+        batch, beam_size, length = ops.shape(tensors["ancestry"])
         slots = ops.arange(beam_size, dtype="int32")
-        block, position = index // positions, index % positions
-        places = ops.arange(blocks * positions, dtype="int32")
-        places = ops.reshape(places, (blocks, 1, 1, positions))
+        positions = ops.arange(length, dtype="int32")
         ancestry = ops.where(
-            ops.equal(places, index), slots[:, None], tensors["ancestry"]
+            ops.equal(positions, index), slots[:, None], tensors["ancestry"]
         )
-        seen, reach = ancestry, attention.reach
-        if reach is not None:
-            seen = ops.where(places >= index - reach, ancestry, _NO_SLOT)
-        distances, reach = None, attention.max_relative_position
-        if reach is not None:
-            distances = distance_rows(places - index, reach)[:, 0, 0]
-            distances = ops.repeat(distances, beam_size, axis=1)
-        # [N, B, K, P, 1] == [K'] -> [N, B, K, P, K'] -> [N, B, G, 1, R, P * K']
-        lineage = ops.equal(seen[..., None], slots)
-        keys = tensors["keys_0"]
-        apart = single_rows_are_faster(beam_size, keys.dtype)
-        group = (beam_size, 1, 1) if apart else (1, 1, beam_size)
+        seen, distances = ancestry, None
+        if attention.reach is not None:
+            near = positions >= index - attention.reach
+            seen = ops.where(near, ancestry, _NO_SLOT)
+        if attention.max_relative_position is not None:
+            distances = distance_rows(
+                positions - index, attention.max_relative_position
+            )
+            distances = ops.repeat(distances, beam_size)
+        # [B, K, L, 1] == [K'] -> [B, K, L, K'] -> [B, 1, K, L * K']
         lineage = ops.reshape(
-            lineage, (blocks, batch, *group, positions * beam_size)
+            ops.equal(seen[..., None], slots),
+            (batch, 1, beam_size, length * beam_size),
         )
-        rows = ops.shape(keys)[2] * batch
-        rows = block * rows + ops.arange(rows, dtype="int32")
+        rows = ops.arange(batch * attention.num_heads, dtype="int32")
         return cls(
             {**tensors, "ancestry": ancestry},
-            rows * positions + position,
+            rows * length + index,
             attention_scores_bias(lineage),
             distances,
         )
 
     @staticmethod
     def follow(tensors: Tensors, parents: Tensor) -> Tensors:
-        """The tensors after hypothesis k went on from `parents[:, k]`."""
-        if "coverage" in tensors:
-            coverage = gather_rows(tensors["coverage"], parents)
-            tensors = {**tensors, "coverage": coverage}
-        ancestry = tensors["ancestry"]
-        shape = (ops.shape(ancestry)[0], *ops.shape(parents))
-        rows = ops.broadcast_to(parents, shape)
-        return {**tensors, "ancestry": gather_rows(ancestry, rows)}
+        """Return the tensors after hypothesis k continued `parents[:, k]`."""
+        followed: Tensors = {
+            name: gather_rows(tensors[name], parents)
+            for name in ("ancestry", "coverage")
+            if name in tensors
+        }
+        return {**tensors, **followed}
 
     @staticmethod
     def keep(tensors: Tensors, rows: Tensor) -> Tensors:
-        """The tensors of the sentences `rows`, int32 [M], only."""
-        axes = {"ancestry": 1, "keys": 1, "values": 1}
-        axes |= {"source": 0, "coverage": 0}
-        kept = dict(tensors)  # with the weights
-        for name, tensor in tensors.items():
-            axis = axes.get(name.split("_")[0])
-            if axis is not None:
-                kept[name] = ops.take(tensor, rows, axis=axis)
-        return kept
+        """Return the tensors of the sentences `rows`, int32 [M], only."""
+        return {
+            name: value
+            if name.startswith("weights_")
+            else ops.take(value, rows, axis=0)
+            for name, value in tensors.items()
+        }
 
     @staticmethod
     def coverage(tensors: Tensors) -> Tensor:
-        """How much attention each source token got: float32 [B, K, S].
+        """Return the attention to each source token so far: float32 [B, K, S].
 
         1 where there is no token.
         """
-        real = ops.equal(tensors["source_bias"][:, 0, 0], 0)  # [B, 1, S]
+        real = ops.equal(tensors["source_bias"][:, 0], 0)  # [B, 1, S]
         return ops.where(real, tensors["coverage"], 1.0)
 
-    def attend_self(
-        self, attention: MultiHeadAttention, number: int, x: Tensor
-    ) -> Tensor:
-        """Self-attention of layer `number` from this step: [B * K, D]."""
-        query, keys, values = attention.project_self(
-            self._in_groups(x),
-            self.tensors[f"self_kernel_{number}"],
-            self._dtype,
-        )  # [B * G, H, R, d]
-        keys_name, values_name = _names(number)
-        keys = self._append(keys_name, keys)
-        values = self._append(values_name, values)
-        tables = None
-        if self._distances is not None:
-            both = attention.relative_keys, attention.relative_values
-            tables = [
-                ops.take(ops.cast(each, self._dtype), self._distances, axis=0)
-                for each in both
-            ]
-        query = self._of_groups(query)
-        context = _attend_blocks(query, keys, values, self._bias, tables)
-        kernel = self.tensors[f"self_output_{number}"]
-        return self._merged(attention, context, kernel)
-
-    def attend_source(
-        self, attention: MultiHeadAttention, number: int, x: Tensor
-    ) -> Tensor:
-        """Attention of layer `number` to the source: [B * K, D]."""
-        query = attention.project_query(
-            self._in_groups(x),
-            self.tensors[f"query_kernel_{number}"],
-            self._dtype,
+    def attend_self(self, layer: int, x: Tensor) -> Tensor:
+        """Return the self-attention of a layer in this step: [B * K, D]."""
+        weights = self._weights(layer)
+        names = f"keys_{layer}", f"values_{layer}"
+        key_depth, value_depth = (self.tensors[n].shape[3] for n in names)
+        query, *new = self._split(
+            project_rows(x, weights("self_kernel")),
+            (key_depth, key_depth, value_depth),
         )
-        weights = attention_weights(
-            self._of_groups(query),
-            self.tensors[f"source_keys_{number}"][:, None],
-            self.tensors["source_bias"],
-        )  # [B, G, H, R, S]
-        is_last = f"source_keys_{number + 1}" not in self.tensors
+        keys, values = map(self._append, names, new)
+        bias = self._bias
+        if self._distances is not None:
+            table = ops.take(weights("relative_keys"), self._distances, axis=0)
+            scores = ops.matmul(query, ops.transpose(table))
+            bias = bias + ops.cast(scores, "float32")  # [B, H, K, L * K]
+        shares = attention_weights(query, keys, bias, few_rows=True)
+        shares = ops.cast(shares, values.dtype)
+        context = batch_matmul(shares, values, few_rows=True)  # [B, H, K, d_v]
+        if self._distances is not None:
+            table = weights("relative_values")
+            table = ops.take(table, self._distances, axis=0)
+            context = context + ops.matmul(shares, table)
+        return project_rows(merge_heads(context), weights("self_output"))
+
+    def attend_source(self, layer: int, x: Tensor) -> Tensor:
+        """Return the attention of a layer to the source: [B * K, D]."""
+        weights = self._weights(layer)
+        keys = self.tensors[f"source_keys_{layer}"]
+        values = self.tensors[f"source_values_{layer}"]
+        rows = project_rows(x, weights("query_kernel"))
+        (query,) = self._split(rows, (keys.shape[3],))
+        shares = attention_weights(
+            query, keys, self.tensors["source_bias"], few_rows=True
+        )
+        is_last = f"source_keys_{layer + 1}" not in self.tensors
         if is_last and "coverage" in self.tensors:
-            coverage = self.tensors["coverage"]
-            new = ops.reshape(ops.mean(weights, axis=2), ops.shape(coverage))
-            self.tensors["coverage"] = coverage + new
-        values = self.tensors[f"source_values_{number}"][:, None]
-        context = batch_matmul(ops.cast(weights, values.dtype), values)
-        kernel = self.tensors[f"cross_output_{number}"]
-        return self._merged(attention, context, kernel)
+            self.tensors["coverage"] += ops.mean(shares, axis=1)
+        shares = ops.cast(shares, values.dtype)
+        context = batch_matmul(shares, values, few_rows=True)
+        return project_rows(merge_heads(context), weights("cross_output"))
 
-    def feed_forward(
-        self, network: FeedForward, number: int, x: Tensor
-    ) -> Tensor:
-        """The feed-forward network of layer `number`: [B * K, D]."""
-        names = network.NAMES
-        weights = {name: self.tensors[f"{name}_{number}"] for name in names}
-        return network(x, weights=weights)
+    def feed_forward(self, layer: int, x: Tensor) -> Tensor:
+        """Return the output of a feed-forward network: [B * K, D]."""
+        weights = self._weights(layer)
+        hidden = project_rows(
+            x, weights("hidden_kernel"), weights("hidden_bias"), relu=True
+        )
+        return project_rows(
+            hidden, weights("output_kernel"), weights("output_bias")
+        )
 
-    def logits(self, softmax: TokenEmbedding, x: Tensor) -> Tensor:
-        """The logits of `x` [B * K, D]: float32 [B * K, V]."""
-        return softmax.logits(x, self.tensors["logits_kernel"])
+    def logits(self, x: Tensor) -> Tensor:
+        """Return the logits of `x` [B * K, D]: float32 [B * K, V]."""
+        logits = project_rows(x, self.tensors["weights_logits"])
+        return ops.cast(logits, "float32")
 
-    def _in_groups(self, x):
-        """[B * K, D] to [B * G, R, D]."""
-        return reshape(x, (-1, self._bias.shape[4], x.shape[-1]))
+    def _weights(self, layer):
+        return lambda name: self.tensors[f"weights_{name}_{layer}"]
 
-    def _of_groups(self, x):
-        """[B * G, H, R, d] to [B, G, H, R, d]."""
-        return reshape(x, (-1, self._bias.shape[2], *x.shape[1:]))
-
-    def _merged(self, attention, context, kernel):
-        """The output [B * K, D] of contexts [B, G, H, R, d]."""
-        context = reshape(context, (-1, *context.shape[2:]))
-        context = ops.cast(context, kernel.dtype)
-        return attention.merge_heads(context, kernel)
+    def _split(self, rows, depths):
+        """[B * K, H * sum(depths)] -> [B, H, K, d] for each depth."""
+        batch, beam_size, _ = ops.shape(self.tensors["ancestry"])
+        heads = self.tensors["keys_0"].shape[1]
+        return split_heads(rows, (batch, beam_size), heads, depths)
 
     def _append(self, name, new):
-        """Writes [B * G, H, R, d] into a cached tensor, in place if it can."""
+        """Write [B, H, K, d] into a cached tensor, in place if possible."""
         cached = self.tensors[name]
-        heads, depth = cached.shape[2], cached.shape[4]
-        new = self._of_groups(new)
-        beam_size = new.shape[1] * new.shape[3]
-        if new.shape[1] > 1:
-            new = ops.transpose(new, (0, 2, 1, 3, 4))
         # The K slots of a position lie side by side: one row [K * d].
+        size = new.shape[2] * new.shape[3]
         written = write_rows(
-            ops.reshape(cached, (-1, beam_size * depth)),
+            ops.reshape(cached, (-1, size)),
             self._rows,
-            ops.reshape(new, (-1, beam_size * depth)),
+            ops.reshape(new, (-1, size)),
         )
-        # Of the table: one shape for all layers costs a step less than many.
-        blocks, batch, _, positions = ops.shape(self.tensors["ancestry"])
-        shape = (blocks, batch, heads, positions * beam_size, depth)
-        self.tensors[name] = reshape(written, shape)
+        self.tensors[name] = ops.reshape(written, ops.shape(cached))
         return self.tensors[name]
 
 
 def _step_weights(layers, softmax, dtype):
-    """The weights of `DecoderCache.tensors`."""
-    weights = {"logits_kernel": softmax.logits_kernel(dtype)}
-    for number, layer in enumerate(layers):
-        to_itself, to_source = layer.self_attention, layer.cross_attention
-        kernels = {
-            "self_kernel": to_itself.self_kernel(),
-            "query_kernel": to_source.scaled_query_kernel(),
-            "self_output": to_itself.output_kernel,
-            "cross_output": to_source.output_kernel,
-            **layer.feed_forward.cast_weights(dtype),
-        }
-        for name, kernel in kernels.items():
-            weights[f"{name}_{number}"] = ops.cast(kernel, dtype)
-    return weights
+    """Return the weights of a step, cast and laid out as it reads them.
 
-
-def _names(number):
-    return f"keys_{number}", f"values_{number}"
-
-
-def _block_length(beam_size, depth, dtype):
-    """Positions in a block: P.
-
-    16, or fewer for a wide beam: TensorFlow multiplies many small matrices
-    side by side only while K * d * (P * K) is at most 16384, and several
-    times slower, one by one, beyond.
+    A product of a few rows with the embedding [V, D], transposed on the fly,
+    would take up to twice as long.
     """
-    if single_rows_are_faster(beam_size, dtype):
-        return 16
-    return max(1, min(16, 16384 // (depth * beam_size**2)))
+    weights = {"logits": ops.transpose(softmax.table)}
+    for i, layer in enumerate(layers):
+        attention, network = layer.self_attention, layer.feed_forward
+        weights |= {
+            f"self_kernel_{i}": attention.self_kernel(),
+            f"self_output_{i}": attention.output_kernel,
+            f"query_kernel_{i}": layer.cross_attention.scaled_query_kernel(),
+            f"cross_output_{i}": layer.cross_attention.output_kernel,
+            f"hidden_kernel_{i}": network.hidden_kernel,
+            f"hidden_bias_{i}": network.hidden_bias,
+            f"output_kernel_{i}": network.output_kernel,
+            f"output_bias_{i}": network.output_bias,
+        }
+        if attention.max_relative_position is not None:
+            weights[f"relative_keys_{i}"] = attention.relative_keys
+            weights[f"relative_values_{i}"] = attention.relative_values
+    return {name: ops.cast(value, dtype) for name, value in weights.items()}
 
 
 def _with_room(tensors, index):
-    """The tensors, with one more block if `index` is past the last one."""
+    """Return the tensors, longer by `_GROWTH` if `index` is past the end."""
     names = [n for n in tensors if n.startswith(("keys_", "values_"))]
-    blocks, _, _, positions = ops.shape(tensors["ancestry"])
+    ancestry = tensors["ancestry"]
+    beam_size = ancestry.shape[1]
 
     def grow():
-        ancestry = tensors["ancestry"]
+        more = ops.full_like(ancestry[:, :, :_GROWTH], _NO_SLOT)
+        size = _GROWTH * beam_size
+        # The added values are masked, but must be finite.
         return [
-            ops.concatenate([ancestry, ops.full_like(ancestry[:1], _NO_SLOT)]),
-            *(ops.concatenate([tensors[n], tensors[n][:1]]) for n in names),
+            ops.concatenate([ancestry, more], axis=2),
+            *(
+                ops.concatenate([tensors[n], tensors[n][:, :, :size]], axis=2)
+                for n in names
+            ),
         ]
 
     def keep():
-        return [tensors["ancestry"], *(tensors[n] for n in names)]
+        return [ancestry, *(tensors[n] for n in names)]
 
-    values = ops.cond(ops.equal(index, blocks * positions), grow, keep)
+    is_full = ops.equal(index, ops.shape(ancestry)[2])
+    values = ops.cond(is_full, grow, keep)
     return {**tensors, **dict(zip(["ancestry", *names], values, strict=True))}
-
-
-def _attend_blocks(query, keys, values, bias, tables=None):
-    """Attention of `query` to keys and values that lie in blocks.
-
-    Args:
-      query: float [B, G, H, R, d], scaled.
-      keys: float [N, B, H, P * K, d].
-      values: float [N, B, H, P * K, d].
-      bias: float32 [N, B, G, 1, R, P * K].
-      tables: float [N, P * K, d], what the distance adds to each key, and to
-        each value; None: nothing.
-
-    Returns: float [B, G, H, R, d].
-    """
-    scores = batch_matmul(query[None], keys[:, :, None], transpose_y=True)
-    if tables is not None:
-        rows = ops.reshape(query, (-1, query.shape[-1]))
-        added = ops.matmul(rows, ops.swapaxes(tables[0], 1, 2))
-        scores = scores + ops.reshape(added, ops.shape(scores))
-    scores = ops.cast(scores, "float32") + bias  # [N, B, G, H, R, P * K]
-    # A softmax over the first and the last axis.
-    top = ops.max(ops.max(scores, axis=-1, keepdims=True), axis=0)
-    weights = ops.exp(scores - top)
-    total = ops.sum(ops.sum(weights, axis=-1, keepdims=True), axis=0)
-    weights = ops.cast(weights, values.dtype)
-    parts = batch_matmul(weights, values[:, :, None])
-    if tables is not None:
-        blocks, *_, places = ops.shape(weights)
-        rows = ops.reshape(weights, (blocks, -1, places))
-        added = ops.matmul(rows, tables[1])
-        parts = parts + ops.reshape(added, ops.shape(parts))
-    context = ops.sum(ops.cast(parts, "float32"), axis=0) / total
-    return ops.cast(context, query.dtype)

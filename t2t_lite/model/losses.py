@@ -1,4 +1,4 @@
-"""Label-smoothed cross-entropy, from logits or straight from the decoder.
+"""Label-smoothed cross-entropy, from logits or from the decoder's output.
 
 Smoothing spreads `label_smoothing` over the V - 1 wrong tokens (section 5.4;
 arXiv:1512.00567). With q the smoothed target distribution,
@@ -14,25 +14,26 @@ from typing import Any
 import keras
 from keras import ops
 
-from t2t_lite.model.layers.backend import Tensor, add_rows, after
-from t2t_lite.model.layers.masks import padding_mask
+from t2t_lite.model.masks import padding_mask
+from t2t_lite.ops import Tensor, add_rows, after
 
-# Rows of logits computed at a time: few enough to bound memory, and enough of
-# them that adding up the table's gradient, once a block, is not what costs.
+# Rows of logits computed at a time: few enough to bound memory, and enough that
+# the sum of the table's gradients, once a block, costs little.
 BLOCK_ROWS = 512
 
 
 def smoothed_cross_entropy(
     logits: Tensor, targets: Tensor, label_smoothing: float = 0.0
 ) -> Tensor:
-    """The loss of every position, padding included.
+    """Return the loss of every position, padding included.
 
     Args:
       logits: float [..., V].
       targets: int [...].
       label_smoothing: share in [0, 1) spread over the other tokens.
 
-    Returns: float32 [...], in nats.
+    Returns:
+      float32 [...], in nats.
     """
     logits = ops.cast(logits, "float32")
     vocab_size = logits.shape[-1]
@@ -48,8 +49,8 @@ def smoothed_cross_entropy(
 class SmoothedCrossEntropy(keras.losses.Loss):
     """`smoothed_cross_entropy` for `keras.Model.compile`.
 
-    The sum over the batch's real targets divided by their number; positions
-    whose target is padding count for nothing.
+    The sum over the batch's real targets divided by their number; padding in
+    the targets adds nothing.
 
     Args:
       label_smoothing: share in [0, 1) spread over the other tokens.
@@ -69,12 +70,12 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         y_pred: Tensor,
         sample_weight: Tensor | None = None,
     ) -> Tensor:
-        """The mean loss of int [B, T] targets under [B, T, V] logits.
+        """Return the mean loss of int [B, T] targets under [B, T, V] logits.
 
         Args:
           y_true: the targets.
           y_pred: the logits.
-          sample_weight: float [B] or [B, T]: of sentences or of targets.
+          sample_weight: float [B] or [B, T], of sentences or of targets.
         """
         real = ops.cast(padding_mask(y_true), "float32")
         if sample_weight is not None:
@@ -85,7 +86,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         return super().__call__(y_true, y_pred, sample_weight=real)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """The loss of every position: float32 [B, T]."""
+        """Return the loss of every position, float32 [B, T]."""
         targets = ops.cast(y_true, "int32")
         return smoothed_cross_entropy(y_pred, targets, self.label_smoothing)
 
@@ -94,54 +95,48 @@ class SmoothedCrossEntropy(keras.losses.Loss):
 
 
 def fused_log_probs(hidden: Tensor, table: Tensor, targets: Tensor) -> Tensor:
-    """The log-probability of each target, without ever holding all logits.
+    """Return the log-probability of each target, by blocks of logits.
+
+    It is not differentiable in training's memory; see
+    `fused_cross_entropy_sum`.
 
     Args:
       hidden: float [N, D], the decoder's output.
       table: float [V, D], the softmax matrix.
       targets: int32 [N].
 
-    Returns: float32 [N]; not for training, see `fused_cross_entropy_sum`.
+    Returns:
+      float32 [N].
     """
-    rows = ops.shape(hidden)[0]
-    hidden, targets = _in_blocks(hidden), _in_blocks(targets)
-    block = ops.shape(targets)[1]
-    table_columns = ops.transpose(table)
+    columns = ops.transpose(table)
 
-    def step(index, log_probs):
-        logits = ops.matmul(hidden[index], table_columns)
-        losses = smoothed_cross_entropy(logits, targets[index])
-        return index + 1, ops.scatter_update(
-            log_probs, ops.reshape(index, (1, 1)), -losses[None]
-        )
+    def log_probs_of(block):
+        hidden, targets = block
+        return -smoothed_cross_entropy(ops.matmul(hidden, columns), targets)
 
-    _, log_probs = ops.while_loop(
-        lambda index, _: index * block < rows,
-        step,
-        (ops.zeros((), "int32"), ops.zeros_like(targets, dtype="float32")),
-    )
-    return ops.reshape(log_probs, (-1,))[:rows]
+    log_probs = ops.map(log_probs_of, (_in_blocks(hidden), _in_blocks(targets)))
+    return ops.reshape(log_probs, (-1,))[: ops.shape(hidden)[0]]
 
 
 def fused_cross_entropy_sum(
     hidden: Tensor, table: Tensor, targets: Tensor, label_smoothing: float = 0.0
 ) -> Tensor:
-    """The summed loss of a softmax layer, without ever holding its logits.
+    """Return the summed loss of a softmax layer, by blocks of logits.
 
-    The whole [N, V] array of logits and a few more of its size would be most
-    of a training step's memory and a good part of its time. Here blocks of
-    rows are scored and differentiated at once. The gradient's softmax part
-    comes from the backend's softmax, one pass over a row while the processor
-    has it at hand; the target's and the smoothing's parts are of rank one and
-    need no [N, V] at all.
+    The [N, V] logits and a few more arrays of their size would be most of a
+    training step's memory and much of its time. Here each block of rows is
+    scored and differentiated in one pass. The softmax part of the gradient
+    comes from the backend's softmax; the parts of the target and of the
+    smoothing have rank one and need no [N, V].
 
     Args:
       hidden: float [N, D], the decoder's output.
       table: float [V, D], the softmax matrix.
-      targets: int32 [N]; 0, padding, counts for nothing.
+      targets: int32 [N]; 0, padding, adds nothing.
       label_smoothing: share in [0, 1) spread over the other tokens.
 
-    Returns: float32 scalar, in nats, differentiable in `hidden` and `table`.
+    Returns:
+      float32 scalar, in nats, differentiable in `hidden` and `table`.
     """
     weights = ops.cast(padding_mask(targets), "float32")
 
@@ -163,13 +158,13 @@ def fused_cross_entropy_sum(
 
 
 def _loss_and_gradients(hidden, table, targets, weights, label_smoothing):
-    """The summed loss and its float32 gradients, [N, D] and [V, D]."""
+    """Return the summed loss and its float32 gradients, [N, D] and [V, D]."""
     on_target, on_all = _target_weights(label_smoothing, table.shape[0])
     log_partition_sum, hidden_gradient, table_gradient = _partition_part(
         hidden, table, weights
     )
     hidden = ops.cast(hidden, "float32")
-    # Of the target's logit: -a z_target.
+    # The target's logit: -a z_target.
     chosen = ops.cast(ops.take(table, targets, axis=0), "float32")  # [N, D]
     target_logits = ops.sum(hidden * chosen, axis=-1)
     loss = log_partition_sum - on_target * ops.sum(weights * target_logits)
@@ -177,7 +172,7 @@ def _loss_and_gradients(hidden, table, targets, weights, label_smoothing):
     hidden_gradient = hidden_gradient - scale * chosen
     table_gradient = add_rows(table_gradient, targets, -scale * hidden)
     if on_all:
-        # Of the sum of all logits: -b h . sum_v table_v.
+        # The sum of all logits: -b h . sum_v table_v.
         table_sum = ops.sum(ops.cast(table, "float32"), axis=0)  # [D]
         hidden_sum = ops.sum(weights[:, None] * hidden, axis=0)  # [D]
         loss = loss - on_all * ops.sum(hidden_sum * table_sum)
@@ -189,24 +184,22 @@ def _loss_and_gradients(hidden, table, targets, weights, label_smoothing):
 
 
 def _partition_part(hidden, table, weights):
-    """The sum of weighted logsumexp and its gradients, block by block."""
+    """Return the sum of weighted logsumexp and its gradients."""
     rows, size = ops.shape(hidden)
     hidden, weights = _in_blocks(hidden), _in_blocks(weights)
     blocks, block = ops.shape(weights)
-    # The gradient of the table is added up as [D, V]: of the two ways to write
-    # that product, the faster one.
-    table_columns = ops.transpose(table)
+    # The gradient of the table is added up as [D, V], the faster of the two
+    # layouts of that product.
+    columns = ops.transpose(table)
 
     def step(index, loss, hidden_gradient, table_gradient):
         x = hidden[index]  # [R, D]
         weight = weights[index][:, None]  # [R, 1]
-        logits = ops.cast(ops.matmul(x, table_columns), "float32")  # [R, V]
+        logits = ops.cast(ops.matmul(x, columns), "float32")  # [R, V]
         probs = ops.softmax(logits, axis=-1)
-        # The greatest probability is 1 / partition.
-        top, top_prob = (
-            ops.max(scores, axis=-1, keepdims=True)
-            for scores in (logits, probs)
-        )
+        # The largest probability is exp(top) / partition.
+        top = ops.max(logits, axis=-1, keepdims=True)
+        top_prob = ops.max(probs, axis=-1, keepdims=True)
         loss = loss + ops.sum(weight * (top - ops.log(top_prob)))
         probs = ops.cast(probs, x.dtype)
         x_gradient = weight * ops.cast(ops.matmul(probs, table), "float32")
@@ -215,11 +208,9 @@ def _partition_part(hidden, table, weights):
             ops.matmul(ops.transpose(weighted), probs), "float32"
         )
         hidden_gradient = ops.scatter_update(
-            hidden_gradient,
-            ops.reshape(index, (1, 1)),
-            x_gradient[None],
+            hidden_gradient, ops.reshape(index, (1, 1)), x_gradient[None]
         )
-        # One block at a time: the next one takes the memory of this one.
+        # One block at a time: the next one reuses the memory of this one.
         index = after(index + 1, table_gradient)
         return index, loss, hidden_gradient, table_gradient
 
@@ -230,7 +221,7 @@ def _partition_part(hidden, table, weights):
             ops.zeros((), "int32"),
             ops.zeros((), "float32"),
             ops.zeros_like(hidden, dtype="float32"),
-            ops.zeros_like(table_columns, dtype="float32"),
+            ops.zeros_like(columns, dtype="float32"),
         ),
     )
     hidden_gradient = ops.reshape(hidden_gradient, (blocks * block, size))
@@ -238,15 +229,15 @@ def _partition_part(hidden, table, weights):
 
 
 def _in_blocks(x):
-    """[N, ...] to [blocks, R, ...], R at most BLOCK_ROWS; zeros fill it up."""
+    """[N, ...] -> [blocks, R, ...], R at most BLOCK_ROWS, zeros at the end."""
     rows, *rest = ops.shape(x)
-    blocks = 1 + abs(rows - 1) // BLOCK_ROWS  # no rows are one block, too
-    block = (rows + blocks - 1) // blocks  # about equal
+    blocks = 1 + abs(rows - 1) // BLOCK_ROWS  # one block without rows, too
+    block = (rows + blocks - 1) // blocks  # of about equal size
     padding = ((0, blocks * block - rows), *((0, 0) for _ in rest))
     return ops.reshape(ops.pad(x, padding), (blocks, block, *rest))
 
 
 def _target_weights(label_smoothing, vocab_size):
-    """The weights a of the target's logit and b of every logit, in floats."""
+    """Return the weights a of the target's logit and b of every logit."""
     on_all = label_smoothing / max(vocab_size - 1, 1)
     return 1.0 - label_smoothing - on_all, on_all

@@ -1,37 +1,207 @@
 """The Transformer of "Attention Is All You Need" (arXiv:1706.03762)."""
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import keras
 from keras import ops
 
 from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams, ModelHParams
+from t2t_lite.model.attention import MultiHeadAttention
 from t2t_lite.model.cache import DecoderCache, Tensors
-from t2t_lite.model.layers import DropoutMasks
-from t2t_lite.model.layers.backend import Tensor
-from t2t_lite.model.layers.dropout import Dropout, no_dropout
-from t2t_lite.model.layers.masks import padding_mask
-from t2t_lite.model.layers.product import flat
-from t2t_lite.model.layers.segments import (
+from t2t_lite.model.layers import (
+    Dropout,
+    DropoutMasks,
+    FeedForward,
+    LayerNormalization,
+    LearnedPositions,
+    SinusoidalPositions,
+    SourceVector,
+    TokenEmbedding,
+    no_dropout,
+)
+from t2t_lite.model.losses import fused_cross_entropy_sum, fused_log_probs
+from t2t_lite.model.masks import (
     Segments,
     causal_bias,
+    padding_mask,
     previous_targets,
     source_bias,
 )
-from t2t_lite.model.losses import (
-    fused_cross_entropy_sum,
-    fused_log_probs,
-)
-from t2t_lite.model.parts import Parts
-from t2t_lite.model.recompute import recomputed
+from t2t_lite.ops import Shape, Tensor, add_same_shape, flat
 
 # The tensors of a batch by name: `inputs`, `targets`, ...
 Features = Mapping[str, Tensor]
+# The `bias` or `segments` of self-attention, see `MultiHeadAttention`.
+SelfMask = Mapping[str, Tensor]
 
 _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
+
+
+class _Block(keras.layers.Layer):
+    """Sublayers with a residual connection and normalization around each.
+
+    Post-norm, the paper's: `norm(x + dropout(sublayer(x)))`. Pre-norm:
+    `x + dropout(sublayer(norm(x)))`, with one more norm after the stack.
+
+    Args:
+      hparams: the sizes, the dropout and the placement of the norms.
+    """
+
+    def __init__(self, hparams: ModelHParams, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.hparams = hparams
+
+    def _attention(self, name, **options):
+        return MultiHeadAttention(
+            self.hparams.num_heads,
+            self.hparams.key_depth,
+            self.hparams.value_depth,
+            self.hparams.attention_dropout,
+            **options,
+            name=name,
+            dtype=self.dtype_policy,
+        )
+
+    def _self_attention(self, causal):
+        return self._attention(
+            "self_attention",
+            window=self.hparams.attention_window,
+            causal=causal,
+            max_relative_position=self.hparams.max_relative_position,
+        )
+
+    def _norm(self, name):
+        return LayerNormalization(
+            self.hparams.norm_epsilon, name=name, dtype=self.dtype_policy
+        )
+
+    def _build_with_feed_forward(self, input_shape):
+        """Add the last sublayer of every block, then build all of them."""
+        self.feed_forward = FeedForward(
+            self.hparams.filter_size,
+            self.hparams.relu_dropout,
+            name="feed_forward",
+            dtype=self.dtype_policy,
+        )
+        self.feed_forward_norm = self._norm("feed_forward_norm")
+        for layer in self._flatten_layers(include_self=False, recursive=False):
+            layer.build(input_shape)
+        self.built = True
+
+    def with_attentions(
+        self,
+        x: Tensor,
+        *attend: Callable[[Tensor], Tensor],
+        feed_forward: Callable[[Tensor], Tensor] | None = None,
+        dropout: Dropout = no_dropout,
+    ) -> Tensor:
+        """Apply the block with the given attention functions.
+
+        Args:
+          x: float [B, T, D].
+          attend: one function for each attention sublayer, [B, T, D] -> same;
+            a full pass and a cached step differ in these.
+          feed_forward: replaces the block's own feed-forward network.
+          dropout: `DropoutMasks` of this pass, or `no_dropout`.
+        """
+        for norm, function in zip(self._attention_norms, attend, strict=True):
+            x = self._residual(x, norm, function, dropout)
+        return self._residual(
+            x,
+            self.feed_forward_norm,
+            feed_forward or (lambda y: self.feed_forward(y, dropout=dropout)),
+            dropout,
+        )
+
+    def _residual(self, x, norm, sublayer, dropout):
+        rate = self.hparams.residual_dropout
+        if self.hparams.norm_placement == "pre":
+            return add_same_shape(x, dropout(sublayer(norm(x)), rate))
+        return norm(add_same_shape(x, dropout(sublayer(x), rate)))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "hparams": self.hparams.model_part()}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        hparams = ModelHParams(**config["hparams"])
+        return super().from_config({**config, "hparams": hparams})
+
+
+@keras.saving.register_keras_serializable(package="t2t_lite")
+class EncoderLayer(_Block):
+    """Self-attention, then the feed-forward network (section 3.1)."""
+
+    def build(self, input_shape: Shape) -> None:
+        self.self_attention = self._self_attention(causal=False)
+        self.self_attention_norm = self._norm("self_attention_norm")
+        self._build_with_feed_forward(input_shape)
+
+    def call(
+        self, x: Tensor, self_mask: SelfMask, dropout: Dropout = no_dropout
+    ) -> Tensor:
+        """Float [B, S, D] -> float [B, S, D].
+
+        Args:
+          x: float [B, S, D].
+          self_mask: from `Transformer.encoder_mask`.
+          dropout: `DropoutMasks` of this pass, or `no_dropout`.
+        """
+        attend = partial(self.self_attention, **self_mask, dropout=dropout)
+        return self.with_attentions(x, attend, dropout=dropout)
+
+    @property
+    def _attention_norms(self):
+        return [self.self_attention_norm]
+
+
+@keras.saving.register_keras_serializable(package="t2t_lite")
+class DecoderLayer(_Block):
+    """Self-attention, attention to the source, the feed-forward network."""
+
+    def build(self, input_shape: Shape) -> None:
+        self.self_attention = self._self_attention(causal=True)
+        self.self_attention_norm = self._norm("self_attention_norm")
+        self.cross_attention = self._attention("cross_attention")
+        self.cross_attention_norm = self._norm("cross_attention_norm")
+        self._build_with_feed_forward(input_shape)
+
+    def call(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        self_mask: SelfMask,
+        memory_bias: Tensor,
+        dropout: Dropout = no_dropout,
+    ) -> Tensor:
+        """Float [B, T, D] -> float [B, T, D].
+
+        Args:
+          x: float [B, T, D].
+          memory: float [B, S, D], the encoder's output.
+          self_mask: from `Transformer.decoder_mask`.
+          memory_bias: float32 [B, 1, 1 or T, S], from `source_bias`.
+          dropout: `DropoutMasks` of this pass, or `no_dropout`.
+        """
+        return self.with_attentions(
+            x,
+            partial(self.self_attention, **self_mask, dropout=dropout),
+            partial(
+                self.cross_attention,
+                bias=memory_bias,
+                memory=memory,
+                dropout=dropout,
+            ),
+            dropout=dropout,
+        )
+
+    @property
+    def _attention_norms(self):
+        return [self.self_attention_norm, self.cross_attention_norm]
 
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
@@ -42,12 +212,12 @@ class Transformer(keras.Model):
     attends to padding, and a target position attends to none after it.
 
     Args:
-      source_vocab_size: ids of the source's vocabulary; the model's V is that,
-        rounded up to a multiple of `vocab_divisor`.
-      target_vocab_size: of the target's; None: as the source. One embedding
-        for both sides (section 3.4) needs equal vocabularies.
-      seed: of the dropout of plain `fit`; `loss_sum` is given its own.
-      name: of the model, in front of the names of its weights.
+      source_vocab_size: ids of the source vocabulary; the model's V is this
+        number, rounded up to a multiple of `vocab_divisor`.
+      target_vocab_size: ids of the target vocabulary; None: as the source. One
+        embedding for both sides (section 3.4) needs equal vocabularies.
+      seed: of the dropout of plain `fit`; `loss_sum` takes its own.
+      name: of the model, the first part of its weights' paths.
       dtype: a Keras dtype policy, such as "mixed_bfloat16".
       hparams: any of `ModelHParams`, by name: hidden_size=512, ...
 
@@ -56,15 +226,16 @@ class Transformer(keras.Model):
         several pairs in a row, also `inputs_segmentation`, `inputs_position`,
         `targets_segmentation` and `targets_position`; see `Segments`. The
         pairs of a row do not affect one another.
-      training: whether to drop.
+      training: whether to apply dropout.
 
     Attributes:
-      recompute: whether training keeps no activations within layers, and
-        computes them again in the backward pass. It changes no result. On
-        TensorFlow: JAX refuses the dropout within such a layer.
+      recompute: training keeps no activations within layers, but computes them
+        again in the backward pass (arXiv:1604.06174). No result changes. On
+        TensorFlow only: JAX refuses the dropout within such a layer.
 
-    Returns: float32 [B, T, V]; row t scores `targets[:, t]` given the targets
-      before it: the call shifts them itself.
+    Returns:
+      float32 [B, T, V]; row t scores `targets[:, t]` given the targets before
+      it: the call shifts them itself.
 
     Raises:
       UsageError: sizes that break a rule, or vocabularies that differ.
@@ -90,25 +261,74 @@ class Transformer(keras.Model):
         self.hparams = ModelHParams(**hparams)
         if target_vocab_size is None:
             target_vocab_size = source_vocab_size
-        given = (source_vocab_size, target_vocab_size)
-        self.vocab_sizes = self.hparams.vocab_sizes(*given)
+        self.vocab_sizes = self.hparams.vocab_sizes(
+            source_vocab_size, target_vocab_size
+        )
         self.seed = seed
         self.recompute = False
         self.dropout_seed = keras.random.SeedGenerator(seed)
-        parts = Parts(self.hparams, self.dtype_policy)
-        (
-            self.source_embedding,
-            self.target_embedding,
-            self.softmax_embedding,
-        ) = parts.embeddings(*given)
-        self.source_vector = parts.source_vector("source_vector")
-        self.encoder_positions = parts.positions("encoder_positions")
-        self.decoder_positions = parts.positions("decoder_positions")
-        self.encoder_layers, self.decoder_layers = parts.stacks(
-            "encoder_layer", "decoder_layer"
+        if not self.hparams.shared_embedding:
+            self.source_embedding = self._embedding(0, "source_embedding")
+            self.target_embedding = self._embedding(1, "target_embedding")
+            self.softmax_embedding = self._embedding(1, "softmax")
+        elif source_vocab_size == target_vocab_size:
+            self.source_embedding = self._embedding(0, "shared_embedding")
+            self.target_embedding = self.source_embedding
+            self.softmax_embedding = self.source_embedding
+        else:
+            raise UsageError(
+                "shared_embedding needs one vocabulary for both sides; got "
+                f"source_vocab_size={source_vocab_size}, "
+                f"target_vocab_size={target_vocab_size}."
+            )
+        self.source_vector: Any = lambda x: x
+        if self.hparams.source_vector:
+            self.source_vector = SourceVector(
+                name="source_vector", dtype=self.dtype_policy
+            )
+        self.encoder_positions = self._positions("encoder_positions")
+        self.decoder_positions = self._positions("decoder_positions")
+        encoder_layers, decoder_layers = self.hparams.layers
+        self.encoder_layers = [
+            EncoderLayer(
+                self.hparams, name=f"encoder_layer_{i}", dtype=self.dtype_policy
+            )
+            for i in range(encoder_layers)
+        ]
+        self.decoder_layers = [
+            DecoderLayer(
+                self.hparams, name=f"decoder_layer_{i}", dtype=self.dtype_policy
+            )
+            for i in range(decoder_layers)
+        ]
+        self.encoder_norm = self._last_norm("encoder_norm")
+        self.decoder_norm = self._last_norm("decoder_norm")
+
+    def _embedding(self, side, name):
+        return TokenEmbedding(
+            self.vocab_sizes[side],
+            self.hparams.hidden_size,
+            scaled=self.hparams.embedding_scale == "sqrt_depth",
+            name=name,
+            dtype=self.dtype_policy,
         )
-        self.encoder_norm = parts.last_norm("encoder_norm")
-        self.decoder_norm = parts.last_norm("decoder_norm")
+
+    def _positions(self, name):
+        layout = self.hparams.position_encoding
+        if layout == "none":
+            return lambda x, start=0, positions=None: x
+        options = {"name": name, "dtype": self.dtype_policy}
+        if layout == "learned":
+            return LearnedPositions(self.hparams.max_length, **options)
+        return SinusoidalPositions(layout, **options)
+
+    def _last_norm(self, name):
+        """Return the norm after a pre-norm stack."""
+        if self.hparams.norm_placement == "post":
+            return lambda x: x
+        return LayerNormalization(
+            self.hparams.norm_epsilon, name=name, dtype=self.dtype_policy
+        )
 
     @classmethod
     def from_hparams(
@@ -118,7 +338,7 @@ class Transformer(keras.Model):
         target_vocab_size: int | None = None,
         seed: int = 0,
     ) -> "Transformer":
-        """The model that an hparams set describes; see the constructor."""
+        """Return the model of an hparams set; see the constructor."""
         return cls(
             source_vocab_size,
             target_vocab_size,
@@ -139,7 +359,7 @@ class Transformer(keras.Model):
         }
 
     def build(self, input_shape: Any = None) -> None:
-        """Creates every weight; their shapes depend on no input."""
+        """Create every weight; their shapes depend on no input."""
         shape = (None, None, self.hparams.hidden_size)
         for layer in self._flatten_layers(include_self=False, recursive=False):
             if not layer.built:
@@ -147,7 +367,7 @@ class Transformer(keras.Model):
         self.built = True
 
     def build_weights(self) -> "Transformer":
-        """Creates every weight, without data; returns the model."""
+        """Create every weight, without data, and return the model."""
         self.build()
         return self
 
@@ -163,16 +383,16 @@ class Transformer(keras.Model):
         label_smoothing: float = 0.0,
         seed: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """The summed training loss, computed without holding the logits.
+        """Return the summed training loss, computed without all the logits.
 
         Args:
-          features: as of a call.
+          features: the arguments of a call.
           label_smoothing: share in [0, 1) spread over the other tokens.
-          seed: int32 [2]: drop, by masks that are a pure function of it.
-            None: evaluate.
+          seed: int32 [2] of `DropoutMasks`; None: evaluate.
 
-        Returns: two float32 scalars: the smoothed cross-entropy in nats
-          summed over the real target tokens, and how many these are.
+        Returns:
+          Two float32 scalars: the smoothed cross-entropy in nats, summed over
+          the real target tokens, and the number of these.
         """
         targets = ops.cast(features["targets"], "int32")
         output = self._decoder_output({**features, "targets": targets}, seed)
@@ -182,23 +402,16 @@ class Transformer(keras.Model):
         )
         return loss, count
 
-    def _softmax_rows(self, output, targets) -> tuple[Tensor, Tensor, Tensor]:
-        """What the fused losses take: [N, D], the table [V, D] and [N]."""
-        return (
-            ops.reshape(output, (-1, self.hparams.hidden_size)),
-            ops.cast(self.softmax_embedding.table, output.dtype),
-            ops.reshape(targets, (-1,)),
-        )
-
     def token_log_probs(self, features: Features) -> Tensor:
-        """The log-probability of each target token, given those before it.
+        """Return the log-probability of each target token.
 
-        Computed without holding the logits.
+        Computed without all the logits.
 
         Args:
-          features: as of a call.
+          features: the arguments of a call.
 
-        Returns: float32 [B, T], 0 where the target is padding.
+        Returns:
+          float32 [B, T], 0 where the target is padding.
         """
         targets = ops.cast(features["targets"], "int32")
         output = self._decoder_output({**features, "targets": targets}, None)
@@ -206,33 +419,45 @@ class Transformer(keras.Model):
         real = ops.cast(padding_mask(targets), "float32")
         return ops.reshape(log_probs, ops.shape(targets)) * real
 
+    def _softmax_rows(self, output, targets) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the arguments of the fused losses: [N, D], [V, D], [N]."""
+        return (
+            ops.reshape(output, (-1, self.hparams.hidden_size)),
+            ops.cast(self.softmax_embedding.table, output.dtype),
+            ops.reshape(targets, (-1,)),
+        )
+
+    def _decoder_output(self, features, seed):
+        dropout = no_dropout if seed is None else DropoutMasks(seed)
+        source = Segments.of(features, "inputs")
+        target = Segments.of(features, "targets")
+        memory, mask = self.encode(features["inputs"], dropout, source)
+        return self.decode(
+            features["targets"], memory, mask, dropout, target, source
+        )
+
     def encode(
         self,
         inputs: Tensor,
         dropout: Dropout = no_dropout,
         segments: Segments | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """The encoder's output.
+        """Return the encoder's output.
 
         Args:
           inputs: int [B, S].
           dropout: `DropoutMasks` of this pass, or `no_dropout`.
-          segments: `Segments` of `inputs`; None: a row is one sentence.
+          segments: of `inputs`; None: a row is one sentence.
 
-        Returns: float [B, S, D], and the bool padding mask [B, S] of `inputs`.
+        Returns:
+          float [B, S, D], and the bool padding mask [B, S] of `inputs`.
         """
         mask = padding_mask(inputs)
-        # A window keeps sentences apart by their numbers alone.
-        windowed = self.hparams.attention_window is not None
-        apart = None if windowed else segments
-        bias = source_bias(mask, apart, apart)
-        numbers = segments and segments.numbers
+        self_mask = self.encoder_mask(mask, segments)
         x = self.embed_source(inputs, segments)
         x = dropout(x, self.hparams.residual_dropout)
         for layer in self.encoder_layers:
-            x = self._through(
-                layer, x, bias=bias, dropout=dropout, segments=numbers
-            )
+            x = self._apply(layer, x, self_mask=self_mask, dropout=dropout)
         return self.encoder_norm(x), mask
 
     def decode(
@@ -244,34 +469,85 @@ class Transformer(keras.Model):
         segments: Segments | None = None,
         memory_segments: Segments | None = None,
     ) -> Tensor:
-        """The decoder's output for whole targets, shifted right inside.
+        """Return the decoder's output for whole targets, shifted right inside.
 
         Args:
           targets: int [B, T].
           memory: float [B, S, D], from `encode`.
           memory_mask: bool [B, S], from `encode`.
           dropout: `DropoutMasks` of this pass, or `no_dropout`.
-          segments: `Segments` of `targets`; None: a row is one sentence.
-          memory_segments: those of the source.
+          segments: of `targets`; None: a row is one sentence.
+          memory_segments: of the source.
 
-        Returns: float [B, T, D], from which the softmax embedding makes logits.
+        Returns:
+          float [B, T, D], the input of the softmax embedding.
         """
-        self_bias = self.decoder_bias(ops.shape(targets)[1], segments)
-        cross_bias = source_bias(memory_mask, segments, memory_segments)
-        numbers = segments and segments.numbers
+        self_mask = self.decoder_mask(targets, segments)
+        memory_bias = source_bias(memory_mask, segments, memory_segments)
         x = self.embed_target(targets, segments)
         x = dropout(x, self.hparams.residual_dropout)
         for layer in self.decoder_layers:
-            x = self._through(
+            x = self._apply(
                 layer,
                 x,
                 memory,
-                self_bias=self_bias,
-                cross_bias=cross_bias,
+                self_mask=self_mask,
+                memory_bias=memory_bias,
                 dropout=dropout,
-                segments=numbers,
             )
         return self.decoder_norm(x)
+
+    def _apply(self, layer, *inputs, dropout, **options):
+        if self.recompute and dropout is not no_dropout:
+            return _recomputed(layer, *inputs, dropout=dropout, **options)
+        return layer(*inputs, dropout=dropout, **options)
+
+    def embed_source(
+        self, inputs: Tensor, segments: Segments | None = None
+    ) -> Tensor:
+        """Return the input of the encoder's first layer: [B, S, D]."""
+        x = self.source_vector(self.source_embedding(inputs))
+        return self.encoder_positions(
+            x, positions=segments and segments.positions
+        )
+
+    def embed_target(
+        self, targets: Tensor, segments: Segments | None = None
+    ) -> Tensor:
+        """Return the input of the decoder's first layer: [B, T, D]."""
+        apart = None if self.hparams.shift_whole_rows else segments
+        x = self.target_embedding(previous_targets(targets, apart))
+        return self.decoder_positions(
+            x, positions=segments and segments.positions
+        )
+
+    def encoder_mask(
+        self, mask: Tensor, segments: Segments | None = None
+    ) -> SelfMask:
+        """Return the mask of the encoder's self-attention.
+
+        Args:
+          mask: bool [B, S], the padding mask.
+          segments: of the source; None: a row is one sentence.
+        """
+        if self.hparams.attention_window is None:
+            return {"bias": source_bias(mask, segments, segments)}
+        numbers = segments.numbers if segments else ops.cast(mask, "int32")
+        return {"segments": numbers}
+
+    def decoder_mask(
+        self, targets: Tensor, segments: Segments | None = None
+    ) -> SelfMask:
+        """Return the mask of the decoder's self-attention.
+
+        Args:
+          targets: int [B, T].
+          segments: of the targets; None: a row is one sentence.
+        """
+        if self.hparams.attention_window is None:
+            return {"bias": causal_bias(ops.shape(targets)[1], segments)}
+        numbers = segments.numbers if segments else ops.ones_like(targets)
+        return {"segments": numbers}
 
     def start_decoding(
         self,
@@ -281,7 +557,7 @@ class Transformer(keras.Model):
         max_length: int | Tensor,
         coverage: bool = False,
     ) -> Tensors:
-        """The cache of a search to begin; see `DecoderCache.start`."""
+        """Return the cache before the first step; see `DecoderCache.start`."""
         return DecoderCache.start(
             self.decoder_layers,
             self.softmax_embedding,
@@ -295,7 +571,7 @@ class Transformer(keras.Model):
     def decode_step(
         self, ids: Tensor, index: Tensor, cache: Tensors
     ) -> tuple[Tensor, Tensors]:
-        """Scores every hypothesis' next token.
+        """Score the next token of every hypothesis.
 
         Args:
           ids: int32 [B, K], the tokens of position `index - 1`; padding
@@ -303,71 +579,48 @@ class Transformer(keras.Model):
           index: int32 scalar, the position to score.
           cache: from `start_decoding` or the last step.
 
-        Returns: float32 [B, K, V], and the cache with this step in it.
+        Returns:
+          float32 [B, K, V], and the cache with this step in it.
         """
         attention = self.decoder_layers[0].self_attention
         step = DecoderCache.at_step(cache, index, attention)
         x = self.target_embedding(ops.reshape(ids, (-1, 1)))
-        # One position a row: [B * K, 1, D] -> [B * K, D].
+        # [B * K, 1, D] -> [B * K, D]
         x = flat(self.decoder_positions(x, index))
         for number, layer in enumerate(self.decoder_layers):
             x = layer.with_attentions(
                 x,
-                partial(step.attend_self, layer.self_attention, number),
-                partial(step.attend_source, layer.cross_attention, number),
-                feed_forward=partial(
-                    step.feed_forward, layer.feed_forward, number
-                ),
+                partial(step.attend_self, number),
+                partial(step.attend_source, number),
+                feed_forward=partial(step.feed_forward, number),
             )
-        logits = step.logits(self.softmax_embedding, self.decoder_norm(x))
+        logits = step.logits(self.decoder_norm(x))  # [B * K, V]
         shape = (*ops.shape(ids), logits.shape[-1])
         return ops.reshape(logits, shape), step.tensors
 
-    # What becomes of a cache does not depend on the model.
+    # A cache needs no model.
     follow_beams = staticmethod(DecoderCache.follow)
     keep_sentences = staticmethod(DecoderCache.keep)
     coverage = staticmethod(DecoderCache.coverage)
 
-    def embed_source(
-        self, inputs: Tensor, segments: Segments | None = None
-    ) -> Tensor:
-        """What the encoder's first layer gets, before dropout: [B, S, D]."""
-        x = self.source_vector(self.source_embedding(inputs))
-        return self.encoder_positions(
-            x, positions=segments and segments.positions
-        )
 
-    def embed_target(
-        self, targets: Tensor, segments: Segments | None = None
-    ) -> Tensor:
-        """What the decoder's first layer gets, before dropout: [B, T, D]."""
-        apart = None if self.hparams.shift_whole_rows else segments
-        x = self.target_embedding(previous_targets(targets, apart))
-        return self.decoder_positions(
-            x, positions=segments and segments.positions
-        )
+def _recomputed(layer, *inputs, dropout, **options):
+    """Return `layer(*inputs, ...)`, whose backward pass computes it again.
 
-    def decoder_bias(
-        self, length: int | Tensor, segments: Segments | None = None
-    ) -> Tensor | None:
-        """The bias of decoder self-attention: float32 [1 or B, 1, T, T].
+    The forward pass keeps only the inputs of the layer. Dropout is the same
+    both times. Gradients go to `inputs`, but not to `options`.
+    """
+    before = copy.copy(dropout)
 
-        None with an attention window, which masks by itself.
-        """
-        if self.hparams.attention_window is not None:
-            return None
-        return causal_bias(length, segments)
+    def call(*tensors):
+        masks = copy.copy(before)
+        values = tensors[len(inputs) :]
+        mapping = list(zip(layer.variables, values, strict=True))
+        with keras.StatelessScope(state_mapping=mapping):
+            output = layer(*tensors[: len(inputs)], dropout=masks, **options)
+        dropout.drawn = max(dropout.drawn, masks.drawn)
+        return output
 
-    def _through(self, layer, *inputs, dropout, **options):
-        if self.recompute and dropout is not no_dropout:
-            return recomputed(layer, *inputs, dropout=dropout, **options)
-        return layer(*inputs, dropout=dropout, **options)
-
-    def _decoder_output(self, features, seed):
-        dropout = no_dropout if seed is None else DropoutMasks(seed)
-        source = Segments.of(features, "inputs")
-        target = Segments.of(features, "targets")
-        memory, mask = self.encode(features["inputs"], dropout, source)
-        return self.decode(
-            features["targets"], memory, mask, dropout, target, source
-        )
+    # Reshaped to get values: a variable that is read twice has two gradients.
+    weights = [ops.reshape(v, v.shape) for v in layer.variables]
+    return keras.remat(call)(*inputs, *weights)

@@ -8,15 +8,17 @@ import sys
 import pytest
 
 _SCRIPT = """
+import sys
 import jax
 import keras
 import numpy as np
 from t2t_lite.decoding.search.beam_search import beam_search
 from t2t_lite.model.attention_weights import attention_weights
-from t2t_lite.model.layers.backend import random_int16
+from t2t_lite.ops import random_int16
 from t2t_lite.model.transformer import Transformer
 
 assert keras.backend.backend() == "jax"
+assert "tensorflow" not in sys.modules
 keras.utils.set_random_seed(1)
 model = Transformer(
     17, hidden_size=8, filter_size=16, num_heads=2, num_hidden_layers=2

@@ -53,7 +53,7 @@ def rows(count):
 
 # Models of one shape and another; numbers of rows for each of which weights may
 # be packed in another way.
-models = new_model(), new_model(), new_model(max_relative_position=3)
+models = new_model(max_relative_position=3), new_model(), new_model()
 for steps, model in [(steps_of(model), model) for model in models]:
     for count in (1, 40, 17, 1):
         ids, targets = rows(count), rows(count)

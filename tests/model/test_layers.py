@@ -1,35 +1,25 @@
-"""Masks, positions, attention, normalization, dropout: each by hand."""
+"""Masks, positions, normalization, embedding, dropout: each by hand."""
 
 import math
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from keras import ops
 
 from t2t_lite.hparam import ModelHParams
+from t2t_lite.model.attention import MultiHeadAttention
 from t2t_lite.model.layers import (
     DropoutMasks,
-    EncoderLayer,
     FeedForward,
     LayerNormalization,
     LearnedPositions,
-    MultiHeadAttention,
     SinusoidalPositions,
     TokenEmbedding,
+    position_signal,
 )
-from t2t_lite.model.layers.masks import (
-    attention_scores_bias,
-    causal_mask,
-    padding_mask,
-)
-from t2t_lite.model.layers.position import position_signal
-
-
-def softmax(x):
-    exponentials = np.exp(x - x.max(-1, keepdims=True))
-    return exponentials / exponentials.sum(-1, keepdims=True)
+from t2t_lite.model.masks import band_mask, causal_mask, padding_mask
+from t2t_lite.model.transformer import EncoderLayer
 
 
 def random(*shape, seed=0):
@@ -46,81 +36,18 @@ def test_padding_mask_is_true_at_real_tokens():
     np.testing.assert_array_equal(mask, [[1, 1, 0], [1, 0, 0]])
 
 
-@pytest.mark.parametrize("key_depth,value_depth", [(None, None), (3, 5)])
-def test_attention_agrees_with_numpy(key_depth, value_depth):
-    heads = 2
-    layer = MultiHeadAttention(heads, key_depth, value_depth)
-    layer.build((None, None, 8))
-    key_depth, value_depth = key_depth or 4, value_depth or 4
-    x, memory = random(2, 3, 8), random(2, 5, 8, seed=1)
-    mask = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], bool)
-
-    kernels = [np.array(w) for w in layer.weights]
-    context = np.zeros((2, 3, heads * value_depth))
-    for head in range(heads):
-        columns = slice(head * key_depth, (head + 1) * key_depth)
-        query, keys = (
-            x @ kernels[0][:, columns],
-            memory @ kernels[1][:, columns],
-        )
-        scores = query @ keys.transpose(0, 2, 1) / math.sqrt(key_depth)
-        weights = softmax(np.where(mask[:, None], scores, -np.inf))
-        columns = slice(head * value_depth, (head + 1) * value_depth)
-        context[..., columns] = weights @ (memory @ kernels[2][:, columns])
-
-    bias = attention_scores_bias(mask)[:, None, None, :]
-    np.testing.assert_allclose(
-        layer(x, bias, memory=memory), context @ kernels[3], atol=1e-5
-    )
-
-
-def test_self_attention_of_other_depths_is_attention_to_itself():
-    """Its three products are one, whose columns must be told apart."""
-    layer = MultiHeadAttention(2, key_depth=3, value_depth=5)
-    layer.build((None, None, 8))
-    x, bias = random(2, 4, 8), ops.zeros((1, 1, 1, 4))
-    np.testing.assert_allclose(
-        layer(x, bias), layer(x, bias, memory=x), atol=1e-6
-    )
-
-
-@pytest.mark.parametrize(("key_depth", "value_depth"), [(None, None), (2, 3)])
-def test_a_row_alone_in_a_graph_attends_as_it_does_among_others(
-    key_depth, value_depth
-):
-    attention = MultiHeadAttention(2, key_depth, value_depth)
-    attention.build((None, None, 8))
-    memory, x = random(3, 4, 8), random(3, 2, 8, seed=1)
-    mask = ops.convert_to_tensor([[1, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 0]])
-    bias = attention_scores_bias(ops.cast(mask, "bool"))[:, None, None]
-
-    @tf.function(input_signature=[tf.TensorSpec([None, 1, 8])])
-    def alone(row):
-        return attention(row, bias, memory=memory)
-
-    np.testing.assert_allclose(
-        alone(x[:, :1]), attention(x, bias, memory=memory)[:, :1], atol=1e-6
-    )
-
-
-def test_weight_on_padding_is_exactly_zero():
-    layer = MultiHeadAttention(2)
-    layer.build((None, None, 8))
-    memory = random(1, 4, 8)
-    bias = attention_scores_bias(np.array([1, 1, 0, 0], bool))
-    moved = memory.copy()
-    moved[:, 2:] = 1e3
-    x = random(1, 3, 8, seed=1)
-    np.testing.assert_array_equal(
-        layer(x, bias, memory=memory), layer(x, bias, memory=moved)
-    )
-
-
-def test_row_that_may_attend_nothing_is_finite():
-    layer = MultiHeadAttention(2)
-    layer.build((None, None, 8))
-    bias = attention_scores_bias(np.zeros((1, 1, 1, 3), bool))
-    assert np.isfinite(np.array(layer(random(1, 3, 8), bias))).all()
+@pytest.mark.parametrize(
+    ("keys", "causal", "offset", "expected"),
+    [
+        (3, False, 0, [[1, 1, 0], [1, 1, 1], [0, 1, 1]]),
+        (3, True, 0, [[1, 0, 0], [1, 1, 0], [0, 1, 1]]),
+        # Keys lie at -2, -1, 0, 1; queries at 0, 1, 2.
+        (4, False, -2, [[0, 1, 1, 1], [0, 0, 1, 1], [0, 0, 0, 1]]),
+    ],
+)
+def test_band_mask_is_the_literal_matrix(keys, causal, offset, expected):
+    mask = band_mask(3, keys, reach=1, causal=causal, offset=offset)
+    np.testing.assert_array_equal(mask[0, 0], np.array(expected, bool))
 
 
 def test_interleaved_positions_are_the_formula_of_section_3_5():
@@ -135,10 +62,14 @@ def test_interleaved_positions_are_the_formula_of_section_3_5():
 
 
 def test_concatenated_positions_are_sines_then_cosines():
-    signal = np.array(position_signal(np.arange(4), 8, "concatenated"))
+    even, odd = (
+        np.array(position_signal(np.arange(4), depth, "concatenated"))
+        for depth in (8, 9)
+    )
     frequencies = np.exp(-np.arange(4) * math.log(10000) / 3)
-    np.testing.assert_allclose(signal[3, :4], np.sin(3 * frequencies), 1e-4)
-    np.testing.assert_allclose(signal[3, 4:], np.cos(3 * frequencies), 1e-4)
+    np.testing.assert_allclose(even[3, :4], np.sin(3 * frequencies), 1e-4)
+    np.testing.assert_allclose(even[3, 4:], np.cos(3 * frequencies), 1e-4)
+    np.testing.assert_array_equal(odd, np.pad(even, ((0, 0), (0, 1))))
 
 
 def test_positions_are_float32_under_bfloat16():
@@ -151,14 +82,6 @@ def test_positions_are_float32_under_bfloat16():
     )
 
 
-def test_positions_go_on_where_a_step_starts():
-    x = ops.zeros((1, 6, 8))
-    for layer in (SinusoidalPositions(), LearnedPositions(6)):
-        layer.build((None, None, 8))
-        whole = layer(x)
-        np.testing.assert_allclose(layer(x[:, :1], start=4)[:, 0], whole[:, 4])
-
-
 def test_learned_positions_add_nothing_past_the_last():
     layer = LearnedPositions(3)
     layer.build((None, None, 8))
@@ -168,28 +91,14 @@ def test_learned_positions_add_nothing_past_the_last():
     np.testing.assert_array_equal(step[0], expected[4:])
 
 
-def test_an_odd_signal_ends_in_a_zero():
-    even, odd = (
-        np.array(position_signal(ops.arange(6), depth, "concatenated"))
-        for depth in (8, 9)
-    )
-    np.testing.assert_array_equal(odd, np.pad(even, ((0, 0), (0, 1))))
-
-
-def test_embedding_is_scaled_and_padding_is_zero():
-    layer = TokenEmbedding(5, 16)
+def test_embedding_is_scaled_padding_is_zero_and_logits_are_not_scaled():
+    layer, hidden = TokenEmbedding(5, 16), random(2, 3, 16)
     layer.build()
+    table = np.array(layer.table)
     out = np.array(layer(np.array([[3, 0]])))
-    np.testing.assert_allclose(out[0, 0], 4 * np.array(layer.table)[3])
-    np.testing.assert_array_equal(out[0, 1], np.zeros(16))
-
-
-def test_logits_are_products_with_the_unscaled_table():
-    layer = TokenEmbedding(5, 16)
-    layer.build()
-    hidden = random(2, 3, 16)
+    np.testing.assert_allclose(out[0], [4 * table[3], np.zeros(16)])
     np.testing.assert_allclose(
-        layer.logits(hidden), hidden @ np.array(layer.table).T, atol=1e-5
+        layer.logits(hidden), hidden @ table.T, atol=1e-5
     )
 
 
@@ -205,7 +114,6 @@ def test_feed_forward_agrees_with_numpy():
 
 
 def test_normalization_agrees_with_numpy_and_its_gradient_with_autodiff():
-    tf = pytest.importorskip("tensorflow")
     layer = LayerNormalization()
     layer.build((None, None, 6))
     layer.scale.assign(random(6, seed=1))
@@ -230,7 +138,7 @@ def test_normalization_agrees_with_numpy_and_its_gradient_with_autodiff():
         np.testing.assert_allclose(ours, expected, atol=1e-5)
 
 
-def test_dropout_is_a_function_of_its_seed():
+def test_dropout_is_a_function_of_its_seed_and_of_the_call():
     x = ops.ones((100, 100))
     first, again, other = (
         np.array(DropoutMasks(np.array(seed))(x, 0.25))
@@ -240,10 +148,12 @@ def test_dropout_is_a_function_of_its_seed():
     assert (first != other).any()
     assert set(np.unique(first)) == {0, np.float32(1 / 0.75)}
     assert abs((first == 0).mean() - 0.25) < 0.02
+    masks = DropoutMasks(np.array([3, 4]))
+    assert (np.array(masks(x, 0.25)) != np.array(masks(x, 0.25))).any()
 
 
 def test_dropout_keeps_the_mean_whatever_the_share_is_rounded_to():
-    """0.1 is no multiple of 2 ** -16; 0.000005 is less than half of one."""
+    """0.1 is not a multiple of 2 ** -16; 0.000005 is less than half of one."""
     x = ops.ones((1001, 999))  # an odd number of units
     dropped = np.array(DropoutMasks(np.array([1, 2]))(x, 0.1))
     assert abs((dropped == 0).mean() - 0.1) < 0.002
@@ -251,9 +161,6 @@ def test_dropout_keeps_the_mean_whatever_the_share_is_rounded_to():
     np.testing.assert_array_equal(
         DropoutMasks(np.array([1, 2]))(x, 0.000005), x
     )
-
-
-def test_dropout_keeps_something_whatever_the_share():
     kept = DropoutMasks([1, 2])(np.ones(1 << 18, "float32"), 0.9999999)
     assert 0 < np.count_nonzero(kept) < 50
 
@@ -293,12 +200,6 @@ def test_rows_lose_what_they_lose_in_their_batch(jit, seed, shape):
             np.testing.assert_array_equal(ours, theirs[rows])
 
 
-def test_each_call_of_a_pass_draws_another_mask():
-    masks = DropoutMasks(np.array([3, 4]))
-    x = ops.ones((50, 50))
-    assert (np.array(masks(x, 0.5)) != np.array(masks(x, 0.5))).any()
-
-
 def test_layers_rebuild_from_their_config():
     for layer in (
         MultiHeadAttention(2, attention_dropout=0.1),
@@ -314,4 +215,3 @@ def test_layers_rebuild_from_their_config():
     ):
         config = layer.get_config()
         assert type(layer).from_config(config).get_config() == config
-    assert keras.backend.backend() in ("tensorflow", "jax")

@@ -2,8 +2,10 @@
 
 import math
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import ops
 
 from t2t_lite.model import losses
@@ -48,7 +50,6 @@ def test_equal_logits_cost_the_log_of_the_vocabulary():
 )
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_fused_loss_and_gradients_equal_the_plain_ones(rows, size, smoothing):
-    tf = pytest.importorskip("tensorflow")
     hidden, table, targets = example(rows, size)
     targets[rows // 2 :: 3] = 0  # padding
     hidden, table = tf.constant(hidden), tf.constant(table)
@@ -122,3 +123,29 @@ def test_keras_loss_is_the_mean_over_real_targets():
         # Keras divides by the sum of the weights.
         expected = np.average(each, weights=shares)
         np.testing.assert_allclose(loss, expected, rtol=1e-5)
+
+
+def test_the_fused_loss_holds_the_logits_of_one_block():
+    vocab, blocks, size = 4096, 4, 512
+    hidden = keras.random.normal((blocks * losses.BLOCK_ROWS, size)) / size
+    table = keras.random.normal((vocab, size))
+    targets = ops.ones(blocks * losses.BLOCK_ROWS, "int32")
+
+    @tf.function(autograph=False)
+    def gradients(hidden, table):
+        with tf.GradientTape() as tape:
+            tape.watch([hidden, table])
+            loss = losses.fused_cross_entropy_sum(hidden, table, targets, 0.1)
+        return tape.gradient(loss, [hidden, table])
+
+    gradients(hidden, table)
+    try:
+        before = tf.config.experimental.get_memory_info("CPU:0")["current"]
+        tf.config.experimental.reset_memory_stats("CPU:0")
+    except ValueError:
+        pytest.skip("without oneDNN TensorFlow does not count its memory")
+    gradients(hidden, table)
+    peak = tf.config.experimental.get_memory_info("CPU:0")["peak"] - before
+    # The transposed table, its gradient and the sum of a block are as large as
+    # the logits of a block. A second block would make it more than 8.
+    assert peak < 7.8 * 4 * losses.BLOCK_ROWS * vocab

@@ -1,0 +1,274 @@
+"""Multi-head attention (arXiv:1706.03762, section 3.2)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from t2t_lite.model.layers import Dropout, drawn, no_dropout
+from t2t_lite.model.local_attention import local_attention
+from t2t_lite.model.masks import (
+    attention_scores_bias,
+    band_mask,
+    segment_mask,
+)
+from t2t_lite.model.relative import (
+    distance_matrices,
+    relative_scores,
+    relative_values,
+)
+from t2t_lite.ops import (
+    Shape,
+    Tensor,
+    batch_matmul,
+    project_rows,
+    reshape,
+    reshape_rows,
+    sizes,
+    softmax_of_few_rows,
+)
+
+
+@keras.saving.register_keras_serializable(package="t2t_lite")
+class MultiHeadAttention(keras.layers.Layer):
+    """Scaled dot-product attention in several heads, without biases.
+
+    Args:
+      num_heads: H.
+      key_depth: d_k, units a head of queries and keys; None: D / H, of the
+        input's last dimension D.
+      value_depth: d_v, units a head of values; None: D / H.
+      attention_dropout: share of the attention weights dropped in training.
+      window: r; a position attends to those at most r // 2 away from it
+        (section 4, restricted self-attention). None: to all.
+      causal: whether a window reaches back only.
+      max_relative_position: k; keys and values of self-attention depend on
+        their distance, up to k positions (arXiv:1803.02155). None: they do not.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        key_depth: int | None = None,
+        value_depth: int | None = None,
+        attention_dropout: float = 0.0,
+        window: int | None = None,
+        causal: bool = False,
+        max_relative_position: int | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        # Integers once the layer is built.
+        self.key_depth: Any = key_depth
+        self.value_depth: Any = value_depth
+        self.attention_dropout = attention_dropout
+        self.window = window
+        self.causal = causal
+        self.max_relative_position = max_relative_position
+
+    def build(self, input_shape: Shape) -> None:
+        size = input_shape[-1]
+        self.key_depth = self.key_depth or size // self.num_heads
+        self.value_depth = self.value_depth or size // self.num_heads
+        keys = self.num_heads * self.key_depth
+        values = self.num_heads * self.value_depth
+        self.query_kernel = self._kernel("query_kernel", size, keys)
+        self.key_kernel = self._kernel("key_kernel", size, keys)
+        self.value_kernel = self._kernel("value_kernel", size, values)
+        self.output_kernel = self._kernel("output_kernel", values, size)
+        if self.max_relative_position is not None:  # shared by the heads
+            rows = 2 * self.max_relative_position + 1
+            self.relative_keys = self._kernel(
+                "relative_keys", rows, self.key_depth
+            )
+            self.relative_values = self._kernel(
+                "relative_values", rows, self.value_depth
+            )
+        self.built = True
+
+    def _kernel(self, name, rows, columns):
+        return self.add_weight(
+            shape=(rows, columns),
+            initializer=drawn("glorot_uniform"),
+            name=name,
+        )
+
+    @property
+    def reach(self) -> int | None:
+        """The largest distance in a window; None without a window."""
+        return None if self.window is None else self.window // 2
+
+    def call(
+        self,
+        x: Tensor,
+        bias: Tensor | None = None,
+        memory: Tensor | None = None,
+        dropout: Dropout = no_dropout,
+        segments: Tensor | None = None,
+    ) -> Tensor:
+        """Attend from every position of `x`.
+
+        Args:
+          x: float [B, T, D], the queries' input.
+          bias: float32, broadcast to [B, H, T, S], added to the scores: 0
+            where attention is allowed, else a large negative number. Not used
+            with a window.
+          memory: float [B, S, D], the input of keys and values; None: `x`.
+          dropout: `DropoutMasks` of this pass, or `no_dropout`.
+          segments: int [B, T], with a window only; a position attends to
+            positions of the same number.
+
+        Returns:
+          float [B, T, D].
+        """
+
+        def drop(weights):
+            return dropout(weights, self.attention_dropout)
+
+        query, keys, values = self._project(x, memory)
+        if self.reach is not None:
+            context = local_attention(
+                query, keys, values, segments, self.reach, self.causal, drop
+            )
+        else:
+            weights = drop(self._weights(query, keys, bias))
+            weights = ops.cast(weights, values.dtype)
+            context = batch_matmul(weights, values)  # [B, H, T, d_v]
+            if self.max_relative_position is not None:
+                context = context + relative_values(
+                    weights, self.relative_values, self._distances(x, bias)
+                )
+        rows = project_rows(merge_heads(context), self.output_kernel)
+        return reshape_rows(rows, x)
+
+    def weights_of(
+        self,
+        x: Tensor,
+        bias: Tensor | None = None,
+        memory: Tensor | None = None,
+        segments: Tensor | None = None,
+    ) -> Tensor:
+        """Return the attention weights of a call: float32 [B, H, T, S]."""
+        query, keys, _ = self._project(x, memory)
+        if self.reach is not None:
+            length = ops.shape(x)[1]
+            mask = ops.logical_and(
+                band_mask(length, length, self.reach, self.causal),
+                segment_mask(segments, segments),
+            )
+            bias = attention_scores_bias(mask)
+        return self._weights(query, keys, bias)
+
+    def _weights(self, query, keys, bias):
+        if self.max_relative_position is not None:
+            scores = relative_scores(
+                query, self.relative_keys, self._distances(query, bias)
+            )
+            bias = ops.cast(bias, "float32") + ops.cast(scores, "float32")
+        return attention_weights(query, keys, bias)
+
+    def _distances(self, x, bias):
+        rows = self.relative_keys.shape[0]
+        return distance_matrices(ops.shape(bias)[-1], rows, x.dtype)
+
+    def _project(self, x, memory):
+        """Return scaled queries, keys and values, each [B, H, T or S, d]."""
+        if memory is not None:
+            rows = project_rows(x, self.scaled_query_kernel())
+            (query,) = self._split_heads(rows, x, (self.key_depth,))
+            return query, *self.project_memory(memory)
+        # One product instead of three: wide ones are cheaper per column.
+        rows = project_rows(x, self.self_kernel())
+        depths = (self.key_depth, self.key_depth, self.value_depth)
+        return self._split_heads(rows, x, depths)
+
+    def project_memory(self, memory: Tensor) -> list[Tensor]:
+        """Return keys [B, H, S, d_k] and values [B, H, S, d_v] of [B, S, D]."""
+        kernel = ops.concatenate([self.key_kernel, self.value_kernel], axis=1)
+        depths = (self.key_depth, self.value_depth)
+        return self._split_heads(project_rows(memory, kernel), memory, depths)
+
+    def self_kernel(self) -> Tensor:
+        """Return the kernels of queries, keys and values, side by side."""
+        return ops.concatenate(
+            [self.scaled_query_kernel(), self.key_kernel, self.value_kernel],
+            axis=1,
+        )
+
+    def scaled_query_kernel(self) -> Tensor:
+        """Return the kernel of queries, times the 1 / sqrt(d_k) of equation 1.
+
+        A kernel has fewer numbers than the scores.
+        """
+        return self.query_kernel * self.key_depth**-0.5
+
+    def _split_heads(self, rows, x, depths):
+        return split_heads(rows, sizes(x)[:2], self.num_heads, depths)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "key_depth": self.key_depth,
+            "value_depth": self.value_depth,
+            "attention_dropout": self.attention_dropout,
+            "window": self.window,
+            "causal": self.causal,
+            "max_relative_position": self.max_relative_position,
+        }
+
+
+def attention_weights(
+    query: Tensor, keys: Tensor, bias: Tensor, few_rows: bool = False
+) -> Tensor:
+    """Return the softmax of equation 1, float32 [B, H, T, S].
+
+    Args:
+      query: float [B, H, T, d_k], scaled.
+      keys: float [B, H, S, d_k].
+      bias: float32, broadcast to [B, H, T, S], added to the scores.
+      few_rows: see `batch_matmul`.
+    """
+    scores = batch_matmul(query, keys, transpose_y=True, few_rows=few_rows)
+    # In float32: a bfloat16 softmax over long sources does not sum to 1.
+    scores = ops.cast(scores, "float32") + ops.cast(bias, "float32")
+    if few_rows:
+        return softmax_of_few_rows(scores)
+    return ops.softmax(scores, axis=-1)
+
+
+def merge_heads(context: Tensor) -> Tensor:
+    """[B, H, T, d_v] -> [B * T, H * d_v]."""
+    _, heads, _, depth = context.shape
+    context = ops.transpose(context, (0, 2, 1, 3))
+    return ops.reshape(context, (-1, heads * depth))
+
+
+def split_heads(
+    rows: Tensor,
+    shape: Sequence[int | Tensor],
+    num_heads: int,
+    depths: Sequence[int],
+) -> list[Tensor]:
+    """[B * T, H * sum(depths)] -> [B, H, T, d] for each depth d.
+
+    Args:
+      rows: one product side by side, such as queries, keys and values.
+      shape: B and T.
+      num_heads: H.
+      depths: units a head of each part.
+    """
+    if len(set(depths)) == 1:  # one transposition: 3 % of a step at d 256
+        parts = len(depths)
+        rows = reshape(rows, (*shape, parts, num_heads, depths[0]))
+        # [B, T, parts, H, d] -> [parts, B, H, T, d]
+        return ops.unstack(ops.transpose(rows, (2, 0, 3, 1, 4)), parts)
+    ends = [num_heads * sum(depths[: i + 1]) for i in range(len(depths) - 1)]
+    return [
+        ops.transpose(reshape(part, (*shape, num_heads, depth)), (0, 2, 1, 3))
+        for part, depth in zip(
+            ops.split(rows, ends, axis=-1), depths, strict=True
+        )
+    ]
