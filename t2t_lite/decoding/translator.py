@@ -6,36 +6,76 @@ with it.
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 import tensorflow as tf
 
-from t2t_lite.decoding.asked import COLUMNS, ids_asked
-from t2t_lite.decoding.compiled import compiled
-from t2t_lite.decoding.samples import best_first, uniforms
 from t2t_lite.decoding.search.beam_search import (
     beam_search,
     coverage_penalty,
     length_penalty,
 )
-from t2t_lite.decoding.search.choice import Sample
-from t2t_lite.decoding.search.required import Required
-from t2t_lite.decoding.search.score_changes import (
+from t2t_lite.decoding.search.logits_processors import (
     NO_TOKEN,
-    Avoid,
-    Ban,
+    START,
+    BadPhrases,
     ForcedPrefix,
+    LogitsProcessor,
     MinimumLength,
     NoRepeat,
     Suppress,
 )
+from t2t_lite.decoding.search.required_phrases import RequiredPhrases
+from t2t_lite.decoding.search.selection import Sample, TopK
 from t2t_lite.decoding.search.settings import SearchSettings
-from t2t_lite.decoding.search.state import ScoreChange
-from t2t_lite.decoding.texts import on_one_line, prepare, with_eos
 from t2t_lite.errors import UsageError
 from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.model.transformer import Transformer
-from t2t_lite.text.encoder import EOS_ID, PAD_ID, TextEncoder
-from t2t_lite.text.form import TextForm
+from t2t_lite.ops import for_xla
+from t2t_lite.text.encoder import EOS_ID, PAD_ID, TextEncoder, TextForm
+
+# White space as `str.strip` defines it, which is what counts in a corpus.
+_BLANK = r"[\s\v\x1c-\x1f\x{85}\pZ]*"
+_TEXTS = tf.RaggedTensorSpec([None, None], tf.string, ragged_rank=1)
+# The options of single lines, in the order of a graph's arguments: a text that
+# the translation begins with, texts that must and must not appear in it, and
+# the seed of its samples.
+COLUMNS = {
+    "prefix": tf.TensorSpec([None], tf.string, "prefix"),
+    "constraints": _TEXTS,
+    "avoid": _TEXTS,
+    "seed": tf.TensorSpec([None], tf.int64, "seed"),
+}
+_POWERS_OF_TWO = [2**power for power in range(31)]
+_SHORTEST = 32  # tokens of a source that XLA compiles for
+
+
+class Engine(Protocol):
+    """The interface of a `Translator` that other engines implement, too."""
+
+    settings: SearchSettings
+    max_length: int
+    form: TextForm | None
+    source_encoder: TextEncoder
+    target_encoder: TextEncoder
+
+    @property
+    def most_hypotheses(self) -> int | None: ...
+
+    def translate(
+        self,
+        texts: Any,
+        num_hypotheses: int = 1,
+        asked: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]: ...
+
+    def require_can_do(self, asked: Iterable[str]) -> None: ...
+
+    def score(self, sources: Any, targets: Any) -> dict[str, Any]: ...
+
+    def warm_up(self, num_hypotheses: int = 1) -> None: ...
+
+    def __hash__(self) -> int: ...
 
 
 class Translator(tf.Module):
@@ -44,18 +84,17 @@ class Translator(tf.Module):
     Args:
       model: a `Transformer` whose weights exist, or an `Ensemble`.
       source_encoder: a `TextEncoder`.
-      target_encoder: likewise, of the other side; may be the same.
+      target_encoder: a `TextEncoder`; may be the same.
       settings: of the search.
-      extra_decode_length: how many tokens a translation may have beyond those
-        of its source, EOS included on both sides.
-      max_length: source tokens, EOS included; the rest is cut off.
+      extra_decode_length: the tokens that a translation may have in addition to
+        those of its source, EOS included on both sides.
+      max_length: source tokens, EOS included; a longer source is truncated.
       form: of the problem's texts; None: its answers may be any text.
-      jit: compile the search by XLA; see `compiled`.
+      jit: compile the search with XLA; see `compiled`.
 
     Raises:
       UsageError: the problem has no form to constrain the search to, the
-        vocabulary has no piece that is to be suppressed, or such a search
-        cannot be compiled.
+        vocabulary lacks a suppressed piece, or XLA cannot compile the search.
     """
 
     def __init__(
@@ -74,11 +113,9 @@ class Translator(tf.Module):
         self.settings = settings or SearchSettings()
         if self.settings.constrained and form is None:
             raise UsageError(
-                "A constrained search needs a problem whose answers have a "
-                "form, such as trees; this one has none."
+                "constrained requires a problem whose answers have a form, "
+                "such as trees; this one has none."
             )
-        if jit:
-            self.settings.check_compiled()
         self.form = form
         self.jit = jit
         self.model = model
@@ -86,6 +123,7 @@ class Translator(tf.Module):
         self.target_encoder = target_encoder
         self.extra_decode_length = extra_decode_length
         self.max_length = max_length
+        self.require_can_do(())
         self._suppressed = target_encoder.ids_of(self.settings.suppress)
         self._graphs: dict[tuple, Callable] = {}
         text = tf.TensorSpec([None], tf.string)
@@ -95,18 +133,14 @@ class Translator(tf.Module):
 
     @property
     def one_model(self) -> Transformer:
-        """The model, for what looks into it.
-
-        Raises:
-          UsageError: it is an ensemble.
-        """
+        """The model; raises UsageError if it is an ensemble."""
         if isinstance(self.model, Ensemble):
             raise UsageError("This needs one model: leave out the ensemble.")
         return self.model
 
     @property
     def most_hypotheses(self) -> int | None:
-        """How many hypotheses a text can have; None: any number of samples."""
+        """The most hypotheses of a text; None: any number of samples."""
         return None if self.settings.sample else self.settings.beam_size
 
     def translate(
@@ -115,12 +149,12 @@ class Translator(tf.Module):
         num_hypotheses: int = 1,
         asked: Mapping[str, tf.Tensor | tf.RaggedTensor] | None = None,
     ) -> dict[str, tf.Tensor]:
-        """Translates any number of texts; a row never affects another.
+        """Translate any number of texts; a row never affects another.
 
         Args:
           texts: tf.string [B].
-          num_hypotheses: N, at least 1, at most `most_hypotheses`.
-          asked: what is asked of each text, any of COLUMNS by name.
+          num_hypotheses: N, from 1 to `most_hypotheses`.
+          asked: options of each text, any of COLUMNS by name.
 
         Returns: a dict of
           outputs: tf.string [B, N], best first, line ends replaced by spaces;
@@ -128,11 +162,10 @@ class Translator(tf.Module):
           tokens: int32 [B, N, L], EOS, then zeros;
           source_lengths: int32 [B], tokens of the source, EOS included;
           cut: bool [B], where the source was longer than `max_length`.
-        An empty text, or one of white space only, has N empty outputs with
-        score 0.
+        A text that is empty or white space has N empty outputs with score 0.
 
         Raises:
-          UsageError: the search does not do what is asked.
+          UsageError: an option conflicts with the settings.
         """
         asked = asked or {}
         columns = tuple(name for name in COLUMNS if name in asked)
@@ -142,14 +175,9 @@ class Translator(tf.Module):
     def graph(
         self, num_hypotheses: int = 1, columns: tuple[str, ...] = ()
     ) -> Callable:
-        """`translate` for so many hypotheses: a tf.function, traced once.
+        """Return the tf.function of `translate`, traced once.
 
-        Args:
-          num_hypotheses: N.
-          columns: names of COLUMNS, in their order, which follow the texts.
-
-        Raises:
-          UsageError: the search does not do what the columns ask for.
+        Its arguments are the texts and the columns, in the order of COLUMNS.
         """
         key = (num_hypotheses, columns)
         if key not in self._graphs:
@@ -169,34 +197,20 @@ class Translator(tf.Module):
         return self._graphs[key]
 
     def require_can_do(self, asked: Iterable[str]) -> None:
-        """Refuses what may be asked of single texts, but not of this search.
-
-        Args:
-          asked: names of COLUMNS.
-
-        Raises:
-          UsageError: one of them does not go with the settings.
-        """
-        asked = list(asked)
-        self.settings.check_columns(asked)
-        if self.jit:
-            self.settings.check_compiled(asked)
+        """Raise UsageError for a name of COLUMNS that is not supported here."""
+        self.settings.check_supported([*asked, *(["jit"] if self.jit else [])])
 
     def warm_up(self, num_hypotheses: int = 1) -> None:
-        """Makes the graph of `translate`, so that the first text is quick."""
+        """Trace the graph of `translate`, so that the first text is quick."""
         self.translate(tf.constant([""]), num_hypotheses)
 
     def score(
         self, sources: tf.Tensor, targets: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """Scores given translations.
-
-        Args:
-          sources: tf.string [B].
-          targets: tf.string [B].
+        """Score pairs of texts, tf.string [B] each.
 
         Returns: a dict of
-          log_probabilities, scores: float32 [B], as in `lines.PairScore`;
+          log_probabilities, scores: float32 [B], as in `results.PairScore`;
           source_lengths, lengths: int32 [B], tokens of the source and of the
             target, EOS included;
           tokens: int32 [B, T], of the target, EOS, then zeros;
@@ -204,6 +218,42 @@ class Translator(tf.Module):
           cut: bool [B], where either side was longer than `max_length`.
         """
         return self.score_graph(sources, targets)
+
+    def pairs(
+        self, sources: tf.Tensor, targets: tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Tensor]:
+        """Return the features of pairs of texts, tf.string [B] each.
+
+        Returns:
+          `inputs` int32 [B, S] and `targets` int32 [B, T], both with EOS, then
+          zeros; the lengths of the targets, EOS included, int32 [B]; and bool
+          [B], where either side was longer than `max_length`.
+        """
+        inputs, _, inputs_cut = encode_sources(self, sources)
+        outputs, lengths, outputs_cut = with_eos(
+            self.target_encoder.tokenize(targets), self.max_length
+        )
+        features = {"inputs": inputs, "targets": outputs}
+        return features, lengths, inputs_cut | outputs_cut
+
+    def _score(self, sources, targets):
+        features, lengths, cut = self.pairs(sources, targets)
+        each = self.model.token_log_probs(features)
+        log_probs = tf.reduce_sum(each, axis=-1)
+        penalty = length_penalty(
+            tf.cast(lengths, tf.float32), self.settings.alpha
+        )
+        return {
+            "log_probabilities": log_probs,
+            "scores": log_probs / penalty,
+            "source_lengths": tf.math.count_nonzero(
+                features["inputs"], axis=-1, dtype=tf.int32
+            ),
+            "lengths": lengths,
+            "tokens": features["targets"],
+            "token_log_probabilities": each,
+            "cut": cut,
+        }
 
     def _translate(self, texts, num_hypotheses, asked):
         settings = self.settings
@@ -217,21 +267,25 @@ class Translator(tf.Module):
             search = functools.partial(self._search, num_hypotheses)
             tokens, scores = compiled(search, self._limits)(ids, limits)
         else:
-            count = tf.shape(texts)[0]
-            asked = ids_asked(count, asked, settings, self.target_encoder)
-            tokens, scores = self._search(
-                num_hypotheses, ids, limits, texts=texts, asked=asked
+            options = encode_options(
+                tf.size(texts), asked, settings, self.target_encoder
             )
-        if settings.sample:
-            tokens, scores = best_first(tokens, scores, num_hypotheses)
+            tokens, scores = self._search(
+                num_hypotheses, ids, limits, texts=texts, options=options
+            )
+        if settings.sample:  # [B * N, 1, ...] -> [B, N, ...], best first
+            shape = [tf.size(limits), num_hypotheses]
+            tokens = tf.reshape(tokens, [*shape, tf.shape(tokens)[2]])
+            scores, order = tf.math.top_k(
+                tf.reshape(scores, shape), num_hypotheses
+            )
+            tokens = tf.gather(tokens, order, batch_dims=1)
         shape = tf.shape(tokens)
         outputs = self.target_encoder.detokenize(
             tf.reshape(tokens, [shape[0] * num_hypotheses, shape[2]])
         )
         return {
-            "outputs": tf.reshape(
-                on_one_line(outputs), [shape[0], num_hypotheses]
-            ),
+            "outputs": tf.reshape(on_one_line(outputs), shape[:2]),
             "scores": tf.where(empty[:, None], 0.0, scores),
             "tokens": tokens,
             "source_lengths": source_lengths,
@@ -239,41 +293,44 @@ class Translator(tf.Module):
         }
 
     def _limits(self, lengths):
-        """The most tokens, EOS included, for sources of some lengths."""
+        """Return the most tokens, EOS included, for sources of some lengths."""
         limits = lengths + self.extra_decode_length
         longest = self.settings.max_new_tokens
         return limits if longest is None else tf.minimum(limits, longest)
 
     def _search(
-        self, num_hypotheses, ids, limits, longest=None, texts=None, asked=None
+        self, num_hypotheses, ids, limits, longest=None, texts=None, options=()
     ):
-        """Tokens int32 [B, N, L] and scores float32 [B, N].
+        """Return tokens int32 [B, N, L] and scores float32 [B, N].
 
-        Of a `longest`, L, that is given no shape changes in the search.
+        If `longest`, L, is given, all shapes of the search are constant.
         """
         settings, model = self.settings, self.model
-        rows = (texts, limits, asked or {}, *model.encode(ids))
+        rows = (texts, limits, dict(options), *model.encode(ids))
         samples, beam_size = 1, settings.beam_size
         if settings.sample:
-            # Hypotheses of a beam share what is known of their source. Each
+            # The hypotheses of a beam share the cache of their source, so each
             # sample is a sentence of its own.
             samples, beam_size = num_hypotheses, 1
             rows = tf.nest.map_structure(
                 lambda x: tf.repeat(x, samples, axis=0), rows
             )
-        texts, limits, asked, memory, mask = rows
-        changes, choice, limits = self._varied(texts, limits, asked, samples)
+        texts, limits, options, memory, mask = rows
+        processors, selector, limits = self._search_components(
+            texts, limits, options, samples
+        )
         fixed = longest is not None
         if not fixed:
             longest = tf.reduce_max(tf.concat([limits, [0]], axis=0))
         penalty = settings.coverage_penalty
-        cache = model.start_decoding(
-            memory, mask, beam_size, longest, penalty > 0
-        )
+
+        def bonus(cache):
+            return penalty * coverage_penalty(model.coverage(cache))
+
         return beam_search(
             model.decode_step,
             model.follow_beams,
-            cache,
+            model.start_decoding(memory, mask, beam_size, longest, penalty > 0),
             batch_size=tf.shape(limits)[0],
             beam_size=beam_size,
             vocab_size=self.model.vocab_sizes[1],
@@ -282,86 +339,214 @@ class Translator(tf.Module):
             alpha=settings.alpha,
             eos_id=EOS_ID,
             num_hypotheses=num_hypotheses // samples,
-            changes=changes,
-            choice=choice,
-            bonus_fn=None
-            if not penalty
-            else lambda cache: (
-                penalty * coverage_penalty(model.coverage(cache))
-            ),
-            keep_fn=None if fixed else model.keep_sentences,
+            processors=processors,
+            selector=selector,
+            bonus_fn=bonus if penalty else None,
+            select_fn=None if fixed else model.keep_sentences,
         )
 
-    def _varied(self, texts, limits, asked, samples):
-        """What makes another search of it: changes, the choice, the limits."""
+    def _search_components(self, texts, limits, options, samples):
+        """Return the logits processors, the selector and the limits."""
         settings = self.settings
-        choice: Required | Sample | None = None
-        changes: list[ScoreChange] = []
-        bans: list[Ban] = []
+        selector: TopK | None = None
+        first: list[LogitsProcessor] = []
+        others: list[LogitsProcessor] = []
         if self.form is not None and settings.constrained:
-            change, limits = self.form.constrain(texts, limits)
-            changes.append(change)
-        suppressed = tuple(self._suppressed)
-        if settings.sample:  # chance may fall on padding; a search never did
-            suppressed += (PAD_ID,)
-        if suppressed:
-            bans.append(Suppress(suppressed))
+            processor, limits = self.form.constrain(texts, limits)
+            first.append(processor)
+        # Padding could be drawn; a search never selects it.
+        padding = [PAD_ID] if settings.sample else []
+        if suppressed := [*self._suppressed, *padding]:
+            others.append(Suppress(suppressed))
         if settings.min_new_tokens:
-            bans.append(MinimumLength(settings.min_new_tokens, EOS_ID))
+            others.append(MinimumLength(settings.min_new_tokens, EOS_ID))
         if settings.no_repeat_ngram_size:
-            bans.append(NoRepeat(settings.no_repeat_ngram_size))
-        if "avoid" in asked:
-            bans.append(Avoid(asked["avoid"]))
-        if "constraints" in asked:
-            required = Required(asked["constraints"], EOS_ID)
-            bans.append(required)
-            choice = required
+            others.append(NoRepeat(settings.no_repeat_ngram_size))
+        if "avoid" in options:
+            others.append(BadPhrases(options["avoid"]))
+        if "constraints" in options:
+            selector = RequiredPhrases(options["constraints"], EOS_ID)
+            others.append(selector)
         if settings.sample:
-            drawn = uniforms(asked["seed"], texts, samples, limits)
-            options = (settings.temperature, settings.top_k, settings.top_p)
-            choice = Sample(drawn, *options)
-        if "prefix" in asked:
-            bans = [ForcedPrefix(asked["prefix"], bans)]
-            real = tf.cast(asked["prefix"] != NO_TOKEN, tf.int32)
+            selector = Sample(
+                _uniforms(options["seed"], texts, samples, limits),
+                settings.temperature,
+                settings.top_k,
+                settings.top_p,
+            )
+        if "prefix" in options:
+            others = [ForcedPrefix(options["prefix"], others)]
+            real = tf.cast(options["prefix"] != NO_TOKEN, tf.int32)
             room = tf.reduce_sum(real, axis=1) + 1  # for EOS
             limits = tf.where(limits > 0, tf.maximum(limits, room), 0)
-        return [*changes, *bans], choice, limits
+        return [*first, *others], selector, limits
 
-    def pairs(
-        self, sources: tf.Tensor, targets: tf.Tensor
-    ) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Tensor]:
-        """Given translations as a model takes them.
 
-        Args:
-          sources: tf.string [B].
-          targets: tf.string [B].
+def prepare(texts: tf.Tensor, form: TextForm | None) -> tf.Tensor:
+    """Return texts, of any shape, to be tokenized; blank ones are empty."""
+    blank = tf.strings.regex_full_match(texts, _BLANK)
+    texts = tf.where(blank, "", texts)
+    return texts if form is None else form.prepare(texts)
 
-        Returns: `inputs` int32 [B, S] and `targets` int32 [B, T], both with
-          EOS, then zeros; the lengths of the targets, EOS included, int32 [B];
-          and bool [B], where either side was longer than `max_length`.
-        """
-        inputs, _, inputs_cut = with_eos(
-            self.source_encoder.tokenize(prepare(sources, self.form)),
-            self.max_length,
+
+def encode_sources(
+    engine: Engine, texts: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Return `with_eos` of the ids of source texts, tf.string [B]."""
+    ids = engine.source_encoder.tokenize(prepare(texts, engine.form))
+    return with_eos(ids, engine.max_length)
+
+
+def with_eos(
+    tokens: tf.RaggedTensor, max_length: int
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Truncate rows of tokens and append EOS.
+
+    Example, with a `max_length` of 3: [[5, 6, 7, 8], [5], []] ->
+    [[5, 6, 1], [5, 1, 0], [1, 0, 0]], [3, 2, 1], [True, False, False].
+
+    Args:
+      tokens: ragged int32 [B, None].
+      max_length: tokens, EOS included.
+
+    Returns:
+      ids int32 [B, S], lengths with EOS int32 [B], bool [B] where tokens were
+      truncated.
+    """
+    cut = tokens.row_lengths() > max_length - 1
+    tokens = tokens[:, : max_length - 1]
+    eos = tf.fill([tokens.nrows(), 1], tf.constant(EOS_ID, tokens.dtype))
+    tokens = tf.concat([tokens, eos], axis=1)
+    lengths = tf.cast(tokens.row_lengths(), tf.int32)
+    return tf.cast(tokens.to_tensor(PAD_ID), tf.int32), lengths, cut
+
+
+def on_one_line(texts: tf.Tensor) -> tf.Tensor:
+    """Return the texts with spaces for line ends: an answer is one line."""
+    return tf.strings.regex_replace(texts, r"\r\n|\r|\n", " ")
+
+
+def encode_options(
+    count: tf.Tensor,
+    asked: Mapping[str, tf.Tensor | tf.RaggedTensor],
+    settings: SearchSettings,
+    encoder: TextEncoder,
+) -> dict[str, tf.Tensor]:
+    """Return the options of B texts as ids, those of the settings included.
+
+    Args:
+      count: B.
+      asked: any of COLUMNS by name.
+      settings: of the search.
+      encoder: of the target side.
+
+    Returns:
+      `prefix`, int32 [B, M], then NO_TOKEN; `constraints`, as `RequiredPhrases`
+      takes them; `avoid`, as `BadPhrases` does; `seed`, int64 [B].
+    """
+    options = {}
+    if "prefix" in asked:
+        prefixes = encoder.tokenize(asked["prefix"])
+        options["prefix"] = prefixes.to_tensor(NO_TOKEN)
+    if "constraints" in asked:
+        options["constraints"] = _phrases(asked["constraints"], encoder)
+    avoided = [asked["avoid"]] if "avoid" in asked else []
+    if settings.avoid:
+        everywhere = tf.tile(tf.constant([settings.avoid]), [count, 1])
+        avoided.append(tf.RaggedTensor.from_tensor(everywhere))
+    if avoided:
+        phrases = _phrases(tf.concat(avoided, axis=1), encoder)
+        shape = [count, -1, tf.shape(phrases)[3]]
+        options["avoid"] = tf.reshape(phrases, shape)
+    if settings.sample:
+        seed = tf.constant(settings.seed, tf.int64)
+        options["seed"] = asked.get("seed", tf.fill([count], seed))
+    return options
+
+
+def _phrases(texts, encoder):
+    """Return the tokens of ragged texts [B, None], in two tokenizations each.
+
+    A word may be tokenized differently where a translation begins.
+
+    Returns:
+      int32 [B, P, 2, M], P and M at least 1.
+    """
+    words = texts.flat_values
+    first = tf.fill([tf.size(words), 1], START)
+    ways = tf.stack(
+        [
+            encoder.tokenize_behind(words),
+            tf.concat([first, encoder.tokenize(words)], axis=1),
+        ],
+        axis=1,
+    )  # ragged [n, 2, None]
+    ways = texts.with_flat_values(ways).to_tensor(
+        NO_TOKEN, shape=[None, None, 2, None]
+    )
+    short = tf.maximum(1 - tf.shape(ways), 0)
+    padding = [[0, 0], [0, short[1]], [0, 0], [0, short[3]]]
+    return tf.pad(ways, padding, constant_values=NO_TOKEN)
+
+
+def _uniforms(seeds, texts, samples, limits):
+    """Return uniform numbers in [0, 1) for R = B * samples: float32 [R, L].
+
+    A row depends only on its text, its seed and its number among the samples of
+    that text, which are adjacent.
+    """
+    numbers = tf.range(tf.size(seeds, tf.int64)) % samples
+    # So that two texts do not draw the same numbers.
+    hashes = tf.strings.to_hash_bucket_fast(texts, 2**62)
+    keys = tf.stack([seeds, hashes + numbers], axis=1)
+    length = tf.reduce_max(tf.concat([limits, [0]], axis=0))
+    return tf.map_fn(
+        lambda key: tf.random.stateless_uniform([length], key),
+        keys,
+        fn_output_signature=tf.float32,
+    )
+
+
+def compiled(
+    search: Callable[..., tuple[tf.Tensor, tf.Tensor]],
+    longest_of: Callable[[tf.Tensor], tf.Tensor],
+) -> Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
+    """Return the search, compiled with XLA: for a sentence at a time.
+
+    A step of a search is hundreds of small operations. For one sentence of a
+    small model, TensorFlow takes about as long to start each of them as to run
+    it; XLA fuses them into a few kernels. It compiles each new shape for
+    seconds, and is slower than TensorFlow for batches. There are few shapes:
+    batches are padded to powers of two, sources to at least 32 tokens.
+
+    Args:
+      search: `(ids int32 [B, S], limits int32 [B], longest=L)` -> tokens int32
+        [B, N, L] and scores float32 [B, N], of operations that XLA compiles;
+        sentences do not affect one another.
+      longest_of: `S -> L`, the largest limit of sources of that length.
+
+    Returns:
+      `(ids, limits) -> (tokens, scores)`, where L is the largest limit.
+    """
+
+    @tf.function(jit_compile=True, autograph=False)
+    def whole(ids, limits):
+        with for_xla():
+            return search(ids, limits, longest=longest_of(tf.shape(ids)[1]))
+
+    def round_up(size):
+        index = tf.searchsorted(_POWERS_OF_TWO, size[None])[0]
+        return tf.gather(_POWERS_OF_TWO, index)
+
+    def padded(ids, limits):
+        rows, width = tf.unstack(tf.shape(ids))
+        more_rows = round_up(rows) - rows
+        more_width = round_up(tf.maximum(width, _SHORTEST)) - width
+        tokens, scores = whole(
+            tf.pad(ids, [[0, more_rows], [0, more_width]]),
+            tf.pad(limits, [[0, more_rows]]),
         )
-        outputs, lengths, outputs_cut = with_eos(
-            self.target_encoder.tokenize(targets), self.max_length
-        )
-        features = {"inputs": inputs, "targets": outputs}
-        return features, lengths, inputs_cut | outputs_cut
+        longest = tf.reduce_max(tf.concat([limits, [0]], axis=0))
+        return tokens[:rows, :, :longest], scores[:rows]
 
-    def _score(self, sources, targets):
-        features, lengths, cut = self.pairs(sources, targets)
-        each = self.model.token_log_probs(features)
-        log_probs = tf.reduce_sum(each, axis=-1)
-        return {
-            "log_probabilities": log_probs,
-            "scores": log_probs / length_penalty(lengths, self.settings.alpha),
-            "source_lengths": tf.math.count_nonzero(
-                features["inputs"], axis=-1, dtype=tf.int32
-            ),
-            "lengths": lengths,
-            "tokens": features["targets"],
-            "token_log_probabilities": each,
-            "cut": cut,
-        }
+    return padded

@@ -1,13 +1,12 @@
-"""Beam search over a `step_fn(ids, index, cache)`; knows of no model.
+"""Beam search over a `step_fn(ids, index, cache)`, independent of the model.
 
-There is one loop. Changes of scores and a rule of choice, `ScoreChange` and
-`Choice`, make other searches of it. Shapes are those of `state`. Only
-`keras.ops`, so that the search runs eagerly and inside a compiled loop, with
-sizes known or not.
+There is one loop, which logits processors and a selector vary. Shapes are those
+of `state`. Only `keras.ops`, so that the search runs eagerly and inside a
+compiled loop, with sizes known or not.
 
-`keras_hub.samplers.BeamSampler` is no substitute: it has no length penalty,
-extends a hypothesis beyond its EOS in place of setting it aside, and tiles and
-gathers the whole cache over the beams at every step.
+`keras_hub.samplers.BeamSampler` is not a substitute: it has no length penalty,
+extends a hypothesis beyond its EOS, and tiles and gathers the whole cache over
+the beams at every step.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,42 +14,35 @@ from typing import Any
 
 from keras import ops, tree
 
-from t2t_lite.decoding.search.choice import Best
-from t2t_lite.decoding.search.log_probs import (
-    IMPOSSIBLE,
-    is_possible,
-    log_normalizer,
-)
+from t2t_lite.decoding.search.logits_processors import LogitsProcessor
+from t2t_lite.decoding.search.selection import TopK, log_normalizer
 from t2t_lite.decoding.search.state import (
-    Choice,
-    ScoreChange,
+    IMPOSSIBLE,
     SearchState,
-    append,
+    is_possible,
 )
-from t2t_lite.model.layers.backend import Tensor, gather_rows
+from t2t_lite.ops import Tensor, gather_rows
 
 
-def length_penalty(length: Tensor, alpha: float) -> Tensor:
-    """What a log-probability is divided by: ((5 + length) / 6) ** alpha.
+def length_penalty(length: Any, alpha: float) -> Any:
+    """Return the divisor of log-probabilities: ((5 + length) / 6) ** alpha.
 
     Args:
-      length: generated tokens, EOS included; int, any shape.
-      alpha: 0 for none; 0.6 in the paper.
-
-    Returns: float32 of the same shape (arXiv:1609.08144, equation 14, without
-      the coverage term).
+      length: generated tokens, EOS included: a number or a float32 tensor.
+      alpha: 0 for none; 0.6 in the paper (arXiv:1609.08144, equation 14).
     """
-    return ops.power((5.0 + ops.cast(length, "float32")) / 6.0, alpha)
+    return ((5.0 + length) / 6.0) ** alpha
 
 
 def coverage_penalty(coverage: Tensor) -> Tensor:
-    """What tells that source tokens got little attention; at most 0.
+    """Return the penalty for source tokens with little attention; at most 0.
 
     Args:
-      coverage: float32 [B, K, S], the attention that each got in all steps;
-        1 where there is no token.
+      coverage: float32 [B, K, S], the attention to each token, summed over the
+        steps; 1 where there is no token.
 
-    Returns: float32 [B, K], the sum of log(min(coverage, 1)) (arXiv:1609.08144,
+    Returns:
+      float32 [B, K], the sum of log(min(coverage, 1)) (arXiv:1609.08144,
       equation 14, without beta).
     """
     # No attention at all counts as very little: log(0) has no sum.
@@ -59,7 +51,7 @@ def coverage_penalty(coverage: Tensor) -> Tensor:
 
 def beam_search(
     step_fn: Callable[[Tensor, Tensor, Any], tuple[Tensor, Any]],
-    follow_fn: Callable[[Any, Tensor], Any],
+    reorder_fn: Callable[[Any, Tensor], Any],
     cache: Any,
     *,
     batch_size: int | Tensor,
@@ -70,80 +62,79 @@ def beam_search(
     alpha: float,
     eos_id: int = 1,
     num_hypotheses: int | None = None,
-    changes: Sequence[ScoreChange] = (),
-    choice: Choice | None = None,
+    processors: Sequence[LogitsProcessor] = (),
+    selector: TopK | None = None,
     bonus_fn: Callable[[Any], Tensor] | None = None,
-    keep_fn: Callable[[Any, Tensor], Any] | None = None,
+    select_fn: Callable[[Any, Tensor], Any] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The best hypotheses of each sentence under `step_fn`.
+    """Return the best hypotheses of each sentence under `step_fn`.
 
-    The search for a sentence ends as soon as no live hypothesis can, at any
-    length up to its limit, beat the worst finished one that is asked for.
+    The search of a sentence ends as soon as no live hypothesis can, at any
+    length up to its limit, beat the worst finished one of those requested.
     Sentences do not affect one another. With a beam of 1 the search is greedy.
 
     Args:
       step_fn: `(ids int32 [B, K], index int32 [], cache) -> (logits float32
-        [B, K, V], cache)`: what may follow the newest ids; at index 0, when
-        there are none, the ids are 0.
-      follow_fn: `(cache, parents int32 [B, K]) -> cache`: from now on row k
-        goes on from what was row parents[k].
+        [B, K, V], cache)`: the logits after the newest ids, which are 0 at
+        index 0.
+      reorder_fn: `(cache, parents int32 [B, K]) -> cache`, in which beam k
+        continues what was beam parents[k].
       cache: a structure of tensors.
       batch_size: B.
       beam_size: K, at least 1.
       vocab_size: V, at least 2.
-      limits: int32 [B], the most tokens a sentence may get, EOS included; 0
-        gives an empty hypothesis.
-      longest: L, at least each limit; None: the largest of them.
+      limits: int32 [B], the most tokens of a sentence, EOS included; 0 gives an
+        empty hypothesis.
+      longest: L, at least each limit; None: the largest limit.
       alpha: weight of the length penalty, at least 0.
       eos_id: the token that ends a hypothesis.
-      num_hypotheses: N, from 1 to K; None: K. Asking for fewer ends sooner
-        and does not change those that are returned.
-      changes: of the scores, before candidates are chosen, in this order;
-        those that renormalize come first.
-      choice: of candidates; None: the best ones.
-      bonus_fn: `cache -> float32 [B, K]`, what is added to the score of a
-        hypothesis when it ends; at most 0, so that the bound holds that ends
-        the search.
-      keep_fn: `(cache, rows int32 [M]) -> cache` of these sentences only. With
-        it those that are done leave the batch, where tensors may change their
-        shape in a loop. None: all stay to the end.
+      num_hypotheses: N, from 1 to K; None: K. A smaller N ends the search
+        sooner and does not change the hypotheses that are returned.
+      processors: applied in this order; those that renormalize come first.
+      selector: selects candidates; None: `TopK`.
+      bonus_fn: `cache -> float32 [B, K]`, added to the score of a hypothesis
+        when it ends; at most 0, as the bound that ends the search requires.
+      select_fn: `(cache, rows int32 [M]) -> cache` of these sentences. With it,
+        sentences that are done leave the batch, which requires that tensors may
+        change their shape in a loop. None: all stay to the end.
 
     Returns:
       ids int32 [B, N, L] (EOS, then zeros) and scores float32 [B, N], best
       first, score = log-probability / ((5 + length) / 6) ** alpha, plus the
       bonus. Where fewer than N finished, the best live ones of that sentence
-      follow, cut at the limit and without EOS. A row without a hypothesis (V
-      smaller than 2 K, or logits that are not numbers) has no ids and a score
-      for which `is_possible` is false.
+      follow, truncated at the limit, without EOS. A row without a hypothesis (V
+      smaller than 2 K, or logits that are NaN) has no ids and a score for which
+      `is_possible` is false.
     """
     count = beam_size if num_hypotheses is None else num_hypotheses
     _check(beam_size, vocab_size, alpha, count)
     if longest is None:
         longest = ops.max(limits, initial=0)
     limits = ops.cast(limits, "int32")
-    choice = choice or Best()
+    selector = selector or TopK()
 
     def body(*values):
         state = SearchState(*values)
         logits, cache = step_fn(state.last_ids, state.index, state.cache)
-        logits, normalizer, memories = _change(changes, state, logits)
-        candidates = choice.candidates(state, logits, normalizer)
+        logits, normalizer, own_states = _process(processors, state, logits)
+        candidates = selector.candidates(state, logits, normalizer)
         ended = ops.equal(candidates.ids, eos_id)
-        bonus = bonus_fn(cache) if bonus_fn else state.live_bonuses
-        finished = _finish(state, candidates, ended, alpha, bonus)
-        log_probs, places = choice.survivors(state, candidates, ended)
-        live, parents = _go_on(state, candidates, log_probs, places, bonus)
-        state = _advance(state, live, finished)._replace(
-            memories=tree.map_structure(
-                lambda rows: gather_rows(rows, parents), memories
+        bonuses = bonus_fn(cache) if bonus_fn else state.live_bonuses
+        finished = _finish(state, candidates, ended, alpha, bonuses)
+        log_probs, indices = selector.select_live(state, candidates, ended)
+        parents = gather_rows(candidates.parents, indices)
+        live = _extend(state, candidates, log_probs, indices, bonuses)
+        state = _next_state(state, live | finished)._replace(
+            processor_states=tree.map_structure(
+                lambda rows: gather_rows(rows, parents), own_states
             ),
-            cache=follow_fn(cache, parents),
+            cache=reorder_fn(cache, parents),
         )
         return tuple(state._replace(running=_running(state, alpha)))
 
-    def search(state, goes_on):
+    def search(state, continues):
         values = ops.while_loop(
-            lambda *values: goes_on(SearchState(*values).running),
+            lambda *values: continues(SearchState(*values).running),
             body,
             tuple(state),
         )
@@ -152,12 +143,14 @@ def beam_search(
     def best(state):
         return _best(state, alpha, sort_live=bonus_fn is not None)
 
-    memories = tuple(each.start(batch_size, beam_size) for each in changes)
+    own_states = tuple(each.start(batch_size, beam_size) for each in processors)
     shape = (batch_size, beam_size, count, longest)
-    state = _start(cache, memories, shape, limits)
-    if keep_fn is None:
+    state = _start(cache, own_states, shape, limits)
+    if select_fn is None:
         return best(search(state, ops.any))
-    return _shrinking(state, lambda part: search(part, _most), best, keep_fn)
+    return _search_shrinking_batch(
+        state, lambda part: search(part, _mostly), best, select_fn
+    )
 
 
 def _check(beam_size, vocab_size, alpha, count):
@@ -173,11 +166,10 @@ def _check(beam_size, vocab_size, alpha, count):
         raise ValueError(f"alpha must be at least 0; got alpha={alpha}.")
 
 
-def _start(cache, memories, shape, limits):
-    """Live hypothesis 0 is the empty one; there are no others yet."""
+def _start(cache, own_states, shape, limits):
+    """Return a state whose only live hypothesis, number 0, is empty."""
     batch_size, beam_size, count, longest = shape
-    beams = ops.arange(beam_size)
-    live = ops.where(ops.equal(beams, 0), 0.0, IMPOSSIBLE)
+    live = ops.where(ops.equal(ops.arange(beam_size), 0), 0.0, IMPOSSIBLE)
     return SearchState(
         index=ops.convert_to_tensor(0, "int32"),
         rows=ops.arange(batch_size, dtype="int32"),
@@ -191,84 +183,84 @@ def _start(cache, memories, shape, limits):
         live_bonuses=ops.zeros((batch_size, beam_size), "float32"),
         finished_ids=ops.zeros((batch_size, count, longest), "int32"),
         finished_scores=ops.full((batch_size, count), IMPOSSIBLE, "float32"),
-        memories=memories,
+        processor_states=own_states,
         cache=cache,
     )
 
 
-def _change(changes, state, logits):
-    """The logits after all changes, their normalizer, the new memories."""
-    normalizer, memories = None, []
-    for each, memory in zip(changes, state.memories, strict=True):
+def _process(processors, state, logits):
+    """Return the processed logits, their normalizer and the own states."""
+    normalizer, own_states = None, []
+    for each, own in zip(processors, state.processor_states, strict=True):
         if normalizer is None and not each.renormalizes:
             normalizer = log_normalizer(logits)
-        logits, memory = each.change(logits, state, memory)
-        memories.append(memory)
-    return logits, normalizer, tuple(memories)
+        logits, own = each.process(logits, state, own)
+        own_states.append(own)
+    return logits, normalizer, tuple(own_states)
 
 
-def _finish(state, candidates, ended, alpha, bonus):
-    """The best N of the finished ones and the candidates that just ended.
-
-    Returns: ids int32 [B, N, L] and scores float32 [B, N], best first.
-    """
-    scores = candidates.log_probs / length_penalty(state.index + 1, alpha)
-    scores += gather_rows(bonus, candidates.parents)
+def _finish(state, candidates, ended, alpha, bonuses):
+    """Return the best N of the finished ones and the candidates that ended."""
+    length = ops.cast(state.index + 1, "float32")
+    scores = candidates.log_probs / length_penalty(length, alpha)
+    scores += gather_rows(bonuses, candidates.parents)
     real = ops.logical_and(ended, is_possible(candidates.log_probs))
     scores = ops.concatenate(
         [state.finished_scores, ops.where(real, scores, IMPOSSIBLE)], axis=1
     )
-    scores, places = ops.top_k(scores, ops.shape(state.finished_scores)[1])
-    ids = gather_rows(state.live_ids, candidates.parents)  # [B, C, L]
-    ids = append(ids, candidates.ids, state.index)
-    # An impossible one must not bring along the ids of its beam.
+    scores, indices = ops.top_k(scores, ops.shape(state.finished_scores)[1])
+    ids = _append(state, candidates.parents, candidates.ids)  # [B, C, L]
+    # An impossible candidate must not bring the ids of its beam.
     ids = ops.where(real[..., None], ids, 0)
     ids = ops.concatenate([state.finished_ids, ids], axis=1)
-    return gather_rows(ids, places), scores
+    return {
+        "finished_ids": gather_rows(ids, indices),
+        "finished_scores": scores,
+    }
 
 
-def _go_on(state, candidates, log_probs, places, bonus):
-    """The candidates at some places [B, K], which live on.
-
-    Returns: their (newest ids, ids, log-probabilities, bonuses) and the rows
-      int32 [B, K] they come from.
-    """
-    parents = gather_rows(candidates.parents, places)
-    last_ids = gather_rows(candidates.ids, places)
-    ids = gather_rows(state.live_ids, parents)
-    ids = append(ids, last_ids, state.index)
-    log_probs = ops.maximum(log_probs, IMPOSSIBLE)
-    return (last_ids, ids, log_probs, gather_rows(bonus, parents)), parents
+def _extend(state, candidates, log_probs, indices, bonuses):
+    """Return the live hypotheses, the candidates at indices [B, K]."""
+    parents = gather_rows(candidates.parents, indices)
+    last_ids = gather_rows(candidates.ids, indices)
+    return {
+        "last_ids": last_ids,
+        "live_ids": _append(state, parents, last_ids),
+        "live_log_probs": ops.maximum(log_probs, IMPOSSIBLE),
+        "live_bonuses": gather_rows(bonuses, parents),
+    }
 
 
-def _advance(state, live, finished):
-    """The next state; sentences that no longer run keep what they have."""
-    running = state.running[:, None]
-    last_ids, live_ids, live_log_probs, live_bonuses = live
-    finished_ids, finished_scores = finished
-    return state._replace(
-        index=state.index + 1,
-        last_ids=last_ids,
-        live_ids=ops.where(running[..., None], live_ids, state.live_ids),
-        live_log_probs=ops.where(running, live_log_probs, state.live_log_probs),
-        live_bonuses=ops.where(running, live_bonuses, state.live_bonuses),
-        finished_ids=ops.where(
-            running[..., None], finished_ids, state.finished_ids
-        ),
-        finished_scores=ops.where(
-            running, finished_scores, state.finished_scores
-        ),
+def _append(state, parents, ids):
+    """Return the ids of live hypotheses [B, N], each with one more token."""
+    here = ops.equal(
+        ops.arange(ops.shape(state.live_ids)[-1], dtype="int32"), state.index
     )
+    return ops.where(here, ids[..., None], gather_rows(state.live_ids, parents))
+
+
+def _next_state(state, values):
+    """Return the next state; sentences that are done keep their values."""
+
+    def keep(name, value):
+        running = ops.reshape(
+            state.running, (-1,) + (1,) * (len(value.shape) - 1)
+        )
+        return ops.where(running, value, getattr(state, name))
+
+    values = {name: keep(name, value) for name, value in values.items()}
+    return state._replace(index=state.index + 1, **values)
 
 
 def _running(state, alpha):
-    """Sentences in which a live hypothesis may still become a needed one.
+    """Return in which sentences a live hypothesis may still be returned.
 
-    A log-probability only falls, and is divided by most at the limit: so the
-    best live one divided by that bounds every score to come.
+    A log-probability can only decrease, and its divisor is largest at the
+    limit: the best live one divided by that bounds all scores to come.
     """
     best_live = ops.max(state.live_log_probs, axis=1)
-    bound = best_live / length_penalty(state.limits, alpha)
+    longest = ops.cast(state.limits, "float32")
+    bound = best_live / length_penalty(longest, alpha)
     hopeful = ops.logical_and(
         is_possible(best_live), bound > state.finished_scores[:, -1]
     )
@@ -277,19 +269,20 @@ def _running(state, alpha):
     )
 
 
-def _most(running):
-    """Whether most sentences run: enough to leave the batch as it is."""
+def _mostly(running):
+    """Return whether most sentences run: enough to keep the batch as it is."""
     count = ops.sum(ops.cast(running, "int32"))
     return 2 * count > ops.shape(running)[0]
 
 
-def _shrinking(state, search, best, keep_fn):
-    """Searches on, time and again, with the sentences that still run.
+def _search_shrinking_batch(state, search, best, select_fn):
+    """Search repeatedly with the sentences that still run.
 
-    Returns: ids and scores of all sentences, as `_best`.
+    Returns:
+      ids and scores of all sentences, as `_best`.
     """
 
-    def go_on(ids, scores, *values):
+    def continue_search(ids, scores, *values):
         state = search(SearchState(*values))
         part_ids, part_scores = best(state)
         rows = state.rows[:, None]
@@ -300,27 +293,27 @@ def _shrinking(state, search, best, keep_fn):
         of_sentences = tree.map_structure(
             lambda x: ops.take(x, kept, axis=0), of_sentences
         )
-        return ids, scores, index, *of_sentences, keep_fn(cache, kept)
+        return ids, scores, index, *of_sentences, select_fn(cache, kept)
 
-    ids, scores = best(state)  # of sentences that may get no token
+    ids, scores = best(state)  # of sentences with limit 0
     ids, scores, *_ = ops.while_loop(
         lambda *values: ops.any(SearchState(*values[2:]).running),
-        go_on,
+        continue_search,
         (ids, scores, *state),
     )
     return ids, scores
 
 
 def _best(state, alpha, sort_live):
-    """The finished hypotheses, then live ones where too few finished."""
+    """Return the finished hypotheses, then live ones if too few finished."""
     batch_size, count = ops.shape(state.finished_scores)
-    penalties = length_penalty(state.limits, alpha)[:, None]
-    live_scores = state.live_log_probs / penalties
+    longest = ops.cast(state.limits, "float32")[:, None]
+    live_scores = state.live_log_probs / length_penalty(longest, alpha)
     live_scores += state.live_bonuses
     real = is_possible(state.live_log_probs)
     live_scores = ops.where(real, live_scores, IMPOSSIBLE)
     live_ids = ops.where(real[..., None], state.live_ids, 0)
-    if sort_live:  # bonuses are not in the order of the choice
+    if sort_live:  # bonuses are not in the order of the selector
         size = ops.shape(live_scores)[1]
         live_scores, order = ops.top_k(live_scores, size)
         live_ids = gather_rows(live_ids, ops.cast(order, "int32"))
@@ -331,9 +324,8 @@ def _best(state, alpha, sort_live):
         axis=1,
         keepdims=True,
     )
-    places = ops.broadcast_to(
-        ops.arange(count, dtype="int32")[None], (batch_size, count)
-    )
-    # The K live ones follow the N places of finished ones.
-    places = ops.where(places < finished, places, places - finished + count)
-    return gather_rows(ids, places), gather_rows(scores, places)
+    indices = ops.arange(count, dtype="int32")[None]
+    indices = ops.broadcast_to(indices, (batch_size, count))
+    # The K live ones follow the N finished ones.
+    indices = ops.where(indices < finished, indices, indices - finished + count)
+    return gather_rows(ids, indices), gather_rows(scores, indices)

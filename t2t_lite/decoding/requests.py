@@ -1,0 +1,204 @@
+"""Requests: lines with options of their own, also as JSON."""
+
+import dataclasses
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Self
+
+from t2t_lite import validators
+from t2t_lite.errors import T2TLiteError, UsageError, nearest
+from t2t_lite.validators import Validator, condition, integer
+
+_LINE_END = re.compile("\r\n|\r|\n")
+_MAX_ERROR = 180  # characters
+
+
+def _parse_line(value: Any) -> str:
+    """Return a line without its end, U+FFFD for invalid UTF-8."""
+    if isinstance(value, str):
+        value = value.encode("utf-8", "surrogatepass")
+    if not isinstance(value, bytes):
+        raise ValueError
+    text = value.decode("utf-8", "replace")
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def _parse_phrases(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(
+        isinstance(text, str) and text.strip() for text in value
+    ):
+        raise ValueError
+    return tuple(value)
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+# A text is given as str or bytes and kept as str.
+_Line = Annotated[Any, Validator("a string", _parse_line)]
+_String = Annotated[
+    str, condition("a string", lambda value: isinstance(value, str))
+]
+_Phrases = Annotated[
+    tuple[str, ...],
+    Validator("a list of strings that are not empty", _parse_phrases),
+]
+_Id = Annotated[str | int, condition("a string or a whole number", _is_id)]
+_Seed = Annotated[int, integer(0, 2**63 - 1)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """A text to translate, with options for its translation.
+
+    Attributes:
+      text: one line; its end is removed, U+FFFD replaces invalid UTF-8.
+      id: returned with the result.
+      prefix: the text that the translation must begin with.
+      constraints: texts that must appear in it.
+      avoid: texts that must not appear in it.
+      seed: of its samples.
+      error: the reason why it cannot be answered, which is its result then.
+      tag: the tag to put before the text, see `text.tags`.
+
+    Raises:
+      UsageError: a value breaks its rule.
+    """
+
+    text: _Line
+    id: _Id | None = None
+    prefix: _String = ""
+    constraints: _Phrases = ()
+    avoid: _Phrases = ()
+    seed: _Seed | None = None
+    error: _String | None = None
+    tag: _String = ""
+
+    def __post_init__(self) -> None:
+        validators.validate(self)
+
+    @classmethod
+    def parse(cls, line: str | bytes) -> Self:
+        """Return the request of a line of JSON, with an `error` if it is wrong.
+
+        Example: `{"text": "Two dogs.", "id": 7}`.
+        """
+        return _parse(cls, line, ("text",))
+
+    def asked(self) -> dict[str, Any]:
+        """Return the options that are set, by their name in `COLUMNS`."""
+        asked = {
+            name: getattr(self, name)
+            for name in ("prefix", "constraints", "avoid", "seed")
+        }
+        return {k: v for k, v in asked.items() if v not in ("", (), None)}
+
+    def violations(
+        self, text: str, avoid: Iterable[str] = ()
+    ) -> dict[str, list[str]]:
+        """Return the texts of the request that a translation violates.
+
+        Args:
+          text: the translation.
+          avoid: texts that must not appear, in addition to the request's.
+
+        Returns:
+          `missing`, the prefix and constraints that do not appear, and
+          `unavoided`, the texts that appear as whole words; without empty ones.
+        """
+        text = _normalize(text)
+        missing = [x for x in self.constraints if _normalize(x) not in text]
+        if not text.startswith(_normalize(self.prefix)):
+            missing.insert(0, self.prefix)
+        unavoided = [
+            x
+            for x in (*self.avoid, *avoid)
+            if re.search(rf"(?<!\w){re.escape(_normalize(x))}(?!\w)", text)
+        ]
+        found = {"missing": missing, "unavoided": unavoided}
+        return {name: texts for name, texts in found.items() if texts}
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """A text and a translation of it, to be scored; see `Request`."""
+
+    source: _Line
+    target: _Line
+    id: _Id | None = None
+    error: _String | None = None
+    tag: _String = ""
+
+    def __post_init__(self) -> None:
+        validators.validate(self)
+
+    @classmethod
+    def parse(cls, line: str | bytes) -> Self:
+        """Return the pair of a line of JSON, with an `error` if it is wrong.
+
+        Example: `{"source": "Two dogs.", "target": "Zwei Hunde.", "id": 7}`.
+        """
+        return _parse(cls, line, ("source", "target"))
+
+
+def split_pairs(lines: Iterable[bytes], first_line: int = 1) -> Iterator[Pair]:
+    r"""Split lines `source<TAB>target`: `b"one\teins\n"` -> one, eins.
+
+    Args:
+      lines: with or without line ends.
+      first_line: the number of the first line.
+
+    Raises:
+      T2TLiteError: a line has no tab, or more than one.
+    """
+    for number, line in enumerate(lines, start=first_line):
+        sides = line.split(b"\t")
+        if len(sides) != 2:
+            raise T2TLiteError(
+                "Pairs to score are lines source<TAB>target, one tab each; "
+                f"line {number} has {len(sides) - 1} tabs."
+            )
+        source, target = sides
+        yield Pair(source, target)
+
+
+def _parse(cls: Any, line: str | bytes, required: tuple[str, ...]) -> Any:
+    """Return the request or pair of a line; a wrong one keeps only its id."""
+    if isinstance(line, bytes):
+        line = line.decode("utf-8", "replace")
+    given: dict[str, Any] = {}
+    try:
+        record = json.loads(line)
+        if not isinstance(record, dict):
+            raise UsageError(f"A line must be a JSON object; got {record!r}.")
+        given = {k: v for k, v in record.items() if v is not None}
+        keys = [field.name for field in dataclasses.fields(cls)]
+        keys.remove("error")
+        for key in given:
+            if key not in keys:
+                raise UsageError(
+                    f"The keys are {', '.join(keys)}; got {key!r}."
+                    f"{nearest(key, keys)}"
+                )
+        for key in required:
+            if key not in given:
+                raise UsageError(f"{key} must be a string; it is missing.")
+            if isinstance(given[key], str):
+                given[key] = _LINE_END.sub(" ", given[key])
+        return cls(**given)
+    except UsageError as error:
+        message = str(error)
+    except (ValueError, RecursionError) as error:
+        message = f"A line must be a JSON object; it is not JSON: {error}."
+    if len(message) > _MAX_ERROR:
+        message = f"{message[:_MAX_ERROR]}..."
+    kept = {"id": given["id"]} if _is_id(given.get("id")) else {}
+    return cls(**dict.fromkeys(required, ""), **kept, error=message)
+
+
+def _normalize(text: str) -> str:
+    """Return text as vocabularies see it: NFKC, one space between words."""
+    return " ".join(unicodedata.normalize("NFKC", text).split())

@@ -1,0 +1,503 @@
+"""Streams of lines to their translations or scores, in the order of input."""
+
+import contextlib
+import dataclasses
+import functools
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_lite.decoding.batching import Batching, map_sorted
+from t2t_lite.decoding.requests import Pair, Request
+from t2t_lite.decoding.results import (
+    Hypothesis,
+    PairScore,
+    Translation,
+    concat_sentences,
+    hypotheses_of,
+    require_finite,
+    strip_padding,
+)
+from t2t_lite.decoding.search.settings import SearchSettings
+from t2t_lite.decoding.token_info import TokenDetails
+from t2t_lite.decoding.translator import Engine, prepare
+from t2t_lite.errors import UsageError
+from t2t_lite.evaluation.minimum_bayes_risk import choose
+from t2t_lite.problem import Problem
+from t2t_lite.progress import Counter
+from t2t_lite.runtime import share_cores, usable_cores
+from t2t_lite.text.sentences import sentence_splitter
+from t2t_lite.text.tags import known_tag, parted, split_behind_tag, tagged
+
+# Options of a `Request` that apply to one sentence only.
+_OF_ONE_SENTENCE = ("prefix", "constraints")
+_VIOLATIONS = {
+    "missing": "required, but not in the translation: {}.",
+    "unavoided": "to be avoided, but in the translation: {}.",
+}
+_MAX_REPLICAS = 4  # on one processor: each needs memory for a batch
+# The operations of a smaller model on one sentence do not use two cores.
+_SMALL_MODEL = 256
+
+Made = TypeVar("Made")
+Row = Mapping[str, Any]  # the values of one text, by name
+
+
+class Replica(NamedTuple):
+    """A translator, and the device that holds its weights and runs it."""
+
+    translator: Engine
+    device: str | None = None  # None: TensorFlow chooses
+
+
+def translate_lines(
+    translator: Engine | Sequence[Replica],
+    lines: Iterable[str | bytes | Request],
+    *,
+    batch_size: int | None = None,
+    batch_tokens: int | None = None,
+    prompt: bool = True,
+    first_line: int = 1,
+    num_hypotheses: int = 1,
+    complete: Callable[[str, str], tuple[str, Mapping[str, Any]]] | None = None,
+    details: TokenDetails | None = None,
+    mbr: str | None = None,
+    split: Callable[[str], Sequence[str]] | None = None,
+    tags: Sequence[str] = (),
+    note: Callable[[int, str], None] | None = None,
+) -> Iterator[Translation]:
+    r"""Translate a stream of lines, one result a line, in their order.
+
+    Lines that have arrived are translated without waiting for more, so `lines`
+    may be a pipe or a person. Batches change the speed, not the results.
+
+    Args:
+      translator: an engine, or several replicas that work in parallel.
+      lines: each ends with "\n", "\r\n" or nothing; every other character,
+        such as NUL or U+2028, belongs to the line. It may be an open binary
+        file. A `Request` has options of its own; if they cannot be met, its
+        result is an error.
+      batch_size: see `Batching`.
+      batch_tokens: see `Batching`.
+      prompt: see `Batching`.
+      first_line: the number of the first line.
+      num_hypotheses: hypotheses a line, at most the translator's beam size.
+      complete: `Problem.complete`; None returns the model's text.
+      details: the fields to add to each hypothesis.
+      mbr: order the hypotheses by this utility, see `minimum_bayes_risk`.
+      split: splits a line into sentences, which are translated separately and
+        concatenated; requires one hypothesis and no details.
+      tags: `Problem.source_tags`, which a `Request` may name.
+      note: called with a line number and a warning about that line; the default
+        logs it.
+
+    Raises:
+      T2TLiteError: the model's scores are not finite.
+    """
+    replicas, note = _replicas_of(translator), note or log_note
+    engine = replicas[0].translator
+
+    def check(request: Request) -> None:
+        asked = request.asked()
+        engine.require_can_do(asked)
+        for name in _OF_ONE_SENTENCE:
+            if split and name in asked:
+                raise UsageError(
+                    f"{name} conflicts with split_sentences: give single "
+                    "sentences."
+                )
+
+    def request_of(line: str | bytes | Request) -> Request:
+        request = line if isinstance(line, Request) else Request(line)
+        return _prepared(request, "text", tags, check)
+
+    def sentences(request: Request) -> list[Request]:
+        if split is None:
+            return [request]
+        texts = split_behind_tag(request.text, tags, split)
+        return [dataclasses.replace(request, text=each) for each in texts]
+
+    def run(engine: Engine, requests: Sequence[Request]) -> Row:
+        texts = tf.constant([request.text for request in requests])
+        asked = _columns(requests, engine.settings)
+        found = engine.translate(texts, num_hypotheses, asked)
+        if details:
+            found |= details.compute(engine, texts, found["tokens"])
+        return found
+
+    for line, request, rows in _run_batches(
+        map(request_of, lines),
+        sentences,
+        lambda request: [request.text],
+        run,
+        replicas,
+        Batching(batch_size, batch_tokens, prompt),
+        first_line,
+        note,
+    ):
+        result = Translation(line, request.text, [], request.id, request.error)
+        if rows:
+            hypotheses = _hypotheses(line, request, rows, engine, details)
+            hypotheses = [
+                _completed(request, each, complete, engine.settings.avoid)
+                for each in hypotheses
+            ]
+            if mbr:
+                hypotheses = rerank_by_utility(hypotheses, mbr)
+            for name, message in _VIOLATIONS.items():
+                if texts := hypotheses[0].facts.get(name):
+                    note(line, message.format(", ".join(texts)))
+            result = dataclasses.replace(
+                result,
+                hypotheses=hypotheses,
+                source_pieces=(
+                    details.source_pieces(request.text) if details else None
+                ),
+            )
+        yield result
+
+
+def best_translations(
+    translator: Engine | Sequence[Replica],
+    texts: Sequence[str],
+    doing: str = "translating",
+    **options: Any,
+) -> list[str]:
+    """Return the best hypothesis of each text; show the progress on stderr.
+
+    Args:
+      translator: an engine, or several replicas.
+      texts: one line each.
+      doing: the label of the progress.
+      options: of `translate_lines`.
+
+    Raises:
+      T2TLiteError: the model's scores are not finite.
+    """
+    best = []
+    with Counter(doing, "sentences", total=len(texts)) as counter:
+        for translation in translate_lines(translator, texts, **options):
+            best.append(translation.hypotheses[0].text)
+            counter.advance(1)
+    return best
+
+
+def score_pairs(
+    translator: Engine | Sequence[Replica],
+    pairs: Iterable[Sequence[str | bytes] | Pair],
+    *,
+    batch_size: int | None = None,
+    batch_tokens: int | None = None,
+    prompt: bool = True,
+    first_line: int = 1,
+    details: TokenDetails | None = None,
+    tags: Sequence[str] = (),
+    note: Callable[[int, str], None] | None = None,
+) -> Iterator[PairScore]:
+    """Score a stream of (source, target) pairs, in their order.
+
+    Args:
+      translator: an engine, or several replicas; its alpha and its longest
+        length apply.
+      pairs: texts, with or without line ends.
+      batch_size: see `Batching`.
+      batch_tokens: see `Batching`.
+      prompt: see `Batching`.
+      first_line: the number of the first pair.
+      details: the fields to add; log-probabilities of tokens in any case.
+      tags: `Problem.source_tags`, which a `Pair` may name.
+      note: as in `translate_lines`.
+
+    Raises:
+      T2TLiteError: the model's scores are not finite.
+    """
+
+    def pair_of(line: Sequence[str | bytes] | Pair) -> Pair:
+        if not isinstance(line, Pair):
+            source, target = line
+            line = Pair(source, target)
+        return _prepared(line, "source", tags)
+
+    def run(engine: Engine, pairs: Sequence[Pair]) -> Row:
+        sources = tf.constant([pair.source for pair in pairs])
+        targets = tf.constant([pair.target for pair in pairs])
+        found = engine.score(sources, targets)
+        if details:
+            found = details.compute(engine, sources, found["tokens"]) | found
+        return found
+
+    for line, pair, rows in _run_batches(
+        map(pair_of, pairs),
+        lambda pair: [pair],
+        lambda pair: [pair.source, pair.target],
+        run,
+        _replicas_of(translator),
+        Batching(batch_size, batch_tokens, prompt),
+        first_line,
+        note or log_note,
+    ):
+        result = PairScore(
+            line, pair.source, pair.target, id=pair.id, error=pair.error
+        )
+        for row in rows:  # one, or none for an error
+            require_finite(row["log_probabilities"], line)
+            fields: dict[str, Any] = {}
+            if details:
+                tokens = strip_padding(row["tokens"])
+                fields = details.describe(pair.source, tokens, row, pair.target)
+                fields["source_pieces"] = details.source_pieces(pair.source)
+            result = dataclasses.replace(
+                result,
+                score=float(row["scores"]),
+                log_probability=float(row["log_probabilities"]),
+                tokens=int(row["lengths"]),
+                **fields,
+            )
+        yield result
+
+
+def log_note(number: int, message: str) -> None:
+    """Log a warning about a line."""
+    logging.getLogger("t2t_lite").warning("line %d: %s", number, message)
+
+
+def rerank_by_utility(
+    hypotheses: Sequence[Hypothesis], utility: str
+) -> list[Hypothesis]:
+    """Return hypotheses by their mean utility against all, best first."""
+    _, utilities = choose([each.text for each in hypotheses], utility)
+    order = sorted(range(len(utilities)), key=lambda k: -utilities[k])
+    return [
+        dataclasses.replace(hypotheses[k], utility=utilities[k]) for k in order
+    ]
+
+
+def _replicas_of(translator: Engine | Sequence[Replica]) -> Sequence[Replica]:
+    if isinstance(translator, Sequence):
+        return translator
+    return [Replica(translator)]
+
+
+def _run_batches(
+    items: Iterable[Any],
+    parts: Callable[[Any], list[Any]],
+    texts_of: Callable[[Any], list[str]],
+    run: Callable[[Engine, list[Any]], Mapping[str, tf.Tensor]],
+    replicas: Sequence[Replica],
+    batching: Batching,
+    first_line: int,
+    note: Callable[[int, str], None],
+) -> Iterator[tuple[int, Any, list[Row]]]:
+    """Yield the line number, the item and the rows of its parts, in order.
+
+    An item with an error has no rows. Truncated texts are noted. The lengths of
+    `texts_of` a part matter for batches; `run` returns values [B, ...] by name.
+    """
+    engine = replicas[0].translator
+
+    def work(replica: Replica, batch: list[Any]) -> Iterator[Row]:
+        with tf.device(replica.device):
+            found = run(replica.translator, batch)
+        values = {name: value.numpy() for name, value in found.items()}
+        for row in range(len(batch)):
+            yield {name: value[row] for name, value in values.items()}
+
+    def lengths(batch: list[Any]) -> list[int]:
+        texts = list(map(texts_of, batch))
+        if batching.tokens is None:
+            return [sum(map(len, sides)) for sides in texts]
+        encoders = (engine.source_encoder, engine.target_encoder)
+        counts = [
+            encoder.tokenize(prepare(tf.constant(side), engine.form))
+            for encoder, side in zip(
+                encoders, zip(*texts, strict=True), strict=False
+            )
+        ]
+        longest = np.max([each.row_lengths() for each in counts], axis=0)
+        return np.minimum(longest + 1, engine.max_length).tolist()
+
+    results = map_sorted(
+        items,
+        lambda item: [] if item.error else parts(item),
+        [functools.partial(work, replica) for replica in replicas],
+        lengths,
+        batching,
+        share_out=True,
+    )
+    for line, (item, rows) in enumerate(results, start=first_line):
+        if any(row["cut"] for row in rows):
+            note(
+                line,
+                f"a text may have {engine.max_length} tokens (max_length, EOS "
+                "included); the rest was left out.",
+            )
+        yield line, item, rows
+
+
+def _prepared(
+    item: Any,
+    side: str,
+    tags: Sequence[str],
+    check: Callable[[Any], None] = lambda item: None,
+) -> Any:
+    """Return a request or pair with its tag before its text, or with an error.
+
+    A text that begins with one of `tags` stays as it is.
+    """
+    try:
+        if item.tag:
+            tag, text = known_tag(item.tag, tags), getattr(item, side)
+            has_tag, _ = parted(text, tags)
+            text = text if has_tag else tagged(tag, text)
+            item = dataclasses.replace(item, **{side: text})
+        check(item)
+    except UsageError as error:
+        return dataclasses.replace(item, error=item.error or str(error))
+    return item
+
+
+def _columns(
+    requests: Sequence[Request], settings: SearchSettings
+) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+    """Return the options of requests, as `Translator.translate` takes them."""
+    columns = {}
+    for name in {name for request in requests for name in request.asked()}:
+        values = [getattr(request, name) for request in requests]
+        if name == "prefix":
+            columns[name] = tf.constant(values)
+        elif name == "seed":
+            values = [settings.seed if x is None else x for x in values]
+            columns[name] = tf.constant(values, tf.int64)
+        else:
+            columns[name] = tf.ragged.constant(
+                list(map(list, values)), tf.string, ragged_rank=1
+            )
+    return columns
+
+
+def _hypotheses(
+    line: int,
+    request: Request,
+    rows: Sequence[Row],
+    engine: Engine,
+    details: TokenDetails | None,
+) -> list[Hypothesis]:
+    """Return the hypotheses of a line, of one row for each sentence."""
+    first, *others = [hypotheses_of(row, line) for row in rows]
+    if others:
+        best = [first[0], *(each[0] for each in others)]
+        return [concat_sentences(best, engine.settings.alpha)]
+    if details is None:
+        return first
+    names = {"token_log_probabilities", "sources"} & rows[0].keys()
+    return [
+        dataclasses.replace(
+            each,
+            **details.describe(
+                request.text,
+                each.tokens or [],
+                {name: rows[0][name][k] for name in names},
+            ),
+        )
+        for k, each in enumerate(first)
+    ]
+
+
+def _completed(
+    request: Request,
+    hypothesis: Hypothesis,
+    complete: Callable[[str, str], tuple[str, Mapping[str, Any]]] | None,
+    avoid: Iterable[str],
+) -> Hypothesis:
+    """Return the hypothesis with the problem's facts and its violations."""
+    text = hypothesis.text
+    facts: Mapping[str, Any] = {}
+    violations = request.violations(text, avoid)
+    if complete:
+        text, facts = complete(request.text, text)
+    return dataclasses.replace(
+        hypothesis, text=text, facts={**facts, **violations}
+    )
+
+
+def splitter_of(
+    problem: Problem, encoders: Mapping[str, Any]
+) -> Callable[[str], list[str]]:
+    """Return the function that splits a source text into sentences.
+
+    Args:
+      problem: names the language; English replaces a missing one.
+      encoders: of the problem.
+
+    Raises:
+      UsageError: the answers are not sentences that can be concatenated.
+    """
+    if problem.text_form(encoders) is not None:
+        raise UsageError(
+            "split_sentences requires plain text; the answers of "
+            f"{problem.name} have a form: leave it out."
+        )
+    language, _ = getattr(problem, "languages", ("", ""))
+    return sentence_splitter(language)
+
+
+def share_processor(
+    count: int | None = None, units_of_line: int | None = None
+) -> int | None:
+    """Divide the cores among several searches; return their number.
+
+    Most operations of a search are too small for two cores: two searches on a
+    core each are faster than one on both. TensorFlow keeps its threads once it
+    has computed anything.
+
+    Args:
+      count: the number of searches; None: one a core, but at most four.
+      units_of_line: D of a model that gets one line at a time, which uses one
+        core if it is small; None: it gets batches.
+
+    Returns:
+      The number; with GPUs the count as it is, and nothing is divided.
+    """
+    if tf.config.list_physical_devices("GPU"):
+        return count
+    count = count or min(usable_cores(), _MAX_REPLICAS)
+    on_one_core = units_of_line is not None and units_of_line <= _SMALL_MODEL
+    with contextlib.suppress(RuntimeError):  # the threads exist already
+        share_cores(usable_cores() if on_one_core else count)
+    return count
+
+
+def choose_devices(count: int | None = None) -> list[str | None]:
+    """Return the device of each replica.
+
+    Without GPUs the replicas are threads that share the processor and one set
+    of weights; see `share_processor`.
+
+    Args:
+      count: the number; None: all GPUs, or one replica without GPUs.
+
+    Raises:
+      UsageError: there are GPUs, but fewer.
+    """
+    gpus = [gpu.name for gpu in tf.config.list_logical_devices("GPU")]
+    if not gpus:
+        return [None] * (count or 1)
+    if count is not None and count > len(gpus):
+        raise UsageError(
+            f"There are {len(gpus)} GPUs for --replicas; got {count}."
+        )
+    return list(gpus[:count])
+
+
+def make_on(
+    devices: Sequence[str | None], make: Callable[[], Made]
+) -> dict[str | None, Made]:
+    """Return what `make` returns on each device, once for each device."""
+    made = {}
+    for device in dict.fromkeys(devices):
+        with tf.device(device):
+            made[device] = make()
+    return made

@@ -1,1 +1,0 @@
-"""What streams of lines are made of: requests, batches, replicas."""

@@ -1,0 +1,286 @@
+"""Each logits processor against every hypothesis that a small table has."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from support.rounding import assert_scores_close
+from support.search_tables import (
+    all_hypotheses,
+    keep_rows,
+    random_table,
+    search_one,
+    search_tables,
+)
+from t2t_lite.decoding.search.logits_processors import (
+    NO_TOKEN,
+    START,
+    BadPhrases,
+    ForcedPrefix,
+    MinimumLength,
+    NoRepeat,
+    Suppress,
+)
+from t2t_lite.decoding.search.required_phrases import RequiredPhrases
+from t2t_lite.decoding.search.selection import Sample
+
+EOS = 1
+
+
+def rows(*tokens):
+    """Return lists of tokens as one int32 array, NO_TOKEN after them."""
+    width = max(1, *map(len, tokens))
+    filled = [[*x, *[NO_TOKEN] * (width - len(x))] for x in tokens]
+    return np.array(
+        filled, np.int32
+    )  # not a tensor: TensorFlow must not start yet
+
+
+def has(ids, phrase):
+    starts = range(len(ids) - len(phrase) + 1)
+    return any(ids[i : i + len(phrase)] == phrase for i in starts)
+
+
+def repeats(ids, size):
+    grams = [tuple(ids[i : i + size]) for i in range(len(ids) - size + 1)]
+    return len(set(grams)) < len(grams)
+
+
+# Processors, and whether they allow ids (up to EOS).
+CASES = {
+    "suppress": ([Suppress([0, 3])], lambda ids: not {0, 3} & {*ids}),
+    "minimum": ([MinimumLength(2, EOS)], lambda ids: EOS not in ids[:2]),
+    "no token twice": ([NoRepeat(1)], lambda ids: not repeats(ids, 1)),
+    "no pair twice": ([NoRepeat(2)], lambda ids: not repeats(ids, 2)),
+    "no triple twice": ([NoRepeat(3)], lambda ids: not repeats(ids, 3)),
+    "avoid a token": ([BadPhrases(rows([2])[None])], lambda ids: 2 not in ids),
+    "avoid phrases": (
+        [BadPhrases(rows([2, 3], [0, 0, 2], [])[None])],
+        lambda ids: not has(ids, [2, 3]) and not has(ids, [0, 0, 2]),
+    ),
+    "avoid an end": (
+        [BadPhrases(rows([2, EOS])[None])],
+        lambda ids: not has(ids, [2, EOS]),
+    ),
+    "avoid a beginning": (
+        [BadPhrases(rows([START, 2], [START, 3, 0], [0, 0])[None])],
+        lambda ids: (
+            ids[:1] != [2] and ids[:2] != [3, 0] and not has(ids, [0, 0])
+        ),
+    ),
+    "prefix": ([ForcedPrefix(rows([3, 0]))], lambda ids: ids[:2] == [3, 0]),
+    "no prefix": ([ForcedPrefix(rows([]))], lambda ids: True),
+    "prefix that others forbid": (
+        [ForcedPrefix(rows([2, 2]), [Suppress([2]), NoRepeat(1)])],
+        lambda ids: (
+            ids[:2] == [2, 2] and 2 not in ids[2:] and not repeats(ids[2:], 1)
+        ),
+    ),
+    "several": (
+        [MinimumLength(1, EOS), NoRepeat(1), Suppress([0])],
+        lambda ids: ids[0] != EOS and not repeats(ids, 1) and 0 not in ids,
+    ),
+    "all": (
+        [
+            ForcedPrefix(
+                rows([3]),
+                [
+                    MinimumLength(2, EOS),
+                    NoRepeat(2),
+                    Suppress([0]),
+                    BadPhrases(rows([3, 2], [2, 2, EOS])[None]),
+                ],
+            )
+        ],
+        lambda ids: (
+            ids[0] == 3
+            and EOS not in ids[:2]
+            and not repeats(ids, 2)
+            and 0 not in ids
+            and not has(ids, [3, 2])
+            and not has(ids, [2, 2, EOS])
+        ),
+    ),
+}
+
+
+def assert_finds(wanted, table, beam_size=250, alpha=0.6, **options):
+    """Assert that a search of five tokens finds these hypotheses first."""
+    assert wanted
+    found = search_one(table, 5, beam_size, alpha, **options)[: len(wanted)]
+    assert [ids for ids, _ in found] == [ids for ids, _ in wanted]
+    # The model's own log-probabilities, whatever is forbidden.
+    assert_scores_close([x for _, x in found], [x for _, x in wanted])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_full_width_beam_finds_all_that_is_allowed(name):
+    processors, allowed = CASES[name]
+    for seed, alpha in enumerate((0.0, 0.8)):
+        table = random_table(seed, length=5)
+        wanted = all_hypotheses(table, 5, alpha, allowed)[:240]
+        assert_finds(wanted, table, alpha=alpha, processors=processors)
+    # The search for fewer hypotheses ends sooner.
+    table[:, :, EOS] += 1.0
+    wanted = all_hypotheses(table, 5, 1.5, allowed)[:3]
+    assert_finds(
+        wanted, table, alpha=1.5, processors=processors, num_hypotheses=3
+    )
+
+
+@pytest.mark.parametrize(("alpha", "count"), [(0.0, 3), (0.6, 1), (2.0, 240)])
+def test_the_best_with_a_bonus_are_found(alpha, count):
+    # Like coverage: at most 0, known when a hypothesis ends.
+    table = random_table(2, length=5)
+    processors, allowed = CASES["no pair twice"]
+    wanted = all_hypotheses(
+        table,
+        5,
+        alpha,
+        # Truncated ones follow by their log-probabilities alone.
+        lambda ids: EOS in ids and allowed(ids),
+        lambda ids: -0.3 * sum([0, 0, 0, *ids[:-1]][-3:]),
+    )[:count]
+    assert_finds(
+        wanted,
+        table,
+        alpha=alpha,
+        processors=processors,
+        num_hypotheses=count,
+        bonus_fn=lambda cache: (
+            -0.3 * tf.reduce_sum(tf.cast(cache["history"], tf.float32), -1)
+        ),
+    )
+
+
+def required(phrases):
+    """Return the options of a search for hypotheses with these phrases."""
+    both = RequiredPhrases(phrases, EOS)
+    return {"processors": [both], "selector": both}
+
+
+@pytest.mark.parametrize(
+    ("others", "count"), [("no prefix", 250), ("several", 1), ("all", 250)]
+)
+@pytest.mark.parametrize(
+    "phrases",
+    [
+        [[2]],
+        [[2, 0]],
+        [[2, 2, 0]],
+        [[2], [3]],
+        [[0, 2], [2, 3]],
+        [[3], [3]],
+        [[]],
+    ],
+    ids=str,
+)
+def test_full_width_beam_finds_all_with_required_phrases(
+    phrases, others, count
+):
+    options = required(rows(*phrases)[None, :, None])
+    processors, allowed = CASES[others]
+    table = random_table(0, length=5)
+    wanted = all_hypotheses(
+        table,
+        5,
+        0.6,
+        lambda ids: (
+            EOS in ids and allowed(ids) and all(has(ids, x) for x in phrases)
+        ),
+    )[:count]
+    options["processors"] = [*processors, *options["processors"]]
+    found = search_one(table, 5, 250, 0.6, num_hypotheses=count, **options)
+    found = found[: len(wanted)]
+    assert [ids for ids, _ in found] == [ids for ids, _ in wanted]
+    assert_scores_close([x for _, x in found], [x for _, x in wanted])
+
+
+def test_one_tokenization_of_a_phrase_is_enough():
+    ways = [[[2, 0], [START, 3]], [[3], [START, 0, 2]]]
+    options = required(
+        np.stack([rows(*each, [0, 0, 0])[:2] for each in ways])[None]
+    )
+
+    def allowed(ids):
+        first = has(ids, [2, 0]) or ids[:1] == [3]
+        return first and (has(ids, [3]) or ids[:2] == [0, 2]) and EOS in ids
+
+    for seed in range(2):
+        table = random_table(seed, length=5)
+        wanted = all_hypotheses(table, 5, 0.6, allowed)
+        assert_finds(wanted, table, **options)
+    # In a narrow beam, what the model would never write.
+    table[:, :, 2:] -= 12
+    table[3:, :, EOS] += 14
+    (ids, _), *_ = search_one(table, 5, 4, 0.6, **options)
+    assert ids[-1] == EOS and allowed(ids)
+
+
+@pytest.mark.parametrize("beam_size", [4, 8])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_narrow_beam_meets_what_the_model_dislikes(seed, beam_size):
+    table = random_table(seed, length=12, vocab_size=9)
+    table[:, :, 6:] -= 12  # none of the phrases would come by itself
+    table[8:, :, EOS] += 9  # and then the model wants to end
+    (ids, _), *_ = search_one(
+        table,
+        12,
+        beam_size,
+        0.6,
+        **required(rows([7, 8], [6])[None, :, None]),
+    )
+    assert ids[-1] == EOS
+    assert has(ids, [7, 8]) and has(ids, [6])
+
+
+def test_a_sentence_without_phrases_is_searched_as_ever():
+    for seed in range(4):
+        table = random_table(seed, length=8, vocab_size=7)
+        options = required(rows([])[None, :, None])
+        plain = search_one(table, 8, 4, 0.6)
+        assert search_one(table, 8, 4, 0.6, **options) == plain
+
+
+def test_a_phrase_begun_in_vain_is_begun_again():
+    # 2 2 2 0 has 2 2 0 in it, though 2 2 2 breaks off what 2 2 began.
+    table = np.full((6, 4, 4), -9.0)
+    for step, token in enumerate([2, 2, 2, 0, EOS]):
+        table[step, :, token] = 0.0
+    options = required(rows([2, 2, 0])[None, :, None])
+    (ids, score), *_ = search_one(table, 6, 3, 0.0, **options)
+    assert ids == [2, 2, 2, 0, EOS]
+    assert score == pytest.approx(0.0, abs=5e-3)
+
+
+@pytest.mark.parametrize(
+    "name", ["avoid", "prefix", "required", "sample", "own state"]
+)
+def test_sentences_keep_their_options_when_others_leave_the_batch(name):
+    phrases = np.stack([rows([token]) for token in (2, 3, 0, 4, 2)])
+    options = {
+        "avoid": {"processors": [BadPhrases(phrases)]},
+        "prefix": {
+            "processors": [ForcedPrefix(rows([2], [3, 3], [], [4], [0]))]
+        },
+        "required": required(phrases[:, :, None]),
+        "sample": {
+            "selector": Sample(np.random.default_rng(1).random((5, 7), "f4"))
+        },
+        "own state": {"processors": [NoRepeat(1), MinimumLength(2, EOS)]},
+    }[name]
+    tables = np.stack([random_table(10 * i, 7, 6) for i in range(5)])
+    left, stayed = (
+        search_tables(
+            tables,
+            [0, 2, 3, 4, 5],
+            [7, 2, 0, 4, 6],
+            1 if name == "sample" else 6,
+            0.6,
+            select_fn=select_fn,
+            **options,
+        )
+        for select_fn in (keep_rows, None)
+    )
+    np.testing.assert_array_equal(left[0], stayed[0])
+    assert_scores_close(left[1], stayed[1])

@@ -1,0 +1,99 @@
+"""Searches compiled with XLA find what others find."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from support.random_translator import (
+    random_model,
+    random_sentences,
+)
+from support.rounding import assert_scores_close
+from t2t_lite.decoding.search.settings import SearchSettings
+from t2t_lite.decoding.translator import Translator
+from t2t_lite.errors import UsageError
+from t2t_lite.model.ensemble import Ensemble
+
+# One has more tokens than the shortest source that is compiled.
+LINES = [*random_sentences(5), "", " ", "grün " * 50]
+
+
+def make(encoder, model, jit, **settings):
+    return Translator(
+        model,
+        encoder,
+        encoder,
+        SearchSettings(**settings),
+        extra_decode_length=6,
+        max_length=40,
+        jit=jit,
+    )
+
+
+LIMITS = {
+    "min_new_tokens": 4,
+    "max_new_tokens": 9,
+    "no_repeat_ngram_size": 2,
+    "suppress": ("<unk>",),
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [
+        ({"beam_size": 3}, {}),
+        pytest.param({"beam_size": 1}, {}, marks=pytest.mark.slow),
+        pytest.param({"beam_size": 21}, {}, marks=pytest.mark.slow),
+        pytest.param(
+            {"beam_size": 3, "coverage_penalty": 0.3},
+            {},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param({"beam_size": 3, **LIMITS}, {}, marks=pytest.mark.slow),
+        pytest.param(
+            {"beam_size": 3},
+            {"max_relative_position": 3},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            {"beam_size": 3}, {"attention_window": 4}, marks=pytest.mark.slow
+        ),
+        pytest.param({"beam_size": 3}, None, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_the_results_are_those_of_the_search_that_is_not_compiled(
+    encoder, settings, options
+):
+    if options is None:
+        models = [random_model(encoder.vocab_size, seed) for seed in (1, 2)]
+        model = Ensemble(models)
+    else:
+        model = random_model(encoder.vocab_size, **options)
+    plain, jitted = (
+        make(encoder, model, jit, **settings) for jit in (False, True)
+    )
+    count = settings["beam_size"]
+    for lines in (LINES, LINES[:1]):
+        wanted, found = (
+            each.translate(tf.constant(lines), count)
+            for each in (plain, jitted)
+        )
+        for name in ("outputs", "tokens", "cut"):
+            np.testing.assert_array_equal(found[name], wanted[name])
+        assert_scores_close(found["scores"], wanted["scores"])
+    none = jitted.translate(tf.constant([], tf.string), count)
+    assert none["tokens"].shape == (0, count, 0)
+
+
+@pytest.mark.parametrize("settings", [{"sample": True}, {"avoid": ("haus",)}])
+def test_settings_that_cannot_be_compiled_are_refused(encoder, model, settings):
+    with pytest.raises(UsageError, match=f"{next(iter(settings))}.*jit"):
+        make(encoder, model, True, **settings)
+
+
+def test_options_of_lines_that_cannot_be_compiled_are_refused(encoder, model):
+    translator = make(encoder, model, True)
+    asked = {"prefix": tf.constant(["hund"])}
+    with pytest.raises(UsageError, match="prefix.*jit"):
+        translator.translate(tf.constant(["haus"]), asked=asked)

@@ -1,0 +1,67 @@
+"""Output files: what only happens between processes; see bin/test_decoder."""
+
+import contextlib
+import os
+
+import pytest
+
+from t2t_lite.decoding.resumable_output import open_resumable
+from t2t_lite.errors import T2TLiteError, UsageError
+
+OPTIONS = {"beam": 4, "names": ["a", "b"]}
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def stop_after(path, *lines, options=OPTIONS):
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        open_resumable(path, options) as file,
+    ):
+        for line in lines:
+            file.write(line)
+        raise KeyboardInterrupt
+
+
+def test_a_stop_before_the_first_line_leaves_nothing(tmp_path):
+    stop_after(tmp_path / "out")
+    assert names(tmp_path) == []
+
+
+def test_a_partial_file_with_damaged_options_is_refused(tmp_path):
+    path = tmp_path / "out"
+    stop_after(path, "eins")
+    (tmp_path / "out.partial.json").write_text("[")
+    with (
+        pytest.raises(UsageError, match="beam was None"),
+        open_resumable(path, OPTIONS),
+    ):
+        pass
+
+
+def test_output_without_options_starts_from_nothing(tmp_path):
+    path = tmp_path / "out"
+    stop_after(path, "eins", options=None)
+    assert names(tmp_path) == ["out.partial"]
+    with open_resumable(path, OPTIONS) as file:
+        assert file.kept == 0
+
+
+def test_two_processes_do_not_write_one_file(tmp_path):
+    path = tmp_path / "out"
+    with (
+        open_resumable(path, OPTIONS),
+        pytest.raises(T2TLiteError, match="Another process"),
+        open_resumable(path, OPTIONS),
+    ):
+        pass
+    assert names(tmp_path) == ["out"]
+
+
+def test_leftovers_of_a_kill_are_removed(tmp_path):
+    (tmp_path / f".out.partial.json.{os.getpid() + 1}.tmp").write_text("{")
+    with open_resumable(tmp_path / "out", OPTIONS):
+        pass
+    assert names(tmp_path) == ["out"]

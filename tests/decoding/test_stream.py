@@ -1,0 +1,452 @@
+"""Lines in, results out: order, line ends, hostile lines, batches, replicas."""
+
+import io
+import itertools
+import logging
+import queue
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from support.places import TESTS
+from support.random_translator import (
+    WORDS,
+    random_model,
+    random_sentences,
+    random_translator,
+)
+from support.rounding import approx_score
+from t2t_lite.decoding import stream
+from t2t_lite.decoding.requests import Pair, Request
+from t2t_lite.decoding.stream import (
+    Replica,
+    best_translations,
+    score_pairs,
+    share_processor,
+    translate_lines,
+)
+from t2t_lite.decoding.translator import Translator, prepare, with_eos
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.text.encoder import EOS_ID
+
+HOSTILE = [
+    b"",
+    b" \t ",
+    b"eins\tzwei",
+    b"eins\0zwei",
+    b"\0",
+    b"\xff\xfe broken \xc3",
+    "\N{DOG FACE}\N{ZERO WIDTH JOINER}\N{CAT FACE} haus".encode(),
+    "שלום עולם \u200fabc مرحبا".encode(),
+    "eins\u2028zwei\u2029drei\x85vier\x0b\x0c".encode(),
+    "e\u0301\u0301\u0301 ﬁ Å".encode(),
+    "\ufeffeins".encode(),
+    b"eins zwei drei " * 40,
+    b"a" * 3000,
+]
+LINES = [*HOSTILE, *(text.encode() for text in random_sentences(25))]
+
+
+@pytest.fixture(scope="module")
+def translator(encoder):
+    return random_translator(encoder)
+
+
+def quiet(number, text):
+    """Ignore the notes on lines that are truncated."""
+
+
+def texts(translations):
+    return [t.hypotheses[0].text for t in translations]
+
+
+@pytest.fixture(scope="module")
+def alone(translator):
+    """The translation of each line in a batch of its own."""
+    found = translate_lines(
+        translator, LINES, batch_size=1, num_hypotheses=2, note=quiet
+    )
+    return dict(zip(LINES, found, strict=True))
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    lines=st.lists(st.sampled_from(LINES), max_size=40),
+    batching=st.fixed_dictionaries(
+        {},
+        optional={
+            "batch_size": st.integers(1, 20),
+            "batch_tokens": st.integers(1, 400),
+            "prompt": st.booleans(),
+        },
+    ),
+    replicas=st.integers(1, 3),
+)
+def test_a_result_depends_on_its_line_alone(
+    translator, alone, lines, batching, replicas
+):
+    found = translate_lines(
+        [Replica(translator)] * replicas,
+        lines,
+        num_hypotheses=2,
+        note=quiet,
+        **batching,
+    )
+    for number, (line, one) in enumerate(
+        itertools.zip_longest(lines, found), start=1
+    ):
+        assert (one.line, one.source) == (number, alone[line].source)
+        for ours, theirs in zip(
+            one.hypotheses, alone[line].hypotheses, strict=True
+        ):
+            assert (ours.text, ours.tokens) == (theirs.text, theirs.tokens)
+            assert ours.score == approx_score(theirs.score)
+
+
+def test_the_lines_of_the_property_differ(alone):
+    found = [each.hypotheses[0] for each in alone.values()]
+    assert len({each.text for each in found}) > 5
+    ended = [EOS_ID in each.tokens for each in found]
+    assert any(ended) and not all(ended)
+
+
+def test_scores_of_pairs_do_not_depend_on_batches(translator):
+    targets = random.Random(1).sample(LINES, len(LINES))
+    pairs = [*zip(LINES, targets, strict=True), ("", "rot"), ("rot", "")]
+    wanted = list(score_pairs(translator, pairs, batch_size=1, note=quiet))
+    for batching in ({"batch_size": 7}, {"batch_tokens": 90}):
+        found = score_pairs(
+            [Replica(translator)] * 2, pairs, note=quiet, **batching
+        )
+        for one, other in zip(wanted, found, strict=True):
+            assert (one.line, one.tokens) == (other.line, other.tokens)
+            assert one.score == approx_score(other.score) and one.score < 0
+
+
+def test_scores_of_pairs_are_those_of_the_search(translator):
+    encoder = translator.target_encoder
+    found = [
+        each
+        for each in translate_lines(translator, random_sentences(9))
+        if [*encoder.encode([texts([each])[0]])[0], EOS_ID]
+        == each.hypotheses[0].tokens
+    ]
+    assert found
+    pairs = [(each.source, each.hypotheses[0].text) for each in found]
+    for each, pair in zip(found, score_pairs(translator, pairs), strict=True):
+        assert pair.score == approx_score(each.hypotheses[0].score)
+        assert pair.tokens == len(each.hypotheses[0].tokens)
+        assert pair.log_probability == pytest.approx(
+            pair.score * ((5 + pair.tokens) / 6) ** 0.6, rel=1e-5
+        )
+
+
+def test_batches_by_tokens_keep_their_bound(translator, monkeypatch):
+    shapes = []
+    tokenize = translator.source_encoder.tokenize
+    translate = translator.translate
+
+    def watched(texts, *args):
+        lengths = tokenize(texts).row_lengths() + 1
+        shapes.append((len(texts), min(int(max(lengths)), 20)))
+        return translate(texts, *args)
+
+    monkeypatch.setattr(translator, "translate", watched)
+    list(translate_lines(translator, random_sentences(60), batch_tokens=60))
+    assert sum(rows for rows, _ in shapes) == 60
+    assert all(rows * width <= 60 for rows, width in shapes)
+    assert max(rows for rows, _ in shapes) > 2
+
+
+def test_ids_are_truncated_ended_and_padded():
+    ids, lengths, cut = with_eos(
+        tf.ragged.constant([[5, 6, 7, 8], [5], []], dtype=tf.int32), 3
+    )
+    assert ids.numpy().tolist() == [[5, 6, 1], [5, 1, 0], [1, 0, 0]]
+    assert lengths.numpy().tolist() == [3, 2, 1]
+    assert cut.numpy().tolist() == [True, False, False]
+
+
+def test_fewer_hypotheses_are_the_first_ones(translator):
+    lines = random_sentences(12)
+    best = list(translate_lines(translator, lines))
+    three = list(translate_lines(translator, lines, num_hypotheses=3))
+    assert texts(best) == texts(three)
+    for translation in three:
+        assert len({tuple(h.tokens) for h in translation.hypotheses}) == 3
+
+
+def test_best_translations_are_completed_first_hypotheses(translator):
+    lines = random_sentences(5)
+    found = best_translations(
+        translator,
+        lines,
+        batch_size=2,
+        complete=lambda source, text: (f"{source}: {text}", {}),
+    )
+    first = texts(translate_lines(translator, lines))
+    assert found == [f"{a}: {b}" for a, b in zip(lines, first, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "blank", ["", " ", " \t ", "\u3000", "\xa0 \u2003", "\x85\x0b\x1c"]
+)
+def test_a_blank_line_is_an_empty_result(translator, blank):
+    first, second, third = translate_lines(translator, ["5 6", blank, "7"])
+    (hypothesis,) = second.hypotheses
+    assert (hypothesis.text, hypothesis.score) == ("", 0.0)
+    assert (hypothesis.tokens, second.source) == ([], blank)
+    assert first.hypotheses[0].score < 0 and third.hypotheses[0].score < 0
+    (indented,) = translate_lines(translator, [f"{blank}5"])
+    assert indented.hypotheses[0].score != 0
+
+
+def test_white_space_is_that_of_a_corpus():
+    white = [chr(c) for c in range(sys.maxunicode + 1) if chr(c).isspace()]
+    others = ["\u200b", "\ufeff", "\0", "\x1b", "\x86", "\u180e", "\x7f"]
+    prepared = prepare(tf.constant([*white, *others]), form=None)
+    wanted = [b""] * len(white) + [other.encode() for other in others]
+    assert prepared.numpy().tolist() == wanted
+
+
+def test_no_lines_give_no_results(translator):
+    assert list(translate_lines(translator, [])) == []
+    assert list(score_pairs(translator, [])) == []
+    found = translator.translate(tf.constant([], tf.string))
+    assert found["outputs"].shape == (0, 1)
+
+
+def test_lines_end_at_newlines_only(translator):
+    file = io.BytesIO(
+        b"eins\r\nzw\x00ei\n\xef\xbb\xbfdrei\n"
+        + "rot\u2028grün\x0b\x0c\u0085blau\n".encode()
+        + b"vier\r\r\nlast"
+    )
+    sources = [t.source for t in translate_lines(translator, file)]
+    assert sources == [
+        "eins",
+        "zw\x00ei",
+        "\ufeffdrei",
+        "rot\u2028grün\x0b\x0c\u0085blau",
+        "vier\r",
+        "last",
+    ]
+
+
+def test_invalid_utf8_becomes_replacement_characters(translator):
+    broken, clean, surrogate = translate_lines(
+        translator, [b"ein\xff haus\n", "ein\ufffd haus\n".encode(), "\ud800"]
+    )
+    assert broken.source == clean.source == "ein\ufffd haus"
+    assert texts([broken]) == texts([clean])
+    assert set(surrogate.source) == {"\ufffd"}
+
+
+def test_a_long_line_is_truncated_with_a_note(translator, caplog):
+    words = " ".join(WORDS * 9)
+    notes = []
+    lines = ["eins", words, words + " noch mehr"]
+    found = list(
+        translate_lines(translator, lines, note=lambda *n: notes.append(n))
+    )
+    assert [number for number, _ in notes] == [2, 3]
+    assert "max_length" in notes[0][1] and "20 tokens" in notes[0][1]
+    assert texts(found)[1] == texts(found)[2]
+    with caplog.at_level(logging.WARNING, logger="t2t_lite"):
+        list(translate_lines(translator, lines[1:2]))
+    assert "line 1: a text may have 20 tokens" in caplog.text
+
+
+def test_a_result_is_one_line(translator, monkeypatch):
+    monkeypatch.setattr(
+        translator.target_encoder,
+        "detokenize",
+        lambda ids: tf.fill([tf.shape(ids)[0]], "a\nb\r\nc\rd"),
+    )
+    monkeypatch.setattr(translator, "_graphs", {})
+    assert texts(translate_lines(translator, ["eins"])) == ["a b c d"]
+
+
+def test_translations_have_at_most_the_extra_length(encoder, model):
+    translator = Translator(model, encoder, encoder, extra_decode_length=2)
+    lines = random_sentences(12)
+    lengths = [len(ids) + 1 for ids in encoder.encode(lines)]
+    found = translate_lines(translator, lines)
+    for length, translation in zip(lengths, found, strict=True):
+        assert len(translation.hypotheses[0].tokens) <= length + 2
+
+
+def test_the_graph_is_traced_once(translator):
+    for count in (1, 2, 5):
+        list(translate_lines(translator, random_sentences(count, seed=count)))
+    assert translator.graph(1).experimental_get_tracing_count() == 1
+
+
+def test_a_pause_in_the_stream_is_answered(translator):
+    lines = queue.Queue()
+    found = translate_lines(translator, iter(lines.get, None), batch_size=4)
+    for number in range(1, 4):
+        lines.put(b"eins zwei\n")  # and nothing more until it is answered
+        assert next(found).line == number
+    lines.put(None)
+    assert list(found) == []
+
+
+def test_an_error_of_the_stream_comes_after_its_lines(translator):
+    def lines():
+        yield "eins"
+        raise OSError("the pipe broke")
+
+    found = translate_lines(translator, lines())
+    assert next(found).line == 1
+    with pytest.raises(OSError, match="the pipe broke"):
+        next(found)
+
+
+def test_a_model_that_diverged_is_an_error(encoder):
+    model = random_model(encoder.vocab_size)
+    for variable in model.trainable_variables:
+        variable.assign(np.full(variable.shape, np.nan))
+    translator = Translator(model, encoder, encoder)
+    with pytest.raises(T2TLiteError, match="line 2"):
+        list(translate_lines(translator, ["", "eins"]))
+    with pytest.raises(T2TLiteError, match="line 1"):
+        list(score_pairs(translator, [("eins", "one")]))
+    # The graph itself, which is exported, has finite numbers.
+    scores = translator.translate(tf.constant(["eins"]), 4)["scores"]
+    assert np.isfinite(scores).all()
+
+
+def at_stops(text):
+    """Split sentences at full stops."""
+    return [each.strip() for each in text.split(".")] if "." in text else [text]
+
+
+def test_sentences_are_translated_separately_and_concatenated(translator):
+    lines = ["eins zwei. drei. vier haus", "rot", "", "maus.", "grün. . weiß"]
+    sentences = [sentence for line in lines for sentence in at_stops(line)]
+    found = translate_lines(translator, sentences)
+    alone = {each.source: each.hypotheses[0] for each in found}
+
+    def penalty(tokens):
+        return ((5 + len(tokens)) / 6) ** translator.settings.alpha
+
+    found = translate_lines(
+        [Replica(translator)] * 2, lines, batch_size=2, split=at_stops
+    )
+    for line, one in zip(lines, found, strict=True):
+        parts = [alone[sentence] for sentence in at_stops(line)]
+        (best,) = one.hypotheses
+        assert one.source == line
+        assert best.text == " ".join(part.text for part in parts if part.text)
+        assert best.tokens == sum((part.tokens for part in parts), [])
+        total = sum(part.score * penalty(part.tokens) for part in parts)
+        assert best.score == approx_score(total / penalty(best.tokens))
+
+
+def test_options_of_one_sentence_conflict_with_splitting(translator):
+    requests = [Request("eins. zwei", prefix="a"), Request("eins. zwei")]
+    first, second = translate_lines(translator, requests, split=at_stops)
+    assert "prefix" in first.error and "split_sentences" in first.error
+    assert second.hypotheses
+
+
+TAGS = ("<haus>", "<maus>")
+
+
+def test_a_request_with_a_tag_is_a_line_that_begins_with_it(translator):
+    requests = [
+        Request("eins zwei", tag="haus"),
+        Request("<haus> drei", tag="<maus>"),
+        Request("", tag="haus"),
+        Request("vier", tag="hund", id=7),
+    ]
+    *found, unknown = translate_lines(translator, requests, tags=TAGS)
+    lines = ["<haus> eins zwei", "<haus> drei", ""]
+    assert [each.source for each in found] == lines
+    assert texts(found) == texts(translate_lines(translator, lines))
+    assert unknown.id == 7 and not unknown.hypotheses
+    assert "<haus>, <maus>; got 'hund'" in unknown.error
+
+
+def test_a_pair_with_a_tag_is_a_pair_that_begins_with_it(translator):
+    pairs = [
+        Pair("eins", "zwei", tag="haus"),
+        Pair("<haus> eins", "zwei"),
+        Pair("eins", "zwei"),
+        Pair("eins", "zwei", tag="hund"),
+    ]
+    tagged, typed, without, unknown = score_pairs(translator, pairs, tags=TAGS)
+    assert tagged.score == approx_score(typed.score)
+    assert abs(tagged.score - without.score) > 1e-3
+    assert "hund" in unknown.error
+
+
+@pytest.mark.parametrize(
+    ("count", "cores", "searches"),
+    [(None, 1, 1), (None, 2, 2), (None, 64, 4), (3, 2, 3)],
+)
+def test_there_is_a_search_a_core_but_at_most_four(
+    monkeypatch, count, cores, searches
+):
+    shared = []
+    monkeypatch.setattr(stream, "usable_cores", lambda: cores)
+    monkeypatch.setattr(stream, "share_cores", shared.append)
+    assert share_processor(count) == searches
+    assert shared == [searches]
+
+
+ON_TWO_DEVICES = """
+import pathlib, sys
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(
+    cpu, [tf.config.LogicalDeviceConfiguration()] * 2
+)
+from support.random_translator import (
+    random_model,
+    random_sentences,
+    train_encoder,
+)
+from t2t_lite.decoding.stream import Replica, make_on, translate_lines
+from t2t_lite.decoding.translator import Translator
+
+encoder = train_encoder(pathlib.Path(sys.argv[1]))
+def make():
+    model = random_model(encoder.vocab_size)
+    return Translator(model, encoder, encoder, max_length=20)
+devices = [f"/device:CPU:{number}" for number in range(2)]
+made = make_on(devices, make)
+replicas = [Replica(made[device], device) for device in devices]
+for replica in replicas:
+    places = {v.value.device for v in replica.translator.model.weights}
+    assert len(places) == 1 and places.pop().endswith(replica.device)
+lines = random_sentences(40)
+wanted = list(translate_lines(replicas[0].translator, lines))
+found = list(translate_lines(replicas, lines, batch_size=4))
+for one, other in zip(wanted, found, strict=True):
+    assert one.hypotheses[0].text == other.hypotheses[0].text
+"""
+
+
+@pytest.mark.slow
+def test_replicas_run_each_on_its_device(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", ON_TWO_DEVICES, tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=TESTS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,153 @@
+"""Token scores add up; a token's source is the one with the most attention."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from support.random_translator import (
+    random_sentences,
+    random_translator,
+)
+from support.rounding import approx_score
+from t2t_lite.decoding.stream import score_pairs, translate_lines
+from t2t_lite.decoding.token_info import (
+    TokenDetails,
+    argmax_alignment,
+    pairs_of_words,
+    pharaoh,
+)
+from t2t_lite.errors import UsageError
+from t2t_lite.text.encoder import EOS_ID, PAD_ID
+
+LINES = [*random_sentences(9), "", "ein haus\u3000é"]
+
+
+@pytest.fixture(scope="module")
+def translator(encoder):
+    return random_translator(encoder, layers=2)
+
+
+def test_details_add_fields_and_change_nothing_else(translator):
+    details = TokenDetails(translator, token_scores=True, alignment="tokens")
+    plain = translate_lines(translator, LINES, num_hypotheses=2)
+    found = translate_lines(
+        translator, LINES, num_hypotheses=2, batch_size=4, details=details
+    )
+    added = {"pieces", "token_log_probabilities", "alignment"}
+    for one, other in zip(plain, found, strict=True):
+        one, other = one.to_dict(), other.to_dict()
+        assert other.pop("source_pieces") is not None
+        for ours, more in zip(
+            one.pop("hypotheses"), other.pop("hypotheses"), strict=True
+        ):
+            assert more.keys() - ours.keys() == added
+            assert (ours["text"], ours["tokens"]) == (
+                more["text"],
+                more["tokens"],
+            )
+            scores = more["token_log_probabilities"]
+            assert len(scores) == len(more["tokens"]) == len(more["pieces"])
+            # Padding, which no target of a corpus has, has no score; and a
+            # hypothesis that is truncated has the penalty of its limit.
+            if PAD_ID not in more["tokens"]:
+                penalty = ((5 + len(scores)) / 6) ** translator.settings.alpha
+                assert sum(scores) / penalty == approx_score(more["score"])
+        assert one == other
+
+
+def test_scores_of_a_pair_sum_to_its_own(translator):
+    pairs = [*zip(LINES, reversed(LINES), strict=True), ("", "")]
+    details = TokenDetails(translator, alignment="tokens")
+    for pair in score_pairs(translator, pairs, details=details):
+        ids = translator.target_encoder.encode([pair.target])[0].tolist()
+        ids = [*ids[: translator.max_length - 1], EOS_ID]
+        assert pair.pieces == translator.target_encoder.pieces(ids)
+        assert len(pair.token_log_probabilities) == pair.tokens == len(ids)
+        assert sum(pair.token_log_probabilities) == approx_score(
+            pair.log_probability
+        )
+        # Every token but EOS has one source token, if there is any.
+        targets = [target for _, target in pair.alignment]
+        assert targets == list(range(len(ids) - 1) if pair.source else ())
+        sources = {source for source, _ in pair.alignment}
+        assert sources <= set(range(len(pair.source_pieces)))
+
+
+def test_a_token_is_aligned_to_the_source_token_with_the_most_attention():
+    weights = tf.constant(
+        [[[0.2, 0.5, 0.3], [0.1, 0.2, 0.7], [0.6, 0.2, 0.2]]] * 3
+    )
+    inputs = tf.constant([[5, 6, 1], [5, 1, 0], [1, 0, 0]])
+    targets = tf.constant([[7, 8, 1], [7, 1, 0], [7, 1, 0]])
+    # Not to EOS, even where it gets the most; and EOS to nothing.
+    assert argmax_alignment(weights, inputs, targets).numpy().tolist() == [
+        [1, 1, -1],
+        [0, -1, -1],
+        [-1, -1, -1],
+    ]
+
+
+def test_words_are_aligned_if_any_of_their_tokens_are():
+    # ein_haus -> a _small_house
+    source = [range(0, 1), range(1, 2), range(1, 2)]
+    target = [range(0, 1), range(0), range(1, 3)]
+    pairs = [(0, 0), (2, 1), (1, 2), (2, 2)]
+    found = pairs_of_words(pairs, source, target)
+    assert found == [(0, 0), (1, 1), (1, 2)]
+    assert pharaoh(found) == "0-0 1-1 1-2"
+
+
+@pytest.mark.parametrize(("layer", "index"), [(None, 2), (1, 2), (2, 1)])
+def test_the_heads_of_the_layer_are_averaged(
+    translator, monkeypatch, layer, index
+):
+    """Heads that attend to 0 and 1 lose to the two that attend to 2."""
+    source, target = "haus rot blau", "blau katze"
+    ids = translator.source_encoder.encode([source, target])
+    rows, columns = len(ids[1]) + 1, len(ids[0]) + 1
+    for indices, each in zip(
+        ([0, 2, 2, 1], [1, 1, 0, 2]),
+        translator.model.decoder_layers,
+        strict=True,
+    ):
+        weights = np.eye(columns, dtype=np.float32)[indices]  # [H, S]
+        weights = np.repeat(weights[None, :, None], rows, axis=2)
+        monkeypatch.setattr(
+            each.cross_attention,
+            "weights_of",
+            lambda x, bias, memory, weights=weights: tf.constant(weights),
+        )
+    for kind in ("tokens", "words"):
+        details = TokenDetails(
+            translator, alignment=kind, alignment_layer=layer
+        )
+        (pair,) = score_pairs(translator, [(source, target)], details=details)
+        if kind == "tokens":
+            assert {s for s, _ in pair.alignment} == {index}
+        else:
+            (word,) = translator.source_encoder.words_of_text(source)[index]
+            assert pair.alignment == [[word, 0], [word, 1]]
+
+
+def test_words_of_an_alignment_are_words_of_the_texts(translator):
+    details = TokenDetails(translator, alignment="words")
+    for translation in translate_lines(translator, LINES, details=details):
+        (best,) = translation.hypotheses
+        sources = {source for source, _ in best.alignment}
+        assert sources <= set(range(len(translation.source.split())))
+        if translation.source:
+            targets = {target for _, target in best.alignment}
+            assert targets == set(range(len(best.text.split())))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alignment": "all"}, "tokens, words; got 'all'"),
+        ({"alignment": "words", "alignment_layer": 3}, "from 1 to .* 2; got"),
+        ({"alignment_layer": 1}, "requires alignment"),
+    ],
+)
+def test_unsupported_options_are_refused(translator, options, message):
+    with pytest.raises(UsageError, match=message):
+        TokenDetails(translator, **options)
