@@ -18,7 +18,7 @@ Columns: TypeAlias = Mapping[str, Sequence[Any]]  # outputs by name
 Predict: TypeAlias = Callable[[str, Sequence[str], float], Columns]
 _URL = re.compile(r"(https?://[^/@?# ]+(/[^?# ]*)?|grpcs?://[^/@?# ]+/?)")
 _PORTS = {"http": 8501, "https": 443, "grpc": 8500, "grpcs": 443}
-# A hypothesis with a lower score does not exist; see decoding.search.log_probs.
+# A hypothesis with a lower score does not exist; see decoding.search.state.
 _NO_HYPOTHESIS = -1e7
 # HTTP and gRPC statuses after which a later request may succeed, and those
 # that one of the texts may have caused.

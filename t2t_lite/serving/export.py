@@ -1,25 +1,31 @@
 """Exports a translator for TensorFlow Serving or CTranslate2."""
 
 import contextlib
+import hashlib
+import math
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.protobuf import fingerprint_pb2
 
+import t2t_lite
 from t2t_lite import files
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError, UsageError, in_words
-from t2t_lite.interop.ctranslate2_model import (
-    require_runnable,
-    write_ctranslate2,
-)
+from t2t_lite.interop.ctranslate2 import require_runnable, write_ctranslate2
 from t2t_lite.interop.quantization import Quantization
-from t2t_lite.serving import about, requests, servable, verify, versions
-from t2t_lite.serving.options import ServingOptions
-from t2t_lite.serving.served import ServedTranslator, translator_to_serve
-from t2t_lite.training.checkpoints.checkpoint import Checkpoint
-from t2t_lite.training.model_card import CARD, card_to_export
+from t2t_lite.model.ensemble import Ensemble
+from t2t_lite.serving import requests, verify, versions
+from t2t_lite.serving.signatures import (
+    ServedTranslator,
+    ServingOptions,
+    translator_to_serve,
+)
+from t2t_lite.training.checkpoints import Checkpoint
+from t2t_lite.training.model_card import CARD, make_card, scores_of
 from t2t_lite.training.run import Run
 
 _VERIFIED_TEXTS = 10
@@ -28,7 +34,6 @@ _VERIFIED_TEXTS = 10
 def export_saved_model(
     translator: Translator,
     export_dir: str | os.PathLike,
-    version: int | None = None,
     options: ServingOptions | None = None,
     *,
     run: Run | None = None,
@@ -37,17 +42,16 @@ def export_saved_model(
     verified: bool = False,
     note: Callable[[str], None] = lambda text: None,
 ) -> pathlib.Path:
-    """Write a SavedModel to `EXPORT_DIR/<version>/`; see `write_version`.
+    """Write a SavedModel to `EXPORT_DIR/<version>/`, complete or not at all.
 
     Args:
       translator: the model, its vocabularies and its search.
       export_dir: created if it does not exist.
-      version: a positive integer; by default the largest version plus one.
       options: signatures, precision and limits.
       run: the run of the translator, which the export then describes.
       weights: the checkpoints of its weights.
       warmup: number of text lengths in the warm-up requests; 0 for none.
-      verified: whether to `verify` the export.
+      verified: whether to verify the export.
       note: receives a line about the verification.
 
     Returns:
@@ -55,32 +59,31 @@ def export_saved_model(
 
     Raises:
       UsageError: see `translator_to_serve` and `check_warmup`.
-      T2TLiteError: the version exists, the folder cannot be written, the stock
-        server does not link an op, or the verification fails.
+      T2TLiteError: the folder cannot be written or holds another format, the
+        stock server does not link an op, or the verification fails.
     """
     options = options or ServingOptions()
     translator = translator_to_serve(translator, options)
     served = ServedTranslator(translator, options)
-    signatures = dict(served.answers)
-    requests.check_warmup(warmup, signatures)
-    description = about.about_export(
-        translator,
-        options,
-        signatures,
-        about.about_run(run, weights) if run else {},
-    )
-
-    def write(folder: pathlib.Path) -> None:
-        servable.save(served, folder, signatures)
-        ops = servable.check_servable(folder)
-        (folder / about.ABOUT_FILE).parent.mkdir()
-        files.write_json(folder / about.ABOUT_FILE, description)
+    signatures = served.answers
+    requests.check_warmup(warmup, len(signatures))
+    with _new_version(export_dir, versions.SAVED_MODEL) as (target, folder):
+        # A tenth of the graph is gradients.
+        how = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+        tf.saved_model.save(served, str(folder), signatures, how)
+        _name_by_content(folder / "fingerprint.pb")
+        ops = verify.check_servable(folder)
+        about = _describe(translator, options, signatures, run, weights)
+        (folder / versions.ABOUT).parent.mkdir()
+        files.write_json(folder / versions.ABOUT, about)
         if run:
-            card = card_to_export(run, description["scores"])
-            files.write_text(folder / about.EXPORTED_CARD, card)
+            card = make_card(run, weights)
+            files.write_text(folder / "assets.extra" / CARD, card)
+        pairs, sent = [], []
         if warmup or verified:
             pairs = requests.sample_pairs(translator, run)
-            sent = requests.warmup_requests(pairs, warmup, signatures)
+        for pair in requests.at_several_lengths(pairs, warmup):
+            sent += requests.requests_for([pair], signatures)
         if warmup:
             requests.write_warmup(folder / requests.WARMUP_FILE, sent)
         if verified:
@@ -88,24 +91,19 @@ def export_saved_model(
             for batch in (some, []):
                 sent += requests.requests_for(batch, signatures)
             one = getattr(translator.model, "models", [translator.model])[0]
-            verify.verify(folder, served, sent, one.compute_dtype)
+            verify.verify(folder, signatures, sent, one.compute_dtype)
             note(
                 f"Verified in a process without t2t-lite: {len(sent)} answers "
                 f"of {len(signatures)} signatures are equal; TensorFlow "
                 f"Serving links all {len(ops)} ops."
             )
-
-    with _one_line_errors(export_dir):
-        return versions.write_version(
-            export_dir, versions.SAVED_MODEL, write, version
-        )
+    return target
 
 
 def export_ctranslate2(
     translator: Translator,
     export_dir: str | os.PathLike,
     quantization: Quantization = "float32",
-    version: int | None = None,
     *,
     run: Run | None = None,
     weights: Sequence[Checkpoint] = (),
@@ -116,7 +114,6 @@ def export_ctranslate2(
       translator: the model, its vocabularies and its search.
       export_dir: created if it does not exist.
       quantization: the type of the weights.
-      version: a positive integer; by default the largest version plus one.
       run: the run of the translator, whose card is copied.
       weights: the checkpoints of its weights.
 
@@ -125,8 +122,8 @@ def export_ctranslate2(
 
     Raises:
       UsageError: CTranslate2 does not support the model or its search.
-      T2TLiteError: it is not installed, the version exists, or the folder
-        cannot be written.
+      T2TLiteError: it is not installed, or the folder cannot be written or
+        holds another format.
     """
     require_runnable(translator)
     if translator.form is not None:
@@ -134,24 +131,85 @@ def export_ctranslate2(
             "CTranslate2 does not support the constrained search for trees: "
             "export with --format=saved_model."
         )
-
-    def write(folder: pathlib.Path) -> None:
+    with _new_version(export_dir, versions.CTRANSLATE2) as (target, folder):
         write_ctranslate2(translator, folder, quantization)
         if run:
-            scores = about.about_run(run, weights)["scores"]
-            files.write_text(folder / CARD, card_to_export(run, scores))
-
-    with _one_line_errors(export_dir):
-        return versions.write_version(
-            export_dir, versions.CTRANSLATE2, write, version
-        )
+            files.write_text(folder / CARD, make_card(run, weights))
+    return target
 
 
 @contextlib.contextmanager
-def _one_line_errors(export_dir: str | os.PathLike) -> Iterator[None]:
+def _new_version(
+    export_dir: str | os.PathLike, mark: str
+) -> Iterator[tuple[pathlib.Path, pathlib.Path]]:
+    """Yield the folder of a new version, and the one to write instead of it.
+
+    Raises:
+      T2TLiteError: the version cannot be written.
+    """
     try:
-        yield
+        target = versions.next_version(export_dir, mark)
+        with files.write_folder(target, replace=False) as folder:
+            yield target, folder
     except (OSError, tf.errors.OpError) as error:
         raise T2TLiteError(
             f"Cannot write the export to {export_dir}: {in_words(error)}."
         ) from error
+
+
+def _name_by_content(path: pathlib.Path) -> None:
+    """Replace the random UUID of a fingerprint by a checksum.
+
+    Two processes then write equal files for equal models.
+    """
+    fingerprint = fingerprint_pb2.FingerprintDef.FromString(path.read_bytes())
+    fingerprint.ClearField("uuid")
+    digest = hashlib.sha256(fingerprint.SerializeToString(deterministic=True))
+    # TensorFlow writes 128 random bits in decimal.
+    fingerprint.uuid = str(int.from_bytes(digest.digest()[:16]))
+    path.write_bytes(fingerprint.SerializeToString(deterministic=True))
+
+
+def _describe(
+    translator: Translator,
+    options: ServingOptions,
+    signatures: Mapping[str, Any],
+    run: Run | None,
+    weights: Sequence[Checkpoint],
+) -> dict[str, Any]:
+    """Return the description of an export, as JSON values."""
+    model = translator.model
+    one = model.models[0] if isinstance(model, Ensemble) else model
+    languages = getattr(run and run.problem, "languages", ("", ""))
+    first = weights[0] if run else None
+    return {
+        "format": 1,
+        "t2t_lite": t2t_lite.__version__,
+        "problem": run.problem.name if run else None,
+        "source_language": languages[0] or None,
+        "target_language": languages[1] or None,
+        "step": first.step if first else None,
+        "averaged": first.averaged if first else None,
+        "moving_average": first.is_ema if first else None,
+        "training": run.config.get("training_cost") if run else None,
+        "scores": _scores(run, weights) if run else [],
+        "hparams": one.hparams.model_part(),
+        "models": len(model.models) if isinstance(model, Ensemble) else 1,
+        "parameters": sum(math.prod(weight.shape) for weight in model.weights),
+        "precision": options.precision,
+        "search": {
+            "beam_size": translator.settings.beam_size,
+            "alpha": translator.settings.alpha,
+            **translator.settings.changed(),
+            "extra_decode_length": translator.extra_decode_length,
+        },
+        "max_batch": options.max_batch,
+        "max_length": translator.max_length,
+        "form": translator.form.kind if translator.form else None,
+        "signatures": list(signatures),
+    }
+
+
+def _scores(run: Run, weights: Sequence[Checkpoint]) -> list[dict[str, Any]]:
+    """Return the scores of the weights; ensembles have none."""
+    return scores_of(run, weights[0]) if len(weights) == 1 else []

@@ -2,7 +2,7 @@
 
 import os
 import pathlib
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,25 @@ class Request(NamedTuple):
 
     signature: str
     inputs: dict[str, list[str]]
+
+
+def check_warmup(count: int, signatures: int) -> None:
+    """Check that TensorFlow Serving takes the warm-up requests.
+
+    Args:
+      count: number of requests to each signature.
+      signatures: number of signatures.
+
+    Raises:
+      UsageError: it would take no version with as many.
+    """
+    most = _MAX_WARMUP_REQUESTS // signatures
+    if count > most:
+        raise UsageError(
+            f"--warmup must be at most {most} with {signatures} signatures, "
+            f"because TensorFlow Serving takes {_MAX_WARMUP_REQUESTS} "
+            f"requests; got {count}."
+        )
 
 
 def sample_pairs(
@@ -85,29 +104,6 @@ def requests_for(
         Request(name, {"inputs": sources, **others.get(name, {})})
         for name in signatures
     ]
-
-
-def warmup_requests(
-    pairs: Sequence[tuple[str, str]], count: int, signatures: Iterable[str]
-) -> list[Request]:
-    """Return a request to each signature at `count` lengths, one text each."""
-    signatures = list(signatures)
-    return [
-        request
-        for pair in at_several_lengths(pairs, count)
-        for request in requests_for([pair], signatures)
-    ]
-
-
-def check_warmup(count: int, signatures: Sized) -> None:
-    """Raise UsageError if TensorFlow Serving would reject the warm-up file."""
-    most = _MAX_WARMUP_REQUESTS // len(signatures)
-    if count > most:
-        raise UsageError(
-            f"--warmup must be at most {most} with {len(signatures)} "
-            f"signatures, because TensorFlow Serving takes "
-            f"{_MAX_WARMUP_REQUESTS} requests; got {count}."
-        )
 
 
 def write_warmup(path: str | os.PathLike, requests: Iterable[Request]) -> None:

@@ -1,42 +1,98 @@
-"""Compares the answers of an export with those of the graphs it was made of."""
+"""Checks that TensorFlow Serving can run an export, and that it is right."""
 
+import inspect
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.serving import asker
 from t2t_lite.serving.requests import Request
-from t2t_lite.serving.served import ServedTranslator
 
+# Ops of TensorFlow that the stock server cannot run: they need Python, a
+# compiler that is not linked, or this machine's processor.
+_FORBIDDEN_OPS = re.compile(r"Xla|PyFunc|EagerPyFunc|_Mkl|Tpu|TPU|Nccl")
+# Ops of TF Text, which the server links.
+_TEXT_OPS = {
+    "CaseFoldUTF8",
+    "NormalizeUTF8",
+    "RegexSplitWithOffsets",
+    "SentencepieceOp",
+    "SentencepieceTokenizeOp",
+    "SentencepieceDetokenizeOp",
+    "FastBertNormalize",
+    "FastWordpieceTokenizeWithOffsets",
+}
+# A larger constant of floats is a weight that should be a variable.
+_LARGEST_CONSTANT = 1 << 20  # bytes
 # Relative and absolute tolerance of scores and attention weights. Sums of
 # bfloat16 depend on the order in which threads add.
 _TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1}
 
 
+def check_servable(saved_model: pathlib.Path) -> list[str]:
+    """Check that the stock server can run a SavedModel.
+
+    Returns:
+      the names of its ops.
+
+    Raises:
+      T2TLiteError: the server does not link an op, or a weight is a constant.
+    """
+    ops = set()
+    for node in _nodes(saved_model):
+        # tf.raw_ops has the ops of TensorFlow, but not of loaded libraries.
+        known = hasattr(tf.raw_ops, node.op) or node.op in _TEXT_OPS
+        if not known or _FORBIDDEN_OPS.match(node.op):
+            raise T2TLiteError(
+                f"TensorFlow Serving does not link the op {node.op} "
+                f"({node.name}). Report this as a bug."
+            )
+        value = node.attr["value"].tensor
+        is_real = node.op == "Const" and tf.as_dtype(value.dtype).is_floating
+        if is_real and value.ByteSize() > _LARGEST_CONSTANT:
+            raise T2TLiteError(
+                "Weights must be variables; got a constant of "
+                f"{value.ByteSize()} bytes ({node.name}). Report this as a bug."
+            )
+        ops.add(node.op)
+    return sorted(ops)
+
+
+def _nodes(saved_model: pathlib.Path) -> Iterator[Any]:
+    """Yield the nodes of the main graph and of all functions."""
+    content = (saved_model / "saved_model.pb").read_bytes()
+    for graph in saved_model_pb2.SavedModel.FromString(content).meta_graphs:
+        yield from graph.graph_def.node
+        for function in graph.graph_def.library.function:
+            yield from function.node_def
+
+
 def verify(
     saved_model: pathlib.Path,
-    served: ServedTranslator,
+    signatures: Mapping[str, Any],
     requests: Sequence[Request],
     dtype: str,
 ) -> None:
-    """Load an export in a process without this package and compare answers.
+    """Load an export in a process without this package and compare outputs.
 
     Args:
       saved_model: the folder of the export.
-      served: what was exported.
+      signatures: the functions that were exported.
       requests: sent to both.
       dtype: in which the model computes.
 
     Raises:
-      T2TLiteError: the export cannot be loaded, or an answer differs or holds
+      T2TLiteError: the export cannot be loaded, or an output differs or holds
         a number that is not finite.
     """
     # Within the unfinished export, so that a crash leaves nothing elsewhere.
@@ -44,11 +100,9 @@ def verify(
         prefix=".verify.", dir=saved_model
     ) as name:
         folder = pathlib.Path(name)
-        path = folder / "requests.json"
-        path.write_text(json.dumps(requests), "utf-8")
+        (folder / "requests.json").write_text(json.dumps(requests), "utf-8")
         done = subprocess.run(
-            [sys.executable, "-P", asker.__file__]
-            + [str(saved_model.absolute()), "requests.json", "."],
+            [sys.executable, "-P", "-c", PROGRAM, str(saved_model.absolute())],
             cwd=folder,
             # Share a GPU with this process.
             env={**os.environ, "TF_FORCE_GPU_ALLOW_GROWTH": "true"},
@@ -61,7 +115,7 @@ def verify(
             raise _failed(f"in a process without t2t-lite: {last}")
         for number, (signature, inputs) in enumerate(requests):
             texts = [tf.constant(v, tf.string) for v in inputs.values()]
-            for name, value in served.answers[signature](*texts).items():
+            for name, value in signatures[signature](*texts).items():
                 content = tf.io.read_file(f"{folder}/{number}.{name}")
                 found = tf.io.parse_tensor(content, value.dtype).numpy()
                 if not is_equal(found, value.numpy(), _TOLERANCE[dtype]):
@@ -69,6 +123,35 @@ def verify(
                         f"the output {name} of {signature} differs for "
                         f"{str(inputs)[:200]}"
                     )
+
+
+def _answer_alone(saved_model: str) -> None:
+    """Write the output NAME of request N in `requests.json` to `N.NAME`.
+
+    This function is the program of a process that has TensorFlow and TF Text
+    alone: this package and packages that only it needs cannot be imported.
+    """
+    import json
+    import sys
+
+    # A module that is None cannot be imported.
+    hidden = dict.fromkeys(("t2t_lite", "keras_hub", "sentencepiece"))
+    sys.modules |= hidden  # type: ignore[arg-type]
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401 (registers the ops of tokenizers)
+
+    signatures = tf.saved_model.load(saved_model).signatures
+    with open("requests.json", encoding="utf-8") as file:
+        for number, (signature, inputs) in enumerate(json.load(file)):
+            texts = {k: tf.constant(v, tf.string) for k, v in inputs.items()}
+            for name, value in signatures[signature](**texts).items():
+                content = tf.io.serialize_tensor(value)
+                tf.io.write_file(f"{number}.{name}", content)
+
+
+PROGRAM = f"""{inspect.getsource(_answer_alone)}
+import sys
+_answer_alone(sys.argv[1])"""
 
 
 def is_equal(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> bool:

@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-from collections.abc import Callable
 
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError
@@ -11,33 +10,24 @@ from t2t_lite.errors import T2TLiteError
 SAVED_MODEL = "saved_model.pb"
 CTRANSLATE2 = "model.bin"
 _FORMATS = (SAVED_MODEL, CTRANSLATE2)
+# The description of a SavedModel; names no folder of the machine that wrote it.
+ABOUT = pathlib.Path("assets.extra", "t2t-lite.json")
 
 
-def write_version(
-    export_dir: str | os.PathLike,
-    mark: str,
-    write: Callable[[pathlib.Path], None],
-    version: int | None = None,
-) -> pathlib.Path:
-    """Writes `EXPORT_DIR/<version>/`, complete or not at all.
+def next_version(export_dir: str | os.PathLike, mark: str) -> pathlib.Path:
+    """Return the folder that the next export writes.
 
-    The folder is written under a hidden name beside it and renamed, because a
-    server loads a numbered folder as soon as it sees one.
+    Its number is the largest that exists or is being written, plus one. Write
+    it with `files.write_folder`: a server loads a numbered folder as soon as it
+    sees one.
 
     Args:
-      export_dir: made if it is missing.
+      export_dir: created if it does not exist.
       mark: the file of the format, SAVED_MODEL or CTRANSLATE2.
-      write: is given an empty folder, and fills it.
-      version: a positive integer; by default one more than the largest that
-        is there or is being written.
-
-    Returns:
-      the folder of the version.
 
     Raises:
-      T2TLiteError: the version exists, or the versions there are of another
-        format.
-      OSError: the folder cannot be written.
+      T2TLiteError: the existing versions are of another format.
+      OSError: `export_dir` cannot be created or read.
     """
     export_dir = pathlib.Path(export_dir)
     export_dir.mkdir(parents=True, exist_ok=True)
@@ -48,42 +38,26 @@ def write_version(
                 f"what they cannot; {strange[-1]} has a {other}. Choose "
                 "another --export_dir."
             )
-    target = export_dir / str(_new_version(export_dir, version))
+    names = {path.name for path in export_dir.iterdir()}
+    names |= files.under_way(export_dir)
+    numbers = [int(name) for name in names if name.isdecimal()]
+    target = export_dir / str(max(numbers, default=0) + 1)
     files.remove_unfinished(export_dir, target.name)
-    with files.write_folder(target, replace=False) as folder:
-        write(folder)
     return target
 
 
-def _new_version(export_dir: pathlib.Path, version: int | None) -> int:
-    """The number of the new version."""
-    there = {int(p.name) for p in export_dir.iterdir() if p.name.isdecimal()}
-    there |= {
-        int(name) for name in files.under_way(export_dir) if name.isdecimal()
-    }
-    if version is None:
-        return max(there, default=0) + 1
-    if version < 1 or version in there:
-        raise T2TLiteError(
-            "An export needs a new version, 1 or more; got "
-            f"version={version}, and {export_dir} has "
-            f"{', '.join(map(str, sorted(there))) or 'none'}."
-        )
-    return version
-
-
 def remove_old_versions(newest: pathlib.Path, keep: int) -> list[pathlib.Path]:
-    """Removes the oldest exports, so that `keep` remain.
+    """Remove the oldest exports, so that `keep` remain.
 
     Only numbered folders with an export count. Versions above `newest` are
     neither counted nor removed: someone else has just written them.
 
     Args:
       newest: the folder of a version, complete.
-      keep: how many remain with it, at least 1.
+      keep: number of exports that remain, `newest` included, at least 1.
 
     Returns:
-      what was removed, oldest first.
+      the removed folders, oldest first.
     """
     old = [
         path
@@ -96,7 +70,7 @@ def remove_old_versions(newest: pathlib.Path, keep: int) -> list[pathlib.Path]:
 
 
 def newest_version(folder: pathlib.Path) -> pathlib.Path | None:
-    """An export itself, or the newest in a folder of exports; None: neither."""
+    """Return the folder, if it is an export, or the newest export in it."""
     if not folder.is_dir():
         return None
     if any((folder / mark).is_file() for mark in _FORMATS):
@@ -106,7 +80,7 @@ def newest_version(folder: pathlib.Path) -> pathlib.Path | None:
 
 
 def _versions(folder: pathlib.Path, *marks: str) -> list[pathlib.Path]:
-    """The numbered folders with an export of these formats, oldest first."""
+    """Return the numbered folders with an export, oldest first."""
     found = [
         path
         for path in folder.iterdir()

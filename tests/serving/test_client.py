@@ -64,8 +64,9 @@ def http_answer(status, content):
 def test_a_connection_that_the_server_closed_is_opened_again():
     good = http_answer(200, ANSWER)
     with server_of(good, good) as predict:
+        client = Client(predict)
         for _ in range(2):
-            assert predict("s", ["a"], 10) == ANSWER["outputs"]
+            assert outputs(client.translate(["a"])) == ["A"]
 
 
 def test_no_answer_in_time_may_be_the_fault_of_a_text():
@@ -114,13 +115,6 @@ def outputs(answers):
     return [a.error or a.hypotheses[0][0] for a in answers]
 
 
-def test_a_busy_server_is_asked_again_and_noted_once():
-    notes = []
-    client = Client(Fake(busy=3), note=notes.append)
-    assert outputs(client.translate(["a"])) == ["A"]
-    assert notes == ["full"]
-
-
 def test_after_the_time_limit_a_busy_server_is_asked_once_until_it_answers():
     fake = Fake(busy=100)
     client = Client(fake, seconds=0.5)
@@ -133,13 +127,6 @@ def test_after_the_time_limit_a_busy_server_is_asked_once_until_it_answers():
     assert outputs(client.translate(["c"])) == ["C"]
     fake.busy = 1
     assert outputs(client.translate(["d"])) == ["D"]
-
-
-def test_an_error_that_no_text_causes_is_final():
-    fake = Fake()
-    answers = Client(fake).translate(["a", "gone"])
-    assert outputs(answers) == ["no such model"] * 2
-    assert len(fake.asked) == 1
 
 
 def test_a_slow_text_costs_no_other_its_answer():

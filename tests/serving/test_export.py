@@ -1,215 +1,100 @@
-"""An export is complete, stock and equal to the decoder."""
+"""An export is complete, verified, described, or not there at all."""
 
+import json
 import os
 import pathlib
-import shutil
+import subprocess
+import sys
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from support.rounding import assert_scores_close
-from t2t_lite.decoding.lines import translate_lines
+from support.random_translator import random_translator
+from support.warmup import logged_requests
 from t2t_lite.decoding.search.settings import SearchSettings
-from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.model.transformer import Transformer
+from t2t_lite.serving import verify, versions
 from t2t_lite.serving.export import export_saved_model
-from t2t_lite.serving.options import ServingOptions
-from t2t_lite.serving.servable import check_servable
-from t2t_lite.serving.versions import remove_old_versions
-from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
+from t2t_lite.serving.requests import sample_pairs
+from t2t_lite.serving.signatures import ServingOptions
+from t2t_lite.training.run import Run
 
-LINES = [
-    "eins zwei drei",
-    "",
-    "haus 😀 katze",
-    "eins",
-    " ".join(["rot grün"] * 40),
-    "zeile\u2028mit\x00allem",
-    b"ein\xff",
-    "   ",
-]
+TEXTS = ["eins zwei drei", "", "haus", "katze " * 9, "maus rot"]
 
 
-def make_translator(folder, settings=None, **model):
-    folder.mkdir(exist_ok=True)
-    encoder = SentencePieceEncoder.train(
-        ["eins zwei drei", "rot grün haus katze"] * 20, 290, folder / "v.model"
-    )
-    model = Transformer(
-        encoder.vocab_size,
-        encoder.vocab_size,
-        hidden_size=16,
-        filter_size=32,
-        num_heads=2,
-        num_hidden_layers=1,
-        **model,
-    ).build_weights()
-    generator = np.random.default_rng(0)
-    for variable in model.trainable_variables:
-        if len(variable.shape) == 2:  # large weights, so that nothing is a tie
-            size = 0.7 if "table" in variable.path else 0.4
-            variable.assign(generator.normal(0, size, variable.shape))
-    shutil.rmtree(folder)  # an export needs no vocabulary file
-    return Translator(
-        model,
-        encoder,
-        encoder,
-        settings or SearchSettings(beam_size=3),
-        extra_decode_length=5,
-        max_length=30,
-    )
-
-
-@pytest.fixture(scope="module")
-def translator(tmp_path_factory):
-    return make_translator(tmp_path_factory.mktemp("vocabulary"))
-
-
-@pytest.fixture(scope="module")
-def exported(translator, tmp_path_factory):
-    return export_saved_model(translator, tmp_path_factory.mktemp("export"))
-
-
-def as_bytes(line):
-    return line.encode() if isinstance(line, str) else line
-
-
-def test_moved_export_translates_as_the_decoder(translator, exported, tmp_path):
-    moved = tmp_path / "elsewhere" / "7"
-    shutil.copytree(exported, moved)
-    signatures = tf.saved_model.load(str(moved)).signatures
-    wanted = list(translate_lines(translator, LINES, num_hypotheses=3))
-    lines = [as_bytes(line) for line in LINES]
-    for size in (1, 3, len(LINES)):
-        batches = [lines[i : i + size] for i in range(0, len(lines), size)]
-        for name in ("serving_default", "nbest"):
-            found = [signatures[name](inputs=tf.constant(b)) for b in batches]
-            outputs, scores = (
-                np.concatenate([each[key].numpy() for each in found])
-                for key in ("outputs", "scores")
-            )
-            for row, translation in enumerate(wanted):
-                best = translation.hypotheses
-                best = best if name == "nbest" else best[:1]
-                texts = [text.decode() for text in np.ravel(outputs[row])]
-                assert texts == [h.text for h in best]
-                assert_scores_close(
-                    np.ravel(scores[row]), [h.score for h in best]
-                )
-    assert len(set(t.hypotheses[0].text for t in wanted)) > 4
+def outputs_of(folder):
+    served = tf.saved_model.load(str(folder)).signatures["serving_default"]
+    return served(inputs=tf.constant(TEXTS))["outputs"].numpy()
 
 
 @pytest.mark.slow
-def test_an_attention_window_is_exported_with_the_model(tmp_path):
-    translator = make_translator(tmp_path / "vocabulary", attention_window=2)
-    folder = export_saved_model(translator, tmp_path)
-    serve = tf.saved_model.load(folder).signatures["serving_default"]
-    wanted = list(translate_lines(translator, LINES))
-    served = serve(inputs=tf.constant([as_bytes(line) for line in LINES]))
-    outputs = [text.decode() for text in served["outputs"].numpy()]
-    assert outputs == [t.hypotheses[0].text for t in wanted]
-    assert_scores_close(
-        served["scores"], [t.hypotheses[0].score for t in wanted]
-    )
+@pytest.mark.parametrize(
+    ("settings", "model"),
+    [
+        ({"max_new_tokens": 2, "no_repeat_ngram_size": 1}, {}),
+        ({}, {"attention_window": 2}),
+    ],
+    ids=["search", "window"],
+)
+def test_options_of_search_and_model_are_exported(
+    encoder, tmp_path, settings, model
+):
+    settings = SearchSettings(**settings)
+    translator = random_translator(encoder, settings=settings, **model)
+    wanted = translator.translate(tf.constant(TEXTS))["outputs"][:, 0]
+    found = outputs_of(export_saved_model(translator, tmp_path))
+    np.testing.assert_array_equal(found, wanted)
 
 
-def test_signatures_are_those_of_the_contract(exported):
-    signatures = tf.saved_model.load(exported).signatures
-    assert set(signatures) == {"serving_default", "nbest", "score"}
-    for name, shape in (("serving_default", [None]), ("nbest", [None, 3])):
-        _, inputs = signatures[name].structured_input_signature
-        assert inputs == {"inputs": tf.TensorSpec([None], tf.string, "inputs")}
-        outputs = signatures[name].structured_outputs
-        assert {
-            n: (o.dtype, o.shape.as_list()) for n, o in outputs.items()
-        } == {
-            "outputs": (tf.string, shape),
-            "scores": (tf.float32, shape),
-            "lengths": (tf.int32, shape),
-            "source_lengths": (tf.int32, [None]),
-            "cut": (tf.bool, [None]),
-        }
-
-
-def test_a_signature_takes_a_prefix_for_each_text(tmp_path):
-    translator = make_translator(tmp_path / "vocabulary")
-    folder = export_saved_model(
-        translator, tmp_path / "export", options=ServingOptions(prefixed=True)
-    )
-    signatures = tf.saved_model.load(str(folder)).signatures
-    texts, prefixes = ["eins zwei", "drei", ""], ["haus", "", "hund"]
-    found = signatures["prefixed"](
-        inputs=tf.constant(texts), prefix=tf.constant(prefixes)
-    )
-    outputs = [text.decode() for text in found["outputs"].numpy()]
-    assert outputs[0].startswith("haus") and outputs[2] == ""
-    plain = signatures["serving_default"](tf.constant(texts))
-    assert plain["outputs"][1] == found["outputs"][1]
-    assert found["cut"].numpy().tolist() == [False] * 3
-
-
-def test_options_of_the_search_are_exported(tmp_path):
-    settings = SearchSettings(max_new_tokens=2, no_repeat_ngram_size=1)
-    translator = make_translator(tmp_path / "vocabulary", settings)
-    folder = export_saved_model(translator, tmp_path / "export")
-    served = tf.saved_model.load(str(folder)).signatures["serving_default"]
-    texts = tf.constant(LINES)
-    np.testing.assert_array_equal(
-        served(texts)["outputs"], translator.translate(texts)["outputs"][:, 0]
-    )
-    sampling = make_translator(
-        tmp_path / "vocabulary", SearchSettings(sample=True)
+def test_a_search_that_draws_is_not_exported(encoder, tmp_path):
+    translator = random_translator(
+        encoder, settings=SearchSettings(sample=True)
     )
     with pytest.raises(UsageError, match="sample"):
-        export_saved_model(sampling, tmp_path / "export")
+        export_saved_model(translator, tmp_path / "export")
 
 
-def test_a_text_that_is_cut_is_marked(exported):
-    signatures = tf.saved_model.load(exported).signatures
-    texts = tf.constant(["eins", "zwei " * 500, ""])
-    for name in ("serving_default", "nbest"):
-        cut = signatures[name](inputs=texts)["cut"]
-        assert cut.numpy().tolist() == [False, True, False]
-
-
-def test_weights_are_variables_and_nothing_else_is_kept(translator, exported):
-    names = tf.train.list_variables(str(exported / "variables" / "variables"))
-    shapes = sorted(
-        tuple(shape) for name, shape in names if "VARIABLE_VALUE" in name
-    )
-    assert shapes == sorted(
-        tuple(v.shape) for v in translator.model.trainable_variables
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_weights_are_variables_and_nothing_else_is_kept(
+    translator, tmp_path, precision
+):
+    options = ServingOptions(precision=precision)
+    folder = export_saved_model(translator, tmp_path, options)
+    stored = tf.train.load_checkpoint(str(folder / "variables" / "variables"))
+    types = stored.get_variable_to_dtype_map()
+    shapes = stored.get_variable_to_shape_map()
+    names = [name for name in types if "VARIABLE_VALUE" in name]
+    assert {types[name] for name in names} == {tf.as_dtype(precision)}
+    assert sorted(shapes[name] for name in names) == sorted(
+        list(weight.shape) for weight in translator.model.trainable_variables
     )
 
 
 def test_versions_count_up_and_none_is_overwritten(translator, tmp_path):
     (tmp_path / "notes").mkdir()
-    first = export_saved_model(translator, tmp_path)
-    assert first == tmp_path / "1"
-    assert export_saved_model(translator, tmp_path, version=8).name == "8"
-    with pytest.raises(T2TLiteError, match="got version=8, and .* has 1, 8"):
-        export_saved_model(translator, tmp_path, version=8)
-    assert sorted(os.listdir(tmp_path)) == ["1", "8", "notes"]
+    assert export_saved_model(translator, tmp_path) == tmp_path / "1"
+    (tmp_path / "7").mkdir()
+    assert export_saved_model(translator, tmp_path) == tmp_path / "8"
+    assert sorted(os.listdir(tmp_path)) == ["1", "7", "8", "notes"]
 
 
 def test_old_versions_go_and_nothing_else(tmp_path):
     for name in ("1", "2", "9", "10", "11", "12", "9.bak", "notes"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "saved_model.pb").write_text("")
-    (tmp_path / "3").mkdir()  # no export
+    (tmp_path / "3").mkdir()  # not an export
     (tmp_path / "4").symlink_to(tmp_path / "notes")
-    removed = remove_old_versions(tmp_path / "11", keep=2)
+    removed = versions.remove_old_versions(tmp_path / "11", keep=2)
     assert removed == [tmp_path / name for name in ("1", "2", "9")]
     assert sorted(os.listdir(tmp_path)) == sorted(
         ["3", "4", "10", "11", "12", "9.bak", "notes"]
     )
-    assert remove_old_versions(tmp_path / "11", keep=2) == []
 
 
-def test_failed_export_leaves_nothing(translator, tmp_path, monkeypatch):
+def test_a_failed_export_leaves_nothing(translator, tmp_path, monkeypatch):
     def fail(*args, **options):
         (pathlib.Path(args[1]) / "saved_model.pb").write_text("half")
         raise OSError(28, "No space left on device")
@@ -220,19 +105,45 @@ def test_failed_export_leaves_nothing(translator, tmp_path, monkeypatch):
     assert os.listdir(tmp_path / "export") == []
 
 
-def test_export_dir_that_is_a_file_is_one_clear_error(translator, tmp_path):
+def test_a_folder_that_cannot_be_written_is_one_clear_error(
+    translator, tmp_path
+):
     (tmp_path / "file").write_text("")
     with pytest.raises(T2TLiteError, match="Cannot write the export to"):
         export_saved_model(translator, tmp_path / "file")
 
 
+_WRITING = """
+import sys, time
+from t2t_lite import files
+from t2t_lite.serving import versions
+
+target = versions.next_version(sys.argv[1], versions.SAVED_MODEL)
+with files.write_folder(target, replace=False) as folder:
+    print("writing", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_concurrent_exports_are_two_versions_and_killed_ones_are_removed(
+    tmp_path,
+):
+    command = [sys.executable, "-c", _WRITING, str(tmp_path)]
+    first = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert first.stdout.readline() == "writing\n"
+    second = versions.next_version(tmp_path, versions.SAVED_MODEL)
+    first.kill()
+    first.communicate(timeout=60)
+    assert second.name == "2"
+    assert os.listdir(tmp_path) == [f".1.{first.pid}.tmp"]
+    assert versions.next_version(tmp_path, versions.SAVED_MODEL).name == "1"
+    assert os.listdir(tmp_path) == []
+
+
 @pytest.mark.parametrize(
     "function, message",
     [
-        (
-            lambda x: tf.py_function(lambda y: y, [x], tf.float32),
-            "EagerPyFunc",
-        ),
+        (lambda x: tf.py_function(lambda y: y, [x], tf.float32), "EagerPyFunc"),
         (
             lambda x: keras.ops.slice_update(
                 x, [tf.cast(x[0], tf.int32)], x[:1]
@@ -250,4 +161,122 @@ def test_what_a_stock_server_cannot_run_is_refused(function, message, tmp_path):
     )
     tf.saved_model.save(module, str(tmp_path))
     with pytest.raises(T2TLiteError, match=message):
-        check_servable(tmp_path)
+        verify.check_servable(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("found", "equal"),
+    [
+        ([-1.0, -2.0005], True),
+        ([-1.0, -2.5], False),
+        ([-1.0, np.nan], False),
+        ([-1.0], False),
+    ],
+)
+def test_verified_numbers_are_close_finite_and_as_many(found, equal):
+    found, wanted = (np.array(x, np.float32) for x in (found, [-1.0, -2.0]))
+    assert verify.is_equal(found, wanted, 1e-3) is equal
+
+
+@pytest.mark.slow
+def test_an_export_with_other_weights_is_refused_and_the_old_one_stays(
+    translator, tmp_path, monkeypatch
+):
+    old = tmp_path / "1" / "saved_model.pb"
+    old.parent.mkdir()
+    old.write_text("old")
+    save = tf.saved_model.save
+
+    def save_other_weights(served, *args):
+        kept = [weight.numpy() for weight in served.weights]
+        for weight in served.weights:
+            weight.assign(-weight)
+        save(served, *args)
+        for weight, value in zip(served.weights, kept, strict=True):
+            weight.assign(value)
+
+    monkeypatch.setattr(tf.saved_model, "save", save_other_weights)
+    with pytest.raises(T2TLiteError, match="differs.*noverify"):
+        export_saved_model(translator, tmp_path, verified=True)
+    assert os.listdir(tmp_path) == ["1"]
+    assert old.read_text() == "old"
+
+
+def test_a_verification_that_fails_is_one_clear_error(tmp_path):
+    with pytest.raises(T2TLiteError, match="without t2t-lite.*SavedModel"):
+        verify.verify(tmp_path, {}, [], "float32")
+
+
+def test_the_verifying_process_cannot_import_this_package(tmp_path):
+    (tmp_path / "requests.json").write_text("[]")
+    tf.saved_model.save(tf.Module(), str(tmp_path / "saved"))
+    code = (
+        f"{verify.PROGRAM}\n"
+        "for name in ('t2t_lite', 't2t_lite.errors'):\n"
+        "    try:\n"
+        "        __import__(name)\n"
+        "    except ImportError:\n"
+        "        continue\n"
+        "    raise SystemExit(f'{name} can be imported')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code, str(tmp_path / "saved")],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_export_describes_itself(translator, exported):
+    about = json.loads((exported / versions.ABOUT).read_text())
+    assert about["problem"] is about["source_language"] is None
+    assert set(about["signatures"]) > {"serving_default", "attention"}
+    assert about["parameters"] == sum(
+        int(tf.size(weight)) for weight in translator.model.trainable_variables
+    )
+    expected = {
+        **{"format": 1, "max_length": 20, "max_batch": None},
+        **{"precision": "float32", "form": None, "models": 1},
+    }
+    assert about | expected == about
+    assert about["hparams"]["num_hidden_layers"] == 2
+    assert about["search"]["beam_size"] == 3
+
+
+def test_warmup_asks_each_signature_at_several_lengths(translator, exported):
+    served = tf.saved_model.load(str(exported)).signatures
+    lengths = {name: [] for name in served}
+    for request in logged_requests(exported):
+        texts = {n: tf.make_ndarray(v) for n, v in request.inputs.items()}
+        name = request.model_spec.signature_name
+        texts = {n: tf.constant(v, tf.string) for n, v in texts.items()}
+        for value in served[name](**texts).values():
+            assert value.shape[0] == 1
+        (ids,) = translator.source_encoder.tokenize(texts["inputs"])
+        lengths[name].append(len(ids))
+    for found in lengths.values():
+        assert len(found) == 3 and found == sorted(found)
+        assert found[-1] >= translator.max_length - 1  # the longest there is
+
+
+def test_warmup_texts_are_of_dev_where_the_data_is_else_made_up(
+    tiny_run, tmp_path
+):
+    run = Run.open(tiny_run)
+    translator = run.translator(run.load_model()[0])
+    sources, targets = run.data.texts("dev")
+    pairs = sample_pairs(translator, run)
+    assert sorted(pairs) == sorted(zip(sources, targets, strict=True))
+    run.data.folder = tmp_path
+    del run.data.manifest
+    made_up = sample_pairs(translator, run)
+    assert made_up and not {*made_up} & {*pairs}
+
+
+def test_more_warmup_requests_than_the_server_takes_are_refused(
+    translator, tmp_path
+):
+    with pytest.raises(UsageError, match="--warmup .* 333 .* got 334"):
+        export_saved_model(translator, tmp_path / "export", warmup=334)
+    assert not (tmp_path / "export").exists()

@@ -1,50 +1,31 @@
 """Every signature gives what the decoder gives, in numbers fit for JSON."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from support.random_translator import random_translator, train_encoder
+from support.random_translator import random_translator
 from support.rounding import assert_scores_close
-from support.warmup import logged_requests
-from t2t_lite.decoding.lines import score_pairs
+from t2t_lite.decoding.stream import score_pairs, translate_lines
 from t2t_lite.errors import UsageError
 from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.model.ensemble import Ensemble
-from t2t_lite.serving.export import export_saved_model
-from t2t_lite.serving.options import ServingOptions
-from t2t_lite.serving.served import (
+from t2t_lite.serving.signatures import (
     ServedTranslator,
+    ServingOptions,
     translator_to_serve,
 )
 
 SOURCES = ["eins zwei drei", "", "haus 😀", "katze " * 40, "   ", b"ein\xff"]
 TARGETS = ["drei", "", "weiß " * 40, "haus", "hund maus", "rot\x00"]
-SCORED = {
-    *("scores", "log_probabilities", "lengths", "source_lengths", "cut"),
-}
 ALL = ServingOptions(prefixed=True, attention=True)
 
 
 @pytest.fixture(scope="module")
-def translator(tmp_path_factory):
-    encoder = train_encoder(tmp_path_factory.mktemp("vocabulary"))
-    return random_translator(encoder, layers=2)
-
-
-@pytest.fixture(scope="module")
-def folder(translator, tmp_path_factory):
-    return export_saved_model(
-        translator, tmp_path_factory.mktemp("e"), options=ALL, warmup=3
-    )
-
-
-@pytest.fixture(scope="module")
-def served(folder):
-    return tf.saved_model.load(str(folder)).signatures
+def served(exported):
+    return tf.saved_model.load(str(exported)).signatures
 
 
 def ask(signature, **texts):
@@ -56,33 +37,63 @@ def inputs_of(signature):
     return list(signature.structured_input_signature[1])
 
 
-def read_by(translator):
-    """Tokens of each source, EOS included, none beyond the limit."""
-    texts = tf.constant([text.strip() for text in SOURCES])
-    ids = translator.source_encoder.tokenize(texts)
-    return np.minimum(ids.row_lengths() + 1, translator.max_length)
+def answers_of(translator, **options):
+    """The signatures of an export with these options."""
+    options = ServingOptions(**options)
+    translator = translator_to_serve(translator, options)
+    return ServedTranslator(translator, options).answers
 
 
-def test_searches_tell_how_many_tokens_they_read(translator, served):
-    for name in ("serving_default", "nbest"):
-        found = ask(served[name], inputs=SOURCES)["source_lengths"]
-        assert found.tolist() == read_by(translator).tolist()
+def test_signatures_are_those_of_the_contract(served):
+    assert set(served) == {
+        *("serving_default", "nbest", "score", "prefixed", "attention")
+    }
+    for name, shape in (("serving_default", [None]), ("nbest", [None, 3])):
+        _, inputs = served[name].structured_input_signature
+        assert inputs == {"inputs": tf.TensorSpec([None], tf.string, "inputs")}
+        outputs = served[name].structured_outputs
+        assert {
+            n: (o.dtype, o.shape.as_list()) for n, o in outputs.items()
+        } == {
+            "outputs": (tf.string, shape),
+            "scores": (tf.float32, shape),
+            "lengths": (tf.int32, shape),
+            "source_lengths": (tf.int32, [None]),
+            "cut": (tf.bool, [None]),
+        }
 
 
-@pytest.mark.parametrize("name", ["score", "prefixed", "attention"])
-def test_a_text_without_its_pair_is_refused(served, name):
-    for few, many in (("inputs", "other"), ("other", "inputs")):
-        texts = {few: ["haus"], many: ["katze", "hund"]}
-        (other,) = set(inputs_of(served[name])) - {"inputs"}
-        texts[other] = texts.pop("other")
-        with pytest.raises(
-            tf.errors.InvalidArgumentError, match="each text needs its pair"
-        ):
-            ask(served[name], **texts)
+@pytest.mark.parametrize("name", ["serving_default", "nbest"])
+def test_a_moved_export_translates_as_the_decoder(translator, served, name):
+    lines = [*SOURCES, "zeile\u2028mit\x00allem", "eins"]
+    wanted = list(translate_lines(translator, lines, num_hypotheses=3))
+    for size in (1, 3, len(lines)):
+        batches = [lines[i : i + size] for i in range(0, len(lines), size)]
+        found = [ask(served[name], inputs=batch) for batch in batches]
+        found = {k: np.concatenate([x[k] for x in found]) for k in found[0]}
+        for row, translation in enumerate(wanted):
+            best = translation.hypotheses
+            best = best if name == "nbest" else best[:1]
+            texts = [text.decode() for text in np.ravel(found["outputs"][row])]
+            assert texts == [h.text for h in best]
+            scores = np.ravel(found["scores"][row])
+            assert_scores_close(scores, [h.score for h in best])
+        assert np.flatnonzero(found["cut"]).tolist() == [3]
+    assert len(set(t.hypotheses[0].text for t in wanted)) > 4
 
 
 def test_given_pairs_have_the_decoders_scores(translator, served):
     wanted = list(score_pairs(translator, zip(SOURCES, TARGETS, strict=True)))
+    texts = tf.constant([text.strip() for text in SOURCES])
+    ids = translator.source_encoder.tokenize(texts)
+    read = np.minimum(ids.row_lengths() + 1, translator.max_length)
+    expected = {
+        "scores": [pair.score for pair in wanted],
+        "log_probabilities": [pair.log_probability for pair in wanted],
+        "lengths": [pair.tokens for pair in wanted],
+        "source_lengths": read,
+        "cut": [False, False, True, True, False, False],
+    }
     for size in (1, len(SOURCES)):
         found = [
             ask(
@@ -92,60 +103,19 @@ def test_given_pairs_have_the_decoders_scores(translator, served):
             )
             for i in range(0, len(SOURCES), size)
         ]
-        assert all(set(each) == SCORED for each in found)
-        for name, values in (
-            ("scores", [pair.score for pair in wanted]),
-            ("log_probabilities", [pair.log_probability for pair in wanted]),
-            ("lengths", [pair.tokens for pair in wanted]),
-            ("source_lengths", read_by(translator)),
-            ("cut", [False, False, True, True, False, False]),
-        ):
+        assert all(each.keys() == expected.keys() for each in found)
+        for name, values in expected.items():
             given = np.concatenate([each[name] for each in found])
             assert_scores_close(given, values)
 
 
-def test_an_empty_batch_gets_an_empty_batch(served):
-    assert set(served) == {
-        "serving_default",
-        "nbest",
-        "score",
-        "prefixed",
-        "attention",
-    }
-    for signature in served.values():
-        empty = {name: [] for name in inputs_of(signature)}
-        for value in ask(signature, **empty).values():
-            assert value.shape[0] == 0
-
-
-def test_the_first_dimension_is_the_batch_and_every_number_finite(served):
-    for signature in served.values():
-        assert all(
-            value.shape[0] is None
-            for value in signature.structured_outputs.values()
-        )
-        texts = {name: SOURCES for name in inputs_of(signature)}
-        for value in ask(signature, **texts).values():
-            assert value.shape[0] == len(SOURCES)
-            if value.dtype == np.float32:
-                assert np.isfinite(value).all()
-
-
-@pytest.mark.slow
-def test_a_damaged_model_gives_finite_numbers_too(tmp_path):
-    translator = random_translator(train_encoder(tmp_path))
-    for weight in translator.model.trainable_variables:
-        weight.assign(weight.value * np.nan)
-    answers = ServedTranslator(translator, ALL).answers
-    for name, other in (
-        ("serving_default", None),
-        ("score", "targets"),
-        ("attention", "targets"),
-    ):
-        texts = [tf.constant(["eins", ""])] * (2 if other else 1)
-        for value in answers[name](*texts).values():
-            if value.dtype == tf.float32:
-                assert np.isfinite(value.numpy()).all()
+def test_a_prefix_begins_each_translation(served):
+    texts, prefixes = ["eins zwei", "drei", ""], ["haus", "", "hund"]
+    found = ask(served["prefixed"], inputs=texts, prefix=prefixes)
+    outputs = [text.decode() for text in found["outputs"]]
+    assert outputs[0].startswith("haus") and outputs[2] == ""
+    plain = ask(served["serving_default"], inputs=texts)
+    assert plain["outputs"][1] == found["outputs"][1]
 
 
 def test_attention_is_that_of_each_pair_alone_and_zero_in_padding(
@@ -176,45 +146,104 @@ def test_attention_is_that_of_each_pair_alone_and_zero_in_padding(
     assert "eins" in shown and "drei" in shown
 
 
-def test_attention_needs_one_model(translator):
-    one = translator.model
+def test_attention_requires_one_model(translator):
     ensemble = random_translator(translator.source_encoder, layers=2)
-    ensemble.model = Ensemble([one, one])
+    ensemble.model = Ensemble([translator.model] * 2)
     with pytest.raises(UsageError, match="leave out the ensemble"):
         translator_to_serve(ensemble, ALL)
     options = dataclasses.replace(ALL, attention=False)
     assert translator_to_serve(ensemble, options).model is ensemble.model
 
 
-def test_an_export_says_what_it_is(translator, folder, served):
-    about = json.loads((folder / "assets.extra" / "t2t-lite.json").read_text())
-    assert about["format"] == 1
-    assert about["problem"] is about["source_language"] is None
-    assert about["signatures"] == list(served)
-    assert about["parameters"] == sum(
-        int(tf.size(weight)) for weight in translator.model.trainable_variables
+@pytest.mark.parametrize("name", ["score", "prefixed", "attention"])
+def test_a_text_without_its_pair_is_refused(served, name):
+    (other,) = set(inputs_of(served[name])) - {"inputs"}
+    for first, second in (("inputs", other), (other, "inputs")):
+        texts = {first: ["haus"], second: ["katze", "hund"]}
+        with pytest.raises(tf.errors.InvalidArgumentError, match="its pair"):
+            ask(served[name], **texts)
+
+
+@pytest.mark.parametrize("rows", [0, len(SOURCES)])
+def test_the_first_dimension_is_the_batch_and_every_number_finite(served, rows):
+    for signature in served.values():
+        shapes = signature.structured_outputs.values()
+        assert all(value.shape[0] is None for value in shapes)
+        texts = {name: SOURCES[:rows] for name in inputs_of(signature)}
+        for value in ask(signature, **texts).values():
+            assert value.shape[0] == rows
+            assert value.dtype != np.float32 or np.isfinite(value).all()
+
+
+@pytest.mark.slow
+def test_a_damaged_model_gives_finite_numbers_too(encoder):
+    translator = random_translator(encoder)
+    for weight in translator.model.trainable_variables:
+        weight.assign(weight.value * np.nan)
+    answers = answers_of(translator, attention=True)
+    for name in ("serving_default", "score", "attention"):
+        texts = [tf.constant(["eins", ""])] * len(answers[name].input_signature)
+        for value in answers[name](*texts).values():
+            if value.dtype == tf.float32:
+                assert np.isfinite(value.numpy()).all()
+
+
+@pytest.mark.slow
+def test_a_batch_worked_through_in_parts_gets_the_same_answers(translator):
+    whole = answers_of(translator, attention=True)
+    parts = answers_of(translator, attention=True, max_batch=2)
+    assert set(whole) == set(parts)
+    for name in ("nbest", "score", "attention"):
+        for rows in (5, 2, 0):
+            sides = [SOURCES, TARGETS][: len(whole[name].input_signature)]
+            batch = [tf.constant(side[:rows], tf.string) for side in sides]
+            wanted, found = whole[name](*batch), parts[name](*batch)
+            assert set(wanted) == set(found)
+            for output, value in wanted.items():
+                assert found[output].shape == value.shape
+                if value.dtype == tf.float32:
+                    assert_scores_close(found[output], value)
+                else:
+                    np.testing.assert_array_equal(found[output], value)
+
+
+def test_a_shorter_limit_truncates_as_a_decoder_with_it(translator):
+    found = answers_of(translator, max_length=3)["serving_default"](
+        tf.constant(SOURCES)
     )
-    assert about["hparams"]["num_hidden_layers"] == 2
-    assert about["search"]["beam_size"] == 3
-    assert (about["max_length"], about["max_batch"]) == (20, None)
-    assert (about["precision"], about["form"]) == ("float32", None)
+    assert found["cut"].numpy().tolist() == [
+        True,
+        False,
+        True,
+        True,
+        False,
+        True,
+    ]
+    shorter = translator_to_serve(translator, ServingOptions(max_length=3))
+    assert [text.decode() for text in found["outputs"].numpy()] == [
+        each.hypotheses[0].text for each in translate_lines(shorter, SOURCES)
+    ]
 
 
-def test_warmup_asks_each_signature_at_several_lengths(
-    translator, folder, served
-):
-    lengths = {name: [] for name in served}
-    for request in logged_requests(folder):
-        texts = {
-            name: tf.make_ndarray(value)
-            for name, value in request.inputs.items()
-        }
-        name = request.model_spec.signature_name
-        assert set(texts) == set(inputs_of(served[name]))
-        for value in ask(served[name], **texts).values():
-            assert value.shape[0] == 1
-        (ids,) = translator.source_encoder.tokenize(texts["inputs"])
-        lengths[name].append(len(ids))
-    for found in lengths.values():
-        assert len(found) == 3 and found == sorted(found)
-        assert found[-1] >= translator.max_length - 1  # the longest there is
+@pytest.mark.parametrize("limit", [1, 21])
+def test_a_limit_is_at_most_that_of_the_run(translator, limit):
+    with pytest.raises(UsageError, match=f"max_length={limit}, .* has 20"):
+        translator_to_serve(translator, ServingOptions(max_length=limit))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("models", [1, 2])
+def test_weights_in_bfloat16_answer_as_rounded_ones(encoder, models):
+    one, other = random_translator(encoder), random_translator(encoder, 2)
+    if models == 2:
+        one.model = Ensemble([one.model, other.model])
+    answers = answers_of(one, precision="bfloat16")
+    texts, pairs = tf.constant(SOURCES), map(tf.constant, (SOURCES, TARGETS))
+    found, scored = answers["nbest"](texts), answers["score"](*pairs)
+    for weight in one.model.weights:
+        weight.assign(tf.cast(tf.cast(weight.value, "bfloat16"), "float32"))
+    wanted = one.translate(texts, 3)
+    np.testing.assert_array_equal(found["outputs"], wanted["outputs"])
+    assert_scores_close(found["scores"], wanted["scores"])
+    wanted = one.score(*map(tf.constant, (SOURCES, TARGETS)))
+    assert_scores_close(scored["scores"], wanted["scores"])

@@ -1,1 +1,17 @@
-"""A model in a browser: the page of a server, and the one of attention."""
+"""The web page of a server. It loads nothing from other servers."""
+
+import pathlib
+
+FOLDER = pathlib.Path(__file__).with_name("static")
+# A browser then loads only files of this folder, sends requests only to this
+# server, and does not show the page in a frame of another page.
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; "
+        "connect-src 'self'; img-src 'self' data:; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}

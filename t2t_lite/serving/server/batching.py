@@ -7,11 +7,10 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
-import grpc
 import numpy as np
 
-from t2t_lite.serving.server import metrics
-from t2t_lite.serving.server.refusal import Refusal
+from t2t_lite.serving.server import requests
+from t2t_lite.serving.server.requests import Limits, Refusal
 
 Tensors: TypeAlias = dict[str, np.ndarray]
 Run: TypeAlias = Callable[[Tensors], Tensors]
@@ -20,16 +19,6 @@ Run: TypeAlias = Callable[[Tensors], Tensors]
 _SHORT = 32
 # A batch exceeds this size only if enough rows are left for other workers.
 _LARGE = 16
-
-
-@dataclasses.dataclass(frozen=True)
-class Batching:
-    """The settings of a `Batcher`."""
-
-    workers: int = 1  # concurrent batches, one thread each
-    max_batch_size: int = 32  # rows; larger requests are split
-    timeout: float = 0.0  # seconds to wait for others while a batch runs
-    max_queue: int = 1024  # rows; an empty queue takes a larger request
 
 
 @dataclasses.dataclass(eq=False)
@@ -41,7 +30,6 @@ class _Job:
     inputs: Tensors
     rows: int
     length: int
-    arrived: float
     answer: "asyncio.Future[Tensors]"
 
     def goes_with(self, other: "_Job") -> bool:
@@ -53,7 +41,7 @@ class _Job:
         return self.group is not None and self.group == other.group and alike
 
 
-_Answers: TypeAlias = list[tuple[_Job, Tensors | Exception]]
+_Answer: TypeAlias = tuple[_Job, Tensors | Exception]
 
 
 class Batcher:
@@ -66,17 +54,16 @@ class Batcher:
       running: number of running batches.
 
     Args:
-      how: the settings.
+      limits: of a batch, of concurrent batches and of the queue.
     """
 
-    def __init__(self, how: Batching):
-        self._how = how
+    def __init__(self, limits: Limits):
+        self._limits = limits
         self._waiting: dict[_Job, None] = {}  # oldest first
         self._rows = 0  # in the queue
         self.running = 0
         self._running_rows = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._pool = ThreadPoolExecutor(how.workers, "batch")
+        self._pool = ThreadPoolExecutor(limits.workers, "batch")
 
     async def answer(
         self,
@@ -102,39 +89,30 @@ class Batcher:
           Exception: any error of `run` for this request.
         """
         loop = asyncio.get_running_loop()
-        now = loop.time()
-        if deadline is not None and deadline <= now:
-            raise _too_late()
-        if self._rows and self._rows + len(lengths) > self._how.max_queue:
+        if deadline is not None and deadline <= loop.time():
+            raise Refusal("The deadline passed.", "DEADLINE_EXCEEDED")
+        if self._rows and self._rows + len(lengths) > self._limits.queue:
             raise Refusal(
-                grpc.StatusCode.RESOURCE_EXHAUSTED,
                 f"The queue is full ({self._rows} texts of at most "
-                f"{self._how.max_queue}). Try again later.",
+                f"{self._limits.queue}). Try again later.",
+                "RESOURCE_EXHAUSTED",
             )
         order = list(range(len(lengths)))
-        parts = [order]
-        size = self._how.max_batch_size
+        parts, size = [order], self._limits.batch
         if group is not None and len(lengths) > size:
             order.sort(key=lengths.__getitem__)
             parts = [order[i : i + size] for i in range(0, len(order), size)]
-        jobs = [
-            _Job(
-                run,
-                group,
-                {
-                    k: v[rows] if len(parts) > 1 else v
-                    for k, v in inputs.items()
-                },
-                len(rows),
-                max((lengths[row] for row in rows), default=0),
-                now,
-                loop.create_future(),
-            )
-            for rows in parts
-        ]
+        jobs = []
+        for rows in parts:
+            part = inputs
+            if len(parts) > 1:
+                part = {name: value[rows] for name, value in inputs.items()}
+            length = max((lengths[row] for row in rows), default=0)
+            future = loop.create_future()
+            jobs.append(_Job(run, group, part, len(rows), length, future))
         self._waiting |= dict.fromkeys(jobs)
         self._rows += len(lengths)
-        metrics.QUEUE.set(self._rows)
+        requests.QUEUE.set(self._rows)
         self._start_batches()
         try:
             async with asyncio.timeout_at(deadline):
@@ -142,7 +120,8 @@ class Batcher:
                     return await jobs[0].answer
                 answers = await asyncio.gather(*(job.answer for job in jobs))
         except TimeoutError:
-            raise _too_late() from None
+            reason = "The deadline passed."
+            raise Refusal(reason, "DEADLINE_EXCEEDED") from None
         finally:
             for job in jobs:
                 job.answer.cancel()
@@ -163,22 +142,14 @@ class Batcher:
             if job in self._waiting:
                 del self._waiting[job]
                 self._rows -= job.rows
-        metrics.QUEUE.set(self._rows)
+        requests.QUEUE.set(self._rows)
 
     def _start_batches(self) -> None:
-        """Start batches on free workers, or set a timer."""
-        if self._timer:
-            self._timer.cancel()
-            self._timer = None
+        """Start batches on free workers."""
         loop = asyncio.get_running_loop()
-        while self._waiting and self.running < self._how.workers:
+        while self._waiting and self.running < self._limits.workers:
             batch = self._next_batch()
             rows = sum(job.rows for job in batch)
-            ready_at = batch[0].arrived + self._how.timeout
-            full = rows >= self._most_rows() or batch[0].group is None
-            if self.running and not full and loop.time() < ready_at:
-                self._timer = loop.call_at(ready_at, self._start_batches)
-                return
             self._leave(batch)
             self.running += 1
             self._running_rows += rows
@@ -192,23 +163,19 @@ class Batcher:
         others = [job for job in self._waiting if oldest.goes_with(job)]
         others.sort(key=lambda job: abs(job.length - oldest.length))
         others.remove(oldest)
-        batch, room = [oldest], self._most_rows() - oldest.rows
+        # A batch takes about half of a worker's share of all rows, so that
+        # other rows can be computed while its answers are sent.
+        share = self._rows + self._running_rows
+        share //= 2 * self._limits.workers
+        most = min(self._limits.batch, max(_LARGE, share))
+        batch, room = [oldest], most - oldest.rows
         for job in others:
             if job.rows <= room:
                 batch.append(job)
                 room -= job.rows
         return batch
 
-    def _most_rows(self) -> int:
-        """Return the size limit of the next batch.
-
-        A batch takes about half of a worker's share of all rows, so that other
-        rows can be computed while its answers are sent.
-        """
-        share = (self._rows + self._running_rows) // (2 * self._how.workers)
-        return min(self._how.max_batch_size, max(_LARGE, share))
-
-    def _finish(self, rows: int, future: asyncio.Future[_Answers]) -> None:
+    def _finish(self, rows: int, future: asyncio.Future[list[_Answer]]) -> None:
         """Distribute the answers of a batch that was started with `rows`."""
         self.running -= 1
         self._running_rows -= rows
@@ -222,31 +189,26 @@ class Batcher:
         self._start_batches()
 
 
-def _too_late() -> Refusal:
-    return Refusal(grpc.StatusCode.DEADLINE_EXCEEDED, "The deadline passed.")
-
-
-def _compute(batch: Sequence[_Job]) -> _Answers:
+def _compute(batch: Sequence[_Job]) -> list[_Answer]:
     """Run a batch without its cancelled jobs, in a worker thread."""
     batch = [job for job in batch if not job.answer.done()]
     if not batch:
         return []
-    metrics.BATCH.observe(sum(job.rows for job in batch))
-    with metrics.BATCH_SECONDS.time():
+    requests.BATCH.observe(sum(job.rows for job in batch))
+    with requests.BATCH_SECONDS.time():
         return list(zip(batch, _run(batch), strict=True))
 
 
 def _run(batch: Sequence[_Job]) -> list[Tensors | Exception]:
     """Return the answer to each job, or the error that it causes alone."""
-    if len(batch) > 1:
-        try:
-            return _run_joined(batch)
-        except Exception:  # find the job that causes it
-            return [answer for job in batch for answer in _run([job])]
     try:
-        return [job.run(job.inputs) for job in batch]
+        if len(batch) == 1:
+            return [batch[0].run(batch[0].inputs)]
+        return _run_joined(batch)
     except Exception as error:
-        return [error]
+        if len(batch) == 1:
+            return [error]
+        return [answer for job in batch for answer in _run([job])]
 
 
 def _run_joined(batch: Sequence[_Job]) -> list[Tensors | Exception]:

@@ -5,21 +5,16 @@ import contextlib
 import dataclasses
 import logging
 import pathlib
-import signal
 from collections.abc import AsyncIterator, Callable
 
-import uvloop
 from aiohttp import web
 from grpc_health.v1 import health_pb2
 
 from t2t_lite.errors import T2TLiteError, in_words
-from t2t_lite.serving.server import rest
-from t2t_lite.serving.server.batching import Batcher, Batching
-from t2t_lite.serving.server.grpc_service import make_server
-from t2t_lite.serving.server.models import Model, Version, load_version
-from t2t_lite.serving.server.predict import Limits, Predictor
-
-new_event_loop = uvloop.new_event_loop
+from t2t_lite.serving.server import apis
+from t2t_lite.serving.server.batching import Batcher
+from t2t_lite.serving.server.model import Model, Version, load_version
+from t2t_lite.serving.server.requests import Limits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +26,6 @@ class ServerConfig:
     host: str = "127.0.0.1"
     port: int = 8500  # of gRPC; 0 takes a free one
     rest_api_port: int = 8501  # 0 takes a free one
-    batching: Batching = Batching()
     limits: Limits = Limits()
     poll_seconds: float = 1.0  # between checks for new versions
     drain_seconds: float = 30.0  # for requests to finish at the end
@@ -57,13 +51,14 @@ async def running(
     Raises:
       T2TLiteError: no version can be loaded, or a port is in use.
     """
-    model = Model(config.name, config.base_path, load, log)
+    batcher = Batcher(config.limits)
+    model = Model(
+        config.name, config.base_path, batcher, config.limits, load, log
+    )
     await model.start()
-    batcher = Batcher(config.batching)
-    predictor = Predictor(model, batcher, config.limits)
-    grpc_server, health = make_server(predictor)
+    grpc_server, health = apis.grpc_server(model)
     runner = web.AppRunner(
-        rest.application(predictor),
+        apis.rest_application(model),
         handler_cancellation=True,
         # It would log tracebacks of malformed HTTP, with parts of texts.
         logger=logging.Logger("aiohttp.server", logging.CRITICAL + 1),
@@ -76,10 +71,7 @@ async def running(
         await web.TCPSite(runner, config.host, config.rest_api_port).start()
         flag = f"--port={config.port}"
         if config.port:  # gRPC does not report why it cannot listen
-            loop = asyncio.get_running_loop()
-            probe = await loop.create_server(
-                asyncio.Protocol, config.host, config.port
-            )
+            probe = await asyncio.start_server(print, config.host, config.port)
             probe.close()
         host = f"[{config.host}]" if ":" in config.host else config.host
         port = grpc_server.add_insecure_port(f"{host}:{config.port}")
@@ -100,39 +92,3 @@ async def running(
         stop_grpc = grpc_server.stop(config.drain_seconds)
         await asyncio.gather(stop_grpc, runner.cleanup())
         batcher.close()
-
-
-async def serve(
-    config: ServerConfig,
-    log: Callable[[str], None],
-    ready: Callable[[int, int], None],
-) -> bool:
-    """Serve until SIGTERM or SIGINT; a second signal kills the process.
-
-    Args:
-      config: the settings.
-      log: as in `running`.
-      ready: called with the ports of REST and gRPC, unless a signal arrived
-        while the model was loading.
-
-    Returns:
-      whether all requests finished within `drain_seconds`.
-
-    Raises:
-      T2TLiteError: see `running`.
-    """
-    loop = asyncio.get_running_loop()
-    stopping = asyncio.Event()
-
-    def stop() -> None:
-        stopping.set()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    async with running(config, log) as (rest_api_port, port, batcher):
-        if not stopping.is_set():
-            ready(rest_api_port, port)
-        await stopping.wait()
-    return not batcher.running

@@ -21,8 +21,7 @@ from tensorflow_serving.apis import (
 )
 
 from support.served_model import metric, predict_request, save, serving
-from t2t_lite.serving.server.batching import Batching
-from t2t_lite.serving.server.predict import Limits
+from t2t_lite.serving.server.requests import Limits
 
 PREDICT = "/v1/models/m:predict"
 
@@ -31,9 +30,8 @@ PREDICT = "/v1/models/m:predict"
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     save(folder / "1", warmup=b"hello")
-    limits = Limits(body_bytes=4000, texts=20, characters=100)
-    how = Batching(workers=2, max_batch_size=8)
-    with serving(folder, limits=limits, batching=how) as server:
+    limits = Limits(4000, 20, 100, workers=2, batch=8)
+    with serving(folder, limits=limits) as server:
         yield server
 
 
@@ -175,7 +173,7 @@ def test_rest_has_status_and_metadata(rest):
         (PREDICT, b'{"inputs":' + b"[" * 900 + b"]" * 900 + b"}", 400, "list"),
         (PREDICT, {"inputs": [{"b64": "?"}]}, 400, "base64"),
         (PREDICT, {"inputs": [], "signature_name": "x"}, 400, "got x"),
-        (PREDICT, {"inputs": [], "signature_name": 1}, 400, "signature_name"),
+        (PREDICT, {"inputs": [], "signature_name": 1}, 400, "got 1"),
         (
             PREDICT,
             {

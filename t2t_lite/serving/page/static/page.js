@@ -1,7 +1,6 @@
 // The page: a text, its translations, and a file.
 
 import { Answer } from "./answer.js";
-import { viewsOf } from "./attention.js";
 import { takeFiles } from "./file.js";
 import { showHeads } from "./heads.js";
 import { element, setLanguage } from "./nodes.js";
@@ -77,7 +76,7 @@ async function openHeads(texts, attention) {
   find("heads-place").textContent = "Waiting for the server.";
   find("heads-dialog").showModal();
   try {
-    showHeads(find("heads-place"), viewsOf(await attention));
+    showHeads(find("heads-place"), await attention);
   } catch (error) {
     find("heads-place").textContent = error.message;
   }

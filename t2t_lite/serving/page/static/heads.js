@@ -25,12 +25,29 @@ export function svgNode(name, attributes, parent, text) {
   return node;
 }
 
-// Shows `attention`, as attention_page.attention_of makes it, in an element.
-// There is one such place on a page; what it showed before is gone.
+// Shows tokens and weights [layer][head][row][column] in an element. There is
+// one such place on a page; what it showed before is gone.
 export function showHeads(place, attention) {
   // A fixed text: tokens come in by textContent only.
   place.innerHTML = LAYOUT;
-  return new Heads(place, attention.views);
+  return new Heads(place, viewsOf(attention));
+}
+
+// Where the decoder attends, a row is the token that it chooses there.
+function viewsOf({ read, written, cross, encoder, decoder }) {
+  return [
+    { name: "Cross", weights: cross,
+      about: "What the decoder looks at in the source to choose a token.",
+      row_side: "next token", rows: written,
+      column_side: "source", columns: read },
+    { name: "Encoder", weights: encoder,
+      about: "What the encoder looks at when it reads a token of the source.",
+      row_side: "source", rows: read, column_side: "source", columns: read },
+    { name: "Decoder", weights: decoder,
+      about: "What the decoder looks at in the target to choose a token.",
+      row_side: "next token", rows: written,
+      column_side: "target so far", columns: ["\u27e8start\u27e9", ...written.slice(0, -1)] },
+  ];
 }
 
 class Heads {

@@ -1,32 +1,43 @@
 """The signatures of an export: graphs from text to text."""
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import keras
 import tensorflow as tf
 
-from t2t_lite.decoding.search.log_probs import IMPOSSIBLE, is_possible
-from t2t_lite.decoding.token_details import END
+from t2t_lite.decoding.search.state import IMPOSSIBLE, is_possible
+from t2t_lite.decoding.token_info import END
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import UsageError
 from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.model.ensemble import Ensemble
-from t2t_lite.model.transformer import Transformer
-from t2t_lite.serving.options import Precision, ServingOptions
 from t2t_lite.text.encoder import EOS_ID, PAD_ID
 
 Answers: TypeAlias = dict[str, tf.Tensor]
+Precision: TypeAlias = Literal["float32", "bfloat16"]
 
 # Outputs of a search that exist once for each text, not for each hypothesis.
 _OF_TEXTS = ("source_lengths", "cut")
 
 
+@dataclasses.dataclass(frozen=True)
+class ServingOptions:
+    """The options of an export."""
+
+    prefixed: bool = False  # add the signature `prefixed`
+    attention: bool = False  # add the signature `attention`
+    precision: Precision = "float32"  # of the stored weights
+    max_batch: int | None = None  # rows that are computed together
+    max_length: int | None = None  # source tokens, EOS included
+
+
 def translator_to_serve(
     translator: Translator, options: ServingOptions
 ) -> Translator:
-    """Return a translator with the precision and the limit of an export.
+    """Return a translator with the limit of an export.
 
     Raises:
       UsageError: the model or its search cannot be exported with the options.
@@ -49,15 +60,8 @@ def translator_to_serve(
             "The signature attention requires one model: leave out the "
             "ensemble, or attention."
         )
-    model = translator.model
-    if options.precision != "float32":
-        model = (
-            Ensemble([_rounded(one, options.precision) for one in model.models])
-            if isinstance(model, Ensemble)
-            else _rounded(model, options.precision)
-        )
     return Translator(
-        model,
+        translator.model,
         translator.source_encoder,
         translator.target_encoder,
         translator.settings,
@@ -65,14 +69,6 @@ def translator_to_serve(
         max_length=longest,
         form=translator.form,
     )
-
-
-def _rounded(model: Transformer, precision: Precision) -> Transformer:
-    """Return a copy of a model whose weights are rounded to a type."""
-    copy = Transformer.from_config(model.get_config()).build_weights()
-    for new, old in zip(copy.weights, model.weights, strict=True):
-        new.assign(tf.cast(tf.cast(old.value, precision), old.dtype))
-    return copy
 
 
 class ServedTranslator(tf.Module):

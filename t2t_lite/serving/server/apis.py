@@ -1,0 +1,306 @@
+"""TensorFlow Serving's REST and gRPC APIs, and the web page.
+
+https://www.tensorflow.org/tfx/serving/api_rest documents the REST API.
+"""
+
+import asyncio
+import base64
+import json
+import math
+import urllib.parse
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+import numpy as np
+import prometheus_client
+import tensorflow as tf
+from aiohttp import web
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError
+from grpc_health.v1 import health, health_pb2_grpc
+from tensorflow_serving.apis import (
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    predict_pb2,
+)
+
+from t2t_lite.serving import page
+from t2t_lite.serving.server.model import Model
+from t2t_lite.serving.server.requests import Refusal, recorded
+
+_PATH = r"/v1/models/{name:[^/:]+}{version:(/versions/\d{1,19})?}"
+_HTTP_STATUS = {
+    "INVALID_ARGUMENT": 400,
+    "FAILED_PRECONDITION": 400,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "UNIMPLEMENTED": 405,
+    "OUT_OF_RANGE": 413,
+    "RESOURCE_EXHAUSTED": 503,
+    "DEADLINE_EXCEEDED": 504,
+}  # others: 500
+_STATUS_OF = {code: status for status, code in _HTTP_STATUS.items()}
+# The stock server fills the field of a type, and many clients read it, while
+# `tf.make_tensor_proto` fills `tensor_content`. It also takes 20 us an output
+# on a CPU: requests of one short text took 1.2 times the processor time.
+_FIELDS = {  # by the `char` of a numpy dtype
+    "O": (tf.string, "string_val"),
+    "f": (tf.float32, "float_val"),
+    "i": (tf.int32, "int_val"),
+    "?": (tf.bool, "bool_val"),
+}
+
+
+def rest_application(model: Model) -> web.Application:
+    """Return the aiohttp application that answers REST requests."""
+
+    async def predict(http: web.Request) -> web.Response:
+        if http.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site"):
+            reason = "Web pages of other sites may not use this server."
+            raise Refusal(reason, "PERMISSION_DENIED")
+        version = model.find(*_model_in_path(http))
+        request = _parse(await http.read())
+        outputs = await model.predict(
+            version, str(request.get("signature_name", "")), _inputs_of(request)
+        )
+        if "inputs" in request:
+            return _json({"outputs": _only_value(outputs)})
+        rows = zip(*outputs.values(), strict=True)
+        named = [dict(zip(outputs, row, strict=True)) for row in rows]
+        return _json({"predictions": [_only_value(row) for row in named]})
+
+    async def status(http: web.Request) -> web.Response:
+        return _json(_proto_json(model.status(*_model_in_path(http))))
+
+    async def metadata(http: web.Request) -> web.Response:
+        version = model.find(*_model_in_path(http))
+        spec = {"name": model.name, "version": str(version.number)}
+        signatures = {"signature_def": _proto_json(version.metadata)}
+        return _json({"model_spec": spec, "metadata": signatures})
+
+    async def describe(http: web.Request) -> web.Response:
+        version = model.find(model.name)
+        about = {"version": version.number, "about": version.about}
+        return _json({"name": model.name, **about})
+
+    async def prometheus(http: web.Request) -> web.Response:
+        headers = {"Content-Type": prometheus_client.CONTENT_TYPE_LATEST}
+        text = prometheus_client.generate_latest()
+        return web.Response(body=text, headers=headers)
+
+    async def index(http: web.Request) -> web.StreamResponse:
+        return web.FileResponse(page.FOLDER / "index.html")
+
+    async def restrict(http: web.Request, answer: web.StreamResponse) -> None:
+        answer.headers.update(page.HEADERS)
+
+    @web.middleware
+    async def answer(
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        try:
+            with recorded("REST"):
+                try:
+                    async with asyncio.timeout(model.limits.seconds):
+                        return await handler(request)
+                except TimeoutError:
+                    reason = "The deadline passed."
+                    raise Refusal(reason, "DEADLINE_EXCEEDED") from None
+                except web.RequestPayloadError:
+                    raise Refusal("The body has an invalid encoding.") from None
+                except web.HTTPException as error:
+                    status = _STATUS_OF[error.status]
+                    raise Refusal(error.reason, status) from None
+        except Refusal as refusal:
+            code = _HTTP_STATUS.get(refusal.status.name, 500)
+            return web.json_response({"error": refusal.message}, status=code)
+
+    app = web.Application(
+        middlewares=[answer], client_max_size=model.limits.body_bytes
+    )
+    app.on_response_prepare.append(restrict)
+    app.router.add_get("/", index)
+    app.router.add_static("/page", page.FOLDER)
+    app.router.add_get("/model", describe)  # for the page
+    app.router.add_get("/monitoring/prometheus/metrics", prometheus)
+    app.router.add_get(_PATH, status)
+    app.router.add_get(f"{_PATH}/metadata", metadata)
+    app.router.add_post(f"{_PATH}:predict", predict)
+    return app
+
+
+def _model_in_path(http: web.Request) -> tuple[str, int | None]:
+    """Return the name and the version in a path."""
+    name = urllib.parse.unquote(http.match_info["name"])
+    version = http.match_info["version"].rpartition("/")[2]
+    return name, int(version) if version else None
+
+
+def _parse(body: bytes) -> dict[str, Any]:
+    """Return the JSON object of a request; {"b64": ...} become bytes."""
+
+    def decode_base64(found: dict[str, Any]) -> Any:
+        if found.keys() == {"b64"} and isinstance(found["b64"], str):
+            return base64.b64decode(found["b64"], validate=True)
+        return found
+
+    try:
+        request = json.loads(body, object_hook=decode_base64)
+    except (ValueError, RecursionError) as error:
+        raise Refusal(f"The body is not valid JSON: {error}") from error
+    if not isinstance(request, dict):
+        raise Refusal("The body must be a JSON object.")
+    if ("instances" in request) == ("inputs" in request):
+        raise Refusal('The body must have either "instances" or "inputs".')
+    return request
+
+
+def _inputs_of(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of a request by name; "" is the only input."""
+    if "inputs" in request:
+        columns = request["inputs"]
+        return columns if isinstance(columns, dict) else {"": columns}
+    rows = request["instances"]
+    if not isinstance(rows, list) or not rows:
+        raise Refusal('"instances" must be a list that is not empty.')
+    if not all(isinstance(row, dict) for row in rows):
+        return {"": rows}
+    if any(row.keys() != rows[0].keys() for row in rows):
+        raise Refusal('All "instances" must have the same keys.')
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def _only_value(values: dict[str, Any]) -> Any:
+    return next(iter(values.values())) if len(values) == 1 else values
+
+
+def _proto_json(message: Any) -> Any:
+    return json_format.MessageToDict(
+        message,
+        preserving_proto_field_name=True,
+        always_print_fields_with_no_presence=True,
+    )
+
+
+def _json(content: Any) -> web.Response:
+    text = json.dumps(content, ensure_ascii=False, default=_plain)
+    return web.Response(body=text.encode(), content_type="application/json")
+
+
+def _plain(value: Any) -> Any:
+    """Convert arrays, their elements and bytes for `json.dumps`."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if value.dtype == np.float32:
+        value = value.astype(str).astype(float)  # the shortest decimals
+    return value.tolist()
+
+
+def grpc_server(model: Model) -> tuple[Any, health.aio.HealthServicer]:
+    """Return a `grpc.aio.Server` of a model, and its health service."""
+
+    async def predict(request: Any, context: Any) -> Any:
+        spec = request.model_spec
+        version = model.find(*_model_in_spec(spec))
+        seconds = context.time_remaining()
+        outputs = await model.predict(
+            version,
+            spec.signature_name,
+            {name: _texts_of(name, x) for name, x in request.inputs.items()},
+            math.inf if seconds is None else seconds,
+        )
+        response = predict_pb2.PredictResponse(model_spec=spec)
+        response.model_spec.version.value = version.number
+        for name in request.output_filter or outputs:
+            if name not in outputs:
+                raise Refusal(f"output_filter may hold {', '.join(outputs)}.")
+            _fill(response.outputs[name], outputs[name])
+        return response
+
+    async def metadata(request: Any, context: Any) -> Any:
+        version = model.find(*_model_in_spec(request.model_spec))
+        response = get_model_metadata_pb2.GetModelMetadataResponse()
+        response.model_spec.name = model.name
+        response.model_spec.version.value = version.number
+        response.metadata["signature_def"].Pack(version.metadata)
+        return response
+
+    async def status(request: Any, context: Any) -> Any:
+        return model.status(*_model_in_spec(request.model_spec))
+
+    server = grpc.aio.server(
+        options=[
+            ("grpc.max_receive_message_length", model.limits.body_bytes),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.so_reuseport", 0),  # a port in use is an error
+            ("grpc.http2.bdp_probe", 0),  # a ping for each large request
+        ]
+    )
+    metadata_request = get_model_metadata_pb2.GetModelMetadataRequest
+    status_request = get_model_status_pb2.GetModelStatusRequest
+    for service, name, kind, method in (
+        ("Prediction", "Predict", predict_pb2.PredictRequest, predict),
+        ("Prediction", "GetModelMetadata", metadata_request, metadata),
+        ("Model", "GetModelStatus", status_request, status),
+    ):
+        handler = grpc.method_handlers_generic_handler(
+            f"tensorflow.serving.{service}Service",
+            {name: _handler(kind, method)},
+        )
+        server.add_generic_rpc_handlers([handler])
+    servicer = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    return server, servicer
+
+
+def _handler(kind: Any, method: Callable[[Any, Any], Awaitable[Any]]) -> Any:
+    """Return a gRPC handler that parses, counts and reports errors."""
+
+    async def call(content: bytes, context: Any) -> bytes:
+        try:
+            with recorded("gRPC"):
+                try:
+                    request = kind.FromString(content)
+                except DecodeError:
+                    name = kind.DESCRIPTOR.name
+                    raise Refusal(f"This is not a valid {name}.") from None
+                return (await method(request, context)).SerializeToString()
+        except Refusal as refusal:
+            return await context.abort(refusal.status, refusal.message)
+
+    return grpc.unary_unary_rpc_method_handler(call)
+
+
+def _model_in_spec(spec: Any) -> tuple[str, int | None]:
+    """Return the name and the version of a ModelSpec."""
+    if spec.version_label:
+        raise Refusal("version_label is not supported: give the version.")
+    return spec.name, spec.version.value if spec.HasField("version") else None
+
+
+def _texts_of(name: str, proto: Any) -> list[bytes]:
+    """Return the strings of a TensorProto [B]."""
+    sizes = [dim.size for dim in proto.tensor_shape.dim]
+    count = len(proto.string_val)
+    # A small proto may declare a huge shape: TensorFlow repeats its last value.
+    if proto.dtype != tf.string.as_datatype_enum or sizes != [count]:
+        raise Refusal(
+            f"{name} must have dtype DT_STRING, shape [batch] and a string for "
+            f"each element; got shape {sizes} with {count} strings."
+        )
+    return list(proto.string_val)
+
+
+def _fill(proto: Any, array: np.ndarray) -> None:
+    """Store an array in a TensorProto."""
+    if array.dtype.char not in _FIELDS:
+        proto.CopyFrom(tf.make_tensor_proto(array))
+        return
+    dtype, field = _FIELDS[array.dtype.char]
+    proto.dtype = dtype.as_datatype_enum
+    for size in array.shape:
+        proto.tensor_shape.dim.add(size=size)
+    getattr(proto, field).extend(array.ravel().tolist())

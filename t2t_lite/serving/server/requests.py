@@ -1,0 +1,86 @@
+"""The limits of requests, their refusal, and the metrics of all requests.
+
+The metrics are in the default registry of `prometheus_client`.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+
+import grpc
+from prometheus_client import Counter, Gauge, Histogram
+
+from t2t_lite.errors import in_words
+from t2t_lite.progress import say
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+REQUESTS = Counter("t2t_lite_requests", "Requests by status", ("api", "code"))
+LATENCY = Histogram(
+    "t2t_lite_request_seconds", "Latency", ("api",), buckets=_SECONDS
+)
+TEXTS = Counter("t2t_lite_texts", "Texts answered")
+BATCH = Histogram("t2t_lite_batch_texts", "Texts in a batch", buckets=_ROWS)
+BATCH_SECONDS = Histogram(
+    "t2t_lite_batch_seconds", "Run time of a batch", buckets=_SECONDS
+)
+QUEUE = Gauge("t2t_lite_queue_texts", "Texts in the queue")
+VERSION = Gauge("t2t_lite_version", "The version that serves requests")
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """Limits of requests, batches and the queue."""
+
+    body_bytes: int = 16 << 20  # of a request
+    texts: int = 1024  # of a request
+    characters: int = 10_000  # of a text
+    seconds: float = 30.0  # until the answer
+    batch: int = 32  # texts; larger requests are split
+    workers: int = 1  # concurrent batches, one thread each
+    queue: int = 1024  # texts; an empty queue takes a larger request
+
+
+class Refusal(Exception):
+    """A request that the server rejects.
+
+    Args:
+      message: states the rule, the value and the fix.
+      status: the name of a status of gRPC.
+    """
+
+    def __init__(self, message: str, status: str = "INVALID_ARGUMENT"):
+        super().__init__(message)
+        self.status = grpc.StatusCode[status]
+        # One line that fits into a header of HTTP/2.
+        self.message = " ".join(message.split())[:1000]
+
+
+@contextlib.contextmanager
+def recorded(api: str) -> Iterator[None]:
+    """Count a request and measure its latency; log errors of the server.
+
+    Args:
+      api: "REST" or "gRPC".
+
+    Raises:
+      Refusal: any error that the block raises.
+    """
+    code = "OK"
+    try:
+        with LATENCY.labels(api).time():
+            yield
+    except asyncio.CancelledError:  # the client has disconnected
+        code = "CANCELLED"
+        raise
+    except Refusal as refusal:
+        code = refusal.status.name
+        raise
+    except Exception as error:
+        code = "INTERNAL"
+        say(f"{api} request: {in_words(error)}")
+        raise Refusal("Internal error.", code) from error
+    finally:
+        REQUESTS.labels(api, code).inc()

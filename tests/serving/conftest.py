@@ -1,0 +1,31 @@
+"""A random model and its export, which several files check."""
+
+import shutil
+
+import pytest
+
+from support.random_translator import random_translator, train_encoder
+from t2t_lite.serving.export import export_saved_model
+from t2t_lite.serving.signatures import ServingOptions
+
+
+@pytest.fixture(scope="session")
+def encoder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("vocabulary")
+    encoder = train_encoder(folder)
+    shutil.rmtree(folder)  # an export needs no vocabulary file
+    return encoder
+
+
+@pytest.fixture(scope="session")
+def translator(encoder):
+    return random_translator(encoder, layers=2)
+
+
+@pytest.fixture(scope="session")
+def exported(translator, tmp_path_factory):
+    """An export with all signatures, in a folder to which it was moved."""
+    folder = tmp_path_factory.mktemp("export")
+    options = ServingOptions(prefixed=True, attention=True)
+    made = export_saved_model(translator, folder / "e", options, warmup=3)
+    return made.rename(folder / "7")
