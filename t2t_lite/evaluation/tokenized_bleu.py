@@ -14,22 +14,23 @@ _HYPHEN = re.compile(rb"(\S)-(\S)")
 def tokenized_bleu(
     hypotheses: Sequence[str], references: Sequence[str], language: str
 ) -> dict[str, Any]:
-    """Corpus BLEU of Moses' tokens, compounds split, one reference a sentence.
+    """Return corpus BLEU of Moses' tokens, with compounds split.
 
     The steps of tensor2tensor's `get_ende_bleu.sh` as it was for the paper:
     `tokenizer.perl`, here sacremoses; `split_compounds`; `multi-bleu.perl`,
     here sacreBLEU's counting without smoothing. Both sides are plain text and
-    go through all of them. Depends on the tokenizer, so compare it with scores
-    of that script only. Punctuation counts as it is written: the script's
-    later versions, and the reference file used with it, had quotes replaced.
+    go through all steps. The score depends on the tokenizer: compare it only
+    with scores of that script. Punctuation counts as it is written; later
+    versions of the script, and the reference file used with it, replace quotes.
 
     Args:
       hypotheses: the translations, detokenized.
-      references: line i is the right translation of line i.
+      references: line i is the reference of hypothesis i.
       language: the code of the language of both, one of `languages()`.
 
-    Returns: `score` (0-100, cased; 0 where no n-gram of some order up to 4 is
-      right, as in an empty hypothesis or in sentences of under 4 tokens), the
+    Returns:
+      `score` (0-100, cased; 0 where no n-gram of some order up to 4 is right,
+      as in an empty hypothesis or in sentences of under 4 tokens), the
       `procedure` in words with its versions, and the number of `sentences`.
 
     Raises:
@@ -52,7 +53,7 @@ def tokenized_bleu(
 
 
 def tokenize(lines: Iterable[str], language: str) -> list[str]:
-    """The tokens that are counted, with a space between them.
+    """Return the tokens that are counted, with a space between them.
 
     Example: `A "world-wide" test.` becomes
     `A &quot; world ##AT##-##AT## wide &quot; test .`
@@ -76,7 +77,7 @@ def tokenize(lines: Iterable[str], language: str) -> list[str]:
 
 
 def split_compounds(text: str) -> str:
-    """Makes a token of each hyphen between two characters other than spaces.
+    """Make a token of each hyphen between two characters other than spaces.
 
     Example: `rich-text` becomes `rich ##AT##-##AT## text`. A character is part
     of one match only, so `a-b-c` becomes `a ##AT##-##AT## b-c`.
@@ -87,7 +88,7 @@ def split_compounds(text: str) -> str:
 
 
 def languages() -> list[str]:
-    """The codes of the languages that the tokenizer has rules for."""
+    """Return the codes of the languages that the tokenizer has rules for."""
     from sacremoses.corpus import NonbreakingPrefixes
 
     # It maps names and codes to codes; the names do not get all of the rules.

@@ -1,30 +1,133 @@
 """Labeled bracket F1 of parse trees, by the rules of the EVALB program.
 
-The counts are those of EVALB (Sekine and Collins, 1997, with the correction
-of 2006 for quotes), by default with the parameters of its file COLLINS.prm.
-Three things differ: a damaged gold tree is an error, not an error sentence; the
-length of a sentence has no limit; and error sentences are counted but never
-stop the work.
+The counts are those of EVALB (Sekine and Collins, 1997), by default with the
+parameters of its file COLLINS.prm. Three things differ: a damaged gold tree is
+an error, not an error sentence; a sentence may have any length; and error
+sentences are counted but never stop the evaluation.
 """
 
+import dataclasses
+import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from t2t_lite.errors import T2TLiteError
-from t2t_lite.parsing.evalb_parameters import COLLINS, Parameters
-from t2t_lite.parsing.tree_reader import parse_line
-from t2t_lite.parsing.trees import LEAF, OPEN, Tree, walk
+from t2t_lite.corpus.lines import read_lines
+from t2t_lite.errors import T2TLiteError, nearest
+from t2t_lite.parsing.trees import LEAF, OPEN, Tree, parse_line, walk
 
 SCORED, ERROR, SKIPPED = 0, 1, 2  # EVALB's status of a sentence
-_QUOTES = ("'", '"', "/")  # the words that QUOTE_LABEL is about
+_QUOTES = ("'", '"', "/")  # the words that QUOTE_LABEL applies to
 # `NP-SBJ` counts as `NP`; in EVALB, a leading `-` ends a label, too.
 _FUNCTION = re.compile("[-=].*", re.DOTALL)
 
 
+@dataclasses.dataclass(frozen=True)
+class Parameters:
+    """The parameters of EVALB; by default, nothing is deleted or equal."""
+
+    # Tags whose words, and labels whose brackets, do not count; and words.
+    deleted_labels: tuple[str, ...] = ()
+    deleted_words: tuple[str, ...] = ()
+    # Tags whose words do not count for the length that the cutoff limits.
+    uncounted_labels: tuple[str, ...] = ()
+    # Tags of quotes: a quote that only one of the two trees deletes is kept.
+    quote_labels: tuple[str, ...] = ()
+    equal_labels: tuple[tuple[str, str], ...] = ()  # pairs that count as one
+    equal_words: tuple[tuple[str, str], ...] = ()
+    labeled: bool = True  # labels must be equal, not only spans
+    cutoff_length: int = 40  # words, for the second block of totals
+    max_errors: int = 10  # EVALB would stop after these; here scoring goes on
+
+    def same_label(self, one: str, other: str) -> bool:
+        """Return whether two labels, or two tags, count as one."""
+        return _same(one, other, self.equal_labels)
+
+    def same_word(self, one: str, other: str) -> bool:
+        """Return whether two words count as one."""
+        return _same(one, other, self.equal_words)
+
+    def deletes_label(self, label: str) -> bool:
+        """Return whether the brackets of a constituent do not count."""
+        return any(self.same_label(label, x) for x in self.deleted_labels)
+
+    def deletes_leaf(self, leaf: Tree) -> bool:
+        """Return whether a word does not count, by its tag or as itself."""
+        return (
+            leaf.label in self.deleted_labels or leaf.word in self.deleted_words
+        )
+
+
+def _same(one, other, pairs):
+    return one == other or (one, other) in pairs or (other, one) in pairs
+
+
+# EVALB's file COLLINS.prm: the rules behind published scores.
+COLLINS = Parameters(
+    deleted_labels=("TOP", "-NONE-", ",", ":", "``", "''", "."),
+    uncounted_labels=("-NONE-",),
+    equal_labels=(("ADVP", "PRT"),),
+)
+
+# The field of each key, and the number of values on a line.
+_KEYS = {
+    "DEBUG": ("", 1),  # what EVALB prints
+    "MAX_ERROR": ("max_errors", 1),
+    "CUTOFF_LEN": ("cutoff_length", 1),
+    "LABELED": ("labeled", 1),
+    "DELETE_LABEL": ("deleted_labels", 1),
+    "DELETE_LABEL_FOR_LENGTH": ("uncounted_labels", 1),
+    "QUOTE_LABEL": ("quote_labels", 1),
+    "DELETE_WORD": ("deleted_words", 1),
+    "EQ_LABEL": ("equal_labels", 2),
+    "EQ_WORD": ("equal_words", 2),
+}
+
+
+def read_parameters(path: str | os.PathLike) -> Parameters:
+    """Read an EVALB parameter file: one key and its value a line.
+
+    Lines that begin with `#` are comments; a list grows with each line of its
+    key. Example: `DELETE_LABEL TOP`, `EQ_LABEL ADVP PRT`, `LABELED 1`.
+
+    Raises:
+      T2TLiteError: the file cannot be read, or a line has an unknown key or a
+        wrong value.
+    """
+    found: dict[str, Any] = {}
+    for number, line in enumerate(read_lines(path), 1):
+        key, *values = line.split() or ["#"]
+        if key.startswith("#"):
+            continue
+        place = f"{path}, line {number}"
+        if key not in _KEYS:
+            raise T2TLiteError(
+                f"{place}: unknown key {key}.{nearest(key, _KEYS)} Known are "
+                f"{', '.join(_KEYS)}."
+            )
+        field, needed = _KEYS[key]
+        if len(values) != needed:
+            raise T2TLiteError(
+                f"{place}: {key} needs {needed} value{'s' * (needed > 1)}; got "
+                f"{len(values)}. Write {key}{' VALUE' * needed}."
+            )
+        default = getattr(Parameters, field, 0)
+        if isinstance(default, tuple):
+            value = values[0] if needed == 1 else tuple(values)
+            found[field] = (*found.get(field, ()), value)
+        elif not re.fullmatch("[0-9]+", values[0]):
+            raise T2TLiteError(
+                f"{place}: {key} must be a whole number, at least 0; got "
+                f"{values[0]}."
+            )
+        elif field:
+            found[field] = type(default)(int(values[0]))
+    return Parameters(**found)
+
+
 class SentenceScore(NamedTuple):
-    """What EVALB prints about one sentence.
+    """The counts that EVALB prints for one sentence.
 
     Attributes:
       status: SCORED, ERROR (other words than the gold tree's, or no tree) or
@@ -33,7 +136,7 @@ class SentenceScore(NamedTuple):
       matched: brackets that are in both trees.
       gold, test: brackets of each.
       crossing: test brackets that cross a gold bracket.
-      words: that were compared, without punctuation.
+      words: number of words compared, without punctuation.
       correct_tags: words with the same tag in both trees.
       problem: of an error sentence, in words.
       labels: (label, matched, gold, test) of each label in either tree.
@@ -58,13 +161,13 @@ class _Bracket(NamedTuple):
 
 
 class _Sentence(NamedTuple):
-    """What is compared of a tree, after deletions."""
+    """The parts of a tree that are compared, after deletions."""
 
     leaves: list[Tree]
     brackets: list[_Bracket]  # in the order in which they open
     length: int  # for the cutoff
-    # Of each word that QUOTE_LABEL is about: its place in the tree, how many
-    # kept words stand before it, and its tag.
+    # Of each word that QUOTE_LABEL applies to: its index in the tree, the
+    # number of kept words before it, and its tag.
     quotes: list[tuple[int, int, str]]
 
 
@@ -73,7 +176,7 @@ def bracket_f1(
     test_lines: Sequence[str],
     parameters: Parameters = COLLINS,
 ) -> dict:
-    """Labeled bracket F1, 0-100, of trees against gold trees.
+    """Return the labeled bracket F1, 0-100, of trees against gold trees.
 
     Example: `(S (NP (X a)) (VP (X b) (X c)))` against
     `(S (NP (X a) (X b)) (VP (X c)))`: one bracket of three is right, S, so
@@ -82,9 +185,10 @@ def bracket_f1(
     Args:
       gold_lines: one tree a line; an empty line is a sentence without a tree.
       test_lines: line i is a parse of the same words as gold line i.
-      parameters: what counts; EVALB's COLLINS.prm.
+      parameters: the rules; EVALB's COLLINS.prm.
 
-    Returns: `score`, and the values of `totals` for all sentences and, under
+    Returns:
+      `score`, and the values of `totals` for all sentences and, under
       `within_cutoff`, for those within the cutoff length.
 
     Raises:
@@ -101,7 +205,7 @@ def score_lines(
     gold_name: str = "The gold trees",
     test_name: str = "The test trees",
 ) -> list[SentenceScore]:
-    """The score of each pair of lines; see `bracket_f1`.
+    """Return the score of each pair of lines; see `bracket_f1`.
 
     A test line that is not a tree makes an ERROR sentence.
     """
@@ -127,56 +231,56 @@ def score_lines(
 
 
 def score_trees(
-    gold: Iterable[Tree],
-    test: Iterable[Tree],
+    gold_trees: Sequence[Tree],
+    test_trees: Sequence[Tree],
     parameters: Parameters = COLLINS,
 ) -> SentenceScore:
-    """The score of one sentence: the trees of a line, usually one, each."""
-    gold_side, test_side = _read(gold, parameters), _read(test, parameters)
-    length = gold_side.length
-    if not test_side.leaves:
+    """Return the score of a sentence: all trees of a line, usually one."""
+    gold, test = _read(gold_trees, parameters), _read(test_trees, parameters)
+    length = gold.length
+    if not test.leaves:
         return SentenceScore(SKIPPED, length)
-    if len(gold_side.leaves) != len(test_side.leaves):
-        kept = _misquoted(gold_side.quotes, test_side.quotes, parameters)
-        gold_side = _read(gold, parameters, kept[0])
-        test_side = _read(test, parameters, kept[1])
-    problem = _difference(gold_side.leaves, test_side.leaves, parameters)
+    if len(gold.leaves) != len(test.leaves):
+        kept = _one_sided_quotes(gold.quotes, test.quotes, parameters)
+        gold = _read(gold_trees, parameters, kept[0])
+        test = _read(test_trees, parameters, kept[1])
+    problem = _difference(gold.leaves, test.leaves, parameters)
     if problem:
         return SentenceScore(ERROR, length, problem=problem)
-    tags = zip(gold_side.leaves, test_side.leaves, strict=True)
-    matched = _matched(gold_side.brackets, test_side.brackets, parameters)
+    tags = zip(gold.leaves, test.leaves, strict=True)
+    matched = _matched(gold.brackets, test.brackets, parameters)
     return SentenceScore(
         SCORED,
         length,
         len(matched),
-        len(gold_side.brackets),
-        len(test_side.brackets),
-        _crossing(gold_side.brackets, test_side.brackets),
-        len(gold_side.leaves),
+        len(gold.brackets),
+        len(test.brackets),
+        _crossing(gold.brackets, test.brackets),
+        len(gold.leaves),
         sum(parameters.same_label(a.label, b.label) for a, b in tags),
-        labels=_by_label(matched, gold_side.brackets, test_side.brackets),
+        labels=_by_label(matched, gold.brackets, test.brackets),
     )
 
 
 def _read(trees, parameters, kept=None):
-    """The `_Sentence` of the trees of one line.
+    """Return the `_Sentence` of the trees of one line.
 
-    `kept`, a Counter, says how often to keep the deleted word at a place.
+    `kept`, a Counter, says how often to keep the deleted word at an index.
     """
     leaves: list[Tree] = []
     brackets: list[_Bracket] = []
     quotes, opened = [], []
-    length = place = 0
+    length = index = 0
     for event, part in (step for tree in trees for step in walk(tree)):
         if event is LEAF:
             if part.label in parameters.quote_labels and part.word in _QUOTES:
-                quotes.append((place, len(leaves), part.label))
+                quotes.append((index, len(leaves), part.label))
             length += part.label not in parameters.uncounted_labels
             if not parameters.deletes_leaf(part):
                 leaves.append(part)
             elif kept:
-                leaves += [part] * kept[place]
-            place += 1
+                leaves += [part] * kept[index]
+            index += 1
         elif event is OPEN:
             opened.append(len(brackets))
             label = _FUNCTION.sub("", part.label)
@@ -192,35 +296,34 @@ def _read(trees, parameters, kept=None):
     return _Sentence(leaves, counted, length, quotes)
 
 
-def _misquoted(gold, test, parameters):
-    """The deleted quotes to bring back, on either side, by their places.
+def _one_sided_quotes(gold, test, parameters):
+    """Return the quotes to keep in either tree, by index.
 
-    Where one side tags a quote as punctuation, which is deleted, and the other
-    as a word, lengths differ through the tag only. The places are counted
-    again as EVALB does it: each quote that comes back moves those after it.
+    They are tagged as punctuation, which is deleted, in one tree only. Words
+    are counted again as EVALB does it: each kept quote moves those after it.
     """
     kept: tuple[Counter[int], Counter[int]] = Counter(), Counter()
-    gold_indices = [index for _, index, _ in gold]
-    test_indices = [index for _, index, _ in test]
-    for i, (test_place, _, test_tag) in enumerate(test):
-        here = test_indices[i]
-        for j, (gold_place, _, gold_tag) in enumerate(gold):
-            deleted = [
+    gold_words = [words_before for _, words_before, _ in gold]
+    test_words = [words_before for _, words_before, _ in test]
+    for i, (test_index, _, test_tag) in enumerate(test):
+        here = test_words[i]
+        for j, (gold_index, _, gold_tag) in enumerate(gold):
+            in_gold, in_test = (
                 tag in parameters.deleted_labels for tag in (gold_tag, test_tag)
-            ]
-            if gold_indices[j] != here or deleted[0] == deleted[1]:
+            )
+            if gold_words[j] != here or in_gold == in_test:
                 continue
-            if deleted[0]:
-                kept[0][gold_place] += 1
-                gold_indices[j:] = [x + 1 for x in gold_indices[j:]]
+            if in_gold:
+                kept[0][gold_index] += 1
+                gold_words[j:] = [x + 1 for x in gold_words[j:]]
             else:
-                kept[1][test_place] += 1
-                test_indices[i:] = [x + 1 for x in test_indices[i:]]
+                kept[1][test_index] += 1
+                test_words[i:] = [x + 1 for x in test_words[i:]]
     return kept
 
 
 def _difference(gold, test, parameters):
-    """Why two lists of words cannot be compared; "" if they can."""
+    """Return why two lists of words cannot be compared; "" if they can."""
     if len(gold) != len(test):
         return (
             f"{len(gold)} words must be left after deletions, as in the gold "
@@ -233,7 +336,7 @@ def _difference(gold, test, parameters):
 
 
 def _matched(gold, test, parameters):
-    """The labels of the gold brackets that have a test bracket of their own."""
+    """Return the labels of gold brackets with a test bracket of their own."""
     unmatched = defaultdict(list)
     for bracket in test:
         unmatched[bracket.start, bracket.end].append(bracket.label)
@@ -251,7 +354,7 @@ def _matched(gold, test, parameters):
 
 
 def _by_label(matched, gold, test):
-    """What `SentenceScore.labels` says."""
+    """Return `SentenceScore.labels`."""
     counts = [
         Counter(matched),
         Counter(bracket.label for bracket in gold),
@@ -264,7 +367,7 @@ def _by_label(matched, gold, test):
 
 
 def _crossing(gold, test):
-    """How many test brackets hold a part, not all, of a gold one and more."""
+    """Count test brackets that hold a part, not all, of a gold one and more."""
     return sum(
         any(
             a.start < b.start < a.end < b.end
@@ -278,7 +381,7 @@ def _crossing(gold, test):
 def report(
     scores: Sequence[SentenceScore], parameters: Parameters = COLLINS
 ) -> dict:
-    """The metric's report on a corpus; see `bracket_f1`."""
+    """Return the metric's report on a corpus; see `bracket_f1`."""
     everything = totals(scores)
     cutoff = parameters.cutoff_length
     return {
@@ -291,7 +394,7 @@ def report(
 
 
 def label_totals(scores: Sequence[SentenceScore]) -> dict[str, dict]:
-    """Recall, precision and F1, 0-100, of each label, the most frequent first.
+    """Return recall, precision and F1, 0-100, of each label, by frequency.
 
     A bracket that matches one of another label, which some parameters allow,
     counts for the gold tree's label.
@@ -307,9 +410,7 @@ def label_totals(scores: Sequence[SentenceScore]) -> dict[str, dict]:
             "gold": gold,
             "test": test,
             "matched": matched,
-            "recall": percent(matched, gold),
-            "precision": percent(matched, test),
-            "f1": percent(2 * matched, gold + test),
+            **_rates(matched, gold, test),
         }
         for label, (matched, gold, test) in sorted(
             sums.items(), key=lambda item: (-item[1][1], item[0])
@@ -318,47 +419,52 @@ def label_totals(scores: Sequence[SentenceScore]) -> dict[str, dict]:
 
 
 def totals(scores: Sequence[SentenceScore]) -> dict:
-    """The sums and averages of a corpus.
+    """Return the sums and averages of a corpus.
 
-    Returns: numbers of `sentences`, `errors`, `skipped` and `valid` ones; over
-      these, `recall`, `precision` and `f1` of all brackets, the shares of
+    Returns:
+      Numbers of `sentences`, `errors`, `skipped` and `valid` ones; over the
+      valid ones, `recall`, `precision` and `f1` of all brackets, the shares of
       sentences with a `complete_match`, `no_crossing` and
       `two_or_less_crossing`, `tagging_accuracy` (all 0-100; 0 of nothing),
-      `average_crossing` brackets a sentence, and the counts behind them.
+      `average_crossing` brackets a sentence, and their counts.
     """
     valid = [score for score in scores if score.status == SCORED]
-    matched = sum(score.matched for score in valid)
-    gold = sum(score.gold for score in valid)
-    test = sum(score.test for score in valid)
-    crossing = sum(score.crossing for score in valid)
-    words = sum(score.words for score in valid)
-    tags = sum(score.correct_tags for score in valid)
+    counts = {
+        name: sum(getattr(score, name) for score in valid)
+        for name in SentenceScore._fields[2:8]
+    }
+    crossing = [score.crossing for score in valid]
     complete = sum(x.matched == x.gold == x.test for x in valid)
     return {
         "sentences": len(scores),
         "errors": sum(score.status == ERROR for score in scores),
         "skipped": sum(score.status == SKIPPED for score in scores),
         "valid": len(valid),
+        **_rates(counts["matched"], counts["gold"], counts["test"]),
+        "complete_match": percent(complete, len(valid)),
+        "average_crossing": percent(sum(crossing), len(valid)) / 100,
+        "no_crossing": percent(crossing.count(0), len(valid)),
+        "two_or_less_crossing": percent(
+            sum(x <= 2 for x in crossing), len(valid)
+        ),
+        "tagging_accuracy": percent(counts["correct_tags"], counts["words"]),
+        "matched_brackets": counts["matched"],
+        "gold_brackets": counts["gold"],
+        "test_brackets": counts["test"],
+        "crossing_brackets": counts["crossing"],
+        "words": counts["words"],
+        "correct_tags": counts["correct_tags"],
+    }
+
+
+def _rates(matched, gold, test):
+    return {
         "recall": percent(matched, gold),
         "precision": percent(matched, test),
-        # 2PR / (P + R), of counts
-        "f1": percent(2 * matched, gold + test),
-        "complete_match": percent(complete, len(valid)),
-        "average_crossing": percent(crossing, len(valid)) / 100,
-        "no_crossing": percent(sum(not x.crossing for x in valid), len(valid)),
-        "two_or_less_crossing": percent(
-            sum(x.crossing <= 2 for x in valid), len(valid)
-        ),
-        "tagging_accuracy": percent(tags, words),
-        "matched_brackets": matched,
-        "gold_brackets": gold,
-        "test_brackets": test,
-        "crossing_brackets": crossing,
-        "words": words,
-        "correct_tags": tags,
+        "f1": percent(2 * matched, gold + test),  # 2PR / (P + R), of counts
     }
 
 
 def percent(part: int, whole: int) -> float:
-    """A share, 0-100; 0 of nothing, as EVALB counts."""
+    """Return a share, 0-100; 0 of nothing, as EVALB counts."""
     return 100 * part / whole if whole else 0.0

@@ -5,29 +5,93 @@ the target the linearized tree.
 """
 
 import collections
+import dataclasses
 import itertools
 import os
 import pathlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.parsing import trees
 from t2t_lite.parsing.linearization import PUNCTUATION, linearize, rebuild
-from t2t_lite.parsing.options import OPTIONS
-from t2t_lite.parsing.tree_reader import read_trees
 from t2t_lite.parsing.treebank import (
     choose_files,
     mix,
     numbered_files,
+    parse_numbers,
     with_subtrees,
 )
-from t2t_lite.parsing.trees import NO_TAG, TOP, format_tree, strip_annotation
-from t2t_lite.problem import Problem
+from t2t_lite.parsing.trees import (
+    NO_TAG,
+    TOP,
+    format_tree,
+    read_trees,
+    strip_annotation,
+)
+from t2t_lite.problem import Problem, ProblemOptions
+from t2t_lite.validators import Validator, file_path, integer, real, setting
 
 _WORD = re.compile(r"\S+", re.ASCII)
+
+
+def _numbers(split):
+    """Accept the file numbers of a split."""
+
+    def parse(value):
+        ranges = parse_numbers(str(value), split)
+        return "+".join(
+            f"{numbers[0]}-{numbers[-1]}" if numbers[1:] else f"{numbers[0]}"
+            for numbers in ranges
+        )
+
+    return Validator("file numbers", parse, "NUMBERS")
+
+
+def _paths(value: Any) -> str:
+    """Return paths that are joined by ":", each made absolute."""
+    return ":".join(file_path(name) for name in str(value).split(":") if name)
+
+
+_MEANING = (
+    "file numbers, such as 200-2199 or 1-9+12; give all three splits or none "
+    "(default: chosen by the files that are there)"
+)
+_Share = Annotated[float, real(above=0, below=1)]
+
+
+@dataclasses.dataclass(frozen=True)
+class ParsingOptions(ProblemOptions):
+    """The options of a `ParsingProblem`."""
+
+    train: Annotated[str, _numbers("train")] | None = setting(None, _MEANING)
+    dev: Annotated[str, _numbers("dev")] | None = setting(None, _MEANING)
+    test: Annotated[str, _numbers("test")] | None = setting(None, _MEANING)
+    vocab_size: Annotated[int, integer(1)] | None = setting(
+        None,
+        "pieces of the source vocabulary (default: chosen by the files that "
+        "are there)",
+        "V",
+    )
+    leaves: Literal["XX", "tags"] = setting(
+        "XX", "the word in the target: XX or its part-of-speech tag"
+    )
+    subtrees: Annotated[int, integer(2)] | None = setting(
+        None, "use constituents of 2 to N words as sentences of train, too"
+    )
+    trees: Annotated[str, Validator("paths", _paths, "FILES")] | None = setting(
+        None,
+        "files with additional trees for train, one or more per line; a colon "
+        "between files",
+    )
+    treebank_share: _Share | None = setting(
+        None,
+        "share of the treebank in train, with additional trees (default: the "
+        "problem's own)",
+        "SHARE",
+    )
 
 
 class Layout(NamedTuple):
@@ -55,7 +119,7 @@ class ParsingProblem(Problem):
       treebank_share: of the sentences of train, if there are additional trees.
     """
 
-    known_options = OPTIONS
+    options_type = ParsingOptions
     metric = "f1"
     file_stem: str = ""
     layouts: tuple[Layout, ...] = ()

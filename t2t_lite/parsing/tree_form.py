@@ -9,8 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite.decoding.search.state import ScoreChange, forbid
-from t2t_lite.model.layers.backend import gather_rows
+from t2t_lite.decoding.search.logits_processors import (
+    LogitsProcessor,
+    mask_logits,
+)
+from t2t_lite.ops import gather_rows
 from t2t_lite.parsing.linearization import MARKS, MARKS_OR_WORDS, PUNCTUATION
 from t2t_lite.text.encoder import EOS_ID
 from t2t_lite.text.token_encoder import SPECIAL_TOKENS
@@ -84,7 +87,7 @@ class TreeForm(tf.Module):
 
     def constrain(
         self, texts: tf.Tensor, limits: tf.Tensor
-    ) -> tuple[ScoreChange, tf.Tensor]:
+    ) -> tuple[LogitsProcessor, tf.Tensor]:
         """What makes a search give only trees over the words of the texts.
 
         Args:
@@ -130,8 +133,8 @@ class TreeForm(tf.Module):
         return tf.strings.strip(trees)
 
 
-class _OnlyTrees:
-    """The `ScoreChange` that forbids what leads to no tree over the words.
+class _OnlyTrees(LogitsProcessor):
+    """The logits processor that forbids what leads to no tree over the words.
 
     Args:
       form: of the trees.
@@ -160,13 +163,13 @@ class _OnlyTrees:
             "opened": tf.zeros(shape, tf.int32),  # in a row
         }
 
-    def change(self, logits, state, memory):
+    def process(self, logits, state, memory):
         memory = self._advance(memory, state.last_ids)
         allowed = self._allowed(memory, state)
         # A model's V may be rounded up: what is beyond the tokens is none.
         beyond = logits.shape[-1] - len(self.form.kinds)
         allowed = tf.pad(allowed, [[0, 0], [0, 0], [0, beyond]])
-        return forbid(logits, ~allowed), memory
+        return mask_logits(logits, ~allowed), memory
 
     def _advance(self, memory, ids):
         """The memory after the tokens `ids` [B, K]; padding changes nothing."""
@@ -191,7 +194,7 @@ class _OnlyTrees:
         """Bool [B, K, V]: what may follow."""
         depth, leaves = memory["depth"], memory["leaves"]
         is_empty = memory["opened"] > 0
-        left = state.these(self.counts)[:, None] - leaves
+        left = state.select_rows(self.counts)[:, None] - leaves
         is_open = depth > 0
         # One bracket more has to leave room for the words, for the closing
         # brackets and for EOS.
@@ -210,7 +213,8 @@ class _OnlyTrees:
         )
         last = tf.maximum(tf.shape(self.word_classes)[1] - 1, 0)
         classes = gather_rows(
-            state.these(self.word_classes), tf.clip_by_value(leaves, 0, last)
+            state.select_rows(self.word_classes),
+            tf.clip_by_value(leaves, 0, last),
         )
         leaf = tf.gather(self.form.leaves, classes)  # [B, K, V]
         may_take = is_open & (left > 0)

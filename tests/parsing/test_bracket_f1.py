@@ -7,21 +7,17 @@ import pytest
 from support.places import SHARED_DATA
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.parsing.bracket_f1 import (
+    COLLINS,
     ERROR,
     SCORED,
     SKIPPED,
+    Parameters,
     SentenceScore,
     bracket_f1,
+    read_parameters,
     report,
     score_lines,
-    score_trees,
 )
-from t2t_lite.parsing.evalb_parameters import (
-    COLLINS,
-    Parameters,
-    read_parameters,
-)
-from t2t_lite.parsing.tree_reader import parse_line
 
 EVALB = SHARED_DATA / "evalb"
 GOLD = "(TOP (S (NP (DT the) (NN cat)) (VP (VBZ sleeps)) (. .)))"
@@ -79,6 +75,32 @@ def test_recall_and_precision_are_of_all_brackets_together():
     assert result["complete_match"] == 50
 
 
+@pytest.mark.parametrize(
+    ("gold", "test", "matched", "parameters"),
+    [
+        # Function tags do not count.
+        (GOLD.replace("(NP", "(NP-SBJ=2"), GOLD, 3, COLLINS),
+        # ADVP and PRT are one label.
+        ("(S (ADVP (RB up)))", "(S (PRT (RB up)))", 2, COLLINS),
+        ("(S (ADVP (RB up)))", "(S (PRT (RB up)))", 1, Parameters()),
+        ("(S (NP (X a)))", "(S (VP (X a)))", 2, Parameters(labeled=False)),
+        # Several trees on a line are one sentence.
+        ("(NP (X a)) (VP (X b))", "(S (NP (X a)) (VP (X b)))", 2, COLLINS),
+        (
+            *("(S (X This))", "(S (X this))", 1),
+            Parameters(equal_words=(("this", "This"),)),
+        ),
+        (
+            *("(S (X a) (UH uh))", "(S (X a))", 1),
+            Parameters(deleted_words=("uh",)),
+        ),
+    ],
+)
+def test_brackets_match_by_the_parameters(gold, test, matched, parameters):
+    result = score(gold, test, parameters)
+    assert (result.status, result.matched) == (SCORED, matched)
+
+
 def test_the_same_bracket_twice_needs_two():
     once, twice = "(S (NP (X a)) (X b))", "(S (NP (NP (X a))) (X b))"
     assert score(once, twice)[2:5] == (2, 2, 3)
@@ -91,24 +113,14 @@ def test_punctuation_and_top_count_for_length_only():
     assert _counts(score(GOLD, plain)) == SentenceScore(
         SCORED, 4, 3, 3, 3, 0, 3, 3
     )
-
-
-def test_traces_do_not_count_at_all():
+    # Traces do not count at all.
     trace = "(S (NP (-NONE- *)) (NP (DT the) (NN cat)) (VP (VBZ sleeps)))"
     assert _counts(score(trace, GOLD)) == SentenceScore(
         SCORED, 3, 3, 3, 3, 0, 3, 3
     )
-
-
-def test_function_tags_do_not_count_in_labels():
-    tagged = GOLD.replace("(NP", "(NP-SBJ=2")
-    assert score(tagged, GOLD).matched == 3
-
-
-def test_advp_and_prt_are_one_label():
-    gold, test = "(S (ADVP (RB up)) (X a))", "(S (PRT (RB up)) (X a))"
-    assert score(gold, test).matched == 2
-    assert score(gold, test, Parameters()).matched == 1
+    # A wrong tag is not a wrong bracket.
+    other_tag = score(GOLD, GOLD.replace("VBZ", "NNS"))
+    assert (other_tag.matched, other_tag.correct_tags) == (3, 2)
 
 
 def test_crossing_brackets_are_counted_in_the_test_tree():
@@ -119,12 +131,6 @@ def test_crossing_brackets_are_counted_in_the_test_tree():
     assert score(gold, "(S (A (X a) (A (X b) (X c))) (X d))").crossing == 2
     assert score(gold, "(S (X a) (A (A (X b) (X c)) (X d)))").crossing == 2
     assert score(gold, "(S (A (B (X a) (X b)) (X c) (X d)))").crossing == 0
-
-
-def test_tags_are_compared_word_by_word():
-    result = bracket_f1([GOLD], [GOLD.replace("VBZ", "NNS")])
-    assert result["tagging_accuracy"] == pytest.approx(100 * 2 / 3)
-    assert result["f1"] == 100
 
 
 def test_other_words_are_an_error_sentence():
@@ -158,24 +164,26 @@ def test_a_damaged_test_tree_is_an_error_sentence(damaged):
     assert "The test trees, line 1, column" in result.problem
 
 
-def test_a_damaged_gold_tree_is_refused():
-    with pytest.raises(
-        T2TLiteError, match="The gold trees, line 2, column 1: each opening"
-    ):
-        bracket_f1([GOLD, "(S (NP"], [GOLD, GOLD])
-
-
 def test_errors_and_skipped_sentences_are_counted_and_left_out():
     result = bracket_f1([GOLD] * 4, [GOLD, "", "(NN a)", ")"])
     assert result["sentences"] == 4
     assert (result["errors"], result["skipped"], result["valid"]) == (2, 1, 1)
     assert result["f1"] == result["complete_match"] == 100
+    nothing = bracket_f1([GOLD], [""])
+    assert nothing["f1"] == nothing["complete_match"] == 0
 
 
-def test_nothing_valid_scores_0():
-    result = bracket_f1([GOLD], [""])
-    assert result["score"] == result["recall"] == result["complete_match"] == 0
-    assert result["average_crossing"] == result["tagging_accuracy"] == 0
+@pytest.mark.parametrize(
+    ("gold", "test", "word"),
+    [
+        ([GOLD, "(S (NP"], [GOLD, GOLD], "The gold trees, line 2, column 1"),
+        ([GOLD], [GOLD, GOLD], "1 lines in The gold trees and 2"),
+        ([], [], "The gold trees"),
+    ],
+)
+def test_gold_trees_must_be_whole_and_as_many(gold, test, word):
+    with pytest.raises(T2TLiteError, match=word):
+        bracket_f1(gold, test)
 
 
 def test_long_sentences_are_left_out_of_the_second_block():
@@ -189,23 +197,6 @@ def test_long_sentences_are_left_out_of_the_second_block():
     assert result["within_cutoff"]["sentences"] == 1
 
 
-def test_brackets_without_labels_may_match():
-    gold, test = "(S (NP (X a)) (X b))", "(S (VP (X a)) (X b))"
-    assert score(gold, test, Parameters(labeled=False)).matched == 2
-
-
-def test_equal_words_match():
-    gold, test = "(S (X This))", "(S (X this))"
-    assert score(gold, test).status == ERROR
-    equal = Parameters(equal_words=(("this", "This"),))
-    assert score(gold, test, equal).status == SCORED
-
-
-def test_deleted_words_are_left_out():
-    parameters = Parameters(deleted_words=("uh",))
-    assert score("(S (X a) (UH uh))", "(S (X a))", parameters).words == 1
-
-
 def test_a_quote_that_one_side_calls_a_word_is_kept():
     gold = "(S (NP (NN dog) (POS ')) (NN tail))"
     test = "(S (NP (NN dog) ('' ')) (NN tail))"
@@ -216,42 +207,6 @@ def test_a_quote_that_one_side_calls_a_word_is_kept():
         assert _counts(result) == SentenceScore(SCORED, 3, 2, 2, 2, 0, 3, 2)
 
 
-def test_several_trees_on_a_line_are_one_sentence():
-    gold = parse_line("(NP (X a)) (VP (X b))")
-    test = parse_line("(S (NP (X a)) (VP (X b)))")
-    assert _counts(score_trees(gold, test)) == SentenceScore(
-        SCORED, 2, 2, 2, 3, 0, 2, 2
-    )
-
-
-def test_unequal_and_empty_lists_are_refused():
-    with pytest.raises(
-        T2TLiteError, match="got 1 lines in The gold trees and 2 in The test"
-    ):
-        bracket_f1([GOLD], [GOLD, GOLD])
-    with pytest.raises(T2TLiteError, match="The gold trees: there must be a"):
-        bracket_f1([], [])
-
-
-PARAMETER_FILE = """\
-# A comment
-DEBUG 0
-MAX_ERROR 10
-
-CUTOFF_LEN 40
-LABELED 1
-DELETE_LABEL TOP
-DELETE_LABEL -NONE-
-DELETE_LABEL ,
-DELETE_LABEL :
-DELETE_LABEL ``
-DELETE_LABEL ''
-DELETE_LABEL .
-DELETE_LABEL_FOR_LENGTH -NONE-
-EQ_LABEL ADVP  PRT
-"""
-
-
 @pytest.fixture
 def parameter_file(tmp_path):
     def write(text):
@@ -260,10 +215,6 @@ def parameter_file(tmp_path):
         return path
 
     return write
-
-
-def test_the_default_is_what_the_file_of_collins_says(parameter_file):
-    assert read_parameters(parameter_file(PARAMETER_FILE)) == COLLINS
 
 
 def test_every_key_of_a_parameter_file_is_known(parameter_file):
@@ -287,23 +238,20 @@ def test_every_key_of_a_parameter_file_is_known(parameter_file):
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    "line",
     [
-        ("DELETE_LABELS X", "unknown key DELETE_LABELS. Did you mean DELETE_L"),
-        ("HELLO", "unknown key HELLO. Known are DEBUG, MAX_ERROR, CUTOFF_LEN"),
-        ("EQ_LABEL ADVP", "EQ_LABEL needs 2 values; got 1. Write EQ_LABEL VAL"),
-        ("DELETE_LABEL A B", "DELETE_LABEL needs 1 value; got 2."),
-        ("LABELED", "LABELED needs 1 value; got 0."),
-        ("CUTOFF_LEN forty", "CUTOFF_LEN must be a whole number, at least 0;"),
+        "DELETE_LABELS X",
+        "EQ_LABEL ADVP",
+        "DELETE_LABEL A B",
+        "LABELED",
+        "CUTOFF_LEN forty",
     ],
 )
-def test_a_wrong_line_of_a_parameter_file_is_named(
-    parameter_file, line, message
-):
+def test_a_wrong_line_of_a_parameter_file_is_named(parameter_file, line):
     path = parameter_file(f"# Mine\n\n{line}\n")
-    with pytest.raises(T2TLiteError) as error:
+    key = line.split()[0]
+    with pytest.raises(T2TLiteError, match=f"{path}, line 3: .*{key}"):
         read_parameters(path)
-    assert str(error.value).startswith(f"{path}, line 3: {message}")
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,14 @@ from t2t_lite.parsing.linearization import (
     linearize,
     rebuild,
 )
-from t2t_lite.parsing.tree_reader import parse_line, parse_trees
 from t2t_lite.parsing.trees import (
     OPEN,
     Tree,
     fold,
     format_tree,
     leaves_of,
+    parse_line,
+    parse_trees,
     strip_annotation,
     walk,
     words,
@@ -55,22 +56,8 @@ def test_words_are_xx_and_punctuation_keeps_its_tags():
     assert linearize(tree(TREE)) == (
         "(S `` (NP XX XX )NP , (VP XX )VP '' . )S".split()
     )
-
-
-def test_tags_are_kept_on_demand():
     assert linearize(tree(TREE), keep_tags=True) == (
         "(S `` (NP DT NN )NP , (VP VBZ )VP '' . )S".split()
-    )
-
-
-def test_rebuilding_a_linearized_tree_gives_it_back():
-    whole = tree(TREE)
-    assert rebuild(linearize(whole, True), words(whole)) == (whole, {})
-    rebuilt, repairs = rebuild(linearize(whole), words(whole))
-    assert repairs == {}
-    assert format_tree(rebuilt) == (
-        "(S (`` ``) (NP (XX The) (XX cat)) (, ,) (VP (XX sleeps)) ('' '') "
-        "(. .))"
     )
 
 
@@ -83,91 +70,66 @@ def test_odd_but_whole_trees_come_back(text):
     assert rebuild(linearize(whole), words(whole)) == (whole, {})
 
 
-def test_a_surplus_closing_bracket_is_left_out():
-    # )S is still to come, so the second )NP is not needed to close (S.
-    assert repaired("(S (NP XX )NP )NP (VP XX XX )VP )S") == (
-        "(S (NP (XX a)) (VP (XX b) (XX c)))",
-        {"surplus_closings": 1},
-    )
-    assert repaired("(S XX XX XX )S )S") == (
-        "(S (XX a) (XX b) (XX c))",
-        {"surplus_closings": 1},
-    )
-
-
-def test_a_mislabeled_closing_bracket_closes_the_innermost():
-    assert repaired("(S (NP XX )VP (VP XX XX )VP )S") == (
-        "(S (NP (XX a)) (VP (XX b) (XX c)))",
-        {"mislabeled_closings": 1},
-    )
-
-
-def test_crossing_brackets_are_nested_by_their_opening_ones():
-    assert repaired("(S (NP XX (VP XX )NP XX )VP )S") == (
-        "(S (NP (XX a) (VP (XX b)) (XX c)))",
-        {"mislabeled_closings": 2},
-    )
-
-
-def test_a_missing_closing_bracket_is_closed_with_the_one_around_it():
-    assert repaired("(S (VP XX (NP XX )VP XX )S") == (
-        "(S (VP (XX a) (NP (XX b))) (XX c))",
-        {"missing_closings": 1},
-    )
-
-
-def test_what_is_open_at_the_end_is_closed():
-    assert repaired("(S (NP XX )NP (VP XX XX") == (
-        "(S (NP (XX a)) (VP (XX b) (XX c)))",
-        {"missing_closings": 2},
-    )
-
-
-def test_a_missing_leaf_is_found_by_punctuation():
-    # Both commas are there: the word that is missing is between them.
-    assert repaired(
-        "(S (NP XX )NP , XX , (VP XX )VP . )S", "a , b c , d ."
-    ) == (
-        "(S (NP (XX a)) (, ,) (XX b) (XX c) (, ,) (VP (XX d)) (. .))",
-        {"missing_leaves": 1},
-    )
-
-
-def test_missing_leaves_join_the_constituent_before_them():
-    assert repaired("(S (NP XX )NP )S", "a b .") == (
-        "(S (NP (XX a) (XX b) (. .)))",
-        {"missing_leaves": 2},
-    )
-    assert repaired("(S (NP XX )NP . )S", "a b .") == (
-        "(S (NP (XX a) (XX b)) (. .))",
-        {"missing_leaves": 1},
-    )
-    # In front of the first leaf, they come into its constituent.
-    assert repaired("(S (NP . )NP )S", "a .") == (
-        "(S (NP (XX a) (. .)))",
-        {"missing_leaves": 1},
-    )
-    # Without any leaf, they come into the first one.
-    assert repaired("(S (NP )NP )S") == (
-        "(S (XX a) (XX b) (XX c))",
-        {"missing_leaves": 3, "empty_constituents": 1},
-    )
-
-
-def test_surplus_leaves_and_what_they_leave_empty_are_left_out():
-    assert repaired(
-        "(S (NP XX XX )NP (VP XX (NP XX XX )NP )VP . )S", "a b c ."
-    ) == (
-        "(S (NP (XX a) (XX b)) (VP (XX c)) (. .))",
-        {"surplus_leaves": 2, "empty_constituents": 1},
-    )
-
-
-def test_empty_constituents_are_left_out():
-    assert repaired("(S (NP )NP (VP XX (PP (NP )NP )PP XX XX )VP )S") == (
-        "(S (VP (XX a) (XX b) (XX c)))",
-        {"empty_constituents": 3},
-    )
+@pytest.mark.parametrize(
+    ("tokens", "sentence", "expected", "repairs"),
+    [
+        # )S is still to come, so the second )NP is not needed to close (S.
+        (
+            *("(S (NP XX )NP )NP (VP XX XX )VP )S", "a b c"),
+            *("(S (NP (XX a)) (VP (XX b) (XX c)))", {"surplus_closings": 1}),
+        ),
+        # The wrong label closes the innermost bracket.
+        (
+            *("(S (NP XX )VP (VP XX XX )VP )S", "a b c"),
+            *("(S (NP (XX a)) (VP (XX b) (XX c)))", {"mislabeled_closings": 1}),
+        ),
+        # Crossing brackets are nested by the opening ones.
+        (
+            *("(S (NP XX (VP XX )NP XX )VP )S", "a b c"),
+            *("(S (NP (XX a) (VP (XX b)) (XX c)))", {"mislabeled_closings": 2}),
+        ),
+        # Closed with the bracket around it; then at the end.
+        (
+            *("(S (VP XX (NP XX )VP XX )S", "a b c"),
+            *("(S (VP (XX a) (NP (XX b))) (XX c))", {"missing_closings": 1}),
+        ),
+        (
+            *("(S (NP XX )NP (VP XX XX", "a b c"),
+            *("(S (NP (XX a)) (VP (XX b) (XX c)))", {"missing_closings": 2}),
+        ),
+        # Both commas are there: the missing word is between them.
+        (
+            *("(S (NP XX )NP , XX , (VP XX )VP . )S", "a , b c , d ."),
+            "(S (NP (XX a)) (, ,) (XX b) (XX c) (, ,) (VP (XX d)) (. .))",
+            {"missing_leaves": 1},
+        ),
+        # Missing leaves join the constituent before them, in front of the
+        # first leaf its own, and without any leaf the first.
+        (
+            *("(S (NP XX )NP )S", "a b ."),
+            *("(S (NP (XX a) (XX b) (. .)))", {"missing_leaves": 2}),
+        ),
+        (
+            *("(S (NP . )NP )S", "a ."),
+            *("(S (NP (XX a) (. .)))", {"missing_leaves": 1}),
+        ),
+        (
+            *("(S (NP )NP )S", "a b c", "(S (XX a) (XX b) (XX c))"),
+            {"missing_leaves": 3, "empty_constituents": 1},
+        ),
+        (
+            *("(S (NP XX XX )NP (VP XX (NP XX XX )NP )VP . )S", "a b c ."),
+            "(S (NP (XX a) (XX b)) (VP (XX c)) (. .))",
+            {"surplus_leaves": 2, "empty_constituents": 1},
+        ),
+        (
+            *("(S XX )S XX (NP XX )NP", "a b c"),
+            *("(TOP (S (XX a)) (XX b) (NP (XX c)))", {"several_roots": 1}),
+        ),
+    ],
+)
+def test_repairs_are_those_of_the_rules(tokens, sentence, expected, repairs):
+    assert repaired(tokens, sentence) == (expected, repairs)
 
 
 def test_unknown_tokens_are_left_out():
@@ -182,13 +144,6 @@ def test_empty_output_is_a_flat_tree(tokens):
     text, repairs = repaired(tokens, "a , b")
     assert text == "(TOP (XX a) (, ,) (XX b))"
     assert repairs["empty_output"] == 1
-
-
-def test_several_roots_come_under_top():
-    assert repaired("(S XX )S XX (NP XX )NP") == (
-        "(TOP (S (XX a)) (XX b) (NP (XX c)))",
-        {"several_roots": 1},
-    )
 
 
 def test_tags_that_words_contradict_are_corrected_on_demand():

@@ -1,7 +1,5 @@
 """Sentences and trees: from the files of a treebank to pairs and scores."""
 
-import re
-
 import pytest
 
 from support import tiny_treebank
@@ -9,9 +7,8 @@ from t2t_lite import registry
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.parsing import trees
-from t2t_lite.parsing.linearization import linearize, rebuild
-from t2t_lite.parsing.tree_reader import parse_trees, read_trees
 from t2t_lite.parsing.treebank import choose_files, mix, numbered_files
+from t2t_lite.parsing.trees import read_trees
 from t2t_lite.plugins import load_plugins
 
 
@@ -36,12 +33,11 @@ def test_words_and_tokens_without_traces_and_function_tags(tmp_path):
         ),
         ("bird , sees", "(S (NP XX )NP , (VP XX )VP )S"),
     ]
-
-
-def test_leaves_are_tags_if_asked_for(tmp_path):
-    folder = tiny_treebank.write(tmp_path)
     _, (_, target) = pairs(folder, "dev", leaves="tags", **NINE_FILES)
     assert target == "(S (NP NN )NP , (VP VBZ )VP )S"
+    path = folder / "wsj/00/wsj_0008.mrg"
+    path.write_text("( (S (NP (-NONE- *)) ) )")  # no words, but counted
+    assert pairs(folder, "dev", **NINE_FILES) == [("", "")]
 
 
 def test_sections_divide_the_treebank_as_it_is_shipped(tmp_path):
@@ -64,7 +60,7 @@ def test_files_may_be_packed_flat_and_lie_beside_others(tmp_path):
     for number in range(1, 10):
         with gzip.open(tmp_path / f"WSJ_{number:04d}.MRG.gz", "wt") as file:
             file.write(tiny_treebank.trees(number))
-    with pytest.raises(T2TLiteError, match="files wsj_NNNN.mrg"):
+    with pytest.raises(T2TLiteError, match="wsj_NNNN.mrg"):
         numbered_files(tmp_path, "wsj_")
     for path in tmp_path.glob("WSJ*"):
         path.rename(tmp_path / path.name.lower())
@@ -74,18 +70,18 @@ def test_files_may_be_packed_flat_and_lie_beside_others(tmp_path):
 def test_a_number_with_two_files_is_refused(tmp_path):
     folder = tiny_treebank.write(tmp_path)
     (folder / "wsj_0003").write_text(tiny_treebank.trees(3))
-    with pytest.raises(T2TLiteError, match="one file of each number; got"):
+    with pytest.raises(T2TLiteError, match="wsj_0003"):
         pairs(folder, **NINE_FILES)
 
 
 def test_missing_parts_are_named(tmp_path):
     folder = tiny_treebank.write(tmp_path)
-    with pytest.raises(T2TLiteError, match="has the numbers 1 to 9") as error:
+    with pytest.raises(T2TLiteError, match="1 to 9") as error:
         pairs(folder)
     assert "train 200-2199" in str(error.value)
-    with pytest.raises(T2TLiteError, match="dev split must have files"):
+    with pytest.raises(T2TLiteError, match="dev split"):
         pairs(folder, "dev", train="1", dev="20-30", test="2")
-    with pytest.raises(T2TLiteError, match="name the folder"):
+    with pytest.raises(T2TLiteError, match="folder"):
         list(problem().samples("train", RawFiles(())))
 
 
@@ -96,15 +92,8 @@ def test_a_damaged_file_is_named_with_line_and_column(tmp_path):
     with pytest.raises(T2TLiteError, match=r"wsj_0003.mrg, line 7, column 1:"):
         pairs(folder, **NINE_FILES)
     path.write_bytes("( (NP (NN Köln)) )".encode("latin-1"))
-    with pytest.raises(T2TLiteError, match="line 1, column 12: trees must be"):
+    with pytest.raises(T2TLiteError, match="line 1, column 12"):
         pairs(folder, **NINE_FILES)
-
-
-def test_a_tree_of_traces_only_is_left_to_be_counted(tmp_path):
-    folder = tiny_treebank.write(tmp_path)
-    path = folder / "wsj/00/wsj_0008.mrg"
-    path.write_text("( (S (NP (-NONE- *)) ) )")
-    assert pairs(folder, "dev", **NINE_FILES) == [("", "")]
 
 
 def test_additional_trees_are_mixed_at_the_stated_rate(tmp_path):
@@ -130,8 +119,7 @@ def test_files_of_additional_trees_that_are_missing_are_named(tmp_path):
     given = {"trees": f"{tmp_path}/a:{tmp_path}/b", **NINE_FILES}
     found = problem("wsj_parsing_semisupervised", **given)
     raw = RawFiles((), tiny_treebank.write(tmp_path))
-    wanted = f"trees: there is no file {tmp_path}/a, {tmp_path}/b."
-    with pytest.raises(T2TLiteError, match=f"^{re.escape(wanted)}$"):
+    with pytest.raises(T2TLiteError, match=f"{tmp_path}/a, {tmp_path}/b"):
         found.require_sources(raw)
     for name in "ab":
         (tmp_path / name).write_text("(S (NP (XX x)))\n")
@@ -162,19 +150,19 @@ def test_mix_gives_the_treebank_again_and_again():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "word"),
     [
-        ({"train": "1-5"}, "train, dev and test; got train only"),
-        ({"train": "5-1", "dev": "1", "test": "2"}, "such as 200-2199"),
-        ({"leaves": "tag"}, "be XX or tags; got 'tag'"),
-        ({"vocab_size": "0"}, "a whole number, at least 1; got '0'"),
-        ({"treebank_share": "0.5"}, "give them with trees=FILE"),
-        ({"trees": "x", "treebank_share": "1"}, "above 0 and below 1"),
-        ({"leafs": "tags"}, "no option 'leafs'.*leaves"),
+        ({"train": "1-5"}, "train only"),
+        ({"train": "5-1", "dev": "1", "test": "2"}, "200-2199"),
+        ({"leaves": "tag"}, "'tag'"),
+        ({"vocab_size": "0"}, "'0'"),
+        ({"treebank_share": "0.5"}, "trees=FILE"),
+        ({"trees": "x", "treebank_share": "1"}, "below 1"),
+        ({"leafs": "tags"}, "'leafs'.*leaves"),
     ],
 )
-def test_bad_options_are_refused(options, message):
-    with pytest.raises(UsageError, match=message):
+def test_bad_options_are_refused(options, word):
+    with pytest.raises(UsageError, match=word):
         problem(**options)
 
 
@@ -188,16 +176,11 @@ def test_numbers_are_ranges_and_single_ones():
 
 def test_an_answer_is_a_tree_over_the_words_and_tells_its_repairs():
     text, facts = problem().complete(
-        " It  works . ", "(S (NP XX )NP (VP XX . )S"
+        " It  (works) . ", "(S (NP XX )NP (VP XX . )S"
     )
-    assert text == "(S (NP (XX It)) (VP (XX works) (. .)))"
+    assert text == "(S (NP (XX It)) (VP (XX -LRB-works-RRB-) (. .)))"
     assert facts == {"repairs": {"missing_closings": 1}}
     assert problem().complete("", "(S XX )S") == ("", {"repairs": {}})
-
-
-def test_words_with_brackets_are_escaped():
-    text, _ = problem().complete("a (b)", "(NP XX XX )NP")
-    assert text == "(NP (XX a) (XX -LRB-b-RRB-))"
 
 
 def test_report_scores_trees_and_counts_repairs():
@@ -214,32 +197,10 @@ def test_report_scores_trees_and_counts_repairs():
     assert report["repairs"] == {"missing_leaves": 1}
     assert "tagging_accuracy" not in report
     assert problem().metric == "f1"  # dev_f1, as the metrics call it
-
-
-def test_tags_are_scored_where_they_are_kept():
-    report = problem(leaves="tags").evaluate(
+    tagged = problem(leaves="tags").evaluate(
         ["a b"], ["(S DT NN )S"], ["(S DT VB )S"]
     )
-    assert report["tagging_accuracy"] == 50
-
-
-def test_every_tree_of_a_treebank_comes_back(treebank):
-    found = [
-        trees.strip_annotation(tree)
-        for text in treebank.values()
-        for tree in parse_trees(text.splitlines())
-    ]
-    assert len(found) in (10, 3396)
-    for tree in found:
-        words, hidden = trees.words(tree), _tags_hidden(trees.format_tree(tree))
-        assert rebuild(linearize(tree, keep_tags=True), words) == (tree, {})
-        rebuilt, repairs = rebuild(linearize(tree), words)
-        assert (trees.format_tree(rebuilt), repairs) == (hidden, {})
-
-
-def _tags_hidden(text):
-    """A tree with XX for each tag but those of punctuation."""
-    return re.sub(r"\((?![,:.`'])\S+ (?=[^\s()]+\))", "(XX ", text)
+    assert tagged["tagging_accuracy"] == 50
 
 
 def test_the_sample_is_divided_by_number(tmp_path):

@@ -10,7 +10,7 @@ from support.rounding import approx_score
 from t2t_lite.decoding.search.beam_search import beam_search
 from t2t_lite.parsing import trees
 from t2t_lite.parsing.linearization import rebuild
-from t2t_lite.parsing.tree_form import MOST_OPENED_IN_A_ROW, TreeForm
+from t2t_lite.parsing.tree_form import TreeForm
 
 TOKENS = ("<pad>", "</s>", "<unk>", "XX", ",", ".", "(S", "(NP", ")S", ")NP")
 IDS = {token: number for number, token in enumerate(TOKENS)}
@@ -46,7 +46,7 @@ def search(texts, log_probs, beam_size=4, limits=None, alpha=0.0):
         limits=limits,
         alpha=alpha,
         num_hypotheses=1,
-        changes=[change],
+        processors=[change],
     )
     written = form.write(texts, ids)[:, 0].numpy()
     answers = [
@@ -59,7 +59,9 @@ def search(texts, log_probs, beam_size=4, limits=None, alpha=0.0):
 def test_any_opinion_gives_a_tree_over_the_words():
     random = np.random.default_rng(3)
     texts = ["a b , c .", "a", ", .", "a ' b " + "c " * 20, "( a ) \t b", ""]
-    opinions = 4 * random.normal(size=(6, 60, len(TOKENS)))
+    # A model's V may be larger than the vocabulary.
+    opinions = 4 * random.normal(size=(6, 60, len(TOKENS) + 5))
+    opinions[..., len(TOKENS) :] += 20
     answers, _, written = search(texts, opinions)
     for text, tokens, tree in zip(texts, answers, written, strict=True):
         words = list(map(trees.escape_brackets, text.split()))
@@ -70,14 +72,6 @@ def test_any_opinion_gives_a_tree_over_the_words():
         rebuilt, repairs = rebuild(tokens, words, correct_tags=True)
         assert repairs == {}
         assert trees.format_tree(rebuilt) == tree
-
-
-def test_ids_beyond_the_vocabulary_are_in_no_tree():
-    opinions = np.full((1, 9, len(TOKENS) + 5), 0.0)
-    opinions[..., len(TOKENS) :] = 10.0
-    answers, _, written = search(["a b"], opinions)
-    assert answers[0][-1] == "</s>"
-    assert written[0].startswith("(")
 
 
 def test_search_of_full_width_finds_the_best_tree_there_is():
@@ -133,25 +127,13 @@ def test_brackets_leave_room_for_what_has_to_come():
     opinion[..., IDS["(S"]] = 9.0  # for ever
     (tokens,), _, _ = search(["a b"], opinion, limits=[8])
     assert tokens == ["(S", "(S", "XX", "XX", ")S", ")S", "</s>"]
-
-
-def test_constituents_are_not_nested_without_end():
-    opinion = np.zeros([1, 120, len(TOKENS)])
-    opinion[..., IDS["(S"]] = 9.0  # for ever
-    (tokens,), _, _ = search(["a b"], opinion)
-    runs = [
-        len(list(run))
-        for sign, run in itertools.groupby(tokens)
-        if sign == "(S"
-    ]
-    assert max(runs) == MOST_OPENED_IN_A_ROW
+    # A limit too small for any tree is raised.
+    (tokens,), _, _ = search(["a b"], opinion, limits=[2])
+    assert tokens == ["(S", "XX", "XX", ")S", "</s>"]
+    # There is no end to the room, but to the brackets in a row.
+    (tokens,), _, _ = search(["a b"], np.repeat(opinion, 6, axis=1))
+    assert 1 < tokens.index("XX") < 20
     assert rebuild(tokens[:-1], ["a", "b"])[1] == {}
-
-
-def test_a_limit_too_small_for_any_tree_is_raised():
-    opinion = np.zeros([1, 20, len(TOKENS)])
-    (tokens,), _, _ = search(["a b c"], opinion, limits=[2])
-    assert len(tokens) == 6  # three leaves, two brackets and EOS
 
 
 def test_prepared_sentences_have_single_spaces_and_escaped_brackets():

@@ -4,9 +4,8 @@ import re
 
 import pytest
 
-from t2t_lite.parsing.tree_reader import parse_trees
 from t2t_lite.parsing.treebank_tokens import tokenize
-from t2t_lite.parsing.trees import strip_annotation, words
+from t2t_lite.parsing.trees import parse_trees, strip_annotation, words
 
 
 @pytest.mark.parametrize(
@@ -64,9 +63,3 @@ def test_real_sentences_stay_but_for_words_that_the_rules_split(sentences):
     known = r"\S[&$]|Dunkin'|Gotta|%-owned|CREATOR'S|D\.C\. *$"
     for line in changed:
         assert re.search(known, line)
-
-
-def test_to_tokenize_twice_changes_no_more_than_once(sentences):
-    for sentence in sentences:
-        once = tokenize(" ".join(sentence))
-        assert tokenize(" ".join(once)) == once

@@ -1,16 +1,19 @@
-"""Convert tensor2tensor's hyperparameters to `HParams`.
+"""Read a folder of tensor2tensor's trainer, and convert its hyperparameters.
 
 `_HPARAMS` is the one table of names; `docs/from-tensor2tensor.md` shows it.
 """
 
 import dataclasses
+import json
 import math
+import pathlib
+import re
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from t2t_lite.errors import UsageError
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams, ModelHParams
-from t2t_lite.values import parse_key_values
+from t2t_lite.validators import parse_key_values
 
 # Each hparam of tensor2tensor with a counterpart: our name of it, and its value
 # in transformer_base_v1, which is its default.
@@ -54,7 +57,6 @@ _HPARAMS: dict[str, tuple[str, Any]] = {
 }
 NAMES = {name: ours for name, (ours, _) in _HPARAMS.items()}
 DEFAULTS = {name: value for name, (_, value) in _HPARAMS.items()}
-_ZERO_IS_NONE = ("clip_grad_norm", "num_decoder_layers", "num_encoder_layers")
 # Our value of each supported value.
 _VALUES: dict[str, dict[Any, Any]] = {
     "activation_dtype": {"float32": "float32", "bfloat16": "bfloat16"},
@@ -115,7 +117,73 @@ _SCHEDULES = {
     frozenset(): "constant",
 }
 _WEIGHTS_ONLY = " --weights_only imports the weights alone."
-_LONGEST_SOURCE = 2048  # tensor2tensor's decoder has no limit
+_CHECKPOINT = re.compile(r"(.*ckpt)-(\d+)")
+_FLAG = re.compile(r"^--(\w+)=(.*)$", re.MULTILINE)
+
+
+class TrainDir(NamedTuple):
+    """A checkpoint in a folder of tensor2tensor's trainer."""
+
+    checkpoint: pathlib.Path  # as TensorFlow writes it, without an ending
+    step: int  # the number in its name
+    flags: Mapping[str, str]  # of the trainer; {} without flags.txt
+
+
+def read_train_dir(path: pathlib.Path) -> TrainDir:
+    """Find the checkpoint of a trainer's folder and read the flags.
+
+    Args:
+      path: the folder, for its checkpoint with the highest step, or one
+        checkpoint, `FOLDER/model.ckpt-250000`.
+
+    Raises:
+      UsageError: there is no checkpoint.
+    """
+    is_file = path.with_name(f"{path.name}.index").is_file()
+    paths = [each.with_suffix("") for each in path.glob("*.index")]
+    found = {
+        int(match[2]): each
+        for each in ([path] if is_file else paths)
+        if (match := _CHECKPOINT.fullmatch(each.name))
+    }
+    if not found:
+        raise UsageError(
+            "t2t_dir must be a folder with a checkpoint of tensor2tensor, "
+            f"model.ckpt-N.index and its data, or that checkpoint; got {path}."
+        )
+    step = max(found)
+    flags: dict[str, str] = {}
+    for name in ("flags.txt", "flags_t2t.txt"):
+        if (file := found[step].with_name(name)).is_file():
+            flags |= _FLAG.findall(file.read_text("utf-8", "replace"))
+    flags = {name: value for name, value in flags.items() if value != "None"}
+    return TrainDir(found[step], step, flags)
+
+
+def read_values(path: pathlib.Path) -> dict[str, Any]:
+    """Read an `hparams.json`, and check the types of known values.
+
+    Raises:
+      UsageError: there is no such file.
+      T2TLiteError: the file is damaged.
+    """
+    if not path.is_file():
+        raise UsageError(
+            f"{path} is missing: give --t2t_hparams=FILE, or a set that has "
+            "tensor2tensor's values, such as --t2t_hparams=transformer_base_v3."
+        )
+    try:
+        values = {**json.loads(path.read_text("utf-8"))}
+    except (TypeError, ValueError, RecursionError) as error:
+        raise T2TLiteError(f"{path} is not a JSON object: {error}.") from error
+    for name, default in DEFAULTS.items():
+        value = values.get(name, default)
+        if isinstance(value, int | float) != isinstance(default, int | float):
+            raise T2TLiteError(
+                f"{path}: {name} must be of the type of {default!r}; got "
+                f"{value!r}."
+            )
+    return values
 
 
 def hparams_of(
@@ -141,11 +209,11 @@ def hparams_of(
     if not values["shared_embedding_and_softmax_weights"]:
         # Two of the three matrices would be one.
         _require(values, {"shared_embedding": (False,)})
-    if not weights_only:
-        _require(values, _OF_TRAINING, _WEIGHTS_ONLY)
-    converted = {
-        ours: _converted(theirs, values[theirs])
-        for theirs, ours in NAMES.items()
+    converted: dict[str, Any] = {
+        ours: _VALUES[name].get(values[name])
+        if name in _VALUES
+        else values[name]
+        for name, ours in NAMES.items()
     }
     converted |= _model(values)
     if weights_only:
@@ -153,8 +221,24 @@ def hparams_of(
         names &= converted.keys()
         converted = {name: converted[name] for name in (*names, "precision")}
     else:
-        converted |= {**_update(values, flags), **_schedule(values)}
-    return HParams(**converted, **_decoding(flags))
+        _require(values, _OF_TRAINING, _WEIGHTS_ONLY)
+        gpus = max(1, int(flags.get("worker_gpu") or 1))
+        problem = flags.get("problem", "").removesuffix("_rev")
+        converted |= _schedule(values) | {
+            "batch_tokens": values["batch_size"] * gpus,
+            "micro_batches": gpus,  # one GPU has one
+            "clip_norm": values["clip_grad_norm"] or None,
+            "packing": values["pack_dataset"] or problem.endswith("_packed"),
+            "train_steps": int(flags.get("train_steps") or 250000),
+        }
+    given = parse_key_values(flags.get("decode_hparams", ""), "decode_hparams")
+    converted |= {
+        "beam_size": given.get("beam_size", 4),
+        "length_penalty_alpha": given.get("alpha", 0.6),
+        "extra_decode_length": given.get("extra_length", 100),
+        "longest_source": 2048,  # tensor2tensor's decoder has no limit
+    }
+    return HParams(**converted)
 
 
 def _require(
@@ -172,25 +256,8 @@ def _require(
             )
 
 
-def _require_positive(values: Mapping[str, Any], *names: str) -> None:
-    """Raise UsageError for a divisor below 1."""
-    for name in names:
-        if values[name] < 1:
-            raise UsageError(
-                f"tensor2tensor's {name} must be at least 1; got "
-                f"{values[name]!r}."
-            )
-
-
-def _converted(name: str, value: Any) -> Any:
-    if name in _VALUES:
-        return _VALUES[name].get(value)
-    return value or None if name in _ZERO_IS_NONE else value
-
-
 def _model(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the hparams of the model that depend on several values."""
-    _require_positive(values, "num_heads", "hidden_size")
     sequences = (
         values["layer_preprocess_sequence"] or "none",
         values["layer_postprocess_sequence"],
@@ -201,31 +268,18 @@ def _model(values: Mapping[str, Any]) -> dict[str, Any]:
             "layer_postprocess_sequence must be 'none' and 'dan', or 'n' and "
             f"'da'; got {sequences[0]!r} and {sequences[1]!r}."
         )
-    heads = values["num_heads"]
+    heads = max(1, values["num_heads"])  # HParams refuses less
     is_relative = values["self_attention_type"] == "dot_product_relative"
+    distance = values["max_relative_position"] if is_relative else None
     return {
         "key_depth": values["attention_key_channels"] // heads or None,
         "value_depth": values["attention_value_channels"] // heads or None,
+        "num_encoder_layers": values["num_encoder_layers"] or None,
+        "num_decoder_layers": values["num_decoder_layers"] or None,
         "norm_placement": _NORM_PLACEMENTS[sequences],
-        "max_relative_position": (
-            values["max_relative_position"] if is_relative else None
-        ),
+        "max_relative_position": distance,
         "max_length": values["max_length"] or values["batch_size"],
         "shift_whole_rows": True,
-    }
-
-
-def _update(
-    values: Mapping[str, Any], flags: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return the hparams of an update, which `--worker_gpu` GPUs share."""
-    gpus = max(1, int(flags.get("worker_gpu") or 1))
-    problem = flags.get("problem", "").removesuffix("_rev")
-    return {
-        "batch_tokens": values["batch_size"] * gpus,
-        "micro_batches": gpus,
-        "packing": bool(values["pack_dataset"] or problem.endswith("_packed")),
-        "train_steps": int(flags.get("train_steps") or 250000),
     }
 
 
@@ -233,7 +287,7 @@ def _schedule(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the hparams of the learning rate, a product of named factors."""
     text = values["learning_rate_schedule"]
     factors = [name.strip() for name in text.split("*") if name.strip()]
-    warmup, size = values["learning_rate_warmup_steps"], values["hidden_size"]
+    warmup = values["learning_rate_warmup_steps"]
     if factors == ["legacy"]:
         _require(
             values, {"learning_rate_decay_scheme": ("noam",)}, _WEIGHTS_ONLY
@@ -246,7 +300,7 @@ def _schedule(values: Mapping[str, Any]) -> dict[str, Any]:
         }
     scale = {
         "constant": values["learning_rate_constant"],
-        "rsqrt_hidden_size": size**-0.5,
+        "rsqrt_hidden_size": max(1, values["hidden_size"]) ** -0.5,
     }
     shape = frozenset(factors).difference(scale)
     if shape not in _SCHEDULES or len(set(factors)) < len(factors):
@@ -260,22 +314,10 @@ def _schedule(values: Mapping[str, Any]) -> dict[str, Any]:
         schedule = "paper"  # which contains this factor
         del scale["rsqrt_hidden_size"]
     elif schedule != "constant":
-        _require_positive(values, "learning_rate_warmup_steps")
-        scale["rsqrt_decay"] = warmup**-0.5  # at the peak
+        scale["rsqrt_decay"] = max(1, warmup) ** -0.5  # at the peak
     return {
         "schedule": schedule,
         "learning_rate": math.prod(scale.get(name, 1.0) for name in factors),
         "warmup_steps": warmup if shape else 1,
         "rate_delay": 1 if shape else 0,
-    }
-
-
-def _decoding(flags: Mapping[str, str]) -> dict[str, Any]:
-    """Return the hparams of decoding, with tensor2tensor's defaults."""
-    given = parse_key_values(flags.get("decode_hparams", ""), "decode_hparams")
-    return {
-        "beam_size": given.get("beam_size", 4),
-        "length_penalty_alpha": given.get("alpha", 0.6),
-        "extra_decode_length": given.get("extra_length", 100),
-        "longest_source": _LONGEST_SOURCE,
     }

@@ -1,32 +1,37 @@
 """`import_run`: convert a checkpoint of tensor2tensor to a run."""
 
 import pathlib
+import re
 import shutil
-from collections.abc import Mapping, Sequence
+import zipfile
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from t2t_lite import files
-from t2t_lite.data.manifest import Manifest
-from t2t_lite.errors import UsageError
+from t2t_lite.errors import T2TLiteError, UsageError, in_words
 from t2t_lite.hparam import HParams
-from t2t_lite.interop.tensor2tensor.train_dir import TrainDir
-from t2t_lite.interop.tensor2tensor.variables import Variables
-from t2t_lite.interop.tensor2tensor.verify import compare_logits
-from t2t_lite.model.layers import initial
+from t2t_lite.interop.tensor2tensor.checkpoint import Checkpoint
+from t2t_lite.interop.tensor2tensor.hparams import TrainDir
+from t2t_lite.model.layers import unset_weights
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.problem import Problem
 from t2t_lite.text.vocabulary import open_vocabulary
-from t2t_lite.training.checkpoints import checkpoint
+from t2t_lite.training import checkpoints
 from t2t_lite.training.config import (
     CONFIG,
     make_config,
     require_fitting_vocabularies,
-    vocabulary_hashes,
 )
-from t2t_lite.training.distribute import choose_strategy
-from t2t_lite.training.optimizer.adam import Adam
-from t2t_lite.training.optimizer.updates import Updater
+from t2t_lite.training.devices import choose_strategy
+from t2t_lite.training.optimizers import Adam
 from t2t_lite.training.run import Run
+from t2t_lite.training.update import Updater
+
+# Of logits, relative to the largest one: float32 sums of the same numbers in
+# another order.
+_TOLERANCE = 1e-4
 
 
 def import_run(
@@ -57,7 +62,10 @@ def import_run(
       target_space: which of the 32 rows becomes the source vector; None takes
         the trained one, or 0 if the optimizer's state is missing.
       weights_only: import the weights without the optimizer's state.
-      verify: an `.npz` for `verify.compare_logits`.
+      verify: an `.npz` with `inputs` int [B, S], `targets` int [B, T] and
+        `logits` float [B, T, V] of tensor2tensor; or several of these,
+        `inputs_0`, `targets_0`, `logits_0`, ... Other dimensions of 1 are
+        dropped.
       data_dir: data of the problem to train on; None: the first training run
         chooses it.
       usr_dir: the folder with the code of the problem.
@@ -67,107 +75,72 @@ def import_run(
 
     Raises:
       UsageError: the vocabulary or the folder does not match.
-      T2TLiteError: a file is damaged.
+      T2TLiteError: a file is damaged, or the logits differ.
     """
     if output_dir.exists() and any(output_dir.iterdir()):
         raise UsageError(f"output_dir must be a new folder; got {output_dir}.")
-    encoders = _open_encoders(problem, vocabulary)
-    if encoders["inputs"].vocab_size != encoders["targets"].vocab_size:
+    count = len(set(problem.vocabulary_files().values()))
+    if len(vocabulary) != count:
+        raise UsageError(
+            f"{problem.name} has {count} vocabularies; got {len(vocabulary)}."
+        )
+    inputs = open_vocabulary(vocabulary[0])
+    targets = open_vocabulary(vocabulary[1]) if count > 1 else inputs
+    encoders: dict[str, Any] = {"inputs": inputs, "targets": targets}
+    if inputs.vocab_size != targets.vocab_size:
         # tensor2tensor ignores the hparam if the sizes differ.
         hparams = hparams.replace(shared_embedding=False)
     require_fitting_vocabularies(problem, hparams)
-    variables = Variables(train_dir.checkpoint)
+    variables = Checkpoint(train_dir.checkpoint)
     step = variables.global_step(train_dir.step)
-    space, remarks = None, []
+    space, remarks = 0, []
     if hparams.source_vector:
         space, remark = variables.choose_space(target_space)
         remarks.append(remark)
-    data = {"dir": "", "fingerprint": ""}
-    if data_dir:
-        data = _data(problem, data_dir, vocabulary_hashes(problem, encoders))
+    data = {"dir": str(data_dir or ""), "fingerprint": ""}
     config = make_config(problem, hparams, seed, data, encoders, usr_dir)
     config["imported_from"] = {
         "toolkit": "tensor2tensor",
         "checkpoint": train_dir.checkpoint.name,
         "step": step,
-        "target_space": space,
+        "target_space": space if hparams.source_vector else None,
     }
     config["has_checkpoints"] = True
     run = Run(output_dir, config, problem, encoders)
-    model = _model(run, variables, space or 0)
-    if verify:
-        remarks.append(compare_logits(model, verify))
-    updater = Updater(model, hparams, choose_strategy(), seed)
-    if weights_only:
-        remarks.append("only the weights were imported")
-    elif isinstance(updater.optimizer, Adam) and variables.has_slots:
-        _assign_slots(updater.optimizer, model, variables, space or 0)
-        updates = variables.count_updates(hparams.adam_beta2, step)
-        updater.optimizer.applied.assign(updates)
-        remarks.append(
-            f"training resumes after update {step} with Adam's state"
-        )
-    else:
-        remarks.append(
-            f"training resumes after update {step} with a fresh optimizer, "
-            "because the checkpoint has no state of Adam"
-        )
-    tensors = {**checkpoint.model_tensors(model), **updater.tensors()}
-    _write(run, vocabulary, tensors, step)
-    return run, remarks
-
-
-def _open_encoders(
-    problem: Problem, paths: Sequence[pathlib.Path]
-) -> dict[str, Any]:
-    """Return the encoders of `inputs` and `targets`."""
-    count = len(set(problem.vocabulary_files().values()))
-    if len(paths) != count:
-        raise UsageError(
-            f"{problem.name} has {count} vocabularies; got "
-            f"{', '.join(map(str, paths))}."
-        )
-    inputs = open_vocabulary(paths[0])
-    targets = open_vocabulary(paths[1]) if count > 1 else inputs
-    return {"inputs": inputs, "targets": targets}
-
-
-def _data(
-    problem: Problem, data_dir: pathlib.Path, vocabulary: dict[str, str]
-) -> dict[str, Any]:
-    """Return the entry of the config for the data to train on."""
-    manifest = Manifest.load(data_dir, problem)
-    there = {n: each["sha256"] for n, each in manifest.vocabulary.items()}
-    if there != vocabulary:
-        raise UsageError(
-            f"data_dir: the data of {problem.name} in {data_dir} has another "
-            "vocabulary than the given one."
-        )
-    return {
-        "dir": str(data_dir),
-        "fingerprint": manifest.digest,
-        "seed": manifest.seed,
-    }
-
-
-def _model(run: Run, variables: Variables, space: int) -> Transformer:
-    """Return the run's model with the weights of the checkpoint."""
-    with initial.unset():
+    if data_dir:
+        found = run.data.manifest  # of the same vocabulary
+        config["data"] |= {"fingerprint": found.digest, "seed": found.seed}
+    with unset_weights():
         model = run.model()
     shapes = {_name(weight): weight.shape for weight in model.weights}
     values = variables.weights(space, shapes)
     for weight in model.weights:
         weight.assign(values[_name(weight)])
-    return model
-
-
-def _assign_slots(
-    adam: Adam, model: Transformer, variables: Variables, space: int
-) -> None:
-    slots = variables.slots(space)
-    for ours, values in zip((adam.means, adam.squares), slots, strict=True):
-        for weight, slot in zip(model.trainable_variables, ours, strict=True):
-            slot.assign(values[_name(weight)])
+    if verify:
+        remarks.append(_compare_logits(model, verify))
+    updater = Updater(model, hparams, choose_strategy(), seed)
+    adam = updater.optimizer
+    slots = [] if weights_only else variables.slots(space)
+    how = "a fresh optimizer"
+    if isinstance(adam, Adam) and slots:
+        how = "Adam's state"
+        for ours, values in zip((adam.means, adam.squares), slots, strict=True):
+            for weight, slot in zip(
+                model.trainable_variables, ours, strict=True
+            ):
+                slot.assign(values[_name(weight)])
+        adam.applied.assign(variables.count_updates(hparams.adam_beta2, step))
+    elif not weights_only:
+        how += ", because the checkpoint has no state of Adam"
+    remarks.append(f"training resumes after update {step} with {how}")
+    tensors = {**checkpoints.model_tensors(model), **updater.tensors()}
+    state = {"step": step, "position": [0, 0, 0], "seed": seed}
+    with files.write_folder(output_dir, replace=False) as folder:
+        checkpoints.save(folder / checkpoints.FOLDER, tensors, state)
+        for name, path in zip(config["vocabulary"], vocabulary, strict=True):
+            shutil.copyfile(path, folder / name)
+        files.write_json(folder / CONFIG, config)
+    return run, remarks
 
 
 def _name(weight: Any) -> str:
@@ -175,17 +148,51 @@ def _name(weight: Any) -> str:
     return weight.path.partition("/")[2]
 
 
-def _write(
-    run: Run,
-    vocabulary: Sequence[pathlib.Path],
-    tensors: Mapping[str, Any],
-    step: int,
-) -> None:
-    """Write the folder of the run, completely or not at all."""
-    state = {"step": step, "position": [0, 0, 0], "seed": run.seed}
-    names = run.config["vocabulary"]
-    with files.write_folder(run.output_dir, replace=False) as folder:
-        checkpoint.save(folder / checkpoint.FOLDER, tensors, state)
-        for name, path in zip(names, vocabulary, strict=True):
-            shutil.copyfile(path, folder / name)
-        files.write_json(folder / CONFIG, run.config)
+def _compare_logits(model: Transformer, path: pathlib.Path) -> str:
+    """Return a sentence with the largest difference to tensor2tensor's logits.
+
+    Raises:
+      T2TLiteError: they differ, or the file is missing or has other content.
+    """
+    tokens, gaps, largest = 0, [0.0], [1.0]
+    for inputs, targets, expected in _cases(path):
+        inputs, targets = (x.reshape(x.shape[:2]) for x in (inputs, targets))
+        real = targets != 0
+        logits = np.asarray(model({"inputs": inputs, "targets": targets}))
+        if logits.size != expected.size:
+            raise T2TLiteError(
+                f"{path} must have logits of {logits.shape[-1]} tokens of the "
+                f"vocabulary; got {expected.shape[-1]}."
+            )
+        expected = expected.reshape(logits.shape)
+        tokens += int(real.sum())
+        gaps.append(np.abs(logits - expected)[real].max(initial=0))
+        largest.append(np.abs(expected[real]).max(initial=0))
+    difference = np.max(gaps)  # NaN if there is one
+    if not difference <= _TOLERANCE * np.max(largest):
+        raise T2TLiteError(
+            f"The logits differ from those in {path} by up to "
+            f"{difference:.3g}: check the hparams, the target space and the "
+            "vocabulary of the checkpoint."
+        )
+    return f"the logits of {tokens:,} tokens agree to {difference:.1e}"
+
+
+def _cases(path: pathlib.Path) -> Iterator[tuple[np.ndarray, ...]]:
+    """Yield the (inputs, targets, logits) of each case in an `.npz`."""
+    try:
+        with np.load(path) as arrays:
+            matches = [re.fullmatch(r"inputs(_\d+)?", name) for name in arrays]
+            endings = [match[1] or "" for match in matches if match]
+            if not endings:
+                raise ValueError("it has none of these")
+            for ending in endings:
+                names = (
+                    f"{x}{ending}" for x in ("inputs", "targets", "logits")
+                )
+                yield tuple(arrays[name] for name in names)
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as e:
+        raise T2TLiteError(
+            f"verify must name an .npz with inputs, targets, logits; got "
+            f"{path}: {in_words(e, place=False)}."
+        ) from e

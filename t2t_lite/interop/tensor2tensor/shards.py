@@ -6,17 +6,19 @@ has `SIDE_segmentation`, the number of the sentence, and `SIDE_position`.
 """
 
 import collections
+import glob
 import pathlib
-import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite.data.manifest import Manifest, ShardRecord, SplitRecord, sha256_of
-from t2t_lite.data.packing import PARTS, SIDES
+from t2t_lite.data.manifest import Manifest, SplitRecord, sha256_of
+from t2t_lite.data.packing import PARTS, SIDES, feature_names, join_texts
+from t2t_lite.data.pipeline import unpack
 from t2t_lite.datagen.generate import describe_vocabulary, versions
+from t2t_lite.datagen.tfrecords import describe_shard
 from t2t_lite.errors import T2TLiteError, in_words
 from t2t_lite.problem import Problem
 from t2t_lite.progress import Counter
@@ -24,6 +26,8 @@ from t2t_lite.text.encoder import EOS_ID
 from t2t_lite.text.vocabulary import open_vocabulary
 
 _MADE_BY = "tensor2tensor"  # an entry of the manifest's versions
+_FEATURES = feature_names(packing=True)
+_RECORDS = 1024  # that are checked together
 
 
 def adopt(
@@ -34,7 +38,7 @@ def adopt(
 ) -> Manifest:
     """Check the shards of a problem in a folder and write their manifest.
 
-    A vocabulary from another folder is copied; the shards stay unchanged.
+    A vocabulary of another folder is copied.
 
     Args:
       folder: has `NAME-train-00000-of-000NN` ..., dev, and maybe test.
@@ -47,23 +51,27 @@ def adopt(
         kind, or the data was made here. Nothing is written.
     """
     name = problem.base_name
-    if Manifest.path(folder, problem).exists():
-        if _MADE_BY not in Manifest.load(folder, problem).versions:
-            raise T2TLiteError(
-                f"{folder} holds data of {name} that t2t-lite-datagen made: it "
-                "is ready, leave --adopt out."
-            )
+    if (
+        Manifest.path(folder, problem).exists()
+        and _MADE_BY not in Manifest.load(folder, problem).versions
+    ):
+        raise T2TLiteError(
+            f"{folder} holds data of {name} that t2t-lite-datagen made: it is "
+            "ready, leave --adopt out."
+        )
     shards = {s: _shards(folder, name, s) for s in ("train", "dev", "test")}
     encoders = [open_vocabulary(path) for path in vocabulary]
     sizes = [encoders[0].vocab_size, encoders[-1].vocab_size]
-    targets = list(dict.fromkeys(problem.vocabulary_files().values()))
-    if len(targets) != len(vocabulary):
+    names = list(dict.fromkeys(problem.vocabulary_files().values()))
+    if len(names) != len(vocabulary):
         raise T2TLiteError(
-            f"{name} has {len(targets)} vocabularies; got {len(vocabulary)}: "
+            f"{name} has {len(names)} vocabularies; got {len(vocabulary)}: "
             "give --vocabulary=SOURCE,TARGET for two."
         )
-    for path, target in zip(vocabulary, targets, strict=True):
-        there = folder / target
+    copies = {
+        folder / n: path for n, path in zip(names, vocabulary, strict=True)
+    }
+    for there, path in copies.items():
         if there.exists() and sha256_of(there) != sha256_of(path):
             raise T2TLiteError(f"{there} differs from {path}: remove one.")
     splits = {}
@@ -71,9 +79,9 @@ def adopt(
         if paths:
             with Counter(f"{name} {split}", "records", progress) as counter:
                 splits[split] = _read_split(paths, sizes, counter)
-    for path, target in zip(vocabulary, targets, strict=True):
-        if not (folder / target).exists():
-            shutil.copyfile(path, folder / target)
+    for there, path in copies.items():
+        if not there.exists():
+            shutil.copyfile(path, there)
     manifest = Manifest(
         problem=name,
         fingerprint=problem.fingerprint(),
@@ -89,55 +97,53 @@ def adopt(
 
 def _shards(folder: pathlib.Path, name: str, split: str) -> list[pathlib.Path]:
     """Return the shards of a split in order; only test may be missing."""
-    form = re.compile(rf"{re.escape(name)}-{split}-\d{{5}}-of-(\d{{5}})")
-    found = [form.fullmatch(path.name) for path in folder.glob(f"{name}-*")]
-    counts = {match[0]: int(match[1]) for match in found if match}
-    count = max(counts.values(), default=0 if split == "test" else 1)
-    names = [f"{name}-{split}-{i:05d}-of-{count:05d}" for i in range(count)]
-    if wrong := sorted(counts.keys() ^ set(names)):
-        there = sorted(path.name for path in folder.glob("*-of-*"))
+    found = sorted(folder.glob(f"{glob.escape(name)}-{split}-?????-of-?????"))
+    prefix, count = f"{name}-{split}", len(found) or split != "test"
+    names = [f"{prefix}-{i:05d}-of-{count:05d}" for i in range(count)]
+    if [path.name for path in found] != names:
+        there = ", ".join(path.name for path in found) or "none"
         raise T2TLiteError(
-            f"{folder} must hold all shards of {name}-{split}; {wrong[0]} is "
-            f"missing or unexpected. It holds {', '.join(there[:3]) or 'none'}."
+            f"{folder} must hold all shards of {prefix}, and of no other copy; "
+            f"got {there}."
         )
-    return [folder / name for name in names]
+    return found
 
 
 def _read_split(
     paths: Sequence[pathlib.Path], sizes: Sequence[int], counter: Counter
 ) -> SplitRecord:
     """Check and count all records of a split, given V of both sides."""
-    shards: list[ShardRecord] = []
     lengths, rows = collections.Counter[int](), collections.Counter[int]()
-    tokens = np.zeros(2, int)
-    packed = None
+    tokens, shards, is_packed = np.zeros(2, int), [], None
+    form = dict.fromkeys(_FEATURES, tf.io.RaggedFeature(tf.int64))
     for path in paths:
         count = 0
-        for features in _batches(path):
-            if packed is None:
-                packed = bool(features["targets_position"].row_lengths()[0])
-            sides = (
-                _measure(features, side, size, packed)
-                for side, size in zip(SIDES, sizes, strict=True)
-            )
-            valid, sentences, measured = zip(*sides, strict=True)
-            good = valid[0] & valid[1] & (sentences[0] == sentences[1])
-            if not good.all():
-                raise T2TLiteError(
-                    f"{path}, record {count + 1 + good.argmin()}: both sides "
-                    "must have ids of the vocabulary that end in EOS, 1; all "
-                    "records must be pairs, or all be packed rows."
-                )
-            tokens += np.sum(measured, axis=1)
-            lengths.update(np.max(measured, axis=0).tolist())
-            widths = [features[side].row_lengths() for side in SIDES]
-            rows.update(np.max(widths, axis=0).tolist())
-            count += len(good)
-            counter.advance(len(good))
-        if not count:  # each shard has a record in turn
+        try:
+            for batch in tf.data.TFRecordDataset(str(path)).batch(_RECORDS):
+                features = tf.io.parse_example(batch, form)
+                if is_packed is None:
+                    is_packed = len(features["targets_position"][0]) > 0
+                sides = [
+                    _measure(features, side, size, is_packed)
+                    for side, size in zip(SIDES, sizes, strict=True)
+                ]
+                if not np.array_equal(sides[0][0], sides[1][0]):
+                    raise ValueError("both sides must have as many texts")
+                measured = [lengths for _, lengths in sides]
+                tokens += np.sum(measured, axis=1)
+                lengths.update(np.max(measured, axis=0).tolist())
+                widths = [features[side].row_lengths() for side in SIDES]
+                rows.update(np.max(widths, axis=0).tolist())
+                count += len(batch)
+                counter.advance(len(batch))
+        except (tf.errors.OpError, ValueError) as error:
+            raise T2TLiteError(
+                f"{path} is damaged or of another kind, in the {_RECORDS} "
+                f"records from number {count + 1} on: {in_words(error)}."
+            ) from error
+        if not count:  # tensor2tensor gives records to all shards in turn
             raise T2TLiteError(f"{path} has no record: copy it again.")
-        size = path.stat().st_size
-        shards.append(ShardRecord(path.name, count, size, sha256_of(path)))
+        shards.append(describe_shard(path, count))
     return SplitRecord(
         examples=lengths.total(),
         source_tokens=int(tokens[0]),
@@ -146,62 +152,46 @@ def _read_split(
         dropped={},
         dropped_samples={},
         shards=tuple(shards),
-        row_lengths=dict(sorted(rows.items())) if packed else {},
+        row_lengths=dict(sorted(rows.items())) if is_packed else {},
     )
-
-
-def _batches(path: pathlib.Path) -> Iterator[dict[str, tf.RaggedTensor]]:
-    names = [side + part for side in SIDES for part in PARTS]
-    kinds = {name: tf.io.RaggedFeature(tf.int64) for name in names}
-    count = 0
-    try:
-        for batch in tf.data.TFRecordDataset(str(path)).batch(1024):
-            yield tf.io.parse_example(batch, kinds)
-            count += len(batch)
-    except tf.errors.OpError as error:
-        raise T2TLiteError(
-            f"{path} is damaged, or its features are not int64, after record "
-            f"{count}: {in_words(error)}. Copy it again."
-        ) from error
 
 
 def _measure(
     features: Mapping[str, tf.RaggedTensor],
     side: str,
     vocab_size: int,
-    packed: bool,
-) -> tuple[np.ndarray, ...]:
-    """Check one side of B records.
+    is_packed: bool,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the number of texts in each record, and their lengths.
 
-    Returns:
-      Whether each record is valid, bool [B]; its number of sentences, [B]; and
-      the lengths of all sentences.
+    Raises:
+      ValueError: the records break a rule.
     """
-    width = max(features[side + part].bounding_shape()[1] for part in PARTS)
-    ids, numbers, positions = (
-        features[side + part].to_tensor(shape=[None, width]).numpy()
-        for part in PARTS
-    )
-    valid = numbers.any(axis=1) == packed
-    if not packed:  # one sentence in each row
-        positions = np.tile(np.arange(width), (len(ids), 1))
-        numbers = 1 * (
-            positions < features[side].row_lengths().numpy()[:, None]
+    parts = [features[side + part] for part in PARTS]
+    ids, segments, positions = (part.values.numpy() for part in parts)
+    texts, splits = parts[0], parts[0].row_splits
+    counts = np.ones(parts[0].nrows(), int)
+    if not is_packed and len(segments) + len(positions):
+        raise ValueError("all records must be pairs, or all be packed rows")
+    if is_packed:
+        counts = tf.reduce_max(parts[1], axis=1).numpy()
+        texts = unpack(*parts[:2])
+        _, *joined = join_texts(
+            texts.row_lengths().numpy(), np.cumsum([0, *counts])
         )
-    real = (ids != 0) | (numbers != 0)  # neither separator nor padding
-    before, place_before = (
-        np.pad(values, ((0, 0), (1, 0)))[:, :-1]
-        for values in (numbers, positions)
-    )
-    follows = (
-        (numbers > 0) & (numbers == before) & (positions == place_before + 1)
-    )
-    begins = (positions == 0) & (
-        numbers == np.maximum.accumulate(before, axis=1) + 1
-    )
-    ends = real & ~np.pad(follows, ((0, 0), (0, 1)))[:, 1:]
-    right = (begins | follows) & (ids > 0) & (ids < vocab_size)
-    right &= ~ends | (ids == EOS_ID)
-    sentences = begins.sum(axis=1)
-    valid &= (right | ~real).all(axis=1) & (sentences > 0)
-    return valid, sentences, positions[ends] + 1
+        kept = segments > 0
+        first = np.append(True, ~kept[:-1]) & kept  # after a separator
+        if (
+            not all(np.array_equal(part.row_splits, splits) for part in parts)
+            or not np.array_equal(joined, [segments[kept], positions[kept]])
+            or positions[first].any()
+            or ids[~kept].any()
+        ):
+            raise ValueError("packed texts must be numbered from 1 on")
+        ids = ids[kept]
+    lengths = texts.row_lengths().numpy()
+    if not (lengths.all() and (ids > 0).all() and (ids < vocab_size).all()):
+        raise ValueError("texts must have ids of the vocabulary")
+    if (ids[np.cumsum(lengths) - 1] != EOS_ID).any():
+        raise ValueError("texts must end in EOS, 1")
+    return counts, lengths

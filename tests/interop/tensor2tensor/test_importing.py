@@ -20,12 +20,17 @@ from support.t2t_train_dir import (
 )
 from t2t_lite import plugins, registry
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.interop.tensor2tensor.hparams import DEFAULTS, hparams_of
+from t2t_lite.interop.tensor2tensor.hparams import (
+    DEFAULTS,
+    hparams_of,
+    read_train_dir,
+    read_values,
+)
 from t2t_lite.interop.tensor2tensor.importing import import_run
-from t2t_lite.interop.tensor2tensor.train_dir import read_train_dir
-from t2t_lite.training.distribute import choose_strategy
+from t2t_lite.training.devices import choose_strategy
+from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
-from t2t_lite.training.state import TrainingState
+from t2t_lite.training.trainer import Trainer
 
 RECORDED = SHARED_DATA / "t2t"
 PRE_NORM = {
@@ -45,7 +50,7 @@ def imported(folder, output_dir, vocabulary, hparams=None, **options):
     )
     return import_run(
         train_dir,
-        hparams_of(train_dir.read_hparams(hparams)),
+        hparams_of(read_values(hparams or folder / "hparams.json")),
         [vocabulary],
         output_dir,
         problem,
@@ -104,7 +109,7 @@ def test_adam_goes_on_as_it_was(tmp_path):
     run, _ = imported(folder, tmp_path / "run", vocabulary)
     assert run.config["imported_from"]["target_space"] == 5
     run = Run.open(run.output_dir)
-    state = TrainingState(run, choose_strategy())
+    state = Trainer(run, TrainingOptions(), choose_strategy())
     state.restore()
     adam = state.updater.optimizer
     assert (state.step, int(adam.applied)) == (40, 40)
@@ -129,7 +134,7 @@ def test_a_restarted_adam_counts_its_own_updates(tmp_path):
     everything = {**variables, **slots_of(variables), **counters}
     folder, vocabulary = written(tmp_path, VALUES, everything, step=1000)
     run, _ = imported(folder, tmp_path / "run", vocabulary)
-    state = TrainingState(run, choose_strategy())
+    state = Trainer(run, TrainingOptions(), choose_strategy())
     state.restore()
     assert (state.step, int(state.updater.optimizer.applied)) == (1000, 3)
 
@@ -288,7 +293,7 @@ def test_twelve_updates_are_the_recorded_ones(tmp_path):
     (tmp_path / "hparams.json").write_text(json.dumps(trace["hparams"]))
     vocabulary = RECORDED / "vocab.m30k_ende.1000.subwords"
     run, _ = imported(tmp_path, tmp_path / "run", vocabulary)
-    state = TrainingState(run, choose_strategy())
+    state = Trainer(run, TrainingOptions(), choose_strategy())
     state.restore()
     vocab_size, low = 1000, 0.1 / 999
     entropy = -0.9 * math.log(0.9) - (vocab_size - 1) * low * math.log(low)

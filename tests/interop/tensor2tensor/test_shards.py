@@ -10,10 +10,10 @@ import tensorflow as tf
 from support.places import SHARED_DATA
 from support.t2t_shards import ROWS, VOCABULARY, V, write_shard, write_shards
 from t2t_lite import registry
-from t2t_lite.data import input_pipeline
+from t2t_lite.data import pipeline
 from t2t_lite.data.manifest import Manifest, sha256_of
 from t2t_lite.data.packing import feature_names
-from t2t_lite.data.padding import padding_report
+from t2t_lite.data.stats import padding_report
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.interop.tensor2tensor.shards import adopt
 
@@ -52,13 +52,13 @@ def contents(folder):
 
 
 def pairs_in(folder, problem, manifest, split="train"):
-    read = input_pipeline.read_pairs(folder, problem, manifest, split)
+    read = pipeline.read_pairs(folder, problem, manifest, split)
     return [(s.tolist(), t.tolist()) for s, t in read]
 
 
 def rows_of_an_epoch(folder, problem, manifest, width, height=2):
     """The rows of training with packing: {feature: [ids, pads cut off]}."""
-    batches = input_pipeline.training_batches(
+    batches = pipeline.training_batches(
         folder,
         problem,
         manifest,
@@ -193,23 +193,42 @@ def change(rows, number, **parts):
 @pytest.mark.parametrize(
     ("train", "place"),
     [
-        (change(PAIRS, 2, targets=[5, 9]), "00000-of-00002, record 2"),
-        (change(PAIRS, 3, inputs=[5, V, 1]), "00001-of-00002, record 2"),
-        (change(PAIRS, 0, inputs=[0, 1]), "record 1"),
-        (change(PAIRS, 0, inputs=[]), "record 1"),
-        ([PAIRS[0], PAIRS[1], ROWS[0]], "record 2"),
-        ([ROWS[0], ROWS[1], PAIRS[0]], "record 2"),
-        (change(ROWS, 0, inputs_segmentation=[1, 1, 0, 0, 3, 3, 3]), "1"),
-        (change(ROWS, 0, inputs_position=[0, 1, 0, 0, 0, 2, 3]), "record 1"),
-        (change(ROWS, 0, inputs=[5, 1, 7, 0, 6, 7, 1]), "record 1"),
-        (change(ROWS, 0, targets_position=[0, 1, 2, 0, 0, 0]), "record 1"),
+        (change(PAIRS, 2, targets=[5, 9]), "00000-of-00002"),
+        (change(PAIRS, 3, inputs=[5, V, 1]), "00001-of-00002"),
+        (change(PAIRS, 0, inputs=[0, 1]), "00000"),
+        (change(PAIRS, 0, inputs=[]), "00000"),
+        ([PAIRS[0], PAIRS[1], ROWS[0]], "pairs"),
+        ([ROWS[0], ROWS[1], PAIRS[0]], "00000"),
+        (change(ROWS, 0, inputs_segmentation=[1, 1, 0, 0, 3, 3, 3]), "00000"),
+        (change(ROWS, 0, inputs_segmentation=[2, 2, 0, 0, 1, 1, 1]), "00000"),
+        (change(ROWS, 1, inputs_segmentation=[-1, 1]), "00001"),
+        (change(ROWS, 0, inputs_position=[0, 1, 0, 0, 0, 2, 3]), "00000"),
+        (change(ROWS, 0, inputs=[5, 1, 7, 0, 6, 7, 1]), "00000"),
+        (change(ROWS, 0, inputs=[5, 1, 0, 0, 6, 7, 8]), "EOS"),
+        (change(ROWS, 0, targets_position=[0, 1, 2, 0, 0, 0]), "00000"),
         (
-            change(ROWS, 0, targets=[8, 9, 1], targets_segmentation=[1, 1, 1]),
-            "1",
+            change(
+                ROWS,
+                1,
+                targets=[12, 0, 13, 1],
+                targets_segmentation=[1, 0, 1, 1],
+                targets_position=[0, 0, 1, 2],
+            ),
+            "00001",
+        ),
+        (
+            change(
+                ROWS,
+                0,
+                targets=[8, 9, 1],
+                targets_segmentation=[1, 1, 1],
+                targets_position=[0, 1, 2],
+            ),
+            "00000",
         ),
     ],
 )
-def test_a_record_of_another_kind_is_refused_by_number(tmp_path, train, place):
+def test_a_record_of_another_kind_is_refused(tmp_path, train, place):
     require_refused(write_shards(tmp_path, train, dev=PAIRS), place)
 
 
@@ -255,8 +274,9 @@ def write_text(folder):
     ("harm", "message"),
     [
         (damage, "digits-train-00001-of-00002 is damaged"),
-        (remove("train-00001-of-00002"), "digits-train-00001-of-00002"),
-        (add("train-00000-of-00003"), "digits-train-00000-of-00002"),
+        (remove("train-00001-of-00002"), "digits-train"),
+        (remove("dev-00000-of-00001"), "digits-dev"),
+        (add("train-00000-of-00003"), "digits-train-00000-of-00003"),
         (add("test-00000-of-00001", []), "digits-test-00000-of-00001"),
         (empty, "digits-train-00001-of-00002 has no record"),
         (write_text, "digits-dev-00000-of-00001"),

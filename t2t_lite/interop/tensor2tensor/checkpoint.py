@@ -6,7 +6,6 @@ vector that is added to source embeddings is one row, the target space, of a
 table with 32 rows.
 """
 
-import itertools
 import math
 import pathlib
 import re
@@ -17,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.training.checkpoints.checkpoint import UNREADABLE, short
+from t2t_lite.training.checkpoints import UNREADABLE, short
 
 _TARGET_SPACES = "transformer/body/target_space_embedding/kernel"
 _SPACES = 32  # rows of this table
@@ -48,24 +47,23 @@ _RENAMED = {
     r"/relative_(keys|values)/embeddings": r"/relative_\1",
 }
 _COUNTERS = re.compile(r"global_step|(training|losses_avg|train_stats)/.*")
-_OPTIMIZER = "training/"
 _SLOTS = ("Adam", "Adam_1")  # the moving averages of gradients and squares
 
 
-class Variables:
+class Checkpoint:
     """The variables of a checkpoint, by our names without the model's name.
 
     Args:
-      checkpoint: its path as TensorFlow writes it, without an ending.
+      path: as TensorFlow writes it, without an ending.
 
     Raises:
       T2TLiteError: the checkpoint is damaged.
     """
 
-    def __init__(self, checkpoint: pathlib.Path):
-        self._checkpoint = checkpoint
+    def __init__(self, path: pathlib.Path):
+        self._path = path
         try:
-            self._reader = tf.train.load_checkpoint(str(checkpoint))
+            self._reader = tf.train.load_checkpoint(str(path))
             self._shapes = self._reader.get_variable_to_shape_map()
         except UNREADABLE as error:
             raise self._damaged(error) from error
@@ -73,16 +71,10 @@ class Variables:
         self._parts: dict[str, list[str]] = {}
         for name in sorted(self._shapes, key=lambda name: (len(name), name)):
             if not _COUNTERS.fullmatch(name):
-                self._parts.setdefault(_our_name(name), []).append(name)
-
-    @property
-    def has_slots(self) -> bool:
-        """Whether the checkpoint has Adam's slots of every weight."""
-        names = itertools.chain(*self._parts.values())
-        return all(
-            f"{_OPTIMIZER}{name}/{slot}" in self._shapes
-            for name, slot in itertools.product(names, _SLOTS)
-        )
+                ours = name
+                for pattern, replacement in _RENAMED.items():
+                    ours = re.sub(pattern, replacement, ours)
+                self._parts.setdefault(ours, []).append(name)
 
     def choose_space(self, given: int | None) -> tuple[int, str]:
         """Return the target space to use, and a sentence about it.
@@ -97,7 +89,7 @@ class Variables:
                 f"target_space must be from 0 to {_SPACES - 1}; got {given}."
             )
         trained = None
-        name = f"{_OPTIMIZER}{_TARGET_SPACES}/{_SLOTS[1]}"
+        name = f"training/{_TARGET_SPACES}/{_SLOTS[1]}"
         if name in self._shapes:
             (rows,) = np.nonzero(np.any(self._read(name), axis=1))
             trained = int(rows[0]) if len(rows) == 1 else None
@@ -133,9 +125,15 @@ class Variables:
         return values
 
     def slots(self, space: int) -> list[dict[str, np.ndarray]]:
-        """Return Adam's averages of the gradients and of their squares."""
-        form = f"{_OPTIMIZER}{{}}/"
-        return [self._joined(form + slot, space) for slot in _SLOTS]
+        """Return Adam's averages of the gradients and of their squares.
+
+        The list is empty if the checkpoint lacks one of a weight.
+        """
+        names = [name for parts in self._parts.values() for name in parts]
+        slots = {f"training/{name}/{x}" for name in names for x in _SLOTS}
+        if not slots <= self._shapes.keys():
+            return []
+        return [self._joined(f"training/{{}}/{x}", space) for x in _SLOTS]
 
     def count_updates(self, beta2: float, step: int) -> int:
         """Return the number of updates that Adam has made.
@@ -143,39 +141,35 @@ class Variables:
         `training/beta2_power` holds beta2 ** (updates + 1) until it
         underflows. By then Adam's bias correction is 1, and `step` is returned.
         """
-        name = f"{_OPTIMIZER}beta2_power"
-        power = float(self._read(name)) if name in self._shapes else 0.0
+        power = float(self._read("training/beta2_power", 0.0))
         if not 1e-30 < power < 1:
             return step
         return round(math.log(power) / math.log(beta2)) - 1
 
     def global_step(self, default: int) -> int:
         """Return the number of updates, or `default` if it is not stored."""
-        if "global_step" not in self._shapes:
-            return default
-        return int(self._read("global_step"))
+        return int(self._read("global_step", default))
 
-    def _joined(self, form, space):
+    def _joined(self, form: str, space: int) -> dict[str, np.ndarray]:
         values = {}
         for ours, parts in self._parts.items():
             arrays = [self._read(form.format(part)) for part in parts]
-            if len({array.shape[1:] for array in arrays}) > 1:
-                self._refuse(f"the widths of {ours} differ in", parts)
             value = np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
             values[ours] = value[space] if ours == _SOURCE_VECTOR else value
         return values
 
-    def _read(self, name) -> Any:
+    def _read(self, name: str, default: Any = None) -> Any:
+        if name not in self._shapes and default is not None:
+            return default
         try:
             value = np.asarray(self._reader.get_tensor(name))
         except UNREADABLE as error:
             raise self._damaged(error) from error
-        if value.dtype.kind in "iu":
-            return value
-        value = value.astype(np.float32)
+        if value.dtype.kind == "f":
+            value = value.astype(np.float32)
         if not np.all(np.isfinite(value)):
             raise T2TLiteError(
-                f"{self._checkpoint}: {name} has values that are not finite."
+                f"{self._path}: {name} has values that are not finite."
             )
         return value
 
@@ -183,20 +177,12 @@ class Variables:
         """Raise T2TLiteError if there are names that contradict the hparams."""
         if names:
             some = ", ".join(sorted(names)[:3])
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             raise T2TLiteError(
-                f"{self._checkpoint} does not match its hparams: {why} "
-                f"{some}{more}."
+                f"{self._path} does not match its hparams: {why} {some}."
             )
 
     def _damaged(self, error):
         return T2TLiteError(
-            f"{self._checkpoint} is damaged or incomplete ({short(error)}); "
-            "copy it again, with all its files."
+            f"{self._path} is damaged or incomplete ({short(error)}); copy it "
+            "again, with all its files."
         )
-
-
-def _our_name(name: str) -> str:
-    for pattern, ours in _RENAMED.items():
-        name = re.sub(pattern, ours, name)
-    return name

@@ -1,0 +1,514 @@
+"""CTranslate2: a translator as its model folder, and translation with it.
+
+CTranslate2 (https://github.com/OpenNMT/CTranslate2) is another engine, with
+weights of 8 bits. A folder is written with its own classes:
+
+```
+FOLDER/model.bin, config.json, *_vocabulary.json   CTranslate2's
+       *.vocab.*                                   copies of the vocabularies
+       t2t-lite.json                               search options and limits
+```
+"""
+
+import copy
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self, TypeAlias
+
+import ml_dtypes
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from t2t_lite import files
+from t2t_lite.decoding.search.beam_search import length_penalty
+from t2t_lite.decoding.search.settings import SearchSettings
+from t2t_lite.decoding.search.state import IMPOSSIBLE
+from t2t_lite.decoding.translator import (
+    Translator,
+    on_one_line,
+    prepare,
+    with_eos,
+)
+from t2t_lite.errors import T2TLiteError, UsageError, in_words
+from t2t_lite.interop.quantization import Quantization
+from t2t_lite.runtime import usable_cores
+from t2t_lite.text.encoder import EOS_ID, PAD_ID, TextEncoder
+from t2t_lite.text.token_encoder import SPECIAL_TOKENS
+from t2t_lite.text.vocabulary import open_vocabulary
+
+_SETTINGS = "t2t-lite.json"
+_PAD, _EOS, _UNK = SPECIAL_TOKENS
+# A search of K beams ends when it has so many times K finished hypotheses and
+# the best of a step was one. Ours ends by a bound, which CTranslate2 lacks.
+_PATIENCE = 2
+
+
+def load_ctranslate2() -> Any:
+    """Return the package `ctranslate2`.
+
+    Raises:
+      T2TLiteError: it is not installed.
+    """
+    try:
+        import ctranslate2
+    except ImportError as error:
+        raise T2TLiteError(
+            "CTranslate2 is not installed: pip install 't2t-lite[ctranslate2]'."
+        ) from error
+    return ctranslate2
+
+
+def require_runnable(translator: Translator) -> None:
+    """Raise UsageError for a model or an option that CTranslate2 lacks.
+
+    Raises:
+      UsageError: names the hparam or the option, and the reason.
+      T2TLiteError: CTranslate2 is not installed.
+    """
+    load_ctranslate2()
+    hparams = translator.one_model.hparams
+    attention = translator.one_model.decoder_layers[0].self_attention
+    window, encoding = hparams.attention_window, hparams.position_encoding
+    is_relative = hparams.max_relative_position is not None
+    depths = attention.key_depth, attention.value_depth
+    for can_run, rule, got in (
+        (window is None, "attention_window=none", window),
+        (
+            not is_relative or encoding == "none",
+            "position_encoding=none with max_relative_position",
+            encoding,
+        ),
+        (depths[0] == depths[1], "key_depth=value_depth", depths),
+        (not translator.settings.constrained, "--constrained=false", "true"),
+    ):
+        if not can_run:
+            raise UsageError(f"CTranslate2 requires {rule}; got {got}.")
+    _refuse(set(translator.settings.changed()) - {"beam_size", "alpha"})
+
+
+def _refuse(options: Iterable[str]) -> None:
+    for name in sorted(options):
+        raise UsageError(f"CTranslate2 searches without {name} here.")
+
+
+def write_ctranslate2(
+    translator: Translator,
+    folder: str | os.PathLike,
+    quantization: Quantization = "float32",
+) -> None:
+    """Write the model, the vocabularies and the settings of a translator.
+
+    Nothing is approximated but by the type of the weights.
+
+    Args:
+      translator: the model, its vocabularies and its search.
+      folder: empty.
+      quantization: the type of the weights.
+
+    Raises:
+      UsageError: CTranslate2 cannot run it.
+      T2TLiteError: CTranslate2 is not installed.
+    """
+    require_runnable(translator)
+    folder = pathlib.Path(folder)
+    spec = _spec(translator)
+    spec.validate()
+    # CTranslate2 converts to bfloat16 with PyTorch only, so that is done here.
+    is_bfloat16 = quantization.endswith("bfloat16")
+    spec.optimize(quantization.replace("bfloat16", "float32"))
+    for name, value in spec.variables().items():
+        is_alias = isinstance(value, str)
+        if is_bfloat16 and not is_alias and not name.endswith("_scale"):
+            if value.dtype == "float32":
+                value.array = value.array.astype(ml_dtypes.bfloat16)
+    spec.save(str(folder))
+    source, target = translator.source_encoder, translator.target_encoder
+    for path in {source.path, target.path}:
+        shutil.copyfile(path, folder / path.name)
+    settings = {
+        "vocabularies": {
+            "source": source.path.name,
+            "target": target.path.name,
+        },
+        "search": {
+            "beam_size": translator.settings.beam_size,
+            "alpha": translator.settings.alpha,
+        },
+        "extra_decode_length": translator.extra_decode_length,
+        "max_length": translator.max_length,
+    }
+    files.write_json(folder / _SETTINGS, settings)
+
+
+def token_names(encoder: TextEncoder, count: int = 0) -> list[str]:
+    """Return CTranslate2's names of the ids of a vocabulary: its pieces.
+
+    The special ids have one name in every vocabulary. A piece that has the name
+    of another id is followed by its own. Ids beyond the vocabulary, up to the
+    `count` that a model has, are their own names.
+    """
+    special = {PAD_ID: _PAD, EOS_ID: _EOS}
+    if encoder.unknown_id is not None:
+        special[encoder.unknown_id] = _UNK
+    names: list[str] = []
+    taken = set(special.values())
+    for index, piece in enumerate(encoder.pieces(range(encoder.vocab_size))):
+        if index in special:
+            piece = special[index]
+        elif piece in taken:
+            piece = f"{piece}\n{index}"
+        taken.add(piece)
+        names.append(piece)
+    return names + [f"\n{index}" for index in range(len(names), count)]
+
+
+def _spec(translator: Translator) -> Any:
+    """Return the `TransformerSpec` of a translator, with its weights."""
+    model = translator.one_model
+    hparams = model.hparams
+    attention = model.decoder_layers[0].self_attention
+    sizes = {
+        "num_heads": attention.num_heads,
+        "pre_norm": hparams.norm_placement == "pre",
+        "relative_position": hparams.max_relative_position is not None,
+    }
+    if attention.num_heads * attention.key_depth != hparams.hidden_size:
+        sizes["head_dim"] = attention.key_depth
+    transformer = load_ctranslate2().specs.transformer_spec
+    encoder_layers, decoder_layers = hparams.layers
+    spec = transformer.TransformerSpec(
+        transformer.TransformerEncoderSpec(encoder_layers, **sizes),
+        transformer.TransformerDecoderSpec(decoder_layers, **sizes),
+    )
+    source_size, target_size = model.vocab_sizes
+    source = token_names(translator.source_encoder, source_size)
+    target = token_names(translator.target_encoder, target_size)
+    spec.register_source_vocabulary(source)
+    spec.register_target_vocabulary(target)
+    spec.config.bos_token = spec.config.decoder_start_token = _PAD
+    spec.config.eos_token = _EOS
+    # A vocabulary that can write everything may have no name for the rest.
+    spec.config.unk_token = _UNK if _UNK in source and _UNK in target else _EOS
+    spec.config.add_source_eos = True
+    norm = model.decoder_layers[0].feed_forward_norm
+    spec.config.layer_norm_epsilon = norm.epsilon
+    # The first target position has no token before it.
+    spec.decoder.start_from_zero_embedding = True
+    longest = translator.max_length + translator.extra_decode_length
+    start = np.zeros((1, longest, hparams.hidden_size), np.float32)
+    for side, table, embedding, positions in (
+        (
+            spec.encoder,
+            spec.encoder.embeddings[0],
+            model.source_embedding,
+            model.encoder_positions,
+        ),
+        (
+            spec.decoder,
+            spec.decoder.embeddings,
+            model.target_embedding,
+            model.decoder_positions,
+        ),
+    ):
+        side.scale_embeddings = embedding.scaled
+        table.weight = _values(embedding.table)
+        table.weight[PAD_ID] = 0.0  # which the softmax's table need not be
+        if hparams.max_relative_position is None:
+            encodings = _values(positions(start))[0]  # [longest, D]
+            side.position_encodings.encodings = encodings
+    for layer_spec, layer in zip(
+        [*spec.encoder.layer, *spec.decoder.layer],
+        [*model.encoder_layers, *model.decoder_layers],
+        strict=True,
+    ):
+        _set_layer(layer_spec, layer)
+    if spec.encoder.pre_norm:
+        _set_norm(spec.encoder.layer_norm, model.encoder_norm)
+        _set_norm(spec.decoder.layer_norm, model.decoder_norm)
+    if hparams.source_vector:
+        vector = _values(model.source_vector.vector)
+        scaled = vector / model.source_embedding.scale
+        spec.encoder.embeddings[0].weight += scaled
+    spec.decoder.projection.weight = _values(model.softmax_embedding.table)
+    return spec
+
+
+def _set_layer(spec, layer):
+    """Set the weights of a block of the encoder or the decoder."""
+    attention = layer.self_attention
+    inputs = (
+        attention.query_kernel,
+        attention.key_kernel,
+        attention.value_kernel,
+    )
+    _set_kernels(spec.self_attention.linear[0], *inputs)
+    _set_kernels(spec.self_attention.linear[1], attention.output_kernel)
+    if attention.max_relative_position is not None:
+        keys, values = attention.relative_keys, attention.relative_values
+        spec.self_attention.relative_position_keys = _values(keys)
+        spec.self_attention.relative_position_values = _values(values)
+    _set_norm(spec.self_attention.layer_norm, layer.self_attention_norm)
+    if hasattr(spec, "attention"):
+        query, memory, output = spec.attention.linear
+        cross = layer.cross_attention
+        _set_kernels(query, cross.query_kernel)
+        _set_kernels(memory, cross.key_kernel, cross.value_kernel)
+        _set_kernels(output, cross.output_kernel)
+        _set_norm(spec.attention.layer_norm, layer.cross_attention_norm)
+    feed_forward = layer.feed_forward
+    _set_kernels(spec.ffn.linear_0, feed_forward.hidden_kernel)
+    spec.ffn.linear_0.bias = _values(feed_forward.hidden_bias)
+    _set_kernels(spec.ffn.linear_1, feed_forward.output_kernel)
+    spec.ffn.linear_1.bias = _values(feed_forward.output_bias)
+    _set_norm(spec.ffn.layer_norm, layer.feed_forward_norm)
+
+
+def _set_kernels(spec, *kernels):
+    """Set kernels [D, C] side by side, as CTranslate2 has them: [all C, D]."""
+    spec.weight = np.concatenate([_values(k).T for k in kernels])
+
+
+def _set_norm(spec, norm):
+    spec.gamma, spec.beta = _values(norm.scale), _values(norm.bias)
+
+
+def _values(tensor):
+    """Return the values of a weight or a tensor: a new float32 array."""
+    return np.array(ops.convert_to_numpy(tensor), np.float32)
+
+
+# A hypothesis: its ids, EOS included if it has one, and its score.
+_Found: TypeAlias = tuple[list[int], float]
+
+
+class CTranslate2Translator:
+    """Translates tensors of text; implements `decoding.translator.Engine`.
+
+    Its beams, scores and limits are those of `beam_search`, and so are its
+    answers, but for two rules of CTranslate2: an EOS counts only if it is among
+    the K best candidates of a step, not the 2 K best; and a search ends with
+    enough finished hypotheses, not when none can be better.
+
+    Args:
+      folder: from `write_ctranslate2`.
+      searches: number of concurrent searches, which share a batch and the
+        cores.
+      like: the translator of the folder, for its vocabularies and its form;
+        None opens the vocabularies in the folder.
+
+    Raises:
+      T2TLiteError: CTranslate2 is not installed, or the folder is damaged.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike,
+        searches: int = 1,
+        like: Translator | None = None,
+    ):
+        path = pathlib.Path(folder, _SETTINGS)
+        try:
+            settings = json.loads(path.read_text("utf-8"))
+            names = settings["vocabularies"]
+            source, target = (
+                path.with_name(names[side]) for side in ("source", "target")
+            )
+            self.settings = SearchSettings(**settings["search"])
+            self.extra_decode_length = settings["extra_decode_length"]
+            self.max_length = settings["max_length"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise T2TLiteError(
+                f"{path} is missing or damaged: export again."
+            ) from error
+        self.form = like and like.form
+        if like:
+            encoders = like.source_encoder, like.target_encoder
+        else:
+            encoder = open_vocabulary(source)
+            is_shared = source == target
+            encoders = (
+                encoder,
+                encoder if is_shared else open_vocabulary(target),
+            )
+        self.source_encoder, self.target_encoder = encoders
+        self._searches = searches
+        self._source_names = token_names(self.source_encoder)
+        self._target_names = token_names(self.target_encoder)
+        self._target_ids = {n: i for i, n in enumerate(self._target_names)}
+        try:
+            self._engine: Any = load_ctranslate2().Translator(
+                str(folder),
+                device="auto",
+                inter_threads=searches,
+                intra_threads=max(1, usable_cores() // searches),
+            )
+        except (RuntimeError, ValueError) as error:
+            raise T2TLiteError(
+                f"CTranslate2 cannot load {folder}: {in_words(error)}."
+            ) from error
+
+    @classmethod
+    def convert(
+        cls,
+        translator: Translator,
+        quantization: Quantization = "float32",
+        searches: int = 1,
+    ) -> Self:
+        """Return the same translator in this engine; leaves no files.
+
+        Raises:
+          UsageError: CTranslate2 cannot run it.
+          T2TLiteError: CTranslate2 is not installed.
+        """
+        with tempfile.TemporaryDirectory(prefix="t2t_lite_") as folder:
+            write_ctranslate2(translator, folder, quantization)
+            return cls(folder, searches, translator)
+
+    def searching(
+        self, beam_size: int | None = None, alpha: float | None = None
+    ) -> Self:
+        """Return the same model with another search; None changes nothing."""
+        given: dict[str, Any] = {"beam_size": beam_size, "alpha": alpha}
+        given = {k: value for k, value in given.items() if value is not None}
+        other = copy.copy(self)
+        other.settings = dataclasses.replace(self.settings, **given)
+        return other
+
+    @property
+    def most_hypotheses(self) -> int:
+        """The largest number of hypotheses of a text."""
+        return self.settings.beam_size
+
+    def require_can_do(self, asked: Iterable[str]) -> None:
+        """Raise UsageError for any option of a single text."""
+        _refuse(asked)
+
+    def warm_up(self, num_hypotheses: int = 1) -> None:
+        """CTranslate2 has no graph to trace."""
+
+    def translate(
+        self,
+        texts: tf.Tensor,
+        num_hypotheses: int = 1,
+        asked: Mapping[str, Any] | None = None,
+    ) -> dict[str, tf.Tensor]:
+        """Translate any number of texts; see `Translator.translate`."""
+        _refuse(asked or ())
+        names, about = self._source_tokens(texts)
+        missing: list[_Found] = [([], IMPOSSIBLE)] * num_hypotheses
+        found = [(x + missing)[:num_hypotheses] for x in self._search(names)]
+        count = (len(found), num_hypotheses)
+        tokens = _padded([ids for each in found for ids, _ in each], tf.int32)
+        outputs = on_one_line(self.target_encoder.detokenize(tokens))
+        scores = [[score for _, score in each] for each in found]
+        return {
+            "outputs": tf.reshape(outputs, count),
+            "scores": tf.constant(scores, tf.float32, shape=count),
+            "tokens": tf.reshape(tokens, (*count, tokens.shape[1])),
+            **about,
+        }
+
+    def score(
+        self, sources: tf.Tensor, targets: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Score given translations; see `Translator.score`."""
+        names, about = self._source_tokens(sources)
+        ids, lengths, targets_cut = with_eos(
+            self.target_encoder.tokenize(targets), self.max_length
+        )
+        answers = self._engine.score_batch(
+            names,
+            _named(self._target_names, ids, lengths),
+            max_batch_size=-(-len(names) // self._searches),
+            max_input_length=0,
+        )
+        each = _padded([answer.log_probs for answer in answers], tf.float32)
+        log_probs = tf.reduce_sum(each, axis=1)
+        return {
+            **about,
+            "log_probabilities": log_probs,
+            "scores": log_probs
+            / length_penalty(tf.cast(lengths, tf.float32), self.settings.alpha),
+            "lengths": lengths,
+            "tokens": ids,
+            "token_log_probabilities": each,
+            "cut": about["cut"] | targets_cut,
+        }
+
+    def _source_tokens(self, texts):
+        """Return the names of each text's tokens without EOS, and its facts."""
+        ids, lengths, cut = with_eos(
+            self.source_encoder.tokenize(prepare(texts, self.form)),
+            self.max_length,
+        )
+        about = {"source_lengths": lengths, "cut": cut}
+        return _named(self._source_names, ids, lengths), about
+
+    def _search(self, sources: list[list[str]]) -> list[list[_Found]]:
+        """Return the hypotheses of each source, best first."""
+        empty: list[_Found] = [([], 0.0)] * self.settings.beam_size
+        found = [empty for _ in sources]
+        # Of the tokens of a hypothesis; the EOS of the source counts.
+        limits = {
+            row: len(names) + 1 + self.extra_decode_length
+            for row, names in enumerate(sources)
+            if names
+        }
+        if not limits:
+            return found
+        # A call has one limit. A text that exceeds its own is searched alone.
+        answers = self._translate(
+            [sources[row] for row in limits], max(limits.values())
+        )
+        for (row, limit), answer in zip(limits.items(), answers, strict=True):
+            if max(map(len, answer.hypotheses)) > limit:
+                (answer,) = self._translate([sources[row]], limit)
+            found[row] = self._ranked(answer)
+        return found
+
+    def _translate(self, sources: Sequence[list[str]], limit: int) -> list[Any]:
+        beam_size = self.settings.beam_size
+        finished = beam_size * (_PATIENCE if beam_size > 1 else 1)
+        return self._engine.translate_batch(
+            sources,
+            max_batch_size=-(-len(sources) // self._searches),
+            beam_size=beam_size,
+            num_hypotheses=finished,
+            patience=finished / beam_size,
+            length_penalty=0,  # ours is another, see `_ranked`
+            return_scores=True,
+            return_end_token=True,
+            max_input_length=0,
+            min_decoding_length=0,
+            max_decoding_length=limit,
+        )
+
+    def _ranked(self, answer: Any) -> list[_Found]:
+        """Return the hypotheses by our score, those without EOS last."""
+        found = []
+        for names, log_prob in zip(
+            answer.hypotheses, answer.scores, strict=True
+        ):
+            # A name that is not in the vocabulary is the number of an id.
+            known = (self._target_ids.get(name, name) for name in names)
+            ids = [int(each) for each in known]
+            penalty = ((5 + len(ids)) / 6) ** self.settings.alpha
+            found.append((ids, log_prob / penalty))
+        return sorted(found, key=lambda one: (one[0][-1] != EOS_ID, -one[1]))
+
+
+def _named(names, ids, lengths):
+    """Return rows of ids as names, without their EOS."""
+    rows = zip(ids.numpy().tolist(), lengths.numpy().tolist(), strict=True)
+    return [[names[token] for token in row[: end - 1]] for row, end in rows]
+
+
+def _padded(rows, dtype):
+    """Return lists of any length as a tensor [N, L], zeros at their ends."""
+    return tf.ragged.constant(rows, dtype=dtype, ragged_rank=1).to_tensor()
