@@ -8,7 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what __getattr__ loads, for type checkers
-    from t2t_lite.decoding.streams.requests import Request
+    from t2t_lite.decoding.requests import Request
     from t2t_lite.hparam import HParams
     from t2t_lite.loading import load
     from t2t_lite.model.transformer import Transformer
@@ -20,7 +20,7 @@ __version__ = "0.2.0"
 _HOME_OF = {
     "HParams": "t2t_lite.hparam",
     "Problem": "t2t_lite.problem",
-    "Request": "t2t_lite.decoding.streams.requests",
+    "Request": "t2t_lite.decoding.requests",
     "Text2TextProblem": "t2t_lite.problem",
     "Transformer": "t2t_lite.model.transformer",
     "load": "t2t_lite.loading",

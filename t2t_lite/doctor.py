@@ -98,9 +98,9 @@ def _check_devices() -> tuple[bool, str]:
 
 
 def _check_memory() -> tuple[bool, str]:
-    from t2t_lite.training.fit import memory
+    from t2t_lite.training import devices
 
-    free = memory.free_bytes()
+    free = devices.free_bytes()
     if free is None:
         return True, "unknown on this system"
     text = f"{_gib(free)} available"
@@ -123,14 +123,13 @@ def _check_folder(folder: pathlib.Path) -> tuple[bool, str]:
 
 
 def _check_data(data_dir: pathlib.Path, problem: Problem) -> tuple[bool, str]:
-    from t2t_lite.data import checks
-    from t2t_lite.data.manifest import Manifest
+    from t2t_lite.data.manifest import Manifest, check_data, check_shards
 
     if not Manifest.path(data_dir, problem).exists():
         return True, f"{data_dir} has no data of {problem.name} yet"
     manifest = Manifest.load(data_dir, problem)
-    checks.check_data(data_dir, problem, manifest)
-    checks.verify_shards(data_dir, manifest)
+    check_data(data_dir, problem, manifest)
+    check_shards(data_dir, problem, manifest)
     pairs = sum(split.examples for split in manifest.splits.values())
     return True, f"{pairs:,} pairs; all checksums are right"
 
@@ -139,26 +138,22 @@ def _check_run(
     output_dir: pathlib.Path, usr_dir: str | None
 ) -> tuple[bool, str]:
     """Open a run and read its newest checkpoint, which has checksums."""
-    from t2t_lite.training.checkpoints import checkpoint
+    from t2t_lite.training import checkpoints
     from t2t_lite.training.config import CONFIG
     from t2t_lite.training.run import Run
 
     if not (output_dir / CONFIG).exists():
         return True, f"{output_dir} has no run yet"
     run = Run.open(output_dir, usr_dir, to_decode=True)
-    saved = checkpoint.list_checkpoints(run.checkpoints_dir)
+    saved = checkpoints.list_checkpoints(run.checkpoints_dir)
     if not saved:
         return True, f"{output_dir} has no checkpoint yet"
     newest = saved[-1].path
-    checkpoint.read_state(newest)
-    reader = checkpoint.open_tensors(newest)
-    names = reader.get_variable_to_shape_map()
-    try:
-        for name in names:
-            reader.get_tensor(name)
-    except checkpoint.UNREADABLE as error:
-        raise checkpoint.damaged(newest, error) from error
-    return True, f"step {saved[-1].step:,}: {len(names)} tensors are readable"
+    reader = checkpoints.Reader(newest)
+    reader.verify()
+    return True, (
+        f"step {saved[-1].step:,}: {len(reader.shapes)} tensors are readable"
+    )
 
 
 def _gib(count: int) -> str:

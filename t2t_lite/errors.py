@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable
 
-# What to do about what the system says.
+# What to do about errors of the system.
 _ADVICE = {
     errno.ENOSPC: "free some space, then run the same command again",
     errno.EDQUOT: "free some space, then run the same command again",
@@ -15,7 +15,7 @@ _ADVICE = {
     errno.EROFS: "choose a place on a disk that can be written to",
     errno.ENAMETOOLONG: "choose a shorter name",
 }
-# What TensorFlow's graphs put before and after a reason.
+# The names of nodes in the messages of TensorFlow's graphs.
 _OF_GRAPHS = re.compile(r"\{\{\w+ [^}]*\}\}|\[\[.*?\]\]|\[Op:.*?\]")
 
 
@@ -38,7 +38,7 @@ class Interrupted(T2TLiteError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint naming the known names closest to `name`.
+    """Return a hint with the known names closest to `name`.
 
     Args:
       name: what the user wrote.
@@ -52,14 +52,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def in_words(error: BaseException, place: bool = True) -> str:
-    """What the system, Python or TensorFlow says: one clause, and what to do.
+    """Return an exception as one clause, with advice if there is any.
 
     Examples: "/data/x: No space left on device; free some space, then run the
     same command again", "ValueError: bad value".
 
     Args:
-      error: of any kind.
-      place: say which file it is about, where the system does.
+      error: of the system, Python, TensorFlow or this package.
+      place: begin with the file that the error names.
     """
     if isinstance(error, T2TLiteError):
         return str(error).rstrip(".")
@@ -68,7 +68,7 @@ def in_words(error: BaseException, place: bool = True) -> str:
     where = f"{filename}: " if place and filename else ""
     name = "" if _is_of_tensorflow(error) else f"{type(error).__name__}: "
     for number, advice in _ADVICE.items():
-        # TensorFlow has the system's words, but not its numbers.
+        # TensorFlow keeps the system's words, but not its numbers.
         if getattr(error, "errno", None) == number or (
             not name and os.strerror(number) in text
         ):
@@ -84,12 +84,12 @@ def in_words(error: BaseException, place: bool = True) -> str:
 
 
 def _is_of_tensorflow(error):
-    """Whether it is a `tf.errors.OpError`; TensorFlow may not be loaded."""
+    """Return whether it is a `tf.errors.OpError`, without TensorFlow."""
     return hasattr(error, "error_code") and hasattr(error, "message")
 
 
 def _text_of(error):
-    """The first line that says something, without the names of graph nodes."""
+    """Return the line of the reason, without the names of graph nodes."""
     text = str(error.message if _is_of_tensorflow(error) else error)
     lines = [_OF_GRAPHS.sub("", line).strip() for line in text.splitlines()]
     lines = [line for line in lines if line] or [type(error).__name__]

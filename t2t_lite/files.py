@@ -1,9 +1,8 @@
-"""Files and folders that are either complete or not there.
+"""Write files and folders that are either complete or not there.
 
-Each is written beside its place under a hidden name, `.NAME.PID.tmp`, and
-renamed when it is complete. So readers find the old one or the new one, never
-a part, also after a crash. `remove_unfinished` sweeps up after killed
-processes.
+Each is written under a hidden name in the same folder, `.NAME.PID.tmp`, and
+renamed when it is complete. Readers find the old one or the new one, never a
+part, even after a crash.
 """
 
 import contextlib
@@ -12,33 +11,32 @@ import glob
 import json
 import os
 import pathlib
-import re
 import shutil
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-_ASIDE = re.compile(r"\.(.+)\.(\d+)\.tmp")
-
 
 def write_json(path: pathlib.Path, value: Any) -> None:
-    """Writes a JSON file, indented; complete or not at all."""
+    """Write an indented JSON file."""
     write_text(path, json.dumps(value, indent=2) + "\n")
 
 
 def write_text(path: pathlib.Path, text: str) -> None:
-    """Writes a UTF-8 file; complete or not at all."""
+    """Write a UTF-8 file."""
     with write_file(path) as file:
         file.write(text.encode("utf-8"))
 
 
 @contextlib.contextmanager
 def write_file(path: pathlib.Path, to_disk: bool = True) -> Iterator[BinaryIO]:
-    """Opens a new file for bytes; it becomes `path` if the block succeeds.
+    """Open a new binary file, which becomes `path` if the block succeeds.
 
-    Args: as in `put_in_place`.
+    Args:
+      path: a file there is replaced.
+      to_disk: as in `put_in_place`.
 
     Raises:
-      OSError: as `place_of` does, or it cannot be written.
+      OSError: as `place_of` does, or the file cannot be written.
     """
     path = place_of(path)
     hidden = aside(path)
@@ -58,10 +56,11 @@ def write_file(path: pathlib.Path, to_disk: bool = True) -> Iterator[BinaryIO]:
 def write_folder(
     path: pathlib.Path, replace: bool = True
 ) -> Iterator[pathlib.Path]:
-    """Makes a new folder; it becomes `path` if the block succeeds.
+    """Make a new folder, which becomes `path` if the block succeeds.
 
-    A folder that is there makes way at the last moment; without `replace` it
-    stays, and the new one is an OSError.
+    Args:
+      path: its parents are made if they are missing.
+      replace: an existing folder is removed; if False, it is an OSError.
     """
     hidden = aside(path)
     try:
@@ -70,21 +69,20 @@ def write_folder(
         yield hidden
         for file in hidden.rglob("*"):
             _sync(file)
-        old = path.with_name(f"{path.name}.old")
+        old = aside(path.with_name(f"{path.name}.old"))
         if replace and path.exists():
-            path.rename(aside(old))
+            path.rename(old)
         put_in_place(hidden, path)
-        shutil.rmtree(aside(old), ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
 
 
 def place_of(path: pathlib.Path) -> pathlib.Path:
-    """Where a file that is to become `path` goes: a link is followed.
+    """Return the path to write to; a symbolic link is resolved.
 
     Raises:
-      OSError: what is there is no file but, for example, a device, whose place
-        nothing may take.
+      OSError: the path is a device, a pipe or a folder.
     """
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "Not a regular file", str(path))
@@ -92,18 +90,18 @@ def place_of(path: pathlib.Path) -> pathlib.Path:
 
 
 def aside(path: pathlib.Path) -> pathlib.Path:
-    """The hidden name under which this process writes a file or folder."""
+    """Return the hidden path under which this process writes `path`."""
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
 
 def put_in_place(
     written: pathlib.Path, path: pathlib.Path, to_disk: bool = True
 ) -> None:
-    """Gives a complete file or folder its name.
+    """Rename a complete file or folder.
 
     Args:
-      written: where it is now, on the same file system.
-      path: its place; a file there is replaced.
+      written: its path so far, on the same file system.
+      path: its name; a file there is replaced.
       to_disk: first wait until the disk has it. If False, a power failure may
         leave a part of it; a killed process cannot.
     """
@@ -115,38 +113,31 @@ def put_in_place(
 
 
 def remove_folder(path: pathlib.Path) -> None:
-    """Removes a folder; if that is interrupted, it has lost its name."""
+    """Delete a folder; it is renamed first, so that no part keeps its name."""
     hidden = aside(path)
     path.rename(hidden)
     shutil.rmtree(hidden, ignore_errors=True)
 
 
 def under_way(folder: pathlib.Path) -> set[str]:
-    """The names of what other processes of this machine write in a folder."""
-    return {
-        found[1]
-        for path in folder.iterdir()
-        if (found := _ASIDE.fullmatch(path.name)) and _lives(int(found[2]))
-    }
+    """Return the names that other processes of this machine are writing."""
+    import psutil
 
-
-def _lives(process: int) -> bool:
-    """Whether there is another process of this number."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # of another user
-        pass
-    return process != os.getpid()
+    names = set()
+    for path in folder.glob(".*.*.tmp"):
+        name, process = path.name[1:-4].rsplit(".", 1)
+        is_other = process.isdecimal() and int(process) != os.getpid()
+        if is_other and psutil.pid_exists(int(process)):
+            names.add(name)
+    return names
 
 
 def remove_unfinished(folder: pathlib.Path, name: str = "") -> None:
-    """Removes what killed processes left when they wrote or removed something.
+    """Delete the leftovers of killed processes.
 
     Args:
-      folder: where to look. Nobody else may be writing there.
-      name: of the one file or folder whose leftovers are to go; "" means all.
+      folder: where to look. No other process may be writing there.
+      name: of the one file or folder whose leftovers to delete; "" means all.
     """
     for path in folder.glob(f".{glob.escape(name) or '*'}.*.tmp"):
         if path.is_dir():
@@ -156,7 +147,7 @@ def remove_unfinished(folder: pathlib.Path, name: str = "") -> None:
 
 
 def _sync(path: pathlib.Path) -> None:
-    """Waits until the disk has a file, or the names in a folder."""
+    """Wait until the disk has a file, or the names in a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -5,38 +5,28 @@ This module is the type; the values live in the registered sets (`hparams/`).
 
 import dataclasses
 import json
-import math
-import numbers
-import typing
-from collections.abc import Callable
-from typing import Annotated, Any, Literal, NamedTuple
+import re
+from typing import Annotated, Any, Literal, NoReturn
 
 from t2t_lite.errors import UsageError, nearest
-from t2t_lite.values import parse_key_values
+from t2t_lite.validators import (
+    check,
+    integer,
+    parse_key_values,
+    real,
+    validate,
+)
 
+Count = Annotated[int, integer(1)]
+CountOrZero = Annotated[int, integer(0)]
+Share = Annotated[float, real(at_least=0, below=1)]
+# Float32 holds these with all their digits.
+Positive = Annotated[float, real(at_least=1e-37, at_most=1e38)]
+PositiveOrZero = Annotated[float, real(at_least=0)]
 
-class Rule(NamedTuple):
-    """What a value must be: in words, and as a test."""
-
-    text: str
-    holds: Callable[[Any], bool]
-
-
-_AT_LEAST_0 = Rule("at least 0", lambda value: value >= 0)
-
-Count = Annotated[int, Rule("at least 1", lambda value: value >= 1)]
-CountOrZero = Annotated[int, _AT_LEAST_0]
-Share = Annotated[float, Rule("in [0, 1)", lambda value: 0 <= value < 1)]
-Positive = Annotated[
-    float,
-    # As float32 holds it with all its digits.
-    Rule("above 0, from 1e-37 to 1e38", lambda value: 1e-37 <= value <= 1e38),
-]
-PositiveOrZero = Annotated[float, _AT_LEAST_0]
-
-# Those whose rate falls to 0 at the end of training.
+# Schedules whose rate falls to 0 at the end of training.
 FALLING_SCHEDULES = ("linear", "cosine")
-# That without a warm-up.
+# The schedule without a warm-up.
 FLAT_SCHEDULE = "flat_inverse_sqrt"
 
 
@@ -80,42 +70,53 @@ class ModelHParams:
     relu_dropout: Share = 0.0  # inside the feed-forward layer
 
     def __post_init__(self) -> None:
-        fields = dataclasses.fields(self)
-        for field in fields:
-            value = getattr(self, field.name)
-            value = _checked(field.name, field.type, value)
-            object.__setattr__(self, field.name, value)
-        for rule, names, holds in _RULES_ACROSS:
-            known = set(names) <= {field.name for field in fields}
-            if known and not holds(self):
-                values = ", ".join(f"{n}={getattr(self, n)}" for n in names)
-                raise UsageError(f"{rule}; got {values}.")
+        validate(self)
+        if self.hidden_size % self.num_heads and None in (
+            self.key_depth,
+            self.value_depth,
+        ):
+            self._refuse(
+                "num_heads must divide hidden_size, unless key_depth and "
+                "value_depth are given"
+            )
+        if self.position_encoding == "interleaved" and self.hidden_size % 2:
+            self._refuse(
+                "hidden_size must be even with position_encoding=interleaved, "
+                "which pairs sines and cosines"
+            )
+        if (self.max_relative_position or 0) > self.max_length:
+            self._refuse("max_relative_position must be at most max_length")
+        if self.max_relative_position and self.attention_window:
+            self._refuse("max_relative_position requires attention_window=none")
+
+    def _refuse(self, rule: str) -> NoReturn:
+        """Raise UsageError with the value of each hparam in the rule."""
+        names = [field.name for field in dataclasses.fields(self)]
+        found = [word for word in re.findall(r"\w+", rule) if word in names]
+        values = ", ".join(f"{name}={getattr(self, name)}" for name in found)
+        raise UsageError(f"{rule} (got {values}).")
 
     @property
     def layers(self) -> tuple[int, int]:
-        """Those of the encoder and those of the decoder."""
+        """Return the numbers of layers of the encoder and of the decoder."""
         return (
             self.num_encoder_layers or self.num_hidden_layers,
             self.num_decoder_layers or self.num_hidden_layers,
         )
 
     def vocab_sizes(self, source: int, target: int) -> tuple[int, int]:
-        """The model's V of either side, for vocabularies of so many ids.
+        """Return the model's V of source and target, given vocabularies' sizes.
 
         Raises:
-          UsageError: a size is no whole number of at least 1.
+          UsageError: a size is not a whole number of at least 1.
         """
         for size in (source, target):
-            if not isinstance(size, numbers.Integral) or size < 1:
-                raise UsageError(
-                    "The size of a vocabulary must be a whole number of at "
-                    f"least 1; got {size!r}."
-                )
+            check("The size of a vocabulary", size, integer(1))
         divisor = self.vocab_divisor
         return -(-source // divisor) * divisor, -(-target // divisor) * divisor
 
     def model_part(self) -> dict[str, Any]:
-        """The hyperparameters of the model by name, without any others."""
+        """Return the hyperparameters of the model alone, by name."""
         names = [field.name for field in dataclasses.fields(ModelHParams)]
         return {name: getattr(self, name) for name in names}
 
@@ -165,8 +166,28 @@ class HParams(ModelHParams):
     longest_source: Count | None = None
     constrained_search: bool = False  # of a problem whose answers have a form
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        falls = self.schedule in FALLING_SCHEDULES
+        if self.micro_batches > self.batch_tokens:
+            self._refuse("micro_batches must not exceed batch_tokens")
+        if self.weight_decay and self.optimizer != "adamw":
+            self._refuse("weight_decay requires optimizer=adamw")
+        if self.cooldown and falls:
+            self._refuse("cooldown must be 0 with a schedule that falls to 0")
+        if self.warmup_steps >= self.train_steps and falls:
+            self._refuse(
+                "warmup_steps must be below train_steps with a schedule that "
+                "falls to the end"
+            )
+        if self.learning_rate >= 1 and self.schedule != "paper":
+            self._refuse(
+                "learning_rate is the peak rate with any schedule but paper, "
+                "and must be below 1"
+            )
+
     def replace(self, **changes: Any) -> "HParams":
-        """A copy with other values; an unknown key is a UsageError."""
+        """Return a copy with other values; an unknown key is a UsageError."""
         names = [field.name for field in dataclasses.fields(self)]
         for name in changes:
             if name not in names:
@@ -176,21 +197,21 @@ class HParams(ModelHParams):
         return dataclasses.replace(self, **changes)
 
     def override(self, text: str) -> "HParams":
-        """A copy with the values of `"key=value,key=value"` put in.
+        """Return a copy with the values of `"key=value,key=value"`.
 
         Raises:
-          UsageError: not of that form, an unknown or repeated key, a value
-            that is not of the key's type.
+          UsageError: another form, an unknown or repeated key, or a value of
+            the wrong type.
         """
         return self.replace(**parse_key_values(text, "hparams"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Every hparam with its value, in the order of the declaration."""
+        """Return every hparam with its value, in declaration order."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "HParams":
-        """The inverse of `to_dict`; a missing key has its default."""
+        """Return the inverse of `to_dict`; a missing key has its default."""
         return cls().replace(**values)
 
     def __str__(self) -> str:
@@ -199,127 +220,6 @@ class HParams(ModelHParams):
         )
 
 
-_RULES_ACROSS: tuple[
-    tuple[str, tuple[str, ...], Callable[[Any], bool]], ...
-] = (
-    (
-        "num_heads must divide hidden_size, unless key_depth and value_depth "
-        "are given",
-        ("num_heads", "hidden_size"),
-        lambda hparams: (
-            hparams.hidden_size % hparams.num_heads == 0
-            or None not in (hparams.key_depth, hparams.value_depth)
-        ),
-    ),
-    (
-        "hidden_size must be even with position_encoding=interleaved, where "
-        "sines and cosines come in pairs",
-        ("hidden_size", "position_encoding"),
-        lambda hparams: (
-            hparams.hidden_size % 2 == 0
-            or hparams.position_encoding != "interleaved"
-        ),
-    ),
-    (
-        "max_relative_position must be at most max_length: no two tokens of a "
-        "pair that is trained on are farther apart",
-        ("max_relative_position", "max_length"),
-        lambda hparams: (
-            (hparams.max_relative_position or 0) <= hparams.max_length
-        ),
-    ),
-    (
-        "max_relative_position needs attention_window=none",
-        ("max_relative_position", "attention_window"),
-        lambda hparams: (
-            None in (hparams.max_relative_position, hparams.attention_window)
-        ),
-    ),
-    (
-        "micro_batches must not exceed batch_tokens",
-        ("micro_batches", "batch_tokens"),
-        lambda hparams: hparams.micro_batches <= hparams.batch_tokens,
-    ),
-    (
-        "weight_decay needs optimizer=adamw",
-        ("weight_decay", "optimizer"),
-        lambda hparams: (
-            not hparams.weight_decay or hparams.optimizer == "adamw"
-        ),
-    ),
-    (
-        "cooldown must be 0 with a schedule that falls to 0 by itself",
-        ("cooldown", "schedule"),
-        lambda hparams: (
-            not hparams.cooldown or hparams.schedule not in FALLING_SCHEDULES
-        ),
-    ),
-    (
-        "warmup_steps must be below train_steps with a schedule that falls "
-        "from there to the end",
-        ("warmup_steps", "train_steps", "schedule"),
-        lambda hparams: (
-            hparams.warmup_steps < hparams.train_steps
-            or hparams.schedule not in FALLING_SCHEDULES
-        ),
-    ),
-    (
-        "learning_rate is the peak rate itself with any schedule but paper, "
-        "and must be below 1",
-        ("learning_rate", "schedule"),
-        lambda hparams: (
-            hparams.learning_rate < 1 or hparams.schedule == "paper"
-        ),
-    ),
-)
-
-
-_TYPES = {
-    bool: Rule("true or false", lambda value: type(value) is bool),
-    int: Rule("a whole number", lambda value: type(value) is int),
-    float: Rule(
-        "a finite number",
-        lambda value: type(value) is float and math.isfinite(value),
-    ),
-    str: Rule("text", lambda value: type(value) is str),
-}
-_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
-
-
-def _checked(name: str, annotation: Any, value: Any) -> Any:
-    """A field's value, parsed if it is text, that keeps the field's rules."""
-    or_none = ""
-    if type(None) in typing.get_args(annotation):
-        if value in (None, "none"):
-            return None
-        annotation, or_none = typing.get_args(annotation)[0], ", or none"
-    kind, *rules = _type_and_rules(annotation)
-    value = _parsed(kind, value)
-    for rule in (_TYPES[kind], *rules):
-        if not rule.holds(value):
-            raise UsageError(
-                f"{name} must be {rule.text}{or_none}; got {value!r}."
-            )
-    return value
-
-
-def _type_and_rules(annotation: Any) -> tuple[Any, ...]:
-    parts = typing.get_args(annotation)
-    if typing.get_origin(annotation) is Literal:
-        return str, Rule(f"one of {', '.join(parts)}", parts.__contains__)
-    return parts or (annotation,)
-
-
-def _parsed(kind: type, value: Any) -> Any:
-    """The value that text stands for, and 1 as a float; else `value` itself."""
-    try:
-        if isinstance(value, str):
-            return _BOOLEANS[value.lower()] if kind is bool else kind(value)
-        return float(value) if (kind, type(value)) == (float, int) else value
-    except (ValueError, KeyError):
-        return value
-
-
 def _text(value: Any) -> str:
-    """A value as `override` reads it."""
+    """Return a value as `override` reads it."""
     return "none" if value is None else json.dumps(value).strip('"')

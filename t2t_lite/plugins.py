@@ -1,8 +1,8 @@
-"""Finds problems and hparams sets: the built-in, the installed, the user's.
+"""Import problems and hparams sets: built-in, installed, and the user's.
 
-All three come in the same way: a module is imported, and what it declares
-registers itself. Installed packages name theirs in the entry point group
-`t2t_lite.plugins`, as this package does; a user names a folder or a package.
+Each module that is imported registers its own declarations. Installed packages
+name their modules in the entry point group `t2t_lite.plugins`, as this package
+does; a user names a folder or a package.
 """
 
 import importlib
@@ -14,19 +14,19 @@ from importlib import metadata
 from typing import Any
 
 from t2t_lite import progress, registry
-from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.errors import T2TLiteError, UsageError, in_words
 
 GROUP = "t2t_lite.plugins"
 _NOT_DECLARATIONS = ("_", "test_", "setup.", "conftest.")  # in a bare folder
 
-_loaded: set[Any] = set()  # entry points, folders and packages
+loaded: set[str] = set()  # entry points, folders and packages
 
 
 def load_plugins(usr_dir: str | None = None) -> None:
-    """Imports what registers problems and hparams sets, each thing once.
+    """Import all that registers problems and hparams sets, each once.
 
     An installed plugin that fails to import is a warning on stderr, because
-    most commands need nothing of it. A name that is not found then tells of it.
+    most commands do not need it. The error for an unknown name repeats it.
 
     Args:
       usr_dir: also import this: a folder with an `__init__.py` (a package), a
@@ -39,17 +39,17 @@ def load_plugins(usr_dir: str | None = None) -> None:
     """
     # Our own come first, so that no plugin can take a built-in name.
     for entry in sorted(metadata.entry_points(group=GROUP), key=_is_foreign):
-        if (entry.name, entry.value) in _loaded:
+        source = f"plugin {entry.name!r} ({entry.value})"
+        if source in loaded:
             continue
         try:
-            source = f"plugin {entry.name!r} ({entry.value})"
-            _guarded(entry.load, source, within=None)
+            _guarded(entry.load, source)
         except T2TLiteError as error:
             if not _is_foreign(entry):
                 raise
             progress.say(f"Warning: {error}")
-            registry.remember_broken_plugin(str(error))
-        _loaded.add((entry.name, entry.value))
+            registry.BROKEN_PLUGINS.append(str(error))
+        loaded.add(source)
     if usr_dir:
         _load_usr_dir(str(usr_dir))
 
@@ -59,22 +59,21 @@ def _is_foreign(entry):
 
 
 def _load_usr_dir(usr_dir):
-    folder = pathlib.Path(usr_dir).expanduser()
-    key = str(folder.resolve()) if folder.is_dir() else usr_dir
-    if key in _loaded:
+    source = f"--usr_dir={usr_dir}"
+    folder = pathlib.Path(usr_dir).expanduser().resolve()
+    key = str(folder) if folder.is_dir() else usr_dir
+    if key in loaded:
         return
     before = registry.problem_names(), registry.hparams_names()
-    source = f"--usr_dir={usr_dir}"
+    known_before = usr_dir in sys.modules  # it may have registered then
     if folder.is_dir():
-        folder = folder.resolve()
         is_package = (folder / "__init__.py").is_file()
-        loader = _import_package if is_package else _import_modules
-        _guarded(lambda: loader(folder), source, within=folder)
+        load = _import_package if is_package else _import_modules
+        _guarded(lambda: load(folder), source, folder)
         known_before = False
     else:
-        known_before = usr_dir in sys.modules  # it may have registered then
         _require_importable(usr_dir)
-        _guarded(lambda: importlib.import_module(usr_dir), source, within=None)
+        _guarded(lambda: importlib.import_module(usr_dir), source)
     after = registry.problem_names(), registry.hparams_names()
     if not known_before and after == before:
         raise T2TLiteError(
@@ -82,7 +81,7 @@ def _load_usr_dir(usr_dir):
             "@register_problem or a function with @register_hparams, and "
             "import its module from __init__.py."
         )
-    _loaded.add(key)
+    loaded.add(key)
 
 
 def _require_importable(name):
@@ -97,19 +96,14 @@ def _require_importable(name):
 
 
 def _import_package(folder):
-    """Imports a folder that has an `__init__.py`, under the folder's name."""
-    name = folder.name
-    if not name.isidentifier():
-        raise T2TLiteError(
-            f"a folder with an __init__.py is imported by its name, and "
-            f"{name!r} is not a Python name: rename it."
-        )
-    _require_free(name, folder / "__init__.py")
+    """Import a folder with an `__init__.py` under the folder's name."""
+    name, file = folder.name, folder / "__init__.py"
+    _require_free(name, file)
+    # Not by sys.path: nothing else in the parent folder may be imported.
     spec: Any = importlib.util.spec_from_file_location(
-        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+        name, file, submodule_search_locations=[str(folder)]
     )
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except BaseException:
@@ -118,7 +112,7 @@ def _import_package(folder):
 
 
 def _import_modules(folder):
-    """Imports every module of a folder without `__init__.py`, by name order."""
+    """Import every module of a folder without `__init__.py`, by name order."""
     # The folder stays on the path: its modules may import each other later.
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
@@ -130,32 +124,28 @@ def _import_modules(folder):
 
 
 def _require_free(name, file):
-    """Refuses a module whose name already means another file."""
+    """Raise T2TLiteError for a module whose name means another file."""
     module = sys.modules.get(name)
-    if module is not None:
-        taken_by = getattr(module, "__file__", None) or "Python itself"
-    else:
-        spec = importlib.util.find_spec(name)
-        taken_by = spec.origin if spec and spec.origin else str(file)
-    if taken_by != str(file):
+    spec = module.__spec__ if module else importlib.util.find_spec(name)
+    if spec is not None and spec.origin != str(file):
         raise T2TLiteError(
-            f"{file} has the name of another module ({taken_by}): rename it."
+            f"{file} has the name of another module ({spec.origin}): rename it."
         )
 
 
-def _guarded(load, source, within):
-    """Calls `load`; a failure becomes one line with the file and the line."""
+def _guarded(load, source, folder=None):
+    """Call `load`; a failure becomes one line with the file and the line."""
     try:
         load()
     except (Exception, SystemExit) as error:  # a script exits at its end
-        place = _place_of(error, within)
+        line = _line_of(error, folder)
         raise T2TLiteError(
-            f"{source} failed to import: {place}{_in_one_line(error)}"
+            f"{source} failed to import: {line}{in_words(error)}."
         ) from error
 
 
-def _place_of(error, within):
-    """The `file:line: ` of an import error, of the user's files if it can."""
+def _line_of(error, folder):
+    """Return the `file:line: ` of an error, if possible in the folder."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}: "
     frames = [
@@ -164,14 +154,5 @@ def _place_of(error, within):
         if not frame.filename.startswith("<frozen")
         and frame.filename not in (__file__, importlib.__file__)
     ]
-    own = [f for f in frames if within in pathlib.Path(f[0]).parents]
+    own = [f for f in frames if folder in pathlib.Path(f[0]).parents]
     return "".join(f"{file}:{line}: " for file, line in (own or frames)[-1:])
-
-
-def _in_one_line(error):
-    text = " ".join(str(error).split())
-    if isinstance(error, T2TLiteError):
-        return text
-    if isinstance(error, SyntaxError):
-        text = error.msg
-    return f"{type(error).__name__}: {text}"

@@ -1,277 +1,357 @@
-"""`t2t_lite.train`: from the name of a problem to a trained run."""
+"""`t2t_lite.train`: from the name of a problem to a trained run.
+
+Nothing here loads TensorFlow before the request is checked.
+"""
 
 import dataclasses
+import functools
 import os
 import pathlib
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, overload
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from t2t_lite import plugins, registry
-from t2t_lite.errors import UsageError, nearest
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
+from t2t_lite.progress import say
+from t2t_lite.runtime import start_tensorflow
 from t2t_lite.training.config import (
-    read_config,
+    CONFIG,
+    find_config,
     require_fitting_vocabularies,
+    versions,
 )
-from t2t_lite.training.options import StartOptions, TrainingOptions
-from t2t_lite.training_job import TrainingJob
+from t2t_lite.training.options import TrainingOptions, default_output_dir
+from t2t_lite.training.problem_choice import choose_problem
+from t2t_lite.validators import check, describe, folder, require_known
 
 if TYPE_CHECKING:
-    from t2t_lite.training.fit.dry_run import DryRun
+    import tensorflow as tf
+
+    from t2t_lite.data.manifest import Manifest
+    from t2t_lite.datagen.generate import Generation
+    from t2t_lite.training.dry_run import DryRun
     from t2t_lite.training.run import Run
 
-# Where data and runs are, unless something else is said.
-DATA_DIR = "~/t2t-lite/data"
-RUNS_DIR = "~/t2t-lite/runs"
-
-_Path = str | os.PathLike
+_SECONDS_TO_SEE = 30.0
+# Options that may differ between workers.
+_OF_ONE_WORKER = (
+    *("usr_dir", "data_dir", "raw_dir", "tfds_dir", "problem_options"),
+    *("workers", "worker", "cluster_timeout", "sustained_tflops", "verbose"),
+)
 
 
 def train(
     problem: str | Problem | None = None,
     hparams: str | HParams | None = None,
-    *,
-    hparams_override: str = "",
-    problem_options: Mapping[str, Any] | None = None,
-    usr_dir: _Path | None = None,
-    data_dir: _Path = DATA_DIR,
-    raw_dir: _Path | None = None,
-    tfds_dir: _Path | None = None,
-    output_dir: _Path | None = None,
-    init_from: _Path | None = None,
-    init_vocabulary: str = "same",
-    freeze: str = "",
-    seed: int = 1,
-    workers: str | None = None,
-    worker: int | None = None,
-    cluster_timeout: float = 600,
-    sustained_tflops: float | None = None,
-    dry_run: bool = False,
-    verbose: bool = False,
+    output_dir: str | os.PathLike | None = None,
     **options: Any,
 ) -> "Run | DryRun":
-    """Trains a run, as the command `t2t-lite-trainer` does.
+    """Train a run, as the command `t2t-lite-trainer` does.
 
-    It generates the data if it is missing, trains, evaluates and saves; the
-    same call again goes on where it stopped. In the main thread, Ctrl-C and
-    SIGTERM save before they raise `Interrupted`; SIGUSR1 saves and goes on.
+    It generates missing data, trains, evaluates and saves; the same call again
+    resumes. In the main thread, Ctrl-C and SIGTERM save before they raise
+    `Interrupted`; SIGUSR1 saves and training continues.
 
     Args:
-      problem: what to learn: the name of a problem or the problem itself; None:
-        what the run in `output_dir` learns.
+      problem: the name of a problem, or the problem itself; None: the problem
+        of the run in `output_dir`.
       hparams: the name of a set, or hyperparameters; None: those of that run.
-      hparams_override: `key=value,...`: values that replace those of the set.
-      problem_options: the options of the problem. Those of own text are the
-        trainer's flags, as in `{"source": "a.en", "target": "a.de"}`.
-      usr_dir: a folder or package with your own problems and sets.
-      data_dir: the TFRecord shards and the vocabulary.
-      raw_dir: a folder that holds the corpus files; None downloads them.
-      tfds_dir: a TensorFlow Datasets data folder.
-      output_dir: the run; None takes `~/t2t-lite/runs/PROBLEM/SET`.
-      init_from: a run, or one of its checkpoints: a new run begins with its
-        weights, and with an optimizer and a step of its own. Its sizes must be
-        the same. A run takes what decodes by default.
-      init_vocabulary: "same": its vocabulary must be the same, too; "map": the
-        rows of the pieces that both have are taken over, by their text.
-      freeze: what does not train: "encoder", "decoder", "embeddings", or
-        patterns of the names of weights, joined by commas.
-      seed: of everything random; the same seed gives the same result.
-      workers: `host:port,host:port,...` of all processes that train together,
-        the chief's first; None reads `TF_CONFIG` or SLURM's variables. See
-        docs/clusters.md.
-      worker: index of this process among them, from 0.
-      cluster_timeout: seconds to wait for the other workers to start.
-      sustained_tflops: of one device, for the cost as in the paper's table 2;
-        None takes the paper's, of the devices that are in it.
-      dry_run: check names, data and model, measure one pass over the largest
-        batch, save nothing.
-      verbose: show TensorFlow's messages.
-      options: the fields of `training.options.TrainingOptions`.
+      output_dir: the folder of the run; None takes
+        `~/t2t-lite/runs/PROBLEM/SET`.
+      **options: the options of training, by keyword.
+
+    Keyword Args:
+      OPTIONS
 
     Returns:
-      The run; `run.reached` says what came of it. Of a dry run, its report.
+      The run; `run.reached` has its results. Of a dry run, its report.
 
     Raises:
-      UsageError: an unknown name, key or option, or values that do not fit.
+      UsageError: an unknown name, key or option, or values that conflict.
       Interrupted: a signal came; everything is saved.
-      T2TLiteError: something is wrong; the message says what to do.
+      T2TLiteError: training failed; the message says what to do.
     """
-    known = [field.name for field in dataclasses.fields(TrainingOptions)]
-    for name in options:
-        if name not in known:
-            raise UsageError(
-                f"train has no option {name!r}.{nearest(name, known)}"
-            )
-    training = TrainingOptions(**options)
-    if (workers is None) != (worker is None):
-        raise UsageError(
-            "workers and worker require each other: the addresses of all "
-            "workers, and the index of this one, from 0."
-        )
-    usr_dir = str(usr_dir) if usr_dir else None
-    plugins.load_plugins(usr_dir)
-    problem, values, set_name = _choose(problem, hparams, output_dir)
-    values = values.override(hparams_override)
-    # The default folder of own text follows from the name it is given.
-    known_name = problem if isinstance(problem, str) else problem.name
-    task, data_folder = choose_problem(
-        problem,
-        problem_options or {},
-        data_dir,
-        output_dir or (set_name and default_output_dir(known_name, set_name)),
-    )
-    _require_metrics(training, task)
-    _require_one_of("init_vocabulary", init_vocabulary, ("same", "map"))
-    training.slices(values.micro_batches)  # refuses what does not fit them
-    require_fitting_vocabularies(task, values)
-    job = TrainingJob(
-        problem=task,
-        hparams=values,
-        hparams_set=set_name,
-        usr_dir=usr_dir,
-        data_dir=data_folder,
-        raw_dir=absolute(raw_dir),
-        tfds_dir=absolute(tfds_dir),
-        output_dir=_run_folder(output_dir, task.name, set_name),
-        seed=seed,
-        begin=StartOptions(
-            str(absolute(init_from)) if init_from else None,
-            init_vocabulary,
-            freeze,
-        ),
-        options=training,
-        workers=workers,
-        worker=worker,
-        cluster_timeout=cluster_timeout,
-        verbose=verbose,
-    )
-    return job.try_update() if dry_run else job.train(sustained_tflops)
+    require_known(options, TrainingOptions, "train")
+    job = _plan(problem, hparams, output_dir, TrainingOptions(**options))
+    return job.measure() if job.options.dry_run else job.train()
 
 
-def choose_problem(
-    problem: str | Problem,
-    options: Mapping[str, Any],
-    data_dir: _Path = DATA_DIR,
-    output_dir: _Path | None = None,
-) -> tuple[Problem, pathlib.Path]:
-    """A problem with its options, and where its data is.
-
-    Options that are not given are those of the data or of the run that is
-    there, see `training.problem_choice`.
-
-    Args:
-      problem: its name, with or without `_rev`, or the problem itself.
-      options: those that are given.
-      data_dir: where the data is, or will be.
-      output_dir: where the run is, or will be.
-
-    Raises:
-      UsageError: no such problem or option, or no files and no data.
-    """
-    from t2t_lite.training.problem_choice import choose_options
-
-    if isinstance(problem, str):
-        problem = registry.problem(problem)
-    elif problem.base_name not in registry.problem_names():
-        raise UsageError(
-            "A run finds its problem by name: put @register_problem before "
-            f"{type(problem).__name__}."
-        )
-    return choose_options(
-        problem,
-        {**problem.options, **options},
-        absolute(data_dir),
-        absolute(output_dir),
-        data_dir_given=data_dir != DATA_DIR,
-    )
+train.__doc__ = (train.__doc__ or "").replace(
+    "      OPTIONS", describe(TrainingOptions)
+)
 
 
-def _require_metrics(options: TrainingOptions, problem: Problem) -> None:
-    metric, where = problem.metric, f" for {problem.name}"
-    best, stop = ("auto", "loss"), ("dev_loss", "dev_perplexity")
-    _require_one_of("best_metric", options.best_metric, (*best, metric), where)
-    _require_one_of(
-        "stop_on", options.stop_metric, (*stop, f"dev_{metric}"), where
-    )
-
-
-def _require_one_of(
-    name: str, value: str, known: Collection[str], where: str = ""
-) -> None:
-    if value not in known:
-        raise UsageError(
-            f"{name} is one of {', '.join(known)}{where}; got {value!r}."
-        )
-
-
-def _choose(
+def _plan(
     problem: str | Problem | None,
     hparams: str | HParams | None,
-    output_dir: _Path | None,
-) -> tuple[str | Problem, HParams, str | None]:
-    """What to train, from the run that is there where it is not given.
-
-    Returns: the problem, the values, and their set's name if they are from one.
-    """
-    config = {}
-    if problem is None or hparams is None:
-        config = _config_there(output_dir)
-    if problem is None:
-        problem = config["problem"]
-    if hparams is None:
-        values = HParams.from_dict(config["hparams"])
-        return problem, values, config.get("hparams_set")
-    if isinstance(hparams, HParams):
-        return problem, hparams, None
-    return problem, registry.hparams(hparams), hparams
-
-
-def _config_there(output_dir: _Path | None) -> dict[str, Any]:
-    """The config of the run that is to go on."""
-    if output_dir is None:
+    output_dir: str | os.PathLike | None,
+    options: TrainingOptions,
+) -> "_Job":
+    """Look up and check what to train; take the rest from the run there."""
+    plugins.load_plugins(options.usr_dir)
+    run_dir = check("output_dir", output_dir, folder) if output_dir else None
+    config = find_config(run_dir) if run_dir else None
+    if config is None and (problem is None or hparams is None):
         raise UsageError(
-            "problem and hparams are required, unless output_dir is that of a "
-            "run."
+            "problem and hparams are required, unless output_dir is the folder "
+            f"of a run (got problem={problem}, hparams={hparams}, "
+            f"output_dir={output_dir})."
         )
-    return read_config(absolute(output_dir))
-
-
-@overload
-def absolute(path: _Path) -> pathlib.Path: ...
-@overload
-def absolute(path: None) -> None: ...
-def absolute(path: _Path | None) -> pathlib.Path | None:
-    """An absolute path, `~` expanded; None stays None.
-
-    Raises:
-      UsageError: its name is no UTF-8, in which configs and reports tell it.
-    """
-    if not path:
-        return None
-    found = pathlib.Path(path).expanduser().absolute()
-    try:
-        str(found).encode("utf-8")
-    except UnicodeEncodeError as error:
+    values, set_name = _choose_hparams(hparams, config or {})
+    values = values.override(options.hparams_override)
+    if not run_dir and set_name and problem:
+        name = problem if isinstance(problem, str) else problem.name
+        run_dir = default_output_dir(name, set_name)
+        config = find_config(run_dir)
+    given = options.problem_options or {}
+    task, data_dir = choose_problem(
+        problem, given, options.data_dir, run_dir, config
+    )
+    if not run_dir:
         raise UsageError(
-            f"The name of a folder must be UTF-8; got {bytes(found)!r}."
-        ) from error
-    return found
+            "output_dir is required, because hyperparameters without the name "
+            "of a set have no default folder."
+        )
+    if not output_dir and task.name != run_dir.parent.name:
+        # Own text has got a name by its options or its data.
+        run_dir = default_output_dir(task.name, str(set_name))
+        config = find_config(run_dir)
+    options.require_metrics(task)
+    options.slices(values.micro_batches)  # refuses what does not fit them
+    require_fitting_vocabularies(task, values)
+    return _Job(task, values, set_name, run_dir, data_dir, options, config)
 
 
-def default_output_dir(problem_name: str, hparams_set: str) -> pathlib.Path:
-    """Where the run of a problem with a set is, if nothing else is said."""
-    return absolute(f"{RUNS_DIR}/{problem_name}/{hparams_set}")
+def _choose_hparams(
+    hparams: str | HParams | None, config: Mapping[str, Any]
+) -> tuple[HParams, str | None]:
+    """Return the hyperparameters, and the name of the set they are from."""
+    if isinstance(hparams, HParams):
+        return hparams, None
+    if hparams is not None:
+        return registry.hparams(hparams), hparams
+    return HParams.from_dict(config["hparams"]), config.get("hparams_set")
 
 
-def _run_folder(
-    output_dir: _Path | None, problem_name: str, hparams_set: str | None
-) -> pathlib.Path:
-    if output_dir:
-        return absolute(output_dir)
-    if hparams_set:
-        return default_output_dir(problem_name, hparams_set)
-    raise UsageError(
-        "output_dir is required, since hyperparameters without the name of a "
-        "set have no default one."
+@dataclasses.dataclass(frozen=True)
+class _Job:
+    """A run to create or to resume."""
+
+    problem: Problem
+    hparams: HParams
+    hparams_set: str | None  # the name, if the hparams are from a set
+    output_dir: pathlib.Path
+    data_dir: pathlib.Path
+    options: TrainingOptions
+    config: Mapping[str, Any] | None  # of the run that is there
+
+    def measure(self) -> "DryRun":
+        """Measure one pass over the largest batch; make nothing."""
+        self._start_tensorflow()
+        from t2t_lite.training.devices import choose_strategy
+
+        # Before anything runs on the devices.
+        choose_strategy(self.options.replicas, self.hparams)
+        from t2t_lite.training.dry_run import try_update
+
+        data = self._generation()  # which refuses folders that are not read
+        if self._has_data:
+            run = self._run(data.run(), dry_run=True)
+            sizes, told = run.vocab_sizes, f"data: {run.data.check()}"
+        else:
+            sizes = self.problem.directed(*self.problem.expected_vocab_sizes())
+            told = self._tell_missing()
+        return try_update(self.hparams, sizes, self.options, told)
+
+    def train(self) -> "Run":
+        """Generate the data if it is missing, and train."""
+        self._start_tensorflow()
+        from t2t_lite.training import distribute
+
+        strategy = self._strategy()
+        with distribute.naming_lost_workers(strategy):
+            fix = "Start the same command on all workers."
+            distribute.require_equal(strategy, self._command(), fix)
+            manifest = self._generation().run()
+            fix = "Give all workers the same data."
+            distribute.require_equal(strategy, {"data": manifest.digest}, fix)
+            if distribute.workers_of(strategy)[1] == 0:
+                run = self._train_as_chief(strategy, manifest)
+            else:
+                distribute.exchange(strategy, "run")  # the chief has made it
+                self._require_shared_folder()
+                run = self._run(manifest, dry_run=True)
+                self._train(run, strategy)
+            # No worker leaves early, and all know the cost.
+            run.config = distribute.exchange(strategy, run.config)[0]
+        return run
+
+    def _train_as_chief(
+        self, strategy: "tf.distribute.Strategy", manifest: "Manifest"
+    ) -> "Run":
+        from t2t_lite.training import distribute
+        from t2t_lite.training.model_card import card_kept
+        from t2t_lite.training.provenance import provenance_of
+        from t2t_lite.training.signals import run_lock
+
+        # Nobody else changes the run that is compared.
+        with run_lock(self.output_dir):
+            run = self._run(manifest)
+            say(f"Training {self.problem.name} in {run.output_dir}.")
+            run.record(conditions=provenance_of(run, self.options))
+            distribute.exchange(strategy, "run")
+            with card_kept(run):
+                work = self._train(run, strategy)
+                _record_cost(run, work, self.options.sustained_tflops)
+            return run
+
+    def _train(
+        self, run: "Run", strategy: "tf.distribute.Strategy"
+    ) -> dict[str, Any]:
+        from t2t_lite.training import trainer
+        from t2t_lite.training.model_card import write_card
+
+        return trainer.train(
+            run,
+            self.options,
+            strategy=strategy,
+            saved=functools.partial(write_card, run),
+        )
+
+    def _require_shared_folder(self) -> None:
+        # A network file system may take a while to show a new file.
+        deadline = time.monotonic() + _SECONDS_TO_SEE
+        while not (self.output_dir / CONFIG).exists():
+            if time.monotonic() > deadline:
+                raise T2TLiteError(
+                    f"{self.output_dir} lacks the files of the chief: "
+                    "output_dir must be a folder that all workers share."
+                )
+            time.sleep(0.5)
+
+    def _start_tensorflow(self) -> None:
+        if "tensorflow" not in sys.modules:
+            say("Starting TensorFlow.")
+        start_tensorflow(self.options.verbose, fixed_weights=False)
+
+    def _strategy(self) -> "tf.distribute.Strategy":
+        """Return the devices to train on, before anything runs on them."""
+        from t2t_lite.training import devices, distribute
+
+        options = self.options
+        addresses, index = distribute.find_workers(
+            options.workers, options.worker
+        )
+        if not addresses:
+            halved = None if options.jit else self.hparams
+            return devices.choose_strategy(options.replicas, halved)
+        if options.replicas:
+            raise UsageError(
+                "replicas conflicts with workers: each worker trains on its "
+                "GPUs or one CPU."
+            )
+        return distribute.join_workers(
+            addresses, index, options.cluster_timeout
+        )
+
+    def _command(self) -> dict[str, Any]:
+        """Return what must be the same on all workers."""
+        options = {
+            f"--{name}": str(value)
+            for name, value in dataclasses.asdict(self.options).items()
+            if name not in _OF_ONE_WORKER
+        }
+        return {
+            **versions(),
+            "problem": self.problem.name,
+            "problem definition": self.problem.fingerprint(),
+            **self.hparams.to_dict(),
+            **options,
+        }
+
+    @property
+    def _has_data(self) -> bool:
+        from t2t_lite.data.manifest import Manifest
+
+        return Manifest.path(self.data_dir, self.problem).exists()
+
+    def _generation(self) -> "Generation":
+        from t2t_lite.datagen.generate import Generation
+
+        seed = None
+        if self.config and not self._has_data:  # make the run's data again
+            seed = self.config["data"].get("seed")
+        return Generation(
+            self.problem,
+            self.data_dir,
+            self.options.raw_dir,
+            self.options.tfds_dir,
+            seed,
+        )
+
+    def _run(self, manifest: "Manifest", dry_run: bool = False) -> "Run":
+        from t2t_lite.training.initial import facts_of_start
+        from t2t_lite.training.run import Run
+
+        return Run.create(
+            self.output_dir,
+            problem=self.problem,
+            hparams=self.hparams,
+            seed=self.options.seed,
+            data_dir=self.data_dir,
+            manifest=manifest,
+            usr_dir=self.options.usr_dir,
+            hparams_set=self.hparams_set,
+            facts=facts_of_start(
+                self.options,
+                self.problem,
+                self.hparams,
+                self.data_dir,
+                self.config,
+            ),
+            dry_run=dry_run,
+        )
+
+    def _tell_missing(self) -> str:
+        """Report that there is no data, and the files it would be made of."""
+        from t2t_lite.corpus.raw_files import RawFiles
+
+        problem, options = self.problem, self.options
+        raw = RawFiles(
+            problem.files, options.raw_dir, tfds_dir=options.tfds_dir
+        )
+        return "\n".join(
+            [
+                f"missing: {self.data_dir} has no data of {problem.name} yet; "
+                "the same command without --dry_run, or t2t-lite-datagen, "
+                "makes it",
+                *problem.tell_sources(raw),
+            ]
+        )
+
+
+def _record_cost(
+    run: "Run", work: Mapping[str, Any], sustained_tflops: float | None
+) -> None:
+    """Put `costs.training_cost` into the run's config."""
+    from t2t_lite.model import costs
+
+    parameters = costs.count_parameters(run.hparams, *run.vocab_sizes)
+    cost = costs.training_cost(
+        run.hparams,
+        run.vocab_sizes[1],
+        run.data.attended_lengths(),
+        work,
+        sustained_tflops and sustained_tflops * 1e12,
+    )
+    run.record(
+        training_cost={
+            "step": run.reached.step,
+            "parameters": sum(parameters.values()),
+            **cost,
+        }
     )

@@ -24,97 +24,13 @@ REVERSED_SUFFIX = "_rev"
 P = TypeVar("P", bound=type[Problem])
 F = TypeVar("F", bound=Callable[[], HParams])
 
-
-class _Registry:
-    """Names to checked declarations; refuses duplicates and wrong types."""
-
-    def __init__(self, kind: str):
-        self.kind = kind
-        self._entries: dict[str, Any] = {}
-
-    def add(self, name: str, entry: Any) -> Any:
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-            raise T2TLiteError(
-                f"A {self.kind} name must have only lower-case letters, digits "
-                f"and underscores; got {name!r}."
-            )
-        if name.endswith(REVERSED_SUFFIX):
-            raise T2TLiteError(
-                f"A {self.kind} name must not end in {REVERSED_SUFFIX}, which "
-                f"asks for the reversed direction; got {name!r}."
-            )
-        known = self._entries.get(name)
-        if known is not None:
-            raise T2TLiteError(
-                f"{self.kind} {name!r} is registered twice: by "
-                f"{_where(known)} and by {_where(entry)}."
-            )
-        self._entries[name] = entry
-        return entry
-
-    def get(self, name: str, alias: str | None = None) -> Any:
-        if name not in self._entries:
-            raise unknown_name(self.kind, alias or name, self.names())
-        return self._entries[name]
-
-    def names(self) -> list[str]:
-        return sorted(self._entries)
-
-
-_broken_plugins: list[str] = []
-
-
-def remember_broken_plugin(failure: str) -> None:
-    """Keeps why a plugin failed, for the errors of unknown names."""
-    _broken_plugins.append(failure)
-
-
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """The error for a name that is not registered; names the nearest ones.
-
-    Args:
-      kind: what was looked up, such as "problem".
-      name: as asked for.
-      known: the names that exist.
-    """
-    base = name.removesuffix(REVERSED_SUFFIX)
-    ours = name_here(name)
-    hint = nearest(base, known) if ours == name else f" Here it is {ours}."
-    if "=" in name:
-        hint = " Give values with --hparams_override."
-    broken = [f" It may be of a broken plugin: {b}" for b in _broken_plugins]
-    return UsageError(
-        f"Unknown {kind} {name!r}.{hint} t2t-lite-registry "
-        f"lists them all; add --usr_dir for your own.{''.join(broken)}"
-    )
-
-
-_other_names: dict[str, str] = {}
-
-
-def call_problem_also(name: str, *others: str) -> None:
-    """Declare the names of a problem in other programs, for errors.
-
-    Args:
-      name: as registered.
-      others: names that are not registered.
-    """
-    _other_names.update(dict.fromkeys(others, name))
-
-
-def name_here(name: str) -> str:
-    """Return the registered name of a problem with this other name.
-
-    Args:
-      name: of another program, with or without `_rev`; any other name is
-        returned as it is.
-    """
-    base = name.removesuffix(REVERSED_SUFFIX)
-    return _other_names.get(base, base) + name[len(base) :]
-
-
-_PROBLEMS = _Registry("problem")
-_HPARAMS = _Registry("hparams set")
+# What is registered, by name; use the functions below.
+PROBLEMS: dict[str, type[Problem]] = {}
+HPARAMS: dict[str, Callable[[], HParams]] = {}
+# The names of problems in other programs, for errors: theirs to ours.
+OTHER_NAMES: dict[str, str] = {}
+# Why each broken plugin failed to import, for errors.
+BROKEN_PLUGINS: list[str] = []
 
 
 @overload
@@ -122,7 +38,7 @@ def register_problem(name_or_class: str) -> Callable[[P], P]: ...
 @overload
 def register_problem(name_or_class: P) -> P: ...
 def register_problem(name_or_class: Any) -> Any:
-    """Registers a `Problem` subclass, by default under its snake-cased name.
+    """Register a `Problem` subclass, by default under its snake-cased name.
 
     Raises:
       T2TLiteError: not a `Problem` subclass, or the name is bad or taken.
@@ -133,13 +49,11 @@ def register_problem(name_or_class: Any) -> Any:
             raise T2TLiteError(
                 f"@register_problem takes a subclass of Problem; got {cls!r}."
             )
-        _PROBLEMS.add(name, cls)
+        _add(PROBLEMS, "problem", name, cls)
         cls.name = cls.base_name = name
         return cls
 
-    if isinstance(name_or_class, str):
-        return lambda cls: register(cls, name_or_class)
-    return register(name_or_class, _snake_case(name_or_class))
+    return _decorate(name_or_class, register)
 
 
 @overload
@@ -147,7 +61,7 @@ def register_hparams(name_or_function: str) -> Callable[[F], F]: ...
 @overload
 def register_hparams(name_or_function: F) -> F: ...
 def register_hparams(name_or_function: Any) -> Any:
-    """Registers a function without arguments that returns `HParams`.
+    """Register a function without arguments that returns `HParams`.
 
     Raises:
       T2TLiteError: not a function, or the name is bad or taken.
@@ -159,67 +73,120 @@ def register_hparams(name_or_function: Any) -> Any:
                 "@register_hparams takes a function that returns HParams; "
                 f"got {function!r}."
             )
-        return _HPARAMS.add(name, function)
+        _add(HPARAMS, "hparams set", name, function)
+        return function
 
-    if isinstance(name_or_function, str):
-        return lambda function: register(function, name_or_function)
-    return register(name_or_function, _snake_case(name_or_function))
+    return _decorate(name_or_function, register)
+
+
+def _decorate(name_or_declaration, register):
+    """Register under a given name, or under that of the declaration."""
+    if isinstance(name_or_declaration, str):
+        return lambda declaration: register(declaration, name_or_declaration)
+    name = getattr(name_or_declaration, "__name__", str(name_or_declaration))
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return register(name_or_declaration, name)
+
+
+def _add(entries, kind, name, entry):
+    is_name = re.fullmatch(r"[a-z][a-z0-9_]*", name)
+    if not is_name or name.endswith(REVERSED_SUFFIX):
+        raise T2TLiteError(
+            f"A {kind} name must have only lower-case letters, digits and "
+            f"underscores, and not end in {REVERSED_SUFFIX}, which stands for "
+            f"the reversed direction; got {name!r}."
+        )
+    if name in entries:
+        raise T2TLiteError(
+            f"{kind} {name!r} is registered twice: by "
+            f"{_full_name(entries[name])} and by {_full_name(entry)}."
+        )
+    entries[name] = entry
 
 
 def problem(name: str, options: Mapping[str, Any] | None = None) -> Problem:
-    """The problem of that name; `NAME_rev` is NAME with its sides swapped.
+    """Return the problem of that name; `NAME_rev` has its sides swapped.
 
     Args:
       name: as registered, with or without `_rev`.
-      options: see `Problem.with_options`.
+      options: as in `Problem.with_options`.
 
     Raises:
       UsageError: there is no such problem or option; names the nearest ones.
     """
     base = name.removesuffix(REVERSED_SUFFIX)
-    instance = _PROBLEMS.get(base, alias=name)()
+    if base not in PROBLEMS:
+        raise unknown_name("problem", name, PROBLEMS)
+    instance = PROBLEMS[base]()
     if options:
         instance = instance.with_options(options)
     return instance if base == name else instance.reverse()
 
 
 def hparams(name: str) -> HParams:
-    """The hparams set of that name.
+    """Return the hparams set of that name.
 
     Raises:
       UsageError: there is no such set; names the nearest ones.
       T2TLiteError: the registered function returned something else.
     """
-    function = _HPARAMS.get(name)
-    values = function()
+    if name not in HPARAMS:
+        raise unknown_name("hparams set", name, HPARAMS)
+    values = HPARAMS[name]()
     if not isinstance(values, HParams):
         raise T2TLiteError(
-            f"hparams set {name!r} ({_where(function)}) must return HParams; "
-            f"got {type(values).__name__}."
+            f"hparams set {name!r} ({_full_name(HPARAMS[name])}) must return "
+            f"HParams; got {type(values).__name__}."
         )
     return values
 
 
 def problem_names() -> list[str]:
-    """The registered problems, sorted, without their `_rev` directions."""
-    return _PROBLEMS.names()
+    """Return the registered problems, sorted, without `_rev` directions."""
+    return sorted(PROBLEMS)
 
 
 def hparams_names() -> list[str]:
-    """The registered hparams sets, sorted."""
-    return _HPARAMS.names()
+    """Return the registered hparams sets, sorted."""
+    return sorted(HPARAMS)
 
 
 def describe(name: str) -> str:
-    """The first docstring line of a registered problem or hparams set."""
-    entry = _PROBLEMS if name in _PROBLEMS.names() else _HPARAMS
-    return (entry.get(name).__doc__ or "").strip().split("\n")[0]
+    """Return the first docstring line of a problem or an hparams set."""
+    entry = PROBLEMS.get(name) or HPARAMS[name]
+    return (entry.__doc__ or "").strip().split("\n")[0]
 
 
-def _snake_case(declaration):
-    name = getattr(declaration, "__name__", str(declaration))
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """Return the error for a name that is not registered.
+
+    Args:
+      kind: of the name, such as "problem".
+      name: as the user wrote it.
+      known: the names that exist, of which the nearest are named.
+    """
+    ours = name_here(name)
+    hint = f" Here it is {ours}."
+    if "=" in name:
+        hint = " Give values with --hparams_override."
+    elif ours == name:
+        hint = nearest(name.removesuffix(REVERSED_SUFFIX), known)
+    broken = [f" It may be of a broken plugin: {b}" for b in BROKEN_PLUGINS]
+    return UsageError(
+        f"Unknown {kind} {name!r}.{hint} t2t-lite-registry "
+        f"lists them all; add --usr_dir for your own.{''.join(broken)}"
+    )
 
 
-def _where(declaration):
+def name_here(name: str) -> str:
+    """Return the registered name of a problem of another program.
+
+    Args:
+      name: with or without `_rev`; an unknown name is returned as it is.
+    """
+    base = name.removesuffix(REVERSED_SUFFIX)
+    return OTHER_NAMES.get(base, base) + name[len(base) :]
+
+
+def _full_name(declaration):
     return f"{declaration.__module__}.{declaration.__qualname__}"

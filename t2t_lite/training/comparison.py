@@ -1,8 +1,9 @@
-"""A table and a picture of several runs; reads their files, not TensorFlow's.
+"""Tables and a picture of several runs, read from their files.
 
 TensorBoard shows the curves of a run while it trains.
 """
 
+import datetime
 import math
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,9 @@ from t2t_lite import files
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.progress import duration
 from t2t_lite.training.config import (
+    CONFIG,
     EVALUATIONS_FILE,
+    METRICS_FILE,
     problem_options,
     read_config,
     read_metrics,
@@ -21,6 +24,7 @@ from t2t_lite.training.config import (
 
 # Numbers of training in a picture; each number of dev has a chart, too.
 _CHARTS = ("loss", "learning_rate", "tokens_per_second", "gradient_norm")
+_LOSSES = ("loss", "perplexity")  # lower is better
 _COLUMNS, _INCHES = 3, (5.0, 3.2)  # charts a row; size of a chart
 
 
@@ -85,7 +89,7 @@ def _progress(
 
 
 def _is_better_higher(key: str) -> bool:
-    return key not in ("dev_loss", "dev_perplexity")
+    return key.removeprefix("dev_") not in _LOSSES
 
 
 def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,6 +105,53 @@ def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
         "processor": hardware.get("processor"),
         "gpus": ", ".join(hardware.get("gpus", ())) or None,
     }
+
+
+def list_runs(folder: pathlib.Path) -> list[dict[str, str | int]]:
+    """Return a row of facts for each run in a folder and its subfolders.
+
+    A run whose config.json is damaged has the reason in place of its problem.
+    Its score is the metric of the last evaluation, such as "bleu 26.30".
+    """
+    rows: list[dict[str, str | int]] = []
+    for config_file in sorted(folder.rglob(CONFIG)):
+        run = config_file.parent
+        config: dict[str, Any] = {}
+        try:
+            config = read_config(run)
+            problem = config["problem"]
+        except T2TLiteError as error:
+            problem = str(error)
+        records = read_metrics(run)
+        steps = [record["step"] for record in records]
+        metrics = run / METRICS_FILE
+        newest = metrics if metrics.exists() else config_file
+        changed = datetime.datetime.fromtimestamp(newest.stat().st_mtime)
+        row = {
+            "folder": str(run),
+            "problem": problem,
+            "hparams_set": config.get("hparams_set") or "",
+            "step": max(
+                steps or [config.get("imported_from", {}).get("step", 0)]
+            ),
+            "score": _last_score(records),
+            "changed": f"{changed:%Y-%m-%d %H:%M}",
+        }
+        rows.append(row)
+    return rows
+
+
+def _last_score(records: Sequence[Mapping[str, Any]]) -> str:
+    for record in reversed(records):
+        scores = {
+            key.removeprefix("dev_"): value
+            for key, value in record.items()
+            if key.startswith("dev_") and _is_number(value)
+        }
+        metrics = [name for name in scores if name not in _LOSSES]
+        for name in [*metrics, *scores][:1]:
+            return f"{name} {scores[name]:.2f}"
+    return ""
 
 
 def plot_runs(folders: Sequence[pathlib.Path], path: pathlib.Path) -> None:

@@ -10,9 +10,15 @@ from importlib import metadata
 from typing import Any
 
 from t2t_lite.errors import T2TLiteError, UsageError, in_words
-from t2t_lite.hparam import HParams, Rule
+from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
-from t2t_lite.training.optimizer.schedules import has_an_end
+from t2t_lite.training.schedules import has_an_end
+from t2t_lite.validators import (
+    Validator,
+    condition,
+    is_of_type,
+    optional,
+)
 
 # Files of a run.
 CONFIG = "config.json"
@@ -117,42 +123,54 @@ def _is_text(value: Any) -> bool:
 
 def _are_hashes_of_files(value: Any) -> bool:
     return (
-        isinstance(value, dict)
+        is_of_type(value, dict[str, str])
         and len(value) in (1, 2)
         and all(map(_is_text, [*value, *value.values()]))
         and all(name == os.path.basename(name) for name in value)
     )
 
 
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_text, value))
-
-
-_TEXT = Rule("text", _is_text)
-_OBJECT = Rule("an object", lambda value: isinstance(value, dict))
-_RULES = {
+_TEXT = condition("text", _is_text)
+_OBJECT = condition("an object", lambda value: isinstance(value, dict))
+_INTEGER = condition("a whole number", lambda value: is_of_type(value, int))
+# The value of each key; "data.dir" is the key "dir" in "data".
+_VALIDATORS = {
     "problem": _TEXT,
     "problem_options": _OBJECT,
     "problem_fingerprint": _TEXT,
     "hparams": _OBJECT,
-    "seed": Rule("a whole number", lambda value: type(value) is int),
-    "data": Rule(
-        "an object; its seed, if any, is a whole number",
-        lambda value: (
-            isinstance(value, dict) and type(value.get("seed", 0)) is int
-        ),
-    ),
+    "seed": _INTEGER,
+    "data": _OBJECT,
     "data.dir": _TEXT,
     "data.fingerprint": _TEXT,
-    "vocabulary": Rule(
+    "data.seed": optional(_INTEGER),
+    "vocabulary": condition(
         "one or two names of files with their sha256", _are_hashes_of_files
     ),
     "conditions": _OBJECT,
-    "freeze": Rule("a list of text", _are_texts),
-    "usr_dir": Rule(
-        "text or null", lambda value: value is None or _is_text(value)
+    "freeze": condition(
+        "a list of text",
+        lambda value: isinstance(value, list) and all(map(_is_text, value)),
     ),
+    "usr_dir": optional(_TEXT),
 }
+# What an older run, or most runs, need not say.
+_DEFAULTS: dict[str, Any] = {
+    "problem_options": {},
+    "conditions": {},
+    "freeze": [],
+    "data.seed": None,
+}
+
+
+def find_config(output_dir: pathlib.Path) -> dict[str, Any] | None:
+    """Return the config of the run in a folder; None if it has no run.
+
+    Raises:
+      T2TLiteError: the config cannot be understood; names the key.
+    """
+    has_run = (output_dir / CONFIG).is_file()
+    return read_config(output_dir) if has_run else None
 
 
 def read_config(output_dir: pathlib.Path) -> dict[str, Any]:
@@ -165,8 +183,8 @@ def read_config(output_dir: pathlib.Path) -> dict[str, Any]:
     try:
         config = json.loads(path.read_text("utf-8"))
         _require_format(path, config["format"], config.get("versions"))
-        for key, rule in _RULES.items():
-            _require(config, key, rule)
+        for key, validator in _VALIDATORS.items():
+            _require(config, key, validator)
         HParams.from_dict(config["hparams"])
     except (FileNotFoundError, NotADirectoryError) as error:
         lacks = f"it has no {CONFIG}"
@@ -255,19 +273,17 @@ def add_evaluation(
         file.write(json.dumps(record) + "\n")
 
 
-def _require(config: dict[str, Any], key: str, rule: Rule) -> None:
-    value: Any = {
-        "problem_options": {},
-        "conditions": {},
-        "freeze": [],
-        **config,
-    }
+def _require(config: Any, key: str, validator: Validator) -> None:
+    value = config
     for part in key.split("."):
-        if part not in value:
+        if part not in value and key not in _DEFAULTS:
             raise KeyError(key)
-        value = value[part]
-    if not rule.holds(value):
-        raise ValueError(f"{key} must be {rule.text}; got {repr(value)[:80]}")
+        value = value.get(part, _DEFAULTS.get(key))
+    try:
+        validator(value)
+    except ValueError as error:
+        shown = repr(value)[:80]
+        raise ValueError(f"{key} must be {error}; got {shown}") from error
 
 
 def _require_format(path: pathlib.Path, form: Any, versions: Any) -> None:
@@ -308,36 +324,31 @@ def require_fitting_vocabularies(problem: Problem, hparams: HParams) -> None:
         )
 
 
-def _identity(config: dict[str, Any]) -> dict[str, Any]:
-    """What must not change when a run goes on, as flat keys."""
-    flat = {
+def _identity(config: dict[str, Any], with_data: bool) -> dict[str, Any]:
+    """Return what must not change when a run resumes, as flat keys."""
+    # A run older than a hparam was trained with its default.
+    hparams = HParams.from_dict(config["hparams"])
+    may_change = _MAY_CHANGE
+    if with_data and has_an_end(hparams):  # which the rate depends on
+        may_change = may_change - {"train_steps"}
+    fixed = {k: v for k, v in hparams.to_dict().items() if k not in may_change}
+    hashes = config["vocabulary"]
+    if not with_data:
+        source, *_, target = [*hashes.values()] * 2
+        return fixed | {
+            "vocabulary of the source": source,
+            "vocabulary of the target": target,
+        }
+    frozen = config.get("freeze")
+    return {
         "problem": config["problem"],
         **{f"option {k}": v for k, v in problem_options(config).items()},
         "problem definition": config["problem_fingerprint"],
         "seed": config["seed"],
         "data": config["data"]["fingerprint"],
-    }
-    if "freeze" in config:
-        flat["freeze"] = ",".join(config["freeze"])
-    for name, sha256 in config["vocabulary"].items():
-        flat[f"vocabulary {name}"] = sha256
-    # A run older than a hparam was trained with its default.
-    hparams = HParams.from_dict(config["hparams"])
-    # The rate's fall at the end depends on where the end is.
-    fixed = {"train_steps"} if has_an_end(hparams) else set()
-    for name, value in hparams.to_dict().items():
-        if name not in _MAY_CHANGE - fixed:
-            flat[name] = value
-    return flat
-
-
-def _identity_without_data(config: dict[str, Any]) -> dict[str, Any]:
-    hparams = HParams.from_dict(config["hparams"]).to_dict()
-    hashes = list(config["vocabulary"].values())
-    return {
-        **{n: v for n, v in hparams.items() if n not in _MAY_CHANGE},
-        "vocabulary of the source": hashes[0],
-        "vocabulary of the target": hashes[-1],
+        "freeze": ",".join(frozen) if frozen else None,
+        **{f"vocabulary {name}": sha256 for name, sha256 in hashes.items()},
+        **fixed,
     }
 
 
@@ -357,8 +368,8 @@ def require_same(
     Raises:
       T2TLiteError: names every difference that matters.
     """
-    identity = _identity if has_data(there) else _identity_without_data
-    there, here = identity(there), identity(here)
+    with_data = has_data(there)
+    there, here = _identity(there, with_data), _identity(here, with_data)
     differences = [
         f"{key} is {_brief(there.get(key))} there and "
         f"{_brief(here.get(key))} here"

@@ -15,30 +15,18 @@ from t2t_lite.model.transformer import Transformer
 from t2t_lite.problem import Problem
 from t2t_lite.progress import say
 from t2t_lite.text.encoder import EOS_ID, PAD_ID, TextEncoder
-from t2t_lite.training.checkpoints import checkpoint, checkpoint_choice
-from t2t_lite.training.checkpoints.checkpoint import MODEL_PREFIX, Checkpoint
-from t2t_lite.training.config import CONFIG, read_config
-from t2t_lite.training.optimizer.freezing import frozen_paths
-from t2t_lite.training.options import StartOptions
+from t2t_lite.training import checkpoints
+from t2t_lite.training.checkpoints import MODEL_PREFIX, Checkpoint
+from t2t_lite.training.config import CONFIG
+from t2t_lite.training.optimizers import frozen_paths
+from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
 
 _FACT = "initialized_from"
-_STACKS = ("num_encoder_layers", "num_decoder_layers")
-_SIZES = (
-    "hidden_size",
-    "filter_size",
-    "num_heads",
-    "key_depth",
-    "value_depth",
-    *_STACKS,
-    "shared_embedding",
-    "vocab_divisor",
-    "embedding_scale",
-    "source_vector",
-    "norm_placement",
-    "norm_epsilon",
-    "position_encoding",
-    "max_relative_position",
+# Hparams that neither shape the weights nor change their meaning.
+_FREE = (
+    *("num_hidden_layers", "attention_window", "shift_whole_rows"),
+    *("residual_dropout", "attention_dropout", "relu_dropout"),
 )
 # The tables that have a row for each piece of a side's vocabulary.
 _TABLES = {
@@ -49,58 +37,57 @@ _Encoders = Mapping[str, TextEncoder]
 
 
 def facts_of_start(
-    output_dir: pathlib.Path,
-    start: StartOptions,
+    options: TrainingOptions,
     problem: Problem,
     hparams: HParams,
     data_dir: pathlib.Path,
+    config: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What `config.json` says of a run's beginning; all of it is checked.
+    """Return the checked facts on the start of a run, for its `config.json`.
 
-    A run that is there keeps what it has, so that it needs the other one only
-    until its own first checkpoint.
+    A run that is there keeps its own, so that it needs the other run only until
+    its first checkpoint.
 
     Args:
-      output_dir: of the run that is to begin.
-      start: what the user asks for.
-      problem: of that run.
-      hparams: likewise.
+      options: with `init_from`, `init_vocabulary` and `freeze`.
+      problem: of the run.
+      hparams: of the run.
       data_dir: holds its vocabulary.
+      config: of the run if it is there.
 
     Raises:
-      UsageError: sizes or vocabularies that do not agree, a pattern that
-        matches no weight, a path that is not of a run.
-      T2TLiteError: the run that is there began with something else.
+      UsageError: sizes or vocabularies that differ, a pattern that matches no
+        weight, a path that is not of a run.
+      T2TLiteError: the run that is there started from something else.
     """
     facts: dict[str, Any] = {}
-    if start.frozen:
-        frozen_paths(_weight_paths(hparams), start.frozen)
-        facts["freeze"] = start.frozen
-    given = start.init_from
-    if (output_dir / CONFIG).exists():
-        there = read_config(output_dir).get(_FACT, {})
-        if given not in (None, there.get("given")):
+    if options.freeze:
+        frozen_paths(_weight_paths(hparams), options.freeze)
+        facts["freeze"] = list(options.freeze)
+    if config:
+        there = config.get(_FACT, {}).get("given")
+        if options.init_from and str(options.init_from) != there:
             raise T2TLiteError(
-                f"{output_dir} holds a run that began with "
-                f"{there.get('given', 'fresh weights')}; got "
-                f"--init_from={given}. Choose another --output_dir."
+                f"The run in output_dir started from {there or 'no other run'};"
+                f" got --init_from={options.init_from}. Choose another "
+                "--output_dir."
             )
         return facts
-    if given is None:
-        if start.init_vocabulary != "same":
-            raise UsageError("init_vocabulary needs init_from.")
+    if not options.init_from:
+        if options.init_vocabulary != "same":
+            raise UsageError("init_vocabulary requires init_from.")
         return facts
-    run, found = _find(pathlib.Path(given))
+    run, found = _find(options.init_from)
     _require_equal_sizes(run.hparams, hparams)
     mapped = not _is_same(run.encoders, problem.load_encoders(data_dir))
-    if mapped and start.init_vocabulary != "map":
+    if mapped and options.init_vocabulary != "map":
         raise UsageError(
-            f"init_from: the vocabulary of {run.output_dir} is not that of the "
-            "new run. --init_vocabulary=map takes over the pieces that both "
-            "have, and starts the others fresh."
+            f"init_from: the vocabulary of {run.output_dir} differs from that "
+            "of the new run. --init_vocabulary=map takes the pieces that both "
+            "have, and initializes the others."
         )
     source = {
-        "given": given,
+        "given": str(options.init_from),
         "run": str(run.output_dir),
         "checkpoint": str(found.path),
         "step": found.step,
@@ -110,17 +97,17 @@ def facts_of_start(
     return {**facts, _FACT: source}
 
 
-def flags_of_start(config: Mapping[str, Any]) -> dict[str, str]:
-    """The flags, by name, with which another run begins as this one did."""
-    flags = {}
+def options_of_start(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options, by name, with which another run starts alike."""
+    options: dict[str, Any] = {}
     if source := config.get(_FACT):
-        flags = {
+        options = {
             "init_from": source["checkpoint"],
             "init_vocabulary": source["vocabulary"],
         }
     if "freeze" in config:
-        flags["freeze"] = ",".join(config["freeze"])
-    return flags
+        options["freeze"] = tuple(config["freeze"])
+    return options
 
 
 def load_initial_weights(run: Run, model: Any) -> bool:
@@ -140,14 +127,14 @@ def load_initial_weights(run: Run, model: Any) -> bool:
     if not source:
         return False
     path = pathlib.Path(source["checkpoint"])
-    found = checkpoint.checkpoint_at(path)
+    found = checkpoints.checkpoint_at(path)
     if not found or not path.is_dir() or found.checksum != source["checksum"]:
         raise T2TLiteError(
             f"{path}, which the run in {run.output_dir} begins with, is gone "
             "or has changed: put it back, or choose another --output_dir."
         )
     say(f"Beginning with {found} of {source['run']}.")
-    tensors = checkpoint.model_tensors(model)
+    tensors = checkpoints.model_tensors(model)
     mapped: dict[str, tuple[tf.Variable, _Rows]] = {}
     if source["vocabulary"] == "map":
         there = Run.open(source["run"], to_decode=True).encoders
@@ -156,11 +143,11 @@ def load_initial_weights(run: Run, model: Any) -> bool:
             if names := [name for name in names if name in tensors]:
                 rows = _common_rows(there[side], run.encoders[side])
                 mapped |= {name: (tensors.pop(name), rows) for name in names}
-    checkpoint.restore(path, tensors)
-    reader = checkpoint.open_tensors(path)
+    checkpoints.restore(path, tensors)
+    reader = checkpoints.Reader(path)
     for name, (table, rows) in mapped.items():
         values = tf.convert_to_tensor(table).numpy()
-        values[rows.here] = reader.get_tensor(name)[rows.there]
+        values[rows.here] = reader[name][rows.there]
         table.assign(values)
     return True
 
@@ -200,8 +187,8 @@ def _find(given: pathlib.Path) -> tuple[Run, Checkpoint]:
     """The run and the checkpoint that a folder of either is or lies in."""
     if (given / CONFIG).is_file():
         run = Run.open(given, to_decode=True)
-        return run, checkpoint_choice.resolve(run.checkpoints_dir, "default")
-    found = checkpoint.checkpoint_at(given) if given.is_dir() else None
+        return run, checkpoints.resolve(run.checkpoints_dir, "default")
+    found = checkpoints.checkpoint_at(given) if given.is_dir() else None
     runs = [folder for folder in given.parents if (folder / CONFIG).is_file()]
     if not found or not runs:
         raise UsageError(
@@ -226,15 +213,15 @@ def _require_equal_sizes(there: HParams, here: HParams) -> None:
 
 
 def _sizes(hparams: HParams) -> dict[str, Any]:
-    """What gives weights their shape or meaning; dropout does neither."""
+    """Return the hparams that give weights their shape or meaning."""
     values = hparams.model_part()
     for name in ("key_depth", "value_depth"):
         values[name] = values[name] or hparams.hidden_size // hparams.num_heads
-    for name, count in zip(_STACKS, hparams.layers, strict=True):
-        values[name] = count
-    learned = hparams.position_encoding == "learned"
-    names = (*_SIZES, "max_length") if learned else _SIZES
-    return {name: values[name] for name in names}
+    stacks = ("num_encoder_layers", "num_decoder_layers")
+    values |= dict(zip(stacks, hparams.layers, strict=True))
+    if hparams.position_encoding != "learned":
+        del values["max_length"]
+    return {k: v for k, v in values.items() if k not in _FREE}
 
 
 def _is_same(there: _Encoders, here: _Encoders) -> bool:

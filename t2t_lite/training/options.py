@@ -1,145 +1,234 @@
-"""`TrainingOptions`: how a run is trained, apart from what makes it the run."""
+"""`TrainingOptions`: every option of training, declared once.
+
+The declaration makes the trainer's flags, the keywords of `t2t_lite.train` and
+their documentation.
+"""
 
 import dataclasses
-from typing import Any
+import functools
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from t2t_lite import values
 from t2t_lite.errors import UsageError
-
-_COUNT = values.whole_number(1)
-_MINUTES = values.number(
-    float, lambda x: 0 <= x < float("inf"), "a number, at least 0"
+from t2t_lite.problem import Problem
+from t2t_lite.validators import (
+    Validator,
+    folder,
+    integer,
+    parse_key_values,
+    real,
+    setting,
+    validate,
 )
 
+# The default folders of data and runs.
+DATA_DIR = "~/t2t-lite/data"
+RUNS_DIR = "~/t2t-lite/runs"
 
-def _passes(value: Any) -> int | str:
-    return value if value == "auto" else _COUNT(value)
+
+def default_output_dir(problem_name: str, hparams_set: str) -> pathlib.Path:
+    """Return the default folder of a run."""
+    return folder(f"{RUNS_DIR}/{problem_name}/{hparams_set}")
+
+
+def _parse_patterns(value):
+    words = value.split(",") if isinstance(value, str) else value
+    return tuple(sorted({word.strip() for word in words} - {""}))
+
+
+def _parse_options(value):
+    if isinstance(value, Mapping):
+        return dict(value)
+    return parse_key_values(value, "problem_options")
+
+
+_Count = Annotated[int, integer(1)]
+_Minutes = Annotated[float, real(at_least=0)]
+_Folder = Annotated[pathlib.Path, folder]
+_KeyValues = Annotated[str, Validator("key=value,...", str, "KEY=VALUE,...")]
+_Options = Annotated[
+    Mapping[str, Any],
+    Validator("key=value,...", _parse_options, "KEY=VALUE,..."),
+]
+_Place = Annotated[str, Validator("a folder or package", os.fspath, "DIR")]
+_Patterns = Annotated[
+    tuple[str, ...], Validator("patterns", _parse_patterns, "PATTERN,...")
+]
+
+_data = functools.partial(setting, group="folders and data")
+_start = functools.partial(setting, group="the start of a new run")
+_loop = functools.partial(setting, group="training")
+_checkpoints = functools.partial(setting, group="checkpoints")
+_devices = functools.partial(setting, group="devices")
+_machines = functools.partial(setting, group="several machines")
+_instead = functools.partial(setting, group="instead of training")
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingOptions:
-    """Options of training that may change when a run resumes.
-
-    Each field is a keyword of `t2t_lite.train` and a flag of the trainer.
+    """The options of training; each is a keyword and a flag.
 
     Raises:
       UsageError: a value breaks its rule, or two conflict.
     """
 
-    train_steps: int | None = values.setting(
-        None, _COUNT, "N", "optimizer updates in total (default: the set's)"
+    hparams_override: _KeyValues = setting(
+        "", "values that replace those of the set"
     )
-    eval_steps_every: int = values.setting(
-        1000, _COUNT, "N", "updates between evaluations on the dev split"
-    )
-    save_minutes: float = values.setting(
-        10, _MINUTES, "M", "minutes between checkpoints"
-    )
-    save_steps: int | None = values.setting(
-        None, _COUNT, "N", "updates between checkpoints, instead of minutes"
-    )
-    save_retries: int = values.setting(
-        3,
-        values.whole_number(0),
-        "N",
-        "retries of a failed save, one each time a checkpoint is due, before "
-        "training fails",
-    )
-    max_minutes: float | None = values.setting(
+    problem_options: _Options | None = _data(
         None,
-        _MINUTES,
-        "M",
+        "options of the problem, see t2t-lite-registry NAME; the data and the "
+        "run remember them",
+    )
+    usr_dir: _Place | None = _data(
+        None, "a folder or package with your own problems and hparams sets"
+    )
+    data_dir: _Folder | None = _data(
+        None,
+        f"the TFRecord shards and the vocabulary (default: {DATA_DIR}, or the "
+        "data of the run)",
+    )
+    raw_dir: _Folder | None = _data(
+        None, "a folder that holds the corpus files (default: download them)"
+    )
+    tfds_dir: _Folder | None = _data(None, "a TensorFlow Datasets data folder")
+    init_from: _Folder | None = _start(
+        None,
+        "a run, or a checkpoint of one, whose weights a new run takes; its "
+        "sizes must be the same",
+        "RUN",
+    )
+    init_vocabulary: Literal["same", "map"] = _start(
+        "same",
+        "same: the vocabulary of that run must be the same; map: the rows of "
+        "common pieces are taken",
+    )
+    freeze: _Patterns = _start(
+        (),
+        "weights that do not train: encoder, decoder, embeddings, or patterns "
+        "such as encoder_layer_0/*",
+    )
+    train_steps: _Count | None = _loop(
+        None, "optimizer updates in total (default: the set's)"
+    )
+    eval_steps_every: _Count = _loop(
+        1000, "updates between evaluations on the dev split"
+    )
+    max_minutes: _Minutes | None = _loop(
+        None,
         "minutes of the process, before which it saves and exits with 75 "
         "(default: no limit)",
     )
-    stall_minutes: float = values.setting(
+    stall_minutes: _Minutes = _loop(
         30,
-        _MINUTES,
-        "M",
         "minutes without an update until the stacks of all threads go to "
         "stderr; 0: never",
     )
-    keep_checkpoints: int = values.setting(
-        20, _COUNT, "N", "newest checkpoints to keep, besides the best"
+    log_steps: _Count = _loop(100, "updates between records of metrics.jsonl")
+    stop_after: _Count | None = _loop(
+        None,
+        "evaluations without a better stop_on until training ends (default: "
+        "never)",
     )
-    strict_checkpoints: bool = values.setting(
+    stop_on: str | None = _loop(
+        None,
+        "metric of stop_after: dev_loss, dev_perplexity, or the score, such as "
+        "dev_bleu (default: dev_loss)",
+        "METRIC",
+    )
+    deterministic: bool = _loop(
+        False, "the same result, bit for bit, each time; slower"
+    )
+    check_numerics: bool = _loop(
         False,
-        values.true_or_false,
-        "",
+        "fail at the operation that produces the first NaN or Inf; slower",
+    )
+    seed: Annotated[int, integer(0, 2**63 - 1)] = _loop(
+        1, "seed of everything random; the same seed gives the same result"
+    )
+    save_minutes: _Minutes = _checkpoints(10, "minutes between checkpoints")
+    save_steps: _Count | None = _checkpoints(
+        None, "updates between checkpoints, instead of minutes"
+    )
+    save_retries: Annotated[int, integer(0)] = _checkpoints(
+        3,
+        "retries of a failed save, one each time a checkpoint is due, before "
+        "training fails",
+    )
+    keep_checkpoints: _Count = _checkpoints(
+        20, "newest checkpoints to keep, besides the best"
+    )
+    keep_best: _Count = _checkpoints(1, "best checkpoints to keep", "K")
+    best_metric: str = _checkpoints(
+        "auto",
+        "metric of the best checkpoint: loss, the problem's metric (bleu, f1), "
+        "or auto: the loss on dev until the score reaches 1, then the score",
+        "NAME",
+    )
+    strict_checkpoints: bool = _checkpoints(
+        False,
         "refuse to resume if the newest checkpoint is damaged; the default "
         "sets it aside and resumes from the one before",
     )
-    best_metric: str = values.setting(
-        "auto",
-        values.text,
-        "NAME",
-        "metric of the best checkpoint: loss, the problem's metric (bleu, f1), "
-        "or auto: the loss on dev until the score reaches 1, then the score",
-    )
-    keep_best: int = values.setting(1, _COUNT, "K", "best checkpoints to keep")
-    stop_after: int | None = values.setting(
-        None,
-        _COUNT,
-        "N",
-        "evaluations without a better --stop_on until training ends (default: "
-        "never)",
-    )
-    stop_on: str | None = values.setting(
-        None,
-        values.text,
-        "METRIC",
-        "metric of --stop_after: dev_loss, dev_perplexity, or the score, such "
-        "as dev_bleu (default: dev_loss)",
-    )
-    log_steps: int = values.setting(
-        100, _COUNT, "N", "updates between records of metrics.jsonl"
-    )
-    deterministic: bool = values.setting(
+    jit: bool = _devices(
         False,
-        values.true_or_false,
-        "",
-        "the same result, bit for bit, each time; slower",
-    )
-    check_numerics: bool = values.setting(
-        False,
-        values.true_or_false,
-        "",
-        "fail at the operation that produces the first NaN or Inf; slower",
-    )
-    jit: bool = values.setting(
-        False,
-        values.true_or_false,
-        "",
         "compile the passes by XLA, once for each shape of batches; the hparam "
         "packing=true keeps these few",
     )
-    recompute: bool = values.setting(
+    recompute: bool = _devices(
         False,
-        values.true_or_false,
-        "",
         "recompute activations within layers in the backward pass: less "
         "memory, more time, the same result",
     )
-    micro_batches: int | str | None = values.setting(
+    micro_batches: _Count | None = _devices(
         None,
-        _passes,
-        "N",
-        "passes of an update, a multiple of the hparam, or auto: the fewest "
-        "that fit into memory; an update has the same pairs (default: the "
-        "hparam)",
+        "passes of an update, a multiple of the hparam: more take less memory, "
+        "and an update has the same pairs (default: the hparam)",
     )
-    replicas: int | None = values.setting(
+    replicas: _Count | None = _devices(
         None,
-        _COUNT,
-        "N",
         "logical CPU devices to train on (default: all GPUs, else one CPU)",
     )
+    sustained_tflops: Annotated[float, real(above=0)] | None = _devices(
+        None,
+        "sustained TFLOP/s of one device, for a training cost as in the "
+        "paper's table 2 (default: the paper's, on a K80, K40, M40 or P100)",
+    )
+    workers: str | None = _machines(
+        None,
+        "the processes that train together, the same list on all; the first "
+        "is the chief (default: TF_CONFIG or SLURM's variables)",
+        "HOST:PORT,...",
+    )
+    worker: Annotated[int, integer(0)] | None = _machines(
+        None, "index of this process among the workers, from 0"
+    )
+    cluster_timeout: Annotated[float, real(at_least=1)] = _machines(
+        600, "seconds to wait for the other workers to start"
+    )
+    dry_run: bool = _instead(
+        False,
+        "check flags, data and model, measure one pass over the largest batch, "
+        "save nothing",
+    )
+    verbose: bool = setting(False, "show TensorFlow's messages")
 
     def __post_init__(self) -> None:
-        values.check_settings(self)
+        validate(self)
         if self.stop_on and self.stop_after is None:
             raise UsageError(
                 "stop_on requires stop_after, a number of evaluations."
+            )
+        if (self.workers is None) != (self.worker is None):
+            raise UsageError(
+                "workers and worker require each other: the addresses of all "
+                "workers, and the index of this one, from 0."
+            )
+        if self.workers and self.dry_run:
+            raise UsageError(
+                "dry_run measures one process, and conflicts with workers."
             )
 
     @property
@@ -147,8 +236,29 @@ class TrainingOptions:
         """The key of `metrics.jsonl` that early stopping compares."""
         return self.stop_on or "dev_loss"
 
-    def slices(self, planned: int) -> int | None:
-        """Return the slices of each micro-batch; None: as few as fit.
+    def require_metrics(self, problem: Problem) -> None:
+        """Refuse metrics that a problem does not have.
+
+        Raises:
+          UsageError: names the option and the metrics of the problem.
+        """
+        metric = problem.metric
+        for name, value, known in (
+            ("best_metric", self.best_metric, ("auto", "loss", metric)),
+            (
+                "stop_on",
+                self.stop_metric,
+                ("dev_loss", "dev_perplexity", f"dev_{metric}"),
+            ),
+        ):
+            if value not in known:
+                raise UsageError(
+                    f"{name} is one of {', '.join(known)} for {problem.name}; "
+                    f"got {value!r}."
+                )
+
+    def slices(self, planned: int) -> int:
+        """Return the number of slices of each micro-batch.
 
         Args:
           planned: the hparam `micro_batches`, which defines an update.
@@ -156,29 +266,12 @@ class TrainingOptions:
         Raises:
           UsageError: the passes do not slice each micro-batch alike.
         """
-        if self.micro_batches == "auto":
-            return None
-        passes = planned if self.micro_batches is None else self.micro_batches
-        if not isinstance(passes, int) or passes < 1 or passes % planned:
+        passes = self.micro_batches or planned
+        if passes % planned:
             raise UsageError(
-                "micro_batches is auto or a multiple of the hparam "
+                "micro_batches is a multiple of the hparam "
                 f"micro_batches={planned}, whose parts it cuts; got {passes}. "
                 "An update of other parts is another run: "
                 "--hparams_override=micro_batches=N."
             )
         return passes // planned
-
-
-@dataclasses.dataclass(frozen=True)
-class StartOptions:
-    """The start of a new run, which is part of its identity."""
-
-    init_from: str | None = None  # the path of a run or of a checkpoint
-    init_vocabulary: str = "same"  # or "map": take over the common pieces
-    freeze: str = ""  # patterns of weights that do not train, with commas
-
-    @property
-    def frozen(self) -> list[str]:
-        """The patterns one by one, each once."""
-        words = {word.strip() for word in self.freeze.split(",")}
-        return sorted(words - {""})

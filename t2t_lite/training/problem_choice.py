@@ -1,96 +1,114 @@
-"""Which problem a command works on: by what is given and what was kept.
+"""The problem of a command: from what is given and what was kept.
 
 Data keeps the options of its problem in its manifest and a run keeps them in
-its config, so that a later command need not be given them again. A run also
-says where the code of its problem is, and whether decoding needs it.
+its config, so that a later command need not be given them again.
 """
 
-import os
+import dataclasses
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
 from t2t_lite import plugins, registry
-from t2t_lite.data.manifest import Manifest, find_data
-from t2t_lite.data.remedies import how_to_adopt
+from t2t_lite.data.manifest import Manifest, find_data, import_hint
 from t2t_lite.errors import T2TLiteError, UsageError, nearest
 from t2t_lite.problem import Problem
 from t2t_lite.problem.own_text import OwnText
-from t2t_lite.training.config import (
-    CONFIG,
-    has_data,
-    problem_options,
-    read_config,
-)
+from t2t_lite.training.config import CONFIG, has_data, problem_options
+from t2t_lite.training.options import DATA_DIR
+from t2t_lite.validators import folder
 
 
-def choose_options(
-    problem: Problem,
+def choose_problem(
+    problem: str | Problem | None,
     given: Mapping[str, Any],
-    data_dir: str | os.PathLike,
-    output_dir: str | os.PathLike | None = None,
-    *,
-    data_dir_given: bool = True,
+    data_dir: pathlib.Path | None = None,
+    output_dir: pathlib.Path | None = None,
+    config: Mapping[str, Any] | None = None,
 ) -> tuple[Problem, pathlib.Path]:
-    """The problem with its options, and where its data is.
+    """Return the problem with its options, and the folder of its data.
 
-    Options that are more than a name stand for themselves. Otherwise they are
-    those of a run in `output_dir` where `data_dir` was not given, then those of
-    the data in `data_dir`, then those of the run.
+    Given options win, unless they are only the `name` of own text. Otherwise
+    the options are those of the run, else those of the data in `data_dir`.
 
     Args:
-      problem: in either direction, without options.
-      given: its options; `{}`, or the `name` of own text, asks for kept ones.
-      data_dir: where data is, or will be.
-      output_dir: where a run is, or will be.
-      data_dir_given: False where `data_dir` is a default; the data of the run
-        is then meant rather than what happens to lie there.
+      problem: its name, with or without `_rev`, or the problem itself; None:
+        the problem of the run.
+      given: its options.
+      data_dir: the folder of the data; None: that of the run, or the default.
+      output_dir: the folder of the run, if there is one.
+      config: of that run.
 
     Raises:
-      UsageError: an option is unknown or bad. Of own text: the name is that of
-        another problem; nothing is given and nothing kept; or several are kept
-        and none is named.
-      T2TLiteError: the manifest or the config cannot be read.
+      UsageError: no such problem or option; or, of own text, no files are given
+        and none or several are kept.
+      T2TLiteError: a manifest or an option in the config is damaged.
     """
-    data_dir = pathlib.Path(data_dir)
-    is_own_text = isinstance(problem, OwnText)
-    name = given.get("name") if is_own_text else None
-    if name in set(registry.problem_names()) - {problem.base_name}:
+    task = _look_up(problem, output_dir, config)
+    given = {**task.options, **given}
+    place = data_dir or folder(DATA_DIR)
+    name = given.get("name") if isinstance(task, OwnText) else None
+    if name in set(registry.problem_names()) - {task.base_name}:
         raise UsageError(
             f"--name must not be that of another problem; got {name!r}."
         )
     if given.keys() - ({"name"} if name else ()):
-        return problem.with_options(given), data_dir
-    options, run_data_dir = _options_of_run(problem, name, output_dir)
-    if options is not None and not data_dir_given:
-        problem = _with_options_of_run(problem, options, output_dir)
-        return problem, _find_data(problem, run_data_dir, data_dir, output_dir)
-    if not problem.known_options:
-        return problem.with_options({}), data_dir
-    if is_own_text:
-        kept = _options_of_text(problem, name, data_dir, needed=not options)
-    elif Manifest.path(data_dir, problem).exists():
-        kept = Manifest.load(data_dir, problem).options
+        return task.with_options(given), place
+    if output_dir and config and _is_run_of(config, task, name):
+        of_run = _with_options_of_run(task, output_dir, config)
+        found = data_dir or _find_data(of_run, place, output_dir, config)
+        return of_run, found
+    if isinstance(task, OwnText):
+        kept = _data_of_text(task, name, place)
     else:
-        kept = None
-    if kept is None and options:
-        return _with_options_of_run(problem, options, output_dir), data_dir
-    return problem.with_options(kept or {}), data_dir
+        kept = task if Manifest.path(place, task).exists() else None
+    if not kept or not dataclasses.fields(task.options_type):
+        return task.with_options({}), place
+    return task.with_options(Manifest.load(place, kept).options), place
 
 
-def _with_options_of_run(problem, options, output_dir):
+def _look_up(
+    problem: str | Problem | None,
+    output_dir: pathlib.Path | None,
+    config: Mapping[str, Any] | None,
+) -> Problem:
+    """Return the registered problem."""
+    if problem is None:
+        return _registered(config, output_dir)
+    if isinstance(problem, str):
+        return registry.problem(problem)
+    if problem.base_name not in registry.problem_names():
+        raise UsageError(
+            "A run finds its problem by name: put @register_problem before "
+            f"{type(problem).__name__}."
+        )
+    return problem
+
+
+def _is_run_of(config, problem, name):
+    """Return whether a run knows data of this problem, and of this name."""
+    kept = problem_options(config).get("name", problem.base_name)
+    return (
+        config["problem"].removesuffix("_rev") == type(problem).name
+        and name in (None, kept)
+        and has_data(config)
+    )
+
+
+def _with_options_of_run(problem, output_dir, config):
     try:
-        return problem.with_options(options)
+        return problem.with_options(problem_options(config))
     except UsageError as error:
-        path = pathlib.Path(output_dir) / CONFIG
-        raise T2TLiteError(f"{path}: problem_options: {error}") from error
+        place = f"{output_dir / CONFIG}: problem_options"
+        raise T2TLiteError(f"{place}: {error}") from error
 
 
-def _find_data(problem, run_data_dir, default_dir, output_dir):
-    """The folder that has the data of a run; it is not made elsewhere."""
-    for folder in (run_data_dir, default_dir):
-        if Manifest.path(folder, problem).exists():
-            return folder
+def _find_data(problem, default_dir, output_dir, config):
+    """Return the folder that has the data of a run; make it nowhere else."""
+    run_data_dir = pathlib.Path(config["data"]["dir"])
+    for place in (run_data_dir, default_dir):
+        if Manifest.path(place, problem).exists():
+            return place
     raise T2TLiteError(
         f"{output_dir} was trained on data in {run_data_dir}, which holds no "
         f"data of {problem.base_name} now: put it back, or say with --data_dir "
@@ -98,40 +116,24 @@ def _find_data(problem, run_data_dir, default_dir, output_dir):
     )
 
 
-def _options_of_text(problem, name, data_dir, needed):
-    """The options of the own text whose data is there, or None."""
+def _data_of_text(problem, name, data_dir):
+    """Return the own text whose data is in the folder."""
     names = find_data(data_dir, problem)
     default = name or problem.base_name
     if default in names or (len(names) == 1 and not name):
         chosen = default if default in names else names[0]
-        named = problem.with_options({"name": chosen})
-        return Manifest.load(data_dir, named).options
-    if not needed:
-        return None
+        return problem.with_options({"name": chosen})
     if names and not name:
         raise UsageError(
             f"{data_dir} holds the data of {', '.join(names)}: name one with "
             "--name, or give the files of another."
         )
-    way = how_to_adopt(data_dir, default) or (
+    way = import_hint(data_dir, default) or (
         "give its files with --source and --target, or --pairs, to "
         "t2t-lite-datagen or t2t-lite-trainer, or name another --data_dir."
         f"{nearest(default, names)}"
     )
     raise UsageError(f"{data_dir} holds no data of {default}: {way}")
-
-
-def _options_of_run(problem, name, output_dir):
-    """The options and the data folder of a run of this problem, or None."""
-    if not output_dir or not (pathlib.Path(output_dir) / CONFIG).exists():
-        return None, None
-    config = read_config(pathlib.Path(output_dir))
-    options = problem_options(config)
-    is_same = config["problem"].removesuffix("_rev") == type(problem).name
-    is_named = name in (None, options.get("name", problem.base_name))
-    if not (is_same and is_named and has_data(config)):
-        return None, None
-    return options, pathlib.Path(config["data"]["dir"])
 
 
 def problem_of_run(
@@ -141,7 +143,7 @@ def problem_of_run(
     *,
     to_decode: bool = False,
 ) -> Problem:
-    """The problem that a run was trained on.
+    """Return the problem that a run was trained on.
 
     Problems of installed packages are registered already. Of a user's code only
     `usr_dir` is imported, never the folder that the config names.
@@ -158,28 +160,32 @@ def problem_of_run(
       T2TLiteError: the problem is unknown or has no such options.
     """
     plugins.load_plugins(usr_dir)
-    name = config["problem"]
-    base_name = name.removesuffix(registry.REVERSED_SUFFIX)
+    base_name = config["problem"].removesuffix(registry.REVERSED_SUFFIX)
     if base_name not in registry.problem_names() and not usr_dir:
         if to_decode and config.get("decodes_alone"):
             return _Recorded(config)
-        if config["usr_dir"]:
+    problem = _registered(config, output_dir, usr_dir)
+    return _with_options_of_run(problem, output_dir, config)
+
+
+def _registered(config, output_dir, usr_dir=None):
+    """Return the problem that a config names, without options."""
+    name = config["problem"]
+    try:
+        return registry.problem(name)
+    except UsageError as error:
+        if config["usr_dir"] and not usr_dir:
             raise UsageError(
                 f"{output_dir / CONFIG}: the problem {name} is defined in "
                 f"{config['usr_dir']}: if you trust this code, add "
                 f"--usr_dir={config['usr_dir']}, or its new place."
-            )
-    try:
-        problem = registry.problem(name)
-    except UsageError as error:
-        raise T2TLiteError(
-            f"{output_dir / CONFIG}: problem: {error}"
-        ) from error
-    return _with_options_of_run(problem, problem_options(config), output_dir)
+            ) from error
+        place = f"{output_dir / CONFIG}: problem"
+        raise T2TLiteError(f"{place}: {error}") from error
 
 
 class _Recorded(Problem):
-    """What the config of a run says of its problem: enough to decode."""
+    """The problem of a run as its config records it: enough to decode."""
 
     def __init__(self, config: Mapping[str, Any]):
         self.name = config["problem"]

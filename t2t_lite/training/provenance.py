@@ -1,12 +1,10 @@
 """The provenance of a run: command, code, machine and data."""
 
 import contextlib
-import dataclasses
 import os
 import pathlib
 import platform
 import subprocess
-from collections.abc import Mapping
 from typing import Any
 
 import psutil
@@ -17,27 +15,23 @@ from t2t_lite import registry
 from t2t_lite.data.manifest import Manifest
 from t2t_lite.problem import Problem
 from t2t_lite.runtime import usable_cores
-from t2t_lite.training.initial import flags_of_start
+from t2t_lite.training.initial import options_of_start
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
+from t2t_lite.validators import changed
 
 _GIT_SECONDS = 10
 
 
-def provenance_of(
-    run: Run,
-    options: TrainingOptions,
-    paths: Mapping[str, pathlib.Path | str | None],
-) -> dict[str, Any]:
+def provenance_of(run: Run, options: TrainingOptions) -> dict[str, Any]:
     """Return what `config.json` records when training starts or resumes.
 
     Args:
       run: the run; its data must exist.
-      options: the options of the trainer.
-      paths: folders by the name of their option; None if not given.
+      options: of its training.
     """
     return {
-        "command": command_of(run, options, paths),
+        "command": command_of(run, options),
         "train_steps": options.train_steps or run.hparams.train_steps,
         "code": code_revision(),
         "hardware": hardware(),
@@ -45,78 +39,61 @@ def provenance_of(
     }
 
 
-def command_of(
-    run: Run,
-    options: TrainingOptions,
-    paths: Mapping[str, pathlib.Path | str | None],
-) -> list[str]:
+def command_of(run: Run, options: TrainingOptions) -> list[str]:
     """Return the words of the command that trains the same run again.
 
     Args:
       run: the run.
-      options: the options of the trainer; defaults are left out.
-      paths: folders by the name of their option; None if not given.
+      options: of its training; defaults are left out.
     """
     name, override = _nearest_set(run)
-    flags: dict[str, Any] = {"problem": run.config["problem"], "hparams": name}
+    words = [f"--problem={run.config['problem']}", f"--hparams={name}"]
     if override:
-        flags["hparams_override"] = ",".join(override)
-    words = [f"--{key}={value}" for key, value in flags.items()]
+        words.append(f"--hparams_override={','.join(override)}")
     words += run.problem.option_flags()
-    switches = []
-    flags = {key: value for key, value in paths.items() if value}
-    flags["seed"] = run.seed
-    flags |= flags_of_start(run.config)
-    for field in dataclasses.fields(options):
-        value = getattr(options, field.name)
-        if value is True:
-            switches.append(f"--{field.name}")
-        elif value != field.default:
-            flags[field.name] = value
-    words += [f"--{key}={value}" for key, value in flags.items()]
-    return ["t2t-lite-trainer", *words, *switches]
+    given = changed(options) | options_of_start(run.config)
+    given |= {"data_dir": run.data.folder, "output_dir": run.output_dir}
+    for name, value in given.items():
+        if name in ("hparams_override", "problem_options"):  # as above
+            continue
+        if isinstance(value, tuple):
+            value = ",".join(value)
+        words.append(f"--{name}" if value is True else f"--{name}={value}")
+    return ["t2t-lite-trainer", *words]
 
 
 def _nearest_set(run: Run) -> tuple[str, list[str]]:
     """Return the hparams set most like the run's hparams, and the overrides."""
     lines = str(run.hparams).splitlines()
-
-    def overrides(name: str) -> list[str]:
-        known = set(str(registry.hparams(name)).splitlines())
-        return [line for line in lines if line not in known]
-
+    name = run.config["hparams_set"]
     names = registry.hparams_names()
-    if run.config["hparams_set"] in names:
-        names = [run.config["hparams_set"]]
-    return min(
-        ((name, overrides(name)) for name in names),
-        key=lambda found: len(found[1]),
-    )
+    found = []
+    for known in [name] if name in names else names:
+        of_set = str(registry.hparams(known)).splitlines()
+        found.append((known, [line for line in lines if line not in of_set]))
+    return min(found, key=lambda each: len(each[1]))
 
 
 def code_revision() -> str:
     """Return the version, with the commit if this is a git checkout."""
-    folder = os.path.dirname(t2t_lite.__file__)
-
-    def git(*words: str) -> str:
-        return subprocess.run(
-            ["git", "-C", folder, *words],
-            capture_output=True,
-            check=True,
-            text=True,
-            timeout=_GIT_SECONDS,
-        ).stdout.strip()
-
+    git = ["git", "-C", os.path.dirname(t2t_lite.__file__)]
+    version = f"t2t-lite {t2t_lite.__version__}"
     try:
         # An environment may lie in the checkout of another project.
-        git("ls-files", "--error-unmatch", "__init__.py")
-        commit = git("rev-parse", "HEAD")
-        changed = (
-            " with changes" if git("status", "--porcelain", "-uno") else ""
-        )
+        for words in (
+            ["ls-files", "--error-unmatch", "__init__.py"],
+            ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+        ):
+            done = subprocess.run(
+                [*git, *words],
+                capture_output=True,
+                check=True,
+                text=True,
+                timeout=_GIT_SECONDS,
+            )
     except (OSError, subprocess.SubprocessError):
-        return f"t2t-lite {t2t_lite.__version__}"
-    return f"t2t-lite {t2t_lite.__version__}, commit {commit}{changed}"
+        return version
+    return f"{version}, commit {done.stdout.strip()}"
 
 
 def hardware() -> dict[str, Any]:
@@ -152,26 +129,23 @@ def _data_facts(problem: Problem, manifest: Manifest) -> dict[str, Any]:
     """Return sizes and sources of the data, in the problem's direction."""
     splits = {}
     for name, split in manifest.splits.items():
-        tokens = problem.directed(split.source_tokens, split.target_tokens)
+        source, target = problem.directed(
+            split.source_tokens, split.target_tokens
+        )
         splits[name] = {
             "pairs": split.examples,
-            "source_tokens": tokens[0],
-            "target_tokens": tokens[1],
+            "source_tokens": source,
+            "target_tokens": target,
             "dropped": split.dropped,
             "damaged": split.damaged,
         }
-    return {
-        "splits": splits,
-        "corpora": [
-            {**corpus, "files": list(map(os.path.basename, corpus["files"]))}
-            for corpus in manifest.corpora
-        ],
-        "sources": [
-            {
-                "file": os.path.basename(path),
-                "bytes": source["bytes"],
-                "sha256": source["sha256"],
-            }
-            for path, source in manifest.sources.items()
-        ],
-    }
+    corpora = [
+        {**corpus, "files": list(map(os.path.basename, corpus["files"]))}
+        for corpus in manifest.corpora
+    ]
+    sources = [
+        {"file": os.path.basename(path)}
+        | {key: source[key] for key in ("bytes", "sha256")}
+        for path, source in manifest.sources.items()
+    ]
+    return {"splits": splits, "corpora": corpora, "sources": sources}

@@ -22,11 +22,11 @@ from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError, UsageError, in_words
 from t2t_lite.hparam import HParams
 from t2t_lite.model.ensemble import Ensemble
-from t2t_lite.model.layers import initial
+from t2t_lite.model.layers import unset_weights
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.problem import Problem
 from t2t_lite.text.encoder import TextEncoder
-from t2t_lite.training.checkpoints import checkpoint, checkpoint_choice
+from t2t_lite.training import checkpoints
 from t2t_lite.training.config import (
     CONFIG,
     make_config,
@@ -46,6 +46,16 @@ class Reached(NamedTuple):
     best: dict[str, Any] | None  # `step`, `metric` and `value` of the best
     average: pathlib.Path | None  # of the newest checkpoints, or the moving one
     cost: dict[str, Any] | None  # of training, see `costs.training_cost`
+
+    @property
+    def best_text(self) -> str:
+        """The best checkpoint in words, such as "bleu 26.3 at step 900"."""
+        if not self.best:
+            return ""
+        metric, value = self.best["metric"], self.best["value"]
+        if metric.startswith("negative_"):
+            metric, value = metric.removeprefix("negative_"), -value
+        return f"{metric} {value:.4g} at step {self.best['step']}"
 
 
 class Run:
@@ -131,7 +141,10 @@ class Run:
             there = read_config(output_dir)
             require_same(output_dir, there, config)
             config = {**there, **config}  # what was recorded stays
-        elif _is_run_without_config(output_dir):
+        elif any(
+            checkpoints.list_checkpoints(output_dir / checkpoints.FOLDER, each)
+            for each in (False, True)
+        ):
             raise T2TLiteError(
                 f"{output_dir} holds checkpoints but no {CONFIG}, which would "
                 "say what they were trained on. Choose another --output_dir."
@@ -174,7 +187,7 @@ class Run:
     @property
     def checkpoints_dir(self) -> pathlib.Path:
         """Where the checkpoints are."""
-        return self.output_dir / checkpoint.FOLDER
+        return self.output_dir / checkpoints.FOLDER
 
     @functools.cached_property
     def data(self) -> RunData:
@@ -200,11 +213,11 @@ class Run:
     def reached(self) -> Reached:
         """How far training has come, by what the folder holds."""
         folder = self.checkpoints_dir
-        saved = checkpoint.list_checkpoints(folder)
-        decoded = saved and checkpoint_choice.resolve(folder, "default")
+        saved = checkpoints.list_checkpoints(folder)
+        decoded = saved and checkpoints.resolve(folder, "default")
         return Reached(
             saved[-1].step if saved else 0,
-            checkpoint_choice.read_best(folder),
+            checkpoints.read_best(folder),
             decoded.path if decoded and decoded.weights else None,
             self.config.get("training_cost"),
         )
@@ -227,11 +240,11 @@ class Run:
 
     def load_model(
         self, which: str | int = "default"
-    ) -> tuple[Transformer, checkpoint.Checkpoint]:
+    ) -> tuple[Transformer, checkpoints.Checkpoint]:
         """The run's model with the weights of a checkpoint.
 
         Args:
-          which: see `checkpoint_choice.resolve`.
+          which: see `checkpoints.resolve`.
 
         Returns:
           The model, and the checkpoint that its weights are from.
@@ -239,26 +252,26 @@ class Run:
         Raises:
           T2TLiteError: it is missing, damaged or another model's.
         """
-        found = checkpoint_choice.resolve(self.checkpoints_dir, which)
-        with initial.unset():
+        found = checkpoints.resolve(self.checkpoints_dir, which)
+        with unset_weights():
             model = self.model()
-        checkpoint.restore(found.path, checkpoint.model_tensors(model))
+        checkpoints.restore(found.path, checkpoints.model_tensors(model))
         return model, found
 
     def ensemble(
         self, which: str | int, members: Sequence[str]
-    ) -> list[tuple["Run", checkpoint.Checkpoint]]:
+    ) -> list[tuple["Run", checkpoints.Checkpoint]]:
         """This run and others, each with the checkpoint to take its model from.
 
         Args:
-          which: of the run's own checkpoints, see `checkpoint_choice.resolve`.
+          which: of the run's own checkpoints, see `checkpoints.resolve`.
           members: folders of other runs, or other checkpoints of this one.
 
         Raises:
           UsageError: another run has another vocabulary.
           T2TLiteError: a run or a checkpoint is missing or damaged.
         """
-        found = [(self, checkpoint_choice.resolve(self.checkpoints_dir, which))]
+        found = [(self, checkpoints.resolve(self.checkpoints_dir, which))]
         for member in members:
             run, chosen = self, member
             if (pathlib.Path(member).expanduser() / CONFIG).is_file():
@@ -269,13 +282,13 @@ class Run:
                     f"{run.output_dir} is not that of {self.output_dir}."
                 )
             found.append(
-                (run, checkpoint_choice.resolve(run.checkpoints_dir, chosen))
+                (run, checkpoints.resolve(run.checkpoints_dir, chosen))
             )
         return found
 
     def load_ensemble(
         self, which: str | int, members: Sequence[str]
-    ) -> tuple[Transformer | Ensemble, list[checkpoint.Checkpoint]]:
+    ) -> tuple[Transformer | Ensemble, list[checkpoints.Checkpoint]]:
         """The models of `ensemble` as one, and the checkpoints of each."""
         found = self.ensemble(which, members)
         models = [run.load_model(str(each.path))[0] for run, each in found]
@@ -321,17 +334,9 @@ class Run:
         """
         config = {**self.config, **facts}
         path = self.output_dir / CONFIG
-        with checkpoint.one_clear_error(path):
+        with checkpoints.explaining_failed_writes(path):
             files.write_json(path, config)
         self.config = config
-
-
-def _is_run_without_config(output_dir: pathlib.Path) -> bool:
-    directory = output_dir / checkpoint.FOLDER
-    return bool(
-        checkpoint.list_checkpoints(directory)
-        or checkpoint.list_checkpoints(directory, averages=True)
-    )
 
 
 def _load_encoders(

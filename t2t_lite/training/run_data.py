@@ -6,11 +6,9 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from t2t_lite.data import input_pipeline
-from t2t_lite.data.checks import verify_shards
-from t2t_lite.data.manifest import Manifest
-from t2t_lite.data.padding import PaddingReport, padding_report
-from t2t_lite.data.remedies import how_to_make
+from t2t_lite.data import pipeline
+from t2t_lite.data.manifest import Manifest, check_shards, generate_command
+from t2t_lite.data.stats import PaddingReport, padding_report
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
@@ -63,12 +61,14 @@ class RunData:
         if not self._fingerprint:
             return self._fitting_manifest()
         if not Manifest.path(self.folder, self._problem).exists():
+            command = generate_command(
+                self._problem, self.folder, self._data_seed
+            )
             raise T2TLiteError(
                 f"{self.folder} holds no data of {self._problem.base_name}, "
                 "which the run was trained on: put it back, or say with "
-                "--data_dir where it is. If it is lost, "
-                f"{how_to_make(self._problem, self.folder, self._data_seed)} "
-                "makes the same again."
+                f"--data_dir where it is. If it is lost, {command} makes the "
+                "same again."
             )
         manifest = Manifest.load(self.folder, self._problem)
         if manifest.digest != self._fingerprint:
@@ -103,7 +103,7 @@ class RunData:
         Raises:
           T2TLiteError: a shard is missing or damaged, or no pair is usable.
         """
-        verify_shards(self.folder, self.manifest)
+        check_shards(self.folder, self._problem, self.manifest)
         return padding_report(
             self.folder,
             self._problem,
@@ -117,15 +117,15 @@ class RunData:
     def training_batches(
         self, position: Sequence[int] = (0, 0, 0)
     ) -> Iterator[dict[str, Any]]:
-        """Micro-batches without end, from a position; see `input_pipeline`."""
-        dataset = input_pipeline.training_batches(
+        """Micro-batches without end, from a position; see `pipeline`."""
+        dataset = pipeline.training_batches(
             self.folder,
             self._problem,
             self.manifest,
             max_positions=self._max_positions,
             max_length=self._max_length,
             seed=self._seed,
-            start=input_pipeline.Position(*position),
+            start=pipeline.Position(*position),
             packing=self._packing,
         )
         return self._guarded(dataset, "train")
@@ -135,7 +135,7 @@ class RunData:
         if split not in self._eval_batches:
             # Kept: TensorFlow never forgets the Python functions of a dataset,
             # and a long training evaluates many times.
-            self._eval_batches[split] = input_pipeline.eval_batches(
+            self._eval_batches[split] = pipeline.eval_batches(
                 self.folder,
                 self._problem,
                 self.manifest,
@@ -154,7 +154,7 @@ class RunData:
           split: "dev", say.
           lines: at most so many, the first ones; None gives all.
         """
-        pairs = input_pipeline.read_pairs(
+        pairs = pipeline.read_pairs(
             self.folder, self._problem, self.manifest, split
         )
         pairs = itertools.islice(self._guarded(pairs, split), lines)
@@ -180,7 +180,7 @@ class RunData:
 
     def _guarded(self, dataset: Iterable[Any], split: str) -> Iterator[Any]:
         """What a dataset yields; an error names the damaged shard."""
-        with input_pipeline.naming_damaged_shards(
-            self.folder, self.manifest, split
+        with pipeline.read_errors(
+            self.folder, self._problem, self.manifest, split
         ):
             yield from dataset

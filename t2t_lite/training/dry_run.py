@@ -3,39 +3,39 @@
 import dataclasses
 import math
 import time
-from collections.abc import Sequence
 
 from t2t_lite.hparam import HParams
 from t2t_lite.model import costs
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.progress import duration
-from t2t_lite.training.distribute import choose_strategy
-from t2t_lite.training.fit.largest import (
-    Trial,
+from t2t_lite.training.devices import choose_strategy, peak_bytes
+from t2t_lite.training.memory import (
+    explaining_shortage,
     full_batch,
     largest_shape,
 )
-from t2t_lite.training.optimizer.updates import Updater
-from t2t_lite.training.state import prepare
+from t2t_lite.training.options import TrainingOptions
+from t2t_lite.training.trainer import prepare
+from t2t_lite.training.update import Updater
 
 
 @dataclasses.dataclass(frozen=True)
 class DryRun:
-    """What a micro-batch on each device showed; as text, a line for each part.
+    """The measurements of a pass; as text, a line for each.
 
     Attributes:
-      data: what is there of the data, or missing, in lines.
-      hparams: of the training.
+      data: the state of the data, in lines.
+      hparams: of the model and its training.
       vocab_sizes: the model's V of source and target.
-      train_steps: updates that are planned.
+      train_steps: planned updates.
       parameters: of the model.
       trained_parameters: those that are not frozen.
       replicas: devices, each of which had a micro-batch.
-      passes: an update is cut into.
-      micro_batch: of a pass, its rows and columns.
+      passes: passes of an update.
+      micro_batch: rows and columns of a pass.
       seconds_per_update: of all its passes, from the time of those made.
       peak_memory_bytes: of the first GPU, or of this process without one.
-      loss: in nats a token, of a model that has learned nothing.
+      loss: in nats a token, of an untrained model.
     """
 
     data: str
@@ -81,66 +81,58 @@ class DryRun:
 def try_update(
     hparams: HParams,
     vocab_sizes: tuple[int, int],
+    options: TrainingOptions,
     data: str = "",
-    *,
-    train_steps: int,
-    seed: int = 1,
-    freeze: Sequence[str] = (),
-    replicas: int | None = None,
-    slices: int | None = 1,
-    recompute: bool = False,
 ) -> DryRun:
-    """Makes an update of the largest possible micro-batch; saves nothing.
+    """Make an update of the largest possible micro-batch; save nothing.
 
-    The micro-batches of an update differ in nothing, so the time of one is
-    multiplied, and its peak of memory is that of them all.
+    The micro-batches of an update are alike, so the time of one is multiplied,
+    and its peak of memory is that of them all.
 
     Args:
       hparams: of the model and its training.
       vocab_sizes: ids of the source's vocabulary and of the target's.
+      options: of training.
       data: what the report says of the data.
-      train_steps: updates that are planned.
-      seed: of everything random.
-      freeze: as in `Updater`.
-      replicas: see `TrainingOptions`.
-      slices: that each micro-batch is cut into; None: as few as fit.
-      recompute: as in `Updater`.
 
     Raises:
       T2TLiteError: it does not fit.
     """
-    prepare(seed, deterministic=False)
-    strategy = choose_strategy(replicas, hparams)
+    prepare(options.seed, deterministic=False)
+    strategy = choose_strategy(options.replicas, hparams)
     with strategy.scope():
         model = Transformer.from_hparams(hparams, *vocab_sizes).build_weights()
+    slices = options.slices(hparams.micro_batches)
     updater = Updater(
-        model, hparams, strategy, seed, freeze, recompute=recompute
+        model,
+        hparams,
+        strategy,
+        options.seed,
+        options.freeze,
+        slices,
+        recompute=options.recompute,
     )
-    trial = Trial(updater, hparams)
-    slices = trial.fewest() if slices is None else trial.require(slices)
+    with explaining_shortage(hparams, slices):
+        seconds, loss = _measure(updater, hparams)
     rows, columns = largest_shape(hparams)
-    rows = -(-rows // slices)
-    passes = slices * hparams.micro_batches
-    updater.slices = slices
-    seconds, loss = _measure(updater, hparams)
     return DryRun(
         data=data,
         hparams=hparams,
         vocab_sizes=model.vocab_sizes,
-        train_steps=train_steps,
+        train_steps=options.train_steps or hparams.train_steps,
         parameters=model.count_params(),
         trained_parameters=updater.trained_parameters,
         replicas=updater.replicas,
-        passes=passes,
-        micro_batch=(rows, columns),
+        passes=slices * hparams.micro_batches,
+        micro_batch=(-(-rows // slices), columns),
         seconds_per_update=seconds,
-        peak_memory_bytes=trial.peak,
+        peak_memory_bytes=peak_bytes(),
         loss=loss,
     )
 
 
 def _measure(updater: Updater, hparams: HParams) -> tuple[float, float]:
-    """The seconds of an update, and the loss of a token."""
+    """Return the seconds of an update, and the loss of a token."""
     tiny, full = [
         [full_batch(each, hparams.packing)] * updater.replicas
         for each in ((1, 1), largest_shape(hparams))

@@ -1,23 +1,21 @@
-"""What a training run tells: a progress bar, `metrics.jsonl`, events."""
+"""Progress of a training run: a bar, `metrics.jsonl`, TensorBoard events."""
 
 import contextlib
+import dataclasses
 import json
 import math
 import pathlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self, TextIO
 
 import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError, in_words
 from t2t_lite.progress import Line, say
-from t2t_lite.training.config import (
-    METRICS_FILE,
-    SAMPLES_FILE,
-    read_records,
-)
-from t2t_lite.training.validation import Sample
+from t2t_lite.training.config import METRICS_FILE, SAMPLES_FILE, read_records
+from t2t_lite.training.evaluation import Sample
+from t2t_lite.training.update import UpdateStats
 
 EVENTS_FOLDER = "tensorboard"
 _SHOWN = 500  # characters of a text of dev; its file has all
@@ -62,7 +60,10 @@ class MetricsFile:
         A record that does not fit on a full disk waits for the next call.
         """
         self._note_evaluation(record)
-        line = {key: _finite(value) for key, value in record.items()}
+        line = {
+            key: value if _is_finite(value) else None
+            for key, value in record.items()
+        }
         self._append(json.dumps(line))
 
     def has_evaluation(self, step: int, weights: str | None = None) -> bool:
@@ -108,17 +109,21 @@ class MetricsFile:
         return None
 
 
-class Telemetry:
-    """Shows and writes down how training goes.
+class TrainingLog:
+    """Shows and records the progress of training.
 
     On a terminal there is a live bar, elsewhere a line for every record. Enter
     it to show the bar.
 
     Args:
       output_dir: the run.
-      step: where it goes on.
-      total_steps: where it ends.
-      stream: where people look; stdout is for results.
+      step: the first update is the one after it.
+      total_steps: the last update.
+      stream: where people look; None: stderr. stdout is for results.
+
+    Attributes:
+      metrics: `metrics.jsonl`.
+      note: writes a line for people.
     """
 
     def __init__(
@@ -131,12 +136,15 @@ class Telemetry:
         self._total = total_steps
         self.metrics = MetricsFile(output_dir / METRICS_FILE, step)
         self._samples = MetricsFile(output_dir / SAMPLES_FILE, step)
-        self._events = _Events(output_dir / EVENTS_FOLDER)
+        self._events = tf.summary.create_file_writer(
+            str(output_dir / EVENTS_FOLDER), flush_millis=10_000
+        )
         self._shown_at = time.monotonic()
         self._line = Line(
             f"{step}/{total_steps}", total_steps, step, stream, stays=True
         )
-        self.activity("starting")
+        self.note = self._line.say
+        self._line.update("starting")
 
     def __enter__(self) -> Self:
         self._line.__enter__()
@@ -146,33 +154,37 @@ class Telemetry:
         self._line.__exit__()
         self.metrics.close()
         self._samples.close()
-        self._events.close()
+        with contextlib.suppress(tf.errors.OpError):
+            self._events.close()
 
-    def has_evaluation(self, step: int, weights: str | None = None) -> bool:
-        """Whether the metrics tell of that evaluation."""
-        return self.metrics.has_evaluation(step, weights)
+    def phase(self, text: str) -> None:
+        """Report what is done now, on the bar or in a line."""
+        if self._line.is_live:
+            self._line.update(text)
+        else:
+            self.note(text)
 
-    def evaluations(self, weights: str | None) -> list[Mapping[str, Any]]:
-        """See `MetricsFile`."""
-        return self.metrics.evaluations(weights)
+    def activity(self, text: str) -> None:
+        """Report on the bar, if there is one, what is done now."""
+        self._line.update(text)
 
     def wants_progress(self) -> bool:
-        """Whether there is a bar that has not moved for a second."""
+        """Return whether there is a bar that has not moved for a second."""
         return self._line.is_live and time.monotonic() - self._shown_at >= 1
 
     def progress(self, record: Mapping[str, Any]) -> None:
-        """Moves the bar; `record` as in `training`."""
+        """Move the bar; `record` as in `training`."""
         self._shown_at = time.monotonic()
         step = record["step"]
         self._line.update(_status(record), step, f"{step}/{self._total}")
 
     def training(self, record: Mapping[str, Any]) -> None:
-        """Records how training went since the last record.
+        """Record the updates since the last record.
 
         Args:
-          record: has `step`, `loss`, `learning_rate`, `tokens_per_second`.
+          record: see `Meter.record`.
         """
-        self._write(record)
+        self._write(record, "train")
         self.progress(record)
         if not self._line.is_live:
             self.note(
@@ -183,95 +195,163 @@ class Telemetry:
     def evaluation(
         self, record: Mapping[str, Any], samples: Sequence[Sample] = ()
     ) -> None:
-        """Records an evaluation, and shows one of the samples.
+        """Record an evaluation, and show one of the samples.
 
         Args:
           record: has `step` and `dev_loss`.
           samples: as in `DevEvaluation`.
         """
-        self._write(record)
+        weights = record.get("weights")
+        self._write(record, "averaged" if weights else "dev")
         if samples:
             of = {
                 key: record[key] for key in ("step", "weights") if key in record
             }
-            told = [sample._asdict() for sample in samples]
-            self._samples.write({**of, "samples": told})
+            texts = [sample._asdict() for sample in samples]
+            self._samples.write({**of, "samples": texts})
         values = "  ".join(
             f"{key.removeprefix('dev_')} {value:.4g}"
             for key, value in record.items()
             if key.startswith("dev_")
         )
-        weights = f" ({record['weights']})" if "weights" in record else ""
-        self.note(f"step {record['step']}{weights} on dev:  {values}")
+        of_weights = f" ({weights})" if weights else ""
+        self.note(f"step {record['step']}{of_weights} on dev:  {values}")
         for sample in samples[len(samples) // 2 :][:1]:
             for name, text in sample._asdict().items():
                 more = " ..." if len(text) > _SHOWN else ""
                 self.note(f"  {name + ':':12} {text[:_SHOWN]}{more}")
 
-    def phase(self, text: str) -> None:
-        """Says what is done now, on the bar or in a line."""
-        if self._line.is_live:
-            self.activity(text)
-        else:
-            self.note(text)
-
-    def activity(self, text: str) -> None:
-        """Says on the bar what is done now, as evaluations take a while."""
-        self._line.update(text)
-
-    def note(self, text: str) -> None:
-        """Writes a line for people."""
-        self._line.say(text)
-
-    def _write(self, record: Mapping[str, Any]) -> None:
+    def _write(self, record: Mapping[str, Any], group: str) -> None:
+        """Write a record to `metrics.jsonl` and as TensorBoard scalars."""
         self.metrics.write(record)
-        self._events.write(record)
-
-
-class _Events:
-    """TensorBoard scalars."""
-
-    def __init__(self, folder: pathlib.Path):
-        self._writer = tf.summary.create_file_writer(
-            str(folder), flush_millis=10_000
-        )
-
-    def write(self, record: Mapping[str, Any]) -> None:
-        group = "dev" if "dev_loss" in record else "train"
-        if "weights" in record:
-            group = "averaged"
         # Events that cannot be written are no reason to fail.
         with (
             contextlib.suppress(tf.errors.OpError),
-            self._writer.as_default(step=record["step"]),
+            self._events.as_default(step=record["step"]),
         ):
             for key, value in record.items():
                 if key != "step" and isinstance(value, (int, float)):
                     # Only training smooths labels: two losses, two names.
                     name = "smoothed_loss" if key == "loss" else key
-                    name = name.removeprefix("dev_")
-                    tf.summary.scalar(f"{group}/{name}", value)
+                    name = f"{group}/{name.removeprefix('dev_')}"
+                    tf.summary.write(name, float(value), metadata=_SCALAR)
 
-    def close(self) -> None:
-        with contextlib.suppress(tf.errors.OpError):
-            self._writer.close()
+
+# `tf.summary.scalar` writes the same, but requires TensorBoard.
+_SCALAR = tf.compat.v1.SummaryMetadata(
+    plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars"),
+    data_class=1,  # a scalar
+)
 
 
 def _status(record: Mapping[str, Any]) -> str:
+    loss = record["loss"]
     return (
-        f"loss {_or_dash(record['loss'], '.3f')}  "
+        f"loss {format(loss, '.3f') if _is_finite(loss) else '-'}  "
         f"{record['tokens_per_second']:,.0f} tokens/s  "
         f"rate {record['learning_rate']:.2e}  epoch {record['epoch']}"
     )
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+def _is_finite(value: Any) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
 
 
-def _or_dash(value: float | None, form: str) -> str:
-    if value is None or not math.isfinite(value):
-        return "-"
-    return format(value, form)
+@dataclasses.dataclass
+class Totals:
+    """Sums over all updates of a run that were read."""
+
+    seconds: float = 0.0  # of the updates; evaluating and saving is not counted
+    skipped: int = 0  # updates
+    source_tokens: float = 0.0  # real ones
+    target_tokens: float = 0.0
+
+
+class Meter:
+    """Adds up the results of updates, reading them from the device late.
+
+    Args:
+      totals: of the run so far.
+
+    Attributes:
+      totals: with the updates since; `timed` adds the seconds.
+      skipped_in_a_row: of the last updates read.
+    """
+
+    def __init__(self, totals: Totals | None = None):
+        self.totals = totals or Totals()
+        self.skipped_in_a_row = 0
+        self._unread: list[UpdateStats] = []
+        self.start_interval()
+
+    def start_interval(self) -> None:
+        """Forget the updates of `record`."""
+        self._seconds_before = self.totals.seconds
+        self._interval: list[UpdateStats] = []
+
+    @contextlib.contextmanager
+    def timed(self) -> Iterator[None]:
+        """Count the time inside, of an update."""
+        start = time.monotonic()
+        yield
+        self.totals.seconds += time.monotonic() - start
+
+    def add(self, stats: UpdateStats) -> None:
+        """Note an update, and read the ones before it.
+
+        They are done when this one has been handed to the device: to read
+        them keeps nothing waiting.
+        """
+        self._read()
+        self._unread.append(stats)
+
+    def read(self) -> None:
+        """Wait for the update under way."""
+        with self.timed():
+            self._read()
+
+    def _read(self) -> None:
+        for stats in self._unread:
+            read = stats.read()
+            self._interval.append(read)
+            self.totals.source_tokens += read.source_tokens
+            self.totals.target_tokens += read.target_tokens
+            self.totals.skipped += int(read.skipped)
+            self.skipped_in_a_row += 1
+            if not read.skipped:
+                self.skipped_in_a_row = 0
+        self._unread.clear()
+
+    @property
+    def skipped_in_interval(self) -> int:
+        """Number of updates skipped since the interval started."""
+        return sum(bool(each.skipped) for each in self._interval)
+
+    def record(self) -> dict[str, Any]:
+        """Return the line of `metrics.jsonl` on the updates of the interval.
+
+        `loss` is the smoothed cross-entropy per real target token in nats, and
+        `gradient_norm` the mean, both without skipped updates; `padding` is the
+        share of the positions that held no token, 0-1.
+        """
+        made = [each for each in self._interval if not each.skipped]
+        loss = sum(each.loss_sum for each in made)
+        norm = sum(each.gradient_norm for each in made)
+        positions = sum(each.positions for each in self._interval)
+        seconds = self.totals.seconds - self._seconds_before
+        tokens = sum(
+            each.source_tokens + each.target_tokens for each in self._interval
+        )
+        return {
+            "loss": _ratio(loss, sum(each.target_tokens for each in made)),
+            "learning_rate": self._interval[-1].learning_rate,
+            "tokens_per_second": _ratio(tokens, seconds),
+            "gradient_norm": _ratio(norm, len(made)),
+            "padding": round(1 - _ratio(tokens, positions), 4),
+            "skipped": self.totals.skipped,
+            "seconds": round(self.totals.seconds, 2),
+        }
+
+
+def _ratio(total: float, count: float) -> float:
+    return total / count if count else math.nan

@@ -1,0 +1,530 @@
+"""Checkpoints of a run: saved whole or not at all, verified when they are read.
+
+A checkpoint is a folder that is written under a hidden name and renamed:
+
+```
+checkpoints/step-00001000/tensors.index, tensors.data-00000-of-00001
+                          ema/                the moving average, weights only
+checkpoints/average-5-step-00001000/          the mean of five, weights only
+checkpoints/best.json                         which steps were best on dev
+```
+
+`tf.train.Checkpoint` writes the tensors, each with a checksum: the weights
+under `model/`, the optimizer's state, and as JSON text `state`: the step, the
+position in the data, and totals.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_lite import files
+from t2t_lite.errors import T2TLiteError, UsageError, in_words
+from t2t_lite.progress import say
+
+_Path = str | os.PathLike
+FOLDER = "checkpoints"  # in the folder of a run
+MODEL_PREFIX = "model/"
+EMA = "ema"  # folder of the moving average, inside its checkpoint
+NAMED = ("default", "latest", "best", "average", "ema")
+_NAME = re.compile(r"(?:average-(\d+)-)?step-(\d{8,})")
+_TENSORS = "tensors"
+_BEST = "best.json"
+_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"  # follows a name in the file
+# Errors of TensorFlow's reader; an IndexError, for example, where a file is
+# shorter than it should be.
+UNREADABLE = (tf.errors.OpError, ValueError, LookupError, RuntimeError)
+# Errors that leave open whether the checkpoint is damaged.
+_NOT_DAMAGE = (
+    PermissionError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.ResourceExhaustedError,
+)
+
+
+class DamagedError(T2TLiteError):
+    """A checkpoint or the file of the best ones is damaged."""
+
+    def __init__(self, path: pathlib.Path, error: Exception):
+        self.path, self.reason = path, short(error)
+        super().__init__(
+            f"{path} is damaged ({self.reason}). Remove it to continue without "
+            "it, or put a copy back."
+        )
+
+
+class SaveError(T2TLiteError):
+    """Something cannot be written, for example on a full disk."""
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint on disk."""
+
+    path: pathlib.Path
+    step: int  # of the weights; of an average, its last source's
+    averaged: int | None  # number of averaged ones; None: not an average
+
+    def __str__(self) -> str:
+        if self.is_ema:
+            return f"the moving average at step {self.step}"
+        if self.averaged is None:
+            return f"step {self.step}"
+        return f"the average of {self.averaged} up to step {self.step}"
+
+    @property
+    def is_ema(self) -> bool:
+        """Whether it is the moving average inside a checkpoint."""
+        return self.path.name == EMA
+
+    @property
+    def decoded(self) -> "Checkpoint":
+        """Its moving average if it has one, else itself."""
+        average = self._replace(path=self.path / EMA)
+        return average if average.path.is_dir() else self
+
+    @property
+    def weights(self) -> str | None:
+        """The name of its weights in metrics; None: those in training."""
+        named = self.is_ema or self.averaged is not None
+        return self.path.name if named else None
+
+    @property
+    def checksum(self) -> str:
+        """The SHA-256 of the index, which has the checksum of each tensor."""
+        with _explaining_damage(self.path):
+            index = (self.path / f"{_TENSORS}.index").read_bytes()
+        return hashlib.sha256(index).hexdigest()
+
+
+def checkpoint_at(path: pathlib.Path) -> Checkpoint | None:
+    """Return the checkpoint of a folder; None if it has another name."""
+    match = _NAME.fullmatch(_home(path).name)
+    if not match:
+        return None
+    count, step = match.groups()
+    return Checkpoint(path, int(step), int(count) if count else None)
+
+
+def _home(path: pathlib.Path) -> pathlib.Path:
+    """Return the folder among checkpoints, also of a moving average in it."""
+    return path.parent if path.name == EMA else path
+
+
+def list_checkpoints(
+    directory: _Path, averages: bool = False
+) -> list[Checkpoint]:
+    """Return the checkpoints of a folder, oldest step first.
+
+    Args:
+      directory: the `checkpoints` folder of a run; may be missing.
+      averages: list the averages instead.
+    """
+    directory = pathlib.Path(directory)
+    if not directory.is_dir():
+        return []
+    found = [checkpoint_at(path) for path in directory.iterdir()]
+    return sorted(
+        (each for each in found if each and bool(each.averaged) == averages),
+        key=lambda each: (each.step, each.averaged or 0),
+    )
+
+
+def model_tensors(model: Any) -> dict[str, tf.Variable]:
+    """Return a model's variables by their names in checkpoints."""
+    return {f"{MODEL_PREFIX}{v.path}": v.value for v in model.weights}
+
+
+def save(
+    directory: _Path,
+    tensors: Mapping[str, Any],
+    state: Mapping[str, Any],
+    averaged: int | None = None,
+    ema: Mapping[str, Any] | None = None,
+) -> Checkpoint:
+    """Save a checkpoint, completely or not at all.
+
+    Args:
+      directory: the `checkpoints` folder of a run.
+      tensors: variables, tensors or arrays by name.
+      state: JSON-serializable; has `step`.
+      averaged: for an average, the number of its sources.
+      ema: the moving average of the weights, by the same names.
+
+    Raises:
+      SaveError: it cannot be written; older checkpoints are as they were.
+    """
+    name = f"step-{state['step']:08d}"
+    if averaged is not None:
+        name = f"average-{averaged}-{name}"
+    path = pathlib.Path(directory) / name
+    files.remove_unfinished(path.parent, name)
+    with explaining_failed_writes(path), files.write_folder(path) as folder:
+        _write(folder, tensors, state)
+        if ema:
+            (folder / EMA).mkdir()
+            _write(folder / EMA, ema, {"step": state["step"]})
+    return Checkpoint(path, state["step"], averaged)
+
+
+def _write(folder, tensors, state):
+    tensors = {**tensors, "state": json.dumps(state)}
+    with tf.device("CPU"):
+        variables = {
+            name: each if isinstance(each, tf.Variable) else tf.Variable(each)
+            for name, each in tensors.items()
+        }
+    tf.train.Checkpoint(**_tree(variables)).write(str(folder / _TENSORS))
+
+
+def _tree(variables):
+    """Return nested dicts: "a/b" is "b" in "a". Names in the file stay."""
+    root: dict[str, Any] = {}
+    for name, variable in variables.items():
+        *folders, last = name.split("/")
+        node = root
+        for folder in folders:
+            node = node.setdefault(folder, {})
+        node[last] = variable
+    return root
+
+
+@contextlib.contextmanager
+def explaining_failed_writes(path: pathlib.Path) -> Iterator[None]:
+    """Turn the error of a failed write into a `SaveError` of one line."""
+    try:
+        yield
+    except (OSError, tf.errors.OpError) as error:
+        raise SaveError(
+            f"{path} cannot be saved: {in_words(error, place=False)}. What was "
+            "saved before is intact."
+        ) from error
+
+
+class Reader:
+    """Reads single tensors of a checkpoint, without the others.
+
+    Args:
+      path: the checkpoint's folder.
+
+    Attributes:
+      shapes: by name.
+
+    Raises:
+      T2TLiteError: it is damaged.
+    """
+
+    def __init__(self, path: _Path):
+        self._path = pathlib.Path(path)
+        with _explaining_damage(self._path):
+            self._reader = tf.train.load_checkpoint(str(self._path / _TENSORS))
+            shapes = self._reader.get_variable_to_shape_map()
+        self._names = sorted(shapes)
+        self.shapes: dict[str, list[int]] = {
+            name.removesuffix(_VALUE): shapes[name]
+            for name in self._names
+            if name.endswith(_VALUE)
+        }
+        if not self.shapes:
+            raise T2TLiteError(
+                f"{path} has the format of an older version: use that version, "
+                "or train a new run."
+            )
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a tensor as an array."""
+        with _explaining_damage(self._path):
+            return self._reader.get_tensor(name + _VALUE)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The `state` that the checkpoint was saved with."""
+        with _explaining_damage(self._path):
+            return json.loads(self["state"])
+
+    def verify(self) -> None:
+        """Read everything, which raises an error if anything is damaged."""
+        with _explaining_damage(self._path):
+            for name in self._names:
+                self._reader.get_tensor(name)
+
+
+def restore(
+    path: _Path, variables: Mapping[str, tf.Variable]
+) -> dict[str, Any]:
+    """Set variables to the values of a checkpoint.
+
+    Args:
+      path: the checkpoint's folder.
+      variables: by name; other tensors of the checkpoint are not read.
+
+    Returns:
+      Its state.
+
+    Raises:
+      T2TLiteError: it is damaged, or holds other names or shapes.
+    """
+    path = pathlib.Path(path)
+    reader = Reader(path)
+    state = reader.state
+    for name, variable in variables.items():
+        here, there = list(variable.shape), reader.shapes.get(name)
+        if here != there:
+            raise T2TLiteError(
+                f"{path} is an average, which cannot be trained on, or of "
+                f"another model: {name} has shape {there} there, {here} here."
+            )
+    with _explaining_damage(path):
+        checkpoint = tf.train.Checkpoint(**_tree(variables))
+        status = checkpoint.read(str(path / _TENSORS))
+        status.assert_existing_objects_matched().expect_partial()
+    return state
+
+
+@contextlib.contextmanager
+def _explaining_damage(path):
+    try:
+        yield
+    except _NOT_DAMAGE as error:
+        raise T2TLiteError(
+            f"{path} cannot be read: {in_words(error, place=False)}."
+        ) from error
+    except (*UNREADABLE, OSError) as error:
+        raise DamagedError(path, error) from error
+
+
+def short(error: Exception) -> str:
+    """Return the first line of an error about a file."""
+    if isinstance(error, (ValueError, IndexError)):
+        return str(error).splitlines()[0].rstrip(".")
+    return in_words(error)
+
+
+def restore_newest(
+    directory: _Path, read: Callable[[pathlib.Path], Any], strict: bool = False
+) -> Checkpoint:
+    """Read the newest checkpoint that is not damaged.
+
+    Damaged ones get another name, and a line reports each.
+
+    Args:
+      directory: the `checkpoints` folder of a run, which has some.
+      read: reads the checkpoint in a folder.
+      strict: raise an error if the newest one is damaged.
+
+    Raises:
+      T2TLiteError: all are damaged.
+    """
+    saved = list_checkpoints(directory)
+    errors: list[DamagedError] = []
+    for found in reversed(saved):
+        try:
+            read(found.path)
+            break
+        except DamagedError as error:
+            errors.append(error)
+            if strict or len(saved) == 1:
+                raise
+    else:
+        raise T2TLiteError(
+            f"All {len(saved)} checkpoints in {directory} are damaged, the "
+            f"newest one so: {errors[0].reason}. Put a copy of one back, or "
+            "choose another --output_dir."
+        )
+    for damaged in errors:
+        set_aside(damaged, f"training resumes from update {found.step}")
+    return found
+
+
+def set_aside(error: DamagedError, consequence: str) -> None:
+    """Rename what is damaged, and report the new name."""
+    path = _home(error.path)
+    names = (f"{path.name}.damaged{n}" for n in ("", *range(2, 1000)))
+    aside = next(p for p in map(path.with_name, names) if not p.exists())
+    with explaining_failed_writes(path):
+        path.rename(aside)
+    say(
+        f"WARNING: {error.path} is damaged ({error.reason}). {path.name} is "
+        f"{aside.name} now, and {consequence}."
+    )
+
+
+def average_checkpoints(directory: _Path, count: int) -> Checkpoint:
+    """Average the weights of the last checkpoints, and save the mean.
+
+    Sums are made in float64, one tensor at a time. The optimizer's state is
+    left out: an average is for decoding, not for training.
+
+    Args:
+      directory: the `checkpoints` folder of a run.
+      count: number of the newest ones; fewer if there are fewer.
+
+    Raises:
+      T2TLiteError: there is none, one is damaged, or they do not match.
+    """
+    sources = list_checkpoints(directory)[-count:]
+    if not sources:
+        raise T2TLiteError(
+            f"There is no checkpoint to average in {directory}: train first, "
+            "or put back what was moved away."
+        )
+    readers = [Reader(source.path) for source in sources]
+    shapes = [
+        {n: s for n, s in reader.shapes.items() if n.startswith(MODEL_PREFIX)}
+        for reader in readers
+    ]
+    for source, other in zip(sources, shapes, strict=True):
+        if other != shapes[0]:
+            raise T2TLiteError(
+                f"Checkpoints of different models cannot be averaged: "
+                f"{source.path} does not match {sources[0].path}."
+            )
+    means = {name: _mean(name, readers) for name in shapes[0]}
+    steps = [source.step for source in sources]
+    state = {"step": steps[-1], "averaged_steps": steps}
+    return save(directory, means, state, averaged=len(sources))
+
+
+def _mean(name, readers):
+    total: Any = 0.0
+    for reader in readers:
+        value = reader[name]
+        total = total + value.astype(np.float64)
+    with tf.device("CPU"):
+        return tf.Variable((total / len(readers)).astype(value.dtype))
+
+
+def resolve(directory: _Path, which: str | int) -> Checkpoint:
+    """Return the checkpoint of a name.
+
+    Args:
+      directory: the `checkpoints` folder of a run.
+      which: "latest", "best", "average" (the newest one), "ema" (the newest
+        moving average), a step, or the path of a checkpoint's folder;
+        "default" is the average made of the newest checkpoint if there is one,
+        else the newest. Of a run with a moving average, "default" and "best"
+        are those of the checkpoint; a step and "latest" never are.
+
+    Raises:
+      T2TLiteError: there is no such checkpoint.
+      UsageError: `which` is none of these.
+    """
+    directory, which = pathlib.Path(directory), str(which)
+    steps = list_checkpoints(directory)
+    averages = list_checkpoints(directory, averages=True)
+    if which.isdigit():
+        found = [each for each in steps if each.step == int(which)]
+    elif which == "best":
+        best = [mark["step"] for mark in read_marks(directory)[:1]]
+        found = [each.decoded for each in steps if each.step in best]
+    elif which == "average":
+        found = averages
+    elif which == "latest":
+        found = steps
+    elif which == "ema":
+        found = [each.decoded for each in steps if each.decoded.is_ema]
+    elif which == "default":
+        found = [each.decoded for each in steps]
+        if averages and (not steps or averages[-1].step == steps[-1].step):
+            found = averages
+    else:
+        paths = (pathlib.Path(which).expanduser(), directory / which)
+        found = [
+            each
+            for path in paths
+            if path.is_dir() and (each := checkpoint_at(path))
+        ][:1]
+        if not found:
+            raise UsageError(
+                f"A checkpoint is one of {', '.join(NAMED)}, a step or a "
+                f"checkpoint's folder; got {which!r}."
+            )
+    if not found:
+        known = ", ".join(str(each.step) for each in steps) or "none"
+        fix = {
+            "best": "training marks one when it evaluates on dev",
+            "average": "t2t-lite-average makes one",
+            "ema": "training with the hparam ema_decay makes one",
+        }.get(which, "train first, or put back what was moved away")
+        raise T2TLiteError(
+            f"{directory} has no checkpoint {which!r} (steps: {known}); {fix}."
+        )
+    return found[-1]
+
+
+def remove_old(directory: _Path, keep: int) -> None:
+    """Remove all but the newest `keep` checkpoints, the best and averages."""
+    best = [mark["step"] for mark in read_marks(directory)]
+    for checkpoint in list_checkpoints(directory)[:-keep]:
+        if checkpoint.step not in best:
+            files.remove_folder(checkpoint.path)
+
+
+def mark_best(directory: _Path, marks: Sequence[Mapping[str, Any]]) -> None:
+    """Mark checkpoints as the best, which are not removed then.
+
+    Args:
+      directory: the `checkpoints` folder of a run.
+      marks: `step`, `metric` and `value` of each; the best one first.
+    """
+    path = pathlib.Path(directory) / _BEST
+    best, *others = marks
+    with explaining_failed_writes(path):
+        files.write_json(path, {**best, "others": others} if others else best)
+
+
+def read_best(directory: _Path) -> dict[str, Any] | None:
+    """Return the mark of the best checkpoint, if there is one.
+
+    Raises:
+      DamagedError: the file is damaged.
+    """
+    return next(iter(read_marks(directory)), None)
+
+
+def read_marks(directory: _Path) -> list[dict[str, Any]]:
+    """Return the marks of the best checkpoints, the best one first.
+
+    Raises:
+      DamagedError: the file is damaged.
+    """
+    path = pathlib.Path(directory) / _BEST
+    if not path.exists():
+        return []
+    try:
+        marked = json.loads(path.read_bytes())
+        return [
+            {key: mark[key] for key in ("step", "metric", "value")}
+            for mark in (marked, *marked.get("others", ()))
+        ]
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ) as error:
+        raise DamagedError(path, error) from error
+
+
+def rank(
+    marks: Sequence[dict[str, Any]], new: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Return marks with a new one, the best one first.
+
+    Of two equal ones the first is better. Marks by another metric, or of the
+    same step, are dropped.
+    """
+    others = [
+        mark
+        for mark in marks
+        if mark["metric"] == new["metric"] and mark["step"] != new["step"]
+    ]
+    return sorted([*others, new], key=lambda mark: -mark["value"])

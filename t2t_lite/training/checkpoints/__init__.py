@@ -1,1 +1,0 @@
-"""Checkpoints of a run: their files, which one is meant, their average."""

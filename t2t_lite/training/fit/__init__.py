@@ -1,1 +1,0 @@
-"""Whether a training fits into the memory of its devices, and its time."""

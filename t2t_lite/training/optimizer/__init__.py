@@ -1,1 +1,0 @@
-"""One update: gradients, learning rates, the optimizer."""

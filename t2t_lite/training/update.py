@@ -1,0 +1,430 @@
+"""Updates: gradients of several passes, summed, normalized and applied.
+
+An update makes `micro_batches` passes; if these do not fit in memory, each is
+sliced by rows into more passes. Each replica makes one pass at a time. The sum
+of all gradients is divided by the number of real target tokens. Dropout is
+seeded per micro-batch. So neither the number of replicas nor their share of the
+tokens nor the slices change the result, apart from the order in which floats
+are added. Where one pass on one replica is the whole update, nothing is summed:
+sums take memory of the size of the model.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from t2t_lite.data.packing import feature_names
+from t2t_lite.hparam import HParams
+from t2t_lite.training import optimizers
+from t2t_lite.training.devices import computes_halves
+from t2t_lite.training.schedules import training_rate
+
+# Loss sum, number of target tokens, and the gradient of each variable.
+_Pass = tuple[tf.Tensor, tf.Tensor, list[tf.Tensor | None]]
+
+
+class UpdateStats(NamedTuple):
+    """Results of an update; sums are over all its micro-batches.
+
+    All but the learning rate and the positions are tensors until they are read.
+    """
+
+    learning_rate: float
+    loss_sum: float  # smoothed cross-entropy, nats
+    target_tokens: float  # real ones, EOS included
+    source_tokens: float
+    gradient_norm: float  # of the gradient per target token, unclipped
+    skipped: float  # 1 when a gradient was not finite, else 0
+    positions: float  # of both sides, padding included
+    wanting_decision: float = 0.0  # replicas, see `Updater.update`
+
+    def read(self) -> "UpdateStats":
+        """Return the numbers; waits for the device."""
+        return UpdateStats(*map(float, self))
+
+
+def dropout_seed(seed: int, update: int, micro_batch: int) -> np.ndarray:
+    """Return the dropout seed of a micro-batch, int32 [2]: a pure function.
+
+    Args:
+      seed: of the run.
+      update: its number.
+      micro_batch: its number within the update.
+    """
+    sequence = np.random.SeedSequence([seed, update, micro_batch])
+    return sequence.generate_state(2).view(np.int32)
+
+
+class Gradients:
+    """The loss of a pass and its gradients.
+
+    XLA cannot read variables that lie on another replica's device, so the
+    compiled pass is a function of the weights, too. It compiles a graph for
+    each shape of micro-batches, which takes a while: packing keeps shapes few.
+    Where a seed is negative XLA draws other random bits than TensorFlow, so
+    that dropout drops other values.
+
+    Args:
+      model: has `loss_sum(features, label_smoothing, seed)` and `variables`.
+      names: of the features.
+      variables: to differentiate by.
+      label_smoothing: the hparam.
+      jit: compile it by XLA.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        names: Sequence[str],
+        variables: Sequence[tf.Variable],
+        label_smoothing: float,
+        jit: bool = False,
+    ):
+        self._model = model
+        self._names = names
+        self._variables = list(variables)
+        self._label_smoothing = label_smoothing
+        self._jit = jit
+        self._compiled = tf.function(
+            self._of_weights, jit_compile=True, autograph=False
+        )
+        # One graph for both halves, which is not copied for each.
+        self._half = tf.function(
+            lambda features: _dense(self(features)),
+            autograph=False,
+            experimental_attributes={"_noinline": True},
+        )
+
+    def __call__(self, features: Mapping[str, Any]) -> _Pass:
+        """Return the loss sum, the number of target tokens, and the gradients.
+
+        Args:
+          features: of the names, and `seed`, see `DropoutMasks`.
+        """
+        if not self._jit:
+            return self._of(self._variables, features)
+        weights = [v.value.read_value() for v in self._model.variables]
+        return self._compiled(weights, dict(features))
+
+    def in_halves(self, features: Mapping[str, Any]) -> _Pass:
+        """Return the same, from two halves of the rows computed in parallel.
+
+        On a CPU each half has its own cores. Cores that share an operation wait
+        for the slowest of them after each, and there are thousands of
+        operations. Gradients take twice as much memory.
+
+        Args:
+          features: as for a call; b rows. Where b is odd, half of b + 1.
+        """
+        rows = tf.shape(features["inputs"])[0]
+        half = (rows + 1) // 2
+        padding = [[0, 2 * half - rows], [0, 0]]  # zeros count for nothing
+        filled = {name: tf.pad(features[name], padding) for name in self._names}
+        first, second, *before = tf.unstack(features["seed"])
+        done = []
+        for start in (0, half):
+            seed = [first, second, sum(before) + start]
+            part = {name: x[start : start + half] for name, x in filled.items()}
+            done.append(self._half(part | {"seed": tf.stack(seed)}))
+        (loss, tokens, ones), (more_loss, more_tokens, others) = done
+        sums = [
+            one if one is None else one + other
+            for one, other in zip(ones, others, strict=True)
+        ]
+        return loss + more_loss, tokens + more_tokens, sums
+
+    def _of(
+        self, variables: Sequence[Any], features: Mapping[str, Any]
+    ) -> _Pass:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(variables)
+            loss, tokens = self._model.loss_sum(
+                {name: features[name] for name in self._names},
+                label_smoothing=self._label_smoothing,
+                seed=features["seed"],
+            )
+        return loss, tokens, tape.gradient(loss, variables)
+
+    def _of_weights(
+        self, weights: Sequence[tf.Tensor], features: Mapping[str, Any]
+    ) -> _Pass:
+        own = self._model.variables
+        values = dict(zip((id(v.value) for v in own), weights, strict=True))
+        mapping = list(zip(own, weights, strict=True))
+        with keras.StatelessScope(state_mapping=mapping):
+            variables = [values[id(v)] for v in self._variables]
+            return _dense(self._of(variables, features))
+
+
+def _dense(done: _Pass) -> _Pass:
+    loss, tokens, gradients = done
+    dense = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
+    return loss, tokens, dense
+
+
+class Updater:
+    """Trains a model, update by update.
+
+    Args:
+      model: has `trainable_variables` and
+        `loss_sum(features, label_smoothing, seed)`; created and built within
+        the strategy's scope.
+      hparams: its training part is used.
+      strategy: from `choose_strategy` or `join_workers`.
+      seed: of the run, for dropout.
+      freeze: patterns of weights that do not train, see `frozen_paths`.
+      slices: parts by rows that each micro-batch is passed in, to save memory.
+      jit: compile the passes by XLA.
+      recompute: see `Transformer`.
+
+    Attributes:
+      replicas: devices that share an update.
+      recompute: whether passes recompute activations.
+      strategy: as given.
+      optimizer: of the hparam `optimizer`.
+      average: of the weights; None without the hparam `ema_decay`.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        hparams: HParams,
+        strategy: tf.distribute.Strategy,
+        seed: int,
+        freeze: Sequence[str] = (),
+        slices: int = 1,
+        jit: bool = False,
+        recompute: bool = False,
+    ):
+        self.recompute = model.recompute = recompute
+        self._hparams = hparams
+        self.strategy = strategy
+        self.replicas: int = strategy.num_replicas_in_sync
+        self._seed = seed
+        self._slices = slices
+        self._names = feature_names(hparams.packing)
+        weights = model.trainable_variables
+        frozen = optimizers.frozen_paths((v.path for v in weights), freeze)
+        trained = [v for v in weights if v.path not in frozen]
+        self._paths = [v.path for v in trained]
+        self._variables = [v.value for v in trained]
+        gradients = Gradients(
+            model, self._names, self._variables, hparams.label_smoothing, jit
+        )
+        # XLA makes few operations of a pass, so cores hardly wait.
+        halves = computes_halves(strategy, hparams) and not jit
+        self._gradients = gradients.in_halves if halves else gradients
+        with strategy.scope():
+            self.optimizer = optimizers.make_optimizer(hparams, self._variables)
+            self.average = (
+                optimizers.MovingAverage(self._variables, hparams.ema_decay)
+                if hparams.ema_decay
+                else None
+            )
+            # Sums on each replica: of the counts, and of each gradient.
+            passes = max(hparams.micro_batches * slices, self.replicas)
+            shapes = [[3], *(v.shape for v in self._variables)]
+            self._sums = [_sum(each) for each in shapes if passes > 1]
+        self._local_replicas = _local_replicas(strategy)
+        rows = tf.TensorSpec([None, None], tf.int32)
+        seeds = tf.TensorSpec([2 if slices == 1 else 3], tf.int32)
+        features = dict.fromkeys(self._names, rows) | {"seed": seeds}
+        number = tf.TensorSpec([], tf.float32)
+        self._update_alone = self._graph(self._pass_and_apply, features, number)
+        self._accumulate = _graph(
+            self._accumulate_all, [features] * len(self._local_replicas)
+        )
+        self._apply_sums = self._graph(self._apply_and_clear, number, number)
+
+    def _graph(self, function, *signature):
+        """Return a graph of what the replicas compute, which all do alike."""
+        strategy = self.strategy
+        return _graph(
+            lambda *args: strategy.experimental_local_results(
+                strategy.run(function, args=args)
+            )[0],
+            *signature,
+        )
+
+    def tensors(self) -> dict[str, tf.Variable]:
+        """Return the optimizer's state by name, for checkpoints."""
+        return self.optimizer.tensors(self._paths)
+
+    @property
+    def trained_parameters(self) -> int:
+        """The number of parameters that train."""
+        return sum(math.prod(v.shape) for v in self._variables)
+
+    def averages(self) -> dict[str, tf.Variable]:
+        """Return the moving average of each trained weight by path."""
+        if not self.average:
+            return {}
+        return dict(zip(self._paths, self.average.averages, strict=True))
+
+    def update(
+        self,
+        micro_batches: Sequence[Mapping[str, tf.Tensor]],
+        step: int,
+        between_passes: Callable[[], None] = lambda: None,
+        wants_decision: Callable[[], bool] = lambda: False,
+    ) -> UpdateStats:
+        """Make one update.
+
+        Args:
+          micro_batches: dicts of int32 `inputs` [b, S] and `targets` [b, T],
+            and with the hparam `packing` the other `packing.feature_names`.
+          step: the update's number, for its learning rate and dropout.
+          between_passes: called before each pass. If it raises, the weights
+            are as before, but no other update must be made.
+          wants_decision: called after the passes: whether this worker wants
+            all workers to save or to stop. The replicas that do are counted
+            with the sums.
+
+        Returns:
+          The results; not waited for.
+        """
+        passes = self.passes(micro_batches, step)
+        rate = training_rate(self._hparams, step)
+        if not self._sums:
+            (alone,) = passes
+            between_passes()
+            sums = self._update_alone(alone, rate)
+        else:
+            for first in range(0, len(passes), self.replicas):
+                between_passes()
+                turn = passes[first : first + self.replicas]
+                idle = self.replicas - len(turn)
+                turn = turn + [self._empty_pass(turn[0]["seed"])] * idle
+                self._accumulate([turn[n] for n in self._local_replicas])
+            sums = self._apply_sums(rate, float(wants_decision()))
+        positions = sum(
+            math.prod(batch[side].shape)
+            for batch in micro_batches
+            for side in ("inputs", "targets")
+        )
+        return UpdateStats(learning_rate=rate, positions=positions, **sums)
+
+    def passes(
+        self, micro_batches: Sequence[Mapping[str, tf.Tensor]], step: int
+    ) -> list[dict[str, Any]]:
+        """Return the features of each pass: micro-batches, or their slices."""
+        passes = []
+        for number, batch in enumerate(micro_batches):
+            seed = dropout_seed(self._seed, step, number)
+            features = {name: batch[name] for name in self._names}
+            if self._slices == 1:
+                passes.append(features | {"seed": seed})
+                continue
+            rows = batch["inputs"].shape[0]
+            size = -(-rows // self._slices)
+            for start in range(0, rows, size):
+                part = {n: x[start : start + size] for n, x in features.items()}
+                part["seed"] = np.array([*seed, start], np.int32)
+                passes.append(part)
+        return passes
+
+    def _empty_pass(self, seed):
+        """Return features for a replica without a micro-batch."""
+        nothing = np.zeros((1, 1), np.int32)
+        return dict.fromkeys(self._names, nothing) | {"seed": seed}
+
+    def _pass(self, features):
+        """Return the counts, float32 [3], and the gradient of each variable.
+
+        The counts are the summed loss in nats, and the real tokens of target
+        and source, EOS included.
+        """
+        loss, tokens, gradients = self._gradients(features)
+        source_tokens = tf.math.count_nonzero(
+            features["inputs"], dtype=tf.float32
+        )
+        return tf.stack([loss, tokens, source_tokens]), gradients
+
+    def _pass_and_apply(self, features, learning_rate):
+        counts, gradients = self._pass(features)
+        dense = [
+            tf.zeros(v.shape) if g is None else tf.convert_to_tensor(g)
+            for g, v in zip(gradients, self._variables, strict=True)
+        ]
+        return self._apply(counts, dense, learning_rate)
+
+    def _accumulate_all(self, micro_batches):
+        distribute = self.strategy.experimental_distribute_values_from_function
+        first = self._local_replicas.start
+        features = distribute(
+            lambda context: micro_batches[
+                context.replica_id_in_sync_group - first
+            ]
+        )
+        self.strategy.run(self._accumulate_here, args=(features,))
+
+    def _accumulate_here(self, features):
+        counts, gradients = self._pass(features)
+        for total, each in zip(self._sums, [counts, *gradients], strict=True):
+            if each is not None:
+                optimizers.add(total, tf.convert_to_tensor(each))
+
+    def _apply_and_clear(self, learning_rate, wants_decision):
+        own = [optimizers.read(v) for v in self._sums]
+        totals = [tf.concat([own[0], [wants_decision]], axis=0), *own[1:]]
+        if self.replicas > 1:
+            context = tf.distribute.get_replica_context()
+            totals = context.all_reduce(tf.distribute.ReduceOp.SUM, totals)
+        counts, *gradients = totals
+        stats = self._apply(counts[:3], gradients, learning_rate)
+        for variable, value in zip(self._sums, own, strict=True):
+            optimizers.assign(variable, tf.raw_ops.ZerosLike(x=value))
+        return {**stats, "wanting_decision": counts[3]}
+
+    def _apply(self, counts, sums, learning_rate):
+        """Apply summed gradients, unless one is not finite."""
+        loss_sum, target_tokens, source_tokens = tf.unstack(counts)
+        # Stacked: TensorFlow's graph optimizer would split a sum by `add_n`,
+        # which takes 0.4 seconds.
+        squares = tf.stack([tf.nn.l2_loss(each) for each in sums])
+        norm = tf.sqrt(2.0 * tf.reduce_sum(squares)) / target_tokens
+        # Replicas agree on this one number. A branch would need each operation
+        # in two graphs; zeros are applied instead so that nothing changes.
+        finite = tf.math.is_finite(norm)
+        divisor = tf.where(finite, target_tokens, 0.0)
+        gradients = [tf.math.divide_no_nan(total, divisor) for total in sums]
+        if (most := self._hparams.clip_norm) is not None:
+            scale = most / tf.maximum(tf.where(finite, norm, 0.0), most)
+            gradients = [gradient * scale for gradient in gradients]
+        self.optimizer.apply(gradients, learning_rate, finite)
+        if self.average:
+            self.average.update(self.optimizer.applied, finite)
+        return {
+            "loss_sum": loss_sum,
+            "target_tokens": target_tokens,
+            "source_tokens": source_tokens,
+            "gradient_norm": norm,
+            "skipped": 1.0 - tf.cast(finite, tf.float32),
+        }
+
+
+def _graph(function, *signature):
+    # Autograph would find nothing to convert; looking costs seconds.
+    return tf.function(function, input_signature=signature, autograph=False)
+
+
+def _sum(shape):
+    return tf.Variable(
+        tf.zeros(shape),
+        trainable=False,
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=tf.VariableAggregation.SUM,
+    )
+
+
+def _local_replicas(strategy):
+    """Return the numbers of the replicas of this process."""
+    distribute = strategy.experimental_distribute_values_from_function
+    numbers = strategy.experimental_local_results(
+        distribute(lambda context: context.replica_id_in_sync_group)
+    )
+    return range(numbers[0], numbers[-1] + 1)

@@ -1,0 +1,316 @@
+"""Validators: the one way to parse and check a value that a user gives.
+
+They serve command lines, Python keywords, hparams, options of problems, and
+JSON. A validator takes a value, or its text, and returns the value to keep,
+which fits JSON. For any other value it raises ValueError with its rule, such as
+"true or false", which `check` turns into an error that names the value.
+"""
+
+import dataclasses
+import math
+import numbers
+import os
+import pathlib
+import textwrap
+import typing
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from t2t_lite.errors import UsageError, nearest
+
+
+@dataclasses.dataclass(frozen=True)
+class Validator:
+    """Parse a value, or raise ValueError with the rule.
+
+    Attributes:
+      rule: what follows "must be" in an error.
+      parse: return the value to keep, or raise ValueError, TypeError or
+        OverflowError.
+      metavar: of a flag with such values; "" for a switch.
+    """
+
+    rule: str
+    parse: Callable[[Any], Any]
+    metavar: str = "VALUE"
+
+    def __call__(self, value: Any) -> Any:
+        try:
+            return self.parse(value)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise ValueError(self.rule) from error
+
+
+def check(name: str, value: Any, validator: Callable[[Any], Any]) -> Any:
+    """Return the value as `validator` parses it.
+
+    Raises:
+      UsageError: `name` has a value that breaks the rule.
+    """
+    try:
+        return validator(value)
+    except ValueError as error:
+        raise UsageError(f"{name} must be {error}; got {value!r}.") from error
+
+
+def integer(at_least: int, at_most: int | None = None) -> Validator:
+    """Accept whole numbers of a range."""
+    rule = f"a whole number, at least {at_least}"
+    if at_most is not None:
+        rule = f"a whole number from {at_least} to {at_most}"
+
+    def parse(value):
+        number = int(value) if isinstance(value, str) else value
+        _require(isinstance(number, numbers.Integral))
+        _require(not isinstance(number, bool) and number >= at_least)
+        _require(at_most is None or number <= at_most)
+        return int(number)
+
+    return Validator(rule, parse, "N")
+
+
+def real(
+    *,
+    at_least: float = -math.inf,
+    above: float = -math.inf,
+    at_most: float = math.inf,
+    below: float = math.inf,
+) -> Validator:
+    """Accept finite numbers between two bounds."""
+    bounds = {
+        **{"at least": at_least, "above": above},
+        **{"at most": at_most, "below": below},
+    }
+    given = [f"{w} {b:g}" for w, b in bounds.items() if math.isfinite(b)]
+
+    def parse(value):
+        _require(isinstance(value, numbers.Real | str))
+        number = float(value)
+        _require(at_least <= number <= at_most and above < number < below)
+        _require(math.isfinite(number) and not isinstance(value, bool))
+        return number
+
+    return Validator(f"a number, {' and '.join(given)}", parse, "X")
+
+
+def optional(validator: Validator) -> Validator:
+    """Accept None, its text "none", and what `validator` accepts."""
+
+    def parse(value):
+        return None if value in (None, "none") else validator.parse(value)
+
+    return dataclasses.replace(
+        validator, rule=f"{validator.rule}, or none", parse=parse
+    )
+
+
+def condition(rule: str, holds: Callable[[Any], Any]) -> Validator:
+    """Accept values for which `holds` is true, as they are."""
+
+    def parse(value):
+        _require(holds(value))
+        return value
+
+    return Validator(rule, parse)
+
+
+def one_of(*choices: str) -> Validator:
+    """Accept one of several words."""
+    rule = f"one of {', '.join(choices)}"
+    accepted = condition(rule, choices.__contains__)
+    return dataclasses.replace(accepted, metavar="|".join(choices))
+
+
+def _require(holds: Any) -> None:
+    if not holds:
+        raise ValueError
+
+
+def _parse_text(value):
+    _require(isinstance(value, str) and value != "")
+    return value
+
+
+def _parse_path(value):
+    name = os.fspath(value) if isinstance(value, os.PathLike) else value
+    return os.path.abspath(os.path.expanduser(_parse_text(name)))
+
+
+def _parse_folder(value):
+    _require("://" not in str(value))  # not in the cloud
+    folder = pathlib.Path(_parse_path(value))
+    str(folder).encode("utf-8")  # configs and reports tell it
+    return folder
+
+
+def _parse_boolean(value):
+    words = {"true": True, "false": False, "1": True, "0": False}
+    if isinstance(value, str):
+        value = words.get(value.lower())
+    _require(isinstance(value, bool))
+    return value
+
+
+def _parse_texts(value):
+    texts = value.split(",") if isinstance(value, str) else value
+    _require(isinstance(texts, list | tuple))
+    return tuple(map(_parse_text, texts))
+
+
+text = Validator("text", _parse_text, "TEXT")  # not empty
+file_path = Validator("a path", _parse_path, "FILE")  # made absolute
+folder = Validator(  # gives an absolute Path
+    "a folder of a mounted file system, in UTF-8", _parse_folder, "DIR"
+)
+boolean = Validator("true or false", _parse_boolean, "")
+# A list, or one text with commas.
+texts = Validator(
+    "texts, none of them empty, joined by commas", _parse_texts, "TEXT,..."
+)
+
+
+def setting(
+    default: Any, help: str, metavar: str | None = None, group: str = ""
+) -> Any:
+    """Return a dataclass field that declares an option once.
+
+    Its type gives the validator, see `validator_of`.
+
+    Args:
+      default: the value of an option that is not given.
+      help: its meaning, with the unit.
+      metavar: of its flag, "" for a switch; None: that of the validator.
+      group: the title of the flags that it belongs to.
+    """
+    metadata = {"help": help, "metavar": metavar, "group": group}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def help_of(field: dataclasses.Field) -> str:
+    """Return the help of a `setting`, with its default if it has one."""
+    told, default = field.metadata["help"], field.default
+    if default in (None, False, 0, (), "") or "(default" in told:
+        return told
+    return f"{told} (default: {default})"
+
+
+def describe(settings: type, indent: int = 6) -> str:
+    """Return a line of a docstring's `Args` for each field of a dataclass."""
+    return "\n".join(
+        textwrap.fill(
+            f"{field.name}: {help_of(field)}.",
+            width=80,
+            initial_indent=" " * indent,
+            subsequent_indent=" " * (indent + 2),
+            break_on_hyphens=False,
+        )
+        for field in dataclasses.fields(settings)
+    )
+
+
+def require_known(names: Iterable[str], settings: type, what: str) -> None:
+    """Refuse names of options that a dataclass does not have.
+
+    Raises:
+      UsageError: names the nearest ones; `what` is what has the options.
+    """
+    known = [field.name for field in dataclasses.fields(settings)]
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"{what} has no option {name}.{nearest(name, known)}"
+            )
+
+
+def validate(instance: Any) -> None:
+    """Replace the values of a frozen dataclass by parsed ones.
+
+    Raises:
+      UsageError: a value breaks its rule.
+    """
+    for field in dataclasses.fields(instance):
+        value = getattr(instance, field.name)
+        if value is not None or field.default is not None:
+            value = check(field.name, value, validator_of(field.type))
+            object.__setattr__(instance, field.name, value)
+
+
+def changed(instance: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass that differ from their defaults."""
+    return {
+        field.name: value
+        for field in dataclasses.fields(instance)
+        if (value := getattr(instance, field.name)) != field.default
+    }
+
+
+def validator_of(annotation: Any) -> Validator:
+    """Return the validator of the values of a type.
+
+    Args:
+      annotation: bool, str, a Literal, `Annotated[TYPE, validator]`, or one of
+        these or None.
+    """
+    parts = get_args(annotation)
+    if type(None) in parts:
+        return optional(validator_of(parts[0]))
+    if get_origin(annotation) is Literal:
+        return one_of(*parts)
+    if get_origin(annotation) is Annotated:
+        return parts[1]
+    return {bool: boolean, str: text}[annotation]
+
+
+def parse_key_values(
+    text: str, name: str, bare_keys: bool = False
+) -> dict[str, str]:
+    """Return the values of a text by their key.
+
+    Example: "beam_size=4, alpha=0.6" gives {"beam_size": "4", "alpha": "0.6"}.
+
+    Args:
+      text: keys and values; white space around them does not count.
+      name: what the text is called in an error.
+      bare_keys: a key may stand alone; its value is then "true".
+
+    Raises:
+      UsageError: the text has another form, or a key twice.
+    """
+    values: dict[str, str] = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if not key or key in values or not (equals or bare_keys):
+            form = "key=value or key" if bare_keys else "key=value"
+            raise UsageError(
+                f"{name} must be {form}, joined by commas, each key once; got "
+                f"{text!r}."
+            )
+        values[key] = value if equals else "true"
+    return values
+
+
+def is_of_type(value: Any, annotation: Any) -> bool:
+    """Return whether a value of a JSON file has the type of an annotation.
+
+    Args:
+      value: a value of JSON, or a dataclass of such values.
+      annotation: Any, a class, or a dict, list or tuple of these, such
+        as `dict[str, list[int]]` or `tuple[int, ...]`. The fields of a
+        dataclass must be of their types, too. A bool is not an int.
+    """
+    if annotation is Any:
+        return True
+    parts = get_args(annotation)
+    kind = get_origin(annotation) or annotation
+    if not isinstance(value, kind) or type(value) is bool and kind is int:
+        return False
+    if dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        return all(is_of_type(getattr(value, n), hints[n]) for n in hints)
+    if parts and kind is dict:
+        key_type, value_type = parts
+        return all(
+            is_of_type(k, key_type) and is_of_type(v, value_type)
+            for k, v in value.items()
+        )
+    return not parts or all(is_of_type(inner, parts[0]) for inner in value)
