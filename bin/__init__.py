@@ -1,7 +1,7 @@
 """The commands, one file each: `t2t-lite-<name>`, or `t2t-lite <name>`.
 
-What this file holds is there before the rest of a command is imported, so that
-Ctrl-C is a line at any time.
+This file is imported before the rest of a command, so that Ctrl-C gives one
+line at any time.
 """
 
 import os
@@ -12,7 +12,7 @@ CTRL_C = 130  # 128 + SIGINT, as shells count
 
 
 def end_now() -> NoReturn:
-    """Ends the process with CTRL_C, whatever threads are still computing."""
+    """End the process with CTRL_C, without waiting for threads."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -22,7 +22,7 @@ def end_now() -> NoReturn:
 
 
 def _say_ctrl_c(kind: type[BaseException], error: Any, trace: Any) -> None:
-    """Python's hook for what nothing has caught."""
+    """Handle uncaught exceptions, as `sys.excepthook`."""
     if not issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
         return

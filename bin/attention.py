@@ -1,7 +1,7 @@
-"""Shows the attention of a trained model as a page for the browser.
+"""Show the attention of a trained model as a page for the browser.
 
-It shows every layer and head of the encoder, of the decoder and between them,
-for one text and its translation. The page needs no server and no network.
+The page has every layer and head of the encoder, of the decoder and between
+them, for one text and its translation. It needs no server and no network.
 """
 
 import argparse
@@ -11,7 +11,7 @@ from t2t_lite.errors import UsageError
 
 
 def make_parser() -> flags.Parser:
-    """The flags of `t2t-lite-attention`."""
+    """Return the parser of `t2t-lite-attention`."""
     parser = flags.Parser("t2t-lite-attention", __doc__)
     page = "where to write the page (default: OUTPUT_DIR/attention.html)"
     own = {
@@ -26,12 +26,12 @@ def make_parser() -> flags.Parser:
 
 
 def show(args: argparse.Namespace) -> None:
-    """Writes the page and prints its path."""
+    """Write the page and print its path."""
     flags.require(args, "text")
     for name in ("text", "target"):
         text = getattr(args, name)
         if text is not None and not text.strip():
-            raise UsageError(f"--{name} must hold a word; got {text!r}.")
+            raise UsageError(f"--{name} must have a word; got {text!r}.")
     run = runs.open_run(args)
     translator = runs.make_translator(run, args)
     from t2t_lite import files
@@ -44,7 +44,7 @@ def show(args: argparse.Namespace) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs `t2t-lite-attention`; returns its exit code."""
+    """Run `t2t-lite-attention`; return its exit code."""
     return command.run(make_parser(), show, argv)
 
 

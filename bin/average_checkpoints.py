@@ -8,6 +8,7 @@ import argparse
 from t2t_lite.bin.cli import command, flags, runs
 from t2t_lite.hparam import HParams
 from t2t_lite.runtime import start_tensorflow
+from t2t_lite.validators import integer
 
 
 def make_parser() -> flags.Parser:
@@ -15,7 +16,7 @@ def make_parser() -> flags.Parser:
     parser = flags.Parser("t2t-lite-average", __doc__)
     flags.add_run_flags(parser)
     told = "how many of the newest (default: the run's average_checkpoints)"
-    flags.add(parser, {"--num_checkpoints=N": told}, flags.at_least(1))
+    flags.add(parser, {"--num_checkpoints=N": told}, integer(1))
     return parser
 
 
@@ -25,8 +26,7 @@ def average(args: argparse.Namespace) -> None:
     hparams = HParams.from_dict(config["hparams"])
     count = args.num_checkpoints or hparams.average_checkpoints
     start_tensorflow(args.verbose)
-    from t2t_lite.training.checkpoints.averaging import average_checkpoints
-    from t2t_lite.training.checkpoints.checkpoint import FOLDER
+    from t2t_lite.training.checkpoints import FOLDER, average_checkpoints
 
     made = average_checkpoints(output_dir / FOLDER, count)
     if made.averaged != count:

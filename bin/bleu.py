@@ -1,52 +1,45 @@
-"""Scores a file of translations against references with sacreBLEU."""
+"""Score a file of translations against references with sacreBLEU."""
 
 import argparse
-import json
-from typing import Any
 
 from t2t_lite.bin.cli import command, flags
+from t2t_lite.bin.cli.output import print_report
 from t2t_lite.corpus.lines import read_lines
 from t2t_lite.errors import T2TLiteError, UsageError
 
+_TOKENIZERS = ("13a", "intl", "char", "none", "zh", "ja-mecab", "ko-mecab")
+
 
 def make_parser() -> flags.Parser:
-    """The flags of `t2t-lite-bleu`."""
+    """Return the parser of `t2t-lite-bleu`."""
     parser = flags.Parser("t2t-lite-bleu", __doc__)
     table = {
         "--hypothesis=FILE": "one translation a line",
         "--reference=FILE": "its reference on the same line, detokenized text",
         "--lowercase": "compare without case",
-    }
-    flags.add(parser, table)
-    parser.add_argument(
-        "--tokenize",
-        default="13a",
-        choices=["13a", "intl", "char", "none", "zh", "ja-mecab", "ko-mecab"],
-        help="sacreBLEU's tokenizer of both sides",
-    )
-    table = {
         "--tokenized": "also print the tokenized BLEU that the paper reports, "
         "with compounds split",
         "--target_language=CODE": "language of both files, for --tokenized; "
         "for example de",
     }
     flags.add(parser, table)
+    parser.add_argument(
+        "--tokenize",
+        default="13a",
+        choices=_TOKENIZERS,
+        help="sacreBLEU's tokenizer of both sides",
+    )
     flags.add_json(parser)
     return parser
 
 
 def score_files(args: argparse.Namespace) -> None:
-    """Prints the score of `--hypothesis` against `--reference`."""
+    """Print the score of `--hypothesis` against `--reference`."""
     flags.require(args, "hypothesis", "reference")
-    if args.tokenized and not args.target_language:
+    if args.tokenized != bool(args.target_language):
         raise UsageError(
-            "--tokenized needs the language of both files: add for example "
-            "--target_language=de."
-        )
-    if args.target_language and not args.tokenized:
-        raise UsageError(
-            "--target_language goes with --tokenized: add that flag, or leave "
-            "both out."
+            "--tokenized and --target_language, such as --target_language=de, "
+            "require each other: give both or none."
         )
     if args.tokenized and args.lowercase:
         raise UsageError(
@@ -75,26 +68,8 @@ def score_files(args: argparse.Namespace) -> None:
     print_report(report, args.json)
 
 
-def print_report(report: dict, as_json: bool) -> None:
-    """Prints the report of a metric: to read, or as one line of JSON."""
-    if as_json:
-        print(json.dumps(report, ensure_ascii=False))
-        return
-    print(f"{report['metric']} {report['score']:.2f}")
-    for key, value in report.items():
-        if key not in ("metric", "score"):
-            print(f"  {key}: {_shown(value)}")
-
-
-def _shown(value: Any) -> Any:
-    if isinstance(value, dict):
-        parts = (f"{key} {_shown(part)}" for key, part in value.items())
-        return ", ".join(parts) or "none"
-    return f"{value:.2f}" if isinstance(value, float) else value
-
-
 def main(argv: list[str] | None = None) -> int:
-    """Runs `t2t-lite-bleu`; returns its exit code."""
+    """Run `t2t-lite-bleu`; return its exit code."""
     return command.run(make_parser(), score_files, argv)
 
 

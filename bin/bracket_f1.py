@@ -1,49 +1,51 @@
-"""Scores parse trees against gold trees by the rules of EVALB.
+"""Score parse trees against gold trees by the rules of EVALB.
 
 The trees are in a file, or a trained model parses the sentences.
 """
 
 import argparse
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from t2t_lite.bin.cli import command, flags, runs
+from t2t_lite.bin.cli.output import print_json, print_table
 from t2t_lite.corpus.lines import read_lines
 from t2t_lite.errors import UsageError
-from t2t_lite.parsing import bracket_f1, evalb_parameters
+from t2t_lite.parsing import bracket_f1
 from t2t_lite.parsing.bracket_f1 import SentenceScore, percent
-from t2t_lite.parsing.tree_reader import (
+from t2t_lite.parsing.trees import (
     one_tree_a_line,
     sentence_of,
     without_outer_brackets,
 )
 
+# EVALB's own table, so that whoever reads its output reads ours.
 _RULE = "=" * 76
-# EVALB's own, so that whoever reads its output reads ours.
 _HEADING = (
     f"  Sent. {'':21}  Matched  Bracket   Cross        Correct Tag",
     " ID  Len.  Stat. Recal  Prec.  Bracket gold test Bracket Words  Tags "
     "Accracy",
+    _RULE,
 )
-# The rows of the table: what people read, the key, the decimals.
-_ROWS = (
-    ("sentences", "sentences", 0),
-    ("error sentences", "errors", 0),
-    ("skipped sentences", "skipped", 0),
-    ("valid sentences", "valid", 0),
-    ("bracketing recall", "recall", 2),
-    ("bracketing precision", "precision", 2),
-    ("bracketing F1", "f1", 2),
-    ("complete match", "complete_match", 2),
-    ("average crossing", "average_crossing", 2),
-    ("no crossing", "no_crossing", 2),
-    ("2 or less crossing", "two_or_less_crossing", 2),
-    ("tagging accuracy", "tagging_accuracy", 2),
-)
+# The totals for people: the key, and the name if it differs.
+_TOTALS = {
+    "sentences": "",
+    "errors": "error sentences",
+    "skipped": "skipped sentences",
+    "valid": "valid sentences",
+    "recall": "bracketing recall",
+    "precision": "bracketing precision",
+    "f1": "bracketing F1",
+    "complete_match": "",
+    "average_crossing": "",
+    "no_crossing": "",
+    "two_or_less_crossing": "2 or less crossing",
+    "tagging_accuracy": "",
+}
 
 
 def make_parser() -> flags.Parser:
-    """The flags of `t2t-lite-bracket-f1`."""
+    """Return the parser of `t2t-lite-bracket-f1`."""
     parser = flags.Parser("t2t-lite-bracket-f1", __doc__)
     table = {
         "--gold=FILE": "bracketed trees: one a line, or as treebanks have them",
@@ -52,8 +54,7 @@ def make_parser() -> flags.Parser:
         "--text=FILE": "raw sentences for the model, instead of --test; they "
         "are split into words as the problem's treebank is (default: the "
         "words of the gold trees)",
-        "--parameters=FILE": "what counts: an EVALB parameter file (default: "
-        "COLLINS.prm's)",
+        "--parameters=FILE": "an EVALB parameter file (default: COLLINS.prm)",
         "--sentences": "show each sentence, too",
         "--labels": "show each label, too",
     }
@@ -65,7 +66,7 @@ def make_parser() -> flags.Parser:
 
 
 def score_files(args: argparse.Namespace) -> None:
-    """Prints the scores of `--test` against `--gold`."""
+    """Print the scores of `--test`, or of a model, against `--gold`."""
     flags.require(args, "gold")
     if bool(args.test) == bool(args.output_dir or args.problem):
         raise UsageError(
@@ -73,49 +74,48 @@ def score_files(args: argparse.Namespace) -> None:
             "--hparams."
         )
     if args.test and args.text:
-        raise UsageError("--text is for a model: leave --test out.")
-    parameters = evalb_parameters.COLLINS
+        raise UsageError("--text requires a model: leave --test out.")
+    parameters = bracket_f1.COLLINS
     if args.parameters:
-        parameters = evalb_parameters.read_parameters(args.parameters)
+        parameters = bracket_f1.read_parameters(args.parameters)
     gold, of_treebank = one_tree_a_line(args.gold)
     if args.test:
         test, test_of_treebank = one_tree_a_line(args.test, len(gold))
     else:
-        test, test_of_treebank = _parses(args, gold), False
-    if of_treebank or test_of_treebank or not args.test:
+        test, test_of_treebank = _parses(args, gold), True
+    if of_treebank or test_of_treebank:
         # Treebanks have a bracket around each tree that lines may lack.
-        gold, test = (
-            list(without_outer_brackets(lines)) for lines in (gold, test)
-        )
+        gold = list(without_outer_brackets(gold))
+        test = list(without_outer_brackets(test))
     name = args.test or args.text or "the parses"
     scores = bracket_f1.score_lines(gold, test, parameters, args.gold, name)
-    note_errors(scores, name, parameters.max_errors)
+    _note_errors(scores, name, parameters.max_errors)
     report = bracket_f1.report(scores, parameters)
     if args.labels:
         report["labels"] = bracket_f1.label_totals(scores)
     if args.json:
         if args.sentences:
             report["per_sentence"] = [score._asdict() for score in scores]
-        print(json.dumps(report, ensure_ascii=False))
+        print_json(report)
         return
     if args.sentences:
-        print(sentence_table(scores, report), end="\n\n")
-    print(totals_table(report))
+        print(*_sentence_table(scores, report), sep="\n", end="\n\n")
+    print_table(_totals(report), numbers=True)
     if args.labels:
-        print(f"\n{label_table(report['labels'])}")
+        print()
+        print_table(_label_table(report["labels"]), numbers=True)
 
 
 def _parses(args: argparse.Namespace, gold: Sequence[str]) -> list[str]:
-    """A model's trees over the sentences of `--text` or of the gold trees."""
+    """Return a model's trees over the sentences of `--text` or `--gold`."""
+    sentences = [sentence_of(line) for line in gold]
     if args.text:
         sentences = list(read_lines(args.text))
-    else:
-        sentences = [sentence_of(line) for line in gold]
     run = runs.open_run(args)
     if args.text:
         sentences = [run.problem.tokenize(text) for text in sentences]
     replicas = runs.make_replicas(run, args)
-    from t2t_lite.decoding.lines import best_translations
+    from t2t_lite.decoding.stream import best_translations
 
     with command.LineNotes(args.verbose) as note:
         return best_translations(
@@ -129,8 +129,8 @@ def _parses(args: argparse.Namespace, gold: Sequence[str]) -> list[str]:
         )
 
 
-def note_errors(scores: Sequence[SentenceScore], name: str, most: int) -> None:
-    """Says on stderr how many sentences do not count, and the first reason."""
+def _note_errors(scores: Sequence[SentenceScore], name: str, most: int) -> None:
+    """Write to stderr the number of sentences that do not count, and why."""
     left_out = [
         f"line {number} of {name}: {score.problem or 'no words'}"
         for number, score in enumerate(scores, 1)
@@ -145,11 +145,13 @@ def note_errors(scores: Sequence[SentenceScore], name: str, most: int) -> None:
         command.note(f"EVALB itself would stop after {most} error sentences.")
 
 
-def sentence_table(scores: Sequence[SentenceScore], report: dict) -> str:
-    """EVALB's table: a line for each sentence, and their sums."""
-    lines = [*_HEADING, _RULE]
+def _sentence_table(
+    scores: Sequence[SentenceScore], report: Mapping[str, Any]
+) -> Iterator[str]:
+    """Yield the lines of EVALB's table: each sentence, and their sums."""
+    yield from _HEADING
     for number, score in enumerate(scores, 1):
-        lines.append(
+        yield (
             f"{number:4}  {score.length:3}    {score.status}  "
             f"{percent(score.matched, score.gold):6.2f} "
             f"{percent(score.matched, score.test):6.2f}   "
@@ -157,44 +159,40 @@ def sentence_table(scores: Sequence[SentenceScore], report: dict) -> str:
             f"{score.crossing:3}   {score.words:4}  {score.correct_tags:4}   "
             f"{percent(score.correct_tags, score.words):6.2f}"
         )
-    lines += [
-        _RULE,
+    yield _RULE
+    yield (
         f"{'':16}{report['recall']:6.2f} {report['precision']:6.2f} "
         f"{report['matched_brackets']:6} {report['gold_brackets']:5} "
         f"{report['test_brackets']:5}  {report['crossing_brackets']:5}  "
         f"{report['words']:5} {report['correct_tags']:5}   "
-        f"{report['tagging_accuracy']:6.2f}",
-    ]
-    return "\n".join(lines)
+        f"{report['tagging_accuracy']:6.2f}"
+    )
 
 
-def label_table(labels: Mapping[str, Mapping[str, float]]) -> str:
-    """Recall, precision and F1 of each label, the most frequent first."""
-    lines = ["label         gold    test  recall  precision      F1"]
+def _totals(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield the totals of all sentences, and of those within the cutoff."""
+    yield "", "all", f"length <= {report['cutoff_length']}"
+    for key, name in _TOTALS.items():
+        values = report[key], report["within_cutoff"][key]
+        everything, short = (
+            f"{x:.{2 * isinstance(x, float)}f}" for x in values
+        )
+        yield name or key.replace("_", " "), everything, short
+
+
+def _label_table(
+    labels: Mapping[str, Mapping[str, float]],
+) -> Iterator[tuple[str, ...]]:
+    """Yield counts and scores of each label, the most frequent first."""
+    keys = ("gold", "test", "recall", "precision", "f1")
+    yield "label", *keys
     for label, counts in labels.items():
-        lines.append(
-            f"{label:10}  {counts['gold']:6}  {counts['test']:6}  "
-            f"{counts['recall']:6.2f}     {counts['precision']:6.2f}  "
-            f"{counts['f1']:6.2f}"
-        )
-    return "\n".join(lines)
-
-
-def totals_table(report: dict) -> str:
-    """The totals of all sentences, and of those within the cutoff length."""
-    short = report["within_cutoff"]
-    cutoff = f"length <= {report['cutoff_length']}"
-    lines = [f"{'':20}  {'all':>12}  {cutoff:>14}"]
-    for name, key, decimals in _ROWS:
-        lines.append(
-            f"{name:20}  {report[key]:12.{decimals}f}  "
-            f"{short[key]:14.{decimals}f}"
-        )
-    return "\n".join(lines)
+        values = (counts[key] for key in keys)
+        yield label, *(f"{x:.{2 * isinstance(x, float)}f}" for x in values)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs `t2t-lite-bracket-f1`; returns its exit code."""
+    """Run `t2t-lite-bracket-f1`; return its exit code."""
     return command.run(make_parser(), score_files, argv)
 
 

@@ -1,39 +1,57 @@
-"""Turns a problem's corpus into a vocabulary and TFRecord shards."""
+"""Turn a problem's corpus into a vocabulary and TFRecord shards."""
 
 import argparse
+import dataclasses
 import functools
-import json
 import logging
-from collections.abc import Callable
+import pathlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from t2t_lite import recipe
-from t2t_lite.bin.cli import (
-    adoption,
-    command,
-    flags,
-    inspection,
-    own_text,
-)
+from t2t_lite import plugins, registry
+from t2t_lite.bin.cli import command, flags
+from t2t_lite.bin.cli.output import print_json, print_table
 from t2t_lite.errors import UsageError
+from t2t_lite.problem import Problem
+from t2t_lite.problem.own_text_options import TextOptions
 from t2t_lite.runtime import start_tensorflow
+from t2t_lite.training.options import TrainingOptions
+from t2t_lite.training.problem_choice import choose_problem
+from t2t_lite.validators import integer
 
 if TYPE_CHECKING:
     from t2t_lite.data.manifest import Manifest
     from t2t_lite.datagen.generate import Generation
 
+_ADOPTS = ("vocabulary", "adopted")
+_GENERATES = ("overwrite", "raw_dir", "tfds_dir", "processes")
+# The flags that --inspect and --adopt do not take.
+_CONFLICTS = {
+    "inspect": _GENERATES,
+    "adopt": (
+        *("inspect", *_GENERATES, "runner", "problem_options"),
+        *(
+            f.name
+            for f in dataclasses.fields(TextOptions)
+            if f.name not in _ADOPTS
+        ),
+    ),
+}
+_SHARES = {"half": 0.5, "90%": 0.9, "99%": 0.99, "99.9%": 0.999, "all": 1.0}
+_SHOWN_CHARACTERS = 300  # of a text; JSON has all of them
+
 
 def make_parser() -> flags.Parser:
-    """The flags of `t2t-lite-datagen`."""
+    """Return the parser of `t2t-lite-datagen`."""
     parser = flags.Parser("t2t-lite-datagen", __doc__)
-    told = "a registered problem; NAME_rev has the data of NAME"
-    flags.add(parser, {"--problem=NAME": told})
-    flags.add_corpus_flags(parser)
-    flags.add_usr_dir(parser)
-    told = " (default: that of the data which is there, else 1)"
-    flags.add_seed(parser, None, told)
-    told = "worker processes (default: one per CPU core)"
-    flags.add(parser, {"--processes=N": told}, flags.at_least(1))
+    about = "a registered problem; NAME_rev has the data of NAME"
+    flags.add(parser, {"--problem=NAME": about})
+    names = ("data_dir", "raw_dir", "tfds_dir", "problem_options", "usr_dir")
+    flags.add_settings(parser, TrainingOptions, names)
+    about = " (default: that of the data which is there, else 1)"
+    flags.add_seed(parser, None, about)
+    about = "worker processes (default: one per CPU core)"
+    flags.add(parser, {"--processes=N": about}, integer(1))
     switches = {
         "--overwrite": "generate the data again, from the start, even if it is "
         "there and fits",
@@ -41,25 +59,25 @@ def make_parser() -> flags.Parser:
         "counts, lengths, what was dropped, ten pairs at random",
     }
     flags.add(parser, switches)
-    told = (
+    about = (
         "generate nothing; check the shards NAME-{train,dev,test}-* that "
         "tensor2tensor left in DIR, and make them data of --problem=NAME, "
         "where they lie; needs --vocabulary=FILE, or SOURCE,TARGET"
     )
-    flags.add(parser, {"--adopt=DIR": told})
+    flags.add(parser, {"--adopt=DIR": about})
     flags.add_json(parser)
     flags.add_text_flags(parser)
     group = parser.add_argument_group(
         "more than one machine",
         "Apache Beam does the work: pip install "
-        "'t2t-lite[beam]'. All machines must see the corpus and --data_dir "
-        "under the same names, and have t2t-lite[beam].",
+        "'t2t-lite[beam]'. All machines must see the corpus, --data_dir and "
+        "--usr_dir under the same names, and have t2t-lite[beam].",
     )
-    told = (
+    about = (
         "DirectRunner, DataflowRunner, FlinkRunner, SparkRunner or any other "
         "of Beam (default: this machine alone, without Beam)"
     )
-    flags.add(group, {"--runner=RUNNER": told})
+    flags.add(group, {"--runner=RUNNER": about})
     group.add_argument(
         "beam_options",
         metavar="BEAM_OPTION",
@@ -71,72 +89,36 @@ def make_parser() -> flags.Parser:
 
 
 def generate_data(args: argparse.Namespace) -> None:
-    """Generates `--problem`, or inspects it, and prints what came out."""
+    """Generate, inspect or adopt the data of `--problem`; print a report."""
     flags.require(args, "problem")
-    if args.inspect:
-        inspection.require_no_making(args)
-    _refuse_what_beam_does_not_do(args)
-    from t2t_lite import plugins
-
+    for mode, conflicts in _CONFLICTS.items():
+        for flag in conflicts if getattr(args, mode) else ():
+            if getattr(args, flag) not in (None, False, ""):
+                raise UsageError(f"--{mode} conflicts with --{flag}.")
+    _check_beam_flags(args)
     plugins.load_plugins(args.usr_dir)
     if args.adopt:
-        _print_report(args, adoption.adopt(args))
+        _print_counts(args, _adopt(args))
         return
-    problem, data_dir = recipe.choose_problem(
-        args.problem, own_text.given_options(args), args.data_dir
+    problem, data_dir = choose_problem(
+        args.problem, flags.given_problem_options(args), args.data_dir
     )
     start_tensorflow(args.verbose)
     if args.inspect:
-        inspection.inspect(args, problem, data_dir)
+        _inspect(args, problem, data_dir)
         return
-    from t2t_lite.datagen.generate import Generation
-
-    make = _on_beam(args) if args.runner else Generation
-    manifest = make(
+    manifest = _generation(args)(
         problem,
         data_dir,
-        raw_dir=flags.folder(args.raw_dir),
-        tfds_dir=flags.folder(args.tfds_dir),
+        raw_dir=args.raw_dir,
+        tfds_dir=args.tfds_dir,
         seed=args.seed,
         processes=args.processes,
     ).run(args.overwrite)
-    _print_report(args, manifest)
+    _print_counts(args, manifest)
 
 
-def _print_report(args: argparse.Namespace, manifest: "Manifest") -> None:
-    """Print the counts of the data."""
-    if args.json:
-        print(json.dumps(_report(manifest)))
-        return
-    for split, record in manifest.splits.items():
-        rows = f" in {record.records:,} packed rows" * record.is_packed
-        dropped = "".join(
-            f", {count} dropped: {reason}"
-            for reason, count in record.dropped.items()
-        )
-        damaged = "".join(
-            f", {count} with {what}" for what, count in record.damaged.items()
-        )
-        print(f"{split}: {record.examples:,} pairs{rows}{dropped}{damaged}")
-    for told in manifest.told_corpora:
-        print(f"train from {told}")
-
-
-def _report(manifest: "Manifest") -> dict[str, Any]:
-    """What came out, for `--json`."""
-    splits = {
-        split: {
-            "examples": record.examples,
-            "dropped": record.dropped,
-            "damaged": record.damaged,
-        }
-        for split, record in manifest.splits.items()
-    }
-    corpora = {"corpora": manifest.corpora} if manifest.corpora else {}
-    return {"problem": manifest.problem, "splits": splits, **corpora}
-
-
-def _refuse_what_beam_does_not_do(args: argparse.Namespace) -> None:
+def _check_beam_flags(args: argparse.Namespace) -> None:
     if not args.runner:
         if args.beam_options:
             raise UsageError(
@@ -150,18 +132,15 @@ def _refuse_what_beam_does_not_do(args: argparse.Namespace) -> None:
             "--processes is for this machine alone; Beam's own options, after "
             "--, say how many workers --runner has."
         )
-    for flag in ("data_dir", "raw_dir", "tfds_dir"):
-        place = getattr(args, flag) or ""
-        if "://" in place:
-            raise UsageError(
-                f"--{flag} must be a folder that all machines see, for example "
-                f"on a network file system; got {place}."
-            )
 
 
-def _on_beam(args: argparse.Namespace) -> Callable[..., "Generation"]:
-    """What makes a `Generation` by Apache Beam."""
-    # Its messages are for developers; errors are told in one line.
+def _generation(args: argparse.Namespace) -> "Callable[..., Generation]":
+    """Return the class that generates, with or without Beam."""
+    if not args.runner:
+        from t2t_lite.datagen.generate import Generation
+
+        return Generation
+    # Beam's messages are for developers; an error is one line of ours.
     level = logging.INFO if args.verbose else logging.CRITICAL
     logging.basicConfig(level=level)
     logging.getLogger().setLevel(level)
@@ -172,8 +151,178 @@ def _on_beam(args: argparse.Namespace) -> Callable[..., "Generation"]:
     )
 
 
+def _adopt(args: argparse.Namespace) -> "Manifest":
+    """Adopt the shards in `--adopt` and return their manifest."""
+    flags.require(args, "vocabulary")
+    folder = flags.folder(args.adopt)
+    if args.data_dir not in (None, folder):
+        raise UsageError(
+            "--adopt is the folder of the data: leave --data_dir out; got "
+            f"{args.data_dir}."
+        )
+    if not folder.is_dir():
+        raise UsageError(f"--adopt must be a folder; got {folder}.")
+    vocabulary = [flags.folder(name) for name in args.vocabulary.split(",")]
+    name = args.problem.removesuffix(registry.REVERSED_SUFFIX)
+    if name in registry.problem_names():
+        problem = registry.problem(name)
+    else:
+        files = ",".join(path.name for path in vocabulary)
+        problem = registry.problem("text", {"name": name, "adopted": files})
+        command.note(f"{name} becomes own text: --problem=text --name={name}.")
+    start_tensorflow(args.verbose)
+    from t2t_lite.interop.tensor2tensor import shards
+
+    return shards.adopt(folder, problem, vocabulary)
+
+
+def _print_counts(args: argparse.Namespace, manifest: "Manifest") -> None:
+    """Print how many pairs the data has, and what was dropped."""
+    if args.json:
+        splits = {
+            split: {
+                "examples": record.examples,
+                "dropped": record.dropped,
+                "damaged": record.damaged,
+            }
+            for split, record in manifest.splits.items()
+        }
+        corpora = {"corpora": manifest.corpora} if manifest.corpora else {}
+        print_json({"problem": manifest.problem, "splits": splits, **corpora})
+        return
+    for split, record in manifest.splits.items():
+        rows = f" in {record.records:,} packed rows" * record.is_packed
+        dropped = "".join(
+            f", {count} dropped: {reason}"
+            for reason, count in record.dropped.items()
+        )
+        damaged = "".join(
+            f", {count} with {what}" for what, count in record.damaged.items()
+        )
+        print(f"{split}: {record.examples:,} pairs{rows}{dropped}{damaged}")
+    for told in manifest.corpus_summary:
+        print(f"train from {told}")
+
+
+def _inspect(
+    args: argparse.Namespace, problem: Problem, data_dir: pathlib.Path
+) -> None:
+    """Read the data back and print statistics."""
+    from t2t_lite.data.manifest import DEFAULT_SEED
+    from t2t_lite.data.stats import inspect_data
+
+    seed = DEFAULT_SEED if args.seed is None else args.seed
+    report = inspect_data(data_dir, problem, seed)
+    if args.json:
+        print_json(report)
+        return
+    splits = report["splits"]
+    name, first = next(iter(splits.items()))
+    print(f"{report['problem']} in {report['data_dir']}")
+    for side in ("source", "target"):
+        file, pieces = first[side]["file"], first[side]["pieces"]
+        print(f"vocabulary of {side}: {file}, {pieces:,} pieces")
+    print()
+    columns = {name: _counts(split) for name, split in splits.items()}
+    _print_columns("", columns)
+    print(
+        "EOS is one of the tokens, but does not count for tokens per word (of "
+        "a sample)\nor bytes: tokens that are bytes of a character that the "
+        "vocabulary lacks.\n"
+    )
+    lengths = {
+        f"{name} {side}": {
+            label: f"{_length_of(share, split[side]['lengths']):,}"
+            for label, share in _SHARES.items()
+        }
+        for name, split in splits.items()
+        for side in ("source", "target")
+    }
+    _print_columns("most tokens of", lengths)
+    drops = [line for item in splits.items() for line in _drops(*item)]
+    if drops and problem.reversed:
+        drops.append(f"These pairs have the sides of {problem.base_name}.")
+    print(*drops, sep="\n")
+    print(f"Pairs of {name} drawn at random (--seed={report['seed']})")
+    for pair in first["drawn"]:
+        print(
+            f"pair {pair['number']:,}: {pair['source_tokens']:,} tokens to "
+            f"{pair['target_tokens']:,}\n  {_shown(pair['source'])}\n"
+            f"  {_shown(pair['target'])}"
+        )
+
+
+def _print_columns(
+    title: str, columns: Mapping[str, Mapping[str, str]]
+) -> None:
+    labels = next(iter(columns.values()))
+    rows = [(k, *(column[k] for column in columns.values())) for k in labels]
+    print_table([(title, *columns), *rows], numbers=True)
+
+
+def _counts(split: Mapping[str, Any]) -> dict[str, str]:
+    """Return the counts of a split by their labels."""
+    column = {
+        "pairs": f"{split['examples']:,}",
+        "dropped": f"{sum(split['dropped'].values()):,}",
+        "with broken text": f"{sum(split['damaged'].values()):,}",
+    }
+    for name in ("source", "target"):
+        side, tokens = split[name], split[name]["tokens"]
+        words, share = side["tokens_per_word"], side["byte_share"]
+        column |= {
+            f"{name} tokens": f"{tokens:,}",
+            f"{name} tokens a pair": f"{tokens / split['examples']:.1f}",
+            f"{name} tokens per word": "-" if words is None else f"{words:.2f}",
+            f"{name} bytes": "-" if share is None else f"{share:.3%}",
+        }
+    return column
+
+
+def _length_of(share: float, lengths: Mapping[int, int]) -> int:
+    """Return the length that such a share of the texts does not exceed.
+
+    Args:
+      share: 0-1.
+      lengths: number of texts by their length.
+    """
+    needed, covered = share * sum(lengths.values()), 0
+    for length, count in sorted(lengths.items()):
+        covered += count
+        if covered >= needed:
+            return length
+    return 0
+
+
+def _drops(name: str, split: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the reasons for dropped and damaged pairs, with samples."""
+    for reason, count in split["dropped"].items():
+        yield f"\ndropped from {name}: {count:,}, {reason}"
+        yield from _samples(split["dropped_samples"].get(reason, ()))
+    for damage, count in split["damaged"].items():
+        yield f"\nin {name} with {damage}: {count:,}"
+        yield from _samples(split["damaged_samples"].get(damage, ()))
+
+
+def _samples(samples: Any) -> Iterator[str]:
+    for sample in samples:
+        source, target = _shown(sample["source"]), _shown(sample["target"])
+        number = sample["pair"]
+        yield f'  pair {number:,}: source "{source}", target "{target}"'
+
+
+def _shown(text: str) -> str:
+    """Return the text on one line, short, without control characters."""
+    more = len(text) - _SHOWN_CHARACTERS
+    shown = "".join(
+        c if c.isprintable() else ascii(c)[1:-1]
+        for c in text[:_SHOWN_CHARACTERS]
+    )
+    return f"{shown} ... and {more:,} characters more" if more > 0 else shown
+
+
 def main(argv: list[str] | None = None) -> int:
-    """Runs `t2t-lite-datagen`; returns its exit code."""
+    """Run `t2t-lite-datagen`; return its exit code."""
     return command.run(make_parser(), generate_data, argv)
 
 

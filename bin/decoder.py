@@ -1,79 +1,100 @@
-r"""Translates lines of text with a trained model.
+r"""Translate lines of text with a trained model.
 
-Reads stdin and writes stdout, or works on files, or asks you for lines. Line i
-out answers line i in. With --score it reads lines `source<TAB>target` and gives
-the score of each pair.
+Reads stdin and writes stdout, or works on files, or prompts for lines. Line i
+out answers line i in. With --score it reads lines `source<TAB>target` and
+writes the score of each pair.
 """
 
 import argparse
 import contextlib
+import dataclasses
 import hashlib
 import io
 import itertools
+import json
 import pathlib
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import t2t_lite
-from t2t_lite.bin.cli import (
-    backend,
-    command,
-    flags,
-    places,
-    runs,
-)
-from t2t_lite.bin.cli.answers import Answers, add_answer_flags, check_answers
+from t2t_lite.bin.cli import backend, command, flags, places, runs
 from t2t_lite.corpus.lines import lines_without_mark, open_packed
-from t2t_lite.decoding.streams.batching import Batching
-from t2t_lite.decoding.streams.growing_file import grow
-from t2t_lite.errors import UsageError
+from t2t_lite.decoding.batching import Batching
+from t2t_lite.decoding.resumable_output import open_resumable
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.progress import Counter
 from t2t_lite.text.tags import known_tag
+from t2t_lite.validators import integer
 
 if TYPE_CHECKING:
+    from t2t_lite.decoding.requests import Request
+    from t2t_lite.decoding.results import PairScore, Translation
+    from t2t_lite.decoding.stream import Replica
     from t2t_lite.training.run import Run
+
+_JSON, _SEVERAL = "format=json", "nbest"  # flags by their values
+# Each flag conflicts with those after it.
+_CONFLICTS = (
+    ("score", "draw", "tokenize", "jit", "mbr", "token_scores"),
+    ("split_sentences", "score", "mbr", "token_scores", "alignment"),
+    ("split_sentences", "tokenize", _SEVERAL),
+    ("draw", "alignment", _JSON, _SEVERAL),
+    ("interactive", "decode_from_file", "decode_to_file", "score"),
+    ("summary", "alignment"),
+)
+_REQUIRED = {
+    "token_scores": _JSON,
+    "summary": "score",
+    "alignment_layer": "alignment",
+}
+# Flags that cannot change the answers, and those that name the run and its
+# weights, which are compared by their checksums.
+_SAME_ANSWERS = {
+    *("batch_size", "batch_tokens", "replicas", "verbose", "interactive"),
+    *("decode_from_file", "decode_to_file", "overwrite"),
+    *("problem", "hparams", "output_dir", "usr_dir", "checkpoint"),
+}
 
 
 def make_parser() -> flags.Parser:
-    """The flags of `t2t-lite-decoder`."""
+    """Return the parser of `t2t-lite-decoder`."""
     parser = flags.Parser("t2t-lite-decoder", __doc__)
     flags.add_run_flags(parser)
     flags.add_search_flags(parser)
     backend.add_flags(parser)
-    group = parser.add_argument_group("what goes in and out")
+    group = parser.add_argument_group("input and output")
     table = {
-        "--decode_from_file=FILE": "packed or not (default: stdin)",
+        "--decode_from_file=FILE": "compressed or not (default: stdin)",
         "--decode_to_file=FILE": "grows as FILE.partial and is renamed when "
-        "complete; after a stop the same command goes on (default: stdout)",
+        "complete; after a stop the same command resumes it (default: stdout)",
     }
     flags.add(group, table)
     switches = {
-        "--overwrite": "start a FILE.partial anew that is there",
-        "--interactive": "ask for a line, translate it, ask again; ends at "
-        "Ctrl-D",
+        "--overwrite": "start a FILE.partial that is there from the beginning",
+        "--interactive": "prompt for a line, translate it, prompt again; ends "
+        "at Ctrl-D",
         "--score": "score lines `source<TAB>target` instead of translating",
     }
     flags.add(group, switches)
-    told = (
+    about = (
         "write the N best translations of each line, best first, separated by "
         "TABs; at most --beam_size, or any number with --sample"
     )
-    flags.add(group, {"--nbest=N": told}, flags.at_least(1), default=1)
-    told = (
+    flags.add(group, {"--nbest=N": about}, integer(1), default=1)
+    about = (
         "put this tag of the problem's corpora before each source text, such "
         "as the target language; see --pairs"
     )
-    flags.add(group, {"--tag=TAG": told})
+    flags.add(group, {"--tag=TAG": about})
     group.add_argument(
         "--input_format",
         choices=["text", "json"],
         default="text",
         help='json: one request a line, {"text", "id", "prefix", '
         '"constraints", "avoid", "seed", "tag"}, or with --score {"source", '
-        '"target", "id", "tag"}; a line that is none is answered with '
-        '{"error"}',
+        '"target", "id", "tag"}; any other line is answered with {"error"}',
     )
     group.add_argument(
         "--format",
@@ -83,21 +104,42 @@ def make_parser() -> flags.Parser:
     )
     switches = {
         "--split_sentences": "the lines are paragraphs: translate each "
-        "sentence by itself and join them again",
+        "sentence separately and join the translations",
         "--tokenize": "the lines are raw text: first split them into words as "
         "the problem's corpus does, for example a treebank",
         "--draw": "draw each tree, with an empty line after it",
     }
     flags.add(group, switches)
-    add_answer_flags(parser)
+    group = parser.add_argument_group("details")
+    switches = {
+        "--token_scores": "with --format=json, add the log-probability and "
+        "the piece of each token; --score always adds them",
+        "--summary": "with --score, print only one report on all pairs: "
+        "cross-entropy and perplexity",
+    }
+    flags.add(group, switches)
+    group.add_argument(
+        "--alignment",
+        choices=["tokens", "words"],
+        help="the source of each token or word, as `0-0 1-2` (source-target) "
+        "after ` ||| `, or in JSON",
+    )
+    about = "the decoder layer of --alignment (default: last but one)"
+    flags.add(group, {"--alignment_layer=N": about}, integer(1))
+    group.add_argument(
+        "--mbr",
+        choices=["chrf"],
+        help="of the --nbest=N translations of a line (default: --beam_size) "
+        "print the one most similar to all of them; JSON has them all, with "
+        "their utility",
+    )
     return parser
 
 
 def decode(args: argparse.Namespace) -> None:
-    """Translates or scores what the flags name."""
+    """Translate or score the lines that the flags name."""
     args.format = args.format or args.input_format
     _check(args)
-    check_answers(args)
     backend.check(args)
     if args.interactive:
         command.note("Loading the model.")
@@ -105,8 +147,8 @@ def decode(args: argparse.Namespace) -> None:
     run = runs.open_run(args)
     if args.draw and run.problem.text_form(run.encoders) is None:
         raise UsageError(
-            f"--draw is for trees; the answers of {run.problem.name} are plain "
-            "text: leave it out."
+            f"--draw requires trees; the answers of {run.problem.name} are "
+            "plain text: leave it out."
         )
     if args.tag:
         args.tag = known_tag(args.tag, run.problem.source_tags)
@@ -115,7 +157,7 @@ def decode(args: argparse.Namespace) -> None:
     most = replicas[0].translator.most_hypotheses
     if args.mbr and args.nbest == 1:
         if most is None:
-            raise UsageError("--mbr over samples needs --nbest, their number.")
+            raise UsageError("--mbr with --sample requires --nbest.")
         args.nbest = most
     if most is not None and args.nbest > most:
         raise UsageError(
@@ -128,90 +170,257 @@ def decode(args: argparse.Namespace) -> None:
             "t2t-lite-decoder", signal.SIGINT, signal.SIGTERM
         ),
     ):
-        answers = Answers(run, replicas, args, note)
+        answers = _Answers(run, replicas, args, note)
         if args.interactive:
             replicas[0].translator.warm_up(args.nbest)
             _converse(answers)
+        elif args.decode_to_file:
+            _write_file(answers, asked, args, len(replicas))
         else:
-            _answer_lines(answers, asked, args, len(replicas))
-    answers.require_no_errors()
+            _write_stdout(answers, args)
+    if answers.errors:
+        raise T2TLiteError(
+            f"{answers.errors:,} request(s) had an error instead of an answer; "
+            f"the last: {answers.last_error}"
+        )
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Refuses what cannot work before the model is loaded."""
-    source, target = args.decode_from_file, args.decode_to_file
-    for flag in ("draw", "tokenize"):
-        if getattr(args, flag) and args.score:
-            raise UsageError(f"--{flag} does not go with --score.")
-    if args.jit and args.score:
-        raise UsageError("--jit compiles searches; --score has none.")
-    if args.draw and (args.format == "json" or args.nbest > 1):
-        raise UsageError(
-            "--draw shows one tree for each line: leave out --format=json and "
-            "--nbest."
-        )
-    if args.split_sentences:
-        for flag in ("score", "mbr", "token_scores", "alignment", "tokenize"):
-            if getattr(args, flag):
-                raise UsageError(
-                    f"--{flag} does not go with --split_sentences."
-                )
-        if args.nbest > 1:
-            raise UsageError(
-                "--split_sentences gives one translation of each line; got "
-                f"--nbest={args.nbest}."
+    """Raise an error for flags that cannot work, before the model is loaded."""
+    given = {name for name, value in vars(args).items() if value}
+    given -= {_SEVERAL} if args.nbest == 1 else set()
+    given |= {f"format={args.format}"}
+    for first, *others in _CONFLICTS:
+        for other in others:
+            if {first, other} <= given:
+                raise UsageError(f"--{first} conflicts with --{other}.")
+    for name, required in _REQUIRED.items():
+        if name in given and required not in given:
+            raise UsageError(f"--{name} requires --{required}.")
+    places.check(args.decode_from_file, args.decode_to_file, grows=True)
+
+
+class _Answers:
+    """The output lines of input lines, as the flags say.
+
+    Args:
+      run: of the model.
+      replicas: the engines that translate.
+      args: the flags.
+      note: called with the number of a line and a warning.
+
+    Attributes:
+      errors: the number of requests that have an error instead of an answer.
+      last_error: the last of these errors.
+    """
+
+    def __init__(
+        self,
+        run: "Run",
+        replicas: "Sequence[Replica]",
+        args: argparse.Namespace,
+        note: Callable[[int, str], None],
+    ):
+        self._problem = run.problem
+        self._replicas = replicas
+        self._args = args
+        self._note = note
+        self.errors, self.last_error = 0, ""
+        self._split = self._details = None
+        if args.split_sentences:
+            from t2t_lite.decoding.stream import splitter_of
+
+            self._split = splitter_of(run.problem, run.encoders)
+        in_json = args.format == "json" and args.score and not args.summary
+        if args.token_scores or args.alignment or in_json:
+            from t2t_lite.decoding.token_info import TokenDetails
+
+            self._details = TokenDetails(
+                replicas[0].translator,
+                token_scores=args.token_scores,
+                alignment=args.alignment,
+                alignment_layer=args.alignment_layer,
             )
-    if args.interactive and (source or target or args.score):
-        raise UsageError(
-            "--interactive asks for lines: leave out --decode_from_file, "
-            "--decode_to_file and --score."
-        )
-    places.check(source, target, grows=True)
+
+    def __call__(
+        self, lines: Iterable[bytes], first_line: int = 1, prompt: bool = True
+    ) -> Iterator[str | None]:
+        """Yield the output for each line, in their order; None for nothing."""
+        args = self._args
+        options = {
+            "batch_size": args.batch_size,
+            "batch_tokens": args.batch_tokens,
+            "prompt": prompt,
+            "first_line": first_line,
+            "details": self._details,
+            "tags": self._problem.source_tags,
+            "note": self._note,
+        }
+        if args.score:
+            yield from self._scores(lines, options)
+            return
+        from t2t_lite.decoding.stream import translate_lines
+
+        for translation in translate_lines(
+            self._replicas,
+            map(self._request, lines),
+            num_hypotheses=args.nbest,
+            complete=self._problem.complete,
+            mbr=args.mbr,
+            split=self._split,
+            **options,
+        ):
+            if translation.error:
+                yield self._error(translation)
+            elif args.format == "json":
+                yield _json(translation)
+            else:
+                yield self._text(translation)
+
+    def count_error(self, line: bytes, answer: bytes) -> None:
+        """Count an answer that an earlier process wrote, if it is an error."""
+        if self._args.input_format != "json":
+            return
+        error = self._request(line).error
+        if self._args.format == "json":
+            error = json.loads(answer).get("error")
+        if error:
+            self.errors, self.last_error = self.errors + 1, error
+
+    def _request(self, line: bytes) -> "Request":
+        from t2t_lite.decoding.requests import Request
+
+        args = self._args
+        in_json = args.input_format == "json"
+        request = Request.parse(line) if in_json else Request(line)
+        if args.tag and not request.tag:
+            request = dataclasses.replace(request, tag=args.tag)
+        if args.tokenize:
+            words = self._problem.tokenize(request.text)
+            request = dataclasses.replace(request, text=words)
+        return request
+
+    def _text(self, translation: "Translation") -> str:
+        args = self._args
+        texts = [
+            _with_alignment(each.text, each.alignment)
+            for each in translation.hypotheses
+        ]
+        if args.draw and texts[0]:
+            from t2t_lite.parsing.trees import draw_tree
+
+            return f"{draw_tree(texts[0])}\n"
+        if args.nbest == 1 or args.mbr:
+            return texts[0]
+        # A TAB inside a text must not look like a separator.
+        return "\t".join(text.replace("\t", " ") for text in texts)
+
+    def _scores(
+        self, lines: Iterable[bytes], options: Mapping[str, Any]
+    ) -> Iterator[str | None]:
+        from t2t_lite.decoding.requests import Pair, split_pairs
+        from t2t_lite.decoding.results import ScoreSummary
+        from t2t_lite.decoding.stream import score_pairs
+
+        args, summary = self._args, ScoreSummary()
+        pairs: Iterable[Pair] = map(Pair.parse, lines)
+        if args.input_format == "text":
+            pairs = split_pairs(lines, options["first_line"])
+        if args.tag:
+            pairs = (
+                dataclasses.replace(pair, tag=pair.tag or args.tag)
+                for pair in pairs
+            )
+        for pair in score_pairs(self._replicas, pairs, **options):
+            summary.add(pair)
+            if pair.error:
+                yield self._error(pair)
+            elif args.summary:
+                yield None
+            elif args.format == "json":
+                yield _json(pair)
+            else:
+                yield _with_alignment(f"{pair.score:.6f}", pair.alignment)
+        if args.summary:
+            report = summary.report()
+            yield (
+                json.dumps(report)
+                if args.format == "json"
+                else "  ".join(
+                    f"{name} {value:.4f}"
+                    if isinstance(value, float)
+                    # None of a mean over nothing
+                    else f"{name} {'none' if value is None else value}"
+                    for name, value in report.items()
+                )
+            )
+
+    def _error(self, answer: "Translation | PairScore") -> str | None:
+        """Count an error; return its JSON, or an empty line of text."""
+        self.errors, self.last_error = self.errors + 1, str(answer.error)
+        if self._args.format == "json" and not self._args.summary:
+            return _json(answer)
+        self._note(answer.line, str(answer.error))
+        return None if self._args.summary else ""
 
 
-def _answer_lines(
-    answers: Answers,
-    asked: dict[str, Any],
+def _json(answer: "Translation | PairScore") -> str:
+    """Return an answer on one line; characters outside UTF-8 are escaped."""
+    text = json.dumps(answer.to_dict(), ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _with_alignment(
+    text: str, alignment: Sequence[Sequence[int]] | None
+) -> str:
+    if alignment is None:
+        return text
+    from t2t_lite.decoding.token_info import pharaoh
+
+    return f"{text} ||| {pharaoh(alignment)}"
+
+
+def _write_stdout(answers: _Answers, args: argparse.Namespace) -> None:
+    """Print the answers; stderr shows the progress if stdout is a file."""
+    total, sha256 = _measure(args.decode_from_file)
+    with (
+        places.lines_in(args.decode_from_file) as lines,
+        Counter("decoding", "lines", not sys.stdout.isatty(), total) as counter,
+    ):
+        for answer in answers(lines, prompt=not sha256):
+            if answer is not None:
+                print(answer, flush=True)
+            counter.advance(1)
+
+
+def _write_file(
+    answers: _Answers,
+    asked: Mapping[str, Any],
     args: argparse.Namespace,
     replicas: int,
 ) -> None:
-    """Answers what `--decode_from_file` or stdin holds, and shows progress."""
-    source = args.decode_from_file
-    total = sha256 = None
-    if source and pathlib.Path(source).is_file():
-        total, sha256 = _measure(source)
-    if not args.decode_to_file:
-        # Answers on the terminal show by themselves how far it is.
-        shown = not sys.stdout.isatty()
-        with (
-            places.lines_in(source) as lines,
-            Counter("decoding", "lines", shown, total) as counter,
-        ):
-            for answer in answers(lines, prompt=sha256 is None):
-                if answer is not None:
-                    print(answer, flush=True)
-                counter.advance(1)
-        return
-    path = pathlib.Path(args.decode_to_file)
+    """Write the answers to `--decode_to_file`, which may be resumed."""
+    total, sha256 = _measure(args.decode_from_file)
     batching = Batching(args.batch_size, args.batch_tokens, prompt=not sha256)
-    # A drawing has several lines, a summary is of all pairs.
-    goes_on = sha256 and not (args.draw or args.summary)
-    record = {"input": sha256, **asked} if goes_on else None
+    # A drawing has several lines, and a summary depends on all pairs.
+    resumable = sha256 and not (args.draw or args.summary)
+    record = {"input": sha256, **asked} if resumable else None
+    path = pathlib.Path(args.decode_to_file)
     with (
-        places.lines_in(source) as lines,
-        grow(path, record, args.overwrite, command.note) as out,
+        places.lines_in(args.decode_from_file) as lines,
+        open_resumable(path, record, args.overwrite, command.note) as out,
     ):
         if out.kept:
-            command.note(f"Going on behind line {out.kept:,}.")
-        # The lines that were sorted together are so again: then no bit of a
-        # score differs from what it would be without the stop.
+            command.note(f"Resuming after line {out.kept:,}.")
+        # Lines that were sorted together are sorted together again, so that
+        # scores are the same to the last bit.
         start = out.kept - out.kept % batching.chunk(replicas)
         lines = iter(lines)
-        kept = zip(
+        answered = zip(
             itertools.islice(lines, start), out.kept_lines(), strict=False
         )
-        for number, (line, answered) in enumerate(kept, 1):
-            answers.count_kept(number, line, answered)
+        for line, kept in answered:
+            answers.count_error(line, kept)
         found = answers(lines, start + 1, batching.prompt)
         left = None if total is None else total - out.kept
         with Counter("decoding", "lines", total=left) as counter:
@@ -221,10 +430,14 @@ def _answer_lines(
                 counter.advance(1)
 
 
-def _measure(path: str) -> tuple[int, str]:
-    """How many lines a file has, and the SHA-256 of their bytes."""
-    sha256 = hashlib.sha256()
-    count = 0
+def _measure(path: str | None) -> tuple[int | None, str | None]:
+    """Return the number of lines of a file, and the SHA-256 of its text.
+
+    Both are None for stdin and for a pipe.
+    """
+    if not (path and pathlib.Path(path).is_file()):
+        return None, None
+    sha256, count = hashlib.sha256(), 0
     with open_packed(path) as file:
         for line in file:
             sha256.update(line)
@@ -232,17 +445,8 @@ def _measure(path: str) -> tuple[int, str]:
     return count, sha256.hexdigest()
 
 
-# Flags that change the speed or the place of the answers, and what names the
-# run and its weights, of which more is said.
-_SAME_ANSWERS = {
-    *("batch_size", "batch_tokens", "replicas", "verbose", "interactive"),
-    *("decode_from_file", "decode_to_file", "overwrite"),
-    *("problem", "hparams", "output_dir", "usr_dir", "checkpoint"),
-}
-
-
 def _asked(args: argparse.Namespace, run: "Run") -> dict[str, Any]:
-    """All that answers follow from besides the lines; settles the weights."""
+    """Return all that answers depend on, except the lines; fix the weights."""
     weights = [
         found for _, found in run.ensemble(args.checkpoint, flags.members(args))
     ]
@@ -259,8 +463,8 @@ def _asked(args: argparse.Namespace, run: "Run") -> dict[str, Any]:
     }
 
 
-def _converse(answers: Answers) -> None:
-    """Answers each line that is typed, until the end of input."""
+def _converse(answers: _Answers) -> None:
+    """Answer each line that is typed, until the end of input."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
     with contextlib.suppress(ImportError):
@@ -272,7 +476,6 @@ def _converse(answers: Answers) -> None:
 
 
 def _typed() -> Iterator[bytes]:
-    """The lines that are typed."""
     prompt = "> " if sys.stdin.isatty() else ""
     with contextlib.suppress(EOFError):
         while True:
@@ -280,7 +483,7 @@ def _typed() -> Iterator[bytes]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs `t2t-lite-decoder`; returns its exit code."""
+    """Run `t2t-lite-decoder`; return its exit code."""
     return command.run(make_parser(), decode, argv)
 
 

@@ -6,9 +6,16 @@ The exit code is 1 if a check fails.
 import argparse
 import json
 
-from t2t_lite import plugins, recipe, registry
+from t2t_lite import plugins, registry
 from t2t_lite.bin.cli import command, flags
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.training.config import find_config
+from t2t_lite.training.options import (
+    DATA_DIR,
+    TrainingOptions,
+    default_output_dir,
+)
+from t2t_lite.training.problem_choice import choose_problem
 
 
 def make_parser() -> flags.Parser:
@@ -23,9 +30,7 @@ def make_parser() -> flags.Parser:
         "--output_dir=DIR": "also check this folder and the run in it",
     }
     flags.add(parser, where)
-    told = "the TFRecord shards and the vocabulary"
-    flags.add(parser, {"--data_dir=DIR": told}, default=recipe.DATA_DIR)
-    flags.add_usr_dir(parser)
+    flags.add_settings(parser, TrainingOptions, ["data_dir", "usr_dir"])
     flags.add_json(parser)
     return parser
 
@@ -33,15 +38,16 @@ def make_parser() -> flags.Parser:
 def examine(args: argparse.Namespace) -> None:
     """Print the finding of each check."""
     plugins.load_plugins(args.usr_dir)
-    output_dir, problem = recipe.absolute(args.output_dir), None
-    data_dir = recipe.absolute(args.data_dir)
+    output_dir, problem = flags.folder(args.output_dir), None
+    data_dir = args.data_dir or flags.folder(DATA_DIR)
     if args.hparams:
         registry.hparams(args.hparams)  # an unknown name is an error
     if args.problem and args.hparams and not output_dir:
-        output_dir = recipe.default_output_dir(args.problem, args.hparams)
+        output_dir = default_output_dir(args.problem, args.hparams)
     if args.problem:
-        problem, data_dir = recipe.choose_problem(
-            args.problem, {}, args.data_dir, output_dir
+        config = find_config(output_dir) if output_dir else None
+        problem, data_dir = choose_problem(
+            args.problem, {}, args.data_dir, output_dir, config
         )
     from t2t_lite import doctor
     from t2t_lite.runtime import start_tensorflow

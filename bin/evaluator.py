@@ -1,21 +1,20 @@
-"""Translates a split of a run's problem and prints its metric."""
+"""Translate a split of a run's problem and print its metric."""
 
 import argparse
 import signal
 
-from t2t_lite import recipe
-from t2t_lite.bin.bleu import print_report
 from t2t_lite.bin.cli import backend, command, flags, runs
+from t2t_lite.bin.cli.output import print_report
 
 
 def make_parser() -> flags.Parser:
-    """The flags of `t2t-lite-evaluator`."""
+    """Return the parser of `t2t-lite-evaluator`."""
     parser = flags.Parser("t2t-lite-evaluator", __doc__)
     flags.add_run_flags(parser)
-    told = "dev or test, or another split of the problem"
-    flags.add(parser, {"--split=NAME": told}, default="dev")
-    told = "the TFRecord shards (default: where the run had them)"
-    flags.add(parser, {"--data_dir=DIR": told})
+    about = "dev or test, or another split of the problem"
+    flags.add(parser, {"--split=NAME": about}, default="dev")
+    about = "the TFRecord shards (default: where the run had them)"
+    flags.add(parser, {"--data_dir=DIR": about})
     flags.add_search_flags(parser)
     backend.add_flags(parser)
     flags.add_json(parser)
@@ -23,20 +22,19 @@ def make_parser() -> flags.Parser:
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    """Prints the report of the split."""
+    """Print the report of the split."""
     backend.check(args)
     run = runs.open_run(args, to_decode=False)
     if args.data_dir:
-        run.data.folder = recipe.absolute(args.data_dir)
+        run.data.folder = flags.folder(args.data_dir)
     sources, references = run.data.texts(args.split)
-    from t2t_lite.training import config
-    from t2t_lite.training.checkpoints import checkpoint_choice
+    from t2t_lite.training import checkpoints, config
 
-    weights = checkpoint_choice.resolve(run.checkpoints_dir, args.checkpoint)
-    args.checkpoint = str(weights.path)  # a trainer may go on meanwhile
+    weights = checkpoints.resolve(run.checkpoints_dir, args.checkpoint)
+    args.checkpoint = str(weights.path)  # a trainer may be running
     replicas = backend.make_replicas(run, args)
     command.note(f"Translating {len(sources)} sentences of {args.split}.")
-    from t2t_lite.decoding.lines import best_translations
+    from t2t_lite.decoding.stream import best_translations
     from t2t_lite.training.model_card import write_card
 
     with (
@@ -65,15 +63,16 @@ def evaluate(args: argparse.Namespace) -> None:
     if translator.form is not None:
         report["constrained"] = translator.settings.constrained
     if args.backend == "tensorflow" and not args.ensemble:
+        record = {"checkpoint": str(weights), **report}
         config.add_evaluation(
-            run.output_dir, weights.step, weights.checksum, report
+            run.output_dir, weights.step, weights.checksum, record
         )
         write_card(run)
     print_report(report, args.json)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs `t2t-lite-evaluator`; returns its exit code."""
+    """Run `t2t-lite-evaluator`; return its exit code."""
     return command.run(make_parser(), evaluate, argv)
 
 

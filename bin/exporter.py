@@ -1,8 +1,7 @@
-"""Exports a trained model as a folder that is all a server needs.
+"""Export a trained model as a folder that is all a server needs.
 
-Text goes in and text comes out of a SavedModel for TensorFlow Serving: the
-vocabulary is inside. A folder for CTranslate2 takes tokens, and has the
-vocabulary beside the model.
+A SavedModel for TensorFlow Serving takes and returns text: it contains the
+vocabulary. A folder for CTranslate2 takes tokens; the vocabulary is a file.
 """
 
 import argparse
@@ -10,22 +9,25 @@ import os
 
 from t2t_lite.bin.cli import backend, command, flags, runs
 from t2t_lite.errors import UsageError
-from t2t_lite.serving.options import PRECISIONS
+from t2t_lite.validators import integer
 
-# Flags that are `ServingOptions`.
-_OPTIONS = ("prefixed", "attention", "precision", "max_batch", "max_length")
+# Flags of --format=saved_model; all are None unless given.
+_SERVING = (
+    *("prefixed", "attention", "precision", "max_batch", "max_length"),
+    *("warmup", "verify"),
+)
 _WARMUP = 4  # lengths
 
 
 def make_parser() -> flags.Parser:
-    """The flags of `t2t-lite-exporter`."""
+    """Return the parser of `t2t-lite-exporter`."""
     parser = flags.Parser("t2t-lite-exporter", __doc__)
     flags.add_run_flags(parser)
-    told = (
+    about = (
         "where to write; each export is a new folder 1, 2, ... in it "
         "(default: OUTPUT_DIR/export, or OUTPUT_DIR/ctranslate2)"
     )
-    flags.add(parser, {"--export_dir=DIR": told})
+    flags.add(parser, {"--export_dir=DIR": about})
     parser.add_argument(
         "--format",
         choices=["saved_model", "ctranslate2"],
@@ -34,27 +36,23 @@ def make_parser() -> flags.Parser:
         "engine, which needs t2t-lite[ctranslate2]",
     )
     backend.add_quantization(parser, "--format=ctranslate2")
-    told = "after the export, remove the oldest so that N remain (default: all)"
-    flags.add(parser, {"--keep=N": told}, flags.at_least(1))
-    _add_serving_flags(parser)
-    flags.add_search_flags(parser, batches=False)
-    return parser
-
-
-def _add_serving_flags(parser: flags.Parser) -> None:
+    about = (
+        "after the export, remove the oldest so that N remain (default: all)"
+    )
+    flags.add(parser, {"--keep=N": about}, integer(1))
     group = parser.add_argument_group("of --format=saved_model")
-    told = {
+    switches = {
         "--prefixed": "add the signature 'prefixed': translations that begin "
         "with a given prefix",
         "--attention": "add the signature 'attention': the weights of every "
         "head, for the web page",
     }
-    flags.add(group, told)
+    flags.add(group, switches)
     group.add_argument(
         "--precision",
-        choices=PRECISIONS,
+        choices=["float32", "bfloat16"],
         help="the type in which the weights are stored; bfloat16 takes half "
-        f"the space (default: {PRECISIONS[0]})",
+        "the space (default: float32)",
     )
     limits = {
         "--max_batch=N": "compute at most N texts together; larger batches are "
@@ -62,67 +60,64 @@ def _add_serving_flags(parser: flags.Parser) -> None:
         "--max_length=N": "truncate texts to N tokens, EOS included (default "
         "and largest: the run's max_length)",
     }
-    flags.add(group, limits, flags.at_least(1))
+    flags.add(group, limits, integer(1))
     lengths = (
         "number of text lengths in the warm-up requests, which a server sends "
         f"to each signature when it loads; 0: none (default: {_WARMUP})"
     )
-    flags.add(group, {"--warmup=N": lengths}, flags.at_least(0))
-    group.add_argument(
-        "--verify",
-        action="store_true",
-        default=None,
-        help="load the export in a process without t2t-lite and compare its "
-        "answers (default)",
+    flags.add(group, {"--warmup=N": lengths}, integer(0))
+    verify = (
+        "load the export in a process without t2t-lite and compare its "
+        "answers (default)"
     )
+    group.add_argument("--verify", action="store_true", help=verify)
     group.add_argument(
         "--noverify",
         dest="verify",
         action="store_false",
-        default=None,
         help="skip this check, which takes half of the time",
     )
+    parser.set_defaults(**dict.fromkeys(_SERVING))
+    flags.add_search_flags(parser, batches=False)
+    return parser
 
 
 def export(args: argparse.Namespace) -> None:
-    """Writes the export, prints its folder and removes old ones."""
+    """Write the export, print its folder and remove old ones."""
     quantization = backend.quantization(args, "format")
-    if args.format != "saved_model":
-        unset = make_parser().get_default
-        for name in (*_OPTIONS, "warmup", "verify"):
-            if getattr(args, name) is not unset(name):
-                raise UsageError(f"--{name} is for --format=saved_model.")
+    given = {name: getattr(args, name) for name in _SERVING}
+    given = {name: value for name, value in given.items() if value is not None}
+    if given and args.format != "saved_model":
+        raise UsageError(
+            f"--{next(iter(given))} requires --format=saved_model; got "
+            f"--format={args.format}."
+        )
     # The process that verifies an export needs a part of the GPU, too.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     run = runs.open_run(args, to_export=True)
     translator, weights = runs.translator_and_weights(run, args)
-    from t2t_lite.serving import export, servable, versions
-    from t2t_lite.serving.options import ServingOptions
+    from t2t_lite.serving import export, verify, versions
+    from t2t_lite.serving.signatures import ServingOptions
 
-    export_dir = flags.folder(args.export_dir)
+    name = "export" if args.format == "saved_model" else args.format
+    export_dir = flags.folder(args.export_dir) or run.output_dir / name
     if args.format == "ctranslate2":
         newest = export.export_ctranslate2(
-            translator,
-            export_dir or run.output_dir / "ctranslate2",
-            quantization,
-            run=run,
-            weights=weights,
+            translator, export_dir, quantization, run=run, weights=weights
         )
     else:
-        asked = {name: getattr(args, name) for name in _OPTIONS}
-        given = {name: v for name, v in asked.items() if v is not None}
         newest = export.export_saved_model(
             translator,
-            export_dir or run.output_dir / "export",
-            options=ServingOptions(**given),
+            export_dir,
             run=run,
             weights=weights,
-            warmup=_WARMUP if args.warmup is None else args.warmup,
-            verified=args.verify is not False,
+            warmup=given.pop("warmup", _WARMUP),
+            verified=given.pop("verify", True),
+            options=ServingOptions(**given),
             note=command.note,
         )
         if args.verbose:
-            ops = ", ".join(servable.check_servable(newest))
+            ops = ", ".join(verify.check_servable(newest))
             command.note(f"Ops: {ops}.")
     print(newest, flush=True)
     if args.keep:
@@ -131,7 +126,7 @@ def export(args: argparse.Namespace) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs `t2t-lite-exporter`; returns its exit code."""
+    """Run `t2t-lite-exporter`; return its exit code."""
     return command.run(make_parser(), export, argv)
 
 

@@ -8,25 +8,26 @@ import argparse
 import pathlib
 from typing import Any
 
-from t2t_lite import plugins, recipe, registry
+from t2t_lite import plugins, registry
 from t2t_lite.bin.cli import command, flags
 from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams
-from t2t_lite.interop.tensor2tensor.hparams import hparams_of
-from t2t_lite.interop.tensor2tensor.train_dir import TrainDir, read_train_dir
+from t2t_lite.interop.tensor2tensor.hparams import (
+    TrainDir,
+    hparams_of,
+    read_train_dir,
+    read_values,
+)
 from t2t_lite.problem import Problem
 from t2t_lite.problem.own_text import OwnText
 from t2t_lite.runtime import start_tensorflow
+from t2t_lite.training.problem_choice import choose_problem
+from t2t_lite.validators import integer
 
 
 def make_parser() -> flags.Parser:
     """Return the parser of `t2t-lite-import`."""
     parser = flags.Parser("t2t-lite-import", __doc__)
-    parser.epilog = (
-        "example: t2t-lite-import --t2t_dir=t2t_train/base "
-        "--vocabulary=vocab.translate_ende_wmt32k.32768.subwords "
-        "--output_dir=runs/base"
-    )
     meanings = {
         "--t2t_dir=DIR": "the folder of tensor2tensor's trainer, or a "
         "checkpoint in it: DIR/model.ckpt-250000",
@@ -43,7 +44,7 @@ def make_parser() -> flags.Parser:
     }
     flags.add(parser, meanings)
     space = "the target space, 0 to 31 (default: the trained one, or 0)"
-    flags.add(parser, {"--target_space=N": space}, flags.at_least(0))
+    flags.add(parser, {"--target_space=N": space}, integer(0))
     meanings = {
         "--weights_only": "import the model, but not the hparams and the state "
         "of its training",
@@ -91,12 +92,13 @@ def _hparams(train_dir: TrainDir, args: argparse.Namespace) -> HParams:
         hparams = registry.hparams(name)
         if hparams.position_encoding == "interleaved":
             raise UsageError(
-                f"--t2t_hparams={name} has the paper's values; use a set with "
-                "tensor2tensor's: transformer_base_v3, or "
-                "transformer_big_single_gpu for its transformer_big."
+                f"--t2t_hparams={name} has the paper's values; for those of "
+                "tensor2tensor use transformer_base_v3 or "
+                "transformer_big_single_gpu."
             )
         return hparams
-    values = train_dir.read_hparams(flags.folder(name))
+    stored = train_dir.checkpoint.with_name("hparams.json")
+    values = read_values(flags.folder(name) or stored)
     return hparams_of(values, train_dir.flags, weights_only=args.weights_only)
 
 
@@ -116,7 +118,7 @@ def _problem(
     if not isinstance(problem, OwnText):
         return problem
     if args.data_dir:
-        return recipe.choose_problem(problem, options, args.data_dir)[0]
+        return choose_problem(problem, options, flags.folder(args.data_dir))[0]
     if len(vocabulary) == 1:
         options["vocabulary"] = str(vocabulary[0])
     else:

@@ -18,6 +18,7 @@ from t2t_lite.bin.cli import command, flags, places
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.progress import Counter
 from t2t_lite.runtime import start_tensorflow
+from t2t_lite.validators import integer, real
 
 
 def make_parser() -> flags.Parser:
@@ -32,16 +33,16 @@ def make_parser() -> flags.Parser:
     about = "name of the model on the server"
     flags.add(group, {"--model_name=NAME": about}, default="default")
     about = "version of the model (default: the newest)"
-    flags.add(group, {"--version=N": about}, flags.at_least(0))
+    flags.add(group, {"--version=N": about}, integer(0))
     group = parser.add_argument_group("requests")
-    count = flags.at_least(1)
+    count = integer(1)
     flags.add(group, {"--batch_size=N": "texts in a request"}, count, 16)
     flags.add(group, {"--at_once=N": "concurrent requests"}, count, 4)
     about = (
         "seconds until a request is given up; while the server is busy or "
         "away, it is repeated"
     )
-    flags.add(group, {"--timeout=X": about}, flags.number(0.1), 60.0)
+    flags.add(group, {"--timeout=X": about}, real(at_least=0.1), 60.0)
     group = parser.add_argument_group("input and output")
     table = {
         "--decode_from_file=FILE": "compressed or not (default: stdin)",
@@ -72,7 +73,7 @@ def query(args: argparse.Namespace) -> None:
         raise T2TLiteError(
             f"{error.name} is not installed: pip install 't2t-lite[serve]'."
         ) from error
-    from t2t_lite.decoding.streams.batching import Batching, map_sorted
+    from t2t_lite.decoding.batching import Batching, map_sorted
 
     if args.server.startswith("grpc"):
         start_tensorflow(args.verbose)  # the messages of gRPC import it

@@ -4,10 +4,10 @@ The runs may still be training. TensorBoard shows the curves of a run.
 """
 
 import argparse
-import json
 from typing import Any
 
 from t2t_lite.bin.cli import command, flags
+from t2t_lite.bin.cli.output import print_json, print_table
 
 
 def make_parser() -> flags.Parser:
@@ -30,28 +30,16 @@ def report(args: argparse.Namespace) -> None:
     runs = list(dict.fromkeys(flags.folder(run) for run in args.runs))
     rows = comparison.compare_runs(runs)
     if args.json:
-        print(json.dumps({"runs": rows}))
+        print_json({"runs": rows})
     else:
-        _print_table(rows)
+        names = ["/".join(run.parts[-2:]) for run in runs]
+        facts = [
+            [key.replace("_", " "), *(_shown(row[key]) for row in rows)]
+            for key in list(rows[0])[1:]
+        ]
+        print_table([["", *names], *facts], numbers=True)
     if args.png:
         comparison.plot_runs(runs, flags.folder(args.png))
-
-
-def _print_table(rows: list[dict[str, Any]]) -> None:
-    """Print a column for each run, and a row for each fact."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    key, *others = rows[0]
-    table = Table("", box=SIMPLE_HEAD)
-    for row in rows:
-        table.add_column(Text(row[key]))
-    for key in others:
-        values = (Text(_shown(row[key])) for row in rows)
-        table.add_row(Text(key.replace("_", " ")), *values)
-    Console().print(table)
 
 
 def _shown(value: Any) -> str:

@@ -8,11 +8,17 @@ import argparse
 import asyncio
 import os
 import pathlib
+import signal
 import sys
+from typing import TYPE_CHECKING
 
 from t2t_lite.bin.cli import command, flags
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.runtime import share_cores, start_tensorflow, usable_cores
+from t2t_lite.validators import integer, real
+
+if TYPE_CHECKING:
+    from t2t_lite.serving.server.serve import ServerConfig
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -28,15 +34,13 @@ def make_parser() -> flags.Parser:
     about = "address to listen at; use a reverse proxy for other machines"
     flags.add(group, {"--host=ADDRESS": about}, default="127.0.0.1")
     about = "port of gRPC; 0 takes a free one"
-    flags.add(group, {"--port=N": about}, flags.port, 8500)
+    flags.add(group, {"--port=N": about}, integer(0, 65535), 8500)
     about = "port of REST and the page; 0 takes a free one"
-    flags.add(group, {"--rest_api_port=N": about}, flags.port, 8501)
-    whole = flags.at_least(1)
+    flags.add(group, {"--rest_api_port=N": about}, integer(0, 65535), 8501)
+    whole = integer(1)
     group = parser.add_argument_group("batches")
     about = "largest number of texts in a batch; 1 turns batching off"
     flags.add(group, {"--max_batch_size=N": about}, whole, 32)
-    about = "milliseconds that a text waits for others while a batch runs"
-    flags.add(group, {"--batch_timeout_ms=X": about}, flags.number(0), 0.0)
     about = "largest number of texts in the queue; others are refused with 503"
     flags.add(group, {"--max_queue=N": about}, whole, 1024)
     about = "concurrent batches, which share the cores (default: one per core)"
@@ -51,9 +55,9 @@ def make_parser() -> flags.Parser:
     flags.add(group, {"--rest_api_timeout_in_ms=N": about}, whole, 30_000)
     about = "seconds between checks for new versions"
     name = "--file_system_poll_wait_seconds=X"
-    flags.add(group, {name: about}, flags.number(0.01), 1.0)
+    flags.add(group, {name: about}, real(at_least=0.01), 1.0)
     about = "seconds for requests to finish after SIGTERM"
-    flags.add(group, {"--drain_seconds=X": about}, flags.number(0), 30.0)
+    flags.add(group, {"--drain_seconds=X": about}, real(at_least=0), 30.0)
     return parser
 
 
@@ -70,57 +74,77 @@ def run(args: argparse.Namespace) -> None:
         raise UsageError(f"--model_base_path={base_path} is not a folder.")
     start_tensorflow(args.verbose)
     try:
-        from t2t_lite.serving.server import serve
+        import uvloop
+
+        from t2t_lite.serving.server.requests import Limits
+        from t2t_lite.serving.server.serve import ServerConfig
     except ImportError as error:
         raise T2TLiteError(
             f"{error.name} is not installed: pip install 't2t-lite[serve]'."
         ) from error
-    from t2t_lite.serving.server.batching import Batching
-    from t2t_lite.serving.server.predict import Limits
-
-    config = serve.ServerConfig(
+    workers = args.workers or usable_cores()
+    limits = Limits(
+        body_bytes=args.max_body_bytes,
+        texts=args.max_texts,
+        characters=args.max_characters,
+        seconds=args.rest_api_timeout_in_ms / 1000,
+        batch=args.max_batch_size,
+        workers=workers,
+        queue=args.max_queue,
+    )
+    config = ServerConfig(
         base_path,
         args.model_name,
         args.host,
         args.port,
         args.rest_api_port,
-        Batching(
-            args.workers or usable_cores(),
-            args.max_batch_size,
-            args.batch_timeout_ms / 1000,
-            args.max_queue,
-        ),
-        Limits(
-            args.max_body_bytes,
-            args.max_texts,
-            args.max_characters,
-            args.rest_api_timeout_in_ms / 1000,
-        ),
+        limits,
         args.file_system_poll_wait_seconds,
         args.drain_seconds,
     )
-    share_cores(config.batching.workers)
-
-    def ready(rest_api_port: int, port: int) -> None:
-        host = f"[{args.host}]" if ":" in args.host else args.host
-        print(
-            f"Serving {args.model_name}: REST and page at "
-            f"http://{host}:{rest_api_port}/, gRPC at {host}:{port}.",
-            flush=True,
-        )
-        if args.host not in _LOOPBACK:
-            command.note(
-                f"--host={args.host} accepts requests from other machines "
-                "without authentication. Put a reverse proxy with "
-                "authentication and TLS in front of it."
-            )
-
-    with asyncio.Runner(loop_factory=serve.new_event_loop) as runner:
-        finished = runner.run(serve.serve(config, command.note, ready))
+    share_cores(workers)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        finished = runner.run(_serve(config))
     if not finished:
         command.note("Some requests did not finish within --drain_seconds.")
         sys.stdout.flush()
         os._exit(command.FAILED)  # Python would wait for their threads
+
+
+async def _serve(config: "ServerConfig") -> bool:
+    """Serve until SIGTERM or SIGINT; a second signal kills the process.
+
+    Returns:
+      whether all requests finished within `drain_seconds`.
+    """
+    from t2t_lite.serving.server.serve import running
+
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+
+    def stop() -> None:
+        stopping.set()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    async with running(config, command.note) as (rest_api_port, port, batcher):
+        if not stopping.is_set():
+            host = f"[{config.host}]" if ":" in config.host else config.host
+            print(
+                f"Serving {config.name}: REST and page at "
+                f"http://{host}:{rest_api_port}/, gRPC at {host}:{port}.",
+                flush=True,
+            )
+            if config.host not in _LOOPBACK:
+                command.note(
+                    f"--host={config.host} accepts requests from other "
+                    "machines without authentication. Put a reverse proxy "
+                    "with authentication and TLS in front of it."
+                )
+        await stopping.wait()
+    return not batcher.running
 
 
 def main(argv: list[str] | None = None) -> int:

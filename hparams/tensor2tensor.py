@@ -6,48 +6,8 @@ those names have the paper's values, and the later ones are `_v3`. There
 The sets for several GPUs have the update of eight, on any number of devices.
 """
 
-from typing import Any
-
 from t2t_lite.hparam import HParams
-from t2t_lite.hparams.transformer import transformer_base, transformer_big
 from t2t_lite.registry import register_hparams
-
-_GPUS = 8
-# What all its sets have, and the paper has not; all other values are the same.
-_ALL: dict[str, Any] = {
-    "position_encoding": "concatenated",
-    "source_vector": True,  # its target space
-    "shift_whole_rows": True,  # of packed rows
-    "train_steps": 250000,  # that of its trainer
-    "extra_decode_length": 100,  # that of its decoder
-    "longest_source": 2048,  # which has no limit there
-}
-# What `transformer_base_v2` and `_v3` changed.
-_LATER: dict[str, Any] = {
-    **_ALL,
-    "norm_placement": "pre",
-    "attention_dropout": 0.1,
-    "relu_dropout": 0.1,
-    "learning_rate": 2.0,
-    "warmup_steps": 8000,
-    "rate_delay": 1,  # the first update has a rate of 0
-    "adam_beta2": 0.997,
-}
-_RELATIVE = {"position_encoding": "none", "max_relative_position": 20}
-
-
-@register_hparams
-def transformer_base_v1() -> HParams:
-    """tensor2tensor's first base model: the paper's, all sines first."""
-    return transformer_base().replace(
-        **_ALL, batch_tokens=_GPUS * 4096, micro_batches=_GPUS
-    )
-
-
-@register_hparams
-def transformer_base_v2() -> HParams:
-    """tensor2tensor's second: pre-norm, more dropout, twice the rate."""
-    return transformer_base_v3().replace(rate_delay=0, adam_beta2=0.98)
 
 
 @register_hparams
@@ -59,8 +19,49 @@ def transformer_base_v3() -> HParams:
     feed-forward network adds regularization, and beta2 = 0.997 averages squared
     gradients over more updates. Positions are all sines, then all cosines.
     """
-    return transformer_base().replace(
-        **_LATER, batch_tokens=_GPUS * 4096, micro_batches=_GPUS
+    return HParams(
+        hidden_size=512,
+        filter_size=2048,
+        num_heads=8,
+        num_hidden_layers=6,
+        norm_placement="pre",
+        position_encoding="concatenated",
+        source_vector=True,  # its target space
+        shift_whole_rows=True,  # of packed rows
+        residual_dropout=0.1,
+        attention_dropout=0.1,
+        relu_dropout=0.1,
+        label_smoothing=0.1,
+        batch_tokens=8 * 4096,  # eight GPUs
+        micro_batches=8,
+        learning_rate=2.0,
+        warmup_steps=8000,
+        rate_delay=1,  # the first update has a rate of 0
+        adam_beta2=0.997,
+        train_steps=250000,  # the default of its trainer
+        average_checkpoints=5,
+        extra_decode_length=100,  # the default of its decoder
+        longest_source=2048,  # it has no limit
+    )
+
+
+@register_hparams
+def transformer_base_v2() -> HParams:
+    """tensor2tensor's second: pre-norm, more dropout, twice the rate."""
+    return transformer_base_v3().replace(rate_delay=0, adam_beta2=0.98)
+
+
+@register_hparams
+def transformer_base_v1() -> HParams:
+    """tensor2tensor's first base model: the paper's, all sines first."""
+    return transformer_base_v3().replace(
+        norm_placement="post",
+        attention_dropout=0.0,
+        relu_dropout=0.0,
+        learning_rate=1.0,
+        warmup_steps=4000,
+        rate_delay=0,
+        adam_beta2=0.98,
     )
 
 
@@ -82,27 +83,37 @@ def transformer_base_single_gpu() -> HParams:
 @register_hparams
 def transformer_big_single_gpu() -> HParams:
     """tensor2tensor's big model for one GPU: 2048 positions an update."""
-    return transformer_big().replace(
-        **_LATER | {"residual_dropout": 0.1, "warmup_steps": 16000},
+    return transformer_base_v3().replace(
+        hidden_size=1024,
+        filter_size=4096,
+        num_heads=16,
         batch_tokens=2048,
         micro_batches=1,
-        average_checkpoints=5,
+        warmup_steps=16000,
     )
 
 
 @register_hparams
 def transformer_relative() -> HParams:
     """tensor2tensor's base model with relative positions, arXiv:1803.02155."""
-    return transformer_base_v3().replace(**_RELATIVE)
+    return transformer_base_v3().replace(
+        position_encoding="none",
+        max_relative_position=20,
+    )
 
 
 @register_hparams
 def transformer_relative_big() -> HParams:
     """tensor2tensor's big model with relative positions, arXiv:1803.02155."""
-    return transformer_big().replace(
-        **_LATER | _RELATIVE,
-        batch_tokens=_GPUS * 2048,
-        micro_batches=_GPUS,
+    return transformer_base_v3().replace(
+        hidden_size=1024,
+        filter_size=4096,
+        num_heads=16,
+        position_encoding="none",
+        max_relative_position=20,
+        residual_dropout=0.3,
+        batch_tokens=8 * 2048,
+        average_checkpoints=20,
     )
 
 
@@ -121,9 +132,9 @@ def transformer_tiny() -> HParams:
 
 @register_hparams
 def transformer_base_t2t() -> HParams:
-    """As transformer_base_v3, with the paper's 25,000 positions an update.
+    """The former name of transformer_base_v3, with the paper's batches.
 
-    Its name of before, which runs were made with.
+    Runs were made with it.
     """
     return transformer_base_v3().replace(
         batch_tokens=25000,

@@ -16,7 +16,7 @@ we.
 """
 
 from t2t_lite.problem import ParallelCorpus
-from t2t_lite.registry import call_problem_also, register_problem
+from t2t_lite.registry import OTHER_NAMES, register_problem
 
 
 class _Wmt14(ParallelCorpus):
@@ -52,18 +52,18 @@ class WmtEnFr(_Wmt14):
 
 
 # Names that tensor2tensor has, or had before, for about the same task.
-call_problem_also(
-    "wmt_ende",
+for name in (
     "translate_ende_wmt32k",
     "translate_ende_wmt32k_packed",
     "translate_ende_wmt_clean32k",
     "translate_ende_wmt_bpe32k",
     "wmt_ende_tokens_32k",
     "wmt_ende_bpe32k",
-)
-call_problem_also(
-    "wmt_enfr",
+):
+    OTHER_NAMES[name] = "wmt_ende"
+for name in (
     "translate_enfr_wmt32k",
     "translate_enfr_wmt32k_packed",
     "wmt_enfr_tokens_32k",
-)
+):
+    OTHER_NAMES[name] = "wmt_enfr"

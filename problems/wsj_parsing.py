@@ -6,7 +6,7 @@ NLTK, for non-commercial use; it is divided by number here.
 """
 
 from t2t_lite.parsing.problem import Layout, ParsingProblem
-from t2t_lite.registry import call_problem_also, register_problem
+from t2t_lite.registry import OTHER_NAMES, register_problem
 
 # Sections 2-21, 22 and 23: file wsj_0201 is the first one of section 2.
 _SECTIONS = ("200-2199", "2200-2299", "2300-2399")
@@ -51,7 +51,6 @@ class WsjParsingSemisupervised(ParsingProblem):
     treebank_share = 0.1
 
 
-# What tensor2tensor called it before.
-call_problem_also(
-    "wsj_parsing", "parsing_english_ptb8k", "parsing_english_ptb16k"
-)
+# Its names in tensor2tensor.
+for name in ("parsing_english_ptb8k", "parsing_english_ptb16k"):
+    OTHER_NAMES[name] = "wsj_parsing"

@@ -1,4 +1,4 @@
-"""The flags that choose another engine, and translators in it."""
+"""The flags that choose an engine, and translators in it."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -8,15 +8,15 @@ from t2t_lite.errors import UsageError
 from t2t_lite.interop.quantization import QUANTIZATIONS, Quantization
 
 if TYPE_CHECKING:
-    from t2t_lite.decoding.streams.replicas import Replica
+    from t2t_lite.decoding.stream import Replica
     from t2t_lite.training.run import Run
 
-# The flags of any command that CTranslate2 cannot follow.
-_NOT_THERE = ("replicas", "jit", "token_scores", "alignment")
+# The flags of any command that CTranslate2 does not support.
+_TENSORFLOW_ONLY = ("replicas", "jit", "token_scores", "alignment")
 
 
 def add_flags(parser: flags.Parser) -> None:
-    """Adds `--backend`, `--quantization` and `--jit`."""
+    """Add `--backend`, `--quantization` and `--jit`."""
     group = parser.add_argument_group("the engine")
     group.add_argument(
         "--backend",
@@ -25,16 +25,15 @@ def add_flags(parser: flags.Parser) -> None:
         help="what runs the model; ctranslate2 needs t2t-lite[ctranslate2]",
     )
     add_quantization(group, "--backend=ctranslate2")
-    group.add_argument(
-        "--jit",
-        action="store_true",
-        help="compile the search by XLA, for seconds and anew for each size of "
-        "batches; pays for single lines",
+    jit = (
+        "compile searches by XLA; each new batch shape takes seconds, so this "
+        "pays off for single lines"
     )
+    flags.add(group, {"--jit": jit})
 
 
 def add_quantization(parser: flags.Flags, condition: str) -> None:
-    """`--quantization`, which goes with another flag only."""
+    """Add `--quantization`, which requires another flag."""
     parser.add_argument(
         "--quantization",
         choices=QUANTIZATIONS,
@@ -45,51 +44,45 @@ def add_quantization(parser: flags.Flags, condition: str) -> None:
 
 
 def quantization(args: argparse.Namespace, flag: str) -> Quantization:
-    """The value of `--quantization`.
+    """Return the value of `--quantization`.
 
     Raises:
-      UsageError: it is given, but not the flag that it goes with.
+      UsageError: it is given without the flag that it requires.
     """
     if args.quantization and getattr(args, flag) != "ctranslate2":
         raise UsageError(
-            f"--quantization goes with --{flag}=ctranslate2 only; got "
+            f"--quantization requires --{flag}=ctranslate2; got "
             f"--{flag}={getattr(args, flag)}."
         )
     return args.quantization or QUANTIZATIONS[0]
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuses what the backend cannot do."""
+    """Raise UsageError for flags that the backend does not support."""
     quantization(args, "backend")
-    if args.backend == "tensorflow":
-        return
-    asked = [f"--{name}" for name in _NOT_THERE if getattr(args, name, None)]
-    if asked:
-        raise UsageError(
-            f"{asked[0]} needs --backend=tensorflow; got "
-            f"--backend={args.backend}."
-        )
+    for name in _TENSORFLOW_ONLY if args.backend != "tensorflow" else ():
+        if getattr(args, name, None):
+            raise UsageError(
+                f"--{name} requires --backend=tensorflow; got "
+                f"--backend={args.backend}."
+            )
 
 
 def make_replicas(run: "Run", args: argparse.Namespace) -> "list[Replica]":
-    """What translates: replicas in TensorFlow, or one in another engine.
+    """Return replicas in TensorFlow, or one in another engine.
 
     Raises:
-      UsageError: see `runs.make_replicas`, or the engine cannot run the model.
+      UsageError: as `runs.make_replicas`, or the engine cannot run the model.
       T2TLiteError: the engine is not installed.
     """
     if args.backend == "tensorflow":
         return runs.make_replicas(run, args)
-    from t2t_lite.decoding.streams.replicas import Replica
-    from t2t_lite.interop.ctranslate2_translator import CTranslate2Translator
+    from t2t_lite.decoding.stream import Replica
+    from t2t_lite.interop.ctranslate2 import CTranslate2Translator
 
-    translator = runs.make_translator(run, args)
-    return [
-        Replica(
-            CTranslate2Translator.convert(
-                translator,
-                quantization(args, "backend"),
-                searches=args.replicas or 1,
-            )
-        )
-    ]
+    engine = CTranslate2Translator.convert(
+        runs.make_translator(run, args),
+        quantization(args, "backend"),
+        searches=args.replicas or 1,
+    )
+    return [Replica(engine)]

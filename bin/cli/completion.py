@@ -7,9 +7,10 @@ import argparse
 import os
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 from t2t_lite import plugins, registry
+from t2t_lite.errors import T2TLiteError
 
 
 def is_asked() -> bool:
@@ -31,14 +32,18 @@ def enter_command(known: Iterable[str]) -> str | None:
 
 
 def answer(parser: argparse.ArgumentParser) -> None:
-    """Offers flags, names and files to the shell, and ends the process."""
+    """Offer flags, names and files to the shell, and end the process."""
     import argcomplete
 
-    action: Any
-    for action in parser._actions:
-        if action.dest in _COMPLETERS:
-            action.completer = _COMPLETERS[action.dest]
-    argcomplete.autocomplete(parser, always_complete_options="long")
+    def complete(prefix: str, action: argparse.Action, **others: Any) -> Any:
+        offer = _COMPLETERS.get(action.dest, argcomplete.FilesCompleter())
+        return offer(prefix=prefix, action=action, **others)
+
+    argcomplete.autocomplete(
+        parser,
+        always_complete_options="long",
+        default_completer=cast(Any, complete),
+    )
 
 
 def shell_code(shell: str, programs: Iterable[str]) -> str:
@@ -48,8 +53,13 @@ def shell_code(shell: str, programs: Iterable[str]) -> str:
       shell: "bash", "zsh" or "fish".
       programs: their names.
     """
-    import argcomplete
-
+    try:
+        import argcomplete
+    except ImportError as error:
+        raise T2TLiteError(
+            "--completion requires argcomplete: pip install "
+            "'t2t-lite[completion]'."
+        ) from error
     return argcomplete.shellcode(programs, shell=shell)
 
 

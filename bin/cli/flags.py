@@ -3,20 +3,32 @@
 import argparse
 import dataclasses
 import itertools
-import math
+import os
 import pathlib
+import re
 import sys
-from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn, Protocol, overload
 
-from t2t_lite import recipe, values
+from t2t_lite import validators
 from t2t_lite.bin.cli import t2t_flags
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.errors import UsageError, nearest
 from t2t_lite.interop.tensor2tensor.hparams import NAMES
-from t2t_lite.values import Kind
+from t2t_lite.training.options import (
+    RUNS_DIR,
+    TrainingOptions,
+    default_output_dir,
+)
+from t2t_lite.validators import check
 
-Flags: TypeAlias = argparse.ArgumentParser | argparse._ArgumentGroup
+
+class Flags(Protocol):
+    """A parser, or a group of its flags."""
+
+    def add_argument(self, *names: str, **options: Any) -> argparse.Action:
+        """Add a flag or a positional argument."""
+        ...
 
 
 class Parser(argparse.ArgumentParser):
@@ -38,6 +50,7 @@ class Parser(argparse.ArgumentParser):
         """The flags; raises UsageError naming the nearest known flag."""
         words = list(sys.argv[1:] if args is None else args)
         try:
+            words = self._with_each_flag_once(words)
             parsed, unknown = self.parse_known_args(words, namespace)
         except UsageError:
             # What is wrong may follow from a flag that is not known.
@@ -51,16 +64,44 @@ class Parser(argparse.ArgumentParser):
             f"--flag=value. {self.prog} --help lists them all."
         )
 
+    def _with_each_flag_once(self, words: Iterable[str]) -> list[str]:
+        """Return the words; the values of a list that is given again are added.
+
+        Raises:
+          UsageError: a flag that does not take a list is given twice.
+        """
+        lists = dict(
+            re.findall(r"(--\w+) \S+([,:])\.\.\.", self.format_usage())
+        )
+        once: dict[str, str] = {}  # words by their flag, or by their number
+        rest = iter(words)
+        for word in rest:
+            if word == "--":
+                return [*once.values(), word, *rest]
+            flag, equals, value = word.partition("=")
+            if flag[:2] != "--":
+                flag = str(len(once))
+            elif flag in lists and not equals:
+                value = next(rest, "")
+                word = f"{flag}={value}"
+            if flag in once and flag not in lists:
+                raise UsageError(f"{flag} is given twice: remove one.")
+            if flag in once:
+                word = f"{once[flag]}{lists[flag]}{value}"
+            once[flag] = word
+        return list(once.values())
+
     def _refuse_unknown(self, words: Iterable[str]) -> None:
         """Raises UsageError for the first word that is an unknown flag."""
+        known = {"--help", *re.findall(r"--\w+", self.format_usage())}
         for word in words:
             flag = word.split("=")[0]
-            if flag[:2] == "--" and flag not in self._option_string_actions:
+            if flag[:2] == "--" and flag not in known:
                 if advice := t2t_flags.advice(flag):
                     raise UsageError(
                         f"{flag} is a flag of tensor2tensor: {advice}."
                     )
-                hint = nearest(flag, self._option_string_actions)
+                hint = nearest(flag, known)
                 raise UsageError(
                     f"Unknown flag {flag}.{hint} {self.prog} --help lists "
                     "them all."
@@ -88,7 +129,7 @@ class _HelpFormatter(argparse.HelpFormatter):
 def add(
     parser: Flags,
     table: Mapping[str, str],
-    kind: Kind | None = None,
+    validator: Callable[[Any], Any] | None = None,
     default: Any = None,
 ) -> None:
     """Adds flags that take a value, and switches.
@@ -96,14 +137,16 @@ def add(
     Args:
       parser: or a group of one.
       table: their help by "--name=METAVAR", or by "--name" for a switch.
-      kind: of the values; None means text.
+      validator: of the values; None accepts any text.
       default: of the values.
     """
     for flag, told in table.items():
         name, _, metavar = flag.partition("=")
         how: dict[str, Any] = {"action": "store_true"}
         if metavar:
-            how = {"metavar": metavar, "type": kind, "default": default}
+            how = {"metavar": metavar, "default": default}
+            if validator:
+                how["type"] = _type_of(validator)
         parser.add_argument(name, help=told, **how)
 
 
@@ -113,7 +156,7 @@ def add_run_flags(
     """The flags that name a run, for commands that read one."""
     group = parser.add_argument_group(title)
     flags = {
-        "--output_dir=DIR": f"the run (default: {recipe.RUNS_DIR}/PROBLEM/SET)",
+        "--output_dir=DIR": f"the run (default: {RUNS_DIR}/PROBLEM/SET)",
         "--problem=NAME": "with --hparams, instead of a DIR",
         "--hparams=SET": "see --problem",
     }
@@ -130,7 +173,7 @@ def add_override(parser: Flags) -> None:
 
 def _hparams_override(text: str) -> str:
     """Return the text; raise UsageError for tensor2tensor's names in it."""
-    given = values.parse_key_values(text, "--hparams_override")
+    given = validators.parse_key_values(text, "--hparams_override")
     renamed = [f"{n} is {NAMES[n]}" for n in given if NAMES.get(n, n) != n]
     if renamed:
         raise UsageError(
@@ -142,45 +185,30 @@ def _hparams_override(text: str) -> str:
 
 def add_usr_dir(parser: Flags) -> None:
     """`--usr_dir`, for commands that look problems or sets up."""
-    told = "a folder or package with your own problems and hparams sets"
-    add(parser, {"--usr_dir=DIR": told})
+    add_settings(parser, TrainingOptions, ["usr_dir"])
 
 
-def add_corpus_flags(parser: Flags) -> None:
-    """Where a corpus is read from and its shards are."""
-    shards = {"--data_dir=DIR": "the TFRecord shards and the vocabulary"}
-    add(parser, shards, default=recipe.DATA_DIR)
-    flags = {
-        "--raw_dir=DIR": "a folder that holds the corpus files (default: "
-        "download them)",
-        "--tfds_dir=DIR": "a TensorFlow Datasets data folder",
-    }
-    add(parser, flags)
-    told = (
-        "options of the problem, see t2t-lite-registry NAME; the data and the "
-        "run remember them"
-    )
-    add(parser, {"--problem_options=KEY=VALUE,...": told}, default="")
-
-
-def add_text_flags(parser: Flags) -> None:
+def add_text_flags(parser: argparse.ArgumentParser) -> None:
     """The options of `--problem=text`, for commands that make data."""
-    from t2t_lite.problem.own_text_options import OPTIONS
+    from t2t_lite.problem.own_text_options import TextOptions
 
     group = parser.add_argument_group(
         "your own text, with --problem=text",
-        "Files may be packed (.gz .bz2 .xz .zst). The data and the run "
+        "Files may be compressed (.gz .bz2 .xz .zst). The data and the run "
         "remember all of these: later commands need only --data_dir or "
         "--output_dir.",
     )
-    for option in OPTIONS:
-        kind: dict[str, Any] = {"metavar": option.metavar}
-        told = option.meaning
-        if option.off_flag:
-            kind = {"action": "store_const", "const": False}
-        elif option.default_text:
-            told += f" (default: {option.default_text})"
-        group.add_argument(option.flag, dest=option.name, help=told, **kind)
+    skip = ("shared_vocabulary", "adopted")
+    names = [field.name for field in dataclasses.fields(TextOptions)]
+    add_settings(group, TextOptions, names, skip=skip)
+    group.add_argument(
+        "--separate_vocabularies",
+        dest="shared_vocabulary",
+        action="store_const",
+        const=False,
+        help="learn a vocabulary of --vocab_size for each side; needs "
+        "--hparams_override=shared_embedding=false (default: one for both)",
+    )
 
 
 def add_checkpoint_flag(parser: Flags) -> None:
@@ -193,7 +221,9 @@ def add_checkpoint_flag(parser: Flags) -> None:
     add(parser, {"--checkpoint=WHICH": told}, default="default")
 
 
-def add_search_flags(parser: Flags, batches: bool = True) -> None:
+def add_search_flags(
+    parser: argparse.ArgumentParser, batches: bool = True
+) -> None:
     """Which weights search, and how, and many texts through it."""
     group = parser.add_argument_group("the search")
     add_checkpoint_flag(group)
@@ -213,13 +243,15 @@ def add_search_flags(parser: Flags, batches: bool = True) -> None:
             "other batches; changes speed, not results (default: all GPUs, or "
             "a thread for each core, at most four)",
         }
-        add(group, table, at_least(1))
+        add(group, table, validators.integer(1))
 
 
 def add_settings(
-    parser: Flags,
+    parser: Any,
     settings: type,
     names: Iterable[str] | None = None,
+    *,
+    skip: Iterable[str] = (),
     hparams: Iterable[str] = (),
 ) -> None:
     """Add a flag for each field of a dataclass of settings.
@@ -227,35 +259,57 @@ def add_settings(
     The value of a flag that is not given is None.
 
     Args:
-      parser: of the command.
-      settings: a dataclass whose fields are `values.setting`s.
-      names: of the fields, in the order of the help; None means all.
+      parser: of the command, or a group of one.
+      settings: a dataclass whose fields are `validators.setting`s.
+      names: of the fields to add to `parser` itself; None means all, each in
+        the group that it names.
+      skip: names of fields without a flag.
       hparams: names of fields whose default is a hparam of the run.
     """
-    fields = {field.name: field for field in dataclasses.fields(settings)}
-    for name in fields if names is None else names:
-        field = fields[name]
-        kind, metavar = field.metadata["kind"], field.metadata["metavar"]
-        how: dict[str, Any] = {"metavar": metavar, "type": _flag_of(kind)}
-        if kind is values.true_or_false:
-            how |= {"type": true_or_false, "choices": [True, False]}
-        if not metavar:
-            how = {"action": "store_true", "default": None}
-        told = field.metadata["meaning"]
-        default = "the run's hparam" if name in hparams else field.default
-        if default not in (None, False, 0, ()) and "(default" not in told:
-            told += f" (default: {default})"
-        parser.add_argument(f"--{name}", help=told, **how)
+    groups: dict[str, Flags] = {"": parser}
+    for field in dataclasses.fields(settings):
+        name, title = field.name, field.metadata["group"]
+        if name in skip or (names is not None and name not in names):
+            continue
+        if names is None and title not in groups:
+            groups[title] = parser.add_argument_group(title)
+        validator: Any = validators.validator_of(field.type)
+        metavar = field.metadata["metavar"]
+        metavar = validator.metavar if metavar is None else metavar
+        how: dict[str, Any] = {"action": "store_true", "default": None}
+        if metavar:
+            how = {"metavar": metavar, "type": _type_of(validator)}
+        told = validators.help_of(field)
+        if name in hparams:
+            told = f"{field.metadata['help']} (default: the run's hparam)"
+        where = parser if names is not None else groups[title]
+        where.add_argument(f"--{name}", help=told, **how)
 
 
 def given_settings(args: argparse.Namespace, settings: type) -> dict[str, Any]:
     """Return the fields of a dataclass of settings whose flags are given."""
-    names = [field.name for field in dataclasses.fields(settings)]
     return {
-        name: getattr(args, name)
-        for name in names
-        if getattr(args, name) is not None
+        field.name: value
+        for field in dataclasses.fields(settings)
+        if (value := getattr(args, field.name, None)) is not None
     }
+
+
+def given_problem_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of the problem: flags of own text, or all in one.
+
+    Raises:
+      UsageError: both are given.
+    """
+    from t2t_lite.problem.own_text_options import TextOptions
+
+    given = given_settings(args, TextOptions)
+    if given and args.problem_options:
+        raise UsageError(
+            "--problem_options conflicts with the flags of --problem=text, "
+            f"such as --{next(iter(given))}: use one of them."
+        )
+    return given or args.problem_options or {}
 
 
 # Settings of a search that a run has values of.
@@ -276,9 +330,7 @@ def add_seed(parser: Flags, default: int | None = 1, more: str = "") -> None:
       more: what the help says of that.
     """
     told = f"of everything random; the same seed gives the same result{more}"
-    rule = "a whole number from 0 to 2**63 - 1"
-    seed = values.number(int, lambda value: 0 <= value < 2**63, rule)
-    add(parser, {"--seed=N": told}, _flag_of(seed), default)
+    add(parser, {"--seed=N": told}, validators.integer(0, 2**63 - 1), default)
 
 
 def add_json(parser: Flags) -> None:
@@ -287,41 +339,17 @@ def add_json(parser: Flags) -> None:
     add(parser, {"--json": told})
 
 
-def true_or_false(text: str) -> bool | str:
-    """The type of a flag whose choices are True and False."""
-    return {"true": True, "false": False}.get(text.lower(), text)
-
-
-def at_least(smallest: int) -> Kind:
-    """The type of a whole-number flag, e.g. `at_least(1)`."""
-    return _flag_of(values.whole_number(smallest))
-
-
-def number(smallest: float) -> Kind:
-    """The type of a flag that takes a finite number, e.g. `number(0)`."""
-    rule = f"a number, at least {smallest}"
-    return _flag_of(
-        values.number(float, lambda x: smallest <= x < math.inf, rule)
-    )
-
-
-def _flag_of(kind: Kind) -> Kind:
-    """A kind of values as argparse wants it."""
+def _type_of(validator: Callable[[Any], Any]) -> Callable[[str], Any]:
+    """Return the validator as argparse wants it."""
 
     def parse(text: str) -> Any:
         try:
-            return kind(text)
+            return validator(text)
         except ValueError as error:
             message = f"must be {error}; got {text!r}"
             raise argparse.ArgumentTypeError(message) from error
 
     return parse
-
-
-# The type of a flag that takes a port; 0 is for any that is free.
-port = _flag_of(
-    values.number(int, lambda x: 0 <= x < 1 << 16, "a port, 0 to 65535")
-)
 
 
 def require(args: argparse.Namespace, *names: str) -> None:
@@ -331,20 +359,26 @@ def require(args: argparse.Namespace, *names: str) -> None:
             raise UsageError(f"--{name} is required.")
 
 
-folder = recipe.absolute  # a folder flag as a path
+@overload
+def folder(path: str | os.PathLike) -> pathlib.Path: ...
+@overload
+def folder(path: None) -> None: ...
+def folder(path: str | os.PathLike | None) -> pathlib.Path | None:
+    """Return a flag's folder as an absolute path; None stays None."""
+    return check("The path", path, validators.folder) if path else None
 
 
 def output_dir(args: argparse.Namespace) -> pathlib.Path:
-    """The run that the flags name.
+    """Return the folder of the run that the flags name.
 
     Raises:
       UsageError: neither `--output_dir` nor `--problem` and `--hparams`.
     """
-    if args.output_dir:
-        return recipe.absolute(args.output_dir)
+    if found := folder(args.output_dir):
+        return found
     if not (args.problem and args.hparams):
         raise UsageError(
             "Give --output_dir, or --problem and --hparams, which name the "
             "default one."
         )
-    return recipe.default_output_dir(args.problem, args.hparams)
+    return default_output_dir(args.problem, args.hparams)

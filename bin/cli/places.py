@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from t2t_lite import files
 from t2t_lite.bin.cli import command
 from t2t_lite.corpus.lines import lines_without_mark, read_byte_lines
-from t2t_lite.decoding.streams import growing_file
+from t2t_lite.decoding import resumable_output
 from t2t_lite.errors import T2TLiteError, UsageError
 
 
@@ -18,7 +18,7 @@ def check(source: str | None, target: str | None, grows: bool = False) -> None:
     Args:
       source: of the lines.
       target: of the answers.
-      grows: it will, as `growing_file` says.
+      grows: it will, as `resumable_output` says.
     """
     # A pipe, such as /dev/stdin, is as good as a file.
     path = pathlib.Path(source or __file__)
@@ -39,7 +39,9 @@ def check(source: str | None, target: str | None, grows: bool = False) -> None:
         folder = path.absolute().parent
         if not folder.is_dir():
             raise T2TLiteError(f"--decode_to_file: no folder {folder}.")
-        written = (path, *growing_file.beside(path)) if grows else (path,)
+        written = (
+            (path, *resumable_output.partial_paths(path)) if grows else (path,)
+        )
         for file in written:
             if source and file.exists() and file.samefile(source):
                 raise UsageError(

@@ -15,9 +15,9 @@ from t2t_lite.runtime import start_tensorflow
 from t2t_lite.training.config import problem_options, read_config
 
 if TYPE_CHECKING:
-    from t2t_lite.decoding.streams.replicas import Replica
+    from t2t_lite.decoding.stream import Replica
     from t2t_lite.decoding.translator import Translator
-    from t2t_lite.training.checkpoints.checkpoint import Checkpoint
+    from t2t_lite.training.checkpoints import Checkpoint
     from t2t_lite.training.run import Run
 
 
@@ -92,7 +92,7 @@ def open_run(
     fixed = hparams.precision == "bfloat16" and not to_export
     start_tensorflow(args.verbose, fixed_weights=fixed)
     if "replicas" in args:
-        from t2t_lite.decoding.streams.replicas import share_processor
+        from t2t_lite.decoding.stream import share_processor
 
         by_line = getattr(args, "interactive", False)
         args.replicas = share_processor(
@@ -136,12 +136,10 @@ def make_replicas(run: "Run", args: argparse.Namespace) -> "list[Replica]":
     Raises:
       UsageError: there are too few GPUs.
     """
-    from t2t_lite.decoding.streams import replicas
+    from t2t_lite.decoding.stream import Replica, choose_devices, make_on
 
     said: list[str] = []
-    made = replicas.make_replicas(
-        replicas.choose_devices(args.replicas),
-        lambda: make_translator(run, args, said.append),
-    )
+    devices = choose_devices(args.replicas)
+    made = make_on(devices, lambda: make_translator(run, args, said.append))
     command.note(said[0])
-    return made
+    return [Replica(made[device], device) for device in devices]

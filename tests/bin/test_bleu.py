@@ -1,7 +1,12 @@
+"""The command scores as sacreBLEU, tensor2tensor and the paper do."""
+
+import functools
 import json
 import random
 
 import pytest
+
+from support.lines import two_files
 
 WORDS = (
     "ein Mann in einem blauen Hemd steht auf der Straße und hält zwei Kinder "
@@ -14,74 +19,44 @@ WORDS = (
 
 @pytest.fixture
 def files(tmp_path):
-    def write(hypotheses, references):
-        paths = tmp_path / "hypotheses", tmp_path / "references"
-        for path, lines in zip(paths, (hypotheses, references), strict=True):
-            path.write_bytes("".join(f"{x}\n" for x in lines).encode())
-        return [f"--hypothesis={paths[0]}", f"--reference={paths[1]}"]
-
-    return write
+    return functools.partial(two_files, tmp_path, ["hypothesis", "reference"])
 
 
-def test_identical_files_score_100(run_command, files):
-    lines = ["Zwei Hunde spielen im Schnee .", "Ein Mann fährt ein rotes Rad ."]
-    code, out, err = run_command("bleu", *files(lines, lines), "--json")
-    report = json.loads(out)
-    assert (code, err, out.count("\n")) == (0, "", 1)
-    assert report["metric"] == "bleu"
+@pytest.fixture
+def score(run_command):
+    """The report of the command as JSON."""
+
+    def score(*flags):
+        code, out, err = run_command("bleu", *flags, "--json")
+        assert (code, err, out.count("\n")) == (0, "", 1)
+        return json.loads(out)
+
+    return score
+
+
+def test_identical_files_score_100(run_command, score, files):
+    # Unicode's line separators do not end a line.
+    lines = ["one\u2028still one\x0bstill one more\r", "", "Zwei Hunde ."]
+    flags = files(lines, lines)
+    report = score(*flags)
+    assert set(report) == {"metric", "score", "signature", "sentences"}
+    assert (report["metric"], report["sentences"]) == ("bleu", 3)
     assert report["score"] == pytest.approx(100)
-    assert report["sentences"] == 2
     assert "case:mixed" in report["signature"]
     assert "tok:13a" in report["signature"]
+    _, out, _ = run_command("bleu", *flags)
+    assert out.startswith("bleu 100.00\n")
 
 
-def test_lowercase_forgives_case(run_command, files):
+def test_lowercase_forgives_case(score, files):
     flags = files(["EIN KLEINES ROTES HAUS"], ["ein kleines rotes haus"])
-    _, cased, _ = run_command("bleu", *flags, "--json")
-    _, lower, _ = run_command("bleu", *flags, "--json", "--lowercase")
-    assert json.loads(cased)["score"] == 0
-    assert json.loads(lower)["score"] == pytest.approx(100)
+    assert score(*flags)["score"] == 0
+    assert score(*flags, "--lowercase")["score"] == pytest.approx(100)
 
 
-def test_without_json_the_score_is_for_people(run_command, files):
-    code, out, _ = run_command("bleu", *files(["a b c d"], ["a b c d"]))
-    assert code == 0
-    assert out.startswith("bleu 100.00\n  signature: ")
-
-
-def test_line_separators_of_unicode_do_not_split_lines(run_command, files):
-    lines = ["one\u2028still one\x0bstill\r", "", "three"]
-    code, out, _ = run_command("bleu", *files(lines, lines), "--json")
-    assert code == 0
-    assert json.loads(out)["sentences"] == 3
-
-
-def test_unequal_files_are_refused_with_both_counts(run_command, files):
-    code, out, err = run_command("bleu", *files(["a"], ["a", "b"]))
-    assert (code, out, err.count("\n")) == (1, "", 1)
-    assert "hypotheses has 1" in err
-    assert "references has 2" in err
-
-
-def test_missing_and_empty_files_are_said(run_command, files, tmp_path):
-    flags = files([], [])
-    code, _, err = run_command("bleu", *flags)
-    assert code == 1 and "has no lines to score" in err
-    code, _, err = run_command("bleu", f"--hypothesis={tmp_path}/no", flags[1])
-    assert code == 1 and f"Cannot read {tmp_path}/no: No such file" in err
-
-
-def test_flags_that_are_needed_are_named(run_command):
-    code, _, err = run_command("bleu")
-    assert (code, err) == (2, "t2t-lite-bleu: --hypothesis is required.\n")
-
-
-def test_tokenized_bleu_stands_beside_the_other(run_command, files):
+def test_tokenized_bleu_is_an_extra_score(score, files):
     flags = files(["Das ist ein Rad-Turnier."], ["Das ist ein Rad-Rennen."])
-    flags += ["--tokenized", "--target_language=de"]
-    code, out, err = run_command("bleu", *flags, "--json")
-    report = json.loads(out)
-    assert (code, err, out.count("\n")) == (0, "", 1)
+    report = score(*flags, "--tokenized", "--target_language=de")
     # 6 of 7 tokens, 4 of 6 pairs, 3 of 5 triples, 2 of 4 fours are right.
     wanted = 100 * (6 / 7 * 4 / 6 * 3 / 5 * 2 / 4) ** 0.25
     assert report["tokenized_bleu"] == pytest.approx(wanted)
@@ -90,39 +65,43 @@ def test_tokenized_bleu_stands_beside_the_other(run_command, files):
     # are right, and that none counts as a half.
     wanted = 100 * (4 / 5 * 2 / 4 * 1 / 3 * 0.5 / 2) ** 0.25
     assert report["score"] == pytest.approx(wanted)
-    assert "tok:13a" in report["signature"]
-    _, out, _ = run_command("bleu", *flags)
-    assert "\n  tokenized_bleu: 64.35\n  tokenized_bleu_procedure: " in out
-
-
-def test_without_tokenized_only_one_score_is_counted(run_command, files):
-    _, out, _ = run_command("bleu", *files(["a"], ["a"]), "--json")
-    assert set(json.loads(out)) == {"metric", "score", "signature", "sentences"}
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
+    ("sides", "flags", "code", "words"),
     [
-        (["--tokenized"], "--tokenized needs the language of both files"),
-        (["--target_language=de"], "--target_language goes with --tokenized"),
+        ((["a"], ["a", "b"]), [], 1, ["has 1", "has 2"]),
+        (([], []), [], 1, ["reference"]),
+        ((["a"], ["a"]), ["--tokenized"], 2, ["--target_language"]),
+        ((["a"], ["a"]), ["--target_language=de"], 2, ["--tokenized"]),
         (
+            (["a"], ["a"]),
             ["--tokenized", "--target_language=de", "--lowercase"],
-            "--tokenized is cased",
+            2,
+            ["--lowercase"],
         ),
-        (["--tokenized", "--target_language=xx"], "rules in sacremoses; got"),
+        (
+            (["a"], ["a"]),
+            ["--tokenized", "--target_language=xx"],
+            2,
+            ["sacremoses", "xx"],
+        ),
     ],
 )
-def test_flags_that_do_not_go_together_are_said(
-    run_command, files, flags, message
+def test_bad_requests_are_one_line(
+    run_command, files, sides, flags, code, words
 ):
-    code, out, err = run_command("bleu", *files(["a"], ["a"]), *flags)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert message in err
+    got, out, err = run_command("bleu", *files(*sides), *flags)
+    assert (got, out, err.count("\n")) == (code, "", 1)
+    assert all(word in err for word in words)
 
 
-def references():
-    rng = random.Random(1)
-    return [rng.choices(WORDS, k=rng.randrange(1, 18)) for _ in range(40)]
+def test_missing_files_and_flags_are_named(run_command, files, tmp_path):
+    code, _, err = run_command("bleu")
+    assert code == 2 and "--hypothesis" in err
+    missing = f"--hypothesis={tmp_path}/no"
+    code, _, err = run_command("bleu", missing, files([], [])[1])
+    assert code == 1 and f"{tmp_path}/no" in err
 
 
 def damaged(words, kind, rng):
@@ -160,10 +139,12 @@ def test_intl_prints_what_t2t_bleu_of_tensor2tensor_printed(
     run_command, files, kind, cased, uncased
 ):
     """The numbers are recorded ones of tensor2tensor 1.15.7."""
+    rng = random.Random(1)
+    references = [rng.choices(WORDS, k=rng.randrange(1, 18)) for _ in range(40)]
     rng = random.Random(2)
-    rows = [(damaged(words, kind, rng), words) for words in references()]
     paths = files(
-        *([" ".join(row) for row in side] for side in zip(*rows, strict=True))
+        [" ".join(damaged(words, kind, rng)) for words in references],
+        [" ".join(words) for words in references],
     )
     flags = (*paths, "--tokenize=intl")
     _, out, _ = run_command("bleu", *flags)

@@ -1,8 +1,12 @@
+"""The command scores trees as EVALB does."""
+
+import functools
 import gzip
 import json
 
 import pytest
 
+from support.lines import two_files, write
 from support.places import SHARED_DATA
 
 EVALB = SHARED_DATA / "evalb"
@@ -12,19 +16,24 @@ TEST = "(S (NP (X a) (X b)) (VP (X c)))"
 
 @pytest.fixture
 def files(tmp_path):
-    def write(gold, test):
-        paths = tmp_path / "gold", tmp_path / "test"
-        for path, lines in zip(paths, (gold, test), strict=True):
-            path.write_bytes("".join(f"{x}\n" for x in lines).encode())
-        return [f"--gold={paths[0]}", f"--test={paths[1]}"]
-
-    return write
+    return functools.partial(two_files, tmp_path, ["gold", "test"])
 
 
-def test_json_is_one_object_with_the_keys_of_the_contract(run_command, files):
-    code, out, err = run_command("bracket_f1", *files([GOLD], [TEST]), "--json")
-    report = json.loads(out)
-    assert (code, err, out.count("\n")) == (0, "", 1)
+@pytest.fixture
+def score(run_command):
+    """The report of the command as JSON, and what it wrote to stderr."""
+
+    def score(*flags):
+        code, out, err = run_command("bracket_f1", *flags, "--json")
+        assert (code, out.count("\n")) == (0, 1)
+        return json.loads(out), err
+
+    return score
+
+
+def test_json_is_one_object_with_the_keys_of_the_contract(score, files):
+    report, err = score(*files([GOLD], [TEST]))
+    assert err == ""
     assert report["metric"] == "bracket_f1"
     assert report["score"] == report["f1"] == pytest.approx(100 / 3)
     assert report["recall"] == report["precision"] == pytest.approx(100 / 3)
@@ -33,56 +42,39 @@ def test_json_is_one_object_with_the_keys_of_the_contract(run_command, files):
     assert "per_sentence" not in report
 
 
-def test_treebank_files_are_read_as_they_are(run_command, tmp_path):
-    gold = tmp_path / "wsj_0001.mrg"
+def test_treebanks_and_compressed_lines_are_read(score, tmp_path):
+    gold, lines = tmp_path / "wsj_0001.mrg", tmp_path / "lines.gz"
     gold.write_text(
         "\n( (S \n    (NP-SBJ (X a) )\n    (VP (X b) \n      (X c) )))\n"
         "( (S \n  (NP (X a))\n  (VP (X b) (X c)) ))\n"
     )
-    lines = tmp_path / "lines"
-    lines.write_text(f"{GOLD}\n\n")
+    lines.write_bytes(gzip.compress(f"{GOLD}\n\n".encode()))
     for test, skipped in ((gold, 0), (lines, 1)):
-        code, out, _ = run_command(
-            "bracket_f1", f"--gold={gold}", f"--test={test}", "--json"
-        )
-        report = json.loads(out)
-        assert (code, report["f1"], report["sentences"]) == (0, 100, 2)
+        report, _ = score(f"--gold={gold}", f"--test={test}")
+        assert (report["f1"], report["sentences"]) == (100, 2)
         assert report["skipped"] == skipped
-        # S, NP and VP: the bracket around a treebank's tree is none.
+        # S, NP and VP: the bracket around a treebank's tree does not count.
         assert report["gold_brackets"] == 3 * (2 - skipped)
 
 
 def test_the_bracket_around_a_treebanks_tree_counts_on_both_sides_or_none(
-    run_command, files, tmp_path
+    score, tmp_path
 ):
-    wrapped = f"( {GOLD} )"
     treebank = tmp_path / "wsj.mrg"
     treebank.write_text(f"( (S\n  {GOLD[3:]} )\n")
-    lines = files([wrapped], [wrapped])[0].removeprefix("--gold=")
+    lines = write(tmp_path / "lines", [f"( {GOLD} )"])
     for gold, test, brackets in (
         (lines, lines, 4),  # EVALB counts it
         (treebank, lines, 3),
         (lines, treebank, 3),
     ):
-        _, out, _ = run_command(
-            "bracket_f1", f"--gold={gold}", f"--test={test}", "--json"
-        )
-        report = json.loads(out)
+        report, _ = score(f"--gold={gold}", f"--test={test}")
         assert (report["f1"], report["gold_brackets"]) == (100, brackets)
 
 
-def test_a_damaged_line_costs_no_other(run_command, files):
-    # With a line behind it that looks like its end.
-    flags = files([GOLD, GOLD], [GOLD[:-1], f" {GOLD}"])
-    code, out, _ = run_command("bracket_f1", *flags, "--json")
-    report = json.loads(out)
-    assert (code, report["f1"], report["errors"]) == (0, 100, 1)
-
-
-def test_labels_are_scored_one_by_one(run_command, files):
+def test_labels_are_scored_one_by_one(run_command, score, files):
     flags = [*files([GOLD, GOLD], [GOLD, TEST]), "--labels"]
-    _, out, _ = run_command("bracket_f1", *flags, "--json")
-    labels = json.loads(out)["labels"]
+    labels = score(*flags)[0]["labels"]
     assert list(labels) == ["NP", "S", "VP"]
     assert labels["S"]["f1"] == 100
     assert labels["NP"] == {
@@ -97,113 +89,26 @@ def test_labels_are_scored_one_by_one(run_command, files):
     assert out.splitlines()[-1].split() == "VP 2 2 50.00 50.00 50.00".split()
 
 
-def test_trees_come_from_a_file_or_from_a_model(run_command, files):
-    gold, test = files([GOLD], [TEST])
-    for flags, message in (
-        ([gold], "Give --test, or a model by --output_dir"),
-        ([gold, test, "--output_dir=x"], "Give --test, or a model"),
-        ([gold, test, "--text=x"], "--text is for a model: leave --test out."),
-    ):
-        code, _, err = run_command("bracket_f1", *flags)
-        assert code == 2
-        assert message in err
-
-
 def test_the_table_has_all_and_the_short_sentences(run_command, files):
     long = "(S " + "(X a) " * 41 + ")"
     code, out, err = run_command(
         "bracket_f1", *files([GOLD, long], [TEST, long])
     )
     assert (code, err) == (0, "")
-    lines = out.splitlines()
-    assert lines[0].split() == "all length <= 40".split()
-    assert lines[1].split() == ["sentences", "2", "1"]
+    rows = [line.split() for line in out.splitlines()]
+    assert rows[0] == "all length <= 40".split()
+    assert rows[1] == ["sentences", "2", "1"]
     # 1 of 3 brackets; with the long sentence 2 of 4.
-    assert "bracketing F1                50.00           33.33" in lines
-    assert len(lines) == 13
+    assert ["bracketing", "F1", "50.00", "33.33"] in rows
 
 
-def test_sentences_are_shown_as_evalb_shows_them(run_command, files):
-    code, out, _ = run_command(
-        "bracket_f1", *files([GOLD, GOLD], [TEST, GOLD]), "--sentences"
-    )
-    row = "   2    3    0  100.00 100.00     3      3    3      0      3     3"
-    assert code == 0
-    assert out.splitlines()[4] == f"{row}   100.00"
-    assert out.splitlines()[5] == "=" * 76
-
-
-def test_sentences_come_as_json_too(run_command, files):
-    flags = files([GOLD, GOLD], [TEST, ""])
-    _, out, _ = run_command("bracket_f1", *flags, "--sentences", "--json")
-    first, second = json.loads(out)["per_sentence"]
+def test_sentences_are_shown_one_by_one(run_command, score, files):
+    flags = [*files([GOLD, GOLD], [TEST, ""]), "--sentences"]
+    first, second = score(*flags)[0]["per_sentence"]
     assert (first["matched"], first["gold"], first["crossing"]) == (1, 3, 1)
     assert (second["status"], second["length"]) == (2, 3)
-
-
-def test_what_is_left_out_is_noted_on_stderr(run_command, files):
-    bad = "(S (X a))"
-    code, out, err = run_command(
-        "bracket_f1", *files([GOLD] * 14, [GOLD, ""] + [bad] * 12), "--json"
-    )
-    assert code == 0
-    assert json.loads(out)["errors"] == 12
-    first, second = err.splitlines()
-    assert first.startswith("13 of 14 sentences are left out of the scores")
-    assert first.endswith("test: no words.")
-    assert second == "EVALB itself would stop after 10 error sentences."
-
-
-def test_parameters_are_read_from_a_file(run_command, files, tmp_path):
-    parameters = tmp_path / "a.prm"
-    parameters.write_text("LABELED 1\nDELETE_LABEL S\nCUTOFF_LEN 2\n")
-    flags = [*files([GOLD], [TEST]), f"--parameters={parameters}"]
-    code, out, _ = run_command("bracket_f1", *flags, "--json")
-    report = json.loads(out)
-    assert code == 0
-    assert (report["f1"], report["gold_brackets"]) == (0, 2)
-    assert report["cutoff_length"] == 2
-    parameters.write_text("LABELS 1\n")
-    code, out, err = run_command("bracket_f1", *flags)
-    assert (code, out, err.count("\n")) == (1, "", 1)
-    assert "a.prm, line 1: unknown key LABELS. Did you mean LABELED" in err
-
-
-def test_packed_files_are_read(run_command, tmp_path):
-    path = tmp_path / "trees.gz"
-    path.write_bytes(gzip.compress(f"{GOLD}\n".encode()))
-    code, out, _ = run_command(
-        "bracket_f1", "--gold", path, "--test", path, "--json"
-    )
-    assert (code, json.loads(out)["f1"]) == (0, 100)
-
-
-def test_unequal_files_are_refused_with_both_counts(run_command, files):
-    code, out, err = run_command("bracket_f1", *files([GOLD], [GOLD, GOLD]))
-    assert (code, out, err.count("\n")) == (1, "", 1)
-    assert "one tree a line; got 1 lines in" in err
-    assert "gold and 2 in" in err
-
-
-def test_empty_and_missing_files_are_said(run_command, files, tmp_path):
-    flags = files([], [])
-    code, _, err = run_command("bracket_f1", *flags)
-    assert code == 1 and "gold: there must be a tree; got none." in err
-    code, _, err = run_command("bracket_f1", f"--gold={tmp_path}/no", flags[1])
-    assert code == 1 and f"Cannot read {tmp_path}/no: No such file" in err
-
-
-def test_a_damaged_gold_file_is_refused_at_its_column(run_command, files):
-    code, out, err = run_command("bracket_f1", *files([GOLD, "(S ("], [""] * 2))
-    assert (code, out, err.count("\n")) == (1, "", 1)
-    assert "gold, line 2, column 1: each opening bracket must be closed" in err
-
-
-def test_another_encoding_is_refused(run_command, files, tmp_path):
-    flags = files([GOLD], [GOLD])
-    (tmp_path / "test").write_bytes("(S (X é))\n".encode("latin1"))
-    code, _, err = run_command("bracket_f1", *flags)
-    assert code == 1 and "test, line 1, column 7: trees must be UTF-8" in err
+    _, out, _ = run_command("bracket_f1", *flags)
+    assert out.splitlines()[3].split()[:3] == ["1", "3", "0"]
 
 
 def test_the_sample_is_printed_as_evalb_prints_it(run_command):
@@ -219,3 +124,55 @@ def test_the_sample_is_printed_as_evalb_prints_it(run_command):
     table = printed.split("=== Summary")[0]
     assert (code, err) == (0, "")
     assert out.startswith(table)
+
+
+def test_damaged_lines_cost_no_other_and_are_counted(score, files):
+    # After the damaged line comes one that looks like its end.
+    gold = [GOLD] * 15
+    test = [GOLD[:-1], f" {GOLD}", "", *["(S (X a))"] * 12]
+    report, err = score(*files(gold, test))
+    assert (report["f1"], report["errors"], report["skipped"]) == (100, 13, 1)
+    first, second = err.splitlines()
+    assert "14 of 15" in first and "line 1 of" in first
+    assert "10 error sentences" in second
+
+
+def test_parameters_are_read_from_a_file(score, files, tmp_path):
+    parameters = tmp_path / "a.prm"
+    parameters.write_text("LABELED 1\nDELETE_LABEL S\nCUTOFF_LEN 2\n")
+    flags = [*files([GOLD], [TEST]), f"--parameters={parameters}"]
+    report, _ = score(*flags)
+    assert (report["f1"], report["gold_brackets"]) == (0, 2)
+    assert report["cutoff_length"] == 2
+
+
+@pytest.mark.parametrize(
+    ("gold", "test", "words"),
+    [
+        ([GOLD], [GOLD, GOLD], ["1 lines", "2 in"]),
+        ([], [], ["gold"]),
+        ([GOLD, "(S ("], ["", ""], ["gold, line 2, column 1"]),
+        ([GOLD], ["(S (X \udce9))"], ["test, line 1, column 7", "UTF-8"]),
+    ],
+)
+def test_bad_files_are_named_in_one_line(
+    run_command, files, tmp_path, gold, test, words
+):
+    flags = files(gold, [""] * len(test))
+    text = "".join(f"{line}\n" for line in test)
+    (tmp_path / "test").write_bytes(text.encode("utf-8", "surrogateescape"))
+    code, out, err = run_command("bracket_f1", *flags)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert all(word in err for word in words)
+
+
+def test_trees_come_from_a_file_or_from_a_model(run_command, files):
+    gold, test = files([GOLD], [TEST])
+    for flags, word in (
+        ([gold], "--test"),
+        ([gold, test, "--output_dir=x"], "--output_dir"),
+        ([gold, test, "--text=x"], "--text"),
+    ):
+        code, _, err = run_command("bracket_f1", *flags)
+        assert code == 2
+        assert word in err

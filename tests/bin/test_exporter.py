@@ -1,13 +1,15 @@
+"""Exports: versions, contents, and a client that needs only TensorFlow."""
+
 import io
 import json
 import os
 import runpy
-import shutil
 import subprocess
 import sys
 
 import pytest
 
+from support.lines import records
 from support.places import ROOT
 from support.rounding import approx_score
 
@@ -15,35 +17,22 @@ ASK = ROOT / "examples" / "ask_export.py"
 TEXTS = ["1 2 3", "", "9"]
 
 
-@pytest.fixture(scope="module")
-def export(tiny_run, tmp_path_factory):
-    """An export in a folder it was not made in."""
-    from t2t_lite.bin import exporter
-
-    folder = tmp_path_factory.mktemp("export")
-    flags = [f"--output_dir={tiny_run}", f"--export_dir={folder / 'made'}"]
-    assert exporter.main([*flags, "--noverify"]) == 0
-    shutil.move(folder / "made", folder / "moved")
-    return folder / "moved"
-
-
 @pytest.mark.slow
-def test_versions_count_up_and_nothing_else_is_left(
+def test_versions_count_up_and_old_ones_are_removed(
     run_command, tiny_run, tmp_path
 ):
-    flags = [f"--output_dir={tiny_run}", f"--export_dir={tmp_path / 'e'}"]
+    folder = tmp_path / "e"
+    flags = [f"--output_dir={tiny_run}", f"--export_dir={folder}"]
     flags.append("--noverify")
     for version in ("1", "2"):
         code, out, err = run_command("exporter", *flags)
-        assert code == 0
-        assert out == f"{tmp_path / 'e' / version}\n"
-        assert err.startswith("Weights: the average of 2")
-    assert {p.name for p in (tmp_path / "e").iterdir()} == {"1", "2"}
-    assert (tmp_path / "e" / "1" / "saved_model.pb").is_file()
+        assert (code, out) == (0, f"{folder / version}\n")
+        assert "average of 2" in err
+    assert (folder / "1" / "saved_model.pb").is_file()
     code, out, err = run_command("exporter", *flags, "--keep=2", "--warmup=99")
-    assert (code, out) == (0, f"{tmp_path / 'e' / '3'}\n")
-    assert err.endswith(f"\nRemoved {tmp_path / 'e' / '1'}.\n")
-    assert {p.name for p in (tmp_path / "e").iterdir()} == {"2", "3"}
+    assert (code, out) == (0, f"{folder / '3'}\n")
+    assert str(folder / "1") in err.splitlines()[-1]
+    assert {path.name for path in folder.iterdir()} == {"2", "3"}
 
 
 @pytest.mark.slow
@@ -55,8 +44,7 @@ def test_an_export_is_verified_and_says_what_it_is(
     )
     assert (code, out) == (0, f"{tmp_path / '1'}\n")
     # Four lengths, a batch and an empty one, of three signatures.
-    said = "18 answers of 3 signatures are equal"
-    assert said in err.splitlines()[1]
+    assert "18 answers of 3 signatures" in err
     extra = tmp_path / "1" / "assets.extra"
     assert {file.name for file in extra.iterdir()} == {
         "card.md",
@@ -64,7 +52,7 @@ def test_an_export_is_verified_and_says_what_it_is(
         "tf_serving_warmup_requests",
     }
     text = (extra / "t2t-lite.json").read_text()
-    assert not [place for place in (tiny_run, tmp_path) if str(place) in text]
+    assert str(tiny_run) not in text and str(tmp_path) not in text
     about = json.loads(text)
     assert about["problem"] == "tiny_digits"
     assert (about["step"], about["averaged"]) == (4, 2)
@@ -98,44 +86,37 @@ def test_two_exports_of_a_run_are_the_same_bit_by_bit(
     assert "1/fingerprint.pb" in contents[0]
 
 
-def test_flags_of_a_saved_model_are_for_nothing_else(run_command, tiny_run):
-    flags = [f"--output_dir={tiny_run}", "--format=ctranslate2"]
-    for flag in ("--attention", "--warmup=0", "--verify", "--max_batch=3"):
-        code, _, err = run_command("exporter", *flags, flag)
-        assert code == 2
-        name = flag.partition("=")[0]
-        assert f"{name} is for --format=saved_model." in err
-
-
-def test_too_many_warmup_requests_are_refused(run_command, tiny_run, tmp_path):
-    flags = [f"--output_dir={tiny_run}", f"--export_dir={tmp_path / 'e'}"]
-    code, out, err = run_command("exporter", *flags, "--warmup=334")
-    assert (code, out) == (2, "")
-    assert "--warmup" in err and "333" in err
-    assert not (tmp_path / "e").exists()
-
-
-def test_at_least_one_version_is_kept(run_command, tiny_run):
-    code, _, err = run_command(
-        "exporter", f"--output_dir={tiny_run}", "--keep=0"
-    )
-    assert code == 2
-    assert "--keep: must be a whole number, at least 1; got '0'." in err
+@pytest.mark.parametrize(
+    ("flags", "code", "words"),
+    [
+        (["--format=ctranslate2", "--attention"], 2, ["--attention"]),
+        (["--format=ctranslate2", "--warmup=0"], 2, ["--warmup"]),
+        (["--format=ctranslate2", "--noverify"], 2, ["--verify"]),
+        (["--warmup=334"], 2, ["--warmup", "333"]),
+        (["--keep=0"], 2, ["--keep", "'0'"]),
+        (["--export_dir=/proc/export"], 1, ["/proc/export"]),
+    ],
+)
+def test_bad_requests_are_one_line(
+    run_command, tiny_run, tmp_path, flags, code, words
+):
+    folder = tmp_path / "e"
+    flags = [f"--output_dir={tiny_run}", f"--export_dir={folder}", *flags]
+    got, out, err = run_command("exporter", *flags)
+    assert (got, out) == (code, "")
+    assert all(word in err.splitlines()[-1] for word in words)
+    assert not folder.exists()
 
 
 @pytest.mark.slow
-def test_client_without_this_package_gets_the_decoders_answers(
-    run_command, tiny_run, export, tmp_path, monkeypatch
+def test_a_client_without_this_package_gets_the_decoders_answers(
+    decode, tiny_export, tmp_path
 ):
-    source = tmp_path / "in"
-    source.write_text("".join(f"{text}\n" for text in TEXTS))
-    _, expected, _ = run_command(
-        "decoder", f"--output_dir={tiny_run}", f"--decode_from_file={source}"
-    )
+    _, expected, _ = decode(TEXTS)
     code = (
         "import runpy, sys\n"
         "sys.modules['t2t_lite'] = None  # it cannot be imported\n"
-        f"sys.argv = [{str(ASK)!r}, {str(export)!r}, *{TEXTS!r}]\n"
+        f"sys.argv = [{str(ASK)!r}, {str(tiny_export)!r}, *{TEXTS!r}]\n"
         f"runpy.run_path({str(ASK)!r}, run_name='__main__')\n"
     )
     done = subprocess.run(
@@ -146,12 +127,12 @@ def test_client_without_this_package_gets_the_decoders_answers(
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == expected
+    assert done.stdout.split("\n")[:-1] == expected
 
 
 @pytest.fixture
 def ask(monkeypatch, capsys):
-    """Runs the client in this process: `(exit code or message, stdout)`."""
+    """Run the client in this process: `(exit code or message, stdout)`."""
 
     def run(*argv, stdin=""):
         monkeypatch.setattr(sys, "argv", [str(ASK), *map(str, argv)])
@@ -166,59 +147,28 @@ def ask(monkeypatch, capsys):
     return run
 
 
-def test_client_takes_a_version_itself_and_passes_by_what_is_none(
-    ask, export, tmp_path
+def test_the_client_takes_a_folder_of_versions_or_a_version(
+    ask, tiny_export, tmp_path
 ):
-    shutil.copytree(export / "1", tmp_path / "1")
-    for none in ("1.bak", "2", "notes"):
-        (tmp_path / none).mkdir()
-    code, out = ask(tmp_path, *TEXTS)
+    code, out = ask(tiny_export, *TEXTS)  # with folders that are no versions
     assert (code, out.count("\n")) == (0, len(TEXTS))
-    assert ask(tmp_path / "1", stdin="\n".join(TEXTS)) == (0, out)
-
-
-def test_client_without_an_export_says_so_in_a_line(ask, tmp_path):
-    (tmp_path / "1.bak").mkdir()
-    (tmp_path / "file").write_text("no export")
-    damaged = tmp_path / "damaged"
-    damaged.mkdir()
-    (damaged / "saved_model.pb").write_text("no export")
-    for folder in (tmp_path / "missing", tmp_path, tmp_path / "file", damaged):
+    assert ask(tiny_export / "2", stdin="\n".join(TEXTS)) == (0, out)
+    assert ask(tiny_export) == (0, "")
+    (tmp_path / "saved_model.pb").write_text("no export")
+    for folder in (tmp_path / "missing", tmp_path):
         message, out = ask(folder, "1")
         assert str(folder) in message
         assert "\n" not in message + out
 
 
-def test_client_with_no_lines_on_stdin_prints_nothing(ask, export):
-    assert ask(export) == (0, "")
-
-
-def test_nbest_signature_gives_what_the_decoder_gives(
-    run_command, tiny_run, export, tmp_path
-):
+def test_nbest_signature_gives_what_the_decoder_gives(decode, tiny_export):
     import tensorflow as tf
 
-    source = tmp_path / "in"
-    source.write_text("1 2 3\n")
-    _, out, _ = run_command(
-        "decoder",
-        f"--output_dir={tiny_run}",
-        f"--decode_from_file={source}",
-        "--nbest=4",
-        "--format=json",
-    )
-    expected = json.loads(out)["hypotheses"]
-    model = tf.saved_model.load(str(export / "1"))
+    _, out, _ = decode(["1 2 3"], "--nbest=4", "--format=json")
+    expected = records(out)[0]["hypotheses"]
+    model = tf.saved_model.load(str(tiny_export / "2"))
     answer = model.signatures["nbest"](inputs=tf.constant(["1 2 3"]))
     texts = [text.decode() for text in answer["outputs"].numpy()[0]]
     assert texts[: len(expected)] == [each["text"] for each in expected]
     scores = answer["scores"].numpy()[0][: len(expected)]
     assert scores == approx_score([e["score"] for e in expected])
-
-
-def test_folder_that_cannot_be_written_is_named(run_command, tiny_run):
-    code, out, err = run_command(
-        "exporter", f"--output_dir={tiny_run}", "--export_dir=/proc/export"
-    )
-    assert (code, out) == (1, "")
-    assert "Cannot write the export to /proc/export" in err

@@ -12,7 +12,7 @@ from t2t_lite.bin.main import commands
 
 @pytest.fixture
 def complete(tmp_path):
-    """What a command offers for a line with the cursor at its end."""
+    """The words that a command offers for a line with the cursor at its end."""
     answer = tmp_path / "answer"
 
     def ask(module, line):
@@ -37,46 +37,38 @@ def complete(tmp_path):
     return ask
 
 
-def test_a_flag_is_completed(complete):
-    assert complete("trainer", "t2t-lite-trainer --hparams_ov") == [
-        "--hparams_override"
-    ]
-    assert "--problem" in complete("evaluator", "t2t-lite-evaluator ")
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("t2t-lite-trainer --hparams_ov", "--hparams_override"),
+        ("t2t-lite-trainer --problem multi30k_end", "multi30k_ende"),
+        ("t2t-lite-trainer --problem=multi30k_end", "multi30k_ende"),
+        (
+            "t2t-lite-trainer --hparams=transformer_quick",
+            "transformer_quickstart",
+        ),
+        ("t2t-lite-registry wmt_enf", "wmt_enfr"),
+        ("t2t-lite-registry transformer_quick", "transformer_quickstart"),
+        ("t2t-lite tra", "trainer"),
+        ("t2t-lite --vers", "--version"),
+        ("t2t-lite trainer --problem=multi30k_end", "multi30k_ende"),
+    ],
+)
+def test_flags_commands_and_names_are_completed(complete, line, word):
+    program = line.split()[0].removeprefix("t2t-lite").removeprefix("-")
+    assert complete(program or "main", line) == [word]
+
+
+def test_choices_and_names_of_the_user_are_completed(complete, tiny_usr_dir):
     line = "t2t-lite-decoder --constrained="
     assert complete("decoder", line) == ["true", "false"]
-
-
-@pytest.mark.parametrize("gap", [" ", "="])
-def test_names_of_problems_and_sets_are_completed(complete, gap):
-    for flag, start, name in (
-        ("problem", "multi30k_end", "multi30k_ende"),
-        ("hparams", "transformer_quick", "transformer_quickstart"),
-    ):
-        line = f"t2t-lite-trainer --{flag}{gap}{start}"
-        assert complete("trainer", line) == [name]
-
-
-def test_names_of_the_folder_of_the_user_are_completed(complete, tiny_usr_dir):
     line = f"t2t-lite-datagen --usr_dir={tiny_usr_dir} --problem=tiny_"
     assert complete("datagen", line) == ["tiny_digits"]
 
 
-def test_the_registry_completes_both_kinds_of_names(complete):
-    assert complete("registry", "t2t-lite-registry wmt_enf") == ["wmt_enfr"]
-    line = "t2t-lite-registry transformer_big"
-    assert "transformer_big" in complete("registry", line)
-
-
-def test_the_front_command_completes_commands_and_their_words(complete):
-    assert complete("main", "t2t-lite tra") == ["trainer"]
-    assert complete("main", "t2t-lite trainer") == ["trainer"]
-    assert complete("main", "t2t-lite --vers") == ["--version"]
-    offered = complete("main", "t2t-lite ")
+def test_the_front_command_offers_all_commands(complete):
     flags = ["--help", "--verbose", "--version", "--completion"]
-    assert set(offered) == {*flags, *commands()}
-    line = "t2t-lite trainer --problem=multi30k_end"
-    assert complete("main", line) == ["multi30k_ende"]
-    assert complete("main", "t2t-lite registry wmt_enf") == ["wmt_enfr"]
+    assert set(complete("main", "t2t-lite ")) == {*flags, *commands()}
 
 
 def test_the_line_for_the_start_file_is_code_of_the_shell(run_process):

@@ -1,0 +1,45 @@
+"""Print tables and reports to stdout."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """Print one JSON object on one line."""
+    print(json.dumps(value, ensure_ascii=False))
+
+
+def print_report(report: Mapping[str, Any], as_json: bool) -> None:
+    """Print the report of a metric, as lines for people or as JSON."""
+    if as_json:
+        print_json(report)
+        return
+    print(f"{report['metric']} {report['score']:.2f}")
+    for key, value in report.items():
+        if key not in ("metric", "score"):
+            print(f"  {key}: {_readable(value)}")
+
+
+def print_table(rows: Iterable[Sequence[Any]], numbers: bool = False) -> None:
+    """Print rows of cells in aligned columns.
+
+    Args:
+      rows: equally many cells each.
+      numbers: align all columns but the first on the right.
+    """
+    table = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        cells = [
+            cell.rjust(width) if numbers and k else cell.ljust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())
+
+
+def _readable(value: Any) -> Any:
+    if isinstance(value, dict):
+        parts = (f"{key} {_readable(part)}" for key, part in value.items())
+        return ", ".join(parts) or "none"
+    return f"{value:.2f}" if isinstance(value, float) else value
