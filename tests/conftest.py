@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from support.lines import last_of_each
+
 # Set before any test imports TensorFlow.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # as the commands do
@@ -37,7 +39,7 @@ def run_command(capfd):
     def run(module, *argv):
         capfd.readouterr()
         main = importlib.import_module(f"t2t_lite.bin.{module}").main
-        code = main([str(word) for word in argv])
+        code = main(last_of_each(argv))
         out, err = capfd.readouterr()
         return code, out, err
 
@@ -50,7 +52,8 @@ def run_process():
 
     def run(module, *argv, **options):
         return subprocess.run(
-            [sys.executable, "-m", f"t2t_lite.bin.{module}", *map(str, argv)],
+            [sys.executable, "-m", f"t2t_lite.bin.{module}"]
+            + last_of_each(argv),
             capture_output=True,
             text=True,
             timeout=600,
@@ -151,16 +154,45 @@ def tiny_run(tiny_flags, tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="session")
+def tiny_export(tiny_run, tmp_path_factory):
+    """The folder of an export of that run, moved after it was written.
+
+    It also holds folders that only look like versions.
+    """
+    from t2t_lite.bin import exporter
+
+    made = tmp_path_factory.mktemp("export") / "made"
+    for name in ("1", "9.bak", "notes"):
+        (made / name).mkdir(parents=True)
+    flags = [f"--output_dir={tiny_run}", f"--export_dir={made}"]
+    assert exporter.main([*flags, "--noverify"]) == 0
+    return made.rename(made.with_name("moved"))
+
+
+@pytest.fixture
+def decode(run_command, tiny_run, tmp_path):
+    """Decode lines with the tiny run: `(exit code, lines of stdout, stderr)`.
+
+    Flags may name another run.
+    """
+
+    def decode(lines, *flags):
+        path = tmp_path / "source"
+        path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+        given = f"--output_dir={tiny_run}", f"--decode_from_file={path}"
+        code, out, err = run_command("decoder", *given, *flags)
+        return code, out.split("\n")[:-1], err
+
+    return decode
+
+
 @pytest.fixture
 def forget_plugins(monkeypatch):
     """Undoes what a test registers and imports."""
-    from t2t_lite import plugins, registry
+    from support.registries import keep_apart
 
-    plugins.load_plugins()
-    for kind in (registry._PROBLEMS, registry._HPARAMS):
-        monkeypatch.setattr(kind, "_entries", dict(kind._entries))
-    monkeypatch.setattr(plugins, "_loaded", set(plugins._loaded))
-    monkeypatch.setattr(registry, "_broken_plugins", [])
+    keep_apart(monkeypatch)
     monkeypatch.setattr(sys, "path", list(sys.path))
     known = set(sys.modules)
     yield

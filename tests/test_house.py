@@ -1,6 +1,7 @@
 """Dependencies point down, light modules stay light, a wheel is complete."""
 
 import ast
+import graphlib
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ import t2t_lite
 from support.places import ROOT
 
 ENGINE = ROOT / "t2t_lite"
+ROOMS = ("t2t_lite", "problems", "hparams", "bin")
 COMMANDS = {
     "": "main",
     "trainer": "trainer",
@@ -41,17 +43,16 @@ LIGHT = (
     "t2t_lite.plugins",
     "t2t_lite.problem",
     "t2t_lite.corpus.raw_files",
-    "t2t_lite.training.optimizer.schedules",
+    "t2t_lite.training.schedules",
     "t2t_lite.evaluation.bleu",
     "t2t_lite.interop.tensor2tensor.hparams",
-    "t2t_lite.interop.tensor2tensor.train_dir",
     "t2t_lite.evaluation.tokenized_bleu",
     "t2t_lite.decoding.search.settings",
     "t2t_lite.parsing.bracket_f1",
     "t2t_lite.parsing.linearization",
     "t2t_lite.doctor",
     "t2t_lite.training.comparison",
-    "t2t_lite.serving.page.files",
+    "t2t_lite.serving.page",
     "t2t_lite.problems",
     "t2t_lite.hparams",
     *(f"t2t_lite.bin.{module}" for module in COMMANDS.values()),
@@ -106,32 +107,26 @@ def offenders(files, forbidden):
 # The rooms of the engine from the top down: a module imports from its own row
 # and from rows below it. A root file stands where it is named.
 ROWS = (
-    ("doctor", "loading", "recipe", "run_list", "training_job"),
+    ("doctor", "loading", "recipe"),
     ("serving.server",),
     ("serving.client", "serving.page"),
     ("serving",),
     ("interop",),
     ("training",),
-    (
-        "training.checkpoints",
-        "training.distribute",
-        "training.faults",
-        "training.optimizer",
-    ),
     ("datagen",),
     ("parsing",),
     ("decoding",),
     ("decoding.search",),
     ("data",),
     ("model",),
-    ("model.layers",),
+    ("ops",),
     ("plugins",),
     ("registry",),
     ("problem",),
     ("evaluation",),
     ("corpus",),
     ("text",),
-    ("hparam", "files", "progress", "values", "runtime"),
+    ("hparam", "files", "progress", "validators", "runtime"),
     ("errors",),
 )
 
@@ -179,33 +174,9 @@ def test_imports_point_down_the_rows():
 def test_no_module_imports_itself_by_way_of_others():
     below = {}
     for module, imported in engine_imports():
-        if not imported.startswith(f"{module}."):  # a room's own files
+        if not imported.startswith(f"{module}."):  # a package's own files
             below.setdefault(module, set()).add(imported)
-
-    def walk(module, path):
-        assert module not in path, " -> ".join([*path, module])
-        if module not in done:
-            for imported in sorted(below.get(module, ())):
-                walk(imported, [*path, module])
-            done.add(module)
-
-    done = set()
-    for module in sorted(below):
-        walk(module, [])
-
-
-def test_every_room_and_every_file_says_what_it_is_for():
-    silent = [
-        str(file.relative_to(ROOT))
-        for file in room_files("t2t_lite", "problems", "hparams", "bin")
-        if not ast.get_docstring(ast.parse(file.read_text("utf-8")))
-    ]
-    assert not silent
-
-
-def test_engine_never_imports_the_rooms_above_it():
-    above = ["t2t_lite.problems", "t2t_lite.hparams", "t2t_lite.bin", "tests"]
-    assert not offenders(room_files("t2t_lite"), above)
+    graphlib.TopologicalSorter(below).prepare()  # raises CycleError
 
 
 def public_functions(file):
@@ -237,32 +208,53 @@ def is_annotated(function):
 def test_public_functions_say_what_they_take_and_return():
     bare = [
         f"{file.relative_to(ROOT)}:{function.lineno} {function.name}"
-        for file in room_files("t2t_lite", "problems", "hparams", "bin")
+        for file in room_files(*ROOMS)
         for function in public_functions(file)
         if not is_annotated(function)
     ]
     assert not bare
 
 
-def test_declarations_never_import_commands_or_each_other():
-    assert not offenders(
-        room_files("problems"), ["t2t_lite.hparams", "t2t_lite.bin"]
-    )
-    assert not offenders(
-        room_files("hparams"), ["t2t_lite.problems", "t2t_lite.bin"]
-    )
+@pytest.mark.parametrize(
+    ("room", "forbidden"),
+    [
+        ("t2t_lite", ["t2t_lite.problems", "t2t_lite.hparams", "t2t_lite.bin"]),
+        ("problems", ["t2t_lite.hparams", "t2t_lite.bin"]),
+        ("hparams", ["t2t_lite.problems", "t2t_lite.bin"]),
+        *((room, ["tests"]) for room in ROOMS),
+        # Each package has one name: the one inside t2t_lite.
+        *((room, ["problems", "hparams", "bin"]) for room in (*ROOMS, "tests")),
+    ],
+)
+def test_no_package_imports_one_above_it(room, forbidden):
+    assert not offenders(room_files(room), forbidden)
 
 
-def test_each_room_is_imported_by_one_name_only():
-    bare = ["problems", "hparams", "bin"]
-    files = room_files("t2t_lite", "problems", "hparams", "bin", "tests")
-    assert not offenders(files, bare)
+def count_lines(files):
+    return sum(len(file.read_text("utf-8").splitlines()) for file in files)
+
+
+def test_the_code_stays_within_its_budget():
+    package = room_files(*ROOMS)
+    assert len(package) <= 170
+    assert count_lines(package) <= 31_050
+    assert count_lines(room_files("tests")) <= 26_000
+    benchmarks = [
+        file
+        for file in room_files("benchmarks")
+        if file.stem not in ("pcfg", "parsing_baselines")
+    ]
+    assert count_lines(benchmarks) <= 1_800
+
+
+def test_a_plain_install_needs_few_packages():
+    requirements = metadata.requires("t2t-lite")
+    plain = [name for name in requirements if "extra ==" not in name]
+    assert 0 < len(plain) <= 18, plain
 
 
 def test_the_model_is_written_in_keras_ops_only():
     model = room_files("t2t_lite/model", "t2t_lite/decoding/search")
-    for name in ("backend", "product"):  # what ops lack
-        model.remove(ENGINE / "model" / "layers" / f"{name}.py")
     assert not offenders(model, ["tensorflow", "tensorflow_text", "numpy"])
 
 
@@ -353,7 +345,7 @@ def test_wheel_holds_every_room_and_no_generic_name(tmp_path):
     for room in ("problems", "hparams", "bin"):
         for file in (ROOT / room).rglob("*.py"):
             assert f"t2t_lite/{file.relative_to(ROOT)}" in names
-    shown = (ENGINE / "serving" / "page").glob("*.[hcjs]*")
+    shown = (ENGINE / "serving" / "page" / "static").glob("*.[hcjs]*")
     for file in (*ENGINE.rglob("*.py"), *shown):
         assert str(file.relative_to(ROOT)) in names
 

@@ -58,76 +58,38 @@ def test_override_of_nothing_changes_nothing():
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "words"),
     [
-        ("hiden_size=8", "Unknown hparam 'hiden_size'. Did you mean hidden_si"),
-        ("hidden_size", "hparams must be key=value, joined by commas"),
-        ("=8", "hparams must be key=value, joined by commas"),
-        ("hidden_size=big", "hidden_size must be a whole number; got 'big'"),
-        ("hidden_size=8.5", "hidden_size must be a whole number; got '8.5'"),
-        ("learning_rate=fast", "learning_rate must be a finite number; got 'f"),
-        ("learning_rate=nan", "learning_rate must be a finite number; got nan"),
-        ("shared_embedding=maybe", "shared_embedding must be true or false"),
-        ("packing=rows", "packing must be true or false; got 'rows'"),
-        (
-            "hidden_size=8,hidden_size=16",
-            "each key once; got 'hidden_size=8,hi",
-        ),
-        ("beam_size=0", "beam_size must be at least 1; got 0"),
-        ("residual_dropout=1.0", "residual_dropout must be in [0, 1); got 1.0"),
-        ("norm_placement=mid", "norm_placement must be one of post, pre"),
-        ("num_heads=7", "are given; got num_heads=7, hidden_size=512"),
-        ("hidden_size=9,num_heads=3", "hidden_size must be even with positi"),
-        ("hidden_size=0", "hidden_size must be at least 1; got 0"),
-        (
-            "max_relative_position=2,attention_window=4",
-            "needs attention_window=none; got max_relative_position=2, att",
-        ),
-        (
-            "norm_epsilon=0",
-            "norm_epsilon must be above 0, from 1e-37 to 1e38",
-        ),
-        ("learning_rate=1e300", "learning_rate must be above 0, from 1e-37"),
-        ("clip_norm=1e-40", "clip_norm must be above 0, from 1e-37 to 1e38"),
-        (
-            "max_relative_position=9,max_length=8",
-            "must be at most max_length",
-        ),
-        ("key_depth=0", "key_depth must be at least 1, or none; got 0"),
-        ("value_depth=0", "value_depth must be at least 1, or none; got 0"),
-        ("attention_window=0", "attention_window must be at least 1, or none"),
-        ("key_depth=wide", "key_depth must be a whole number, or none; got 'w"),
-        ("hidden_size=none", "hidden_size must be a whole number; got 'none'"),
-        ("cooldown=1", "cooldown must be in [0, 1); got 1.0"),
-        ("batch_tokens=4", "micro_batches must not exceed batch_tokens"),
-        ("warmup_steps=0", "warmup_steps must be at least 1; got 0"),
-        (
-            "learning_rate=0",
-            "learning_rate must be above 0, from 1e-37 to 1e38",
-        ),
-        (
-            "clip_norm=0",
-            "clip_norm must be above 0, from 1e-37 to 1e38, or none",
-        ),
-        ("schedule=step", "schedule must be one of paper, inverse_sqrt, fl"),
-        ("optimizer=sgd", "optimizer must be one of adam, adamw, adafactor"),
-        ("weight_decay=0.1", "needs optimizer=adamw; got weight_decay=0.1, o"),
-        ("schedule=linear,cooldown=0.1", "cooldown must be 0 with a schedule "),
-        (
-            "schedule=cosine,train_steps=4000",
-            "got warmup_steps=4000, train_steps=4000, schedule=cosine",
-        ),
-        (
-            "schedule=constant",
-            "and must be below 1; got learning_rate=1.0, schedule=constant",
-        ),
-        ("ema_decay=1", "ema_decay must be in [0, 1); got 1.0"),
+        ("hiden_size=8", "hiden_size.*hidden_size"),
+        ("hidden_size", "key=value"),
+        ("hidden_size=8,hidden_size=16", "each key once"),
+        ("hidden_size=big", "hidden_size .*'big'"),
+        ("hidden_size=8.5", "hidden_size .*'8.5'"),
+        ("hidden_size=0", "hidden_size .*at least 1"),
+        ("hidden_size=none", "hidden_size .*'none'"),
+        ("learning_rate=fast", "learning_rate .*'fast'"),
+        ("learning_rate=nan", "learning_rate .*nan"),
+        ("learning_rate=1e300", "learning_rate .*1e"),
+        ("learning_rate=0", "learning_rate .*0"),
+        ("clip_norm=1e-40", "clip_norm .*or none"),
+        ("packing=rows", "packing .*true or false"),
+        ("residual_dropout=1.0", "residual_dropout .*below 1"),
+        ("norm_placement=mid", "norm_placement .*post, pre"),
+        ("key_depth=0", "key_depth .*or none"),
+        ("num_heads=7", "num_heads=7, hidden_size=512"),
+        ("hidden_size=9,num_heads=3", "interleaved"),
+        ("max_relative_position=2,attention_window=4", "attention_window=4"),
+        ("max_relative_position=9,max_length=8", "max_length=8"),
+        ("batch_tokens=4", "batch_tokens=4"),
+        ("weight_decay=0.1", "optimizer=adamw"),
+        ("schedule=linear,cooldown=0.1", "schedule=linear"),
+        ("schedule=cosine,train_steps=4000", "warmup_steps=4000"),
+        ("schedule=constant", "learning_rate=1.0"),
     ],
 )
-def test_bad_override_states_the_rule_and_the_value(text, message):
-    with pytest.raises(UsageError) as error:
+def test_a_bad_override_is_refused_with_the_rule(text, words):
+    with pytest.raises(UsageError, match=words):
         HParams().override(text)
-    assert message in str(error.value)
 
 
 def test_wrong_python_type_is_refused():

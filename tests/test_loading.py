@@ -18,21 +18,8 @@ def of_run(tiny_run):
 
 
 @pytest.fixture(scope="module")
-def export(tiny_run, tmp_path_factory):
-    """A folder with one export, and what only looks like one."""
-    from t2t_lite.bin import exporter
-
-    folder = tmp_path_factory.mktemp("export")
-    for none in ("1", "9.bak", "notes"):
-        (folder / none).mkdir()
-    flags = [f"--output_dir={tiny_run}", f"--export_dir={folder}"]
-    assert exporter.main([*flags, "--noverify"]) == 0
-    return folder
-
-
-@pytest.fixture(scope="module")
-def of_export(export):
-    return t2t_lite.load(export)
+def of_export(tiny_export):
+    return t2t_lite.load(tiny_export)
 
 
 def test_a_text_gives_a_text_and_a_list_gives_a_list(of_run):
@@ -62,51 +49,29 @@ def test_search_options_are_keywords(of_run):
     assert plain.score == pytest.approx(greedy.score * penalty)
 
 
-def test_how_texts_go_together_changes_no_answer(of_run, of_export, tiny_run):
+def test_batches_replicas_and_compilation_change_no_answer(of_run, tiny_run):
     answers = of_run(TEXTS)
     assert of_run(TEXTS, batch_tokens=9) == answers
-    several = t2t_lite.load(tiny_run, replicas=2)
-    assert several(TEXTS, batch_size=1) == answers
-    with pytest.raises(UsageError, match="batch_tokens must be at least 1"):
-        of_run(TEXTS, batch_tokens=0)
-    with pytest.raises(UsageError, match="does not count"):
-        of_export(TEXTS, batch_tokens=9)
+    assert t2t_lite.load(tiny_run, replicas=2)(TEXTS, batch_size=1) == answers
+    assert t2t_lite.load(tiny_run, jit=True)(TEXTS) == answers
 
 
-def test_compiled_searches_answer_alike(of_run, of_export, tiny_run, export):
-    assert t2t_lite.load(tiny_run, jit=True)(TEXTS) == of_run(TEXTS)
-    with pytest.raises(UsageError, match="jit are for runs"):
-        t2t_lite.load(export, jit=True)
-
-
-def test_sentences_of_a_text_are_translated_by_themselves(of_run):
+def test_sentences_of_a_text_are_translated_separately(of_run):
     one, other = of_run(["1 2.", "3."])
     assert of_run("1 2. 3.", split_sentences=True) == f"{one} {other}".strip()
-    with pytest.raises(
-        UsageError, match="split_sentences gives one hypothesis"
-    ):
-        of_run("1 2. 3.", split_sentences=True, nbest=2)
 
 
-def test_a_run_is_the_decoder_and_names_its_weights(
-    of_run, tiny_run, run_command, tmp_path
-):
-    lines = tmp_path / "lines"
-    lines.write_text("".join(f"{text}\n" for text in TEXTS))
-    _, out, _ = run_command(
-        "decoder", f"--output_dir={tiny_run}", f"--decode_from_file={lines}"
-    )
-    assert out.split("\n")[:-1] == of_run(TEXTS)
-    assert repr(of_run) == (
-        f"<Translator of {tiny_run}, tiny_digits, "
-        "the average of 2 up to step 4>"
-    )
-    assert repr(t2t_lite.load(tiny_run, checkpoint=2)).endswith("step 2>")
+def test_a_run_is_the_decoder_and_names_its_weights(of_run, tiny_run, decode):
+    _, out, _ = decode(TEXTS)
+    assert out == of_run(TEXTS)
+    assert "tiny_digits, the average of 2 up to step 4" in repr(of_run)
+    assert "step 2" in repr(t2t_lite.load(tiny_run, checkpoint=2))
 
 
-def test_an_export_answers_as_its_run(of_run, of_export, export):
+def test_an_export_answers_as_its_run(of_run, of_export, tiny_export):
     assert of_export(TEXTS) == of_run(TEXTS)
     assert of_export(TEXTS[0], batch_size=1) == of_run(TEXTS[0])
+    assert of_export(TEXTS, mbr="chrf") == of_run(TEXTS, mbr="chrf")
     for ours, theirs in zip(
         of_export(TEXTS, nbest=2), of_run(TEXTS, nbest=2), strict=True
     ):
@@ -115,10 +80,10 @@ def test_an_export_answers_as_its_run(of_run, of_export, export):
             [each.score for each in theirs]
         )
         assert [each.tokens for each in ours] == [None] * len(theirs)
-    assert repr(of_export) == f"<Translator of {export / '2'}, an export>"
+    assert str(tiny_export) in repr(of_export)
 
 
-def test_hypotheses_tell_of_their_tokens_if_asked(of_run):
+def test_hypotheses_have_details_of_their_tokens_if_asked(of_run):
     (found,) = of_run(TEXTS[0], nbest=1, token_scores=True, alignment="words")
     (plain,) = of_run(TEXTS[0], nbest=1)
     assert (found.text, found.tokens) == (plain.text, plain.tokens)
@@ -129,8 +94,7 @@ def test_hypotheses_tell_of_their_tokens_if_asked(of_run):
     assert plain.token_log_probabilities is plain.alignment is None
 
 
-def test_the_translation_most_like_all_is_taken(of_run, of_export):
-    assert of_export(TEXTS, mbr="chrf") == of_run(TEXTS, mbr="chrf")
+def test_mbr_returns_the_hypothesis_most_like_all_others(of_run):
     found = of_run(TEXTS[0], nbest=4, mbr="chrf")
     assert of_run(TEXTS[0], mbr="chrf") == found[0].text  # of 4 beams
     utilities = [each.utility for each in found]
@@ -153,24 +117,18 @@ def test_given_pairs_are_scored(of_run):
 def test_an_export_scores_as_its_run_does(of_run, of_export):
     sources = ["1 2", "3", "", "4 5 6\n"]
     targets = ["one two", "three", "", "one"]
-    pairs = zip(
+    for ours, theirs in zip(
         of_export.score(sources, targets, batch_size=3),
         of_run.score(sources, targets),
         strict=True,
-    )
-    for ours, theirs in pairs:
+    ):
         assert (ours.line, ours.tokens) == (theirs.line, theirs.tokens)
         assert ours.score == approx_score(theirs.score)
         assert ours.log_probability == approx_score(theirs.log_probability)
         assert ours.pieces is ours.token_log_probabilities is None
-    one = of_export.score("1 2", "one two")
-    assert one.log_probability == approx_score(
-        of_run.score("1 2", "one two").log_probability
-    )
-    assert of_export.score([], []) == []
 
 
-def test_a_text_that_is_cut_is_logged(of_run, of_export, caplog):
+def test_a_truncated_text_is_logged(of_run, of_export, caplog):
     caplog.set_level("WARNING", logger="t2t_lite")
     for translator in (of_run, of_export):
         caplog.clear()
@@ -179,45 +137,55 @@ def test_a_text_that_is_cut_is_logged(of_run, of_export, caplog):
         assert record.getMessage().startswith("line 2: ")
 
 
-def test_what_does_not_go_is_one_clear_error(
-    of_run, of_export, tiny_run, export, tmp_path
+@pytest.mark.parametrize(
+    ("which", "message", "call"),
+    [
+        ("of_run", "beam_size=4", lambda run: run("1", nbest=9)),
+        ("of_run", "nbest", lambda run: run("1", nbest=0)),
+        ("of_run", "batch_tokens", lambda run: run("1", batch_tokens=0)),
+        ("of_run", "got 1", lambda run: run([1])),
+        ("of_run", "nbest", lambda run: run("1", alignment="words")),
+        ("of_run", "ter", lambda run: run("1", mbr="ter")),
+        (
+            "of_run",
+            "split_sentences",
+            lambda run: run("1", split_sentences=True, nbest=2),
+        ),
+        ("of_run", "2de", lambda run: run(t2t_lite.Request("1", tag="2de"))),
+        ("of_run", "1 and 2", lambda run: run.score(["1"], ["a", "b"])),
+        ("of_run", "1 and 1", lambda run: run.score("1", ["one"])),
+        ("of_run", "problem", lambda run: run("1", constrained=True)),
+        ("of_export", "beam_size=4", lambda export: export("1", nbest=9)),
+        ("of_export", "alpha", lambda export: export("1", alpha=1)),
+        ("of_export", "alpha", lambda export: export.score("1", "a", alpha=1)),
+        ("of_export", "batch_size", lambda export: export("", batch_tokens=9)),
+        (
+            "of_export",
+            "alignment",
+            lambda export: export("1", alignment="words", nbest=1),
+        ),
+    ],
+)
+def test_an_option_that_is_not_supported_is_named(
+    request, which, message, call
 ):
-    for error, message, call in (
-        (UsageError, "load needs the folder", lambda: t2t_lite.load(tmp_path)),
-        (
-            UsageError,
-            "are for runs",
-            lambda: t2t_lite.load(export, usr_dir="."),
-        ),
-        (
-            T2TLiteError,
-            "no checkpoint of step 3",
-            lambda: t2t_lite.load(tiny_run, checkpoint=3),
-        ),
-        (UsageError, "at most the beam size", lambda: of_run("1", nbest=9)),
-        (UsageError, "at most the beam size", lambda: of_export("1", nbest=9)),
-        (UsageError, "got alpha", lambda: of_export("1", alpha=1)),
-        (UsageError, "nbest must be at least 1", lambda: of_run("1", nbest=0)),
-        (UsageError, "A text must be a str; got 1", lambda: of_run([1])),
-        (UsageError, "requires nbest", lambda: of_run("1", alignment="words")),
-        (UsageError, "got 'ter'", lambda: of_run("1", mbr="ter")),
-        (
-            UsageError,
-            "token_scores and alignment",
-            lambda: of_export("1", alignment="words", nbest=1),
-        ),
-        (UsageError, "got alpha", lambda: of_export.score("1", "a", alpha=1)),
-        (UsageError, "got 1 and 2", lambda: of_run.score(["1"], ["a", "b"])),
-        (UsageError, "got 1 and 1", lambda: of_run.score("1", ["one"])),
-        (UsageError, "needs a problem", lambda: of_run("1", constrained=True)),
-    ):
-        with pytest.raises(error, match=message):
-            call()
+    with pytest.raises(UsageError, match=message):
+        call(request.getfixturevalue(which))
 
 
-def test_a_damaged_export_is_named(tmp_path):
+@pytest.mark.parametrize("options", [{"usr_dir": "."}, {"jit": True}])
+def test_an_export_takes_no_options_of_runs(tiny_export, options):
+    with pytest.raises(UsageError, match=next(iter(options))):
+        t2t_lite.load(tiny_export, **options)
+
+
+def test_a_missing_checkpoint_and_a_damaged_export_are_named(
+    tiny_run, tmp_path
+):
+    with pytest.raises(T2TLiteError, match="no checkpoint.*3"):
+        t2t_lite.load(tiny_run, checkpoint=3)
     (tmp_path / "saved_model.pb").write_text("no export")
-    with pytest.raises(T2TLiteError, match=f"Cannot load .*{tmp_path}: Cannot"):
+    with pytest.raises(T2TLiteError, match=str(tmp_path)):
         t2t_lite.load(tmp_path)
 
 
@@ -232,8 +200,3 @@ def test_an_unknown_folder_is_refused_before_tensorflow_is_loaded(tmp_path):
         "    raise AssertionError\n"
     )
     subprocess.run([sys.executable, "-c", code, tmp_path], check=True)
-
-
-def test_a_request_that_cannot_be_met_is_an_error(of_run):
-    with pytest.raises(UsageError, match="which have none; got '2de'"):
-        of_run(t2t_lite.Request(TEXTS[0], tag="2de"))

@@ -1,7 +1,6 @@
 """`t2t_lite.train` does what the command does."""
 
 import dataclasses
-import inspect
 import threading
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 
 import t2t_lite
 from t2t_lite.errors import UsageError
-from t2t_lite.recipe import absolute
+from t2t_lite.training.options import TrainingOptions
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +97,7 @@ def test_unknown_names_are_wrong_usage(given, message):
 
 @pytest.mark.parametrize("name", ["train_steps", "eval_steps_every"])
 def test_counts_start_at_one(name):
-    with pytest.raises(UsageError, match=f"{name} must be .*at least 1; got 0"):
+    with pytest.raises(UsageError, match=f"{name} must be .*at least 1.*got 0"):
         t2t_lite.train("spellout_ende", "transformer_toy", **{name: 0})
 
 
@@ -111,8 +110,8 @@ def test_counts_start_at_one(name):
             "one of dev_loss, dev_perplexity, dev_bleu for spellout_ende; got",
         ),
         ({"best_metric": "f1"}, "best_metric is one of auto, loss, bleu for"),
-        ({"init_vocabulary": "maps"}, "init_vocabulary is one of same, map;"),
-        ({"keep_best": 0}, "keep_best must be .*at least 1; got 0"),
+        ({"init_vocabulary": "maps"}, "init_vocabulary .*same, map;"),
+        ({"keep_best": 0}, "keep_best must be .*got 0"),
         ({"keep_bset": 2}, "Did you mean keep_best"),
     ],
 )
@@ -121,23 +120,18 @@ def test_values_that_mean_nothing_are_wrong_usage(options, message):
         t2t_lite.train("spellout_ende", "transformer_toy", **options)
 
 
-def test_every_parameter_and_option_is_a_flag():
+def test_every_option_is_a_flag_and_documented():
     from t2t_lite.bin import trainer
-    from t2t_lite.problem.own_text_options import OPTIONS
-    from t2t_lite.training.options import TrainingOptions
 
     flags = vars(trainer.make_parser().parse_args([]))
-    own_text = {option.name for option in OPTIONS}
-    options = {field.name for field in dataclasses.fields(TrainingOptions)}
-    parameters = dict(inspect.signature(t2t_lite.train).parameters)
-    del parameters["options"]
-    other_work = {"print_hparams"}
-    assert flags.keys() - own_text - other_work == parameters.keys() | options
-    for name, parameter in parameters.items():
-        if parameter.default is not parameter.empty:
-            assert (flags[name] or None) == (parameter.default or None), name
+    documented = t2t_lite.train.__doc__
+    for field in dataclasses.fields(TrainingOptions):
+        assert field.name in flags
+        assert f"\n      {field.name}: {field.metadata['help'][:20]}" in (
+            documented
+        )
 
 
 def test_the_name_of_a_folder_is_text():
-    with pytest.raises(UsageError, match=r"must be UTF-8; got b'/a/b\\xff'"):
-        absolute("/a/b\udcff")
+    with pytest.raises(UsageError, match="output_dir must be .* in UTF-8"):
+        t2t_lite.train(output_dir="/a/b\udcff")

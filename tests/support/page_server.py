@@ -7,10 +7,11 @@ It answers as the real one does: the page's files, `/model` and
 import contextlib
 import http.server
 import json
+import mimetypes
 import re
 import threading
 
-from t2t_lite.serving.page.files import INDEX, page_file
+from t2t_lite.serving import page
 
 END = "⟨end⟩"
 LAYERS, HEADS = 3, 2
@@ -180,17 +181,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
-        path = self.path.removeprefix("/").removeprefix("page/")
         name = self.server.model
         if self.path == "/model" and not name:
             return self._json(404, {"error": "No version is loaded."})
         if self.path == "/model":
             about = {"version": 3, "about": ABOUT[name]}
             return self._json(200, {"name": name, **about})
-        found = page_file(path or INDEX)
-        if found is None:
+        name = self.path.removeprefix("/").removeprefix("page/")
+        file = page.FOLDER / (name or "index.html")
+        if not file.is_file():
             return self._json(404, {"error": "Not found"})
-        self._send(200, *found)
+        kind = mimetypes.guess_type(file.name)[0]
+        headers = {"Content-Type": f"{kind}; charset=utf-8", **page.HEADERS}
+        self._send(200, file.read_bytes(), headers)
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

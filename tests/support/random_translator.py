@@ -52,13 +52,13 @@ def train_encoder(folder):
     return SentencePieceEncoder.train(random_sentences(300), 320, path)
 
 
-def random_translator(encoder, layers=1):
+def random_translator(encoder, layers=1, settings=None, **options):
     """A translator with such a model, a beam of 3 and short limits."""
     return Translator(
-        random_model(encoder.vocab_size, layers=layers),
+        random_model(encoder.vocab_size, layers=layers, **options),
         encoder,
         encoder,
-        SearchSettings(beam_size=3),
+        settings or SearchSettings(beam_size=3),
         extra_decode_length=6,
         max_length=20,
     )

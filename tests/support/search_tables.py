@@ -25,13 +25,13 @@ def search_tables(tables, first_ids, limits, beam_size, alpha, **options):
         logits = tf.gather(rows, history[:, :, -1], batch_dims=1)
         return logits, {**cache, "history": history}
 
-    def follow_fn(cache, parents):
+    def reorder_fn(cache, parents):
         history = tf.gather(cache["history"], parents, batch_dims=1)
         return {**cache, "history": history}
 
     ids, scores = beam_search(
         step_fn,
-        follow_fn,
+        reorder_fn,
         {
             "history": tf.zeros([batch_size, beam_size, 3], tf.int32),
             "places": tf.range(batch_size),

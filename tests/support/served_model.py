@@ -10,10 +10,11 @@ import urllib.request
 
 import numpy as np
 import tensorflow as tf
+import uvloop
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
-from t2t_lite.serving.server.models import Signature, Version, load_version
-from t2t_lite.serving.server.serve import ServerConfig, new_event_loop, running
+from t2t_lite.serving.server.model import Signature, Version, load_version
+from t2t_lite.serving.server.serve import ServerConfig, running
 
 TEXT = tf.TensorSpec([None], tf.string, name="inputs")
 
@@ -140,7 +141,7 @@ def serving(folder, load=load_version, **config):
 
     def run():
         try:
-            with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 return runner.run(main())
         except BaseException as error:
             if not started.done():

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_lite.hparam import HParams
-from t2t_lite.model.layers.dropout import DropoutMasks
+from t2t_lite.model.layers import DropoutMasks
 from t2t_lite.problem import Text2TextProblem
 
 VOCAB_SIZE = 16

@@ -3,10 +3,9 @@
 import json
 
 import numpy as np
-import tensorflow as tf
 
-from t2t_lite.training import trainer
-from t2t_lite.training.checkpoints import checkpoint, checkpoint_choice
+from t2t_lite.training import checkpoints, trainer
+from t2t_lite.training.devices import choose_strategy
 from t2t_lite.training.options import TrainingOptions
 
 
@@ -15,23 +14,31 @@ def train(run, evaluate_text=lambda: {}, **options):
     return trainer.train(run, options, evaluate_text)
 
 
+def make_trainer(run, replicas=None, **options):
+    """A trainer of a run, with fresh weights."""
+    trainer.prepare(run.seed, deterministic=False)
+    options = TrainingOptions(**options)
+    return trainer.Trainer(run, options, choose_strategy(replicas))
+
+
 def metrics(run):
     lines = (run.output_dir / "metrics.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
 
 
 def steps(run):
-    return [c.step for c in checkpoint.list_checkpoints(run.checkpoints_dir)]
+    return [c.step for c in checkpoints.list_checkpoints(run.checkpoints_dir)]
+
+
+def tensors_of(path):
+    """All tensors of a checkpoint, by name."""
+    reader = checkpoints.Reader(path)
+    return {name: reader[name] for name in reader.shapes if name != "state"}
 
 
 def weights(run, step):
     """All that a checkpoint holds, by name."""
-    path = checkpoint_choice.resolve(run.checkpoints_dir, step).path
-    reader = tf.train.load_checkpoint(str(path / "tensors"))
-    return {
-        name: reader.get_tensor(name)
-        for name in reader.get_variable_to_shape_map()
-    }
+    return tensors_of(checkpoints.resolve(run.checkpoints_dir, step).path)
 
 
 def require_same(ours, theirs, within=1e-6):

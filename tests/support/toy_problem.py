@@ -4,7 +4,7 @@ import pathlib
 
 import numpy as np
 
-from t2t_lite.data.input_pipeline import read_pairs
+from t2t_lite.data.pipeline import read_pairs
 from t2t_lite.datagen.generate import Generation
 from t2t_lite.problem import Problem
 

@@ -12,10 +12,11 @@ import sys
 import time
 import uuid
 
-import numpy as np
 import pytest
 
+from support.lines import last_of_each
 from support.places import ROOT
+from support.tiny_training import require_same, tensors_of
 
 pytestmark = pytest.mark.slow
 
@@ -73,8 +74,9 @@ class Workers:
             words, environment = start(addresses, number)
             self.logs.append(folder / f"worker{number}.log")
             with open(self.logs[-1], "w") as log:
+                words = [*flags, *words, *(own or {}).get(number, [])]
                 process = subprocess.Popen(
-                    [*COMMAND, *flags, *words, *(own or {}).get(number, [])],
+                    [*COMMAND, *last_of_each(words)],
                     env={**os.environ, **environment},
                     stdout=subprocess.DEVNULL,
                     stderr=log,
@@ -122,7 +124,7 @@ def start(tiny_flags, tmp_path):
 def train_alone(tiny_flags, run, steps):
     flags = [*tiny_flags, *flags_of(OPTIONS), f"--output_dir={run}"]
     flags.append(f"--hparams_override={HPARAMS}{steps}")
-    subprocess.run([*COMMAND, *flags], check=True, timeout=180)
+    subprocess.run([*COMMAND, *last_of_each(flags)], check=True, timeout=180)
     return run
 
 
@@ -133,25 +135,9 @@ def one_device(tiny_flags, tmp_path_factory):
     return train_alone(tiny_flags, run, 20)
 
 
-def weights(run, step):
-    import tensorflow as tf
-
-    path = run / "checkpoints" / f"step-{step:08d}" / "tensors"
-    reader = tf.train.load_checkpoint(str(path))
-    return {
-        name: reader.get_tensor(name)
-        for name in reader.get_variable_to_shape_map()
-        if name.startswith("model/")
-    }
-
-
 def assert_equal_weights(ours, theirs, step=20):
-    mine, others = weights(ours, step), weights(theirs, step)
-    assert mine.keys() == others.keys()
-    for name in mine:
-        np.testing.assert_allclose(
-            mine[name], others[name], rtol=0, atol=1e-5, err_msg=name
-        )
+    name = f"checkpoints/step-{step:08d}"
+    require_same(tensors_of(ours / name), tensors_of(theirs / name), 1e-5)
 
 
 def scores(run):

@@ -9,14 +9,16 @@ import sys
 import pytest
 
 import t2t_lite
+from support.registries import keep_apart
 from support.words import HPARAMS
 from t2t_lite import plugins, registry
 from t2t_lite.data.manifest import Manifest, SplitRecord
 from t2t_lite.datagen import generate
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.plugins import load_plugins
-from t2t_lite.training.checkpoints import checkpoint
-from t2t_lite.training.problem_choice import choose_options
+from t2t_lite.training import checkpoints
+from t2t_lite.training.config import find_config
+from t2t_lite.training.problem_choice import choose_problem
 from t2t_lite.training.run import Run
 
 
@@ -69,10 +71,10 @@ def run(tmp_path):
     return run
 
 
-def choose(data_dir, given=None, output_dir=None, name="text", **more):
-    problem = registry.problem(name)
-    problem, data_dir = choose_options(
-        problem, given or {}, data_dir, output_dir, **more
+def choose(data_dir, given=None, output_dir=None, name="text"):
+    config = output_dir and find_config(output_dir)
+    problem, data_dir = choose_problem(
+        name, given or {}, data_dir, output_dir, config
     )
     return problem.name, dict(problem.options), data_dir
 
@@ -114,32 +116,30 @@ def test_the_name_of_another_problem_is_refused(tmp_path):
         choose(tmp_path, {"name": "wmt_ende"})
 
 
-def test_a_run_brings_its_data_where_no_folder_was_given(data, run, tmp_path):
+def test_a_run_brings_its_options_and_its_data(data, run, tmp_path):
     folder = data(pairs="/kept.tsv")
     data("far", pairs="/run.tsv")
     output_dir = run(pairs="/run.tsv")
-    ours = "text", {"pairs": "/run.tsv"}, tmp_path / "far"
-    assert choose(folder, None, output_dir, data_dir_given=False) == ours
-    kept = "text", {"pairs": "/kept.tsv"}, folder
-    assert choose(folder, None, output_dir) == kept
+    ours = "text", {"pairs": "/run.tsv"}
+    assert choose(None, None, output_dir) == (*ours, tmp_path / "far")
+    assert choose(folder, None, output_dir) == (*ours, folder)
+    assert choose(tmp_path / "new", None, output_dir)[:2] == ours
 
 
-def test_data_of_a_run_that_is_gone_is_not_made_elsewhere(data, run, tmp_path):
-    output_dir = run("wmt_ende")
-    default = tmp_path / "default"
-    asked = default, None, output_dir, "wmt_ende"
-    with pytest.raises(T2TLiteError) as caught:
-        choose(*asked, data_dir_given=False)
-    assert str(caught.value) == (
-        f"{output_dir} was trained on data in {tmp_path / 'far'}, which holds "
-        "no data of wmt_ende now: put it back, or say with --data_dir where "
-        f"it is. --data_dir={tmp_path / 'far'} makes it there again."
-    )
-    assert choose(*asked) == ("wmt_ende", {}, default)  # as the user says
-    data("default", "wmt_ende")
-    assert choose(*asked, data_dir_given=False)[-1] == default
+def test_data_of_a_run_that_is_gone_is_not_made_elsewhere(
+    data, run, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    default = tmp_path / "t2t-lite" / "data"
+    asked = None, run("wmt_ende"), "wmt_ende"
+    with pytest.raises(T2TLiteError, match=f"--data_dir={tmp_path / 'far'}"):
+        choose(None, *asked)
+    assert choose(default, *asked) == ("wmt_ende", {}, default)
+    default.mkdir(parents=True)
+    data("t2t-lite/data", "wmt_ende")
+    assert choose(None, *asked)[-1] == default
     data("far", "wmt_ende")
-    assert choose(*asked, data_dir_given=False)[-1] == tmp_path / "far"
+    assert choose(None, *asked)[-1] == tmp_path / "far"
 
 
 def test_an_option_of_a_config_that_there_is_not_names_the_config(
@@ -150,12 +150,6 @@ def test_an_option_of_a_config_that_there_is_not_names_the_config(
         choose(tmp_path / "new", None, output_dir)
 
 
-def test_a_given_folder_without_data_gets_the_options_of_the_run(run, tmp_path):
-    output_dir = run(pairs="/run.tsv")
-    expected = "text", {"pairs": "/run.tsv"}, tmp_path / "new"
-    assert choose(tmp_path / "new", None, output_dir) == expected
-
-
 @pytest.mark.parametrize(
     ("problem", "options", "given"),
     [
@@ -164,11 +158,12 @@ def test_a_given_folder_without_data_gets_the_options_of_the_run(run, tmp_path):
     ],
 )
 def test_a_run_of_something_else_is_no_choice(
-    run, tmp_path, problem, options, given
+    run, tmp_path, monkeypatch, problem, options, given
 ):
+    monkeypatch.setenv("HOME", str(tmp_path))
     output_dir = run(problem, **options)
     with pytest.raises(UsageError, match="holds no data of t[ew][xo]"):
-        choose(tmp_path / "new", given, output_dir, data_dir_given=False)
+        choose(None, given, output_dir)
 
 
 CODE = """
@@ -204,9 +199,7 @@ class _RunOfAUser:
         self.code.mkdir()
         (self.code / "usr_bits.py").write_text(code)
         with self._patch.context() as patch:
-            for kind in (registry._PROBLEMS, registry._HPARAMS):
-                patch.setattr(kind, "_entries", dict(kind._entries))
-            patch.setattr(plugins, "_loaded", set(plugins._loaded))
+            keep_apart(patch)
             usr_dir = usr_dir or str(self.code)
             plugins.load_plugins(usr_dir)
             problem = registry.problem(name)
@@ -222,9 +215,9 @@ class _RunOfAUser:
                 ).run(),
                 usr_dir=usr_dir,
             )
-            tensors = checkpoint.model_tensors(run.model())
+            tensors = checkpoints.model_tensors(run.model())
             for step in (1, 2):
-                checkpoint.save(run.checkpoints_dir, tensors, {"step": step})
+                checkpoints.save(run.checkpoints_dir, tensors, {"step": step})
         self.forget()
         return self
 

@@ -20,7 +20,8 @@ def run():
             problem=task.with_options(options) if options else task,
             hparams=hparams,
             config={"problem": problem, "hparams_set": set_name},
-            seed=7,
+            output_dir="/run",
+            data=SimpleNamespace(folder="/data"),
         )
 
     return make
@@ -30,18 +31,18 @@ def test_a_command_names_what_differs_from_the_set_and_from_defaults(run):
     hparams = registry.hparams("transformer_toy").override(
         "batch_tokens=999,packing=true,key_depth=4"
     )
-    options = TrainingOptions(save_steps=5, deterministic=True)
-    places = {"data_dir": "/data", "raw_dir": None}
+    options = TrainingOptions(save_steps=5, deterministic=True, seed=7)
     made = run("spellout_ende_rev", hparams, "transformer_toy")
-    assert command_of(made, options, places) == [
+    assert command_of(made, options) == [
         "t2t-lite-trainer",
         "--problem=spellout_ende_rev",
         "--hparams=transformer_toy",
         "--hparams_override=key_depth=4,batch_tokens=999,packing=true",
-        "--data_dir=/data",
+        "--deterministic",
         "--seed=7",
         "--save_steps=5",
-        "--deterministic",
+        "--data_dir=/data",
+        "--output_dir=/run",
     ]
 
 
@@ -55,7 +56,7 @@ def test_options_of_own_text_are_flags(run):
         shared_vocabulary=False,
         filters={"length": 80, "identical": True},
     )
-    words = command_of(made, TrainingOptions(), {})
+    words = command_of(made, TrainingOptions())
     assert {
         "--source=/corpus/a.en",
         "--separate_vocabularies",
@@ -71,15 +72,13 @@ def test_corpora_are_told_as_their_flag_takes_them(run):
         "transformer_toy",
         pairs=pairs,
     )
-    words = command_of(made, TrainingOptions(), {})
+    words = command_of(made, TrainingOptions())
     assert f"--pairs={pairs}" in words
 
 
 def test_hparams_without_a_name_are_told_by_the_set_most_like_them(run):
     hparams = registry.hparams("transformer_big").replace(warmup_steps=77)
-    words = command_of(
-        run("spellout_ende", hparams, None), TrainingOptions(), {}
-    )
+    words = command_of(run("spellout_ende", hparams, None), TrainingOptions())
     assert words[2:4] == [
         "--hparams=transformer_big",
         "--hparams_override=warmup_steps=77",

@@ -5,7 +5,7 @@ import pytest
 from support.places import SHARED_DATA
 from t2t_lite import plugins, registry
 from t2t_lite.hparam import HParams
-from t2t_lite.training.optimizer.schedules import (
+from t2t_lite.training.schedules import (
     cooldown,
     has_an_end,
     learning_rate,
@@ -32,30 +32,9 @@ def test_base_model_peaks_at_seven_ten_thousandths():
     assert learning_rate(4000, 512, 4000) == pytest.approx(6.987712e-4)
 
 
-def test_factor_multiplies_every_rate():
-    for step in (1, 10, 1000):
-        assert learning_rate(step, 8, 10, factor=2.0) == pytest.approx(
-            2 * learning_rate(step, 8, 10)
-        )
-
-
-def test_update_zero_is_refused():
-    with pytest.raises(ValueError, match="counted from 1; got step=0"):
-        learning_rate(0, 8, 10)
-
-
 def test_cooldown_falls_in_equal_steps_to_its_last_update():
     shares = [cooldown(step, 10, 0.4) for step in range(1, 11)]
     assert shares == pytest.approx([1.0] * 7 + [0.75, 0.5, 0.25])
-
-
-def test_cooldown_of_nothing_is_none_at_any_update():
-    assert cooldown(10**9, 10, 0.0) == 1
-
-
-def test_updates_beyond_the_cooldown_are_refused():
-    with pytest.raises(ValueError, match="at update 10; got step=11"):
-        cooldown(11, 10, 0.4)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,16 @@
-"""Adam, AdamW and Adafactor: Keras' results, exactly resumable by name."""
+"""Adam, AdamW and Adafactor, the moving average, and freezing."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_lite.training.optimizer.adafactor import Adafactor
-from t2t_lite.training.optimizer.adam import Adam
+from t2t_lite.errors import UsageError
+from t2t_lite.training.optimizers import (
+    Adafactor,
+    Adam,
+    MovingAverage,
+    frozen_paths,
+)
 
 SHAPES = {"table": (7, 4), "bias": (4,), "heads": (2, 3, 4)}
 
@@ -61,7 +66,7 @@ def test_ten_updates_give_the_weights_that_keras_gives(name):
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "adafactor"])
-def test_the_state_by_name_is_all_that_going_on_needs(name):
+def test_the_state_by_name_is_all_that_resuming_needs(name):
     whole = _variables()
     optimizer = _make(name, whole)
     for step in range(2):
@@ -129,3 +134,67 @@ def test_adafactor_leaves_what_has_no_gradient_as_it_is():
     Adafactor([weights]).apply([gradient], tf.constant(0.1))
     assert np.all(weights.numpy()[0] < 1)
     np.testing.assert_array_equal(weights[1:], np.ones((2, 2)))
+
+
+def test_the_average_of_three_updates_worked_by_hand():
+    weights = tf.Variable([0.0])
+    average = MovingAverage([weights], decay=0.24)
+    seen = []
+    for n, value in enumerate([11.0, 8.0, 4.0], start=1):
+        weights.assign([value])
+        average.update(tf.Variable(n, dtype=tf.int64))
+        seen.append(float(average.averages[0][0]))
+    # It keeps 2/11, then min(0.24, 3/12) and min(0.24, 4/13).
+    np.testing.assert_allclose(
+        seen, [9.0, 0.24 * 9 + 0.76 * 8, 0.24 * 8.24 + 0.76 * 4], rtol=1e-6
+    )
+
+
+def test_the_average_begins_as_the_weights_are():
+    weights = tf.Variable([3.0, 4.0])
+    average = MovingAverage([weights], decay=0.999)
+    np.testing.assert_array_equal(average.averages[0], [3.0, 4.0])
+    weights.assign([5.0, 6.0])
+    average.begin()
+    np.testing.assert_array_equal(average.averages[0], [5.0, 6.0])
+
+
+PATHS = [
+    "transformer/source_embedding/table",
+    "transformer/softmax/table",
+    "transformer/encoder_positions/table",
+    "transformer/encoder_layer_0/self_attention/query_kernel",
+    "transformer/encoder_layer_0/self_attention_norm/scale",
+    "transformer/encoder_norm/bias",
+    "transformer/decoder_layer_0/self_attention/query_kernel",
+]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "numbers"),
+    [
+        ([], []),
+        (["encoder"], [2, 3, 4, 5]),
+        (["embeddings", "decoder"], [0, 1, 6]),
+        (["*/self_attention/*"], [3, 6]),
+        (["encoder_layer_0/*"], [3, 4]),
+        (["softmax/table"], [1]),
+        (["*scale", "*bias"], [4, 5]),
+    ],
+)
+def test_patterns_freeze_parts_of_the_model(patterns, numbers):
+    assert frozen_paths(PATHS, patterns) == {PATHS[n] for n in numbers}
+
+
+@pytest.mark.parametrize(
+    ("patterns", "message"),
+    [
+        (["encodr"], "'encodr' .* Did you mean encoder"),
+        (["encoder", "softmax"], "'softmax' .* mean softmax/"),
+        (["encoder_layer_1/*"], "Did you mean encoder_layer_0/"),
+        (["*"], "leaves no weight to train"),
+    ],
+)
+def test_a_pattern_that_is_of_no_use_is_refused(patterns, message):
+    with pytest.raises(UsageError, match=message):
+        frozen_paths(PATHS, patterns)

@@ -5,14 +5,21 @@ import time
 from types import SimpleNamespace
 
 import pytest
+import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
 )
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.training.config import read_metrics
-from t2t_lite.training.telemetry import MetricsFile, Telemetry
-from t2t_lite.training.validation import Sample
+from t2t_lite.training.evaluation import Sample
+from t2t_lite.training.logging import (
+    Meter,
+    MetricsFile,
+    Totals,
+    TrainingLog,
+)
+from t2t_lite.training.update import UpdateStats
 
 
 def _record(step, **more):
@@ -37,10 +44,13 @@ def test_a_resumed_run_appends_and_readers_take_the_last_record(tmp_path):
     for step in (1, 2, 3):
         metrics.write({"step": step, "loss": 1.0})
         metrics.write({"step": step, "dev_loss": 2.0})
+    metrics.write({"step": 2, "dev_loss": 2.0, "weights": "ema"})
     metrics.close()
     before = path.read_bytes()
     metrics = MetricsFile(path, 2)
     assert metrics.has_evaluation(2)
+    assert metrics.has_evaluation(2, "ema")
+    assert not metrics.has_evaluation(1, "ema")
     assert not metrics.has_evaluation(3)
     metrics.write({"step": 3, "loss": 0.5})
     metrics.close()
@@ -82,16 +92,6 @@ def test_metrics_that_cannot_be_read_are_named(tmp_path, kind):
         MetricsFile(path, 0)
 
 
-def test_metrics_know_evaluations_of_other_weights(tmp_path):
-    metrics = MetricsFile(tmp_path / "metrics.jsonl", 0)
-    metrics.write({"step": 2, "dev_loss": 2.0, "weights": "average"})
-    metrics.close()
-    metrics = MetricsFile(tmp_path / "metrics.jsonl", 2)
-    metrics.close()
-    assert metrics.has_evaluation(2, "average")
-    assert not metrics.has_evaluation(2)
-
-
 def test_metrics_are_strict_json(tmp_path):
     metrics = MetricsFile(tmp_path / "metrics.jsonl", 0)
     metrics.write({"step": 1, "loss": math.nan, "dev_perplexity": math.inf})
@@ -110,11 +110,11 @@ def clock(monkeypatch):
 
 def test_without_a_terminal_there_is_a_line_for_every_record(tmp_path, clock):
     stream = io.StringIO()
-    with Telemetry(tmp_path, 0, 5000, stream) as telemetry:
-        telemetry.progress(_record(7))
+    with TrainingLog(tmp_path, 0, 5000, stream) as log:
+        log.progress(_record(7))
         clock.seconds = 27.9  # 93 updates in 27.9 seconds: 0.3 each
-        telemetry.training(_record(100))
-        telemetry.evaluation({"step": 100, "dev_loss": 2.0, "dev_bleu": 31.25})
+        log.training(_record(100))
+        log.evaluation({"step": 100, "dev_loss": 2.0, "dev_bleu": 31.25})
     assert stream.getvalue().splitlines() == [
         "step 100/5000  loss 1.500  1,234 tokens/s  rate 1.00e-03  epoch 0  "
         "ETA 0:24:30",
@@ -131,10 +131,10 @@ def test_on_a_terminal_there_is_a_live_bar(tmp_path, monkeypatch, clock):
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("TERM", "xterm")
     stream = _Terminal()
-    with Telemetry(tmp_path, 50, 200, stream) as telemetry:
-        telemetry.progress(_record(60))
+    with TrainingLog(tmp_path, 50, 200, stream) as log:
+        log.progress(_record(60))
         clock.seconds = 4.0
-        telemetry.training(_record(100))
+        log.training(_record(100))
     shown = stream.getvalue()
     assert "100/200" in shown
     for part in (
@@ -153,45 +153,30 @@ def _samples(*translations):
 
 def test_an_evaluation_shows_a_sentence_of_middling_length(tmp_path):
     stream = io.StringIO()
-    with Telemetry(tmp_path, 0, 10, stream) as telemetry:
-        telemetry.evaluation(
-            {"step": 5, "dev_loss": 2.0}, _samples("H", "Hund.", "Hund und")
-        )
-    assert stream.getvalue().splitlines()[1:] == [
+    with TrainingLog(tmp_path, 0, 10, stream) as log:
+        samples = _samples("H", "Hünd" * 126, "Hund und")
+        log.evaluation({"step": 5, "dev_loss": 2.0}, samples)
+        log.evaluation({"step": 8, "dev_loss": 2.0})  # has none
+        scores = {"step": 9, "dev_loss": 1.0, "weights": "average"}
+        log.evaluation(scores, _samples("Hund"))
+    shown = stream.getvalue().splitlines()
+    assert shown[1:4] == [
         "  source:      Two dogs.",
-        "  translation: Hund.",
+        f"  translation: {'Hünd' * 125} ...",  # 500 characters
         "  reference:   Hunde.",
     ]
-
-
-def test_a_text_without_end_does_not_fill_the_terminal(tmp_path):
-    stream = io.StringIO()
-    with Telemetry(tmp_path, 0, 10, stream) as telemetry:
-        telemetry.evaluation({"step": 5, "dev_loss": 2.0}, _samples("a" * 501))
-    shown = f"  translation: {'a' * 500} ..."
-    assert stream.getvalue().splitlines()[2] == shown
-    (record,) = _records(tmp_path / "samples.jsonl")
-    assert record["samples"][0]["translation"] == "a" * 501
-
-
-def test_samples_of_evaluations_are_kept(tmp_path):
-    with Telemetry(tmp_path, 0, 10, io.StringIO()) as telemetry:
-        telemetry.evaluation({"step": 5, "dev_loss": 2.0}, _samples("Hünd"))
-        telemetry.evaluation({"step": 8, "dev_loss": 2.0})  # has none
-        scores = {"step": 9, "dev_loss": 1.0, "weights": "average"}
-        telemetry.evaluation(scores, _samples("Hund"))
+    # The file has all of all.
     five, nine = _records(tmp_path / "samples.jsonl")
-    sample = {"source": "Two dogs.", "reference": "Hunde."}
-    assert five == {"step": 5, "samples": [{**sample, "translation": "Hünd"}]}
+    assert five == {"step": 5, "samples": [s._asdict() for s in samples]}
     assert (nine["step"], nine["weights"]) == (9, "average")
 
 
 def test_tensorboard_has_the_same_tags_in_every_run(tmp_path):
     scores = {"step": 5, "dev_loss": 2.0, "dev_bleu": 31.25}
-    with Telemetry(tmp_path, 0, 10, io.StringIO()) as telemetry:
-        telemetry.training(_record(5))
-        telemetry.evaluation(scores)
-        telemetry.evaluation({**scores, "weights": "average-3-step-00000005"})
+    with TrainingLog(tmp_path, 0, 10, io.StringIO()) as log:
+        log.training(_record(5))
+        log.evaluation(scores)
+        log.evaluation({**scores, "weights": "average-3-step-00000005"})
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert set(events.Tags()["tensors"]) == {
         "train/smoothed_loss",
@@ -204,3 +189,32 @@ def test_tensorboard_has_the_same_tags_in_every_run(tmp_path):
         "averaged/bleu",
     }
     assert events.Tensors("dev/bleu")[0].step == 5
+
+
+def _stats(skipped=0.0):
+    """Loss 2 a token, 10 and 12 tokens on 40 positions."""
+    loss, norm = (math.nan, math.nan) if skipped else (20.0, 3.0)
+    sums = [tf.constant(v) for v in (loss, 10.0, 12.0, norm, skipped)]
+    return UpdateStats(1e-3, *sums, positions=40)
+
+
+def test_a_meter_leaves_skipped_updates_out_of_the_loss():
+    meter = Meter(Totals(skipped=5))
+    for skipped in (0.0, 1.0, 1.0):
+        meter.add(_stats(skipped))
+    # It reads an update when the next one is under way.
+    assert meter.totals.skipped == 6
+    meter.read()
+    meter.totals.seconds = 2.0
+    record = meter.record()
+    assert (record["loss"], record["gradient_norm"]) == (2.0, 3.0)
+    assert record["learning_rate"] == 1e-3
+    assert record["tokens_per_second"] == 3 * 22 / 2
+    assert record["padding"] == 0.45
+    assert record["skipped"] == 7
+    assert meter.skipped_in_interval == meter.skipped_in_a_row == 2
+    meter.start_interval()
+    assert meter.skipped_in_interval == 0
+    meter.add(_stats())
+    meter.read()
+    assert meter.skipped_in_a_row == 0

@@ -1,0 +1,15 @@
+"""Registrations that a test can undo."""
+
+from t2t_lite import plugins, registry
+
+
+def keep_apart(patch):
+    """Undo with the patch what is registered from here on."""
+    plugins.load_plugins()
+    for module, name in (
+        (registry, "PROBLEMS"),
+        (registry, "HPARAMS"),
+        (registry, "BROKEN_PLUGINS"),
+        (plugins, "loaded"),
+    ):
+        patch.setattr(module, name, getattr(module, name).copy())

@@ -1,0 +1,143 @@
+"""Values that people give, on a command line, in Python or in JSON."""
+
+import dataclasses
+from typing import Annotated, Any, Literal
+
+import pytest
+
+from t2t_lite.data.manifest import ShardRecord
+from t2t_lite.errors import UsageError
+from t2t_lite.validators import (
+    boolean,
+    file_path,
+    integer,
+    is_of_type,
+    one_of,
+    optional,
+    parse_key_values,
+    real,
+    setting,
+    text,
+    texts,
+    validate,
+)
+
+
+def test_values_are_text_by_key():
+    given = " a = 1 ,b=x=y,, c="
+    assert parse_key_values(given, "it") == {"a": "1", "b": "x=y", "c": ""}
+    assert parse_key_values("", "it") == {}
+
+
+def test_keys_may_stand_alone_where_they_are_allowed_to():
+    pairs = parse_key_values("a,b=2", "filters", bare_keys=True)
+    assert pairs == {"a": "true", "b": "2"}
+
+
+@pytest.mark.parametrize("given", ["a", "=1", "a=1,a=2"])
+def test_another_form_is_refused_with_its_name(given):
+    with pytest.raises(UsageError, match=f"--changes .*'{given}'"):
+        parse_key_values(given, "--changes")
+
+
+@pytest.mark.parametrize(
+    ("validator", "value", "kept"),
+    [
+        (integer(2), "2", 2),
+        (integer(0), "9007199254740993", 2**53 + 1),
+        (integer(0, 7), 7, 7),
+        (real(above=0), "0.5", 0.5),
+        (real(at_least=0, below=1), 0, 0.0),
+        (boolean, "False", False),
+        (boolean, "1", True),
+        (boolean, True, True),
+        (one_of("a", "b"), "b", "b"),
+        (optional(integer(1)), "none", None),
+        (optional(integer(1)), "3", 3),
+        (texts, "a,b", ("a", "b")),
+        (texts, ["a,b"], ("a,b",)),
+        (file_path, "/a/../b", "/b"),
+    ],
+)
+def test_a_value_or_its_text_is_parsed(validator, value, kept):
+    assert validator(value) == kept
+    assert type(validator(value)) is type(kept)
+
+
+@pytest.mark.parametrize(
+    ("validator", "values", "rule"),
+    [
+        (integer(2), ["1", "2.5", 2.5, 8.0, True, None, "two"], "at least 2"),
+        (integer(0, 7), [8, -1], "from 0 to 7"),
+        (real(above=0, below=1), [0, 1, "nan", "x", None, True, []], "below 1"),
+        (real(at_most=1e38), [1e39, float("inf"), 10**400], "at most 1e"),
+        (boolean, ["maybe", 1, None], "true or false"),
+        (one_of("a", "b"), ["c", None], "one of a, b"),
+        (optional(integer(1)), [0, ""], "at least 1, or none"),
+        (text, ["", 1, None], "text"),
+        (texts, ["a,,b", [1], 3], "none of them empty"),
+        (file_path, ["", 3], "a path"),
+    ],
+)
+def test_any_other_value_is_refused_with_the_rule(validator, values, rule):
+    for value in values:
+        with pytest.raises(ValueError, match=rule):
+            validator(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    size: Annotated[int, integer(1)] = 4
+    depth: Annotated[int, integer(1)] | None = None
+    kind: Literal["a", "b"] = "a"
+    on: bool = False
+    share: Annotated[float, real(at_least=0)] | None = setting(None, "a share")
+
+
+def test_the_fields_of_a_dataclass_are_parsed():
+    made = Settings(size="5", depth="none", kind="b", on="true", share="0.5")
+    assert not validate(made)
+    assert made == Settings(5, None, "b", True, 0.5)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [{"size": 0}, {"depth": 0}, {"kind": "c"}, {"on": 2}, {"share": -1}],
+)
+def test_a_field_that_breaks_its_rule_is_named(field):
+    (name,) = field
+    with pytest.raises(UsageError, match=f"{name} must be .*; got"):
+        validate(Settings(**field))
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (1, int),
+        (True, bool),
+        (None, Any),
+        ({}, dict[str, int]),
+        ({"a": [1, 2]}, dict[str, list[int]]),
+        ((1, 2), tuple[int, ...]),
+        (ShardRecord("a", 1, 2, "b"), ShardRecord),
+    ],
+)
+def test_a_value_is_of_its_type(value, kind):
+    assert is_of_type(value, kind)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("1", int),
+        (True, int),
+        (1.0, int),
+        ({"a": 1}, dict[str, str]),
+        ({1: "a"}, dict[str, str]),
+        ([1, "a"], list[int]),
+        ([1], tuple[int, ...]),
+        (ShardRecord("a", 1, "2", "b"), ShardRecord),
+    ],
+)
+def test_a_value_of_another_type_is_told_apart(value, kind):
+    assert not is_of_type(value, kind)

@@ -1,0 +1,266 @@
+"""Checkpoints on disk: complete or not there, verified, averaged, named."""
+
+import contextlib
+import json
+import resource
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from support.tiny_training import tensors_of
+from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.training import checkpoints
+
+BEST = {"step": 2, "metric": "dev_bleu", "value": 30.0}
+
+
+def _save(directory, step, fill=0.0, shape=(3, 2), **state):
+    tensors = {
+        "model/kernel": np.full(shape, fill, np.float32),
+        "adam/mean/kernel": np.full(shape, -1.0, np.float32),
+        "adam/applied": np.int64(step),
+    }
+    return checkpoints.save(directory, tensors, {"step": step, **state})
+
+
+def _kernel(shape=(3, 2)):
+    return {"model/kernel": tf.Variable(tf.fill(shape, 99.0))}
+
+
+def _steps(directory):
+    return [c.step for c in checkpoints.list_checkpoints(directory)]
+
+
+def _data_file(saved):
+    return saved.path / "tensors.data-00000-of-00001"
+
+
+def test_what_was_saved_comes_back_with_its_state(tmp_path):
+    saved = _save(tmp_path, 7, fill=1.5, position=[1, 2, 3])
+    variables = _kernel()
+    state = checkpoints.restore(saved.path, variables)
+    assert saved.path.name == "step-00000007"
+    assert state == {"step": 7, "position": [1, 2, 3]}
+    np.testing.assert_array_equal(
+        variables["model/kernel"], np.full((3, 2), 1.5)
+    )
+
+
+def test_other_programs_read_the_tensors_by_name(tmp_path):
+    saved = _save(tmp_path, 7)
+    listed = dict(tf.train.list_variables(str(saved.path / "tensors")))
+    assert listed["model/kernel/.ATTRIBUTES/VARIABLE_VALUE"] == [3, 2]
+
+
+@pytest.mark.parametrize(
+    ("fills", "mean"),
+    [
+        ([1000.0, 10.0, 20.0, 30.0], 20.0),
+        # In float32, 2 ** 24 + 1 is 2 ** 24.
+        ([2.0**24, 1.0, 1.0], (2.0**24 + 2) / 3),
+    ],
+)
+def test_the_mean_of_the_last_three(tmp_path, fills, mean):
+    for step, fill in enumerate(fills, start=1):
+        _save(tmp_path, step, fill=fill)
+    made = checkpoints.average_checkpoints(tmp_path, 3)
+    variables = _kernel()
+    state = checkpoints.restore(made.path, variables)
+    last = len(fills)
+    assert made.path.name == f"average-3-step-0000000{last}"
+    assert state == {"step": last, "averaged_steps": [last - 2, last - 1, last]}
+    np.testing.assert_array_equal(
+        variables["model/kernel"], np.full((3, 2), np.float32(mean))
+    )
+    assert set(tensors_of(made.path)) == {"model/kernel"}
+    with pytest.raises(T2TLiteError, match="average"):  # to train on
+        checkpoints.restore(made.path, {"adam/applied": tf.Variable(0)})
+
+
+def test_average_of_more_than_there_are_takes_all(tmp_path):
+    with pytest.raises(T2TLiteError, match="no checkpoint"):
+        checkpoints.average_checkpoints(tmp_path, 20)
+    _save(tmp_path, 1)
+    _save(tmp_path, 2)
+    assert checkpoints.average_checkpoints(tmp_path, 20).averaged == 2
+
+
+def test_checkpoints_of_different_models_are_not_averaged(tmp_path):
+    _save(tmp_path, 1)
+    _save(tmp_path, 2, shape=(2, 2))
+    with pytest.raises(T2TLiteError, match="step-00000002"):
+        checkpoints.average_checkpoints(tmp_path, 2)
+
+
+def test_old_ones_are_removed_but_never_the_best_or_an_average(tmp_path):
+    for step in range(1, 7):
+        _save(tmp_path, step)
+        if step == 3:
+            checkpoints.average_checkpoints(tmp_path, 2)
+    checkpoints.mark_best(tmp_path, [BEST])
+    checkpoints.remove_old(tmp_path, 3)
+    assert _steps(tmp_path) == [2, 4, 5, 6]
+    assert len(checkpoints.list_checkpoints(tmp_path, averages=True)) == 1
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_names_stand_for_checkpoints(tmp_path):
+    for step in (1, 2, 3):
+        _save(tmp_path, step)
+    checkpoints.mark_best(tmp_path, [BEST])
+
+    def step_of(which):
+        return checkpoints.resolve(tmp_path, which).step
+
+    assert step_of("latest") == step_of("default") == 3
+    assert step_of("best") == 2
+    assert step_of("1") == step_of(1) == 1
+    assert step_of(str(tmp_path / "step-00000001")) == 1
+    assert step_of("step-00000001") == 1
+    made = checkpoints.average_checkpoints(tmp_path, 2)
+    assert checkpoints.resolve(tmp_path, "average") == made
+    assert checkpoints.resolve(str(tmp_path), "default") == made
+    assert checkpoints.resolve(tmp_path, "latest").averaged is None
+    # An average made of older checkpoints is not the default any more.
+    _save(tmp_path, 4)
+    assert step_of("default") == 4
+    assert checkpoints.resolve(tmp_path, "average") == made
+
+
+@pytest.mark.parametrize("which", ["latest", "best", "average", "ema", "12"])
+def test_a_checkpoint_that_is_not_there_is_an_error(tmp_path, which):
+    with pytest.raises(T2TLiteError, match=which):
+        checkpoints.resolve(tmp_path, which)
+
+
+def test_another_word_for_a_checkpoint_is_wrong_usage(tmp_path):
+    with pytest.raises(UsageError, match="latest.*got 'lastest'"):
+        checkpoints.resolve(tmp_path, "lastest")
+
+
+def _truncate(saved):
+    data = _data_file(saved).read_bytes()
+    _data_file(saved).write_bytes(data[: len(data) // 3])
+
+
+def _flip_a_bit(saved, name="tensors.data-00000-of-00001", at=5):
+    data = bytearray((saved.path / name).read_bytes())
+    data[at] ^= 1
+    (saved.path / name).write_bytes(bytes(data))
+
+
+def _flip_a_bit_of_the_index(saved):
+    _flip_a_bit(saved, "tensors.index", at=100)
+
+
+def _flip_a_bit_of_the_state(saved):
+    _flip_a_bit(saved, at=_data_file(saved).read_bytes().index(b'"seed"') + 8)
+
+
+def _lose_index(saved):
+    (saved.path / "tensors.index").unlink()
+
+
+def _lose_data(saved):
+    _data_file(saved).unlink()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _truncate,
+        _flip_a_bit,
+        _flip_a_bit_of_the_index,
+        _flip_a_bit_of_the_state,
+        _lose_index,
+        _lose_data,
+    ],
+)
+def test_damage_is_one_clear_error(tmp_path, damage):
+    saved = _save(tmp_path, 20, seed=3)
+    damage(saved)
+    with pytest.raises(checkpoints.DamagedError) as caught:
+        checkpoints.restore(saved.path, _kernel())
+    assert f"{saved.path} is damaged" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(checkpoints.DamagedError, match="step-00000020"):
+        checkpoints.Reader(saved.path).verify()
+    assert _steps(tmp_path) == [20]  # nothing was deleted
+
+
+def test_a_damaged_source_is_named_when_averaging(tmp_path):
+    for step in (10, 20, 30):
+        _save(tmp_path, step)
+    _data_file(checkpoints.resolve(tmp_path, 10)).write_bytes(b"")
+    with pytest.raises(T2TLiteError, match="step-00000010 is damaged"):
+        checkpoints.average_checkpoints(tmp_path, 3)
+
+
+def test_another_models_checkpoint_is_refused(tmp_path):
+    saved = _save(tmp_path, 1, shape=(4, 2))
+    with pytest.raises(T2TLiteError, match=r"\[4, 2\].*\[3, 2\]"):
+        checkpoints.restore(saved.path, _kernel())
+    with pytest.raises(T2TLiteError, match="model/bias"):
+        checkpoints.restore(saved.path, {"model/bias": tf.Variable(0.0)})
+
+
+def test_a_checkpoint_of_an_older_version_is_refused(tmp_path):
+    saved = _save(tmp_path, 1)
+    tf.raw_ops.SaveV2(
+        prefix=str(saved.path / "tensors"),
+        tensor_names=["model/kernel"],
+        shape_and_slices=[""],
+        tensors=[tf.zeros((3, 2))],
+    )
+    with pytest.raises(T2TLiteError, match="older version"):
+        checkpoints.restore(saved.path, _kernel())
+
+
+@contextlib.contextmanager
+def full_disk():
+    """No file may grow beyond 4 kB: writes fail half-way, as on a full disk.
+
+    Not a fixture, whose limit would still hold while pytest writes its report.
+    """
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, old[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+
+
+def test_a_save_that_fails_leaves_what_was_saved_before(tmp_path):
+    _save(tmp_path, 1)
+    with full_disk(), pytest.raises(checkpoints.SaveError) as caught:
+        _save(tmp_path, 2, shape=(1000, 100))
+    assert "step-00000002 cannot be saved" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+    checkpoints.restore(tmp_path / "step-00000001", _kernel())
+
+
+def test_saving_removes_what_a_killed_save_of_it_left(tmp_path):
+    half = tmp_path / ".step-00000005.4711.tmp"
+    other = tmp_path / ".step-00000006.4711.tmp"
+    for folder in (half, other):
+        folder.mkdir()
+        (folder / "tensors.index").write_bytes(b"half")
+    assert _steps(tmp_path) == []
+    _save(tmp_path, 5)
+    assert not half.exists() and other.exists()
+
+
+def test_saving_a_step_again_replaces_it(tmp_path):
+    _save(tmp_path, 1, fill=1.0)
+    saved = _save(tmp_path, 1, fill=2.0)
+    assert tensors_of(saved.path)["model/kernel"][0, 0] == 2.0
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+
+
+@pytest.mark.parametrize("content", ['{"step":', "[]", json.dumps({"step": 1})])
+def test_a_damaged_mark_of_the_best_is_one_clear_error(tmp_path, content):
+    (tmp_path / "best.json").write_text(content)
+    with pytest.raises(checkpoints.DamagedError, match="best.json"):
+        checkpoints.read_best(tmp_path)

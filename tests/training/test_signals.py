@@ -1,0 +1,193 @@
+"""Signals, the time limit, the hang watchdog and the lock of a run."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from support.places import TESTS
+from support.tiny_run import TinyRun
+from support.tiny_training import metrics, require_same, steps, train, weights
+from t2t_lite.errors import Interrupted, T2TLiteError
+from t2t_lite.training.signals import (
+    Requests,
+    process_seconds,
+    run_lock,
+)
+
+
+def _raise_at(run, number, *signals):
+    """Send signals to this process before a micro-batch, 3 of an update."""
+
+    def before_batch(epoch, batch):
+        if batch == number:
+            for each in signals:
+                os.kill(os.getpid(), each)
+
+    run.data.before_batch = before_batch
+
+
+@pytest.mark.own_process
+def test_a_signal_saves_and_the_same_command_goes_on(tmp_path):
+    whole = TinyRun(tmp_path / "whole", residual_dropout=0.3)
+    train(whole, train_steps=6)
+    run = TinyRun(tmp_path / "stopped", residual_dropout=0.3)
+    _raise_at(run, 10, signal.SIGTERM)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    handlers = [signal.getsignal(number) for number in numbers]
+    with pytest.raises(Interrupted, match="SIGTERM: update 3 is") as caught:
+        train(run, train_steps=6)
+    assert caught.value.exit_code == 75
+    assert steps(run) == [3]
+    assert [signal.getsignal(number) for number in numbers] == handlers
+    _raise_at(run, -1)
+    train(run, train_steps=6)
+    require_same(weights(run, 6), weights(whole, 6))
+
+
+@pytest.mark.own_process
+def test_an_evaluation_is_interrupted_and_repeated(tmp_path):
+    run = TinyRun(tmp_path)
+    batches, read = run.data.batches, []
+
+    def interrupted(split):
+        for each in batches(split):
+            read.append(each)
+            os.kill(os.getpid(), signal.SIGTERM)
+            yield each
+
+    run.data.batches = interrupted
+    with pytest.raises(Interrupted, match="update 2 is saved"):
+        train(run, eval_steps_every=2)
+    assert len(read) == 1
+    run.data.batches = batches
+    train(run, train_steps=2, eval_steps_every=2)
+    assert [r["step"] for r in metrics(run) if "dev_loss" in r] == [2]
+
+
+@pytest.mark.own_process
+def test_a_signal_before_the_first_update_is_clean(tmp_path):
+    run = TinyRun(tmp_path)
+    _raise_at(run, 0, signal.SIGINT)
+    with pytest.raises(Interrupted, match="nothing trained yet"):
+        train(run)
+    assert steps(run) == []
+
+
+@pytest.mark.own_process
+def test_a_second_signal_acts_immediately(tmp_path):
+    run = TinyRun(tmp_path)
+    _raise_at(run, 7, signal.SIGINT, signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        train(run, save_steps=1)
+    assert steps(run) == [1, 2]
+    _raise_at(run, -1)
+    train(run, train_steps=3)  # the checkpoints are complete
+    assert steps(run)[-1] == 3
+
+
+@pytest.mark.own_process
+def test_sigusr1_saves_and_training_continues(tmp_path):
+    run = TinyRun(tmp_path)
+    _raise_at(run, 7, signal.SIGUSR1)  # within update 3
+    train(run, train_steps=6)
+    assert steps(run) == [3, 6]
+
+
+def _minutes_left(seconds):
+    return (process_seconds() + seconds) / 60
+
+
+def test_the_time_limit_saves_before_and_the_same_command_goes_on(tmp_path):
+    whole = TinyRun(tmp_path / "whole", residual_dropout=0.3)
+    train(whole, train_steps=9)
+    run = TinyRun(tmp_path / "run", residual_dropout=0.3)
+    run.data.before_batch = lambda epoch, number: time.sleep(0.2)
+    limit = _minutes_left(seconds=9)
+    with pytest.raises(Interrupted, match="--max_minutes=") as stop:
+        train(run, train_steps=1000, max_minutes=limit)
+    assert process_seconds() / 60 < limit
+    assert stop.value.exit_code == 75
+    (step,) = steps(run)
+    assert f"update {step} is saved" in str(stop.value)
+    run.data.before_batch = lambda epoch, number: None
+    train(run, train_steps=9)
+    require_same(weights(run, 9), weights(whole, 9))
+
+
+def test_a_limit_that_is_over_trains_nothing(tmp_path):
+    run = TinyRun(tmp_path)
+    with pytest.raises(Interrupted, match="nothing trained yet"):
+        train(run, max_minutes=0.01)
+    assert steps(run) == []
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock to set, of a process that has run for 100 s at its start."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(
+        "t2t_lite.training.signals.process_seconds", lambda: now[0] + 100
+    )
+    return now
+
+
+def test_minutes_between_saves_count_from_the_last_one(clock):
+    requests = Requests(None, save_steps=None, save_minutes=1)
+    clock[0] = 59.0
+    assert not requests.take(1).save
+    clock[0] = 60.0
+    assert requests.take(2).save
+    with requests.timing_save():
+        clock[0] = 70.0
+    clock[0] = 129.0
+    assert not requests.take(3).save
+
+
+_HANGS = """
+import sys, time
+from support.tiny_run import TinyRun
+from t2t_lite.training import trainer
+from t2t_lite.training.options import TrainingOptions
+
+def hang_in_the_data(epoch, number):
+    if number == 7:
+        time.sleep(3)
+
+run = TinyRun(sys.argv[1])
+run.data.before_batch = hang_in_the_data
+options = TrainingOptions(train_steps=4, stall_minutes=float(sys.argv[2]))
+trainer.train(run, options, evaluate_text=lambda: {})
+print("trained")
+"""
+
+
+@pytest.mark.parametrize(("minutes", "shown"), [(1 / 60, True), (0, False)])
+def test_a_hang_shows_the_stacks_and_training_continues(
+    tmp_path, minutes, shown
+):
+    done = subprocess.run(
+        [sys.executable, "-c", _HANGS, tmp_path, str(minutes)],
+        cwd=TESTS,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "trained\n"
+    assert ("hang_in_the_data" in done.stderr) == shown
+
+
+def test_two_trainers_cannot_share_a_folder(tmp_path):
+    folder = tmp_path / "run"  # which is created
+    with run_lock(folder):
+        with pytest.raises(T2TLiteError, match=str(folder)):
+            with run_lock(folder):
+                pass
+    with run_lock(folder):
+        pass

@@ -1,0 +1,268 @@
+"""Updates: the same on any number of replicas and however they are split."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from support.tiny_run import VOCAB_SIZE, ToyModel, batch, packed, tiny_hparams
+from t2t_lite.data.packing import feature_names
+from t2t_lite.model.transformer import Transformer
+from t2t_lite.training.devices import choose_strategy
+from t2t_lite.training.trainer import prepare
+from t2t_lite.training.update import Gradients, Updater, dropout_seed
+
+# Before anything runs on TensorFlow's devices, for the tests of replicas.
+choose_strategy(replicas=3)
+
+OTHERS = {
+    "adamw": {"optimizer": "adamw", "weight_decay": 0.1},
+    "adafactor": {"optimizer": "adafactor"},
+    "clipped": {"clip_norm": 0.05},
+    "averaged": {"ema_decay": 0.9},
+}
+# All at once, and a part of the model that does not train.
+FREEZING = {**OTHERS["adamw"], **OTHERS["clipped"], **OTHERS["averaged"]}
+
+
+def _updater(replicas, freeze=(), make_model=ToyModel, jit=False, **changes):
+    recompute = changes.pop("recompute", False)
+    hparams = tiny_hparams(**changes)
+    prepare(1, deterministic=False)
+    strategy = choose_strategy(replicas)
+    with strategy.scope():
+        model = make_model.from_hparams(hparams, VOCAB_SIZE, VOCAB_SIZE)
+        model.build_weights()
+    return model, Updater(
+        model, hparams, strategy, 1, freeze, jit=jit, recompute=recompute
+    )
+
+
+def _batches(step):
+    return [batch(1, 0, 3 * step + number) for number in range(3)]
+
+
+def _all_of(model, updater):
+    """All variables by name."""
+    variables = {v.path: v.value for v in model.weights} | updater.tensors()
+    averages = updater.averages().items()
+    variables |= {f"average/{path}": average for path, average in averages}
+    return {name: v.numpy() for name, v in variables.items()}
+
+
+@functools.cache
+def _after(replicas, updates, name=None):
+    """All variables after some updates, and the norms of these."""
+    model, updater = _updater(replicas, **OTHERS.get(name, {}))
+    norms = [
+        updater.update(_batches(step), step).read().gradient_norm
+        for step in range(1, updates + 1)
+    ]
+    return _all_of(model, updater), norms
+
+
+def _assert_equal(ours, theirs, within=0.0):
+    assert ours.keys() == theirs.keys()
+    for name, value in theirs.items():
+        np.testing.assert_allclose(
+            ours[name], value, rtol=0, atol=within, err_msg=name
+        )
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_updates_on_replicas_equal_updates_on_one(name):
+    one, norms_of_one = _after(1, 4, name)
+    three, norms = _after(3, 4, name)
+    _assert_equal(three, one, within=1e-5)
+    np.testing.assert_allclose(norms, norms_of_one, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_an_update_of_one_pass_equals_one_that_sums_passes(name):
+    results = []
+    for count in (1, 3):
+        model, updater = _updater(1, micro_batches=count, **OTHERS[name])
+        stats = [updater.update(_batches(s)[:1], s).read() for s in (1, 2)]
+        results.append((_all_of(model, updater), stats))
+    (alone, stats), (summed, other_stats) = results
+    assert stats == other_stats
+    _assert_equal(alone, summed)
+
+
+def test_how_an_update_is_split_does_not_change_it():
+    source = np.random.default_rng(0).integers(2, 16, (4, 5))
+    whole = {"inputs": tf.constant(source, tf.int32)}
+    whole["targets"] = tf.constant(
+        [[3, 4, 5, 6, 1], [3, 1, 0, 0, 0], [9, 9, 1, 0, 0], [1, 0, 0, 0, 0]]
+    )
+    parts = [{k: v[:1] for k, v in whole.items()}]
+    parts.append({k: v[1:] for k, v in whole.items()})
+    results = []
+    for batches in ([whole], parts):
+        model, updater = _updater(1)
+        stats = updater.update(batches, 1).read()
+        results.append((_all_of(model, updater), stats))
+    (weights, stats), (weights_of_parts, stats_of_parts) = results
+    np.testing.assert_allclose(stats_of_parts, stats, rtol=1e-5)
+    assert (stats.target_tokens, stats.source_tokens) == (11, 20)
+    _assert_equal(weights_of_parts, weights, within=1e-5)
+
+
+def test_dropout_seeds_are_a_function_of_run_update_and_micro_batch():
+    keys = [(r, u, m) for r in range(3) for u in range(3) for m in range(3)]
+    assert len({tuple(dropout_seed(*key)) for key in keys}) == 27
+    assert tuple(dropout_seed(1, 2, 3)) == tuple(dropout_seed(1, 2, 3))
+    assert dropout_seed(1, 2, 3).dtype == np.int32
+
+
+def test_adams_mean_of_a_clipped_gradient_has_the_norm_it_is_clipped_to():
+    clipped, norms = _after(1, 1, "clipped")
+    free, unclipped_norms = _after(1, 1)
+    # What is reported is the norm before it was clipped.
+    assert norms == unclipped_norms
+    assert norms[0] > 0.05
+
+    def norm(values):
+        means = [v for name, v in values.items() if "adam/mean" in name]
+        return np.sqrt(sum(np.sum(mean**2) for mean in means))
+
+    # The first mean is a tenth of the gradient.
+    assert norm(clipped) == pytest.approx(0.1 * 0.05, rel=1e-4)
+    assert norm(free) == pytest.approx(0.1 * norms[0], rel=1e-4)
+    # A gradient below the norm is left alone.
+    model, updater = _updater(1, clip_norm=2 * norms[0])
+    updater.update(_batches(1), 1)
+    _assert_equal(_all_of(model, updater), free)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_frozen_weights_have_no_state_and_do_not_move(replicas):
+    model, updater = _updater(replicas, ["target"], **FREEZING)
+    before = {v.path: v.numpy() for v in model.weights}
+    norms = [
+        updater.update(_batches(n), n).read().gradient_norm for n in (1, 2)
+    ]
+    moved = [
+        v.path
+        for v in model.weights
+        if not np.array_equal(v.numpy(), before[v.path])
+    ]
+    assert moved == ["toy/source", "toy/softmax"]
+    assert not any("toy/target" in name for name in updater.tensors())
+    assert "toy/target" not in updater.averages()
+    assert updater.trained_parameters == 2 * VOCAB_SIZE * 8
+    assert norms[0] < _after(1, 1)[1][0]  # the norm is of what trains
+
+
+class _Bad(ToyModel):
+    def loss_sum(self, features, label_smoothing=0.0, seed=None):
+        loss, tokens = super().loss_sum(features, label_smoothing, seed)
+        return loss * np.inf, tokens
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize(("replicas", "passes"), [(1, 1), (1, 3), (2, 3)])
+def test_an_update_that_is_not_finite_leaves_all_as_it_was(
+    name, replicas, passes
+):
+    model, updater = _updater(
+        replicas, make_model=_Bad, micro_batches=passes, **OTHERS[name]
+    )
+    before = _all_of(model, updater)
+    assert updater.update(_batches(1)[:passes], 1).read().skipped == 1
+    _assert_equal(_all_of(model, updater), before)
+
+
+def _transformer_after(replicas, dropout, **options):
+    """The variables after two updates, and the results of the second one."""
+    model, updater = _updater(
+        replicas,
+        make_model=Transformer,
+        residual_dropout=dropout,
+        relu_dropout=dropout,
+        **options,
+    )
+    for step in (1, 2):
+        stats = updater.update(_batches(step), step).read()
+    return _all_of(model, updater), stats
+
+
+@pytest.mark.parametrize(
+    ("replicas", "dropout", "options"),
+    [
+        (1, 0.3, {"recompute": True}),
+        pytest.param(2, 0.3, {"recompute": True}, marks=pytest.mark.slow),
+        # Half a minute each. Without dropout: XLA draws other bits where a
+        # seed is negative.
+        *(
+            pytest.param(
+                replicas,
+                0.0,
+                {"jit": True, "recompute": recompute},
+                marks=pytest.mark.slow,
+            )
+            for replicas, recompute in ((1, False), (1, True), (2, True))
+        ),
+    ],
+)
+def test_other_ways_to_compute_passes_give_the_same_updates(
+    replicas, dropout, options
+):
+    ours, stats = _transformer_after(replicas, dropout, **options)
+    theirs, other_stats = _transformer_after(1, dropout)
+    np.testing.assert_allclose(stats, other_stats, rtol=1e-5)
+    _assert_equal(ours, theirs, within=1e-5)
+
+
+def _gradients(**changes):
+    hparams = tiny_hparams(**changes)
+    model = Transformer.from_hparams(hparams, VOCAB_SIZE, VOCAB_SIZE)
+    model.build_weights()
+    # A weight that the loss does not know has no gradient.
+    weights = [tf.Variable(1.0), *(v.value for v in model.trainable_variables)]
+    names = feature_names(hparams.packing)
+    return Gradients(model, names, weights, label_smoothing=0.1)
+
+
+def _rows(count, width=5):
+    """Sentences of several lengths, as features."""
+    random = np.random.default_rng(count)
+    ids = random.integers(2, VOCAB_SIZE, (count, width)).astype(np.int32)
+    for row, line in enumerate(ids):
+        line[width - row % 3 :] = 0
+    return {"inputs": tf.constant(ids), "targets": tf.constant(ids[:, ::-1])}
+
+
+def _assert_halves_equal_the_whole(make, features):
+    (loss, tokens, gradients), (other_loss, other_tokens, others) = (
+        tf.function(each, autograph=False)(features)
+        for each in (make, make.in_halves)
+    )
+    assert tokens == other_tokens > 0
+    np.testing.assert_allclose(other_loss, loss, rtol=1e-5)
+    assert gradients[0] is others[0] is None
+    for one, other in zip(gradients[1:], others[1:], strict=True):
+        np.testing.assert_allclose(
+            other, tf.convert_to_tensor(one), rtol=0, atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("seed", [[7, 8], [7, 8, 3]])
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_halves_of_a_pass_drop_the_same_units_and_sum_to_it(rows, seed):
+    make = _gradients(residual_dropout=0.5, attention_dropout=0.3)
+    _assert_halves_equal_the_whole(
+        make, _rows(rows) | {"seed": np.array(seed, np.int32)}
+    )
+
+
+def test_halves_of_packed_rows_attend_to_their_own_pairs():
+    make = _gradients(packing=True, residual_dropout=0.5)
+    rows = [packed(_rows(count)) for count in (4, 4, 4)]
+    features = {
+        name: tf.concat([row[name] for row in rows], axis=0) for name in rows[0]
+    }
+    _assert_halves_equal_the_whole(
+        make, features | {"seed": np.array([7, 8], np.int32)}
+    )
