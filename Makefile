@@ -19,7 +19,8 @@ TEST_PROCESSES ?= 2
 # Tests whose results depend on the kernels that the processor selects.
 NUMERIC_TESTS := tests/model tests/decoding tests/interop tests/parsing \
   tests/serving/test_signatures.py tests/serving/test_export.py \
-  tests/training/optimizer tests/training/test_trainer.py
+  tests/training/test_optimizers.py tests/training/test_trainer.py \
+  tests/training/test_update.py
 
 .DEFAULT_GOAL := help
 .PHONY: help install quickstart test slowtest numerictest beamtest raytest lint docs format bench clean

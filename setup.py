@@ -25,6 +25,6 @@ setup(
     package_data={
         "t2t_lite": ["py.typed"],
         "t2t_lite.reports": ["*.html", "*.css", "*.js"],
-        "t2t_lite.serving.page": ["*.html", "*.css", "*.js", "*.svg"],
+        "t2t_lite.serving.page": ["static/*"],
     },
 )

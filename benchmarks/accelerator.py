@@ -28,50 +28,27 @@ from t2t_lite.hparam import HParams
 from t2t_lite.model import costs
 
 HERE = Path(__file__).parent
+# hidden_size, filter_size, num_heads, num_hidden_layers
 MODELS = {
-    "tiny": {
-        "hidden_size": 16,
-        "filter_size": 32,
-        "num_heads": 2,
-        "num_hidden_layers": 1,
-    },
-    "base": {
-        "hidden_size": 512,
-        "filter_size": 2048,
-        "num_heads": 8,
-        "num_hidden_layers": 6,
-    },
-    "big": {
-        "hidden_size": 1024,
-        "filter_size": 4096,
-        "num_heads": 16,
-        "num_hidden_layers": 6,
-    },
+    "tiny": (16, 32, 2, 1),
+    "base": (512, 2048, 8, 6),
+    "big": (1024, 4096, 16, 6),
 }
-# Dense bfloat16 TFLOP/s by the maker's data sheets, the longer names first.
-PEAK_TFLOPS = {"H100 PCIe": 756, "H100": 989, "H200": 989, "A100": 312}
-
-
-def peak_tflops(device):
-    """The peak of a device by its name; None if it is not known here."""
-    for name, tflops in PEAK_TFLOPS.items():
-        if name in device:
-            return tflops
-    return None
 
 
 def sizes_of(name, flags):
     """The sizes of one model and its batch, as the sides are told them."""
+    names = ("hidden_size", "filter_size", "num_heads", "num_hidden_layers")
+    sizes = dict(zip(names, MODELS[name], strict=True))
     rows = -(-flags.tokens // flags.length)
     return {
-        "model": {**MODELS[name], "precision": flags.precision},
+        "model": {**sizes, "precision": flags.precision},
         "vocab_size": flags.vocab_size,
         "rows": rows,
         "length": flags.length,
         "pair": flags.pair,
         "sentences": flags.sentences,
         "updates": flags.updates,
-        "compile_peer": not flags.no_compile,
     }
 
 
@@ -141,13 +118,14 @@ def report(model, task, sizes, rounds, flags):
             "rounds": len(seconds),
             "target_tokens_per_second": round(tokens / median),
             "seconds": _range_of(seconds),
-            "peak_memory_mib": _mebibytes(told["peak_bytes"]),
+            "peak_memory_mib": round((told["peak_bytes"] or 0) / 2**20),
         }
         if task == "train":
             flops = flops_of_update(sizes) * sizes["updates"]
             line["tflops"] = round(flops / median / 1e12, 3)
-            peak = flags.peak_tflops or peak_tflops(told["device"])
-            line["share_of_peak"] = peak and round(line["tflops"] / peak, 3)
+            if flags.peak_tflops:
+                share = line["tflops"] / flags.peak_tflops
+                line["share_of_peak"] = round(share, 3)
         if side != "t2t-lite":
             ratios = [a / b for a, b in zip(seconds, ours, strict=True)]
             line["t2t_lite_is_as_fast"] = _range_of(ratios)
@@ -160,10 +138,6 @@ def _range_of(values):
     return [float(f"{value:.4g}") for value in three]
 
 
-def _mebibytes(count):
-    return count and round(count / 2**20)
-
-
 def make_parser():
     """The flags; those of sizes are there to try it with less."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -171,8 +145,11 @@ def make_parser():
     parser.add_argument("--tasks", default="train,greedy,beam")
     parser.add_argument("--precision", default="bfloat16")
     parser.add_argument("--peer_python", default=sys.executable)
-    parser.add_argument("--no_compile", action="store_true")
-    parser.add_argument("--peak_tflops", type=float)
+    parser.add_argument(
+        "--peak_tflops",
+        type=float,
+        help="of the device in this precision, by its data sheet",
+    )
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--updates", type=int, default=10, help="a round")
     parser.add_argument("--tokens", type=int, default=25_000)

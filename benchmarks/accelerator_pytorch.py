@@ -71,8 +71,7 @@ def make_step(task, sizes):
             logits = model(source, target)
         return criterion(logits.float().flatten(0, 1), target.flatten())
 
-    if sizes["compile_peer"]:
-        loss_of = torch.compile(loss_of)
+    loss_of = torch.compile(loss_of)
 
     def step():
         for _ in range(sizes["updates"]):

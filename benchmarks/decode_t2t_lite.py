@@ -13,30 +13,31 @@ NO_EOS = -1
 ROOM = 50
 
 
-def make_step(sizes, beam_size, precision="float32", model=None, searches=1):
-    """A function that decodes the fixed batch, in parts side by side."""
-    start(precision)
+def make_step(sizes, beam_size, precision="float32"):
+    """Return a function that decodes the fixed batch as the decoder would."""
+    start_tensorflow(fixed_weights=precision == "bfloat16")
     import numpy as np
     import tensorflow as tf
 
-    from t2t_lite.decoding.compiled import compiled
     from t2t_lite.decoding.search.beam_search import beam_search
+    from t2t_lite.decoding.stream import share_processor
+    from t2t_lite.decoding.translator import compiled
     from t2t_lite.model.transformer import Transformer
 
-    tf.keras.utils.set_random_seed(1)
-    model = (
-        model
-        or Transformer(
-            sizes["vocab_size"],
-            hidden_size=sizes["hidden_size"],
-            filter_size=sizes["filter_size"],
-            num_heads=sizes["num_heads"],
-            num_hidden_layers=sizes["num_hidden_layers"],
-            dtype={"float32": None, "bfloat16": "mixed_bfloat16"}[precision],
-        ).build_weights()
+    is_one = sizes["rows"] == 1  # before TensorFlow makes its threads
+    searches = share_processor(
+        1 if is_one else None, sizes["hidden_size"] if is_one else None
     )
+    tf.keras.utils.set_random_seed(1)
+    model = Transformer(
+        sizes["vocab_size"],
+        hidden_size=sizes["hidden_size"],
+        filter_size=sizes["filter_size"],
+        num_heads=sizes["num_heads"],
+        num_hidden_layers=sizes["num_hidden_layers"],
+        dtype={"float32": None, "bfloat16": "mixed_bfloat16"}[precision],
+    ).build_weights()
     rows, length = sizes["rows"], sizes["length"]
-    count = sizes.get("hypotheses", beam_size)
     inputs = tf.random.uniform(
         (rows, length), 2, sizes["vocab_size"], tf.int32, seed=1
     )
@@ -54,7 +55,6 @@ def make_step(sizes, beam_size, precision="float32", model=None, searches=1):
             longest=longest,
             alpha=0.6,
             eos_id=NO_EOS,
-            num_hypotheses=count,
         )
 
     if sizes.get("jit"):
@@ -70,29 +70,11 @@ def make_step(sizes, beam_size, precision="float32", model=None, searches=1):
     def run():
         found = threads.map(lambda part: decode(part)[0].numpy(), parts)
         ids = np.concatenate(list(found))
-        assert ids.shape == (rows, count, length)
+        assert ids.shape == (rows, beam_size, length)
         return length
 
-    run.model = model
     return run
 
 
-def start(precision):
-    """Starts TensorFlow as the commands do."""
-    start_tensorflow(fixed_weights=precision == "bfloat16")
-
-
-def as_the_decoder(sizes, beam_size, precision="float32"):
-    """The same with as many searches as the decoder makes of a file."""
-    start(precision)
-    from t2t_lite.decoding.streams.replicas import share_processor
-
-    one = sizes["rows"] == 1
-    searches = share_processor(
-        1 if one else None, sizes["hidden_size"] if one else None
-    )
-    return make_step(sizes, beam_size, precision, searches=searches)
-
-
 if __name__ == "__main__":
-    serve(as_the_decoder, sys.argv[1:])
+    serve(make_step, sys.argv[1:])

@@ -4,9 +4,6 @@
     .peers/bin/pip install torch==2.13.0 transformers ctranslate2
     .venv/bin/python benchmarks/decoding.py --peer_python=.peers/bin/python
 
-The peer "best" is our own search that returns the best hypothesis alone, where
-the others return all of a beam; it needs no --peer_python.
-
 All sides: sentences of 30 tokens in and exactly 30 out, random weights, the
 sizes of training_step.py; they take turns in one run, so quote the ratios.
 """
@@ -26,20 +23,16 @@ HERE = Path(__file__).parent
 def main():
     """Prints tokens a second of every side, and ours over theirs."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--peer_python")
+    parser.add_argument("--peer_python", required=True)
     parser.add_argument("--models", default="base,d128", help="of SIZES")
     parser.add_argument("--rows", default="64,1", help="sentences of a batch")
     parser.add_argument("--beam_sizes", default="4,1")
     parser.add_argument("--peers", default="transformers,ctranslate2")
     parser.add_argument("--precision", default="float32", help="of ours")
-    parser.add_argument(
-        "--compute_type", default="float32", help="of CTranslate2"
-    )
+    parser.add_argument("--compute_type", default="float32", help="a peer's")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--jit", action="store_true", help="compile ours")
     flags = parser.parse_args()
-    if flags.peer_python is None and flags.peers != "best":
-        parser.error("these --peers need --peer_python.")
     for model, rows, beam_size in itertools.product(
         flags.models.split(","),
         map(int, flags.rows.split(",")),
@@ -52,16 +45,9 @@ def main():
 
 def compare(title, sizes, beam_size, flags):
     """Prints a line a side: tokens a second, and ours over its."""
-
-    def ours(sizes):
-        script = str(HERE / "decode_t2t_lite.py")
-        return Side(sys.executable, script, sizes, beam_size, flags.precision)
-
-    sides = {"t2t-lite": ours(sizes)}
+    ours = (sys.executable, str(HERE / "decode_t2t_lite.py"))
+    sides = {"t2t-lite": Side(*ours, sizes, beam_size, flags.precision)}
     for peer in flags.peers.split(","):
-        if peer == "best":
-            sides[peer] = ours({**sizes, "hypotheses": 1})
-            continue
         script = str(HERE / f"decode_{peer}.py")
         types = [flags.compute_type] if peer == "ctranslate2" else []
         sides[peer] = Side(flags.peer_python, script, sizes, beam_size, *types)

@@ -280,16 +280,7 @@ def main():
         "count (1: none), and up to how many occurrences a word is rare; the "
         "first and the best on dev are scored on test, too; empty: no PCFG",
     )
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help="only compare our parser with nltk's on short sentences",
-    )
     flags = parser.parse_args()
-    if flags.check:
-        from check_pcfg import check
-
-        return check()
     if not flags.raw_dir:
         parser.error("name the folder of the treebank with --raw_dir")
     start = time.process_time()

@@ -6,14 +6,11 @@ Makes shards of random ids once, in sentences about as long as news (a mean of
 28 tokens a side, the target near the source), then reads them in turns: every
 record parsed by itself and bucketed by tf.data, which is the plain way; records
 parsed in batches and nothing else, a bound; and training_batches, in buckets
-and packed. With --t2t_python, tensor2tensor's own reader takes turns, too (see
-its side's file). With --epochs=N, also the memory after each of N epochs more;
-read them in a process that did nothing before by --rounds=0.
+and packed.
 """
 
 import argparse
 import pathlib
-import resource
 import statistics
 import sys
 import tempfile
@@ -22,9 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from side import Side
 
-T2T_SCRIPT = "read_tensor2tensor.py"
 MEAN_LENGTH, LENGTH_SPREAD, SIDE_SPREAD = 28, 0.6, 0.2
 MAX_POSITIONS, MAX_LENGTH, VOCAB_SIZE = 4096, 256, 32_000
 
@@ -138,37 +133,19 @@ def tokens_per_second(dataset: Any, tokens: int) -> float:
 
 
 def speeds_in_turns(
-    ways: Mapping[str, Callable[[], Any]],
-    folder: pathlib.Path,
-    tokens: int,
-    rounds: int,
-    t2t_python: str | None,
+    ways: Mapping[str, Callable[[], Any]], tokens: int, rounds: int
 ) -> dict[str, list[float]]:
-    """Tokens a second of every round, by way: {name: [float]}.
+    """Return tokens a second of every round, by way: {name: [float]}.
 
     Args:
       ways: functions that make datasets, by name.
-      folder: with the shards.
       tokens: to read in a turn.
-      rounds: how many turns each has.
-      t2t_python: has tensor2tensor's own reader take turns; may be None.
+      rounds: turns of each way.
     """
-    turns = {
-        name: lambda make=make: tokens_per_second(make(), tokens)
-        for name, make in ways.items()
-    }
-    theirs = None
-    if t2t_python:
-        script = str(pathlib.Path(__file__).with_name(T2T_SCRIPT))
-        arguments = str(folder), tokens, MAX_POSITIONS, MAX_LENGTH
-        theirs = Side(t2t_python, script, *arguments)
-        turns["tensor2tensor"] = lambda: tokens / theirs.seconds(1)
-    speeds = {name: [] for name in turns}
+    speeds = {name: [] for name in ways}
     for _ in range(rounds):
-        for name, turn in turns.items():
-            speeds[name].append(turn())
-    if theirs:
-        theirs.close()
+        for name, make in ways.items():
+            speeds[name].append(tokens_per_second(make(), tokens))
     return speeds
 
 
@@ -180,44 +157,15 @@ def print_speeds(speeds: Mapping[str, list[float]]) -> None:
         print(f"{name:18} {median:>12,.0f} tokens/s {ratio:6.2f}x")
 
 
-def peak_mib() -> float:
-    """Of this process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def resident_mib() -> float:
-    """Of this process now; Linux only."""
-    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 2**20
-
-
-def print_memory(batches: Any, epochs: int) -> None:
-    """Reads so many epochs; after each, prints what is resident."""
-    for batch in batches:
-        epoch, *rest = batch["position"].numpy()
-        if not any(rest):
-            print(
-                f"epoch {epoch}: {resident_mib():,.0f} MiB resident, "
-                f"{peak_mib():,.0f} MiB at the peak so far",
-                flush=True,
-            )
-            if epoch == epochs:
-                break
-
-
 def main() -> None:
     """Makes the data, reads it in turns and prints medians."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--pairs", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--data_dir", help="kept; default: a temporary one")
-    parser.add_argument(
-        "--t2t_python", help="an interpreter that has tensor2tensor 1.15.7"
-    )
     flags = parser.parse_args()
-    from t2t_lite.data import input_pipeline
-    from t2t_lite.data.padding import padding_report
+    from t2t_lite.data import pipeline
+    from t2t_lite.data.stats import padding_report
     from t2t_lite.datagen.generate import Generation
 
     problem = make_problem()
@@ -231,7 +179,7 @@ def main() -> None:
         shape = {"max_positions": MAX_POSITIONS, "max_length": MAX_LENGTH}
 
         def ours(packing=False):
-            return input_pipeline.training_batches(
+            return pipeline.training_batches(
                 *(folder, problem, manifest),
                 seed=1,
                 packing=packing,
@@ -244,9 +192,7 @@ def main() -> None:
             "the same, packed": lambda: ours(packing=True),
             "parsing alone": lambda: parsing_alone(files),
         }
-        speeds = speeds_in_turns(
-            ways, folder, tokens // 2, flags.rounds, flags.t2t_python
-        )
+        speeds = speeds_in_turns(ways, tokens // 2, flags.rounds)
         print(f"{flags.pairs:,} pairs, {tokens:,} tokens")
         print_speeds(speeds)
         for packing in (False, True):
@@ -257,7 +203,6 @@ def main() -> None:
                 **shape,
             )
             print(f"{'packed' if packing else 'buckets'}: {report}")
-        print_memory(ours(), flags.epochs)
 
 
 if __name__ == "__main__":

@@ -9,15 +9,15 @@ from training_step import hparams_of
 from t2t_lite.runtime import start_tensorflow
 
 
-def make_step(sizes, precision, recompute=False):
+def make_step(sizes, precision):
     """A function that does one whole update on the fixed batch."""
     start_tensorflow()  # as the commands do
     import tensorflow as tf
 
     from t2t_lite.model.transformer import Transformer
-    from t2t_lite.training.distribute import choose_strategy
-    from t2t_lite.training.fit import memory
-    from t2t_lite.training.optimizer.updates import Updater
+    from t2t_lite.training import devices
+    from t2t_lite.training.devices import choose_strategy
+    from t2t_lite.training.update import Updater
 
     hparams = hparams_of(
         sizes, residual_dropout=0.1, precision=precision, micro_batches=1
@@ -25,9 +25,7 @@ def make_step(sizes, precision, recompute=False):
     vocab_size = sizes["vocab_size"]
     strategy = choose_strategy(hparams=hparams)
     model = Transformer.from_hparams(hparams, vocab_size, vocab_size)
-    updater = Updater(
-        model.build_weights(), hparams, strategy, 1, recompute=recompute
-    )
+    updater = Updater(model.build_weights(), hparams, strategy, 1)
     shape = (sizes["rows"], sizes["length"])
     batch = {
         side: tf.random.uniform(shape, 2, vocab_size, tf.int32)
@@ -39,7 +37,7 @@ def make_step(sizes, precision, recompute=False):
         stats = updater.update([batch], next(numbers)).read()
         return {
             "loss": stats.loss_sum / stats.target_tokens,
-            "peak_bytes": memory.peak_bytes(),
+            "peak_bytes": devices.peak_bytes(),
         }
 
     return step

@@ -46,16 +46,8 @@ def hparams_of(sizes, **others):
     """The hparams of a model of such sizes."""
     from t2t_lite.hparam import HParams
 
-    names = (
-        "hidden_size",
-        "filter_size",
-        "num_heads",
-        "num_hidden_layers",
-        "attention_window",
-    )
-    return HParams(
-        **{name: sizes[name] for name in names if name in sizes}, **others
-    )
+    names = ("hidden_size", "filter_size", "num_heads", "num_hidden_layers")
+    return HParams(**{name: sizes[name] for name in names}, **others)
 
 
 def compare(name, precision, peer_python, rounds):
@@ -79,13 +71,10 @@ def compare(name, precision, peer_python, rounds):
         f"{name:5} {precision:9} t2t-lite {our_speed:7,.0f} positions/s   "
         f"PyTorch {peer_speed:7,.0f}   ratio {statistics.median(ratios):.2f} "
         f"({ratios[0]:.2f} to {ratios[-1]:.2f}, {rounds} rounds)   "
-        f"peak {_gib(ours):.2f} and {_gib(peer):.2f} GiB",
+        f"peak {ours.value['peak_bytes'] / 2**30:.2f} and "
+        f"{peer.value['peak_bytes'] / 2**30:.2f} GiB",
         flush=True,
     )
-
-
-def _gib(side):
-    return side.value["peak_bytes"] / 2**30
 
 
 def main():

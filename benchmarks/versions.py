@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from datagen import arguments_for
 from side import Side
 from training_step import sizes_of
 
@@ -80,18 +81,7 @@ def compare_data_generation(before, corpus, rounds):
         with tempfile.TemporaryDirectory() as folder:
             start = time.perf_counter()
             subprocess.run(
-                [python_of(checkout), "-m", "t2t_lite.bin.datagen"]
-                + ["--problem=text", f"--data_dir={folder}"]
-                + [f"--vocabulary={corpus / 'ready.model'}"]
-                + [
-                    f"--{prefix}{side}={corpus / split}.{side}"
-                    for split, prefix in (
-                        ("train", ""),
-                        ("dev", "dev_"),
-                        ("test", "test_"),
-                    )
-                    for side in ("source", "target")
-                ],
+                [python_of(checkout), *arguments_for(corpus, Path(folder))],
                 check=True,
                 cwd=folder,  # -m would import the package of this one
                 stdout=subprocess.DEVNULL,

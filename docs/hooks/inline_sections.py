@@ -1,9 +1,10 @@
-"""Lets griffe read the sections of our docstrings that stand on one line.
+"""Lets griffe read docstrings that are generated or have sections on one line.
 
 `Returns: bool [B, S], True where a token is real.` is a section to us; griffe
 takes one only if the text begins on the next line.
 """
 
+import inspect
 import re
 from typing import Any
 
@@ -17,6 +18,10 @@ class InlineSections(griffe.Extension):
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Rewrites the docstring of an object that has one."""
+        if obj.path == "t2t_lite.recipe.train":
+            from t2t_lite.recipe import train
+
+            obj.docstring.value = inspect.getdoc(train)
         if obj.docstring:
             obj.docstring.value = _INLINE.sub(_as_block, obj.docstring.value)
 
