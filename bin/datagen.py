@@ -13,7 +13,7 @@ from t2t_lite.bin.cli import command, flags
 from t2t_lite.bin.cli.output import print_json, print_table
 from t2t_lite.errors import UsageError
 from t2t_lite.problem import Problem
-from t2t_lite.problem.own_text_options import TextOptions
+from t2t_lite.problem.own_text import TextOptions
 from t2t_lite.runtime import start_tensorflow
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.problem_choice import choose_problem

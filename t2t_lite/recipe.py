@@ -317,20 +317,22 @@ class _Job:
         )
 
     def _tell_missing(self) -> str:
-        """Report that there is no data, and the files it would be made of."""
+        """Report that there is no data, and whether there is a corpus."""
         from t2t_lite.corpus.raw_files import RawFiles
 
         problem, options = self.problem, self.options
         raw = RawFiles(
             problem.files, options.raw_dir, tfds_dir=options.tfds_dir
         )
-        return "\n".join(
-            [
-                f"missing: {self.data_dir} has no data of {problem.name} yet; "
-                "the same command without --dry_run, or t2t-lite-datagen, "
-                "makes it",
-                *problem.tell_sources(raw),
-            ]
+        try:
+            problem.require_sources(raw)
+            told = "its corpus is there"
+        except T2TLiteError as error:
+            told = str(error)
+        return (
+            f"missing: {self.data_dir} has no data of {problem.name} yet; the "
+            "same command without --dry_run, or t2t-lite-datagen, makes it\n"
+            f"{told}"
         )
 
 

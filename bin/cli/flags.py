@@ -190,7 +190,7 @@ def add_usr_dir(parser: Flags) -> None:
 
 def add_text_flags(parser: argparse.ArgumentParser) -> None:
     """The options of `--problem=text`, for commands that make data."""
-    from t2t_lite.problem.own_text_options import TextOptions
+    from t2t_lite.problem.own_text import TextOptions
 
     group = parser.add_argument_group(
         "your own text, with --problem=text",
@@ -301,7 +301,7 @@ def given_problem_options(args: argparse.Namespace) -> dict[str, Any]:
     Raises:
       UsageError: both are given.
     """
-    from t2t_lite.problem.own_text_options import TextOptions
+    from t2t_lite.problem.own_text import TextOptions
 
     given = given_settings(args, TextOptions)
     if given and args.problem_options:

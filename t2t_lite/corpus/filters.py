@@ -1,22 +1,13 @@
 """Filters: which pairs of train are left out because a problem says so.
 
 A problem names them with what they allow, `filters = {"length": 80,
-"identical": True}`; a command line says `length=80,identical`:
+"identical": True}`; a command line says `length=80,identical`. The table of
+docs/your-data.md says which pairs each leaves out.
 
-  length=N            a side has more than N words.
-  characters=N        a side has more than N characters.
-  length_ratio=R      a side has more than R times the words of the other.
-  duplicates          the same two texts came before; the first is kept.
-  identical           both sides are the same text.
-  broken_encoding     U+FFFD, which our readers also put where bytes are not
-                      UTF-8.
-  control_characters  NUL and its like; TAB and line ends are white space.
-
-Lengths are counted in words because the tools that cleaned the corpora of the
-paper's time did so, and because this needs no vocabulary; `max_length` bounds
-the pieces when batches are made. A word is a run of anything but white space
-and punctuation; each punctuation mark counts as one more. For scripts without
-spaces there is `characters`.
+Lengths are counted in words, as by the tools that cleaned the corpora of the
+paper's time; `max_length` bounds the pieces when batches are made. A word is a
+run of anything but white space and punctuation; each punctuation mark counts as
+one more. For scripts without spaces there is `characters`.
 """
 
 import functools

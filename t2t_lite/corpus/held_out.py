@@ -17,7 +17,7 @@ _DIGEST_BYTES = 8
 
 
 def digest_of(source: str, target: str, size: int, key: bytes = b"") -> bytes:
-    """So many bytes that stand for a pair and a key, in every process."""
+    """Return `size` bytes that stand for a pair and a key everywhere."""
     # The length tells where the source ends.
     text = f"{len(source)} {source}{target}".encode("utf-8", "surrogatepass")
     return hashlib.blake2b(text, digest_size=size, key=key).digest()
@@ -28,15 +28,14 @@ def choose_held_out(
     splits: Sequence[str],
     count: int | None = None,
 ) -> dict[str, list[tuple[str, ...]]]:
-    """The pairs that each split gets, in the order of the corpus.
+    """Return the pairs of each split, in the order of the corpus.
 
     A pair without text on both sides is never chosen. A pair that is there
     several times counts once, and all its copies go to the same split.
 
     Args:
-      pairs: (source, target) texts, streamed; what stands behind them plays
-        no part.
-      splits: those that are cut from the corpus.
+      pairs: (source, target, ...), streamed; only the first two count.
+      splits: those that are held out of the corpus.
       count: different pairs of each; None takes one in SHARE_BY_DEFAULT, at
         least 1 and at most MOST_BY_DEFAULT.
 

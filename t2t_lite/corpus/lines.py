@@ -1,6 +1,6 @@
 """Read the lines of text files, compressed or not; reject broken text.
 
-A line is broken if it has invalid bytes, which become U+FFFD, or NUL. A file
+A line is broken if it has U+FFFD, which replaces invalid bytes, or NUL. A file
 with many broken lines is most likely in another encoding.
 """
 
@@ -9,11 +9,9 @@ import codecs
 import contextlib
 import gzip
 import io
-import itertools
 import lzma
 import os
 import pathlib
-import re
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Literal, NamedTuple
@@ -40,13 +38,7 @@ _OPENERS: dict[str, Any] = {
 PACKED = tuple(_OPENERS)  # name endings of compressed files
 UTF_8 = "utf-8"
 ENCODING = "an encoding of text, such as windows-1252 or utf-16"  # the rule
-# A file is rejected after this number of lines, or at its end.
-CHECKED_LINES = 10_000
-# The invalid bytes of a line, as an error handler decodes them.
-_INVALID = {
-    "surrogateescape": re.compile("[\udc80-\udcff]"),
-    "replace": re.compile("\ufffd"),
-}
+_CHECKED_LINES = 10_000  # a file with too many broken ones ends there
 # UTF-32's mark for little-endian text begins with UTF-16's.
 _OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 
@@ -84,9 +76,7 @@ def known_encoding(value: object) -> str:
 
 
 def read_lines(
-    path: str | os.PathLike,
-    encoding: Encoding = LENIENT,
-    most: int | None = None,
+    path: str | os.PathLike, encoding: Encoding = LENIENT
 ) -> Iterator[str]:
     r"""Yield the lines of a text file without their ends.
 
@@ -94,39 +84,53 @@ def read_lines(
     carriage return belong to it. A byte order mark is skipped. Invalid bytes
     become U+FFFD.
 
-    Args:
-      path: a file, compressed or not.
-      encoding: of the file.
-      most: the number of lines to read; None means all.
-
     Raises:
       T2TLiteError: the file is missing, unreadable or damaged, or has too many
         broken lines.
     """
-    broken = BrokenLines(path, encoding)
-    # Escapes tell invalid bytes from a U+FFFD that the file contains.
-    errors = "surrogateescape" if encoding.name == UTF_8 else "replace"
     with open_packed(path) as file:
-        lines = io.TextIOWrapper(
-            file, encoding.name, errors=errors, newline="\n"
+        lines: Iterable[str] = io.TextIOWrapper(
+            file, encoding.name, errors="replace", newline="\n"
         )
         try:
-            for line in itertools.islice(lines, most):
-                if not broken.lines:
+            for number, line in enumerate(checked_lines(lines, path, encoding)):
+                if not number:
                     line = line.removeprefix("\ufeff")
-                is_broken = "\0" in line
-                if not line.isascii() and _INVALID[errors].search(line):
-                    is_broken = True
-                    content = line.encode(encoding.name, errors)
-                    line = content.decode(encoding.name, "replace")
-                broken.count(is_broken)
                 yield line.removesuffix("\n").removesuffix("\r")
         except UnicodeError as error:  # such as UTF-16 without a mark
             raise T2TLiteError(
                 f"{path} is not {encoding.name.upper()} text: {error}. Give "
                 "the encoding of the file with --encoding."
             ) from error
-    broken.check()
+
+
+def checked_lines(
+    lines: Iterable[str], path: str | os.PathLike, encoding: Encoding
+) -> Iterator[str]:
+    """Yield the lines of a file unchanged.
+
+    Raises:
+      T2TLiteError: too many lines are broken, at the end or, in a long file, as
+        soon as that is known.
+    """
+    count = broken = first = 0
+
+    def check(least: int) -> None:
+        if broken > encoding.broken_share * max(count, least):
+            raise T2TLiteError(
+                f"{path} must be {encoding.name.upper()} text; {broken:,} of "
+                f"{count:,} lines have invalid bytes or NUL, first line "
+                f"{first:,}. Convert it, for example with iconv, or for your "
+                "own text give its --encoding, such as windows-1252 or utf-16. "
+                "--broken_share=1 accepts it."
+            )
+
+    for count, line in enumerate(lines, 1):
+        if "\ufffd" in line or "\0" in line:
+            broken, first = broken + 1, first or count
+            check(_CHECKED_LINES)
+        yield line
+    check(0)
 
 
 def read_byte_lines(path: str | os.PathLike) -> Iterator[bytes]:
@@ -155,62 +159,6 @@ def lines_without_mark(lines: Iterable[bytes], name: str) -> Iterator[bytes]:
             )
         yield first.removeprefix(codecs.BOM_UTF8)
         yield from lines
-
-
-class BrokenLines:
-    """Counts the broken lines of a file; rejects a file with too many.
-
-    Args:
-      path: the file.
-      encoding: of the file.
-
-    Attributes:
-      lines: the number of lines so far.
-    """
-
-    def __init__(self, path: str | os.PathLike, encoding: Encoding):
-        self.lines = 0
-        self._path, self._encoding = path, encoding
-        self._broken = 0
-        self._first = 0
-
-    def count(self, is_broken: bool) -> None:
-        """Count a line.
-
-        Raises:
-          T2TLiteError: too many lines are broken.
-        """
-        self.lines += 1
-        if is_broken:
-            self._broken += 1
-            self._first = self._first or self.lines
-            if self.lines >= CHECKED_LINES:
-                self.check()
-
-    def check(self) -> None:
-        """Raise T2TLiteError if too many of the lines so far are broken."""
-        if self._broken <= self._encoding.broken_share * self.lines:
-            return
-        raise T2TLiteError(
-            f"{self._path} must be {self._encoding.name.upper()} text; "
-            f"{self._broken:,} of {self.lines:,} lines have invalid bytes or "
-            f"NUL, first line {self._first:,}. Convert it, for example with "
-            "iconv, or for your own text give its --encoding, such as "
-            "windows-1252 or utf-16. --broken_share=1 accepts it."
-        )
-
-
-def require_text(
-    paths: Iterable[str | os.PathLike], encoding: Encoding
-) -> None:
-    """Check the beginnings of files before hours of work.
-
-    Raises:
-      T2TLiteError: as `read_lines`, for their first CHECKED_LINES lines.
-    """
-    for path in paths:
-        for _ in read_lines(path, encoding, CHECKED_LINES):
-            pass
 
 
 @contextlib.contextmanager

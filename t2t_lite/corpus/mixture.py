@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from t2t_lite.corpus.pair_files import format_of
-from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.errors import UsageError
 from t2t_lite.text.tags import tag_of
 from t2t_lite.validators import file_path, text
 
@@ -91,17 +91,6 @@ def checked(value: Any) -> str:
     return ",".join(map(str, corpora))
 
 
-def checked_once(value: Any) -> str:
-    """Like `checked`, for a split in which each pair counts once."""
-    name = checked(value)
-    if any(corpus.share is not None for corpus in read_corpora(name)):
-        raise UsageError(
-            "Shares are for train: of dev and test each pair counts once; got "
-            f"{value}."
-        )
-    return name
-
-
 def copies_for(counts: Sequence[int], shares: Sequence[float]) -> list[int]:
     """Return the number of pairs that each corpus gives to have its share.
 
@@ -109,10 +98,6 @@ def copies_for(counts: Sequence[int], shares: Sequence[float]) -> list[int]:
     share gives each pair once.
 
     Example: 300 and 10 pairs, shares 0.75 and 0.25 -> 300 and 100.
-
-    Args:
-      counts: pairs of each corpus, at least 1.
-      shares: of each.
     """
     total = max(n / share for n, share in zip(counts, shares, strict=True))
     return [
@@ -126,14 +111,8 @@ def repeated(
 ) -> Iterator[tuple[str, str]]:
     """Yield pairs, each followed by its copies, `copies` usable ones in all.
 
-    Each is there `copies // count` times, some once more; the same ones each
-    time. Pairs that are not usable are dropped later and come once.
-
-    Args:
-      pairs: of a corpus.
-      count: the number of usable pairs.
-      copies: at least `count`.
-      is_usable: whether a pair is.
+    Each of `count` is there `copies // count` times, some once more; the same
+    ones each time. Pairs that are not usable are dropped later and come once.
     """
     draw = random.Random(count).random
     times, more = divmod(copies, count)
@@ -146,21 +125,3 @@ def repeated(
         more, left = more - chosen, left - 1
         for _ in range(times + chosen):
             yield pair
-
-
-def count_usable(
-    pairs: Pairs, corpus: Corpus, is_usable: Callable[..., bool]
-) -> int:
-    """Return the number of usable pairs of a corpus.
-
-    Raises:
-      T2TLiteError: there is none, and the corpus must give a share.
-    """
-    count = sum(is_usable(*pair) for pair in pairs)
-    if corpus.share is not None and not count:
-        raise T2TLiteError(
-            f"{' and '.join(corpus.files)} must give a share of "
-            f"{corpus.share:g}, but has no pair to use. Check the file, "
-            "--filters and --holdout."
-        )
-    return count

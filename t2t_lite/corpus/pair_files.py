@@ -1,11 +1,13 @@
 """Both sides of a corpus in one file: TSV, JSON lines or TMX."""
 
+import contextlib
 import itertools
 import json
 import os
 import pathlib
 import reprlib
 from collections.abc import Iterator
+from typing import Any
 
 from t2t_lite.corpus.lines import (
     CORPUS,
@@ -72,37 +74,28 @@ def read_json_lines(
     Half a surrogate pair becomes U+FFFD.
 
     Raises:
-      T2TLiteError: a line is not a JSON object, or has no string under a key;
-        or `read_lines` does.
+      T2TLiteError: a line is not a JSON object with these strings; or
+        `read_lines` does.
     """
     for number, line in enumerate(read_lines(path, encoding=encoding), 1):
-        place = f"{path}, line {number}"
-        try:
+        record: Any = "invalid JSON"
+        with contextlib.suppress(ValueError, RecursionError):
             record = json.loads(line)
-        except (ValueError, RecursionError) as error:
+        texts: list[Any] = [None]
+        if isinstance(record, dict):
+            texts = [record.get(key) for key in (source_key, target_key)]
+        if not all(isinstance(text, str) for text in texts):
             raise T2TLiteError(
-                f"Each line must be a JSON object; got invalid JSON in {place}."
-            ) from error
-        if not isinstance(record, dict):
-            raise T2TLiteError(
-                "Each line must be a JSON object; got "
-                f"{reprlib.repr(record)} in {place}."
+                "Each line must be a JSON object with strings under "
+                f"{source_key!r} and {target_key!r} (--source_key and "
+                f"--target_key say which); got {reprlib.repr(record)} in "
+                f"{path}, line {number}."
             )
-        yield (
-            _value(record, source_key, place),
-            _value(record, target_key, place),
+        source, target = (
+            text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+            for text in texts
         )
-
-
-def _value(record, key, place):
-    text = record.get(key)
-    if not isinstance(text, str):
-        raise T2TLiteError(
-            f"Each line must have a string under {key!r}; got "
-            f"{reprlib.repr(record)} in {place}. --source_key and --target_key "
-            "name the keys."
-        )
-    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        yield source, target
 
 
 def read_tmx(
@@ -123,16 +116,17 @@ def read_tmx(
     Raises:
       T2TLiteError: the file is missing or damaged, or no unit has a language.
     """
-    wanted = [
-        x.replace("_", "-").lower() for x in (source_language, target_language)
-    ]
+
+    def comparable(language):
+        return language.replace("_", "-").lower()
+
+    wanted = list(map(comparable, (source_language, target_language)))
     found: set[str] = set()
     for unit in _units(path):
         sides: tuple[list[str], list[str]] = ([], [])
         for variant in unit.iterchildren("{*}tuv"):
             language = variant.get(_XML_LANG) or variant.get("lang") or ""
-            language = _comparable(language)
-            found.add(language)
+            found.add(language := comparable(language))
             for side, name in zip(sides, wanted, strict=True):
                 if language == name or language.startswith(f"{name}-"):
                     segments = variant.iterchildren("{*}seg")
@@ -183,7 +177,3 @@ def _text_of_segment(segment, path):
             f"line {entity.sourceline}. Put its text in its place."
         )
     return "".join(segment.itertext()).replace("\n", " ").strip()
-
-
-def _comparable(language):
-    return language.replace("_", "-").lower()

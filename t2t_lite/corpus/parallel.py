@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from t2t_lite.corpus.lines import (
     CORPUS,
     PACKED,
-    BrokenLines,
     Encoding,
+    checked_lines,
     damaged,
     open_packed,
     read_lines,
@@ -47,14 +47,11 @@ def read_parallel(
     sources, targets = read(source_path), read(target_path)
     for count, pair in enumerate(itertools.zip_longest(sources, targets)):
         if None in pair:
-            in_source, in_target = (
-                count + sum(1 for _ in rest) + (text is not None)
-                for text, rest in zip(pair, (sources, targets), strict=True)
-            )
+            both = (source_path, target_path)
+            short, long = both if pair[0] is None else both[::-1]
             raise T2TLiteError(
                 "Line i of the target must translate line i of the source; "
-                f"got {in_source} lines in {source_path} and {in_target} in "
-                f"{target_path}."
+                f"{short} has {count} lines, and {long} has more."
             )
         yield pair
 
@@ -106,12 +103,9 @@ def find_sides(
         )
         if found := sorted(source.keys() & target.keys()):
             return [(folder / source[p], folder / target[p]) for p in found]
-    wanted = " or ".join(
-        " and ".join(f"{stem}.{language}" for language in languages)
-        for stem in stems
-    )
+    wanted = " or ".join(f"{x}.{y}" for x in stems for y in languages)
     raise T2TLiteError(
-        f"{folder} holds no {wanted}. Put them there, in parts "
+        f"{folder} holds no {wanted}. Put both sides there, in parts "
         f"({stems[0]}.1.{languages[0]} ...), compressed ({', '.join(PACKED)}) "
         "or as SGML, or name another folder with --raw_dir."
     )
@@ -121,14 +115,12 @@ def _parts(names, pattern):
     """Return the names that match, by their part of the split."""
     parts: dict[str, str] = {}
     for name in names:
-        match = re.fullmatch(f"{pattern}(?:{_COMPRESSED})?", name)
-        if match and (part := match[1] or "") in parts:
-            raise UsageError(
-                "A side of a corpus must be there once; got "
-                f"{parts[part]} and {name}."
-            )
-        if match:
-            parts[match[1] or ""] = name
+        if match := re.fullmatch(f"{pattern}(?:{_COMPRESSED})?", name):
+            if (other := parts.setdefault(match[1] or "", name)) != name:
+                raise UsageError(
+                    "A side of a corpus must be there once; got "
+                    f"{other} and {name}."
+                )
     return parts
 
 
@@ -156,17 +148,11 @@ def read_sides(sides: Sequence[Sides]) -> Iterator[tuple[str, str]]:
     """Yield the pairs of texts of each (source, target)."""
 
     def read(path):
-        if is_segments(path):
-            return read_segments(path)
-        return read_lines(path, CORPUS)
+        is_segments = {"sgm", "sgml"} & {*path.name.split(".")}
+        return read_segments(path) if is_segments else read_lines(path, CORPUS)
 
     for source, target in sides:
         yield from read_parallel(source, target, read)
-
-
-def is_segments(path: pathlib.Path) -> bool:
-    """Return whether a file is SGML, compressed or not, by its name."""
-    return bool({"sgm", "sgml"} & {*path.name.split(".")})
 
 
 def read_segments(path: str | os.PathLike) -> Iterator[str]:
@@ -180,20 +166,21 @@ def read_segments(path: str | os.PathLike) -> Iterator[str]:
     """
     from lxml import etree  # sacreBLEU's own, for the same files
 
-    broken = BrokenLines(path, CORPUS)
-    with open_packed(path) as file:
+    def texts(file):
         # SGML that is not XML, such as a bare "&", is read as HTML is.
         events = etree.iterparse(
             file, tag="seg", html=True, encoding="utf-8", recover=True
         )
+        for _, segment in events:
+            yield " ".join("".join(segment.itertext()).split("\n")).strip()
+            segment.clear()
+
+    text = None
+    with open_packed(path) as file:
         try:
-            for _, segment in events:
-                text = " ".join("".join(segment.itertext()).split("\n"))
-                broken.count("\ufffd" in text or "\0" in text)
-                yield text.strip()
-                segment.clear()
+            for text in checked_lines(texts(file), path, CORPUS):
+                yield text
         except etree.XMLSyntaxError as error:
             raise damaged(path, error) from error
-    broken.check()
-    if not broken.lines:
+    if text is None:
         raise T2TLiteError(f"{path} has no <seg>: is it a test set in SGML?")

@@ -5,16 +5,12 @@ import gzip
 import hashlib
 import os
 import pathlib
-import shutil
 import sys
-import urllib.parse
 import zlib
-from typing import Any
+from collections.abc import Iterable
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.progress import say
-
-_TIMEOUT_SECONDS = 60  # without a byte from the server
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,8 +19,7 @@ class RemoteFile:
 
     Attributes:
       name: of the file in `--raw_dir`.
-      url: its address for a download without `--raw_dir`; http, https, ftp, or
-        file for a mirror on a disk.
+      url: its address for a download without `--raw_dir`; http, https or ftp.
       sha256: of the content, in hex; for a `.gz` file that is the uncompressed
         content, because the same text can be compressed in many ways.
       size: bytes to download, about; None if unknown.
@@ -35,6 +30,12 @@ class RemoteFile:
     sha256: str
     size: int | None = None
 
+    @property
+    def address(self) -> str:
+        """The URL and the size, for people."""
+        size = f" ({self.size / 1e6:.2f} MB)" if self.size else ""
+        return f"{self.url}{size}"
+
 
 class RawFiles:
     """Finds the files of a corpus by name.
@@ -43,7 +44,8 @@ class RawFiles:
       files: the problem's `RemoteFile`s.
       raw_dir: a folder that already holds the files, used as they are; None
         downloads them.
-      download_dir: the folder for downloads; made when needed.
+      download_dir: the folder for downloads, made when needed; None refuses to
+        download.
       progress: show the bar of a download on a terminal.
       tfds_dir: the folder of TensorFlow Datasets; None: that library's default.
 
@@ -60,10 +62,11 @@ class RawFiles:
         tfds_dir: str | os.PathLike | None = None,
     ):
         self.files = {file.name: file for file in files}
-        self.raw_dir = _expanded(raw_dir)
-        self.download_dir = _expanded(download_dir)
+        self.raw_dir, self.download_dir, self.tfds_dir = (
+            None if folder is None else pathlib.Path(folder).expanduser()
+            for folder in (raw_dir, download_dir, tfds_dir)
+        )
         self.progress = progress
-        self.tfds_dir = _expanded(tfds_dir)
         self.noted: dict[str, dict[str, int]] = {}
 
     def note(self, path: str | os.PathLike) -> None:
@@ -78,60 +81,49 @@ class RawFiles:
           T2TLiteError: the file is not in the folder, cannot be downloaded, or
             has another content.
         """
-        if self.raw_dir is not None:
-            self.require([name])
-            path = self.raw_dir / name
-        elif name in self.files and self.download_dir is not None:
-            path = self._download(self.files[name], self.download_dir / name)
-        else:
-            raise T2TLiteError(
-                f"{name} is not on this machine and has no address to download "
-                "it from: name the folder that holds it with --raw_dir."
-            )
+        self.require([name])
+        path = (self.raw_dir or self.download_dir or pathlib.Path()) / name
+        if self.raw_dir is None:
+            self._download(self.files[name], path)
         self.note(path)
         return path
 
-    def require(self, names: list[str]) -> None:
-        """Raise T2TLiteError for the files that `raw_dir`, if given, lacks."""
-        folder = self.raw_dir
-        if folder is None:
-            return
-        missing = [name for name in names if not (folder / name).is_file()]
+    def require(self, names: Iterable[str]) -> None:
+        """Raise T2TLiteError for files that are missing, and not downloaded."""
+        fix = "name the folder that holds them with --raw_dir"
+        unknown = [name for name in names if name not in self.files]
+        if self.raw_dir is not None:
+            there = self.raw_dir
+            missing = [name for name in names if not (there / name).is_file()]
+            if missing and not {*missing} & {*unknown}:
+                fix += ", or leave it out to download them"
+            problem = f"{there} holds no file {', '.join(missing)}"
+        elif missing := unknown:
+            problem = f"{', '.join(missing)} cannot be downloaded"
+        else:
+            missing = [] if self.download_dir else list(names)
+            addresses = [self.files[name].address for name in missing]
+            problem = f"to be downloaded: {', '.join(addresses)}"
         if missing:
-            fix = "Put them there, or name another folder with --raw_dir"
-            if all(name in self.files for name in missing):
-                fix += ", or leave --raw_dir out to download them"
-            raise T2TLiteError(
-                f"{folder} holds no file {', '.join(missing)}. {fix}."
-            )
+            raise T2TLiteError(f"{problem}; {fix}.")
 
-    def tell(self, file: RemoteFile) -> str:
-        """Return a line about the place or the address of a file."""
-        size = f" ({file.size / 1e6:.2f} MB)" if file.size else ""
-        address = f"{file.url}{size}"
-        if self.raw_dir is None:
-            return f"to be downloaded: {address}"
-        path = self.raw_dir / file.name
-        if path.exists():
-            return f"found: {path}"
-        return f"missing: {path}, from {address}"
-
-    def _download(self, file, path):
+    def _download(self, file: RemoteFile, path: pathlib.Path) -> None:
         if path.exists() and _sha256_of_content(path) == file.sha256:
-            return path
+            return
         import pooch
 
         say(f"downloading {file.url}")
         pooch.get_logger().setLevel("WARNING")
         fix = f"Get {file.name} by hand and name its folder with --raw_dir."
         path.unlink(missing_ok=True)
+        progress = self.progress and sys.stderr.isatty()
         try:
             pooch.retrieve(
                 file.url,
                 known_hash=None,  # which would be that of the archive
                 fname=path.name,
                 path=path.parent,
-                downloader=self._downloader(file.url),
+                progressbar=progress,
             )
         except (OSError, ValueError) as error:
             raise T2TLiteError(
@@ -143,21 +135,6 @@ class RawFiles:
                 f"{file.url} is not the expected file: sha256 must be "
                 f"{file.sha256}; got {found}. {fix}"
             )
-        return path
-
-    def _downloader(self, url: str) -> Any:
-        import pooch
-
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme == "file":
-            source = urllib.parse.unquote(parts.path)
-            return lambda url, target, pooch: shutil.copyfile(source, target)
-        if parts.scheme == "ftp":
-            return pooch.FTPDownloader(timeout=_TIMEOUT_SECONDS)
-        return pooch.HTTPDownloader(
-            progressbar=self.progress and sys.stderr.isatty(),
-            timeout=_TIMEOUT_SECONDS,
-        )
 
 
 def state_of(path: str | os.PathLike) -> dict[str, int] | None:
@@ -167,10 +144,6 @@ def state_of(path: str | os.PathLike) -> dict[str, int] | None:
     except (OSError, ValueError):  # or it is not a path
         return None
     return {"bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns}
-
-
-def _expanded(folder):
-    return None if folder is None else pathlib.Path(folder).expanduser()
 
 
 def _sha256_of_content(path):

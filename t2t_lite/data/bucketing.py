@@ -19,27 +19,24 @@ _JITTER = 1.0
 class Plan(NamedTuple):
     """The batches of one portion, in the order they are used.
 
-    Batch i holds examples `rows[splits[i]:splits[i + 1]]` of the portion.
+    Row r holds examples `examples[rows[r]:rows[r + 1]]`: one, unless they are
+    packed. Batch i holds rows `batches[i]` to `batches[i + 1] - 1`.
 
     Attributes:
-      rows: int64 [kept examples], indices into the portion.
-      splits: int64 [batches + 1].
-      source_widths, target_widths: int64 [batches], padded lengths.
+      examples: int64 [kept examples], indices into the portion.
+      rows: int64 [rows + 1], splits of the examples.
+      batches: int64 [batches + 1], splits of the rows.
+      widths: int64 [batches, 2], padded lengths of source and target.
     """
 
+    examples: np.ndarray
     rows: np.ndarray
-    splits: np.ndarray
-    source_widths: np.ndarray
-    target_widths: np.ndarray
-
-    def shapes(self) -> np.ndarray:
-        """Rows, source and target width of each batch: int64 [batches, 3]."""
-        widths = self.source_widths, self.target_widths
-        return np.stack([np.diff(self.splits), *widths], axis=1)
+    batches: np.ndarray
+    widths: np.ndarray
 
 
 def length_boundaries(max_length: int, growth: float = GROWTH) -> np.ndarray:
-    """The padded lengths that batches may have, the last one `max_length`.
+    """Return the padded lengths of batches, the last one `max_length`.
 
     Example: `length_boundaries(30, growth=1.1)` is 1, 2, ... 20, 22, 24, 26,
     28, 30: each integer until a step of `growth` is more than that.
@@ -55,7 +52,7 @@ def length_boundaries(max_length: int, growth: float = GROWTH) -> np.ndarray:
 
 
 def rows_of_class(boundary: int, max_positions: int) -> int:
-    """How many rows of that padded length fill a batch; at least one.
+    """Return the number of rows of a padded length in a batch; at least one.
 
     Example: of 15 in 2048 positions: 136, which is 17 times 8.
     """
@@ -73,7 +70,7 @@ def plan_batches(
     max_length: int,
     generator: np.random.Generator | None = None,
 ) -> Plan:
-    """Cuts a portion into batches of pairs that are alike in both lengths.
+    """Split a portion into batches of pairs that are alike in both lengths.
 
     A pair belongs to the smallest boundary that its longer side fits. Inside a
     class pairs are sorted by the difference of their sides, with some noise,
@@ -109,23 +106,20 @@ def plan_batches(
     else:
         batches = [batches[i] for i in generator.permutation(len(batches))]
     batches = [batch for batch in batches if len(batch)]
-    rows = np.concatenate([kept[:0], *batches])
+    examples = np.concatenate([kept[:0], *batches])
     splits = np.cumsum([0, *map(len, batches)], dtype=np.int64)
-
-    def widths(lengths: np.ndarray) -> np.ndarray:
-        """Each batch is as wide as its longest row needs."""
-        if not batches:
-            return np.zeros(0, np.int64)
-        longest = np.maximum.reduceat(lengths[rows], splits[:-1])
-        return boundaries[np.searchsorted(boundaries, longest)]
-
-    return Plan(rows, splits, widths(source_lengths), widths(target_lengths))
+    widths = np.zeros((len(batches), 2), np.int64)  # as the longest rows need
+    for side, lengths in enumerate((source_lengths, target_lengths)):
+        if batches:
+            longest = np.maximum.reduceat(lengths[examples], splits[:-1])
+            widths[:, side] = boundaries[np.searchsorted(boundaries, longest)]
+    return Plan(examples, np.arange(len(examples) + 1), splits, widths)
 
 
 def usable(
     source_lengths: np.ndarray, target_lengths: np.ndarray, max_length: int
 ) -> np.ndarray:
-    """Which examples are neither empty nor too long: indices, int64 [kept]."""
+    """Return the indices of examples neither empty nor too long: int64."""
     shortest = np.minimum(source_lengths, target_lengths)
     longest = np.maximum(source_lengths, target_lengths)
     return np.flatnonzero((shortest > 0) & (longest <= max_length))
@@ -138,7 +132,7 @@ def _cut(
     rows_of: list[int],
     generator: np.random.Generator | None,
 ) -> list[np.ndarray]:
-    """The batches, each an array of rows, from the shortest class on."""
+    """Return the batches, arrays of examples, from the shortest class on."""
     by_class = np.argsort(classes, kind="stable")
     ends = np.searchsorted(classes[by_class], np.arange(len(rows_of)), "right")
     batches: list[np.ndarray] = []

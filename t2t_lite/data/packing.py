@@ -7,11 +7,10 @@ imports TensorFlow.
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
-from t2t_lite.data.bucketing import usable
+from t2t_lite.data.bucketing import Plan, usable
 
 SIDES = ("inputs", "targets")
 # What a packed batch has of each side: its ids, and where the pairs lie.
@@ -24,37 +23,12 @@ _SPARE = 1.01
 _MATCHED = 64
 
 
-class PackedPlan(NamedTuple):
-    """The packed rows of one portion, here called bins, in the order of use.
-
-    Bin i holds examples `rows[splits[i]:splits[i + 1]]` of the portion, side by
-    side. A batch is the next `height` bins; the last ones may be empty.
-
-    Attributes:
-      rows: int64 [kept examples], indices into the portion.
-      splits: int64 [bins + 1].
-      height: rows of a batch.
-      width: positions of a row, either side.
-    """
-
-    rows: np.ndarray
-    splits: np.ndarray
-    height: int
-    width: int
-
-    def shapes(self) -> np.ndarray:
-        """Rows, source and target width of each batch: int64 [batches, 3]."""
-        batches = (len(self.splits) - 1) // self.height
-        return np.tile([self.height, self.width, self.width], (batches, 1))
-
-
 def feature_names(packing: bool) -> list[str]:
-    """What a batch has for the model; packed ones have tensor2tensor's names.
+    """Return the features of a batch; packed ones have tensor2tensor's names.
 
-    Returns:
-      `inputs` and `targets`; packed: for each SIDE of them `SIDE_segmentation`,
-      the number of a token's pair in its row, from 1, and `SIDE_position`, its
-      place in the sentence, from 0. Both are 0 at padding.
+    They are `inputs` and `targets`; packed also for each `SIDE_segmentation`,
+    the number of a token's pair in its row, from 1, and `SIDE_position`, its
+    index in the text, from 0. Both are 0 at padding.
     """
     if not packing:
         return list(SIDES)
@@ -62,13 +36,9 @@ def feature_names(packing: bool) -> list[str]:
 
 
 def packed_shape(max_positions: int, max_length: int) -> tuple[int, int]:
-    """The (rows, width) of every packed batch, of either side.
+    """Return the (rows, width) of every packed batch, of either side.
 
     Example: 4096 positions of pairs up to 256 long are 16 rows.
-
-    Args:
-      max_positions: bound of rows * width.
-      max_length: longer pairs are dropped.
     """
     width = min(max_length, max_positions)
     return max_positions // width, width
@@ -81,26 +51,38 @@ def plan_rows(
     max_positions: int,
     max_length: int,
     generator: np.random.Generator | None = None,
-) -> PackedPlan:
-    """Packs a portion into as few rows as can be found quickly.
+    keep_rows: bool = False,
+) -> Plan:
+    """Pack a portion into as few rows as can be found quickly.
 
-    Args: as in `bucketing.plan_batches`.
+    Args: as in `bucketing.plan_batches`; `keep_rows` says that the examples are
+      packed rows already.
 
     Returns:
-      A `PackedPlan`, a pure function of the arguments.
+      A `Plan`, a pure function of the arguments. The last rows of its last
+      batch may be empty.
     """
     height, width = packed_shape(max_positions, max_length)
-    kept = usable(source_lengths, target_lengths, max_length)
-    lengths = np.stack([source_lengths[kept], target_lengths[kept]])
-    noise = 0 if generator is None else generator.random(len(kept))
-    # Longest first, ties at random.
-    order = np.argsort(noise - lengths.max(axis=0), kind="stable")
-    bins, count = _bins_of(lengths, order, height, width)
-    if generator is not None:
-        bins = generator.permutation(count)[bins]
-    by_bin = np.argsort(bins, kind="stable")
-    splits = np.searchsorted(bins[by_bin], np.arange(count + 1))
-    return PackedPlan(kept[by_bin], splits, height, width)
+    examples = usable(source_lengths, target_lengths, width)
+    if keep_rows:
+        if generator is not None:
+            examples = generator.permutation(examples)
+        rows = np.arange(len(examples) + 1)
+    else:
+        lengths = np.stack([source_lengths[examples], target_lengths[examples]])
+        noise = 0 if generator is None else generator.random(len(examples))
+        # Longest first, ties at random.
+        order = np.argsort(noise - lengths.max(axis=0), kind="stable")
+        bins, count = _bins_of(lengths, order, height, width)
+        if generator is not None:
+            bins = generator.permutation(count)[bins]
+        by_bin = np.argsort(bins, kind="stable")
+        rows = np.searchsorted(bins[by_bin], np.arange(count + 1))
+        examples = examples[by_bin]
+    count = len(rows) - 1
+    batches = np.minimum(np.arange(0, count + height, height), count)
+    widths = np.full((len(batches) - 1, 2), width)
+    return Plan(examples, rows, batches, widths)
 
 
 def join_texts(
@@ -130,7 +112,7 @@ def join_texts(
 def _bins_of(
     lengths: np.ndarray, order: np.ndarray, height: int, width: int
 ) -> tuple[np.ndarray, int]:
-    """The bin of each pair, int64 [pairs], and how many bins there are.
+    """Return the bin, a row, of each pair, int64 [pairs]; and their number.
 
     Every round gives the longest pairs that wait, one each, to the bins with
     most room. A pair that does not fit waits for the next round; if none fits,
@@ -168,7 +150,7 @@ def _bins_of(
 
 
 def _matched(indices: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Sorted, in each group of neighbors, by the difference of the sides."""
+    """Sort each group of neighbors by the difference of the sides."""
     groups = np.arange(len(indices)) // _MATCHED
     differences = sizes[0, indices] - sizes[1, indices]
     return indices[np.lexsort((differences, groups))]

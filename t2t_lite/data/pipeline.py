@@ -8,11 +8,10 @@ without reading what comes before. TensorFlow's threads run all but the plan.
 
 import contextlib
 import dataclasses
-import functools
 import os
 import pathlib
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -154,16 +153,10 @@ def eval_batches(
 ) -> tf.data.Dataset:
     """Return each pair of a split once, in padded batches, the longest first.
 
-    Pairs longer than `max_length` are left out; `stats.padding_report` counts
-    them.
-
-    Args: as in `training_batches`.
+    Args and Raises: as in `training_batches`.
 
     Returns:
       a finite dataset of {"inputs": int32 [B, S], "targets": int32 [B, T]}.
-
-    Raises:
-      T2TLiteError: no pair, or a pair that is too long for one pass.
     """
     record = manifest.split(split)
     batching = Batching(problem, record, max_positions, max_length)
@@ -216,12 +209,9 @@ def read_errors(
     manifest: Manifest,
     split: str,
 ) -> Iterator[None]:
-    """Turn TensorFlow's errors of reading into an error that names the file.
+    """Turn TensorFlow's errors of reading a split into a T2TLiteError.
 
-    Put it around code that iterates over a dataset of this split.
-
-    Raises:
-      T2TLiteError: a shard is damaged, missing or unreadable.
+    It names the shard that is damaged, missing or unreadable.
     """
     try:
         yield
@@ -267,11 +257,8 @@ class Batching:
             return None, None
         return packing.packed_shape(self.max_positions, self.max_length)
 
-    def check_lengths(self) -> SplitRecord:
-        """Refuse a split without a usable example, or with one too long.
-
-        Returns: its record, by row if these are kept.
-        """
+    def check_lengths(self) -> None:
+        """Refuse a split without a usable pair, or with one too long."""
         record = self.record.by_row if self.keeps_rows else self.record
         too_long = record.too_long(self.max_length)
         if record.examples == too_long:
@@ -287,7 +274,6 @@ class Batching:
                 f"{self.max_length}, longest={record.longest}. Lower "
                 "max_length or micro_batches, or raise batch_tokens."
             )
-        return record
 
     def apply(
         self,
@@ -326,63 +312,30 @@ class Batching:
 
         return portions.map(plan).prefetch(1).flat_map(batches_of_portion)
 
-    def parse(self, serialized: tf.Tensor) -> dict[str, tf.RaggedTensor]:
-        """Return the features of the examples of a portion, by name."""
-        return parse_examples(
-            serialized, self.problem, self.record, self.keeps_rows
-        )
-
-    def plan(
-        self, epoch: int, portion: int, source: np.ndarray, target: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Decide from the lengths which examples share rows and batches.
-
-        Args:
-          epoch: seeds the order.
-          portion: likewise.
-          source: int64 [N], lengths of one side.
-          target: int64 [N], of the other.
-
-        Returns:
-          int64 [kept], examples in the order of use; int64 [rows + 1], the
-          splits of these into rows; int64 [batches + 1], the splits of rows
-          into batches; int64 [batches, 2], the width of both sides.
-        """
+    def _plan(self, epoch, portion, source, target):
+        """Return the plan of a portion, given its lengths, int64 [N]."""
         generator = None
         if self.seed is not None:
             seeds = [self.seed, _PLANS, epoch, portion]
             generator = np.random.default_rng(seeds)
-        plan_examples = functools.partial(
-            packing.plan_rows if self.packing else bucketing.plan_batches,
-            max_positions=self.max_positions,
-            max_length=self.max_length,
-            generator=generator,
-        )
-        if not self.packing:
-            plan = plan_examples(source, target)
-            rows = np.arange(len(plan.rows) + 1)
-            return plan.rows, rows, plan.splits, plan.shapes()[:, 1:]
-        height, width = packing.packed_shape(
-            self.max_positions, self.max_length
-        )
-        if self.keeps_rows:
-            examples = bucketing.usable(source, target, width)
-            if generator is not None:
-                examples = generator.permutation(examples)
-            rows = np.arange(len(examples) + 1)
-        else:
-            packed = plan_examples(source, target)
-            examples, rows = packed.rows, packed.splits
-        count = len(rows) - 1
-        splits = np.minimum(np.arange(0, count + height, height), count)
-        return examples, rows, splits, np.full((len(splits) - 1, 2), width)
+        limits: dict[str, Any] = {
+            "max_positions": self.max_positions,
+            "max_length": self.max_length,
+            "generator": generator,
+        }
+        if self.packing:
+            limits["keep_rows"] = self.keeps_rows
+            return packing.plan_rows(source, target, **limits)
+        return bucketing.plan_batches(source, target, **limits)
 
     def _gather(self, epoch, portion, serialized):
         """Return the rows of a portion and the plan of its batches."""
-        features = self.parse(serialized)
+        features = parse_examples(
+            serialized, self.problem, self.record, self.keeps_rows
+        )
         lengths = [features[side].row_lengths() for side in SIDES]
         examples, rows, splits, widths = tf.numpy_function(
-            self.plan,
+            self._plan,
             [epoch, portion, *lengths],
             [tf.int64] * 4,
             stateful=False,
@@ -442,10 +395,10 @@ def parse_examples(
     record: SplitRecord,
     keep_rows: bool = False,
 ) -> dict[str, tf.RaggedTensor]:
-    """Return the features of serialized examples, ragged int64, by name.
+    """Return `inputs` and `targets` of serialized examples, ragged int64.
 
-    These are `inputs` and `targets`, in the direction of the problem. Packed
-    rows are unpacked unless `keep_rows`, which returns all their features.
+    They are in the direction of the problem. Packed rows are unpacked unless
+    `keep_rows`, which returns all their features.
     """
     names = feature_names(record.is_packed)
     form = tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)

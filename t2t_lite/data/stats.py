@@ -1,47 +1,36 @@
 """Statistics of data, read back from its shards: padding, lengths, texts."""
 
-import dataclasses
 import itertools
 import os
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from t2t_lite.data.manifest import Manifest, check_data, check_shards
 from t2t_lite.data.packing import SIDES
-from t2t_lite.data.pipeline import (
-    PORTION_SIZE,
-    Batching,
-    read_pairs,
-    serialized_portions,
-)
+from t2t_lite.data.pipeline import read_pairs, training_batches
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Problem
 
+SAMPLED_BATCHES = 500  # of an epoch, for padding
 SAMPLED_PAIRS = 20_000  # of a split, for words
 DRAWN_PAIRS = 10  # of these, to show
+_COPIED = (
+    *("examples", "dropped", "dropped_samples"),
+    *("damaged", "damaged_samples", "lengths"),
+)
 
 
-@dataclasses.dataclass(frozen=True)
-class PaddingReport:
-    """How well the train split fits its batches.
+class PaddingReport(NamedTuple):
+    """How well the train split fits its batches; see `padding_report`."""
 
-    Attributes:
-      examples: pairs of the split, or packed rows of pairs.
-      too_long: number of these left out for `max_length`.
-      batches: of an epoch; an estimate from its first portions.
-      share: real tokens / positions of both sides together, 0-1.
-      unit: of the examples.
-    """
-
-    examples: int
-    too_long: int
-    batches: int
-    share: float
-    unit: str = "pairs"
+    examples: int  # pairs of the split, or packed rows of pairs
+    unit: str  # of the examples
+    too_long: int  # number of these left out for `max_length`
+    batches: int  # of an epoch; an estimate from its first ones
+    share: float  # real tokens / positions of both sides together, 0-1
 
     def __str__(self) -> str:
         left_out = f", {self.too_long:,} too long" if self.too_long else ""
@@ -57,43 +46,35 @@ def padding_report(
     problem: Problem,
     manifest: Manifest,
     *,
-    max_positions: int,
     max_length: int,
-    seed: int = 0,
     packing: bool = False,
-    portion_size: int = PORTION_SIZE,
-    most_portions: int = 4,
+    **options: Any,
 ) -> PaddingReport:
-    """Plan the first `most_portions` portions of train and count real tokens.
+    """Count the real tokens of the first `SAMPLED_BATCHES` of an epoch.
 
-    Args: otherwise as in `pipeline.training_batches`.
+    Args: as in `pipeline.training_batches`.
     """
-    record = manifest.split("train")
-    batching = Batching(
-        problem, record, max_positions, max_length, packing, seed
-    )
-    portions = serialized_portions(data_dir, record, portion_size)
-    record = batching.check_lengths()
-    seen = real = positions = batches = 0
-    for portion, serialized in enumerate(portions.take(most_portions)):
-        texts = batching.parse(serialized)
-        sides = [texts[name] for name in SIDES]
-        lengths = [side.row_lengths().numpy() for side in sides]
-        examples, _, splits, widths = batching.plan(0, portion, *lengths)
-        for side in sides:
-            tokens = tf.reduce_sum(tf.cast(side != 0, tf.int64), axis=1)
-            real += int(tokens.numpy()[examples].sum())
-        seen += len(lengths[0])
-        heights = np.maximum(np.diff(splits), batching.shape[0] or 0)
-        positions += int((heights[:, None] * widths).sum())
-        batches += len(heights)
-    return PaddingReport(
-        examples=record.examples,
-        too_long=record.too_long(max_length),
-        batches=round(batches * record.examples / seen),
-        share=real / max(positions, 1),
-        unit="packed rows" if batching.keeps_rows else "pairs",
-    )
+    record, unit = manifest.split("train"), "pairs"
+    if packing and record.is_packed:
+        record, unit = record.by_row, "packed rows"
+    options |= {"max_length": max_length, "packing": packing}
+    dataset = training_batches(data_dir, problem, manifest, **options)
+    examples = real = positions = batches = 0
+    for batch in dataset.take(SAMPLED_BATCHES).as_numpy_iterator():
+        sides = [batch[name] for name in SIDES]
+        real += sum(map(np.count_nonzero, sides))
+        positions += sum(side.size for side in sides)
+        numbers = sides[0] > 0  # [B, S], of the example of a token in its row
+        if packing and unit == "pairs":
+            numbers = batch["inputs_segmentation"]
+        examples += int(numbers.max(axis=1).sum())
+        batches += 1
+        if batch["position"][0]:  # the next batch is of the next epoch
+            break
+    too_long = record.too_long(max_length)
+    used = record.examples - too_long
+    share, total = real / positions, round(batches * used / examples)
+    return PaddingReport(record.examples, unit, too_long, total, share)
 
 
 def inspect_data(
@@ -103,8 +84,7 @@ def inspect_data(
 
     Args:
       data_dir: the folder of the data.
-      problem: in either direction; its encoders have `vocab_size`, `decode`
-        and, to count bytes, `pieces`.
+      problem: in either direction.
       seed: of the pairs that are drawn.
 
     Returns:
@@ -113,11 +93,8 @@ def inspect_data(
           as in `SplitRecord`, so with the sides of the name without `_rev`.
         sampled: number of pairs in the sample, the first ones of the shards;
           those of train are shuffled.
-        source, target: `file` and `pieces` of the vocabulary and `tokens`; of
-          the sample: `lengths`, number of texts by their tokens, EOS included;
-          `tokens_per_word`, None without a word; `byte_share`, 0-1, of tokens
-          that are bytes of characters that the vocabulary lacks, None if it has
-          no pieces for bytes. The last two do not count EOS.
+        source, target: `tokens` of the split, and of the sample what
+          `_describe` returns.
         drawn: pairs of the sample at random: `number` from 1 in the shards,
           `source`, `target`, `source_tokens`, `target_tokens`.
 
@@ -143,16 +120,9 @@ def inspect_data(
             ),
             strict=True,
         )
-        generator = np.random.default_rng([seed, index])
         count = len(sides[0])
-        numbers = generator.permutation(count)[:DRAWN_PAIRS].tolist()
-        splits[split] = {
-            "examples": record.examples,
-            "dropped": record.dropped,
-            "dropped_samples": record.dropped_samples,
-            "damaged": record.damaged,
-            "damaged_samples": record.damaged_samples,
-            "lengths": record.lengths,
+        numbers = np.random.default_rng([seed, index]).permutation(count)
+        splits[split] = {name: getattr(record, name) for name in _COPIED} | {
             "source": described[0] | {"tokens": tokens[0]},
             "target": described[1] | {"tokens": tokens[1]},
             "sampled": count,
@@ -164,7 +134,7 @@ def inspect_data(
                     "source": texts[0][i],
                     "target": texts[1][i],
                 }
-                for i in numbers
+                for i in numbers[:DRAWN_PAIRS].tolist()
             ],
         }
     return {
@@ -178,7 +148,13 @@ def inspect_data(
 def _describe(
     rows: Sequence[np.ndarray], encoder: Any, file: str
 ) -> tuple[list[str], dict[str, Any]]:
-    """Return the texts and the statistics of one side of a sample."""
+    """Return the texts and the statistics of one side of a sample.
+
+    These are `file` and `pieces` of the vocabulary; `lengths`, number of texts
+    by their tokens, EOS included; without EOS `tokens_per_word`, None without a
+    word, and `byte_share`, 0-1, of tokens that are bytes of characters that the
+    vocabulary lacks, None if it has no pieces for bytes.
+    """
     ids = np.concatenate(rows)
     size = encoder.vocab_size
     if not 0 <= ids.min() <= ids.max() < size:
@@ -191,8 +167,8 @@ def _describe(
     words = sum(len(text.split()) for text in texts)
     tokens = len(ids) - len(rows)  # without EOS
     names = {f"<0x{byte:02X}>" for byte in range(256)}
-    pieces = encoder.pieces(range(size)) if hasattr(encoder, "pieces") else []
-    bytes_ = [i for i, piece in enumerate(pieces) if piece in names]
+    pieces = enumerate(encoder.pieces(range(size)))
+    bytes_ = [i for i, piece in pieces if piece in names]
     share = int(np.isin(ids, bytes_).sum()) / max(tokens, 1)
     return texts, {
         "file": file,

@@ -32,7 +32,7 @@ from t2t_lite.errors import UsageError
 from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.ops import for_xla
-from t2t_lite.text.encoder import EOS_ID, PAD_ID, TextEncoder, TextForm
+from t2t_lite.text.encoder import EOS_ID, PAD_ID, TextEncoder
 
 # White space as `str.strip` defines it, which is what counts in a corpus.
 _BLANK = r"[\s\v\x1c-\x1f\x{85}\pZ]*"
@@ -55,7 +55,7 @@ class Engine(Protocol):
 
     settings: SearchSettings
     max_length: int
-    form: TextForm | None
+    form: Any
     source_encoder: TextEncoder
     target_encoder: TextEncoder
 
@@ -106,7 +106,7 @@ class Translator(tf.Module):
         *,
         extra_decode_length: int = 50,
         max_length: int = 256,
-        form: TextForm | None = None,
+        form: Any = None,
         jit: bool = False,
     ):
         super().__init__(name="translator")
@@ -382,7 +382,7 @@ class Translator(tf.Module):
         return [*first, *others], selector, limits
 
 
-def prepare(texts: tf.Tensor, form: TextForm | None) -> tf.Tensor:
+def prepare(texts: tf.Tensor, form: Any) -> tf.Tensor:
     """Return texts, of any shape, to be tokenized; blank ones are empty."""
     blank = tf.strings.regex_full_match(texts, _BLANK)
     texts = tf.where(blank, "", texts)

@@ -34,7 +34,7 @@ _SPACE = r"[ \t\n\v\f\r]+"  # as tf.strings.split and the tree reader have it
 
 
 class TreeForm(tf.Module):
-    """The `TextForm` of sentences and their linearized trees.
+    """The form of sentences and their linearized trees.
 
     Brackets match, none is empty, there is one root, and leaf i is one that
     word i can be. After the last word, all open brackets close.

@@ -1,5 +1,6 @@
 """`Problem`: the declaration of a task."""
 
+import collections
 import contextlib
 import copy
 import dataclasses
@@ -18,7 +19,7 @@ from t2t_lite.errors import T2TLiteError, UsageError, nearest
 from t2t_lite.validators import changed, validate
 
 if TYPE_CHECKING:
-    from t2t_lite.text.encoder import TextEncoder, TextForm
+    from t2t_lite.text.encoder import TextEncoder
 
 T = TypeVar("T")
 _OR_TEXT = "or be a Text2TextProblem, which has a SentencePiece vocabulary"
@@ -95,37 +96,27 @@ class Problem:
         """
         raise _undefined(self, "samples(self, split, raw)")
 
-    def tell_sources(self, raw: RawFiles) -> list[str]:
-        """Return a line about each file: found, missing or to be downloaded."""
-        return [raw.tell(file) for file in self.files]
-
     def require_sources(self, raw: RawFiles) -> None:
-        """Find the files before long work: ask for a pair of each split.
+        """Find and check the corpus before long work.
 
-        Train is read next anyway.
+        It reads the beginnings of dev and test. Train is read next anyway.
 
         Raises:
           T2TLiteError: files of `files` are missing, all of which are named.
           Exception: `samples` raises it.
         """
-        raw.require(list(raw.files))
+        raw.require(raw.files)
         for split in self.splits:
             if split != "train":
-                next(iter(self.samples(split, raw)), None)
+                read_some(self.samples(split, raw))
 
     @property
     def source_tags(self) -> tuple[str, ...]:
-        """Tags that may stand before a source text, see the module `text.tags`.
-
-        Each is one piece of the vocabulary.
-        """
+        """Tags before source texts, see `text.tags`; each is one piece."""
         return ()
 
     def corpus_counts(self, raw: RawFiles) -> list[dict[str, Any]]:
-        """Return the counts of each of several corpora of train.
-
-        See `Manifest.corpora`.
-        """
+        """Return `Manifest.corpora`."""
         return []
 
     def vocabulary_lines(self, raw: RawFiles) -> Iterator[str]:
@@ -137,18 +128,14 @@ class Problem:
                 yield from pair
 
     def vocabulary_files(self) -> dict[str, str]:
-        """Return the name of the vocabulary file of `inputs` and `targets`.
+        """Return the vocabulary files of `inputs` and `targets` of `samples`.
 
-        Equal names mean one shared vocabulary. The sides are those of
-        `samples`, also in a reversed copy.
+        Equal names mean one shared vocabulary.
         """
         raise _undefined(self, f"vocabulary_files(self), {_OR_TEXT}")
 
     def expected_vocab_sizes(self) -> tuple[int, int]:
-        """Return the sizes of the vocabularies of `samples`' sides.
-
-        For a dry run, before they exist.
-        """
+        """Return the sizes of both vocabularies before they exist."""
         return self.vocab_size, self.vocab_size
 
     def train_encoders(
@@ -167,13 +154,12 @@ class Problem:
     def load_encoders(
         self, directory: str | os.PathLike
     ) -> dict[str, "TextEncoder"]:
-        """Return the encoders of `inputs` and `targets`, one object if shared.
+        """Return the encoders of `inputs` and `targets` of this direction.
 
-        The files may be of any kind that `open_vocabulary` knows. A reversed
-        copy gives the vocabulary of `samples`' targets as `inputs`.
+        They are one object if they are shared.
 
         Raises:
-          T2TLiteError: a file is missing or damaged.
+          T2TLiteError: a file is missing, damaged, or not a vocabulary.
         """
         from t2t_lite.text.vocabulary import open_vocabulary
 
@@ -210,15 +196,16 @@ class Problem:
         )
 
     def complete(self, source: str, output: str) -> tuple[str, dict[str, Any]]:
-        """Return the answer to `source` of an output, and facts on it.
+        """Return the answer of an output, and facts on it, fit for JSON.
 
-        By default that is the output, and no facts. The facts, fit for JSON,
-        are reported with the answer.
+        By default that is the output, and no facts.
         """
         return output, {}
 
-    def text_form(self, encoders: Mapping[str, Any]) -> "TextForm | None":
+    def text_form(self, encoders: Mapping[str, "TextEncoder"]) -> Any:
         """Return the form of the texts for graphs; None, the default: any.
+
+        It has the methods of `parsing.tree_form.TreeForm`.
 
         Args:
           encoders: as `load_encoders` returns them.
@@ -270,21 +257,16 @@ class Problem:
         return other
 
     def directed(self, source_side: T, target_side: T) -> tuple[T, T]:
-        """Return the values of `inputs` and `targets` of `samples`' sides.
-
-        They are swapped in the `_rev` direction.
-        """
+        """Return the values of the sides of `samples`, swapped in `_rev`."""
         if self.reversed:
             return target_side, source_side
         return source_side, target_side
 
     def definition(self) -> dict[str, Any]:
-        """Return all that shapes the data, fit for JSON.
+        """Return all that shapes the data, in either direction, fit for JSON.
 
         These are the class attributes that are plain data, `version` among
-        them, and the options if there are some. Both directions have equal
-        definitions. Code is not compared: a change of code that changes the
-        data raises `version`.
+        them, and the options if there are some. Code is not compared.
         """
         attributes = {}
         for name in dir(type(self)):
@@ -379,6 +361,11 @@ class Text2TextProblem(Problem):
             "exact_match": 100.0 * exact / len(references),
             **_tokenized_bleu(outputs, references, self.languages[1]),
         }
+
+
+def read_some(pairs: Iterable[tuple[str, str]]) -> None:
+    """Read up to 10,000 pairs, so that errors in them are raised now."""
+    collections.deque(itertools.islice(pairs, 10_000), maxlen=0)
 
 
 def checked_pairs(

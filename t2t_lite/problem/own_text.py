@@ -1,16 +1,29 @@
 """`OwnText`: a problem whose files and choices are options, not code."""
 
+import dataclasses
 import functools
 import itertools
 import os
 import pathlib
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from t2t_lite.corpus import filters, mixture
-from t2t_lite.corpus.held_out import choose_held_out
-from t2t_lite.corpus.lines import Encoding, require_text
+from t2t_lite.corpus.held_out import (
+    MOST_BY_DEFAULT,
+    SHARE_BY_DEFAULT,
+    choose_held_out,
+)
+from t2t_lite.corpus.lines import (
+    CORPUS,
+    ENCODING,
+    UTF_8,
+    Encoding,
+    known_encoding,
+)
+from t2t_lite.corpus.mixture import Corpus
 from t2t_lite.corpus.pair_files import (
     format_of,
     read_json_lines,
@@ -20,13 +33,187 @@ from t2t_lite.corpus.pair_files import (
 from t2t_lite.corpus.parallel import read_parallel
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.problem.base import Text2TextProblem
-from t2t_lite.problem.own_text_options import PREFIXES, TextOptions
+from t2t_lite.problem.base import (
+    ProblemOptions,
+    Text2TextProblem,
+    read_some,
+)
 from t2t_lite.text.tags import parted, tagged
+from t2t_lite.validators import (
+    Validator,
+    changed,
+    condition,
+    file_path,
+    integer,
+    real,
+    setting,
+)
 
+# The beginnings of the names of the options of a split's files.
+_PREFIXES = {"train": "", "dev": "dev_", "test": "test_"}
 # Endings that a copy of a given vocabulary keeps; others become .model.
 _VOCABULARY_ENDINGS = (".txt", ".subwords")
 _CACHED = ("_corpora", "_held_out", "_counts")
+
+_name = condition(
+    "letters, digits, _ and -, without _rev at the end",
+    lambda name: (
+        re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name)
+        and not name.endswith("_rev")
+    ),
+)
+_File = Annotated[str, file_path] | None
+_Corpora = Annotated[str, Validator("corpora", mixture.checked, "FILES")] | None
+_Filters = Annotated[
+    Mapping[str, Any],
+    Validator("filters", lambda value: filters.checked(value) or None, "LIST"),
+]
+_Share = Annotated[float, real(at_least=0, at_most=1)]
+
+
+@dataclasses.dataclass(frozen=True)
+class TextOptions(ProblemOptions):
+    """The options of `--problem=text`.
+
+    Raises:
+      UsageError: a value breaks its rule, or options conflict.
+    """
+
+    source: _File = setting(None, "source text, one sentence per line")
+    target: _File = setting(None, "its translation: line i translates line i")
+    pairs: _Corpora = setting(
+        None,
+        "both sides in one file: .tsv (one TAB per line), .jsonl or .tmx; or "
+        "several: FILE:SHARE:TAG,..., where SHARE is of the pairs of train and "
+        "TAG stands before the source texts, or without one or both of these; "
+        "such as news.tsv:0.7:news,web.tsv:0.3:web",
+    )
+    dev_source: _File = setting(None, "like --source, for the dev split")
+    dev_target: _File = setting(None, "like --target, for the dev split")
+    dev_pairs: _Corpora = setting(
+        None, "like --pairs, for the dev split, without shares"
+    )
+    test_source: _File = setting(None, "like --source, for the test split")
+    test_target: _File = setting(None, "like --target, for the test split")
+    test_pairs: _Corpora = setting(
+        None, "like --pairs, for the test split, without shares"
+    )
+    source_language: str | None = setting(
+        None, "such as en; for reports and for .tmx files", "CODE"
+    )
+    target_language: str | None = setting(
+        None, "such as de; for reports and for .tmx files", "CODE"
+    )
+    source_key: str = setting("source", "in .jsonl files", "KEY")
+    target_key: str = setting("target", "in .jsonl files", "KEY")
+    encoding: Annotated[str, Validator(ENCODING, known_encoding)] = setting(
+        UTF_8, "of the text files, such as windows-1252 or utf-16", "NAME"
+    )
+    broken_share: _Share = setting(
+        CORPUS.broken_share,
+        "the largest share of lines of a file with bytes that are not text, or "
+        "NUL, 0-1",
+        "SHARE",
+    )
+    holdout: Annotated[int, integer(1)] | None = setting(
+        None,
+        "how many different pairs to hold out of train for each split without "
+        f"files (default: one in {SHARE_BY_DEFAULT}, at most "
+        f"{MOST_BY_DEFAULT})",
+    )
+    name: Annotated[str, _name] = setting(
+        "text", "the name of the data files", "NAME"
+    )
+    vocab_size: Annotated[int, integer(1)] = setting(
+        Text2TextProblem.vocab_size,
+        "pieces of a vocabulary, special pieces and bytes included",
+        "V",
+    )
+    shared_vocabulary: bool = setting(
+        True, "learn one vocabulary for both sides"
+    )
+    vocabulary: _File = setting(
+        None,
+        "an existing vocabulary: a SentencePiece model, a WordPiece vocab.txt "
+        "or a tensor2tensor subword file",
+    )
+    filters: _Filters | None = setting(
+        None,
+        "which pairs to leave out of train: length=WORDS, length_ratio=R, "
+        "characters=N, duplicates, identical, broken_encoding, "
+        "control_characters",
+    )
+    # The shards of tensor2tensor that `--adopt` uses have it; no flag sets it.
+    adopted: str | None = setting(
+        None, "the vocabulary of adopted shards, or two of them"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        corpora = {split: self.corpora(split) for split in _PREFIXES}
+        train = corpora["train"]
+        # Of files of pairs; "lines" of two files, and "" of none.
+        formats = {
+            format_of(*each.files) if len(each.files) == 1 else "lines"
+            for each in itertools.chain(*corpora.values())
+        } | {"" for found in corpora.values() if not found}
+        has_shares = any(corpus.share is not None for corpus in train)
+        languages = self.source_language and self.target_language
+        keys = changed(self).keys() & {"source_key", "target_key"}
+        conflicts = {
+            "A --vocabulary has its own size: leave --vocab_size out.": (
+                self.vocabulary
+                and self.vocab_size != Text2TextProblem.vocab_size
+            ),
+            "One --vocabulary is shared by both sides: leave "
+            "--separate_vocabularies out.": (
+                self.vocabulary and not self.shared_vocabulary
+            ),
+            "A .tmx file may have many languages: name two of them with "
+            "--source_language and --target_language.": (
+                ".tmx" in formats and not languages
+            ),
+            f"--{' and --'.join(sorted(keys))} requires a .jsonl file.": (
+                keys and ".jsonl" not in formats
+            ),
+            "--encoding is for lines; a .tmx file says its encoding itself.": (
+                self.encoding != UTF_8 and formats <= {".tmx", ""}
+            ),
+            "--holdout is for splits without files; got files for all.": (
+                self.holdout and "" not in formats
+            ),
+            "Shares are made with copies, which --filters=duplicates leaves "
+            "out: give one of them.": (
+                has_shares and filters.DUPLICATES in (self.filters or {})
+            ),
+        }
+        for rule, is_broken in conflicts.items():
+            if is_broken:
+                raise UsageError(rule)
+        tags = {"", *(corpus.tag for corpus in train)}
+        for split in ("dev", "test"):
+            for corpus in corpora[split]:
+                if corpus.share is not None or corpus.tag not in tags:
+                    raise UsageError(
+                        f"--{split}_pairs takes tags of --pairs and no shares; "
+                        f"got {corpus}."
+                    )
+
+    def corpora(self, split: str) -> tuple[Corpus, ...]:
+        """Return the corpora of a split, in order; () if it has no files."""
+        prefix = _PREFIXES[split]
+        source, target, pairs = (
+            getattr(self, f"{prefix}{name}")
+            for name in ("source", "target", "pairs")
+        )
+        if bool(source) != bool(target) or (source and pairs):
+            raise UsageError(
+                f"--{prefix}source and --{prefix}target require each other, "
+                f"and conflict with --{prefix}pairs."
+            )
+        if pairs:
+            return mixture.read_corpora(pairs)
+        return (Corpus((source, target)),) if source else ()
 
 
 class OwnText(Text2TextProblem):
@@ -54,7 +241,17 @@ class OwnText(Text2TextProblem):
         return other
 
     def option_flags(self) -> list[str]:
-        return self.settings.flags()
+        options = dict(self.options)
+        options.pop("adopted", None)
+        if "filters" in options:
+            # {"length": 80, "identical": True} is "length=80,identical".
+            options["filters"] = ",".join(
+                k if v is True else f"{k}={v}"
+                for k, v in options["filters"].items()
+            )
+        two = options.pop("shared_vocabulary", True) is False
+        flags = [f"--{name}={value}" for name, value in options.items()]
+        return flags + ["--separate_vocabularies"] * two
 
     @property
     def source_tags(self) -> tuple[str, ...]:
@@ -71,7 +268,7 @@ class OwnText(Text2TextProblem):
         return super().reverse()
 
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
-        self.require_sources(raw)
+        self._require_files(raw)
         if not self._corpora[split]:
             return (
                 (tagged(tag, source), target)
@@ -89,31 +286,22 @@ class OwnText(Text2TextProblem):
         corpora = self._corpora["train"]
         if len(corpora) < 2:
             return []
-        self.require_sources(raw)
+        self._require_files(raw)
         return [
-            {
-                "files": list(corpus.files),
-                "tag": corpus.tag,
-                "share": corpus.share,
-                "pairs": pairs,
-                "copies": copies,
-            }
+            dataclasses.asdict(corpus)
+            | {"files": list(corpus.files), "pairs": pairs, "copies": copies}
             for corpus, (pairs, copies) in zip(
                 corpora, self._counts, strict=True
             )
         ]
 
-    def tell_sources(self, raw: RawFiles) -> list[str]:
-        return [
-            f"{'found' if os.path.isfile(path) else 'missing'}: {path}"
-            for _, path in self._paths()
-        ] + [
-            f"to be held out of train: {split}"
-            for split in self.splits
-            if split != "train" and not self._corpora[split]
-        ]
-
     def require_sources(self, raw: RawFiles) -> None:
+        self._require_files(raw)
+        for split in ("dev", "test"):  # those with files; train is read next
+            for corpus in self._corpora[split]:
+                read_some(self._read(corpus))
+
+    def _require_files(self, raw):
         """Check that all files are there, and note them."""
         if self.settings.adopted:
             raise T2TLiteError(
@@ -126,14 +314,13 @@ class OwnText(Text2TextProblem):
                 f"{self.registered_name} needs files to train on: --source and "
                 "--target, or --pairs."
             )
-        missing = [
-            f"--{option}: there is no file {path}"
-            for option, path in self._paths()
-            if not os.path.isfile(path)
-        ]
+        corpora = itertools.chain(*self._corpora.values())
+        paths = [path for corpus in corpora for path in corpus.files]
+        paths += filter(None, [self.settings.vocabulary])
+        missing = [path for path in paths if not os.path.isfile(path)]
         if missing:
-            raise T2TLiteError(f"{'; '.join(missing)}.")
-        for _, path in self._paths():
+            raise T2TLiteError(f"There is no file {', '.join(missing)}.")
+        for path in paths:
             raw.note(path)
 
     def vocabulary_files(self) -> dict[str, str]:
@@ -157,7 +344,9 @@ class OwnText(Text2TextProblem):
 
     def expected_vocab_sizes(self) -> tuple[int, int]:
         if self.settings.vocabulary:
-            size = _open_vocabulary(self.settings.vocabulary).vocab_size
+            from t2t_lite.text.vocabulary import open_vocabulary
+
+            size = open_vocabulary(self.settings.vocabulary).vocab_size
             return size, size
         return super().expected_vocab_sizes()
 
@@ -165,15 +354,20 @@ class OwnText(Text2TextProblem):
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
     ) -> dict[str, Any]:
         """Learn the vocabularies, or copy the given one."""
-        self.require_sources(raw)
-        for corpus in itertools.chain(*self._corpora.values()):
-            files = corpus.files
-            if len(files) == 2 or format_of(*files) != ".tmx":
-                require_text(files, self._encoding)
         path = self.settings.vocabulary
         if not path:
             return super().train_encoders(raw, data_dir, seed)
-        _require_pieces(_open_vocabulary(path), self.source_tags)
+        from t2t_lite.text.vocabulary import open_vocabulary
+
+        encoder = open_vocabulary(path)
+        for tag in self.source_tags:
+            pieces = encoder.pieces(encoder.encode([tag])[0].tolist())
+            if tag not in pieces:
+                raise T2TLiteError(
+                    f"A tag must be one piece of the vocabulary; {path} splits "
+                    f"{tag} into {len(pieces)}. Leave --vocabulary out to "
+                    "learn one with it."
+                )
         name = self.vocabulary_files()["inputs"]
         shutil.copyfile(path, pathlib.Path(data_dir) / name)
         return {}
@@ -202,20 +396,6 @@ class OwnText(Text2TextProblem):
             scores = bleu([o for o, _ in pairs], [r for _, r in pairs])
             by_tag[tag] = {key: scores[key] for key in ("score", "sentences")}
         return report | {"by_tag": by_tag}
-
-    @property
-    def _encoding(self):
-        return Encoding(self.settings.encoding, self.settings.broken_share)
-
-    def _paths(self):
-        """Yield (option, file) of each given file."""
-        for split, prefix in PREFIXES.items():
-            for corpus in self._corpora[split]:
-                names = ("source", "target") if corpus.files[1:] else ("pairs",)
-                for name, file in zip(names, corpus.files, strict=True):
-                    yield f"{prefix}{name}", file
-        if self.settings.vocabulary:
-            yield "vocabulary", self.settings.vocabulary
 
     @functools.cached_property
     def _corpora(self):
@@ -248,18 +428,18 @@ class OwnText(Text2TextProblem):
 
     def _read(self, corpus):
         """Yield the pairs of a corpus, at least one, without its tag."""
-        pairs = self._pairs(corpus.files)
-        first = next(pairs, None)
-        if first is None:
+        pair = None
+        for pair in self._pairs(corpus.files):
+            yield pair
+        if pair is None:
             raise T2TLiteError(
                 "A split must have at least one pair; got nothing in "
                 f"{' and '.join(corpus.files)}."
             )
-        yield first
-        yield from pairs
 
     def _pairs(self, files):
-        settings, encoding = self.settings, self._encoding
+        settings = self.settings
+        encoding = Encoding(settings.encoding, settings.broken_share)
         if len(files) == 2:
             source, target = files
             return read_parallel(source, target, encoding=encoding)
@@ -293,37 +473,18 @@ class OwnText(Text2TextProblem):
         """Of each corpus of train the usable pairs, and those with copies."""
         corpora, is_usable = self._corpora["train"], self._is_usable()
         counts = [
-            mixture.count_usable(
-                self._samples_of("train", corpus), corpus, is_usable
-            )
+            sum(is_usable(*pair) for pair in self._samples_of("train", corpus))
             for corpus in corpora
         ]
-        copies = counts
-        if self._has_shares("train"):
-            shares = [corpus.share for corpus in corpora]
-            copies = mixture.copies_for(counts, shares)
+        if not self._has_shares("train"):
+            return list(zip(counts, counts, strict=True))
+        for corpus, count in zip(corpora, counts, strict=True):
+            if not count:
+                raise T2TLiteError(
+                    f"{' and '.join(corpus.files)} must give a share of "
+                    f"{corpus.share:g}, but has no pair to use. Check the "
+                    "file, --filters and --holdout."
+                )
+        shares = [corpus.share for corpus in corpora]
+        copies = mixture.copies_for(counts, shares)
         return list(zip(counts, copies, strict=True))
-
-
-def _require_pieces(encoder, tags):
-    """Raise T2TLiteError for a tag that is not one piece of a vocabulary."""
-    for tag in tags:
-        pieces = encoder.pieces(encoder.encode([tag])[0].tolist())
-        if tag not in pieces:
-            raise T2TLiteError(
-                f"A tag must be one piece of the vocabulary; {encoder.path} "
-                f"splits {tag} into {len(pieces)}. Leave --vocabulary out to "
-                "learn one with it."
-            )
-
-
-def _open_vocabulary(path):
-    """Return the encoder of a vocabulary that the user names."""
-    from t2t_lite.text.vocabulary import open_vocabulary
-
-    try:
-        return open_vocabulary(path)
-    except T2TLiteError as error:
-        raise T2TLiteError(
-            f"--vocabulary must name a vocabulary or be left out: {error}"
-        ) from error

@@ -5,10 +5,8 @@ import itertools
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from t2t_lite.corpus.lines import CORPUS, require_text
-from t2t_lite.corpus.parallel import find_sides, is_segments, read_sides
+from t2t_lite.corpus.parallel import find_sides, read_sides
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem.base import Text2TextProblem
@@ -47,17 +45,6 @@ class ParallelCorpus(Text2TextProblem):
         builder = self._builder(raw)
         return _read_dataset(builder, self.tfds_splits[split], self._sides)
 
-    def train_encoders(
-        self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
-    ) -> dict[str, Any]:
-        """Learn the vocabulary, after a check of the files of lines."""
-        if raw.raw_dir is not None:
-            for split in self.splits:
-                for path in itertools.chain(*self._find_files(split, raw)):
-                    if not is_segments(path):
-                        require_text([path], CORPUS)
-        return super().train_encoders(raw, data_dir, seed)
-
     @property
     def _sides(self):
         """The languages of `samples`, in either direction."""
@@ -80,14 +67,22 @@ class ParallelCorpus(Text2TextProblem):
         import tensorflow_datasets as tfds
         from tensorflow_datasets.core import download
 
+        files = ", ".join(
+            f"{stems[0]}.{language}"
+            for stems in self.stems.values()
+            for language in self._sides
+        )
+        needed = (
+            f"{self.base_name} needs {self.tfds_name}, downloaded "
+            f"({self.tfds_bytes / 1e9:.1f} GB) or in --tfds_dir; or {files}, "
+            "in --raw_dir"
+        )
         try:
             builder = tfds.builder(self.tfds_name, data_dir=raw.tfds_dir)
             if not builder.is_prepared():
-                say(
-                    f"{self.base_name}: TensorFlow Datasets downloads "
-                    f"{self.tfds_name}, {_size(self.tfds_bytes)}, into "
-                    f"{builder.data_path}"
-                )
+                if raw.download_dir is None:
+                    raise T2TLiteError(f"{needed}.")
+                say(f"downloading {self.tfds_name} into {builder.data_path}")
                 # It reports progress on stdout, which is for results.
                 with contextlib.redirect_stdout(sys.stderr):
                     builder.download_and_prepare()
@@ -98,42 +93,10 @@ class ParallelCorpus(Text2TextProblem):
         ) as error:
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise T2TLiteError(
-                f"{self.tfds_name} is not available: {lines[0]}. "
-                f"{self.base_name} needs a network ({_size(self.tfds_bytes)} "
-                "to download); or a TensorFlow Datasets folder that has it, "
-                f"with --tfds_dir; or {self._file_names()}, with --raw_dir."
+                f"{self.tfds_name} is not available: {lines[0]}. {needed}."
             ) from error
         raw.note(os.path.join(builder.data_path, "dataset_info.json"))
         return builder
-
-    def _file_names(self):
-        return ", ".join(
-            f"{stems[0]}.{language}"
-            for stems in self.stems.values()
-            for language in self._sides
-        )
-
-    def tell_sources(self, raw: RawFiles) -> list[str]:
-        if raw.raw_dir is None:
-            size = _size(self.tfds_bytes)
-            ways = [f"{self._file_names()}, in --raw_dir"]
-            if self.tfds_name:
-                name = f"{self.tfds_name} ({size})"
-                ways.insert(0, f"{name}, downloaded or in --tfds_dir")
-            return [f"needed: {'; or '.join(ways)}"]
-        told = []
-        for stems in self.stems.values():
-            try:
-                sides = find_sides(raw.raw_dir, stems, self._sides)
-            except T2TLiteError as error:
-                told.append(f"missing: {error}")
-            else:
-                told += [f"found: {path}" for pair in sides for path in pair]
-        return told
-
-
-def _size(count):
-    return f"{count / 1e9:.1f} GB"
 
 
 def _read_dataset(builder, split, languages):

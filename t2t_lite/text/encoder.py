@@ -9,7 +9,6 @@ import os
 import pathlib
 import re
 from collections.abc import Container, Iterable, Sequence
-from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -24,32 +23,11 @@ UNK_ID = 2  # of text that a vocabulary without bytes cannot write
 Span = tuple[int, int]  # the first byte, and the byte after the last
 
 
-class TextForm(Protocol):
-    """The form of a problem's texts, in graph ops; see `tree_form.TreeForm`.
-
-    Attributes:
-      kind: a plural noun for the answers, such as "trees".
-    """
-
-    kind: str
-
-    def prepare(self, texts: tf.Tensor) -> tf.Tensor:
-        """Return source texts as the training data has them: tf.string [B]."""
-
-    def constrain(
-        self, texts: tf.Tensor, limits: tf.Tensor
-    ) -> tuple[Any, tf.Tensor]:
-        """Return the `ScoreChange` to this form; see `TreeForm.constrain`."""
-
-    def write(self, texts: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
-        """Return readable answers of tokens [B, N, L]."""
-
-
 class TextEncoder(tf.Module):
     """The base of all vocabularies; `open_vocabulary` opens a file.
 
-    A subclass defines `tokenize`, `detokenize` and `_pieces`. A `tf.Module`
-    that holds an encoder is saved with it and needs no vocabulary file.
+    A subclass defines `tokenize`, `detokenize` and `_pieces`. A model that
+    holds an encoder is exported with it and needs no vocabulary file.
 
     Attributes:
       path: of the vocabulary file.
@@ -130,10 +108,9 @@ class TextEncoder(tf.Module):
         return tf.ragged.boolean_mask(tf.where(known, ids, unknown), kept)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the vocabulary's entry of each id.
+        """Return the entry of each id; "" beyond the vocabulary.
 
-        It is empty for ids beyond the vocabulary, which a model may have, see
-        the hparam `vocab_divisor`.
+        The hparam `vocab_divisor` gives a model such ids.
         """
         size = self.vocab_size
         return [self._pieces[i] if i < size else "" for i in ids]
@@ -157,12 +134,9 @@ class TextEncoder(tf.Module):
     def words_of_text(self, text: str) -> list[range]:
         """Return the indices of the words in which each piece of a text lies.
 
-        Words are those of `str.split`. A piece of white space lies in none.
-
         Example: "Two  men." in pieces "Two", " ", " men", "." -> 0, none, 1, 1.
         """
-        content = tf.constant([cleaned(text)])
-        ids = self.tokenize(content)[0].numpy().tolist()
+        (ids,) = self.tokenize(tf.constant([cleaned(text)])).to_list()
         prefixes = self.decode([ids[:n] for n in range(1, len(ids) + 1)])
         return words_of_prefixes([each.encode() for each in prefixes])
 

@@ -80,7 +80,6 @@ class SentencePieceEncoder(TextEncoder):
                 f"{path} is not a SentencePiece model or is damaged; "
                 "t2t-lite-datagen makes a new one."
             ) from error
-        # A space is U+2581.
         self._pieces = [piece.decode() for piece in pieces.numpy()]
         self.unknown_id = None if writes_all else UNK_ID
         self._words: _WordTable | None = None
@@ -246,27 +245,24 @@ class _WordTable:
 
 
 def _sample_lines(lines: Iterable[str], seed: int) -> tuple[list[str], int]:
-    """Return lines for the trainer, and the number of lines they are from."""
+    """Return lines for the trainer, and the number of lines they are from.
+
+    None is blank or too long.
+    """
     choose = random.Random(seed)
     kept, count = [], 0
-    for count, line in enumerate(_split_lines(lines), start=1):
-        if count <= MOST_VOCABULARY_LINES:
-            kept.append(line)
-            continue
-        index = choose.randrange(count)  # reservoir sampling
-        if index < MOST_VOCABULARY_LINES:
-            kept[index] = line
-    return kept, count
-
-
-def _split_lines(lines):
-    """Yield the lines as the trainer takes them: not blank, not too long."""
     for line in lines:
         line = cleaned(line).translate(_RESERVED_IN_TRAINING)
-        if line.isspace():
-            continue
-        for start in range(0, len(line), _CHUNK):
-            yield line[start : start + _CHUNK]
+        starts = () if line.isspace() else range(0, len(line), _CHUNK)
+        for start in starts:
+            count += 1
+            if count <= MOST_VOCABULARY_LINES:
+                kept.append(line[start : start + _CHUNK])
+                continue
+            index = choose.randrange(count)  # reservoir sampling
+            if index < MOST_VOCABULARY_LINES:
+                kept[index] = line[start : start + _CHUNK]
+    return kept, count
 
 
 def _train_model(
@@ -278,14 +274,14 @@ def _train_model(
 
     model = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder:
-        rules = pathlib.Path(folder)
-        for name, pairs in (
-            ("normalize", _ESCAPES.items()),
-            ("denormalize", [(b, a) for a, b in _ESCAPES.items()]),
-        ):
-            (rules / f"{name}.tsv").write_text(
-                "".join(f"{_in_hex(a)}\t{_in_hex(b)}\n" for a, b in pairs)
-            )
+        paths = [pathlib.Path(folder) / name for name in ("to.tsv", "from.tsv")]
+        for a, b in _ESCAPES.items():
+            for path, texts in zip(paths, ((a, b), (b, a)), strict=True):
+                codes = (
+                    " ".join(f"{ord(c):X}" for c in text) for text in texts
+                )
+                with path.open("a") as file:
+                    file.write("\t".join(codes) + "\n")
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(lines),
@@ -302,8 +298,8 @@ def _train_model(
                 byte_fallback=True,
                 character_coverage=0.9999,  # the rarest are left to the bytes
                 # Nothing is normalized but the escape of U+2581.
-                normalization_rule_tsv=str(rules / "normalize.tsv"),
-                denormalization_rule_tsv=str(rules / "denormalize.tsv"),
+                normalization_rule_tsv=str(paths[0]),
+                denormalization_rule_tsv=str(paths[1]),
                 remove_extra_whitespaces=False,
                 add_dummy_prefix=False,
                 max_sentence_length=8 * _CHUNK,  # bytes: no line is dropped
@@ -311,33 +307,23 @@ def _train_model(
                 minloglevel=2,  # errors only
             )
         except RuntimeError as error:
-            raise _explained(error, vocab_size) from error
+            message = str(error)
+            bound = f"SentencePiece cannot train it: {message}"
+            if most := re.search(r"too high .*<= (\d+)", message):
+                bound = f"at most {most[1]} for so small a corpus"
+            if least := re.search(r"required_chars\. \d+ vs (\d+)", message):
+                bound = (
+                    f"at least {least[1]}, for the 256 bytes and the "
+                    "characters of the corpus"
+                )
+            raise T2TLiteError(
+                f"vocab_size must be {bound}; got vocab_size={vocab_size}."
+            ) from error
     proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
     # The names of the temporary files would make each model different.
     proto.normalizer_spec.ClearField("normalization_rule_tsv")
     proto.denormalizer_spec.ClearField("normalization_rule_tsv")
     return proto.SerializeToString(deterministic=True)
-
-
-def _in_hex(text):
-    """Return the code points of a text: "AB" -> "41 42"."""
-    return " ".join(f"{ord(character):X}" for character in text)
-
-
-def _explained(error, vocab_size):
-    """Return a T2TLiteError for an error of the trainer."""
-    message = str(error)
-    bound = f"SentencePiece cannot train it: {message}"
-    if most := re.search(r"too high .*<= (\d+)", message):
-        bound = f"at most {most[1]} for so small a corpus"
-    if least := re.search(r"required_chars\. \d+ vs (\d+)", message):
-        bound = (
-            f"at least {least[1]}, for the 256 bytes and the characters of the "
-            "corpus"
-        )
-    return T2TLiteError(
-        f"vocab_size must be {bound}; got vocab_size={vocab_size}."
-    )
 
 
 def _with_our_ids(model: bytes) -> tuple[bytes, bool]:

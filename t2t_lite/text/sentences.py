@@ -1,9 +1,8 @@
 """Paragraphs to sentences, by the rules of Moses's split-sentences.perl.
 
 A full stop ends a sentence if a capital, a digit or a letter of a script
-without capitals follows and the word before it is not an abbreviation. The
-lists of abbreviations are those of Moses, from sacremoses, which has no
-splitter. Maintained splitters need models or are not linear in the text.
+without capitals follows and no abbreviation stands before it. Those of Moses
+are in sacremoses. Maintained splitters need models or are not linear.
 """
 
 import functools
@@ -13,9 +12,8 @@ from collections.abc import Callable
 
 _CLOSERS = "\"'”’»›)\\]}」』）】"
 _OPENERS = "\"'“‘„«‹([{¿¡「『（【"
-# Marks that end a sentence, what closes after them, and white space, which
-# Chinese and Japanese do not need. Each run of marks is tried once, and nothing
-# is given back: time is linear in the length of any text.
+# Marks, what closes after them, and white space, which Chinese and Japanese do
+# not need. Nothing is given back: time is linear in the length of any text.
 _MARKS = ".?!…।॥؟۔։។"
 _END = re.compile(
     rf"(?<![{_MARKS}])(?P<mark>[{_MARKS}]++)(?P<closers>(?:\s?[»›]|[{_CLOSERS}])*+)"

@@ -10,6 +10,7 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.text.encoder import (
     UNK_ID,
     TextEncoder,
+    cleaned,
     lines_of,
     write_vocabulary,
 )
@@ -51,7 +52,6 @@ class TokenEncoder(TextEncoder):
             ),
             default_value=UNK_ID,
         )
-        self._known = frozenset(tokens[len(SPECIAL_TOKENS) :])
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Return the ids of each text; UNK_ID for an unknown token."""
@@ -72,16 +72,16 @@ class TokenEncoder(TextEncoder):
           T2TLiteError: a token is not in the vocabulary; training data must be
             exact.
         """
-        for text in texts:
-            text = text.decode() if isinstance(text, bytes) else text
-            for token in text.split():
-                if token not in self._known:
-                    raise T2TLiteError(
-                        f"Every token must be in {self.path.name}; got "
-                        f"{token!r} in {text[:100]!r}. If it is not a mistake, "
-                        "add it to the train split."
-                    )
-        return super().encode(texts)
+        rows = super().encode(texts)
+        for text, ids in zip(texts, rows, strict=True):
+            if UNK_ID in ids:
+                token = cleaned(text).split()[ids.tolist().index(UNK_ID)]
+                raise T2TLiteError(
+                    f"Every token must be in {self.path.name}; got {token!r} "
+                    f"in {text[:100]!r}. If it is not a mistake, add it to the "
+                    "train split."
+                )
+        return rows
 
     @classmethod
     def write(

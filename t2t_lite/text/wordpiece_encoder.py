@@ -15,24 +15,19 @@ class WordPieceEncoder(encoder.TextEncoder):
 
     Ids 0 and 1 are PAD and EOS. Spaces, control characters and [CLS] are lost,
     and words of over 100 bytes. Text is case-folded if no piece has a capital,
-    and loses its accents if no piece has one either.
-
-    Args:
-      path: one piece a line, suffixes with ##; the last of equal lines counts.
+    and loses its accents if no piece has one. The last of equal lines counts.
     """
 
     def __init__(self, path: str | os.PathLike):
         super().__init__(name="wordpiece_encoder")
         pieces = encoder.lines_of(self._read(path))
         if "[UNK]" not in pieces:
-            raise T2TLiteError(
-                f"{path} is not a WordPiece vocabulary: it must be UTF-8 and "
-                "have [UNK] as a line."
-            )
+            rule = "not a WordPiece vocabulary: UTF-8 with [UNK] as a line"
+            raise T2TLiteError(f"{path} is {rule}.")
         from keras_hub.tokenizers import WordPieceTokenizer  # takes seconds
 
-        self.vocab_size = 2 + len(pieces)
         self._pieces = ["<pad>", "</s>", *pieces]
+        self.vocab_size = len(self._pieces)
         # A suffix continues a word; [CLS] and the like, but [UNK], are no text.
         ignored = re.compile(r"^ (##(?=.)|(?!\[UNK\])\[\S+\]$)")
         words = [ignored.sub("", f" {piece}") for piece in pieces]
@@ -56,8 +51,8 @@ class WordPieceEncoder(encoder.TextEncoder):
         return self._tokenizer.tokenize(text) + 2
 
     def words_of_text(self, text: str) -> list[range]:
-        ids = self.encode(encoder.cleaned(text).split())
-        return [range(n, n + 1) for n, row in enumerate(ids) for _ in row]
+        rows = enumerate(self.encode(encoder.cleaned(text).split()))
+        return [range(n, n + 1) for n, ids in rows for _ in ids]
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         words = tf.gather(self._words, self._ids_of_text(ids))

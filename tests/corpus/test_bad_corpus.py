@@ -114,7 +114,7 @@ def test_text_in_another_encoding_is_refused_before_work(make, tmp_path, split):
         make()
     assert str(path) in str(error.value)
     assert not list((tmp_path / "data").glob("*.vocab*"))
-    with pytest.raises(T2TLiteError, match="train.xx is not UTF-16 text"):
+    with pytest.raises(T2TLiteError, match=".xx is not UTF-16 text"):
         make(encoding="utf-16")
 
 
@@ -123,7 +123,7 @@ def test_text_in_a_named_encoding_is_read(make, tmp_path):
         for side in ("xx", "yy"):
             text = "".join(f"{x} é{side}\r\n" for x in NUMBERS)
             (tmp_path / f"{split}.{side}").write_bytes(text.encode("utf-16"))
-    with pytest.raises(T2TLiteError, match="train.xx must be UTF-8 text"):
+    with pytest.raises(T2TLiteError, match=".xx must be UTF-8 text"):
         make()
     problem, manifest = make(encoding="UTF16")
     assert problem.options["encoding"] == "utf-16"

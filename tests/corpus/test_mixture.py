@@ -7,7 +7,6 @@ import pytest
 from t2t_lite.corpus.mixture import (
     Corpus,
     checked,
-    checked_once,
     copies_for,
     read_corpora,
     repeated,
@@ -68,12 +67,6 @@ def test_wrong_shares_and_tags_are_one_clear_error(value, word):
     with pytest.raises(UsageError) as error:
         read_corpora(value)
     assert word in str(error.value) and "\n" not in str(error.value)
-
-
-def test_shares_are_for_train():
-    assert checked_once("/dev.tsv:2de,/b.tsv") == "/dev.tsv:2de,/b.tsv"
-    with pytest.raises(UsageError, match="dev"):
-        checked_once("/dev.tsv:1")
 
 
 @pytest.mark.parametrize(

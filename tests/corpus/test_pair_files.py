@@ -86,9 +86,9 @@ def test_what_is_no_character_becomes_a_replacement(tmp_path):
     [
         ("[1]", "[1]"),
         ("7", "7"),
-        ("", "invalid JSON"),
-        ('{"source": "a"', "invalid JSON"),
-        ("[" * 100_000, "invalid JSON"),
+        ("", "'invalid JSON'"),
+        ('{"source": "a"', "'invalid JSON'"),
+        ("[" * 100_000, "'invalid JSON'"),
         ('{"source": "a"}', "{'source': 'a'}"),
         ("{}", "{}"),
         ('{"source": 1, "target": ""}', "{'source': 1, 'target': ''}"),

@@ -12,7 +12,7 @@ def random_lengths(examples, longest=40, seed=0):
 
 
 def batches_of(plan):
-    return np.split(plan.rows, plan.splits[1:-1])
+    return np.split(plan.examples, plan.batches[1:-1])
 
 
 def plan(sources, targets, max_positions=256, max_length=64, seed=0):
@@ -67,15 +67,15 @@ def test_small_portion_worked_by_hand():
         [0, 2],
         [1, 3, 4, 5],
     ]
-    assert result.source_widths.tolist() == [3, 4, 2]
-    assert result.target_widths.tolist() == [4, 4, 2]
+    assert result.widths[:, 0].tolist() == [3, 4, 2]
+    assert result.widths[:, 1].tolist() == [4, 4, 2]
 
 
 def test_leftovers_move_into_the_next_larger_class():
     # Five of 4 and eleven of 5 tokens, eight rows a batch: 16 make two.
     result = plan([4] * 5 + [5] * 11, [4] * 5 + [5] * 11, max_positions=40)
-    assert np.diff(result.splits).tolist() == [8, 8]
-    assert result.source_widths.tolist() == [5, 5]
+    assert np.diff(result.batches).tolist() == [8, 8]
+    assert result.widths[:, 0].tolist() == [5, 5]
 
 
 @pytest.mark.parametrize("seed", [None, 0, 1])
@@ -85,17 +85,17 @@ def test_every_kept_row_is_in_exactly_one_batch(seed):
     result = plan(sources, targets, max_length=32, seed=seed)
     longest = np.maximum(sources, targets)
     kept = (sources > 0) & (longest <= 32)
-    assert sorted(result.rows) == np.flatnonzero(kept).tolist()
+    assert sorted(result.examples) == np.flatnonzero(kept).tolist()
 
 
 @pytest.mark.parametrize("max_positions", [40, 64, 300, 2048])
 def test_batches_stay_within_max_positions_and_hold_their_rows(max_positions):
     sources, targets = random_lengths(3000)
     result = plan(sources, targets, max_positions=max_positions)
-    rows = np.diff(result.splits)
+    rows = np.diff(result.batches)
     for lengths, widths in (
-        (sources, result.source_widths),
-        (targets, result.target_widths),
+        (sources, result.widths[:, 0]),
+        (targets, result.widths[:, 1]),
     ):
         assert (rows * widths).max() <= max_positions
         longest = [lengths[batch].max() for batch in batches_of(result)]
@@ -107,12 +107,12 @@ def test_widths_are_boundaries_and_shapes_few():
     shapes = set()
     for seed in range(4):
         result = plan(sources, targets, 2048, max_length=100, seed=seed)
-        full = np.diff(result.splits) >= 2048 // 100 // 8 * 8
+        full = np.diff(result.batches) >= 2048 // 100 // 8 * 8
         shapes |= set(
             zip(
-                np.diff(result.splits)[full],
-                result.source_widths[full],
-                result.target_widths[full],
+                np.diff(result.batches)[full],
+                result.widths[:, 0][full],
+                result.widths[:, 1][full],
                 strict=True,
             )
         )
@@ -129,7 +129,7 @@ def test_at_most_one_batch_of_a_portion_is_not_full():
         bucketing.rows_of_class(boundary, 1024)
         for boundary in bucketing.length_boundaries(64)
     }
-    rows = np.diff(result.splits).tolist()
+    rows = np.diff(result.batches).tolist()
     assert sum(count not in allowed for count in rows) <= 1
 
 
@@ -149,12 +149,12 @@ def test_same_seed_same_plan_other_seed_other_batches():
 def test_without_a_generator_the_longest_batches_come_first():
     sources, targets = random_lengths(2000)
     result = plan(sources, targets, seed=None)
-    longest = np.maximum(result.source_widths, result.target_widths)
+    longest = np.maximum(result.widths[:, 0], result.widths[:, 1])
     assert (np.diff(longest) <= 0).all()
 
 
 def test_portion_without_a_usable_pair_has_no_batch():
     result = plan([0, 50, 3], [3, 3, 0], max_length=40)
-    assert result.rows.tolist() == []
-    assert result.splits.tolist() == [0]
-    assert result.source_widths.tolist() == result.target_widths.tolist() == []
+    assert result.examples.tolist() == []
+    assert result.batches.tolist() == [0]
+    assert result.widths[:, 0].tolist() == result.widths[:, 1].tolist() == []

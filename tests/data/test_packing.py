@@ -26,7 +26,7 @@ def plan(sources, targets, max_positions=256, max_length=64, seed=0):
 
 
 def bins_of(plan):
-    return np.split(plan.rows, plan.splits[1:-1])
+    return np.split(plan.examples, plan.rows[1:-1])
 
 
 @pytest.mark.parametrize(
@@ -41,9 +41,9 @@ def bins_of(plan):
 def test_every_batch_has_one_shape(max_positions, max_length, shape):
     assert packed_shape(max_positions, max_length) == shape
     sources, targets = random_lengths(300)
-    shapes = plan(sources, targets, max_positions, max_length).shapes()
-    assert len(shapes) > 1
-    np.testing.assert_array_equal(shapes, [(*shape, shape[1])] * len(shapes))
+    found = plan(sources, targets, max_positions, max_length)
+    assert len(found.widths) > 1 and (found.widths == shape[1]).all()
+    assert (np.diff(found.batches) == shape[0]).all()
 
 
 @pytest.mark.parametrize("examples", [1, 2, 100, 3000])
@@ -51,7 +51,7 @@ def test_every_batch_has_one_shape(max_positions, max_length, shape):
 def test_no_example_lost_or_duplicated_and_rows_within_width(examples, seed):
     sides = random_lengths(examples)
     found = plan(*sides, seed=seed)
-    assert sorted(found.rows) == list(range(examples))
+    assert sorted(found.examples) == list(range(examples))
     for row in bins_of(found):
         assert all(side[row].sum() <= 64 for side in sides)
 
@@ -74,23 +74,23 @@ def test_no_batch_is_of_empty_rows_alone(length):
     """Its loss would be divided by no token."""
     for examples in (1, 397, 400):
         found = plan([length] * examples, [length] * examples)
-        sizes = np.diff(found.splits).reshape(-1, 4)  # 4 rows of 64 a batch
+        sizes = np.diff(found.rows).reshape(-1, 4)  # 4 rows of 64 a batch
         assert sizes.any(axis=1).all()
         assert len(sizes) == -(-examples // (64 // length) // 4)
 
 
 def test_too_long_and_empty_pairs_are_left_out():
     found = plan([5, 65, 0, 9, 70, 3], [4, 5, 7, 80, 0, 0])
-    assert list(found.rows) == [0]
+    assert list(found.examples) == [0]
     nothing = plan([65, 0], [5, 5])
-    assert len(nothing.rows) == len(nothing.shapes()) == 0
+    assert len(nothing.examples) == len(nothing.widths) == 0
 
 
 def test_same_generator_same_plan_other_generator_other_neighbors():
     sides = random_lengths(1000)
     first, again, other = (plan(*sides, seed=seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first.examples, again.examples)
     np.testing.assert_array_equal(first.rows, again.rows)
-    np.testing.assert_array_equal(first.splits, again.splits)
     rows = [{tuple(sorted(row)) for row in bins_of(p)} for p in (first, other)]
     assert len(rows[0] & rows[1]) < len(rows[0]) / 4
 
@@ -99,7 +99,7 @@ def test_long_and_short_pairs_come_in_every_part_of_a_portion():
     """Batches follow one another in no order of length."""
     sources, targets = random_lengths(4000)
     found = plan(sources, targets)
-    lengths = sources[found.rows]
+    lengths = sources[found.examples]
     parts = [part.mean() for part in np.array_split(lengths, 10)]
     assert max(parts) - min(parts) < 0.1 * lengths.mean()
 
@@ -109,9 +109,9 @@ def test_97_percent_of_the_positions_are_real_at_lengths_of_news():
     means = generator.lognormal(np.log(28) - 0.18, 0.6, 20_000)
     sides = generator.normal(1, 0.2, (2, 20_000)) * means
     sources, targets = np.clip(sides, 2, 256).astype(int)
-    shapes = plan(sources, targets, 4096, 256).shapes()
+    batches = len(plan(sources, targets, 4096, 256).widths)
     for side in (sources, targets):
-        assert side.sum() >= 0.97 * len(shapes) * 4096
+        assert side.sum() >= 0.97 * batches * 4096
 
 
 def test_features_have_the_names_of_tensor2tensor():

@@ -247,7 +247,10 @@ def test_over_long_pairs_are_left_out_and_counted(data):
     elements = epoch_of(training_batches(data, max_length=12))
     assert sorted(numbers_in(elements)) == kept
     report = padding_report(
-        data[0], Numbered(), data[1], max_positions=128, max_length=12
+        *(data[0], Numbered(), data[1]),
+        max_positions=128,
+        max_length=12,
+        seed=0,
     )
     assert (report.examples, report.too_long) == (500, 500 - len(kept))
 
@@ -329,20 +332,17 @@ def test_read_pairs_gives_the_files_order(data):
 
 @pytest.mark.parametrize("packing", [False, True])
 def test_padding_report_counts_the_batches_of_the_stream(data, packing):
-    arguments = {"max_positions": 128, "max_length": 20, "packing": packing}
     elements = epoch_of(training_batches(data, packing=packing))
-    real = share_of_tokens(elements)
-    for portions in (2, 9):  # of 6
-        report = padding_report(
-            *(data[0], Numbered(), data[1]),
-            seed=3,
-            portion_size=90,
-            most_portions=portions,
-            **arguments,
-        )
-        # The report plans portions in file order; the stream shuffles shards.
-        assert abs(report.batches - len(elements)) <= 4
-        assert report.share == pytest.approx(real, abs=0.04)
+    report = padding_report(
+        *(data[0], Numbered(), data[1]),
+        max_positions=128,
+        max_length=20,
+        packing=packing,
+        seed=3,
+        portion_size=90,
+    )
+    assert report.batches == len(elements)
+    assert report.share == pytest.approx(share_of_tokens(elements))
     assert str(report).startswith(f"500 pairs; about {report.batches} batches")
 
 
@@ -407,6 +407,7 @@ def test_95_percent_of_the_positions_are_real_on_multi30k(multi30k, name):
             *multi30k(name),
             max_positions=max_positions,
             max_length=128,
+            seed=0,
         )
         assert report.share >= 0.95
         assert report.too_long == 0

@@ -81,11 +81,6 @@ def test_numbers_are_those_of_the_pairs(folder):
     assert train["target"]["tokens_per_word"] == pytest.approx(11 / 5)
 
 
-def test_a_vocabulary_without_pieces_has_no_share_of_bytes(folder, monkeypatch):
-    monkeypatch.delattr(Letters, "pieces")
-    assert inspect_train(Toy(), folder)["source"]["byte_share"] is None
-
-
 def test_the_other_direction_swaps_the_sides(folder):
     one, other = (inspect_train(p, folder) for p in (Toy(), Toy().reverse()))
     assert (other["source"], other["target"]) == (one["target"], one["source"])

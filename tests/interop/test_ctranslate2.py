@@ -274,7 +274,7 @@ def export_to(folder):
 
 
 class Form:
-    """Stands in for a `TextForm`: texts with something that must be right."""
+    """Stands in for a `TreeForm`: texts with something that must be right."""
 
     def prepare(self, texts):
         return tf.strings.upper(texts)

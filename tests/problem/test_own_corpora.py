@@ -161,12 +161,11 @@ def test_a_given_vocabulary_must_have_the_tags():
     assert make(text("a.tsv:2de", vocabulary="with.model", **options))
 
 
-def test_tags_of_dev_and_test_are_those_of_train():
-    with pytest.raises(UsageError) as error:
-        text("a.tsv:web", dev_pairs="b.tsv:2de")
-    assert str(error.value) == (
-        "--pairs must have the tags of dev, <web>; got <2de> in --dev_pairs."
-    )
+@pytest.mark.parametrize("pairs", ["b.tsv:2de", "b.tsv:1"])
+def test_dev_has_tags_of_train_and_no_shares(pairs):
+    assert text("a.tsv:web", dev_pairs="b.tsv:web,a.tsv")
+    with pytest.raises(UsageError, match="--dev_pairs .*b.tsv:"):
+        text("a.tsv:web", dev_pairs=pairs)
 
 
 def test_the_reversed_direction_has_no_tags():

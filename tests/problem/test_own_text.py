@@ -127,8 +127,6 @@ def test_only_splits_without_files_are_held_out(sides, write):
     splits = splits_of(problem)
     assert splits["dev"] == [("x", "y")]
     assert (len(splits["train"]), len(splits["test"])) == (293, 7)
-    told = problem.tell_sources(RawFiles())
-    assert told[-2:] == [f"found: {dev}", "to be held out of train: test"]
     both = text(**sides(), dev_pairs=dev, test_pairs=dev)
     assert samples(both, "train") == PAIRS
 
@@ -213,15 +211,7 @@ def test_all_that_is_missing_is_named_in_one_error(tmp_path, write):
     )
     with pytest.raises(T2TLiteError) as error:
         samples(problem, "train")
-    assert str(error.value) == (
-        f"--source: there is no file {tmp_path}/a.xx; "
-        f"--dev_source: there is no file {tmp_path}; "
-        f"--dev_target: there is no file {tmp_path}/dev.yy."
-    )
-    assert problem.tell_sources(RawFiles())[:2] == [
-        f"missing: {tmp_path}/a.xx",
-        f"found: {tmp_path}/a.yy",
-    ]
+    assert f"{tmp_path}/a.xx, {tmp_path}, {tmp_path}/dev.yy" in str(error.value)
 
 
 def test_an_empty_file_is_named(write):

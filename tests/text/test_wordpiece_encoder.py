@@ -120,5 +120,5 @@ def test_empty_and_repeated_lines_keep_the_numbers_of_the_others(tmp_path):
 def test_another_file_is_refused(content, tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_bytes(content)
-    with pytest.raises(T2TLiteError, match="is not a WordPiece vocabulary"):
+    with pytest.raises(T2TLiteError, match="not a WordPiece vocabulary"):
         WordPieceEncoder(path)
