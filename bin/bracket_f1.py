@@ -13,11 +13,7 @@ from t2t_lite.corpus.lines import read_lines
 from t2t_lite.errors import UsageError
 from t2t_lite.parsing import bracket_f1
 from t2t_lite.parsing.bracket_f1 import SentenceScore, percent
-from t2t_lite.parsing.trees import (
-    one_tree_a_line,
-    sentence_of,
-    without_outer_brackets,
-)
+from t2t_lite.parsing.trees import one_tree_a_line, sentence_of
 
 # EVALB's own table, so that whoever reads its output reads ours.
 _RULE = "=" * 76
@@ -83,12 +79,12 @@ def score_files(args: argparse.Namespace) -> None:
         test, test_of_treebank = one_tree_a_line(args.test, len(gold))
     else:
         test, test_of_treebank = _parses(args, gold), True
-    if of_treebank or test_of_treebank:
-        # Treebanks have a bracket around each tree that lines may lack.
-        gold = list(without_outer_brackets(gold))
-        test = list(without_outer_brackets(test))
     name = args.test or args.text or "the parses"
-    scores = bracket_f1.score_lines(gold, test, parameters, args.gold, name)
+    scores = bracket_f1.score_lines(
+        *(gold, test, parameters, args.gold, name),
+        # Treebanks have a bracket around each tree that lines may lack.
+        outer_brackets=not (of_treebank or test_of_treebank),
+    )
     _note_errors(scores, name, parameters.max_errors)
     report = bracket_f1.report(scores, parameters)
     if args.labels:

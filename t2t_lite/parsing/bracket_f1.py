@@ -44,20 +44,6 @@ class Parameters:
         """Return whether two labels, or two tags, count as one."""
         return _same(one, other, self.equal_labels)
 
-    def same_word(self, one: str, other: str) -> bool:
-        """Return whether two words count as one."""
-        return _same(one, other, self.equal_words)
-
-    def deletes_label(self, label: str) -> bool:
-        """Return whether the brackets of a constituent do not count."""
-        return any(self.same_label(label, x) for x in self.deleted_labels)
-
-    def deletes_leaf(self, leaf: Tree) -> bool:
-        """Return whether a word does not count, by its tag or as itself."""
-        return (
-            leaf.label in self.deleted_labels or leaf.word in self.deleted_words
-        )
-
 
 def _same(one, other, pairs):
     return one == other or (one, other) in pairs or (other, one) in pairs
@@ -100,27 +86,20 @@ def read_parameters(path: str | os.PathLike) -> Parameters:
         key, *values = line.split() or ["#"]
         if key.startswith("#"):
             continue
-        place = f"{path}, line {number}"
-        if key not in _KEYS:
-            raise T2TLiteError(
-                f"{place}: unknown key {key}.{nearest(key, _KEYS)} Known are "
-                f"{', '.join(_KEYS)}."
-            )
-        field, needed = _KEYS[key]
-        if len(values) != needed:
-            raise T2TLiteError(
-                f"{place}: {key} needs {needed} value{'s' * (needed > 1)}; got "
-                f"{len(values)}. Write {key}{' VALUE' * needed}."
-            )
+        field, needed = _KEYS.get(key, ("", 0))
         default = getattr(Parameters, field, 0)
-        if isinstance(default, tuple):
+        is_list = isinstance(default, tuple)
+        if len(values) != needed or not (
+            is_list or re.fullmatch("[0-9]+", values[0])
+        ):
+            raise T2TLiteError(
+                f"{path}, line {number}: a line is a key and its values, words "
+                f"or whole numbers; got {line!r}.{nearest(key, _KEYS)} Keys: "
+                f"{', '.join(_KEYS)}; EQ_LABEL and EQ_WORD have two values."
+            )
+        if is_list:
             value = values[0] if needed == 1 else tuple(values)
             found[field] = (*found.get(field, ()), value)
-        elif not re.fullmatch("[0-9]+", values[0]):
-            raise T2TLiteError(
-                f"{place}: {key} must be a whole number, at least 0; got "
-                f"{values[0]}."
-            )
         elif field:
             found[field] = type(default)(int(values[0]))
     return Parameters(**found)
@@ -171,12 +150,15 @@ class _Sentence(NamedTuple):
     quotes: list[tuple[int, int, str]]
 
 
-def bracket_f1(
+def score_lines(
     gold_lines: Sequence[str],
     test_lines: Sequence[str],
     parameters: Parameters = COLLINS,
-) -> dict:
-    """Return the labeled bracket F1, 0-100, of trees against gold trees.
+    gold_name: str = "The gold trees",
+    test_name: str = "The test trees",
+    outer_brackets: bool = True,
+) -> list[SentenceScore]:
+    """Return the score of each line with trees; `report` sums them up.
 
     Example: `(S (NP (X a)) (VP (X b) (X c)))` against
     `(S (NP (X a) (X b)) (VP (X c)))`: one bracket of three is right, S, so
@@ -184,44 +166,38 @@ def bracket_f1(
 
     Args:
       gold_lines: one tree a line; an empty line is a sentence without a tree.
-      test_lines: line i is a parse of the same words as gold line i.
+      test_lines: line i is a parse of the same words as gold line i; one that
+        is not a tree makes an ERROR sentence.
       parameters: the rules; EVALB's COLLINS.prm.
-
-    Returns:
-      `score`, and the values of `totals` for all sentences and, under
-      `within_cutoff`, for those within the cutoff length.
+      gold_name: of the gold trees in errors.
+      test_name: of the others.
+      outer_brackets: False removes the brackets without a label that treebanks
+        put around each tree, `( (S ...))`.
 
     Raises:
       T2TLiteError: no lines at all, unequal numbers of them, or a gold line
         that is not a tree.
     """
-    return report(score_lines(gold_lines, test_lines, parameters), parameters)
-
-
-def score_lines(
-    gold_lines: Sequence[str],
-    test_lines: Sequence[str],
-    parameters: Parameters = COLLINS,
-    gold_name: str = "The gold trees",
-    test_name: str = "The test trees",
-) -> list[SentenceScore]:
-    """Return the score of each pair of lines; see `bracket_f1`.
-
-    A test line that is not a tree makes an ERROR sentence.
-    """
-    if len(gold_lines) != len(test_lines):
+    if len(gold_lines) != len(test_lines) or not gold_lines:
         raise T2TLiteError(
             "There must be one test tree for each gold tree, one tree a line; "
             f"got {len(gold_lines)} lines in {gold_name} and "
             f"{len(test_lines)} in {test_name}."
         )
-    if not gold_lines:
-        raise T2TLiteError(f"{gold_name}: there must be a tree; got none.")
+
+    def parse(line, name, number):
+        return [
+            tree.children[0]
+            if not (outer_brackets or tree.label) and len(tree.children) == 1
+            else tree
+            for tree in parse_line(line, name, number)
+        ]
+
     scores = []
     for number, pair in enumerate(zip(gold_lines, test_lines, strict=True), 1):
-        gold = parse_line(pair[0], gold_name, number)
+        gold = parse(pair[0], gold_name, number)
         try:
-            test = parse_line(pair[1], test_name, number)
+            test = parse(pair[1], test_name, number)
         except T2TLiteError as error:
             length = _read(gold, parameters).length
             scores.append(SentenceScore(ERROR, length, problem=str(error)))
@@ -249,6 +225,7 @@ def score_trees(
         return SentenceScore(ERROR, length, problem=problem)
     tags = zip(gold.leaves, test.leaves, strict=True)
     matched = _matched(gold.brackets, test.brackets, parameters)
+    sides = matched, *([x.label for x in y.brackets] for y in (gold, test))
     return SentenceScore(
         SCORED,
         length,
@@ -258,7 +235,10 @@ def score_trees(
         _crossing(gold.brackets, test.brackets),
         len(gold.leaves),
         sum(parameters.same_label(a.label, b.label) for a, b in tags),
-        labels=_by_label(matched, gold.brackets, test.brackets),
+        labels=tuple(
+            (label, *(labels.count(label) for labels in sides))
+            for label in dict.fromkeys(sides[1] + sides[2])
+        ),
     )
 
 
@@ -276,7 +256,10 @@ def _read(trees, parameters, kept=None):
             if part.label in parameters.quote_labels and part.word in _QUOTES:
                 quotes.append((index, len(leaves), part.label))
             length += part.label not in parameters.uncounted_labels
-            if not parameters.deletes_leaf(part):
+            if not (
+                part.label in parameters.deleted_labels
+                or part.word in parameters.deleted_words
+            ):
                 leaves.append(part)
             elif kept:
                 leaves += [part] * kept[index]
@@ -291,7 +274,11 @@ def _read(trees, parameters, kept=None):
     counted = [
         x
         for x in brackets
-        if x.start < x.end and not parameters.deletes_label(x.label)
+        if x.start < x.end
+        and not any(
+            parameters.same_label(x.label, deleted)
+            for deleted in parameters.deleted_labels
+        )
     ]
     return _Sentence(leaves, counted, length, quotes)
 
@@ -330,7 +317,7 @@ def _difference(gold, test, parameters):
             f"tree; got {len(test)}"
         )
     for a, b in zip(gold, test, strict=True):
-        if not parameters.same_word(a.word, b.word):
+        if not _same(a.word, b.word, parameters.equal_words):
             return f"the gold tree's word is {a.word!r}; got {b.word!r}"
     return ""
 
@@ -353,19 +340,6 @@ def _matched(gold, test, parameters):
     return matched
 
 
-def _by_label(matched, gold, test):
-    """Return `SentenceScore.labels`."""
-    counts = [
-        Counter(matched),
-        Counter(bracket.label for bracket in gold),
-        Counter(bracket.label for bracket in test),
-    ]
-    return tuple(
-        (label, *(count[label] for count in counts))
-        for label in counts[1] | counts[2]
-    )
-
-
 def _crossing(gold, test):
     """Count test brackets that hold a part, not all, of a gold one and more."""
     return sum(
@@ -381,7 +355,11 @@ def _crossing(gold, test):
 def report(
     scores: Sequence[SentenceScore], parameters: Parameters = COLLINS
 ) -> dict:
-    """Return the metric's report on a corpus; see `bracket_f1`."""
+    """Return the report of the metric.
+
+    It has `score` and the values of `totals` of all sentences and, under
+    `within_cutoff`, of those within the cutoff length.
+    """
     everything = totals(scores)
     cutoff = parameters.cutoff_length
     return {
@@ -406,12 +384,8 @@ def label_totals(scores: Sequence[SentenceScore]) -> dict[str, dict]:
                 a + b for a, b in zip(sums[label], counts, strict=True)
             ]
     return {
-        label: {
-            "gold": gold,
-            "test": test,
-            "matched": matched,
-            **_rates(matched, gold, test),
-        }
+        label: {"gold": gold, "test": test, "matched": matched}
+        | _rates(matched, gold, test)
         for label, (matched, gold, test) in sorted(
             sums.items(), key=lambda item: (-item[1][1], item[0])
         )

@@ -10,44 +10,55 @@ import itertools
 import os
 import pathlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
 
+from t2t_lite.corpus.lines import PACKED
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.parsing import trees
 from t2t_lite.parsing.linearization import PUNCTUATION, linearize, rebuild
-from t2t_lite.parsing.treebank import (
-    choose_files,
-    mix,
-    numbered_files,
-    parse_numbers,
-    with_subtrees,
-)
 from t2t_lite.parsing.trees import (
     NO_TAG,
+    OPEN,
     TOP,
+    Tree,
     format_tree,
     read_trees,
     strip_annotation,
+    walk,
 )
 from t2t_lite.problem import Problem, ProblemOptions
-from t2t_lite.validators import Validator, file_path, integer, real, setting
+from t2t_lite.validators import (
+    Validator,
+    file_path,
+    integer,
+    real,
+    setting,
+)
 
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 _WORD = re.compile(r"\S+", re.ASCII)
 
 
-def _numbers(split):
-    """Accept the file numbers of a split."""
+def _parse_numbers(text: str) -> list[range]:
+    """Return the ranges of a text such as "200-2199" or "1-9+12"."""
+    ranges = []
+    for part in text.split("+"):
+        found = _RANGE.fullmatch(part.strip())
+        numbers = found and range(int(found[1]), int(found[2] or found[1]) + 1)
+        if not numbers:
+            raise ValueError
+        ranges.append(numbers)
+    return ranges
 
-    def parse(value):
-        ranges = parse_numbers(str(value), split)
-        return "+".join(
-            f"{numbers[0]}-{numbers[-1]}" if numbers[1:] else f"{numbers[0]}"
-            for numbers in ranges
-        )
 
-    return Validator("file numbers", parse, "NUMBERS")
+def _normal_numbers(value: Any) -> str:
+    """Return the text of ranges: " 01-3 + 12-12" is "1-3+12"."""
+    return "+".join(
+        f"{numbers[0]}-{numbers[-1]}" if numbers[1:] else f"{numbers[0]}"
+        for numbers in _parse_numbers(str(value))
+    )
 
 
 def _paths(value: Any) -> str:
@@ -55,6 +66,10 @@ def _paths(value: Any) -> str:
     return ":".join(file_path(name) for name in str(value).split(":") if name)
 
 
+_Numbers = Annotated[
+    str,
+    Validator("numbers of files such as 200-2199 or 1-9+12", _normal_numbers),
+]
 _MEANING = (
     "file numbers, such as 200-2199 or 1-9+12; give all three splits or none "
     "(default: chosen by the files that are there)"
@@ -66,9 +81,9 @@ _Share = Annotated[float, real(above=0, below=1)]
 class ParsingOptions(ProblemOptions):
     """The options of a `ParsingProblem`."""
 
-    train: Annotated[str, _numbers("train")] | None = setting(None, _MEANING)
-    dev: Annotated[str, _numbers("dev")] | None = setting(None, _MEANING)
-    test: Annotated[str, _numbers("test")] | None = setting(None, _MEANING)
+    train: _Numbers | None = setting(None, _MEANING, "NUMBERS")
+    dev: _Numbers | None = setting(None, _MEANING, "NUMBERS")
+    test: _Numbers | None = setting(None, _MEANING, "NUMBERS")
     vocab_size: Annotated[int, integer(1)] | None = setting(
         None,
         "pieces of the source vocabulary (default: chosen by the files that "
@@ -92,6 +107,22 @@ class ParsingOptions(ProblemOptions):
         "problem's own)",
         "SHARE",
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = [
+            name for name in ("train", "dev", "test") if getattr(self, name)
+        ]
+        if len(given) in (1, 2):
+            raise UsageError(
+                "The numbers of files must be given for train, dev and test; "
+                f"got {' and '.join(given)} only."
+            )
+        if self.treebank_share and not self.trees:
+            raise UsageError(
+                "treebank_share says how additional trees are mixed with the "
+                "treebank; give them with trees=FILE."
+            )
 
 
 class Layout(NamedTuple):
@@ -127,44 +158,26 @@ class ParsingProblem(Problem):
     tags: tuple[str, ...] = ()
     treebank_share: float = 0.5
 
-    def with_options(self, options: Mapping[str, Any]) -> Self:
-        other = super().with_options(options)
-        given = [name for name in self.splits if name in options]
-        if given and len(given) < len(self.splits):
-            raise UsageError(
-                "The numbers of files must be given for train, dev and test; "
-                f"got {' and '.join(given)} only."
-            )
-        if "treebank_share" in options and "trees" not in options:
-            raise UsageError(
-                "treebank_share says how additional trees are mixed with the "
-                "treebank; give them with trees=FILE."
-            )
-        return other
-
     @property
     def keeps_tags(self) -> bool:
         """Whether part-of-speech tags are part of the target."""
-        return self.options.get("leaves") == "tags"
+        return self.settings.leaves == "tags"
 
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
-        """Yields (words, tokens of the tree), both joined by spaces.
+        """Yield (words, tokens of the tree), both joined by spaces.
 
         Example: `("It works .", "(S (NP XX )NP (VP XX )VP . )S")`. A tree
         without words gives two empty texts, which are counted and left out.
         """
-        found = _trees(self._chosen(split, raw)[1], raw)
-        if split != "train":
-            return map(self._pair, found)
-        if most := self.options.get("subtrees"):
-            found = with_subtrees(found, most)
+        found = _trees(self._chosen(split, raw), raw)
+        if split == "train" and self.settings.subtrees:
+            found = _with_subtrees(found, self.settings.subtrees)
         treebank = map(self._pair, found)
         files = self._additional_files()
-        if not files:
+        if split != "train" or not files:
             return treebank
-        share = self.options.get("treebank_share", self.treebank_share)
-        additional = map(self._pair, _trees(files, raw))
-        return mix(list(treebank), additional, share)
+        share = self.settings.treebank_share or self.treebank_share
+        return mix(treebank, map(self._pair, _trees(files, raw)), share)
 
     def vocabulary_files(self) -> dict[str, str]:
         return {
@@ -173,14 +186,13 @@ class ParsingProblem(Problem):
         }
 
     def expected_vocab_sizes(self) -> tuple[int, int]:
-        """Pieces of the source vocabulary, tokens of the targets'."""
-        size = self.options.get("vocab_size", self.layouts[0].vocab_size)
+        size = self.settings.vocab_size or self.layouts[0].vocab_size
         return size, 3 + len(self._declared_tokens())
 
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
     ) -> dict[str, Any]:
-        """Learns the vocabulary of the words and lists that of the targets."""
+        """Learn the vocabulary of the words, and list that of the targets."""
         from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
         from t2t_lite.text.token_encoder import TokenEncoder
 
@@ -192,7 +204,7 @@ class ParsingProblem(Problem):
                 found.update(target.split())
                 yield source
 
-        size = self.options.get("vocab_size", self._layout(raw).vocab_size)
+        size = self.settings.vocab_size or self._layout(raw).vocab_size
         encoder = SentencePieceEncoder.train(
             sources(), size, pathlib.Path(data_dir) / files["inputs"], seed
         )
@@ -209,20 +221,8 @@ class ParsingProblem(Problem):
             raise T2TLiteError(f"trees: there is no file {', '.join(missing)}.")
         super().require_sources(raw)
 
-    def tell_sources(self, raw: RawFiles) -> list[str]:
-        if raw.raw_dir is None:
-            return [f"missing: {self._where_to_get()}"]
-        told = []
-        for split in self.splits:
-            numbers, chosen = self._chosen(split, raw)
-            told.append(f"found: {len(chosen)} files of {split}, {numbers}")
-        for path in self._additional_files():
-            is_there = os.path.isfile(path)
-            told.append(f"{'found' if is_there else 'missing'}: {path}")
-        return told
-
     def text_form(self, encoders: Mapping[str, Any]) -> Any:
-        """A `tree_form.TreeForm`; None for trees to sentences."""
+        """Return a `tree_form.TreeForm`; None for trees to sentences."""
         if self.reversed:
             return None
         from t2t_lite.parsing.tree_form import TreeForm
@@ -231,7 +231,7 @@ class ParsingProblem(Problem):
         return TreeForm(targets.pieces(range(targets.vocab_size)))
 
     def tokenize(self, text: str) -> str:
-        """A sentence as the Penn Treebank writes it; see `treebank_tokens`.
+        """Return a sentence as the Penn Treebank writes it.
 
         Example: `"It isn't (yet)."` gives `"It is n't -LRB- yet -RRB- ."`.
         """
@@ -240,7 +240,7 @@ class ParsingProblem(Problem):
         return " ".join(tokenize(text))
 
     def complete(self, source: str, output: str) -> tuple[str, dict[str, Any]]:
-        """The tree over the words of the source, and its repairs by name.
+        """Return the tree over the words of the source, and its repairs.
 
         Example: `("It works .", "(S (NP XX )NP (VP XX )VP . )S")` gives
         `"(S (NP (XX It)) (VP (XX works)) (. .))"`. A source without words has
@@ -258,11 +258,12 @@ class ParsingProblem(Problem):
         references: Sequence[str],
         outputs: Sequence[str],
     ) -> dict[str, Any]:
-        """Bracket F1 by EVALB's rules, and how many outputs needed repairs.
+        """Return bracket F1 by EVALB's rules, and the repairs of outputs.
 
-        Returns: what `evaluation.bracket_f1.report` does, without tagging where
-          tags are not part of the target; `repaired`, the outputs that needed a
-          repair, in percent; and `repairs`, by name.
+        Returns:
+          the `bracket_f1.report`, without tagging where tags are not part of
+          the target; `repaired`, the outputs that needed a repair, in percent;
+          and `repairs`, by name.
         """
         from t2t_lite.parsing.bracket_f1 import percent, report, score_trees
 
@@ -292,31 +293,36 @@ class ParsingProblem(Problem):
         return " ".join(trees.words(tree)), " ".join(tokens)
 
     def _chosen(self, split, raw):
-        """The numbers of a split, and the files of the treebank with these."""
+        """Return the files of a split."""
         numbers = getattr(self._layout(raw), split)
         files = numbered_files(raw.raw_dir, self.file_stem)
-        chosen = choose_files(files, numbers)
-        if not chosen:
-            raise T2TLiteError(
-                f"The {split} split must have files; there is none with a "
-                f"number in {numbers}, only {min(files)} to {max(files)}."
-            )
-        return numbers, chosen
+        if chosen := _choose(files, numbers):
+            return chosen
+        raise T2TLiteError(
+            f"The {split} split must have files; there is none with a number "
+            f"in {numbers}, only {min(files)} to {max(files)}."
+        )
 
     def _layout(self, raw):
-        """The layout that the options say or the files fit."""
+        """Return the layout that the options say or the files fit."""
         if raw.raw_dir is None:
-            raise T2TLiteError(self._where_to_get())
+            raise T2TLiteError(
+                f"{self.base_name} reads the files of a treebank, which are "
+                "licensed and cannot be downloaded: name the folder that holds "
+                f"{self.file_stem}NNNN.mrg with --raw_dir."
+            )
         files = numbered_files(raw.raw_dir, self.file_stem)
         fitting = [
             layout
             for layout in self.layouts
-            if all(choose_files(files, numbers) for numbers in layout[:3])
+            if all(_choose(files, numbers) for numbers in layout[:3])
         ]
-        if "train" in self.options:
+        if self.settings.train:
             # The size of the vocabulary that a treebank of this extent has.
             size = (fitting or self.layouts)[0].vocab_size
-            numbers = {split: self.options[split] for split in self.splits}
+            numbers = {
+                name: getattr(self.settings, name) for name in self.splits
+            }
             return Layout(**numbers, vocab_size=size)
         if fitting:
             return fitting[0]
@@ -332,30 +338,102 @@ class ParsingProblem(Problem):
         )
 
     def _additional_files(self):
-        return list(filter(None, self.options.get("trees", "").split(":")))
+        return list(filter(None, (self.settings.trees or "").split(":")))
 
     def _declared_tokens(self):
-        """The tokens that a target may have, in the order of their ids."""
+        """Return the tokens that a target may have, in the order of ids."""
         tags = self.tags if self.keeps_tags else ()
         brackets = _brackets((TOP, *self.labels))
         return list(dict.fromkeys((NO_TAG, *PUNCTUATION, *tags, *brackets)))
 
-    def _where_to_get(self):
-        """What to do without a treebank, in one sentence."""
-        return (
-            f"{self.base_name} reads the files of a treebank, which are "
-            f"licensed and cannot be downloaded: name the folder that holds "
-            f"{self.file_stem}NNNN.mrg with --raw_dir."
+
+def numbered_files(
+    folder: str | os.PathLike, stem: str
+) -> dict[int, pathlib.Path]:
+    """Return the files of a treebank by number, in order, also in folders.
+
+    Example, for the stem "wsj_": `wsj/02/wsj_0201.mrg` has the number 201.
+
+    Raises:
+      T2TLiteError: there are none, or a number has two files.
+    """
+    packed = "|".join(map(re.escape, PACKED))
+    name = re.compile(
+        rf"{re.escape(stem)}(\d+)(?:\.(?:mrg|mrgs|txt|trees?))?(?:{packed})?",
+        re.ASCII | re.IGNORECASE,
+    )
+    files: dict[int, pathlib.Path] = {}
+    for path in sorted(pathlib.Path(folder).rglob(f"{stem}*")):
+        found = name.fullmatch(path.name)
+        if not found or not path.is_file():
+            continue
+        number = int(found[1])
+        if number in files:
+            raise T2TLiteError(
+                f"A treebank must have one file of each number; got {path} "
+                f"and {files[number]}. Name the folder of one of them with "
+                "--raw_dir."
+            )
+        files[number] = path
+    if not files:
+        raise T2TLiteError(
+            f"{folder} must hold files {stem}NNNN.mrg, also in folders; got "
+            "none. Name the folder of the treebank with --raw_dir."
         )
+    return dict(sorted(files.items()))
+
+
+def _choose(
+    files: Mapping[int, pathlib.Path], numbers: str
+) -> list[pathlib.Path]:
+    """Return the files whose numbers a text such as "1-9+12" says."""
+    chosen = {*itertools.chain(*_parse_numbers(numbers))}
+    return [path for number, path in files.items() if number in chosen]
+
+
+def _with_subtrees(
+    found: Iterable[Tree | None], most: int
+) -> Iterator[Tree | None]:
+    """Yield each tree, and after it its constituents of 2 to `most` words.
+
+    Example, with a `most` of 2: after `(S (NP (X a) (X b)) (VP (X c)))` comes
+    `(NP (X a) (X b))`.
+    """
+    for tree in found:
+        yield tree
+        inside = itertools.islice(walk(tree), 1, None) if tree else ()
+        for event, part in inside:
+            if event is OPEN and 2 <= len(trees.words(part)) <= most:
+                yield part
+
+
+def mix(
+    treebank: Iterable[Any], additional: Iterable[Any], share: float
+) -> Iterator[Any]:
+    """Yield each additional item once, and the treebank as often as its share.
+
+    Example: [a, b], [1, 2, 3, 4, 5, 6], a share of a third:
+    1, 2, 3, 4, 5, 6, a, b, a. Train is shuffled when its data is made.
+
+    Each item of the treebank, of which there is one, comes at least once.
+    `share` is above 0 and below 1.
+    """
+    count = 0
+    for item in additional:
+        count += 1
+        yield item
+    items = list(treebank)
+    copies = max(len(items), round(count * share / (1 - share)))
+    yield from itertools.islice(itertools.cycle(items), copies)
 
 
 def _words(source):
-    """The words of a sentence, as trees can hold them."""
+    """Return the words of a sentence, as trees can hold them."""
     return [trees.escape_brackets(word) for word in _WORD.findall(source)]
 
 
 def _trees(files, raw):
-    """The stripped trees of files, which are noted as read."""
+    """Return the stripped trees of files, which are noted as read."""
     for path in files:
         raw.note(path)
     read = itertools.chain.from_iterable(map(read_trees, files))
@@ -363,5 +441,5 @@ def _trees(files, raw):
 
 
 def _brackets(labels):
-    """The tokens that open and close constituents with these labels."""
+    """Return the tokens that open and close constituents of these labels."""
     return [f"({x}" for x in labels] + [f"){x}" for x in labels]

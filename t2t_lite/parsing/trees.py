@@ -12,11 +12,11 @@ import os
 import re
 import reprlib
 import shutil
-import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from t2t_lite.corpus.lines import read_byte_lines
+from t2t_lite.corpus.lines import Encoding, read_lines
 from t2t_lite.errors import T2TLiteError
 
 NO_TAG = "XX"  # the tag of a word whose part of speech is not known
@@ -27,7 +27,7 @@ ROOTS = ("", TOP, "ROOT", "S1")  # outermost brackets that name no constituent
 OPEN, LEAF, CLOSE = "open", "leaf", "close"
 
 _MAX_LINES = 10_000  # of a tree, in case it never ends
-_MAX_DRAWN_LEVELS = 100  # nltk calls itself for each level
+_STRICT = Encoding(broken_share=0)  # one broken word is a wrong tree
 # Only ASCII white space: a no-break space is part of its word.
 _TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
 _NAME = re.compile(r"[^\s()]+", re.ASCII)
@@ -100,14 +100,9 @@ def fold(
     return levels[0][0]
 
 
-def leaves_of(tree: Tree) -> list[Tree]:
-    """Return the words of a tree with their tags, in order."""
-    return [part for event, part in walk(tree) if event is LEAF]
-
-
 def words(tree: Tree) -> list[str]:
     """Return the words of a tree, in order, traces included."""
-    return [leaf.word or "" for leaf in leaves_of(tree)]
+    return [part.word or "" for event, part in walk(tree) if event is LEAF]
 
 
 def format_tree(tree: Tree) -> str:
@@ -182,24 +177,15 @@ def without_function(label: str) -> str:
     return label if label.startswith("-") else _FUNCTION.sub("", label)
 
 
-class _Bracket:
-    """An open bracket: its place, and its label, words and trees."""
-
-    def __init__(self, place: tuple[int, int]):
-        self.place = place  # line and column
-        self.parts: list[Any] = []  # strings and trees
-        self.last_word = place
-
-
 def read_trees(path: str | os.PathLike) -> Iterator[Tree]:
     """Yield the trees of a UTF-8 file, compressed or not.
 
     Trees may take several lines or share one. Memory holds one tree at a time.
 
     Raises:
-      T2TLiteError: see `tree_lines` and `parse_trees`.
+      T2TLiteError: the file cannot be read or is not UTF-8; see `parse_trees`.
     """
-    return parse_trees(tree_lines(path), str(path))
+    return parse_trees(read_lines(path, _STRICT), str(path))
 
 
 def parse_trees(lines: Iterable[str], name: str = "The text") -> Iterator[Tree]:
@@ -207,9 +193,6 @@ def parse_trees(lines: Iterable[str], name: str = "The text") -> Iterator[Tree]:
 
     Example: `["( (S (NP-SBJ (PRP It))", "(VP (VBZ is)) ))"]` gives one tree,
     with the label `""` and one child.
-
-    A tree in which a bracket holds several words, `(NP the end)`, has no tags:
-    each of its words gets the tag `XX`, `(NP (XX the) (XX end))`.
 
     Args:
       lines: text, with or without line ends.
@@ -221,7 +204,7 @@ def parse_trees(lines: Iterable[str], name: str = "The text") -> Iterator[Tree]:
         line and the column (of characters, from 1).
     """
     for place, tree in _parse(lines, name, "text"):
-        if all(event != LEAF for event, _ in walk(tree)):
+        if not words(tree):
             raise _fault(
                 name,
                 place,
@@ -249,16 +232,23 @@ def parse_line(
 
 def _parse(lines, name, unit, first_number=1):
     """Yield the place and the tree of each outermost bracket."""
-    opened: list[_Bracket] = []
-    untagged = False  # a bracket of this tree holds several words
+    # Of each open bracket: its line and column; its label, word and trees.
+    opened: list[tuple[tuple[int, int], list[Any]]] = []
     for number, line in enumerate(lines, first_number):
-        if opened and number - opened[0].place[0] > _MAX_LINES:
+        if opened and number - opened[0][0][0] > _MAX_LINES:
             raise _unclosed(name, opened, f"after {_MAX_LINES:,} lines")
         for match in _TOKEN.finditer(line):
             token, place = match[0], (number, match.start() + 1)
-            if token == "(":
-                opened.append(_Bracket(place))
-            elif not opened:
+            if token == ")" and opened:
+                start, parts = opened.pop()
+                tree = _tree_of(parts)
+                if opened:
+                    opened[-1][1].append(tree)
+                else:
+                    yield start, tree
+                continue
+            parts = opened[-1][1] if opened else []
+            if not opened and token != "(":
                 raise _fault(
                     name,
                     place,
@@ -266,60 +256,37 @@ def _parse(lines, name, unit, first_number=1):
                     "is written like (S (NP (PRP It)) (VP (VBZ works))). In "
                     "words, write -LRB- and -RRB- for brackets.",
                 )
-            elif token != ")":
-                opened[-1].parts.append(token)
-                opened[-1].last_word = place
+            has_word = len(parts) > 1 and isinstance(parts[1], str)
+            has_tree = bool(parts) and isinstance(parts[-1], Tree)
+            if has_word or (has_tree and token != "("):
+                raise _fault(
+                    name,
+                    place,
+                    "a bracket must hold one word or brackets; got "
+                    f"{reprlib.repr(token)} besides. In words, write -LRB- and "
+                    "-RRB- for brackets.",
+                )
+            if token == "(":
+                opened.append((place, []))
             else:
-                bracket = opened.pop()
-                tree, several_words = _tree_of(bracket, name)
-                untagged = untagged or several_words
-                if opened:
-                    opened[-1].parts.append(tree)
-                    continue
-                yield bracket.place, _without_tags(tree) if untagged else tree
-                untagged = False
+                parts.append(token)
     if opened:
         raise _unclosed(name, opened, f"at the end of the {unit}")
 
 
-def _tree_of(bracket, name):
-    """Return the tree of a bracket, and whether it holds several words."""
-    label, *parts = bracket.parts or [""]
-    if not isinstance(label, str):
-        label, parts = "", bracket.parts
-    found = [part for part in parts if isinstance(part, str)]
-    if not found:
-        return Tree(label, tuple(parts)), False
-    if len(found) < len(parts):
-        raise _fault(
-            name,
-            bracket.last_word,
-            "a bracket must hold words or brackets, not both; got the word "
-            f"{reprlib.repr(found[-1])} beside a bracket. In words, write "
-            "-LRB- and -RRB- for brackets.",
-        )
-    if len(found) == 1:
-        return Tree(label, (), found[0]), False
-    return Tree(label, tuple(Tree(NO_TAG, (), word) for word in found)), True
-
-
-def _without_tags(tree):
-    """Make a constituent of each bracket over one word, with the tag XX."""
-    return fold(
-        tree,
-        lambda leaf: (
-            leaf
-            if leaf.label == NO_TAG
-            else Tree(leaf.label, (Tree(NO_TAG, (), leaf.word),))
-        ),
-        lambda bracket, parts: bracket._replace(children=tuple(parts)),
-    )
+def _tree_of(parts):
+    """Return the tree of a bracket with a label or none, and word or trees."""
+    has_label = parts and isinstance(parts[0], str)
+    label, *rest = parts if has_label else ["", *parts]
+    if rest and isinstance(rest[0], str):
+        return Tree(label, (), rest[0])
+    return Tree(label, tuple(rest))
 
 
 def _unclosed(name, opened, where):
     return _fault(
         name,
-        opened[0].place,
+        opened[0][0],
         "each opening bracket must be closed; the tree that begins here has "
         f"{len(opened)} open {where}. Close them, write -LRB- for the sign, or "
         "get the file again if it is incomplete.",
@@ -343,28 +310,6 @@ def sentence_of(line: str) -> str:
     return " ".join(word for tree in trees if tree for word in words(tree))
 
 
-def tree_lines(path: str | os.PathLike) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file, compressed or not, without their ends.
-
-    Unlike `corpus.lines.read_lines`, it does not replace bytes that are not
-    UTF-8: in another encoding, all words of a treebank would be damaged.
-
-    Raises:
-      T2TLiteError: the file is missing, unreadable, damaged or not UTF-8.
-    """
-    for number, line in enumerate(read_byte_lines(path), 1):
-        try:
-            yield line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            column = len(line[: error.start].decode("utf-8")) + 1
-            raise _fault(
-                path,
-                (number, column),
-                f"trees must be UTF-8 text; got byte 0x{line[error.start]:02x}."
-                " Convert the file first, for example with iconv.",
-            ) from error
-
-
 def one_tree_a_line(
     path: str | os.PathLike, sentences: int | None = None
 ) -> tuple[list[str], bool]:
@@ -383,9 +328,9 @@ def one_tree_a_line(
       The lines, and whether the file is a treebank's.
 
     Raises:
-      T2TLiteError: see `tree_lines` and `parse_trees`.
+      T2TLiteError: see `read_trees`.
     """
-    lines = list(tree_lines(path))
+    lines = list(read_lines(path, _STRICT))
     is_treebank = len(lines) != sentences and any(
         line[:1].isspace()
         and line.strip()
@@ -397,31 +342,7 @@ def one_tree_a_line(
     return lines, is_treebank
 
 
-def without_outer_brackets(lines: Iterable[str]) -> Iterator[str]:
-    """Remove the bracket without a label that treebanks put around each tree.
-
-    Example: `"( (S (NP (PRP It)) (VP (VBZ works))))"` ->
-    `"(S (NP (PRP It)) (VP (VBZ works)))"`. A line that is not a tree stays.
-    """
-    for line in lines:
-        try:
-            trees = parse_line(line)
-        except T2TLiteError:
-            yield line
-        else:
-            yield " ".join(
-                format_tree(
-                    tree.children[0]
-                    if tree.label == "" and len(tree.children) == 1
-                    else tree
-                )
-                for tree in trees
-            )
-
-
-def draw_tree(
-    text: str, width: int | None = None, unicode_lines: bool | None = None
-) -> str:
+def draw_tree(text: str, width: int | None = None) -> str:
     """Return the drawing of a tree, by nltk.
 
     A tree that is too wide is indented brackets, a constituent a line; one that
@@ -430,38 +351,28 @@ def draw_tree(
     Args:
       text: the brackets of the tree, on one line.
       width: columns of the drawing; None: those of the terminal.
-      unicode_lines: use box-drawing characters, not ASCII; None: if stdout can
-        show them.
 
     Raises:
       T2TLiteError: the text is not exactly one tree.
     """
-    trees = parse_line(text)
-    if len(trees) != 1:
-        raise T2TLiteError(f"One tree can be drawn; got {len(trees)}: {text!r}")
-    if width is None:
-        width = shutil.get_terminal_size().columns
-    if unicode_lines is None:
-        encoding = getattr(sys.stdout, "encoding", None) or "ascii"
-        unicode_lines = encoding.lower().startswith("utf")
-    levels = fold(
-        trees[0], lambda _: 1, lambda _, parts: 1 + max(parts, default=0)
-    )
-    if levels > _MAX_DRAWN_LEVELS:
-        return text
     from nltk.tree import Tree as NltkTree
     from nltk.tree.prettyprinter import TreePrettyPrinter
 
+    trees = parse_line(text)
+    if len(trees) != 1:
+        raise T2TLiteError(f"One tree can be drawn; got {len(trees)}: {text!r}")
     tree = fold(
         trees[0],
         lambda leaf: NltkTree(leaf.label, [leaf.word]),
         lambda bracket, parts: NltkTree(bracket.label, parts),
     )
-    picture = TreePrettyPrinter(tree).text(
-        unicodelines=unicode_lines, maxwidth=None
-    )
-    lines = [line.rstrip() for line in picture.splitlines() if line.strip()]
-    margin = min(len(line) - len(line.lstrip()) for line in lines)
-    if max(map(len, lines)) - margin > width:
-        return tree.pformat(margin=width)
-    return "\n".join(line[margin:] for line in lines)
+    width = width or shutil.get_terminal_size().columns
+    try:  # nltk calls itself for each level
+        picture = TreePrettyPrinter(tree).text(unicodelines=True, maxwidth=None)
+        lines = textwrap.dedent(picture).splitlines()
+        lines = [line.rstrip() for line in lines if line.strip()]
+        if max(map(len, lines)) > width:
+            return tree.pformat(margin=width)
+    except RecursionError:
+        return text
+    return "\n".join(lines)

@@ -152,7 +152,7 @@ def test_parameters_are_read_from_a_file(score, files, tmp_path):
         ([GOLD], [GOLD, GOLD], ["1 lines", "2 in"]),
         ([], [], ["gold"]),
         ([GOLD, "(S ("], ["", ""], ["gold, line 2, column 1"]),
-        ([GOLD], ["(S (X \udce9))"], ["test, line 1, column 7", "UTF-8"]),
+        ([GOLD], ["(S (X \udce9))"], ["test", "line 1", "UTF-8"]),
     ],
 )
 def test_bad_files_are_named_in_one_line(
