@@ -55,10 +55,6 @@ def _length(most, source, target):
     )
 
 
-def _characters(most, source, target):
-    return max(len(source), len(target)) > most
-
-
 def _length_ratio(most, source, target):
     # A text has no more words than characters, and no fewer than runs between
     # spaces: most pairs need no counting.
@@ -68,14 +64,6 @@ def _length_ratio(most, source, target):
         return False
     shorter, longer = sorted((words_of(source), words_of(target)))
     return longer > most * shorter
-
-
-def _identical(_, source, target):
-    return source.strip() == target.strip()
-
-
-def _broken_encoding(_, source, target):
-    return "\ufffd" in source or "\ufffd" in target
 
 
 def _control_characters(_, source, target):
@@ -93,10 +81,13 @@ def _true(value):
 _nothing = Validator("without a value", _true)
 # In this order: a pair counts under the first filter that leaves it out.
 _FILTERS: dict[str, tuple[Validator, Callable[..., bool] | None]] = {
-    "broken_encoding": (_nothing, _broken_encoding),
+    "broken_encoding": (
+        _nothing,
+        lambda _, a, b: "\ufffd" in a or "\ufffd" in b,
+    ),
     "control_characters": (_nothing, _control_characters),
-    "identical": (_nothing, _identical),
-    "characters": (integer(1), _characters),
+    "identical": (_nothing, lambda _, a, b: a.strip() == b.strip()),
+    "characters": (integer(1), lambda most, a, b: max(len(a), len(b)) > most),
     "length": (integer(1), _length),
     "length_ratio": (real(at_least=1), _length_ratio),
     DUPLICATES: (_nothing, None),

@@ -63,8 +63,7 @@ def known_encoding(value: object) -> str:
     """Return Python's name of a text encoding: "UTF8" gives "utf-8".
 
     Raises:
-      ValueError: the encoding is unknown; the message is a rule, as in
-        `validators`.
+      ValueError: the encoding is unknown; see `validators`.
     """
     name = str(value)
     try:
@@ -143,12 +142,8 @@ def read_byte_lines(path: str | os.PathLike) -> Iterator[bytes]:
 def lines_without_mark(lines: Iterable[bytes], name: str) -> Iterator[bytes]:
     """Yield lines of UTF-8 text without a byte order mark.
 
-    Args:
-      lines: of the text.
-      name: of the text in an error.
-
     Raises:
-      T2TLiteError: the text has the byte order mark of another encoding.
+      T2TLiteError: the text `name` has the mark of another encoding.
     """
     lines = iter(lines)
     for first in lines:

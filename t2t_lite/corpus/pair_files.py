@@ -103,15 +103,14 @@ def read_tmx(
 ) -> Iterator[tuple[str, str]]:
     """Yield the texts in two languages of each `<tu>` of a translation memory.
 
-    Example: for "xx" and "yy"
+    Example: for "xx" and "yy" this unit gives `("a b", "A B")`:
 
       <tu><tuv xml:lang="xx-AA"><seg>a <ph>1</ph>b</seg></tuv>
           <tuv xml:lang="yy"><seg>A B</seg></tuv></tu>
 
-    gives `("a b", "A B")`. A language without a region, such as "xx", also
-    means all of its regions. A unit that lacks a language has "" there, one
-    with several texts in a language gives a pair of each. Line ends become
-    spaces. One unit is in memory at a time.
+    A language without a region means all of its regions. A unit that lacks a
+    language has "" there; several texts in a language give a pair each. Line
+    ends become spaces. One unit is in memory at a time.
 
     Raises:
       T2TLiteError: the file is missing or damaged, or no unit has a language.

@@ -74,12 +74,11 @@ def find_sides(
     Args:
       folder: where to look; not in folders below it.
       stems: names of the split; the first one that has files is taken.
-      languages: the languages in the names of the source and target files.
+      languages: in the names of the source and target files.
 
     Raises:
-      T2TLiteError: there are no files, or one side lacks the other.
-      UsageError: there is a file twice, compressed in two ways, or a whole file
-        and parts, which may be the same text in another form.
+      T2TLiteError: there are no files, or one side lacks the other; as
+        UsageError, a file twice or a whole file and parts.
     """
     folder = pathlib.Path(folder)
     try:

@@ -10,7 +10,7 @@ import json
 import os
 import pathlib
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from t2t_lite import files
@@ -234,10 +234,9 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """The sha256 that a run keeps of its data.
+        """The sha256 of what changes batches; a run keeps it.
 
-        It leaves out what does not change the batches, and fields that older
-        manifests lack.
+        Fields that older manifests lack are left out.
         """
         record = dataclasses.asdict(self)
         del record["versions"], record["sources"], record["corpora"]
@@ -250,11 +249,7 @@ class Manifest:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def split(self, name: str) -> SplitRecord:
-        """Return the record of a split.
-
-        Raises:
-          T2TLiteError: the problem has no such split.
-        """
+        """Return the record of a split, or raise T2TLiteError without one."""
         if name not in self.splits:
             raise T2TLiteError(
                 f"{self.problem} has the splits {', '.join(self.splits)}; got "
@@ -292,9 +287,6 @@ def check_data(
     """Refuse data that does not fit the problem or its manifest.
 
     Compares the fingerprint, the vocabulary by checksum and the shards by size.
-
-    Raises:
-      T2TLiteError: names what differs and the fix.
     """
     hint = regenerate_hint(problem, data_dir)
     if manifest.fingerprint != problem.fingerprint():
@@ -321,24 +313,16 @@ def check_sources(
     """Refuse data if a file of its corpus has changed; it may be gone.
 
     A file is read only if it has its size but another time.
-
-    Raises:
-      T2TLiteError: names the file, the change and the fix.
     """
     for path, then in manifest.sources.items():
         now = state_of(path)
-        if now is None:
+        if now is None or then == now | {"sha256": then["sha256"]}:
             continue
-        change = f"it had {then['bytes']:,} bytes, it has {now['bytes']:,}"
-        if now["bytes"] == then["bytes"]:
-            is_same_time = now["mtime_ns"] == then["mtime_ns"]
-            if is_same_time or sha256_of(path) == then["sha256"]:
-                continue
-            change = "it has other text of the same size"
-        raise T2TLiteError(
-            f"{path} has changed since data of {manifest.problem} was made of "
-            f"it: {change}. {regenerate_hint(problem, data_dir)}"
-        )
+        if now["bytes"] != then["bytes"] or sha256_of(path) != then["sha256"]:
+            raise T2TLiteError(
+                f"{path} has changed since data of {manifest.problem} was made "
+                f"of it. {regenerate_hint(problem, data_dir)}"
+            )
 
 
 def check_shards(
@@ -350,12 +334,7 @@ def check_shards(
 ) -> None:
     """Compare the size and the checksum of each shard with the manifest.
 
-    Args:
-      data_dir: the folder of the shards.
-      problem: in either direction.
-      manifest: of the data.
-      splits: None means all.
-      checksums: False compares sizes only, and reads no file.
+    Of all splits, if `splits` is None. Without `checksums` it reads no file.
 
     Raises:
       T2TLiteError: names the first file that is missing or damaged.
@@ -372,23 +351,18 @@ def _check_file(
     path: pathlib.Path, size: int | None, sha256: str | None, hint: str
 ) -> None:
     """Raise T2TLiteError for another file; None matches any."""
-    found = path.stat().st_size if path.is_file() else None
-    if found is None:
+    if not path.is_file():
         raise T2TLiteError(f"{path} is missing. {hint}")
-    if size not in (None, found):
+    if (size is not None and size != path.stat().st_size) or (
+        sha256 is not None and sha256 != sha256_of(path)
+    ):
         raise T2TLiteError(
-            f"{path} is damaged: it must have {size} bytes; got {found}. {hint}"
-        )
-    if sha256 is not None and sha256_of(path) != sha256:
-        raise T2TLiteError(
-            f"{path} is damaged or was replaced: its checksum differs from the "
-            f"manifest's. {hint}"
+            f"{path} is damaged or was replaced: its size or checksum differs "
+            f"from the manifest's. {hint}"
         )
 
 
-def _flatten(
-    record: Mapping[str, Any], prefix: str = ""
-) -> Iterator[tuple[str, str]]:
+def _flatten(record, prefix=""):
     """Yield keys joined by dots, and JSON values."""
     for key, value in record.items():
         if isinstance(value, Mapping):
@@ -414,12 +388,6 @@ def generate_command(
 
 def regenerate_hint(problem: Problem, data_dir: str | os.PathLike) -> str:
     """Return the fix for data that does not fit, a sentence."""
-    if "adopted" in problem.options:
-        return (
-            "Put the files of tensor2tensor back, and adopt them again with "
-            f"t2t-lite-datagen --adopt=FOLDER --problem={problem.base_name} "
-            "--vocabulary=FILE."
-        )
     command = generate_command(problem, data_dir)
     return (
         "Use another --data_dir, or generate the data again with "

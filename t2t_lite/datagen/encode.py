@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,12 +70,7 @@ def split_into_chunks(
 ) -> Iterator[Chunk]:
     """Yield the chunks of a split; they depend on its pairs only.
 
-    Args:
-      pairs: (source, target) texts, streamed.
-      label: the name of the split in an error.
-
-    Raises:
-      T2TLiteError: an element is not a pair of texts.
+    Args and Raises: as of `checked_pairs`.
     """
     number, first = 0, 1
     held: list[tuple[str, str]] = []
@@ -160,42 +155,33 @@ class SplitEncoder:
 
     @property
     def is_shuffled(self) -> bool:
-        """Whether the order of the split is random."""
+        """Whether the order of the split is random, and filters apply."""
         return self.split == "train"
 
     @property
     def filters(self) -> dict[str, Any]:
-        """The filters of the split."""
-        if self.split != "train":
-            return {}
-        return filters.checked(self.problem.filters)
-
-    @property
-    def is_distinct(self) -> bool:
-        """Whether equal pairs are kept once."""
-        return filters.DUPLICATES in self.filters
+        """The filters of the split; with `DUPLICATES`, pairs are kept once."""
+        return filters.checked(self.problem.filters if self.is_shuffled else {})
 
     def encode(
         self, encoders: Mapping[str, Any], chunk: Chunk
     ) -> tuple[np.ndarray, list[bytes], Counts]:
         """Filter and encode a chunk.
 
-        Args:
-          encoders: of "inputs" and "targets".
-          chunk: part of the split.
-
         Returns:
           INDEX [records]; the serialized tf.train.Examples; the counts.
         """
-        from t2t_lite.datagen.tfrecords import serialize_pairs
         from t2t_lite.text.encoder import EOS_ID
 
         counts = Counts()
         numbers, pairs, digests = self._choose(chunk, counts)
         sources = encoders["inputs"].encode([source for source, _ in pairs])
         targets = encoders["targets"].encode([target for _, target in pairs])
-        counts.unknown_words = _count_unknown(encoders["inputs"], sources)
-        counts.unknown_words += _count_unknown(encoders["targets"], targets)
+        for side, rows in (("inputs", sources), ("targets", targets)):
+            unknown = getattr(encoders[side], "unknown_id", None)
+            if unknown is not None:
+                found = (np.count_nonzero(ids == unknown) for ids in rows)
+                counts.unknown_words += int(sum(found))
         index = np.zeros(len(pairs), INDEX)
         index["pair"] = numbers
         index["source_tokens"] = [len(ids) + 1 for ids in sources]
@@ -217,7 +203,7 @@ class SplitEncoder:
     ) -> tuple[list[int], list[tuple[str, str]], list[bytes]]:
         """Return numbers and texts of the kept pairs; digests if distinct."""
         reason = filters.find_reason(self.filters, self.problem.source_tags)
-        is_distinct = self.is_distinct
+        is_distinct = filters.DUPLICATES in self.filters
         key = self.seed.to_bytes(16, "little")  # another seed, another order
         numbers, pairs = [], []
         digests: dict[bytes, None] = {}  # in the order of the pairs
@@ -251,12 +237,24 @@ def _find_damage(source: str, target: str) -> str | None:
     return None
 
 
-def _count_unknown(encoder: Any, rows: list[np.ndarray]) -> int:
-    """Count ids that are `unknown_id`; most encoders have no such id."""
-    unknown_id = getattr(encoder, "unknown_id", None)
-    if unknown_id is None:
-        return 0
-    return sum(int(np.count_nonzero(ids == unknown_id)) for ids in rows)
+def serialize_pairs(
+    sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], last: int
+) -> list[bytes]:
+    """Return a serialized Example for each pair.
+
+    Example: sources [[5, 6]] and targets [[7]] with last 1 give an Example with
+    the int64 features `inputs` [5, 6, 1] and `targets` [7, 1].
+    """
+    import tensorflow as tf
+
+    examples = []
+    for source, target in zip(sources, targets, strict=True):
+        example = tf.train.Example()
+        feature = example.features.feature
+        for name, ids in (("inputs", source), ("targets", target)):
+            feature[name].int64_list.value.extend([*ids.tolist(), last])
+        examples.append(example.SerializeToString(deterministic=True))
+    return examples
 
 
 def _random_keys(seed: int, chunk: Chunk) -> np.ndarray:
@@ -282,8 +280,7 @@ def encode_chunks(
       chunks: streamed; only a few are in memory.
       problem: loads the encoders, once in each process.
       vocabulary_dir: the folder of the vocabulary files.
-      processes: None means one for each core. This process encodes a split
-        that is too small for several.
+      processes: None means one for each core; few chunks need only this one.
       report_done: called with the number of pairs of each encoded chunk.
 
     Raises:
@@ -346,10 +343,7 @@ def _encode_in_pool(
 
 
 def module_folder(problem: Problem) -> str:
-    """Return the folder from which a problem's top-level module is imported.
-
-    A user's package is not on the path of a process that starts from scratch.
-    """
+    """Return the folder of a problem's top-level module, for new processes."""
     top = sys.modules[type(problem).__module__.partition(".")[0]]
     file = pathlib.Path(getattr(top, "__file__", None) or __file__)
     return str(file.parent.parent if file.stem == "__init__" else file.parent)

@@ -2,13 +2,12 @@
 
 Files are written into a hidden folder and renamed into the data folder, the
 manifest last: data with a manifest is complete. The same command resumes an
-interrupted job from its finished chunks, shards and splits, and the result is
-the same to the byte.
+interrupted job from what is finished, and the result is the same to the byte.
 """
 
 import contextlib
 import dataclasses
-import fcntl
+import errno
 import functools
 import json
 import os
@@ -19,7 +18,10 @@ from concurrent.futures.process import BrokenProcessPool
 from importlib import metadata
 from typing import Any
 
+import filelock
+
 from t2t_lite import files
+from t2t_lite.corpus import filters
 from t2t_lite.corpus.raw_files import RawFiles, state_of
 from t2t_lite.data.manifest import (
     DEFAULT_SEED,
@@ -77,16 +79,26 @@ class Generation:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        check_places(self.problem, self.raw_dir, self.tfds_dir)
+        name = self.problem.registered_name
+        if self.raw_dir is not None and isinstance(self.problem, OwnText):
+            raise UsageError(
+                f"{name} reads the files that --source, --target or --pairs "
+                f"name: leave --raw_dir out; got {self.raw_dir}."
+            )
+        if self.tfds_dir is not None and (
+            self.raw_dir is not None or not self.problem.tfds_name
+        ):
+            raise UsageError(
+                f"{name} reads {self.problem.tfds_name or 'no dataset'} of "
+                "TensorFlow Datasets, or files: leave --tfds_dir out, or give "
+                f"--raw_dir or --tfds_dir; got {self.tfds_dir}."
+            )
         if self.problem.reversed:
             self.problem = self.problem.reverse()
         self._folder = pathlib.Path(self.data_dir).expanduser()
 
     def run(self, overwrite: bool = False) -> Manifest:
-        """Generate the data unless valid data exists; return its manifest.
-
-        Args:
-          overwrite: generate it from the start, even if it exists.
+        """Generate the data unless valid data exists, or `overwrite` it.
 
         Raises:
           T2TLiteError: existing data does not fit, or has another seed; the
@@ -118,16 +130,13 @@ class Generation:
             )
         return manifest
 
-    def _choose_seed(self) -> int:
-        if self.seed is not None:
-            return self.seed
-        # A manifest that cannot be read is about to be replaced.
-        with contextlib.suppress(T2TLiteError):
-            return Manifest.load(self._folder, self.problem).seed
-        return DEFAULT_SEED
-
     def _generate(self, overwrite: bool) -> Manifest:
-        name, seed = self.problem.base_name, self._choose_seed()
+        name, seed = self.problem.base_name, self.seed
+        if seed is None:
+            seed = DEFAULT_SEED
+            # A manifest that cannot be read is about to be replaced.
+            with contextlib.suppress(T2TLiteError):
+                seed = Manifest.load(self._folder, self.problem).seed
         raw = RawFiles(
             self.problem.files,
             self.raw_dir,
@@ -171,6 +180,14 @@ class Generation:
         vocabulary = describe_vocabulary(job.folder, problem)
         for name, record in vocabulary.items():
             record.update(learned.get(name, {}))
+        sources = {}
+        for path, state in sorted(job.raw.noted.items()):
+            if state_of(path) != state:
+                raise T2TLiteError(
+                    f"{path} must not change while data is made of it; it did. "
+                    "The same command starts over."
+                )
+            sources[path] = {**state, "sha256": sha256_of(path)}
         manifest = Manifest(
             problem=problem.base_name,
             fingerprint=problem.fingerprint(),
@@ -179,7 +196,7 @@ class Generation:
             splits=splits,
             seed=seed,
             versions=versions(),
-            sources=describe_sources(job.raw.noted),
+            sources=sources,
             corpora=problem.corpus_counts(job.raw),
         )
         for told in manifest.corpus_summary:
@@ -274,14 +291,13 @@ class Generation:
     def _only_one(self) -> Iterator[None]:
         """Let one process at a time generate the data."""
         folder = self._folder
-        with open(folder / f".{self.problem.base_name}.lock", "w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self._say(
-                    f"another process is generating it in {folder}; waiting"
-                )
-                fcntl.flock(lock, fcntl.LOCK_EX)
+        lock = filelock.FileLock(folder / f".{self.problem.base_name}.lock")
+        try:
+            held = lock.acquire(blocking=False)
+        except filelock.Timeout:
+            self._say(f"another process is generating it in {folder}; waiting")
+            held = lock.acquire()
+        with held:
             yield
 
     def _say(self, text: str, split: str = "") -> None:
@@ -307,12 +323,10 @@ class UnfinishedJob:
 
     def start(self) -> str:
         """Make the folder, or resume the job in it; return what happens."""
-        message = ""
-        if self.folder.exists():
-            message = "resuming the unfinished job"
-            if difference := self._compare():
-                message = f"starting over, because {difference}"
-                self.remove()
+        message = "resuming the unfinished job" * self.folder.exists()
+        if message and (difference := self._compare()):
+            message = f"starting over, because {difference}"
+            self.remove()
         self.folder.mkdir(exist_ok=True)
         for folder in (self.folder, *self.folder.glob("*/")):
             files.remove_unfinished(folder)
@@ -384,15 +398,31 @@ def write_shard(
 ) -> tuple[Counts, ShardRecord]:
     """Order the records of a shard, and write those that are not duplicates.
 
-    A finished shard of an interrupted job is kept.
-    """
-    from t2t_lite.datagen import tfrecords
+    A file that is there is kept: an interrupted job has finished it.
 
-    kept, counts = shuffle.select_records(index, encoder.is_distinct)
-    if path.exists():
-        return counts, tfrecords.describe_shard(path, len(kept))
-    ordered = (records[i] for i in kept.tolist())
-    return counts, tfrecords.write_shard(path, ordered)
+    Raises:
+      OSError: the file cannot be written.
+    """
+    import tensorflow as tf
+
+    is_distinct = filters.DUPLICATES in encoder.filters
+    kept, counts = shuffle.select_records(index, is_distinct)
+    if not path.exists():
+        hidden = files.aside(path)
+        try:
+            with tf.io.TFRecordWriter(str(hidden)) as writer:
+                for i in kept.tolist():
+                    writer.write(records[i])
+        except tf.errors.OpError as error:
+            raise OSError(errno.EIO, error.message, str(path)) from error
+        files.put_in_place(hidden, path)
+    return counts, describe_shard(path, len(kept))
+
+
+def describe_shard(path: pathlib.Path, examples: int) -> ShardRecord:
+    """Return the record of a file with so many examples."""
+    size = path.stat().st_size
+    return ShardRecord(path.name, examples, size, sha256_of(path))
 
 
 def make_split_record(
@@ -403,22 +433,23 @@ def make_split_record(
     Raises:
       T2TLiteError: the split has no pair.
     """
-    dropped, damaged = (
-        [r for r in sorted(counts.reasons) if (r in DAMAGE) == is_damage]
-        for is_damage in (False, True)
-    )
-    samples = counts.samples
+
+    def of_pairs(values, are_damaged):
+        """Return the values of reasons to drop pairs, or of damage, sorted."""
+        reasons = [r for r in sorted(values) if (r in DAMAGE) == are_damaged]
+        return {reason: values[reason] for reason in reasons}
+
     record = SplitRecord(
         examples=counts.lengths.total(),
         source_tokens=counts.source_tokens,
         target_tokens=counts.target_tokens,
         lengths=dict(sorted(counts.lengths.items())),
-        dropped={r: counts.reasons[r] for r in dropped},
-        dropped_samples={r: samples[r] for r in dropped if r in samples},
+        dropped=of_pairs(counts.reasons, False),
+        dropped_samples=of_pairs(counts.samples, False),
         shards=tuple(shards),
         unknown_words=counts.unknown_words,
-        damaged={r: counts.reasons[r] for r in damaged},
-        damaged_samples={r: samples[r] for r in damaged},
+        damaged=of_pairs(counts.reasons, True),
+        damaged_samples=of_pairs(counts.samples, True),
     )
     if not record.examples:
         raise T2TLiteError(
@@ -426,50 +457,6 @@ def make_split_record(
             f"pair to use: 0 pairs, {record.summary}. Check the corpus."
         )
     return record
-
-
-def check_places(
-    problem: Problem,
-    raw_dir: str | os.PathLike | None,
-    tfds_dir: str | os.PathLike | None,
-) -> None:
-    """Raise UsageError for a folder that the problem would not read."""
-    name = problem.registered_name
-    if raw_dir is not None and isinstance(problem, OwnText):
-        raise UsageError(
-            f"{name} reads the files that --source, --target or --pairs name: "
-            f"leave --raw_dir out; got {raw_dir}."
-        )
-    if tfds_dir is not None and not problem.tfds_name:
-        raise UsageError(
-            f"{name} reads no TensorFlow Datasets: leave --tfds_dir out."
-        )
-    if tfds_dir is not None and raw_dir is not None:
-        raise UsageError(
-            "A corpus is read from files or from TensorFlow Datasets: give "
-            f"--raw_dir or --tfds_dir; got {raw_dir} and {tfds_dir}."
-        )
-
-
-def describe_sources(
-    noted: Mapping[str, Mapping[str, int]],
-) -> dict[str, dict[str, Any]]:
-    """Return the manifest's record of the files in `RawFiles.noted`, by path.
-
-    Reads them, about a second per gigabyte.
-
-    Raises:
-      T2TLiteError: a file has changed since it was noted.
-    """
-    sources = {}
-    for path, state in sorted(noted.items()):
-        if state_of(path) != state:
-            raise T2TLiteError(
-                f"{path} must not change while data is made of it; it did. "
-                "The same command starts over."
-            )
-        sources[path] = {**state, "sha256": sha256_of(path)}
-    return sources
 
 
 def versions() -> dict[str, str]:

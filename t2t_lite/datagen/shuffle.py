@@ -49,15 +49,9 @@ def write_chunk(
     records: Sequence[bytes],
     report: Any,
 ) -> None:
-    """Write a file: a line of JSON, the index, the records.
+    """Write a file: a line of JSON, INDEX [records] by key, the records.
 
     Nothing waits for the disk, because the file is read soon.
-
-    Args:
-      path: of the file; it is complete or not there.
-      index: INDEX [records].
-      records: any bytes.
-      report: fit for JSON.
     """
     order = np.argsort(index["key"], kind="stable")
     with files.write_file(path, to_disk=False) as file:
@@ -67,14 +61,7 @@ def write_chunk(
 
 
 class ChunkFiles:
-    """The chunks of a split, read by shard.
-
-    Args:
-      paths: of the chunks, as given to `write_chunk`.
-
-    Attributes:
-      reports: of the chunks.
-    """
+    """The chunks of a split, with their `reports`, to be read by shard."""
 
     def __init__(self, paths: Sequence[pathlib.Path]):
         self._paths = paths
@@ -87,10 +74,6 @@ class ChunkFiles:
         self, shards: int, is_shuffled: bool
     ) -> Iterator[tuple[np.ndarray, list[bytes]]]:
         """Yield INDEX [records] and the records of each shard, in any order.
-
-        Args:
-          shards: the number of shards.
-          is_shuffled: as in `shard_of`.
 
         Raises:
           T2TLiteError: a chunk is damaged.

@@ -106,30 +106,20 @@ def read_parameters(path: str | os.PathLike) -> Parameters:
 
 
 class SentenceScore(NamedTuple):
-    """The counts that EVALB prints for one sentence.
+    """The counts that EVALB prints for one sentence."""
 
-    Attributes:
-      status: SCORED, ERROR (other words than the gold tree's, or no tree) or
-        SKIPPED (no words to score); the last two add nothing to the totals.
-      length: words of the gold tree, punctuation included, traces not.
-      matched: brackets that are in both trees.
-      gold, test: brackets of each.
-      crossing: test brackets that cross a gold bracket.
-      words: number of words compared, without punctuation.
-      correct_tags: words with the same tag in both trees.
-      problem: of an error sentence, in words.
-      labels: (label, matched, gold, test) of each label in either tree.
-    """
-
+    # ERROR: other words than the gold tree's, or no tree. SKIPPED: no words to
+    # score. Neither adds anything to the totals.
     status: int
-    length: int
-    matched: int = 0
+    length: int  # words of the gold tree, punctuation included, traces not
+    matched: int = 0  # brackets that are in both trees
     gold: int = 0
     test: int = 0
-    crossing: int = 0
-    words: int = 0
+    crossing: int = 0  # test brackets that cross a gold bracket
+    words: int = 0  # compared, without punctuation
     correct_tags: int = 0
-    problem: str = ""
+    problem: str = ""  # of an error sentence
+    # (label, matched, gold, test) of each label in either tree.
     labels: tuple[tuple[str, int, int, int], ...] = ()
 
 
@@ -395,12 +385,8 @@ def label_totals(scores: Sequence[SentenceScore]) -> dict[str, dict]:
 def totals(scores: Sequence[SentenceScore]) -> dict:
     """Return the sums and averages of a corpus.
 
-    Returns:
-      Numbers of `sentences`, `errors`, `skipped` and `valid` ones; over the
-      valid ones, `recall`, `precision` and `f1` of all brackets, the shares of
-      sentences with a `complete_match`, `no_crossing` and
-      `two_or_less_crossing`, `tagging_accuracy` (all 0-100; 0 of nothing),
-      `average_crossing` brackets a sentence, and their counts.
+    Rates are of the valid sentences, 0-100, 0 of nothing, as EVALB prints them;
+    only `average_crossing` is the number of brackets a sentence.
     """
     valid = [score for score in scores if score.status == SCORED]
     counts = {
@@ -422,12 +408,10 @@ def totals(scores: Sequence[SentenceScore]) -> dict:
             sum(x <= 2 for x in crossing), len(valid)
         ),
         "tagging_accuracy": percent(counts["correct_tags"], counts["words"]),
-        "matched_brackets": counts["matched"],
-        "gold_brackets": counts["gold"],
-        "test_brackets": counts["test"],
-        "crossing_brackets": counts["crossing"],
-        "words": counts["words"],
-        "correct_tags": counts["correct_tags"],
+        **{
+            name if name in ("words", "correct_tags") else f"{name}_brackets": n
+            for name, n in counts.items()
+        },
     }
 
 

@@ -36,15 +36,14 @@ _TOKEN = re.compile(r"[()]?[^\s()]*", re.ASCII)
 
 
 def linearize(tree: Tree, keep_tags: bool = False) -> list[str]:
-    """The tokens of a tree (arXiv:1412.7449, section 2.2).
+    """Return the tokens of a tree (arXiv:1412.7449, section 2.2).
 
     Example: `(S (NP (PRP It)) (VP (VBZ works)) (. .))` gives
     `(S (NP XX )NP (VP XX )VP . )S`, or with `keep_tags`
     `(S (NP PRP )NP (VP VBZ )VP . )S`.
 
     Args:
-      tree: one that `strip_annotation` gave, or any other without empty
-        constituents.
+      tree: without empty constituents, as of `strip_annotation`.
       keep_tags: each word is its part-of-speech tag; else it is `XX`, unless
         its tag is one of PUNCTUATION.
     """
@@ -66,7 +65,7 @@ def rebuild(
     words: Sequence[str],
     correct_tags: bool = False,
 ) -> tuple[Tree, Counter[str]]:
-    """The tree over the words that the tokens describe; any tokens give one.
+    """Return the tree over the words that the tokens describe, and repairs.
 
     `rebuild(linearize(tree), words(tree))` is the tree, with the tag XX where
     one was dropped. Everything else is repaired, in this order:
@@ -93,13 +92,8 @@ def rebuild(
     7. With `correct_tags`, punctuation gets its own tag, such as `,` for a
        comma, and other words get no such tag (`corrected_tags`).
 
-    Args:
-      tokens: brackets with labels; any other token is a leaf and its tag.
-      words: of the sentence, at least one.
-      correct_tags: apply rule 7; it saves sentences that EVALB would leave out
-        as errors, because it deletes words by their tags.
-
-    Returns: the tree, and how often each repair was needed, by name.
+    Rule 7 saves sentences that EVALB would leave out as errors, because it
+    deletes words by their tags. The repairs are counted by name.
 
     Raises:
       T2TLiteError: there are no words.
@@ -120,7 +114,7 @@ def rebuild(
 
 
 def _balanced(tokens, counts):
-    """Rules 2 and 3: tokens whose brackets match."""
+    """Return tokens whose brackets match, by rules 2 and 3."""
     signs = [_SIGNS.get(token[0], 0) for token in tokens]
     to_come = sum(signs)  # closing brackets less opening ones
     balanced: list[str] = []
@@ -139,7 +133,7 @@ def _balanced(tokens, counts):
 
 
 def _closed_by(label, labels, to_come, counts):
-    """How many of the open brackets a closing one closes, by rule 2."""
+    """Return the number of brackets that a closing one closes, by rule 2."""
     if labels and labels[-1] == label:
         return 1
     if not labels or to_come >= len(labels):
@@ -154,7 +148,7 @@ def _closed_by(label, labels, to_come, counts):
 
 
 def _with_leaves(tokens, words, counts):
-    """Rule 4: tokens with one leaf a word."""
+    """Return tokens with one leaf a word, by rule 4."""
     leaves = [token for token in tokens if token[0] not in "()"]
     if len(leaves) == len(words):
         return tokens
@@ -169,7 +163,7 @@ def _with_leaves(tokens, words, counts):
 
 
 def _aligned(leaves, words, counts):
-    """For each leaf, the leaves that stand in its place: none or some."""
+    """Return for each leaf those that replace it: none or some."""
     usual = list(map(_usual_tag, words))
     kinds = [leaf if leaf in PUNCTUATION else NO_TAG for leaf in leaves]
     wanted, edits = usual, []
@@ -196,10 +190,7 @@ def _aligned(leaves, words, counts):
 
 
 def _edits(kinds, wanted):
-    """How many leaves to add and leave out, at least, from any place on.
-
-    Returns: [leaves + 1, words + 1], the number after leaf i and word j.
-    """
+    """Return the fewest additions and omissions after leaf i and word j."""
     row = list(range(len(wanted), -1, -1))
     rows = [row]
     for kind in reversed(kinds):
@@ -218,7 +209,7 @@ def _usual_tag(word):
 
 
 def _tree(tokens, words, correct_tags, counts):
-    """Rules 5 to 7: the tree of balanced tokens with one leaf a word."""
+    """Return the tree of balanced tokens with one leaf a word; rules 5 to 7."""
     words = iter(words)
     levels: list[list[Tree]] = [[]]
     for token in tokens:
@@ -242,7 +233,7 @@ def _tree(tokens, words, correct_tags, counts):
 
 
 def _corrected(tag, word, counts):
-    """The tag of rule 7."""
+    """Return the tag of rule 7."""
     stays = tag not in PUNCTUATION or word in MARKS_OR_WORDS
     right = MARKS.get(word, tag if stays else NO_TAG)
     counts["corrected_tags"] += right != tag

@@ -110,13 +110,12 @@ class ParsingOptions(ProblemOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = [
-            name for name in ("train", "dev", "test") if getattr(self, name)
-        ]
-        if len(given) in (1, 2):
+        numbers = {"train": self.train, "dev": self.dev, "test": self.test}
+        if any(numbers.values()) and not all(numbers.values()):
+            given = " and ".join(name for name in numbers if numbers[name])
             raise UsageError(
                 "The numbers of files must be given for train, dev and test; "
-                f"got {' and '.join(given)} only."
+                f"got {given} only."
             )
         if self.treebank_share and not self.trees:
             raise UsageError(

@@ -1,7 +1,6 @@
-"""What graphs, the decoder's and an export's, must know about trees.
+"""A search for trees only, in graphs: the decoder's and an export's.
 
-A change of scores keeps the search to trees. Shapes: B batch, K beam, V
-vocabulary, n words of the longest sentence.
+Shapes: B batch, K beam, V vocabulary, n words of the longest sentence.
 """
 
 from collections.abc import Sequence
@@ -77,7 +76,7 @@ class TreeForm(tf.Module):
         self._before, self._behind = np.array(written).T
 
     def prepare(self, texts: tf.Tensor) -> tf.Tensor:
-        """Sentences, tf.string [B], in the form of the training data.
+        """Return sentences, tf.string [B], as the training data has them.
 
         One space is between words; `(` in a word is `-LRB-`, as in trees.
         """
@@ -88,14 +87,12 @@ class TreeForm(tf.Module):
     def constrain(
         self, texts: tf.Tensor, limits: tf.Tensor
     ) -> tuple[LogitsProcessor, tf.Tensor]:
-        """What makes a search give only trees over the words of the texts.
+        """Return the processor that allows only trees over the words.
 
         Args:
           texts: tf.string [B], from `prepare`.
-          limits: int32 [B], the most tokens of an answer, EOS included.
-
-        Returns: a change of scores, and the limits: those too small for a
-          tree are raised; where there are no words they are 0.
+          limits: int32 [B], the most tokens of an answer, EOS included; also
+            returned, raised if they are too small for a tree, 0 without words.
         """
         words = tf.strings.split(texts)
         classes = words.with_flat_values(
@@ -108,7 +105,7 @@ class TreeForm(tf.Module):
         return _OnlyTrees(self, classes, counts), limits
 
     def write(self, texts: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
-        """Trees in brackets, from tokens of a constrained search.
+        """Return trees in brackets, from tokens of a constrained search.
 
         Example: "It works ." and the ids of `(S (NP XX )NP (VP XX )VP . )S`
         give `(S (NP (XX It)) (VP (XX works)) (. .))`.
@@ -136,20 +133,12 @@ class TreeForm(tf.Module):
 class _OnlyTrees(LogitsProcessor):
     """The logits processor that forbids what leads to no tree over the words.
 
-    Args:
-      form: of the trees.
-      word_classes: int32 [B, n], what each word can be.
-      counts: int32 [B], words.
+    Of the words it has the classes, int32 [B, n], and the counts, int32 [B].
     """
 
     renormalizes = True
 
-    def __init__(
-        self,
-        form: TreeForm,
-        word_classes: tf.Tensor,
-        counts: tf.Tensor,
-    ):
+    def __init__(self, form, word_classes, counts):
         self.form = form
         self.word_classes = word_classes
         self.counts = counts
@@ -172,7 +161,7 @@ class _OnlyTrees(LogitsProcessor):
         return mask_logits(logits, ~allowed), memory
 
     def _advance(self, memory, ids):
-        """The memory after the tokens `ids` [B, K]; padding changes nothing."""
+        """Return the memory after tokens [B, K]; padding changes nothing."""
         kinds = tf.gather(self.form.kinds, ids)
         labels = tf.gather(self.form.labels, ids)
         opens, depth = kinds == _OPENING, memory["depth"]
@@ -191,7 +180,7 @@ class _OnlyTrees(LogitsProcessor):
         }
 
     def _allowed(self, memory, state):
-        """Bool [B, K, V]: what may follow."""
+        """Return the mask of the tokens that may follow: bool [B, K, V]."""
         depth, leaves = memory["depth"], memory["leaves"]
         is_empty = memory["opened"] > 0
         left = state.select_rows(self.counts)[:, None] - leaves
@@ -229,7 +218,7 @@ class _OnlyTrees(LogitsProcessor):
 
 
 def _written(token):
-    """How a token is written: before and after the word of a leaf."""
+    """Return the text of a token before and after the word of a leaf."""
     if token.startswith("("):
         return f" {token}", ""
     return (")", "") if token.startswith(")") else (f" ({token} ", ")")

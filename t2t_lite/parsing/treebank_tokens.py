@@ -14,7 +14,7 @@ _TYPOGRAPHIC_QUOTES = str.maketrans(
 
 
 def tokenize(text: str) -> list[str]:
-    r"""The words of a sentence, as a treebank writes them.
+    r"""Return the words of a sentence, as a treebank writes them.
 
     By the rules of the treebank's own script, which nltk has: contractions are
     split (`did n't`, `they 'll`, `Ann 's`), and so is punctuation; a period

@@ -80,13 +80,9 @@ def fold(
     of_leaf: Callable[[Tree], Any],
     of_bracket: Callable[[Tree, list], Any],
 ) -> Any:
-    """Return the value of a tree, computed from its words up.
+    """Return the value of a tree of any depth, computed from its words up.
 
-    Args:
-      tree: of any depth.
-      of_leaf: returns the value of a word.
-      of_bracket: returns the value of a constituent, given the constituent and
-        the values of its parts.
+    `of_bracket` is given a constituent and the values of its parts.
     """
     levels: list[list[Any]] = [[]]
     for event, part in walk(tree):
@@ -148,13 +144,10 @@ def strip_annotation(tree: Tree) -> Tree | None:
         ( (S (NP-SBJ-1 (PRP It)) (VP (VBZ works) (NP (-NONE- *-1)))))
         (S (NP (PRP It)) (VP (VBZ works)))
 
-    Users of EVALB do the same. Constituents without words are removed, too. A
-    label ends at its first `-` or `=`, unless it begins with `-`; tags do not
-    change. An outermost bracket that names no constituent (no label, TOP, ROOT
-    or S1) is removed if it has one part, and becomes TOP if it has several.
-
-    Returns:
-      The tree; None if no words are left.
+    Users of EVALB do the same. Constituents without words are removed, too; if
+    nothing is left, it returns None. A label ends at its first `-` or `=`,
+    unless it begins with `-`; tags do not change. An outermost bracket of ROOTS
+    is removed if it has one part, and becomes TOP if it has several.
     """
     tree = fold(
         tree, lambda leaf: leaf if leaf.label != TRACE else None, _kept_bracket
@@ -217,15 +210,9 @@ def parse_trees(lines: Iterable[str], name: str = "The text") -> Iterator[Tree]:
 def parse_line(
     line: str, name: str = "The text", number: int = 1
 ) -> list[Tree]:
-    """Return the trees of a line, which may have no words.
+    """Return the trees of a line, which may have no words; see `parse_trees`.
 
-    Args:
-      line: the text.
-      name: of the file, for errors.
-      number: of the line, for errors.
-
-    Raises:
-      T2TLiteError: see `parse_trees`.
+    `name` of the file and `number` of the line are for errors.
     """
     return [tree for _, tree in _parse([line], name, "line", number)]
 
@@ -302,9 +289,6 @@ def sentence_of(line: str) -> str:
     """Return the words of the trees of a line, without traces.
 
     Example: `"(S (NP (PRP It)) (VP (VBZ works)))"` -> `"It works"`.
-
-    Raises:
-      T2TLiteError: see `parse_trees`.
     """
     trees = map(strip_annotation, parse_line(line))
     return " ".join(word for tree in trees if tree for word in words(tree))
@@ -313,19 +297,11 @@ def sentence_of(line: str) -> str:
 def one_tree_a_line(
     path: str | os.PathLike, sentences: int | None = None
 ) -> tuple[list[str], bool]:
-    """Return the trees of a file, one on each line.
+    """Return lines with a tree each, and whether the file is a treebank's.
 
-    In a treebank's file a tree may take several lines, of which all but the
-    first begin with a space. Other files are returned line by line, so that an
-    empty or damaged line stays the answer to its sentence.
-
-    Args:
-      path: of the file.
-      sentences: number of trees expected. A file of so many lines has one tree
-        a line.
-
-    Returns:
-      The lines, and whether the file is a treebank's.
+    There a tree may take several lines, of which all but the first begin with a
+    space. Other files, and those of as many lines as `sentences`, are returned
+    line by line: an empty or damaged line stays the answer to its sentence.
 
     Raises:
       T2TLiteError: see `read_trees`.

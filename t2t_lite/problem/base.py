@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.raw_files import RawFiles, RemoteFile
-from t2t_lite.errors import T2TLiteError, UsageError, nearest
-from t2t_lite.validators import changed, validate
+from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.validators import changed, require_known, validate
 
 if TYPE_CHECKING:
     from t2t_lite.text.encoder import TextEncoder
@@ -222,14 +222,7 @@ class Problem:
           UsageError: the problem has no such option, or a value breaks its
             rule.
         """
-        known = [field.name for field in dataclasses.fields(self.options_type)]
-        for name in options:
-            if name not in known:
-                raise UsageError(
-                    f"{self.registered_name} has no option {name!r}."
-                    f"{nearest(name, known)} Its options: "
-                    f"{', '.join(known) or 'none'}."
-                )
+        require_known(options, self.options_type, self.registered_name)
         given = {k: v for k, v in options.items() if v is not None}
         other = copy.copy(self)
         other.settings = self.options_type(**given)

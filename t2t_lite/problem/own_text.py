@@ -274,12 +274,12 @@ class OwnText(Text2TextProblem):
                 (tagged(tag, source), target)
                 for source, target, tag in self._held_out[split]
             )
-        copies: Sequence[Any] = [None] * len(self._corpora[split])
+        split_samples = functools.partial(self._samples_of, split)
+        counts = itertools.repeat(None)
         if self._has_shares(split):
-            copies = self._counts
+            counts = iter(self._counts)
         return itertools.chain.from_iterable(
-            self._samples_of(split, corpus, count)
-            for corpus, count in zip(self._corpora[split], copies, strict=True)
+            map(split_samples, self._corpora[split], counts)
         )
 
     def corpus_counts(self, raw: RawFiles) -> list[dict[str, Any]]:
@@ -378,10 +378,7 @@ class OwnText(Text2TextProblem):
         references: Sequence[str],
         outputs: Sequence[str],
     ) -> dict[str, Any]:
-        """Return the report of `Text2TextProblem`; with tags also `by_tag`.
-
-        Texts without a tag count under "no tag".
-        """
+        """Return the report of `Text2TextProblem`; with tags also `by_tag`."""
         report = super().evaluate(sources, references, outputs)
         if not (tags := self.source_tags):
             return report

@@ -73,9 +73,9 @@ class ParallelCorpus(Text2TextProblem):
             for language in self._sides
         )
         needed = (
-            f"{self.base_name} needs {self.tfds_name}, downloaded "
-            f"({self.tfds_bytes / 1e9:.1f} GB) or in --tfds_dir; or {files}, "
-            "in --raw_dir"
+            f"{self.base_name} needs {self.tfds_name} "
+            f"({self.tfds_bytes / 1e9:.1f} GB), downloaded or in --tfds_dir; "
+            f"or {files}, in --raw_dir"
         )
         try:
             builder = tfds.builder(self.tfds_name, data_dir=raw.tfds_dir)

@@ -162,8 +162,7 @@ def clean_utf8(text: tf.Tensor) -> tf.Tensor:
     """Return texts of any shape with U+FFFD in place of invalid UTF-8.
 
     Valid text stays as it is: NUL, a byte order mark and noncharacters
-    included. The number of U+FFFD is that of Python's
-    `bytes.decode(errors="replace")`.
+    included. As many U+FFFD as by Python's `bytes.decode(errors="replace")`.
     """
     return tf.strings.unicode_transcode(
         text, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD
@@ -232,12 +231,8 @@ def matchable(
 def words_of_spans(text: bytes, spans: Iterable[Span]) -> list[range]:
     """Return the indices of the words that each span touches.
 
-    Example: b"Two men." and (0, 2), (2, 4), (4, 7), (7, 8) -> 0, 0, 1, 1. A
-    span of white space touches none. An empty span touches its first byte.
-
-    Args:
-      text: valid UTF-8.
-      spans: in bytes of `text`.
+    Example: b"Two men." and (0, 2), (2, 4), (4, 7), (7, 8) -> 0, 0, 1, 1. Spans
+    are in bytes. White space touches none; an empty span touches its first.
     """
     word_at: list[int | None] = []  # of each byte
     words = 0
@@ -262,18 +257,15 @@ def words_of_prefixes(prefixes: Sequence[bytes]) -> list[range]:
         While a character is incomplete, a prefix may end in other text: these
         pieces lie where the piece lies that completes the character.
     """
-    spans: list[Span | None] = []
-    start = 0
+    spans: list[Span] = []
+    start = waiting = 0
     for prefix in prefixes:
         common = len(os.path.commonprefix([prefix, prefixes[-1]]))
-        if common > start:
-            spans.append((start, common))
-            start = common
-        elif common == len(prefix):  # the piece adds no text
-            spans.append((max(start - 1, 0), start))
-        else:
-            spans.append(None)
-    later: list[Span] = []
-    for span in reversed(spans):
-        later.append(later[-1] if span is None else span)
-    return words_of_spans(prefixes[-1] if prefixes else b"", later[::-1])
+        if start >= common < len(prefix):
+            waiting += 1
+            continue
+        # A piece that adds no text lies where the text before it ends.
+        begin = start if common > start else max(start - 1, 0)
+        spans += [(begin, max(start, common))] * (1 + waiting)
+        start, waiting = max(start, common), 0
+    return words_of_spans(prefixes[-1] if prefixes else b"", spans)

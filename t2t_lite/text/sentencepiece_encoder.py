@@ -132,19 +132,16 @@ class SentencePieceEncoder(TextEncoder):
     ) -> "SentencePieceEncoder":
         """Learn a vocabulary of exactly that size and write it to `path`.
 
-        The same lines, size and seed give the same file. Of a corpus with more
-        than MOST_VOCABULARY_LINES lines, a random sample of that many is used.
+        The same arguments give the same file. Of a corpus with more than
+        MOST_VOCABULARY_LINES lines, a random sample of that many is used.
 
         Args:
           lines: the texts, streamed.
-          vocab_size: the number of pieces, 3 special pieces and 256 bytes
-            included.
+          vocab_size: the number of pieces, 3 special ones and 256 bytes among
+            them.
           path: of the model file, which is written completely or not at all.
           seed: of the sample.
           tags: texts that are one piece each, wherever they stand.
-
-        Returns:
-          The encoder, with `learned_from`.
 
         Raises:
           T2TLiteError: there is no text, too little for so many pieces, or too
@@ -329,16 +326,9 @@ def _train_model(
 def _with_our_ids(model: bytes) -> tuple[bytes, bool]:
     """Return a model that begins with PAD_ID, EOS_ID and UNK_ID.
 
-    The trainer's own default is 0 for unknown, 1 for the beginning, 2 for the
-    end, and no padding. Pieces keep their order, scores and meaning, so the
-    pieces of texts do not change.
-
-    Returns:
-      The bytes, and whether the model writes every text, with bytes for
-      characters that it does not know.
-
-    Raises:
-      ValueError: it is not a model.
+    Pieces keep their order, scores and meaning, so those of texts do not
+    change. Also returns whether the model writes every text, with bytes for
+    characters that it does not know. ValueError: it is not a model.
     """
     from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2

@@ -103,7 +103,7 @@ class SubwordEncoder(TextEncoder):
         return words.with_flat_values(tf.gather(ids, places)).merge_dims(1, 2)
 
     def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        """The text of each row; ids outside the vocabulary are skipped.
+        """Return the text of each row; ids outside the vocabulary are skipped.
 
         As in tensor2tensor, an escaped number beyond Unicode becomes U+3013.
         Half a surrogate pair becomes U+FFFD.
@@ -124,11 +124,11 @@ class SubwordEncoder(TextEncoder):
         return tf.strings.reduce_join(words, axis=-1)
 
     def _is_alphanumeric(self, codes):
-        """Whether each character, an int32 code point, is a letter or digit."""
+        """Return whether each int32 code point is a letter or a digit."""
         return tf.searchsorted(self._bounds, codes, side="right") % 2 == 1
 
     def _words(self, text):
-        """The words of each text: ragged tf.string [B, None].
+        """Return the words of each text: ragged tf.string [B, None].
 
         Example: "a_b  c d" -> ["a", "_", "b", "  ", "c", "d"].
         """
@@ -158,7 +158,7 @@ class SubwordEncoder(TextEncoder):
         )
 
     def _escaped(self, words):
-        r"""Words, tf.string [W], as they are matched: "_" -> "\u_"."""
+        r"""Return words, tf.string [W], as they are matched: "_" -> "\u_"."""
         characters = tf.strings.unicode_decode(words, "UTF-8")
         codes, places = tf.unique(characters.flat_values)
         written = self._written.lookup(
@@ -187,7 +187,7 @@ def _unquoted(line):
 
 
 def _matcher(pieces):
-    """Covers words with the longest pieces, from their beginning."""
+    """Return what covers words with the longest pieces, from their start."""
     known = matchable(pieces, _RESERVED)
     return tf_text.FastWordpieceTokenizer(
         known,
@@ -201,7 +201,7 @@ def _matcher(pieces):
 
 @functools.cache
 def _alphanumeric_bounds():
-    """Code points where letters and numbers begin or cease, alternately."""
+    """Return the code points where letters and numbers begin or cease."""
     bounds, inside = [], False
     for code in range(sys.maxunicode + 1):
         if (unicodedata.category(chr(code))[0] in "LN") != inside:
@@ -211,7 +211,7 @@ def _alphanumeric_bounds():
 
 
 def _unescaped(words):
-    r"""The words without escapes: tf.string [W] of the same.
+    r"""Return words, tf.string [W], without escapes.
 
     Example: "a\u\\\233;\9" -> "a_\é\9".
     """

@@ -18,20 +18,13 @@ _NAME = re.compile(
 
 
 def tag_of(name: str) -> str | None:
-    """The tag of a name, as a text has it; None if no tag has that name.
-
-    Example: "2de" and "<2de>" give "<2de>".
-    """
+    """Return the tag of a name: "2de" and "<2de>" give "<2de>"; None if bad."""
     found = _NAME.fullmatch(name)
     return f"<{found[1]}>" if found else None
 
 
 def known_tag(name: str, tags: Sequence[str]) -> str:
-    """The tag of a name.
-
-    Raises:
-      UsageError: it is not one of `tags`.
-    """
+    """Return the tag of a name, or raise UsageError if `tags` lack it."""
     tag = tag_of(name)
     if tag is None or tag not in tags:
         raise UsageError(
@@ -42,12 +35,12 @@ def known_tag(name: str, tags: Sequence[str]) -> str:
 
 
 def tagged(tag: str, text: str) -> str:
-    """A text behind a tag: "<2de> Two men."; one that is blank stays so."""
+    """Return a text with a tag, "<2de> Two men."; one that is blank stays."""
     return f"{tag} {text}" if tag and text.strip() else text
 
 
 def parted(text: str, tags: Sequence[str]) -> tuple[str, str]:
-    """The tag before a text, "" if there is none, and the text itself."""
+    """Return the tag before a text, "" without one, and the text itself."""
     tag, space, rest = text.partition(" ")
     return (tag, rest) if space and tag in tags else ("", text)
 
@@ -55,6 +48,6 @@ def parted(text: str, tags: Sequence[str]) -> tuple[str, str]:
 def split_behind_tag(
     text: str, tags: Sequence[str], split: Callable[[str], Sequence[str]]
 ) -> list[str]:
-    """The sentences of a text that may have a tag; then each has it."""
+    """Return the sentences of a text; each has the tag of the text, if any."""
     tag, rest = parted(text, tags)
     return [tagged(tag, sentence) for sentence in split(rest)]

@@ -19,10 +19,7 @@ SPECIAL_TOKENS = ("<pad>", "</s>", "<unk>")  # of PAD_ID, EOS_ID and UNK_ID
 
 
 class TokenEncoder(TextEncoder):
-    """A vocabulary of whole tokens that are separated by spaces.
-
-    It is for formal languages such as linearized trees. Natural text needs a
-    subword vocabulary.
+    """A vocabulary of whole tokens, for formal languages such as trees.
 
     Example: "(S XX )S" -> [3, 9, 4] -> "(S XX )S"
 
@@ -87,18 +84,7 @@ class TokenEncoder(TextEncoder):
     def write(
         cls, tokens: Iterable[str], path: str | os.PathLike
     ) -> "TokenEncoder":
-        """Write a vocabulary of these tokens, in their order.
-
-        Raises:
-          T2TLiteError: a token is empty or has white space.
-        """
-        tokens = dict.fromkeys(tokens)
-        for token in tokens:
-            if token.split() != [token]:
-                raise T2TLiteError(
-                    "A token must not be empty nor hold white space; got "
-                    f"{token!r}."
-                )
-        lines = "\n".join((*SPECIAL_TOKENS, *tokens, ""))
+        """Write a vocabulary of these tokens, in order, without white space."""
+        lines = "\n".join((*SPECIAL_TOKENS, *dict.fromkeys(tokens), ""))
         write_vocabulary(path, lines.encode())
         return cls(path)

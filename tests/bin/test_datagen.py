@@ -116,7 +116,7 @@ def test_own_text_needs_its_flags_once(datagen, text_flags, tmp_path):
         (["--problem=multi30k_edne"], 2, ["multi30k_ende"]),
         ([], 2, ["--source and --target"]),
         (["--source=a"], 2, ["--source", "--target"]),
-        (["--pairs=none.tsv"], 1, ["--pairs", "none.tsv"]),
+        (["--pairs=none.tsv"], 1, ["none.tsv"]),
         (["--pairs=a.tsv", "--raw_dir=x"], 2, ["--raw_dir"]),
         (["--pairs=a.tsv", "--tfds_dir=x"], 2, ["TensorFlow Datasets"]),
         (["--pairs=a.tsv", "--name=wmt_ende"], 2, ["another problem"]),

@@ -141,20 +141,6 @@ def test_manifest_that_is_missing_or_unreadable_is_one_clear_error(
     assert "\n" not in str(error.value)
 
 
-def test_another_definition_is_named_key_by_key(data):
-    folder, manifest = data
-    old = json.loads(json.dumps(manifest.definition))
-    del old["attributes"]["version"]
-    old["attributes"]["gone"] = [1, 2]
-    manifest = dataclasses.replace(manifest, fingerprint="0", definition=old)
-    with pytest.raises(T2TLiteError) as error:
-        check_data(folder, Words(), manifest)
-    message = str(error.value)
-    assert "attributes.gone was [1, 2], is absent" in message
-    assert "attributes.version was absent, is 1" in message
-    assert "vocab_size" not in message
-
-
 def test_other_options_are_named_and_the_fix_has_them_in_full(tmp_path):
     there = Folded().with_options({"folds": 3, "file": "/x" * 40 + "/a"})
     here = Folded().with_options({"folds": 4, "file": "/x" * 40 + "/b"})

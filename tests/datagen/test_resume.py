@@ -1,7 +1,5 @@
 """An interrupted generation resumes, to the same bytes."""
 
-import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -86,31 +84,15 @@ def test_killed_at_every_file_it_resumes_to_the_same_bytes(
     assert content(folder) == content(tmp_path / "whole")
 
 
-def test_killed_while_it_renames_it_resumes(raw_dir, tmp_path, monkeypatch):
-    make(Files(), tmp_path / "whole", raw_dir=raw_dir)
-    folder = tmp_path / "stopped"
-    replace, allowed = os.replace, [0]
-
-    def replace_and_die(source, target):
-        if pathlib.Path(target).parent == folder:
-            if not allowed[0]:
-                allowed[0] = 1
-                raise Killed
-            allowed[0] -= 1
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", replace_and_die)
-    assert resume_until_complete(raw_dir, folder) > 9
-    assert content(folder) == content(tmp_path / "whole")
-
-
 def stop_at_dev(data_dir, raw_dir, monkeypatch):
     """Leave an unfinished job, of which train is finished."""
+    reads = []
 
     def samples(self, split, raw):
+        reads.append(split)
         for pair in read_parallel(raw.path("a.txt"), raw.path("b.txt")):
             yield pair
-            if split == "dev":
+            if split == "dev" and "train" in reads:
                 raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -185,20 +167,14 @@ def test_a_damaged_chunk_starts_the_job_over(raw_dir, tmp_path, monkeypatch):
     assert content(data_dir) == content(tmp_path / "whole")
 
 
-def test_a_bad_corpus_leaves_nothing(raw_dir, tmp_path):
-    data_dir = tmp_path / "data"
-    with open(raw_dir / "b.txt", "a") as file:
-        file.write("one more\n")
-    with pytest.raises(T2TLiteError, match="got 25 lines in .* and 26 in"):
-        make(Files(), data_dir, raw_dir=raw_dir)
-    assert files_in(data_dir) == {".toy.lock"}
-
-
 def test_a_corpus_must_not_change_while_it_is_read(raw_dir, tmp_path):
     class Changing(Files):
+        reads = ()
+
         def samples(self, split, raw):
+            self.reads = (*self.reads, split)
             yield from super().samples(split, raw)
-            if split == "test":
+            if split == "test" and "train" in self.reads:
                 (raw_dir / "a.txt").write_text("other")
 
     Changing.definition = Files.definition

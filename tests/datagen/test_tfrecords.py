@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite.datagen.tfrecords import serialize_pairs, write_shard
+from t2t_lite.datagen.encode import serialize_pairs
 
 # A record worked out by hand: Example 0a, its Features 0a, each feature's name
 # 0a and value 12, in it the int64 list 1a of packed varints 0a.
@@ -19,14 +19,3 @@ def test_a_record_is_the_one_worked_out_by_hand():
     assert len(ours) == len(BY_HAND)
     parse = tf.train.Example.FromString
     assert parse(ours) == parse(BY_HAND)
-
-
-def test_a_shard_has_the_records_in_their_order(tmp_path):
-    sources = [np.array([], np.int32), np.array([2**31 - 1])]
-    records = serialize_pairs(sources, sources[::-1], last=1)
-    path = tmp_path / "toy-train-00000-of-00001"
-    record = write_shard(path, records)
-    assert (record.file, record.examples) == (path.name, 2)
-    assert record.bytes == path.stat().st_size
-    found = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
-    assert list(found) == records

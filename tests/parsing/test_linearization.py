@@ -186,23 +186,6 @@ def test_any_tokens_become_a_tree_over_exactly_the_words():
         )
 
 
-def test_a_damaged_sequence_is_repaired_and_its_repair_is_whole():
-    draw = random.Random(6)
-    tokens, sentence = linearize(tree(TREE)), words(tree(TREE))
-    for _ in range(500):
-        damaged = list(tokens)
-        for _ in range(draw.randint(1, 4)):
-            place = draw.randrange(len(damaged))
-            damaged[place : place + draw.randrange(3)] = draw.choices(
-                tokens, k=draw.randrange(3)
-            )
-            damaged = damaged or ["XX"]
-        rebuilt, repairs = rebuild(damaged, sentence)
-        assert words(rebuilt) == sentence
-        assert (repairs == {}) == (linearize(rebuilt) == damaged)
-        assert rebuild(linearize(rebuilt), sentence) == (rebuilt, {})
-
-
 def test_endless_and_deep_outputs_are_rebuilt_in_time():
     sentence = ["a", "b", ","] * 1000
     start = time.process_time()

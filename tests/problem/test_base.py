@@ -106,7 +106,7 @@ def test_only_options_that_are_given_are_part_of_the_definition():
 @pytest.mark.parametrize(
     ("problem", "options", "word"),
     [
-        (Words(), {"folds": 1}, "none"),
+        (Words(), {"folds": 1}, "folds"),
         (Folded(), {"fold": 1}, "folds"),
         (Folded(), {"folds": 0}, "at least 1"),
     ],
@@ -114,21 +114,6 @@ def test_only_options_that_are_given_are_part_of_the_definition():
 def test_wrong_options_are_refused(problem, options, word):
     with pytest.raises(UsageError, match=word):
         problem.with_options(options)
-
-
-def test_shared_vocabulary_is_one_file_and_one_object(tmp_path):
-    problem = Words()
-    problem.train_encoders(RawFiles(), tmp_path, seed=0)
-    assert [file.name for file in tmp_path.iterdir()] == [
-        "words.vocab.280.model"
-    ]
-    encoders = problem.load_encoders(tmp_path)
-    assert encoders["inputs"] is encoders["targets"]
-    assert encoders["inputs"].vocab_size == 280
-    assert list(problem.reverse().load_encoders(tmp_path)) == [
-        "inputs",
-        "targets",
-    ]
 
 
 def test_report_has_both_ways_of_counting_and_exact_matches():
@@ -179,13 +164,3 @@ def test_missing_files_are_named_before_the_data_is_made(tmp_path):
     remote = (RemoteFile(n, "http://x", "00") for n in ("c", "dev.a", "d"))
     with pytest.raises(T2TLiteError, match="c, d"):
         Files().require_sources(RawFiles(tuple(remote), tmp_path))
-
-
-def test_a_wrong_pair_is_named(tmp_path):
-    class Wrong(Words):
-        def samples(self, split, raw):
-            yield "a", "b"
-            yield "a", 7
-
-    with pytest.raises(T2TLiteError, match=r"7.* pair 2 of words"):
-        list(Wrong().vocabulary_lines(RawFiles()))

@@ -14,7 +14,6 @@ from t2t_lite.data.manifest import Manifest
 from t2t_lite.datagen import generate
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.plugins import load_plugins
-from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
 PAIRS = [(f"word {i}", f"Wort {i}") for i in range(300)]
 # Splits that have nothing to do with each other.
@@ -233,18 +232,6 @@ def make(tmp_path):
     return make
 
 
-def test_empty_sides_are_dropped_and_counted_where_they_are(sides, make):
-    pairs = [*PAIRS, ("", "x"), ("x", " "), ("", "")]
-    manifest = make(text(**sides(pairs), vocab_size=280, holdout=10))
-    assert manifest.splits["train"].dropped == {
-        "empty source": 1,
-        "empty target": 1,
-        "both sides empty": 1,
-    }
-    counts = {name: split.examples for name, split in manifest.splits.items()}
-    assert counts == {"train": 280, "dev": 10, "test": 10}
-
-
 def test_one_vocabulary_is_learned_or_two(sides, make, tmp_path):
     shared = text(**sides(), vocab_size=280)
     assert make(shared).vocabulary.keys() == {"text.vocab.280.model"}
@@ -264,19 +251,6 @@ def test_one_vocabulary_is_learned_or_two(sides, make, tmp_path):
     assert "W" not in letters["inputs"] and "w" not in letters["targets"]
     backward = two.reverse().load_encoders(tmp_path / "data")
     assert backward["inputs"].sha256 == encoders["targets"].sha256
-
-
-def test_a_given_vocabulary_is_copied(sides, make, tmp_path):
-    given = tmp_path / "mine.model"
-    SentencePieceEncoder.train(["a b c"] * 9, 263, given)
-    problem = text(**sides(), vocabulary=given)
-    assert problem.expected_vocab_sizes() == (263, 263)
-    manifest = make(problem)
-    assert manifest.vocabulary.keys() == {"text.vocab.model"}
-    copy = tmp_path / "data" / "text.vocab.model"
-    assert copy.read_bytes() == given.read_bytes()
-    given.unlink()  # the data needs it no more
-    assert make(problem) == manifest
 
 
 def test_names_that_begin_alike_do_not_remove_each_other(sides, make):

@@ -41,10 +41,6 @@ def test_a_tag_is_put_before_a_text_and_taken_away_again(text):
     assert tagged("", text) == text
 
 
-def test_a_blank_text_stays_blank():
-    assert tagged("<2de>", " \t") == " \t"
-
-
 def test_each_sentence_of_a_tagged_text_has_the_tag():
     split = str.split
     assert split_behind_tag("<2de> a b", TAGS, split) == ["<2de> a", "<2de> b"]

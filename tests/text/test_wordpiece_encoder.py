@@ -1,10 +1,6 @@
 """WordPiece vocabularies: BERT's pieces, with PAD 0 and EOS 1."""
 
-import random
-
 import pytest
-import tensorflow as tf
-import tensorflow_text as tf_text
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.text.encoder import EOS_ID, PAD_ID
@@ -78,35 +74,6 @@ def test_case_and_accents_go_where_no_piece_has_them(
 ):
     encoder = WordPieceEncoder(write(tmp_path / "v", [*SPECIAL, *pieces]))
     assert pieces_of(encoder, text) == expected
-
-
-def test_ids_agree_with_tf_texts_bert_tokenizer(encoder):
-    table = tf.lookup.StaticHashTable(
-        tf.lookup.KeyValueTensorInitializer(
-            PIECES, tf.range(len(PIECES), dtype=tf.int64)
-        ),
-        PIECES.index("[UNK]"),
-    )
-    theirs = tf_text.BertTokenizer(table, lower_case=True)
-    choose = random.Random(0)
-    parts = ["two", "Men", " ", "walking", "s", ".", "'", "é", "x", "\t", "a"]
-    texts = ["".join(choose.choices(parts, k=12)) for _ in range(2000)]
-    expected = theirs.tokenize(texts).merge_dims(1, 2).to_list()
-    ids = [row.tolist() for row in encoder.encode(texts)]
-    assert ids == [[index + 2 for index in row] for row in expected]
-
-
-@pytest.mark.parametrize(
-    ("ids", "text"),
-    [
-        ([2, 3, 5, 6, 7], "two"),  # [PAD], [unused0], [CLS], [SEP] are no text
-        ([2 + PIECES.index("##s"), 7], "s two"),
-        ([len(PIECES) + 2, -1, 7], "two"),
-        ([], ""),
-    ],
-)
-def test_any_ids_give_valid_text(encoder, ids, text):
-    assert encoder.decode([ids]) == [text]
 
 
 def test_empty_and_repeated_lines_keep_the_numbers_of_the_others(tmp_path):

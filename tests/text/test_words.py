@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from t2t_lite.text.encoder import words_of_prefixes, words_of_spans
 from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 from t2t_lite.text.subword_encoder import SubwordEncoder
-from t2t_lite.text.token_encoder import TokenEncoder
 from t2t_lite.text.wordpiece_encoder import WordPieceEncoder
 
 LINES = ["two small men eat a soup.", "the cat sat on the mat"] * 40
@@ -80,12 +79,6 @@ def test_wordpieces_keep_the_words_of_the_text_they_lose(folder):
     assert words_of_ids(encoder, ids) == [
         [n] for n in (0, 1, 1, 2, 3, 4, 5, 6, 7, 8)
     ]
-
-
-def test_a_token_of_a_closed_vocabulary_is_a_word(folder):
-    encoder = TokenEncoder.write(["(S", "XX", ")S"], folder / "v.txt")
-    words = as_lists(encoder.words_of_text(" (S  new XX )S"))
-    assert words == words_of_ids(encoder, [3, 2, 4, 5]) == [[0], [1], [2], [3]]
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,27 +1,24 @@
 """Check shards that tensor2tensor wrote, and use them in place.
 
 The records are tf.train.Example with int64 `inputs` and `targets`, EOS last.
-In problems `..._packed` a record is a row of several pairs, and each side also
-has `SIDE_segmentation`, the number of the sentence, and `SIDE_position`.
+In problems `..._packed` a record is a row of several pairs, see `packing`.
 """
 
 import collections
 import glob
 import pathlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from t2t_lite.data.manifest import Manifest, SplitRecord, sha256_of
-from t2t_lite.data.packing import PARTS, SIDES, feature_names, join_texts
+from t2t_lite.data.packing import feature_names
 from t2t_lite.data.pipeline import unpack
-from t2t_lite.datagen.generate import describe_vocabulary, versions
-from t2t_lite.datagen.tfrecords import describe_shard
+from t2t_lite.datagen import generate
 from t2t_lite.errors import T2TLiteError, in_words
 from t2t_lite.problem import Problem
-from t2t_lite.progress import Counter
 from t2t_lite.text.encoder import EOS_ID
 from t2t_lite.text.vocabulary import open_vocabulary
 
@@ -31,65 +28,46 @@ _RECORDS = 1024  # that are checked together
 
 
 def adopt(
-    folder: pathlib.Path,
-    problem: Problem,
-    vocabulary: Sequence[pathlib.Path],
-    progress: bool = True,
+    folder: pathlib.Path, problem: Problem, vocabulary: Sequence[pathlib.Path]
 ) -> Manifest:
-    """Check the shards of a problem in a folder and write their manifest.
+    """Check the shards `NAME-train-*` ... of a problem; write their manifest.
 
-    A vocabulary of another folder is copied.
-
-    Args:
-      folder: has `NAME-train-00000-of-000NN` ..., dev, and maybe test.
-      problem: its base name is NAME.
-      vocabulary: the file of both sides, or the files of source and target.
-      progress: show progress on stderr.
+    The vocabulary, one file or those of source and target, is copied there.
 
     Raises:
       T2TLiteError: shards or vocabulary are missing, damaged or of another
         kind, or the data was made here. Nothing is written.
     """
-    name = problem.base_name
-    if (
-        Manifest.path(folder, problem).exists()
-        and _MADE_BY not in Manifest.load(folder, problem).versions
-    ):
+    name, has_data = problem.base_name, Manifest.path(folder, problem).exists()
+    if has_data and _MADE_BY not in Manifest.load(folder, problem).versions:
         raise T2TLiteError(
             f"{folder} holds data of {name} that t2t-lite-datagen made: it is "
             "ready, leave --adopt out."
         )
     shards = {s: _shards(folder, name, s) for s in ("train", "dev", "test")}
-    encoders = [open_vocabulary(path) for path in vocabulary]
-    sizes = [encoders[0].vocab_size, encoders[-1].vocab_size]
+    sizes = [open_vocabulary(path).vocab_size for path in vocabulary]
     names = list(dict.fromkeys(problem.vocabulary_files().values()))
     if len(names) != len(vocabulary):
         raise T2TLiteError(
             f"{name} has {len(names)} vocabularies; got {len(vocabulary)}: "
             "give --vocabulary=SOURCE,TARGET for two."
         )
-    copies = {
-        folder / n: path for n, path in zip(names, vocabulary, strict=True)
-    }
-    for there, path in copies.items():
-        if there.exists() and sha256_of(there) != sha256_of(path):
-            raise T2TLiteError(f"{there} differs from {path}: remove one.")
-    splits = {}
-    for split, paths in shards.items():
-        if paths:
-            with Counter(f"{name} {split}", "records", progress) as counter:
-                splits[split] = _read_split(paths, sizes, counter)
-    for there, path in copies.items():
+    splits = {s: _read_split(p, sizes) for s, p in shards.items() if p}
+    for there, path in zip(
+        [folder / n for n in names], vocabulary, strict=True
+    ):
         if not there.exists():
             shutil.copyfile(path, there)
+        elif sha256_of(there) != sha256_of(path):
+            raise T2TLiteError(f"{there} differs from {path}: remove one.")
     manifest = Manifest(
         problem=name,
         fingerprint=problem.fingerprint(),
         definition=problem.definition(),
-        vocabulary=describe_vocabulary(folder, problem),
+        vocabulary=generate.describe_vocabulary(folder, problem),
         splits=splits,
         seed=0,
-        versions={_MADE_BY: "unknown", **versions()},
+        versions={_MADE_BY: "unknown", **generate.versions()},
     )
     manifest.save(folder)
     return manifest
@@ -97,22 +75,22 @@ def adopt(
 
 def _shards(folder: pathlib.Path, name: str, split: str) -> list[pathlib.Path]:
     """Return the shards of a split in order; only test may be missing."""
-    found = sorted(folder.glob(f"{glob.escape(name)}-{split}-?????-of-?????"))
-    prefix, count = f"{name}-{split}", len(found) or split != "test"
+    prefix = f"{name}-{split}"
+    found = sorted(folder.glob(f"{glob.escape(prefix)}-?????-of-?????"))
+    count = len(found) or split != "test"
     names = [f"{prefix}-{i:05d}-of-{count:05d}" for i in range(count)]
-    if [path.name for path in found] != names:
-        there = ", ".join(path.name for path in found) or "none"
+    if (there := [path.name for path in found]) != names:
         raise T2TLiteError(
             f"{folder} must hold all shards of {prefix}, and of no other copy; "
-            f"got {there}."
+            f"got {', '.join(there) or 'none'}."
         )
     return found
 
 
 def _read_split(
-    paths: Sequence[pathlib.Path], sizes: Sequence[int], counter: Counter
+    paths: Sequence[pathlib.Path], sizes: Sequence[int]
 ) -> SplitRecord:
-    """Check and count all records of a split, given V of both sides."""
+    """Check and count all records of a split, given V of both or each side."""
     lengths, rows = collections.Counter[int](), collections.Counter[int]()
     tokens, shards, is_packed = np.zeros(2, int), [], None
     form = dict.fromkeys(_FEATURES, tf.io.RaggedFeature(tf.int64))
@@ -120,22 +98,19 @@ def _read_split(
         count = 0
         try:
             for batch in tf.data.TFRecordDataset(str(path)).batch(_RECORDS):
-                features = tf.io.parse_example(batch, form)
+                found = tf.io.parse_example(batch, form)
+                parts = [found[name] for name in _FEATURES]  # of both sides
+                widths = [part.row_lengths() for part in parts]
                 if is_packed is None:
-                    is_packed = len(features["targets_position"][0]) > 0
+                    is_packed = bool(widths[-1][0] > 0)
                 sides = [
-                    _measure(features, side, size, is_packed)
-                    for side, size in zip(SIDES, sizes, strict=True)
+                    _measure(parts[:3], sizes[0], is_packed),
+                    _measure(parts[3:], sizes[-1], is_packed),
                 ]
-                if not np.array_equal(sides[0][0], sides[1][0]):
-                    raise ValueError("both sides must have as many texts")
-                measured = [lengths for _, lengths in sides]
-                tokens += np.sum(measured, axis=1)
-                lengths.update(np.max(measured, axis=0).tolist())
-                widths = [features[side].row_lengths() for side in SIDES]
+                tokens += np.sum(sides, axis=1)  # as many texts on both sides
+                lengths.update(np.max(sides, axis=0).tolist())
                 rows.update(np.max(widths, axis=0).tolist())
                 count += len(batch)
-                counter.advance(len(batch))
         except (tf.errors.OpError, ValueError) as error:
             raise T2TLiteError(
                 f"{path} is damaged or of another kind, in the {_RECORDS} "
@@ -143,7 +118,7 @@ def _read_split(
             ) from error
         if not count:  # tensor2tensor gives records to all shards in turn
             raise T2TLiteError(f"{path} has no record: copy it again.")
-        shards.append(describe_shard(path, count))
+        shards.append(generate.describe_shard(path, count))
     return SplitRecord(
         examples=lengths.total(),
         source_tokens=int(tokens[0]),
@@ -157,41 +132,18 @@ def _read_split(
 
 
 def _measure(
-    features: Mapping[str, tf.RaggedTensor],
-    side: str,
-    vocab_size: int,
-    is_packed: bool,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of texts in each record, and their lengths.
-
-    Raises:
-      ValueError: the records break a rule.
-    """
-    parts = [features[side + part] for part in PARTS]
-    ids, segments, positions = (part.values.numpy() for part in parts)
-    texts, splits = parts[0], parts[0].row_splits
-    counts = np.ones(parts[0].nrows(), int)
-    if not is_packed and len(segments) + len(positions):
+    parts: Sequence[tf.RaggedTensor], vocab_size: int, is_packed: bool
+) -> np.ndarray:
+    """Return the lengths of the texts, or raise ValueError for a wrong one."""
+    texts, *others = parts
+    splits = texts.row_splits if is_packed else texts.row_splits * 0
+    if any((other.row_splits != splits).numpy().any() for other in others):
         raise ValueError("all records must be pairs, or all be packed rows")
     if is_packed:
-        counts = tf.reduce_max(parts[1], axis=1).numpy()
-        texts = unpack(*parts[:2])
-        _, *joined = join_texts(
-            texts.row_lengths().numpy(), np.cumsum([0, *counts])
-        )
-        kept = segments > 0
-        first = np.append(True, ~kept[:-1]) & kept  # after a separator
-        if (
-            not all(np.array_equal(part.row_splits, splits) for part in parts)
-            or not np.array_equal(joined, [segments[kept], positions[kept]])
-            or positions[first].any()
-            or ids[~kept].any()
-        ):
-            raise ValueError("packed texts must be numbered from 1 on")
-        ids = ids[kept]
-    lengths = texts.row_lengths().numpy()
+        texts = unpack(texts, others[0])
+    ids, lengths = texts.values.numpy(), texts.row_lengths().numpy()
     if not (lengths.all() and (ids > 0).all() and (ids < vocab_size).all()):
         raise ValueError("texts must have ids of the vocabulary")
     if (ids[np.cumsum(lengths) - 1] != EOS_ID).any():
         raise ValueError("texts must end in EOS, 1")
-    return counts, lengths
+    return lengths
