@@ -50,17 +50,17 @@ def read_corpora(value: str) -> tuple[Corpus, ...]:
     """
     corpora = [_read_corpus(part) for part in value.split(",")]
     shares = [c.share for c in corpora if c.share is not None]
-    rule = ""
-    if shares and len(shares) < len(corpora):
-        rule = "Give all corpora shares or none"
-    elif shares and min(shares) <= 0:
-        rule = "Each share must be more than 0"
-    elif shares and round(abs(sum(shares) - 1), 6) > _ROUNDING:
-        rule = f"The shares must add up to 1, not {sum(shares):g}"
-    elif len({corpus.files for corpus in corpora}) < len(corpora):
-        rule = "Each file of pairs can be named once"
-    if rule:
-        raise UsageError(f"{rule}; got {value}.")
+    if shares and (
+        len(shares) < len(corpora)
+        or min(shares) <= 0
+        or round(abs(sum(shares) - 1), 6) > _ROUNDING
+    ):
+        raise UsageError(
+            "All corpora have shares or none, each more than 0; they must add "
+            f"up to 1, not {sum(shares):g}; got {value}."
+        )
+    if len({corpus.files for corpus in corpora}) < len(corpora):
+        raise UsageError(f"Each file can be named once; got {value}.")
     return tuple(corpora)
 
 

@@ -4,6 +4,7 @@
 count. Data that does not fit its manifest or its problem is refused.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -264,20 +265,14 @@ def find_data(data_dir: str | os.PathLike, problem: Problem) -> list[str]:
     A manifest that cannot be read belongs to somebody else.
     """
     names = []
+    foreign = OSError, ValueError, RecursionError, KeyError, TypeError
     for path in sorted(pathlib.Path(data_dir).glob("*.manifest.json")):
-        try:
+        with contextlib.suppress(*foreign):
             record = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            continue
-        match record:
-            case {
-                "problem": str(name),
-                "definition": {
-                    "attributes": {"base_name": base_name},
-                    "options": options,
-                },
-            } if options and base_name == type(problem).name:
-                names.append(name)
+            definition = record["definition"]
+            base_name = definition["attributes"]["base_name"]
+            if definition["options"] and base_name == type(problem).name:
+                names.append(str(record["problem"]))
     return names
 
 

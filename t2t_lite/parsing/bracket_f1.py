@@ -86,7 +86,7 @@ def read_parameters(path: str | os.PathLike) -> Parameters:
         key, *values = line.split() or ["#"]
         if key.startswith("#"):
             continue
-        field, needed = _KEYS.get(key, ("", 0))
+        field, needed = _KEYS.get(key, ("", -1))
         default = getattr(Parameters, field, 0)
         is_list = isinstance(default, tuple)
         if len(values) != needed or not (

@@ -51,8 +51,8 @@ def test_what_is_kept_reads_the_same_again(tmp_path, monkeypatch):
         ("a.tsv:0.7,b.tsv:0.2", "0.9"),
         ("a.tsv:1.5,b.tsv:-0.5", "more than 0"),
         ("a.tsv:1,b.tsv:0", "more than 0"),
-        ("a.tsv:0.7,b.tsv", "all corpora"),
-        ("a.tsv:inf,b.tsv:0.5", "all corpora"),  # a tag
+        ("a.tsv:0.7,b.tsv", "or none"),
+        ("a.tsv:inf,b.tsv:0.5", "or none"),  # a tag
         ("a.tsv:1e999,b.tsv:0.5", "SHARE"),
         ("a.tsv:a b", "TAG"),
         ("a.tsv:x:0.5,b.tsv:0.5", "TAG"),

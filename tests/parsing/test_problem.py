@@ -148,7 +148,7 @@ def test_mix_gives_the_treebank_again_and_again():
         ({"vocab_size": "0"}, "'0'"),
         ({"treebank_share": "0.5"}, "trees=FILE"),
         ({"trees": "x", "treebank_share": "1"}, "below 1"),
-        ({"leafs": "tags"}, "'leafs'.*leaves"),
+        ({"leafs": "tags"}, "leafs.*leaves"),
     ],
 )
 def test_bad_options_are_refused(options, word):
