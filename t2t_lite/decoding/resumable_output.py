@@ -10,7 +10,6 @@ FILE               the complete file; then the others are gone
 import contextlib
 import fcntl
 import io
-import itertools
 import json
 import os
 import pathlib
@@ -21,31 +20,9 @@ from t2t_lite import files
 from t2t_lite.errors import T2TLiteError, UsageError
 
 
-class ResumableOutput:
-    """An open `FILE.partial`, from `open_resumable`.
-
-    Attributes:
-      kept: number of lines of an earlier process with the same options.
-    """
-
-    def __init__(self, file: io.FileIO, kept: int):
-        self._file = file
-        self.kept = kept
-
-    def write(self, line: str) -> None:
-        """Append a line, or several; a kill cannot lose it."""
-        content = f"{line}\n".encode()
-        while content:
-            content = content[self._file.write(content) :]
-
-    def kept_lines(self) -> Iterator[bytes]:
-        """Yield the lines of the earlier process."""
-        with open(self._file.name, "rb") as file:
-            yield from itertools.islice(file, self.kept)
-
-
 def partial_paths(path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
     """Return the paths of the partial file and of its options."""
+    path = path.resolve() if path.is_symlink() else path
     partial = path.with_name(f"{path.name}.partial")
     return partial, path.with_name(f"{path.name}.partial.json")
 
@@ -56,7 +33,7 @@ def open_resumable(
     options: Mapping[str, Any] | None,
     overwrite: bool = False,
     note: Callable[[str], None] = lambda text: None,
-) -> Iterator[ResumableOutput]:
+) -> Iterator[tuple[Callable[[str], None], int]]:
     """Open `FILE.partial`, which replaces `path` if the block succeeds.
 
     An exception in the block leaves the whole lines so far, if there are any.
@@ -67,6 +44,10 @@ def open_resumable(
         equal options appends. None: the file always starts from nothing.
       overwrite: start from nothing in any case.
       note: called with the number of lines left after an exception.
+
+    Yields:
+      A function that appends a line, which a kill cannot lose, and the number
+      of lines that an earlier process with the same options left.
 
     Raises:
       UsageError: the partial file has other options.
@@ -90,15 +71,21 @@ def open_resumable(
         files.remove_unfinished(path.parent, path.name)
         kept = 0 if overwrite else _truncate_to_lines(file)
         if kept and record.exists():
-            _require_same(partial, record, kept, options)
+            _require_same(partial, record, options)
         else:
             kept = 0
             file.truncate(0)  # first: lines never have other options
             record.unlink(missing_ok=True)
             if options is not None:
                 files.write_json(record, options)
+
+        def write(line: str) -> None:
+            content = f"{line}\n".encode()
+            while content:
+                content = content[file.write(content) :]
+
         try:
-            yield ResumableOutput(file, kept)
+            yield write, kept
             files.put_in_place(partial, path)
             record.unlink(missing_ok=True)
         except BaseException:
@@ -121,7 +108,6 @@ def _truncate_to_lines(file: io.FileIO) -> int:
 def _require_same(
     partial: pathlib.Path,
     record: pathlib.Path,
-    kept: int,
     options: Mapping[str, Any] | None,
 ) -> None:
     """Raise UsageError if the partial file has other options."""
@@ -138,7 +124,6 @@ def _require_same(
     ]
     if changes:
         raise UsageError(
-            f"{partial} has the first {kept:,} lines with other options: "
-            f"{', '.join(changes[:3])}. Use the same options, or start again "
-            "with --overwrite."
+            f"{partial} has lines of other options: {', '.join(changes[:3])}. "
+            "Use the same options, or start again with --overwrite."
         )

@@ -203,7 +203,6 @@ def _describe(
             **translator.settings.changed(),
             "extra_decode_length": translator.extra_decode_length,
         },
-        "max_batch": options.max_batch,
         "max_length": translator.max_length,
         "form": translator.form.kind if translator.form else None,
         "signatures": list(signatures),
