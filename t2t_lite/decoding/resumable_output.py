@@ -1,15 +1,12 @@
 """A file of lines that survives a kill, and that the same command completes.
 
-```
-FILE.partial       the lines so far
-FILE.partial.json  the options that produce them
-FILE               the complete file; then the others are gone
-```
+`FILE.partial` has the lines so far, `FILE.partial.json` the options that
+produce them. Both are gone when FILE is complete.
 """
 
 import contextlib
+import difflib
 import fcntl
-import io
 import json
 import os
 import pathlib
@@ -36,12 +33,10 @@ def open_resumable(
 ) -> Iterator[tuple[Callable[[str], None], int]]:
     """Open `FILE.partial`, which replaces `path` if the block succeeds.
 
-    An exception in the block leaves the whole lines so far, if there are any.
-
     Args:
       path: the complete file.
-      options: all that the lines depend on, fit for JSON; a later call with
-        equal options appends. None: the file always starts from nothing.
+      options: all that the lines depend on; a later call with equal options
+        appends. None: the file always starts from nothing.
       overwrite: start from nothing in any case.
       note: called with the number of lines left after an exception.
 
@@ -52,7 +47,6 @@ def open_resumable(
     Raises:
       UsageError: the partial file has other options.
       T2TLiteError: another process writes the file.
-      OSError: the file cannot be written.
     """
     path = files.place_of(path)
     partial, record = partial_paths(path)
@@ -69,15 +63,25 @@ def open_resumable(
                 "another file."
             ) from error
         files.remove_unfinished(path.parent, path.name)
+        # A line for each option.
+        given = {name: str(value) for name, value in (options or {}).items()}
+        here = json.dumps(given, indent=0, sort_keys=True)
         kept = 0 if overwrite else _truncate_to_lines(file)
         if kept and record.exists():
-            _require_same(partial, record, options)
+            there = record.read_text("utf-8", "replace")
+            changes = difflib.ndiff(there.splitlines(), here.splitlines())
+            if there != here:
+                raise UsageError(
+                    f"{partial} has lines of other options: "
+                    f"{' '.join(x for x in changes if x[0] in '+-')} Use the "
+                    "same options, or start again with --overwrite."
+                )
         else:
             kept = 0
             file.truncate(0)  # first: lines never have other options
             record.unlink(missing_ok=True)
             if options is not None:
-                files.write_json(record, options)
+                files.write_text(record, here)
 
         def write(line: str) -> None:
             content = f"{line}\n".encode()
@@ -87,43 +91,19 @@ def open_resumable(
         try:
             yield write, kept
             files.put_in_place(partial, path)
-            record.unlink(missing_ok=True)
-        except BaseException:
+        except BaseException:  # keep the whole lines so far
             if count := _truncate_to_lines(file):
                 note(f"{partial} has the first {count:,} lines.")
             else:
                 partial.unlink()
                 record.unlink(missing_ok=True)
             raise
+        record.unlink(missing_ok=True)
 
 
-def _truncate_to_lines(file: io.FileIO) -> int:
+def _truncate_to_lines(file):
     """Truncate after the last line end; return the number of lines."""
     with open(file.name, "rb") as lines:
         lengths = [len(line) for line in lines if line.endswith(b"\n")]
     file.truncate(sum(lengths))
     return len(lengths)
-
-
-def _require_same(
-    partial: pathlib.Path,
-    record: pathlib.Path,
-    options: Mapping[str, Any] | None,
-) -> None:
-    """Raise UsageError if the partial file has other options."""
-    try:
-        there = dict(json.loads(record.read_bytes()))
-    except (ValueError, TypeError):
-        there = {}
-    # A round trip, because JSON has no tuples.
-    here = json.loads(json.dumps(options)) or {}
-    changes = [
-        f"{name} was {there.get(name)} and is {here.get(name)}"
-        for name in sorted(there.keys() | here.keys())
-        if there.get(name) != here.get(name)
-    ]
-    if changes:
-        raise UsageError(
-            f"{partial} has lines of other options: {', '.join(changes[:3])}. "
-            "Use the same options, or start again with --overwrite."
-        )
