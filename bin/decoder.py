@@ -22,7 +22,10 @@ import t2t_lite
 from t2t_lite.bin.cli import backend, command, flags, places, runs
 from t2t_lite.corpus.lines import lines_without_mark, open_packed
 from t2t_lite.decoding.batching import Batching
-from t2t_lite.decoding.resumable_output import open_resumable
+from t2t_lite.decoding.resumable_output import (
+    open_resumable,
+    partial_paths,
+)
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.progress import Counter
 from t2t_lite.text.tags import known_tag
@@ -47,7 +50,6 @@ _CONFLICTS = (
 _REQUIRED = {
     "token_scores": _JSON,
     "summary": "score",
-    "alignment_layer": "alignment",
 }
 # Flags that cannot change the answers, and those that name the run and its
 # weights, which are compared by their checksums.
@@ -124,8 +126,6 @@ def make_parser() -> flags.Parser:
         help="the source of each token or word, as `0-0 1-2` (source-target) "
         "after ` ||| `, or in JSON",
     )
-    about = "the decoder layer of --alignment (default: last but one)"
-    flags.add(group, {"--alignment_layer=N": about}, integer(1))
     group.add_argument(
         "--mbr",
         choices=["chrf"],
@@ -239,7 +239,6 @@ class _Answers:
                 replicas[0].translator,
                 token_scores=args.token_scores,
                 alignment=args.alignment,
-                alignment_layer=args.alignment_layer,
             )
 
     def __call__(
@@ -408,25 +407,28 @@ def _write_file(
     path = pathlib.Path(args.decode_to_file)
     with (
         places.lines_in(args.decode_from_file) as lines,
-        open_resumable(path, record, args.overwrite, command.note) as out,
+        open_resumable(path, record, args.overwrite, command.note) as (
+            write,
+            kept,
+        ),
     ):
-        if out.kept:
-            command.note(f"Resuming after line {out.kept:,}.")
+        if kept:
+            command.note(f"Resuming after line {kept:,}.")
         # Lines that were sorted together are sorted together again, so that
         # scores are the same to the last bit.
-        start = out.kept - out.kept % batching.chunk(replicas)
+        start = kept - kept % batching.chunk(replicas)
         lines = iter(lines)
-        answered = zip(
-            itertools.islice(lines, start), out.kept_lines(), strict=False
-        )
-        for line, kept in answered:
-            answers.count_error(line, kept)
+        with open(partial_paths(path)[0], "rb") as earlier:
+            for line, answer in zip(
+                itertools.islice(lines, start), earlier, strict=False
+            ):
+                answers.count_error(line, answer)
         found = answers(lines, start + 1, batching.prompt)
-        left = None if total is None else total - out.kept
+        left = None if total is None else total - kept
         with Counter("decoding", "lines", total=left) as counter:
-            for answer in itertools.islice(found, out.kept - start, None):
-                if answer is not None:
-                    out.write(answer)
+            for output in itertools.islice(found, kept - start, None):
+                if output is not None:
+                    write(output)
                 counter.advance(1)
 
 

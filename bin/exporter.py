@@ -13,8 +13,7 @@ from t2t_lite.validators import integer
 
 # Flags of --format=saved_model; all are None unless given.
 _SERVING = (
-    *("prefixed", "attention", "precision", "max_batch", "max_length"),
-    *("warmup", "verify"),
+    *("prefixed", "attention", "precision", "max_length", "warmup", "verify"),
 )
 _WARMUP = 4  # lengths
 
@@ -55,8 +54,6 @@ def make_parser() -> flags.Parser:
         "the space (default: float32)",
     )
     limits = {
-        "--max_batch=N": "compute at most N texts together; larger batches are "
-        "split (default: no limit)",
         "--max_length=N": "truncate texts to N tokens, EOS included (default "
         "and largest: the run's max_length)",
     }

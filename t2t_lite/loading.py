@@ -193,7 +193,6 @@ class LoadedTranslator:
         mbr: str | None = None,
         token_scores: bool = False,
         alignment: str | None = None,
-        alignment_layer: int | None = None,
         **options: Any,
     ) -> Any:
         """Translate one text or several; stderr shows the progress of many.
@@ -211,7 +210,6 @@ class LoadedTranslator:
             token to the hypotheses.
           alignment: with `nbest`, of a run: "tokens" or "words", add pairs of
             source and target positions to the hypotheses.
-          alignment_layer: the decoder layer of the alignment.
           options: the fields of `decoding.search.settings.SearchSettings`; the
             defaults are those of the run. An export for CTranslate2 takes
             `beam_size` and `alpha`, a SavedModel none.
@@ -228,11 +226,7 @@ class LoadedTranslator:
         from t2t_lite.evaluation.minimum_bayes_risk import require_utility
 
         several = _list_texts(texts)
-        asked = {
-            "token_scores": token_scores,
-            "alignment": alignment,
-            "alignment_layer": alignment_layer,
-        }
+        asked = {"token_scores": token_scores, "alignment": alignment}
         details = {name: value for name, value in asked.items() if value}
         if nbest is not None and nbest < 1:
             raise UsageError(f"nbest must be at least 1; got {nbest}.")
@@ -298,7 +292,6 @@ class LoadedTranslator:
         batch_size: int | None = None,
         batch_tokens: int | None = None,
         alignment: str | None = None,
-        alignment_layer: int | None = None,
         **options: Any,
     ) -> Any:
         """Score given translations and each of their tokens.
@@ -309,7 +302,6 @@ class LoadedTranslator:
           batch_size: as in a call.
           batch_tokens: as in a call.
           alignment: as in a call.
-          alignment_layer: as in a call.
           options: `alpha`.
 
         Returns:
@@ -334,9 +326,7 @@ class LoadedTranslator:
         engine = replicas[0].translator
         details = None
         if alignment or engine.target_encoder is not None:
-            details = self._details(
-                engine, alignment=alignment, alignment_layer=alignment_layer
-            )
+            details = self._details(engine, alignment=alignment)
         scores = list(
             score_pairs(
                 replicas,

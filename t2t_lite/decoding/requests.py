@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Self
@@ -38,7 +39,7 @@ def _is_id(value: Any) -> bool:
 
 
 # A text is given as str or bytes and kept as str.
-_Line = Annotated[Any, Validator("a string", _parse_line)]
+_Text = Annotated[Any, Validator("a string", _parse_line)]
 _String = Annotated[
     str, condition("a string", lambda value: isinstance(value, str))
 ]
@@ -50,30 +51,17 @@ _Id = Annotated[str | int, condition("a string or a whole number", _is_id)]
 _Seed = Annotated[int, integer(0, 2**63 - 1)]
 
 
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """A text to translate, with options for its translation.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Line:
+    """A record that checks its values, and that a line of JSON may hold.
 
     Attributes:
-      text: one line; its end is removed, U+FFFD replaces invalid UTF-8.
       id: returned with the result.
-      prefix: the text that the translation must begin with.
-      constraints: texts that must appear in it.
-      avoid: texts that must not appear in it.
-      seed: of its samples.
       error: the reason why it cannot be answered, which is its result then.
-      tag: the tag to put before the text, see `text.tags`.
-
-    Raises:
-      UsageError: a value breaks its rule.
+      tag: the tag to put before the source text, see `text.tags`.
     """
 
-    text: _Line
     id: _Id | None = None
-    prefix: _String = ""
-    constraints: _Phrases = ()
-    avoid: _Phrases = ()
-    seed: _Seed | None = None
     error: _String | None = None
     tag: _String = ""
 
@@ -82,11 +70,64 @@ class Request:
 
     @classmethod
     def parse(cls, line: str | bytes) -> Self:
-        """Return the request of a line of JSON, with an `error` if it is wrong.
+        """Return the record of a line, with an `error` if it is wrong.
 
-        Example: `{"text": "Two dogs.", "id": 7}`.
+        Example: `{"text": "Two dogs.", "id": 7}`. A wrong one keeps its id.
         """
-        return _parse(cls, line, ("text",))
+        make: Any = cls
+        if isinstance(line, bytes):
+            line = line.decode("utf-8", "replace")
+        fields = [x for x in dataclasses.fields(cls) if x.name != "error"]
+        keys = [field.name for field in fields]
+        required = [x.name for x in fields if x.default is dataclasses.MISSING]
+        given: dict[str, Any] = {}
+        try:
+            record = json.loads(line)
+            if not isinstance(record, dict):
+                raise UsageError(
+                    f"A line must be a JSON object; got {record!r}."
+                )
+            given = {k: v for k, v in record.items() if v is not None}
+            for key in given.keys() - keys:
+                raise UsageError(
+                    f"The keys are {', '.join(keys)}; got {key!r}."
+                    f"{nearest(key, keys)}"
+                )
+            for key in required:
+                if key not in given:
+                    raise UsageError(f"{key} must be a string; it is missing.")
+                if isinstance(given[key], str):
+                    given[key] = _LINE_END.sub(" ", given[key])
+            return make(**given)
+        except UsageError as error:
+            message = str(error)
+        except (ValueError, RecursionError) as error:
+            message = f"A line must be a JSON object; it is not JSON: {error}."
+        message = textwrap.shorten(message, _MAX_ERROR, placeholder="...")
+        kept = {"id": given["id"]} if _is_id(given.get("id")) else {}
+        return make(**dict.fromkeys(required, ""), **kept, error=message)
+
+
+@dataclasses.dataclass(frozen=True)
+class Request(_Line):
+    """A text to translate, with options for its translation.
+
+    Attributes:
+      text: one line; its end is removed, U+FFFD replaces invalid UTF-8.
+      prefix: the text that the translation must begin with.
+      constraints: texts that must appear in it.
+      avoid: texts that must not appear in it.
+      seed: of its samples.
+
+    Raises:
+      UsageError: a value breaks its rule.
+    """
+
+    text: _Text
+    prefix: _String = ""
+    constraints: _Phrases = ()
+    avoid: _Phrases = ()
+    seed: _Seed | None = None
 
     def asked(self) -> dict[str, Any]:
         """Return the options that are set, by their name in `COLUMNS`."""
@@ -123,25 +164,11 @@ class Request:
 
 
 @dataclasses.dataclass(frozen=True)
-class Pair:
+class Pair(_Line):
     """A text and a translation of it, to be scored; see `Request`."""
 
-    source: _Line
-    target: _Line
-    id: _Id | None = None
-    error: _String | None = None
-    tag: _String = ""
-
-    def __post_init__(self) -> None:
-        validators.validate(self)
-
-    @classmethod
-    def parse(cls, line: str | bytes) -> Self:
-        """Return the pair of a line of JSON, with an `error` if it is wrong.
-
-        Example: `{"source": "Two dogs.", "target": "Zwei Hunde.", "id": 7}`.
-        """
-        return _parse(cls, line, ("source", "target"))
+    source: _Text
+    target: _Text
 
 
 def split_pairs(lines: Iterable[bytes], first_line: int = 1) -> Iterator[Pair]:
@@ -163,40 +190,6 @@ def split_pairs(lines: Iterable[bytes], first_line: int = 1) -> Iterator[Pair]:
             )
         source, target = sides
         yield Pair(source, target)
-
-
-def _parse(cls: Any, line: str | bytes, required: tuple[str, ...]) -> Any:
-    """Return the request or pair of a line; a wrong one keeps only its id."""
-    if isinstance(line, bytes):
-        line = line.decode("utf-8", "replace")
-    given: dict[str, Any] = {}
-    try:
-        record = json.loads(line)
-        if not isinstance(record, dict):
-            raise UsageError(f"A line must be a JSON object; got {record!r}.")
-        given = {k: v for k, v in record.items() if v is not None}
-        keys = [field.name for field in dataclasses.fields(cls)]
-        keys.remove("error")
-        for key in given:
-            if key not in keys:
-                raise UsageError(
-                    f"The keys are {', '.join(keys)}; got {key!r}."
-                    f"{nearest(key, keys)}"
-                )
-        for key in required:
-            if key not in given:
-                raise UsageError(f"{key} must be a string; it is missing.")
-            if isinstance(given[key], str):
-                given[key] = _LINE_END.sub(" ", given[key])
-        return cls(**given)
-    except UsageError as error:
-        message = str(error)
-    except (ValueError, RecursionError) as error:
-        message = f"A line must be a JSON object; it is not JSON: {error}."
-    if len(message) > _MAX_ERROR:
-        message = f"{message[:_MAX_ERROR]}..."
-    kept = {"id": given["id"]} if _is_id(given.get("id")) else {}
-    return cls(**dict.fromkeys(required, ""), **kept, error=message)
 
 
 def _normalize(text: str) -> str:

@@ -1,16 +1,12 @@
 """A file of lines that survives a kill, and that the same command completes.
 
-```
-FILE.partial       the lines so far
-FILE.partial.json  the options that produce them
-FILE               the complete file; then the others are gone
-```
+`FILE.partial` has the lines so far, `FILE.partial.json` the options that
+produce them. Both are gone when FILE is complete.
 """
 
 import contextlib
+import difflib
 import fcntl
-import io
-import itertools
 import json
 import os
 import pathlib
@@ -21,31 +17,9 @@ from t2t_lite import files
 from t2t_lite.errors import T2TLiteError, UsageError
 
 
-class ResumableOutput:
-    """An open `FILE.partial`, from `open_resumable`.
-
-    Attributes:
-      kept: number of lines of an earlier process with the same options.
-    """
-
-    def __init__(self, file: io.FileIO, kept: int):
-        self._file = file
-        self.kept = kept
-
-    def write(self, line: str) -> None:
-        """Append a line, or several; a kill cannot lose it."""
-        content = f"{line}\n".encode()
-        while content:
-            content = content[self._file.write(content) :]
-
-    def kept_lines(self) -> Iterator[bytes]:
-        """Yield the lines of the earlier process."""
-        with open(self._file.name, "rb") as file:
-            yield from itertools.islice(file, self.kept)
-
-
 def partial_paths(path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
     """Return the paths of the partial file and of its options."""
+    path = path.resolve() if path.is_symlink() else path
     partial = path.with_name(f"{path.name}.partial")
     return partial, path.with_name(f"{path.name}.partial.json")
 
@@ -56,22 +30,23 @@ def open_resumable(
     options: Mapping[str, Any] | None,
     overwrite: bool = False,
     note: Callable[[str], None] = lambda text: None,
-) -> Iterator[ResumableOutput]:
+) -> Iterator[tuple[Callable[[str], None], int]]:
     """Open `FILE.partial`, which replaces `path` if the block succeeds.
-
-    An exception in the block leaves the whole lines so far, if there are any.
 
     Args:
       path: the complete file.
-      options: all that the lines depend on, fit for JSON; a later call with
-        equal options appends. None: the file always starts from nothing.
+      options: all that the lines depend on; a later call with equal options
+        appends. None: the file always starts from nothing.
       overwrite: start from nothing in any case.
       note: called with the number of lines left after an exception.
+
+    Yields:
+      A function that appends a line, which a kill cannot lose, and the number
+      of lines that an earlier process with the same options left.
 
     Raises:
       UsageError: the partial file has other options.
       T2TLiteError: another process writes the file.
-      OSError: the file cannot be written.
     """
     path = files.place_of(path)
     partial, record = partial_paths(path)
@@ -88,57 +63,47 @@ def open_resumable(
                 "another file."
             ) from error
         files.remove_unfinished(path.parent, path.name)
+        # A line for each option.
+        given = {name: str(value) for name, value in (options or {}).items()}
+        here = json.dumps(given, indent=0, sort_keys=True)
         kept = 0 if overwrite else _truncate_to_lines(file)
         if kept and record.exists():
-            _require_same(partial, record, kept, options)
+            there = record.read_text("utf-8", "replace")
+            changes = difflib.ndiff(there.splitlines(), here.splitlines())
+            if there != here:
+                raise UsageError(
+                    f"{partial} has lines of other options: "
+                    f"{' '.join(x for x in changes if x[0] in '+-')} Use the "
+                    "same options, or start again with --overwrite."
+                )
         else:
             kept = 0
             file.truncate(0)  # first: lines never have other options
             record.unlink(missing_ok=True)
             if options is not None:
-                files.write_json(record, options)
+                files.write_text(record, here)
+
+        def write(line: str) -> None:
+            content = f"{line}\n".encode()
+            while content:
+                content = content[file.write(content) :]
+
         try:
-            yield ResumableOutput(file, kept)
+            yield write, kept
             files.put_in_place(partial, path)
-            record.unlink(missing_ok=True)
-        except BaseException:
+        except BaseException:  # keep the whole lines so far
             if count := _truncate_to_lines(file):
                 note(f"{partial} has the first {count:,} lines.")
             else:
                 partial.unlink()
                 record.unlink(missing_ok=True)
             raise
+        record.unlink(missing_ok=True)
 
 
-def _truncate_to_lines(file: io.FileIO) -> int:
+def _truncate_to_lines(file):
     """Truncate after the last line end; return the number of lines."""
     with open(file.name, "rb") as lines:
         lengths = [len(line) for line in lines if line.endswith(b"\n")]
     file.truncate(sum(lengths))
     return len(lengths)
-
-
-def _require_same(
-    partial: pathlib.Path,
-    record: pathlib.Path,
-    kept: int,
-    options: Mapping[str, Any] | None,
-) -> None:
-    """Raise UsageError if the partial file has other options."""
-    try:
-        there = dict(json.loads(record.read_bytes()))
-    except (ValueError, TypeError):
-        there = {}
-    # A round trip, because JSON has no tuples.
-    here = json.loads(json.dumps(options)) or {}
-    changes = [
-        f"{name} was {there.get(name)} and is {here.get(name)}"
-        for name in sorted(there.keys() | here.keys())
-        if there.get(name) != here.get(name)
-    ]
-    if changes:
-        raise UsageError(
-            f"{partial} has the first {kept:,} lines with other options: "
-            f"{', '.join(changes[:3])}. Use the same options, or start again "
-            "with --overwrite."
-        )

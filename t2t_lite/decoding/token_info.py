@@ -33,19 +33,18 @@ class TokenDetails:
 
     A target token is aligned to the source token, EOS left out, that gets the
     most attention from the position that predicts it, averaged over the heads
-    of one decoder layer (arXiv:1909.02074). Two words are aligned if any of
-    their tokens are.
+    of the last but one decoder layer (arXiv:1909.02074). Two words are aligned
+    if any of their tokens are.
 
     Args:
       translator: the engine, whose encoders are used.
       token_scores: add the log-probability of each token of hypotheses; scored
         pairs have it anyway.
       alignment: of "tokens" or "words"; None: none.
-      alignment_layer: of the decoder, from 1; None: the last but one.
 
     Raises:
-      UsageError: the engine is not a `Translator` of one model, the layer does
-        not exist, or answers with a form, such as trees, have no words.
+      UsageError: the engine is not a `Translator` of one model, or answers with
+        a form, such as trees, have no words.
     """
 
     def __init__(
@@ -54,23 +53,29 @@ class TokenDetails:
         *,
         token_scores: bool = False,
         alignment: str | None = None,
-        alignment_layer: int | None = None,
     ):
         self._translator = translator
         self._scores = token_scores
         self._alignment = alignment
-        aligned = alignment is not None or alignment_layer is not None
-        if token_scores or aligned:
-            if not isinstance(translator, Translator):
-                raise UsageError(
-                    "token_scores and alignment require TensorFlow: leave out "
-                    "the other backend."
-                )
-            if aligned:
-                _, layers = translator.one_model.hparams.layers
-                has_form = translator.form is not None
-                _check(alignment, alignment_layer, layers, has_form)
-                self._layer = alignment_layer or max(1, layers - 1)
+        requested = token_scores or alignment is not None
+        if requested and not isinstance(translator, Translator):
+            raise UsageError(
+                "token_scores and alignment require TensorFlow: leave out "
+                "the other backend."
+            )
+        if alignment not in (None, *ALIGNMENTS):
+            raise UsageError(
+                f"alignment must be one of {', '.join(ALIGNMENTS)}; got "
+                f"{alignment!r}."
+            )
+        if alignment == "words" and translator.form is not None:
+            raise UsageError(
+                "alignment=words conflicts with answers that have a form, such "
+                "as trees: choose alignment=tokens."
+            )
+        if alignment and isinstance(translator, Translator):
+            _, layers = translator.one_model.hparams.layers
+            self._layer = max(1, layers - 1)
         self._graph = functools.cache(self._new_graph)
         # Used for each hypothesis of a source, one after another.
         words_of_text = translator.source_encoder.words_of_text
@@ -225,21 +230,3 @@ def pairs_of_words(
 def pharaoh(alignment: Iterable[Sequence[int]]) -> str:
     """Return [[0, 0], [2, 1]] as "0-0 2-1"."""
     return " ".join(f"{source}-{target}" for source, target in alignment)
-
-
-def _check(alignment, layer, layers, has_form):
-    if alignment not in (None, *ALIGNMENTS):
-        raise UsageError(
-            f"alignment must be one of {', '.join(ALIGNMENTS)}; got "
-            f"{alignment!r}."
-        )
-    if layer is not None and not (alignment and 1 <= layer <= layers):
-        raise UsageError(
-            "alignment_layer requires alignment and is from 1 to the model's "
-            f"{layers}; got alignment_layer={layer}, alignment={alignment}."
-        )
-    if alignment == "words" and has_form:
-        raise UsageError(
-            "Answers that have a form, such as trees, have no words to align; "
-            "got alignment=words. Choose alignment=tokens."
-        )

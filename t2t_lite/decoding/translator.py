@@ -10,11 +10,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from t2t_lite.decoding.search.beam_search import (
-    beam_search,
-    coverage_penalty,
-    length_penalty,
-)
+from t2t_lite.decoding.search.beam_search import beam_search, length_penalty
 from t2t_lite.decoding.search.logits_processors import (
     NO_TOKEN,
     START,
@@ -322,15 +318,10 @@ class Translator(tf.Module):
         fixed = longest is not None
         if not fixed:
             longest = tf.reduce_max(tf.concat([limits, [0]], axis=0))
-        penalty = settings.coverage_penalty
-
-        def bonus(cache):
-            return penalty * coverage_penalty(model.coverage(cache))
-
         return beam_search(
             model.decode_step,
             model.follow_beams,
-            model.start_decoding(memory, mask, beam_size, longest, penalty > 0),
+            model.start_decoding(memory, mask, beam_size, longest),
             batch_size=tf.shape(limits)[0],
             beam_size=beam_size,
             vocab_size=self.model.vocab_sizes[1],
@@ -341,7 +332,6 @@ class Translator(tf.Module):
             num_hypotheses=num_hypotheses // samples,
             processors=processors,
             selector=selector,
-            bonus_fn=bonus if penalty else None,
             select_fn=None if fixed else model.keep_sentences,
         )
 

@@ -57,8 +57,6 @@ class DecoderCache:
         over the beam; d is d_k or d_v;
         `keys_I`, `values_I`, [B, H, L * K, d]: slot k of position l at
         l * K + k;
-        `coverage`, float32 [B, K, S], if requested: the attention to each
-        source token so far, in the last layer, averaged over heads;
         `weights_NAME`: the weights of a step, cast and laid out once, see
         `_step_weights`.
     """
@@ -85,7 +83,6 @@ class DecoderCache:
         memory_mask: Tensor,
         beam_size: int,
         max_length: int | Tensor,
-        coverage: bool = False,
     ) -> Tensors:
         """Return the tensors before the first step.
 
@@ -96,7 +93,6 @@ class DecoderCache:
           memory_mask: bool [B, S], from `Transformer.encode`.
           beam_size: K, hypotheses a sentence.
           max_length: maximum number of steps, an int or an int32 scalar.
-          coverage: keep how much attention each source token gets.
         """
         attention, dtype = layers[0].self_attention, memory.dtype
         length = _GROWTH if tensorflow_in_a_graph() else max_length
@@ -108,9 +104,6 @@ class DecoderCache:
             "source_bias": attention_scores_bias(memory_mask)[:, None, None],
             **{f"weights_{name}": value for name, value in weights.items()},
         }
-        if coverage:
-            rows = (batch, beam_size, ops.shape(memory)[1])
-            tensors["coverage"] = ops.zeros(rows, "float32")
         shape = (batch, attention.num_heads, length * beam_size)
         for i, layer in enumerate(layers):
             keys, values = layer.cross_attention.project_memory(memory)
@@ -167,12 +160,8 @@ class DecoderCache:
     @staticmethod
     def follow(tensors: Tensors, parents: Tensor) -> Tensors:
         """Return the tensors after hypothesis k continued `parents[:, k]`."""
-        followed: Tensors = {
-            name: gather_rows(tensors[name], parents)
-            for name in ("ancestry", "coverage")
-            if name in tensors
-        }
-        return {**tensors, **followed}
+        ancestry = gather_rows(tensors["ancestry"], parents)
+        return {**tensors, "ancestry": ancestry}
 
     @staticmethod
     def keep(tensors: Tensors, rows: Tensor) -> Tensors:
@@ -183,15 +172,6 @@ class DecoderCache:
             else ops.take(value, rows, axis=0)
             for name, value in tensors.items()
         }
-
-    @staticmethod
-    def coverage(tensors: Tensors) -> Tensor:
-        """Return the attention to each source token so far: float32 [B, K, S].
-
-        1 where there is no token.
-        """
-        real = ops.equal(tensors["source_bias"][:, 0], 0)  # [B, 1, S]
-        return ops.where(real, tensors["coverage"], 1.0)
 
     def attend_self(self, layer: int, x: Tensor) -> Tensor:
         """Return the self-attention of a layer in this step: [B * K, D]."""
@@ -227,9 +207,6 @@ class DecoderCache:
         shares = attention_weights(
             query, keys, self.tensors["source_bias"], few_rows=True
         )
-        is_last = f"source_keys_{layer + 1}" not in self.tensors
-        if is_last and "coverage" in self.tensors:
-            self.tensors["coverage"] += ops.mean(shares, axis=1)
         shares = ops.cast(shares, values.dtype)
         context = batch_matmul(shares, values, few_rows=True)
         return project_rows(merge_heads(context), weights("cross_output"))

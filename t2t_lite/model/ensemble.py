@@ -72,10 +72,6 @@ class Ensemble:
         """Return the caches of the sentences `rows`, int32 [M], only."""
         return self._each("keep_sentences", cache, rows)
 
-    def coverage(self, cache: tuple) -> Tensor:
-        """Return the mean attention of the models to each source token."""
-        return ops.mean(ops.stack(self._each("coverage", cache)), axis=0)
-
     def token_log_probs(self, features: Features) -> Tensor:
         """Return the log-probability of each target token, float32 [B, T]."""
         return _log_mean(

@@ -555,7 +555,6 @@ class Transformer(keras.Model):
         memory_mask: Tensor,
         beam_size: int,
         max_length: int | Tensor,
-        coverage: bool = False,
     ) -> Tensors:
         """Return the cache before the first step; see `DecoderCache.start`."""
         return DecoderCache.start(
@@ -565,7 +564,6 @@ class Transformer(keras.Model):
             memory_mask,
             beam_size,
             max_length,
-            coverage,
         )
 
     def decode_step(
@@ -601,7 +599,6 @@ class Transformer(keras.Model):
     # A cache needs no model.
     follow_beams = staticmethod(DecoderCache.follow)
     keep_sentences = staticmethod(DecoderCache.keep)
-    coverage = staticmethod(DecoderCache.coverage)
 
 
 def _recomputed(layer, *inputs, dropout, **options):

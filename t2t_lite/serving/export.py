@@ -1,7 +1,6 @@
 """Exports a translator for TensorFlow Serving or CTranslate2."""
 
 import contextlib
-import hashlib
 import math
 import os
 import pathlib
@@ -9,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.protobuf import fingerprint_pb2
 
 import t2t_lite
 from t2t_lite import files
@@ -71,7 +69,6 @@ def export_saved_model(
         # A tenth of the graph is gradients.
         how = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         tf.saved_model.save(served, str(folder), signatures, how)
-        _name_by_content(folder / "fingerprint.pb")
         ops = verify.check_servable(folder)
         about = _describe(translator, options, signatures, run, weights)
         (folder / versions.ABOUT).parent.mkdir()
@@ -157,19 +154,6 @@ def _new_version(
         ) from error
 
 
-def _name_by_content(path: pathlib.Path) -> None:
-    """Replace the random UUID of a fingerprint by a checksum.
-
-    Two processes then write equal files for equal models.
-    """
-    fingerprint = fingerprint_pb2.FingerprintDef.FromString(path.read_bytes())
-    fingerprint.ClearField("uuid")
-    digest = hashlib.sha256(fingerprint.SerializeToString(deterministic=True))
-    # TensorFlow writes 128 random bits in decimal.
-    fingerprint.uuid = str(int.from_bytes(digest.digest()[:16]))
-    path.write_bytes(fingerprint.SerializeToString(deterministic=True))
-
-
 def _describe(
     translator: Translator,
     options: ServingOptions,
@@ -203,7 +187,6 @@ def _describe(
             **translator.settings.changed(),
             "extra_decode_length": translator.extra_decode_length,
         },
-        "max_batch": options.max_batch,
         "max_length": translator.max_length,
         "form": translator.form.kind if translator.form else None,
         "signatures": list(signatures),

@@ -30,7 +30,6 @@ class ServingOptions:
     prefixed: bool = False  # add the signature `prefixed`
     attention: bool = False  # add the signature `attention`
     precision: Precision = "float32"  # of the stored weights
-    max_batch: int | None = None  # rows that are computed together
     max_length: int | None = None  # source tokens, EOS included
 
 
@@ -117,21 +116,19 @@ class ServedTranslator(tf.Module):
 
             return serve
 
-        beam_size, most = translator.settings.beam_size, options.max_batch
+        search = _search(translator, translator.settings.beam_size)
         pair = ("inputs", "targets")
         self.answers = {
-            "serving_default": signature(_best(translator, most), "inputs"),
-            "nbest": signature(_search(translator, beam_size, most), "inputs"),
-            "score": signature(_score(translator, most), *pair),
+            "serving_default": signature(_best(translator), "inputs"),
+            "nbest": signature(search, "inputs"),
+            "score": signature(_score(translator), *pair),
         }
         if options.prefixed:
             self.answers["prefixed"] = signature(
-                _best(translator, most, ("prefix",)), "inputs", "prefix"
+                _best(translator, ("prefix",)), "inputs", "prefix"
             )
         if options.attention:
-            self.answers["attention"] = signature(
-                _attention(translator, most), *pair
-            )
+            self.answers["attention"] = signature(_attention(translator), *pair)
 
 
 def _reading(
@@ -149,10 +146,7 @@ def _reading(
 
 
 def _search(
-    translator: Translator,
-    count: int,
-    most: int | None,
-    columns: tuple[str, ...] = (),
+    translator: Translator, count: int, columns: tuple[str, ...] = ()
 ) -> Callable[..., Answers]:
     """Return the signature `nbest`, of `count` hypotheses.
 
@@ -176,14 +170,14 @@ def _search(
         written = form.write(form.prepare(texts), found["tokens"])
         return {**answers, "outputs": written, "targets": found["outputs"]}
 
-    return _in_parts(answer, most)
+    return answer
 
 
 def _best(
-    translator: Translator, most: int | None, columns: tuple[str, ...] = ()
+    translator: Translator, columns: tuple[str, ...] = ()
 ) -> Callable[..., Answers]:
     """Return the signature `serving_default`, or `prefixed`; values [B]."""
-    search = _search(translator, 1, most, columns)
+    search = _search(translator, 1, columns)
 
     def answer(*texts: tf.Tensor) -> Answers:
         return {
@@ -194,7 +188,7 @@ def _best(
     return answer
 
 
-def _score(translator: Translator, most: int | None) -> Callable[..., Answers]:
+def _score(translator: Translator) -> Callable[..., Answers]:
     """Return the signature `score` of given translations; values [B]."""
 
     def answer(sources: tf.Tensor, targets: tf.Tensor) -> Answers:
@@ -207,12 +201,10 @@ def _score(translator: Translator, most: int | None) -> Callable[..., Answers]:
         }
         return {**finite, **{n: found[n] for n in ("lengths", *_OF_TEXTS)}}
 
-    return _in_parts(answer, most)
+    return answer
 
 
-def _attention(
-    translator: Translator, most: int | None
-) -> Callable[..., Answers]:
+def _attention(translator: Translator) -> Callable[..., Answers]:
     """Return the signature `attention`: tokens [B, S], [B, T] and weights."""
     model = translator.one_model
     pieces = []  # of each vocabulary by id
@@ -220,22 +212,18 @@ def _attention(
         pieces.append(encoder.pieces(range(encoder.vocab_size)))
         pieces[-1][PAD_ID], pieces[-1][EOS_ID] = "", END
 
-    def attend(inputs: tf.Tensor, targets: tf.Tensor) -> Answers:
-        features = {"inputs": inputs, "targets": targets}
-        weights = attention_weights(model, features)
-        queries = {"encoder": inputs, "decoder": targets, "cross": targets}
-        return {
-            name: _without_padding(weights[name], ids != PAD_ID)
-            for name, ids in queries.items()
-        }
-
     def answer(sources: tf.Tensor, targets: tf.Tensor) -> Answers:
         features, _, cut = translator.pairs(sources, targets)
         inputs, targets = features["inputs"], features["targets"]
+        weights = attention_weights(model, features)
+        queries = {"encoder": inputs, "decoder": targets, "cross": targets}
         return {
             "source_tokens": tf.gather(pieces[0], inputs),
             "target_tokens": tf.gather(pieces[1], targets),
-            **_in_parts(attend, most)(inputs, targets),
+            **{
+                name: _without_padding(weights[name], ids != PAD_ID)
+                for name, ids in queries.items()
+            },
             "cut": cut,
         }
 
@@ -252,39 +240,3 @@ def _without_padding(weights: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
     weights = tf.transpose(weights, [1, 0, 2, 3, 4])
     wanted = real[:, None, None, :, None] & tf.math.is_finite(weights)
     return tf.where(wanted, weights, 0.0)
-
-
-def _in_parts(
-    answer: Callable[..., Answers], most: int | None
-) -> Callable[..., Answers]:
-    """Return a function that computes `most` rows of a batch at a time.
-
-    Args:
-      answer: returns a row for each row of its arguments; other dimensions
-        must be equal in all parts of a batch.
-      most: None: `answer` itself is returned.
-    """
-    if most is None:
-        return answer
-    part = tf.function(answer, autograph=False, reduce_retracing=True)
-
-    def in_parts(*batch: tf.Tensor) -> Answers:
-        def step(start: tf.Tensor, found: Answers) -> tuple[tf.Tensor, Answers]:
-            more = part(*(x[start : start + most] for x in batch))
-            joined = {k: tf.concat([found[k], more[k]], 0) for k in found}
-            return start + most, joined
-
-        first = part(*(x[:most] for x in batch))
-        shapes = {k: [None, *value.shape[1:]] for k, value in first.items()}
-        _, found = tf.while_loop(
-            lambda start, _: start < tf.shape(batch[0])[0],
-            step,
-            (tf.constant(most), first),
-            shape_invariants=(
-                tf.TensorShape([]),
-                {k: tf.TensorShape(shape) for k, shape in shapes.items()},
-            ),
-        )
-        return found
-
-    return in_parts

@@ -328,8 +328,6 @@ def test_checkpoint_in_use_is_named(decode, which, step):
         (["--mbr=chrf", "--score"], 2, ["--mbr", "--score"]),
         (["--token_scores"], 2, ["--token_scores", "--format=json"]),
         (["--summary"], 2, ["--summary", "--score"]),
-        (["--alignment_layer=1"], 2, ["--alignment_layer", "--alignment"]),
-        (["--alignment=words", "--alignment_layer=2"], 2, ["alignment_layer"]),
         (["--ensemble=2", "--alignment=words"], 2, ["ensemble"]),
         (["--sample", "--mbr=chrf"], 2, ["--mbr", "--nbest"]),
         (["--top_p=0.5"], 2, ["top_p"]),

@@ -44,11 +44,6 @@ LIMITS = {
         ({"beam_size": 3}, {}),
         pytest.param({"beam_size": 1}, {}, marks=pytest.mark.slow),
         pytest.param({"beam_size": 21}, {}, marks=pytest.mark.slow),
-        pytest.param(
-            {"beam_size": 3, "coverage_penalty": 0.3},
-            {},
-            marks=pytest.mark.slow,
-        ),
         pytest.param({"beam_size": 3, **LIMITS}, {}, marks=pytest.mark.slow),
         pytest.param(
             {"beam_size": 3},

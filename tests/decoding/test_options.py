@@ -19,7 +19,6 @@ from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.stream import translate_lines
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import UsageError
-from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.text.encoder import EOS_ID
 
@@ -191,21 +190,6 @@ def test_suppressed_pieces_never_appear(searching, encoder):
         searching(suppress="▁eisn")
 
 
-def test_coverage_is_the_attention_to_source_tokens(searching, encoder):
-    beta, model = 0.7, random_model(encoder.vocab_size, layers=2)
-    translator = searching(model=model, coverage_penalty=beta, alpha=0.0)
-    lines = LINES[:5]
-    for line, hypotheses in zip(
-        lines, found(translator, lines, 3), strict=True
-    ):
-        for each in hypotheses:
-            wanted, features = log_prob(translator, line, each)
-            cross = attention_weights(model, features)["cross"]
-            covered = np.minimum(np.mean(cross[-1, 0], 0).sum(0), 1)
-            wanted += beta * np.log(covered).sum()
-            assert each.score == pytest.approx(wanted, abs=1e-3)
-
-
 def test_an_ensemble_averages_probabilities(searching, encoder, model):
     other = random_model(encoder.vocab_size, seed=2)
     features = {
@@ -239,10 +223,6 @@ def test_an_ensemble_averages_probabilities(searching, encoder, model):
     [
         ({"temperature": 2.0}, ["temperature", "sample"]),
         ({"seed": 3}, ["seed", "sample"]),
-        (
-            {"sample": True, "coverage_penalty": 1.0},
-            ["coverage_penalty", "sample"],
-        ),
         ({"sample": True, "beam_size": 2}, ["beam_size", "sample"]),
         ({"constrained": True, "avoid": "a"}, ["avoid", "constrained"]),
         ({"top_p": 0.0, "sample": True}, ["top_p", "above 0"]),

@@ -18,10 +18,10 @@ def names(folder):
 def stop_after(path, *lines, options=OPTIONS):
     with (
         contextlib.suppress(KeyboardInterrupt),
-        open_resumable(path, options) as file,
+        open_resumable(path, options) as (write, _),
     ):
         for line in lines:
-            file.write(line)
+            write(line)
         raise KeyboardInterrupt
 
 
@@ -35,7 +35,7 @@ def test_a_partial_file_with_damaged_options_is_refused(tmp_path):
     stop_after(path, "eins")
     (tmp_path / "out.partial.json").write_text("[")
     with (
-        pytest.raises(UsageError, match="beam was None"),
+        pytest.raises(UsageError, match="beam"),
         open_resumable(path, OPTIONS),
     ):
         pass
@@ -45,8 +45,8 @@ def test_output_without_options_starts_from_nothing(tmp_path):
     path = tmp_path / "out"
     stop_after(path, "eins", options=None)
     assert names(tmp_path) == ["out.partial"]
-    with open_resumable(path, OPTIONS) as file:
-        assert file.kept == 0
+    with open_resumable(path, OPTIONS) as (_, kept):
+        assert kept == 0
 
 
 def test_two_processes_do_not_write_one_file(tmp_path):

@@ -236,7 +236,7 @@ def test_an_export_describes_itself(translator, exported):
         int(tf.size(weight)) for weight in translator.model.trainable_variables
     )
     expected = {
-        **{"format": 1, "max_length": 20, "max_batch": None},
+        **{"format": 1, "max_length": 20},
         **{"precision": "float32", "form": None, "models": 1},
     }
     assert about | expected == about

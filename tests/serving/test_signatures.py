@@ -188,25 +188,6 @@ def test_a_damaged_model_gives_finite_numbers_too(encoder):
                 assert np.isfinite(value.numpy()).all()
 
 
-@pytest.mark.slow
-def test_a_batch_worked_through_in_parts_gets_the_same_answers(translator):
-    whole = answers_of(translator, attention=True)
-    parts = answers_of(translator, attention=True, max_batch=2)
-    assert set(whole) == set(parts)
-    for name in ("nbest", "score", "attention"):
-        for rows in (5, 2, 0):
-            sides = [SOURCES, TARGETS][: len(whole[name].input_signature)]
-            batch = [tf.constant(side[:rows], tf.string) for side in sides]
-            wanted, found = whole[name](*batch), parts[name](*batch)
-            assert set(wanted) == set(found)
-            for output, value in wanted.items():
-                assert found[output].shape == value.shape
-                if value.dtype == tf.float32:
-                    assert_scores_close(found[output], value)
-                else:
-                    np.testing.assert_array_equal(found[output], value)
-
-
 def test_a_shorter_limit_truncates_as_a_decoder_with_it(translator):
     found = answers_of(translator, max_length=3)["serving_default"](
         tf.constant(SOURCES)

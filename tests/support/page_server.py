@@ -27,7 +27,6 @@ def about(source, target, *signatures, form=None):
         "target_language": target,
         "parameters": 65_140_736,
         "precision": "float32",
-        "max_batch": None,
         "max_length": 256,
         "form": form,
         "step": 100_000,

@@ -71,9 +71,7 @@ def log_softmax(logits):
     return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
 
-def all_hypotheses(
-    table, limit, alpha, allowed=lambda ids: True, bonus=lambda ids: 0.0
-):
+def all_hypotheses(table, limit, alpha, allowed=lambda ids: True):
     """Every allowed hypothesis of a table, best first: those with EOS before.
 
     Args:
@@ -81,7 +79,6 @@ def all_hypotheses(
       limit: tokens, EOS included.
       alpha: weight of the length penalty.
       allowed: whether ids, up to EOS, may be a hypothesis.
-      bonus: of ids, added to their score.
 
     Returns: a list of (ids up to EOS, score).
     """
@@ -97,7 +94,7 @@ def all_hypotheses(
                 log_prob = sum(
                     log_probs[t, ([0, *ids])[t], ids[t]] for t in range(length)
                 )
-                score = log_prob / ((5 + length) / 6) ** alpha + bonus(ids)
+                score = log_prob / ((5 + length) / 6) ** alpha
                 found.append((last != 1, -score, ids))
     return [(ids, -score) for _, score, ids in sorted(found)]
 

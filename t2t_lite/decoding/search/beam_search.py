@@ -34,21 +34,6 @@ def length_penalty(length: Any, alpha: float) -> Any:
     return ((5.0 + length) / 6.0) ** alpha
 
 
-def coverage_penalty(coverage: Tensor) -> Tensor:
-    """Return the penalty for source tokens with little attention; at most 0.
-
-    Args:
-      coverage: float32 [B, K, S], the attention to each token, summed over the
-        steps; 1 where there is no token.
-
-    Returns:
-      float32 [B, K], the sum of log(min(coverage, 1)) (arXiv:1609.08144,
-      equation 14, without beta).
-    """
-    # No attention at all counts as very little: log(0) has no sum.
-    return ops.sum(ops.log(ops.clip(coverage, 1e-9, 1.0)), axis=-1)
-
-
 def beam_search(
     step_fn: Callable[[Tensor, Tensor, Any], tuple[Tensor, Any]],
     reorder_fn: Callable[[Any, Tensor], Any],
@@ -64,7 +49,6 @@ def beam_search(
     num_hypotheses: int | None = None,
     processors: Sequence[LogitsProcessor] = (),
     selector: TopK | None = None,
-    bonus_fn: Callable[[Any], Tensor] | None = None,
     select_fn: Callable[[Any, Tensor], Any] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the best hypotheses of each sentence under `step_fn`.
@@ -92,19 +76,17 @@ def beam_search(
         sooner and does not change the hypotheses that are returned.
       processors: applied in this order; those that renormalize come first.
       selector: selects candidates; None: `TopK`.
-      bonus_fn: `cache -> float32 [B, K]`, added to the score of a hypothesis
-        when it ends; at most 0, as the bound that ends the search requires.
       select_fn: `(cache, rows int32 [M]) -> cache` of these sentences. With it,
         sentences that are done leave the batch, which requires that tensors may
         change their shape in a loop. None: all stay to the end.
 
     Returns:
       ids int32 [B, N, L] (EOS, then zeros) and scores float32 [B, N], best
-      first, score = log-probability / ((5 + length) / 6) ** alpha, plus the
-      bonus. Where fewer than N finished, the best live ones of that sentence
-      follow, truncated at the limit, without EOS. A row without a hypothesis (V
-      smaller than 2 K, or logits that are NaN) has no ids and a score for which
-      `is_possible` is false.
+      first, score = log-probability / ((5 + length) / 6) ** alpha. Where fewer
+      than N finished, the best live ones of that sentence follow, truncated at
+      the limit, without EOS. A row without a hypothesis (V smaller than 2 K, or
+      logits that are NaN) has no ids and a score for which `is_possible` is
+      false.
     """
     count = beam_size if num_hypotheses is None else num_hypotheses
     _check(beam_size, vocab_size, alpha, count)
@@ -119,11 +101,10 @@ def beam_search(
         logits, normalizer, own_states = _process(processors, state, logits)
         candidates = selector.candidates(state, logits, normalizer)
         ended = ops.equal(candidates.ids, eos_id)
-        bonuses = bonus_fn(cache) if bonus_fn else state.live_bonuses
-        finished = _finish(state, candidates, ended, alpha, bonuses)
+        finished = _finish(state, candidates, ended, alpha)
         log_probs, indices = selector.select_live(state, candidates, ended)
         parents = gather_rows(candidates.parents, indices)
-        live = _extend(state, candidates, log_probs, indices, bonuses)
+        live = _extend(state, candidates, log_probs, indices)
         state = _next_state(state, live | finished)._replace(
             processor_states=tree.map_structure(
                 lambda rows: gather_rows(rows, parents), own_states
@@ -140,16 +121,13 @@ def beam_search(
         )
         return SearchState(*values)
 
-    def best(state):
-        return _best(state, alpha, sort_live=bonus_fn is not None)
-
     own_states = tuple(each.start(batch_size, beam_size) for each in processors)
     shape = (batch_size, beam_size, count, longest)
     state = _start(cache, own_states, shape, limits)
     if select_fn is None:
-        return best(search(state, ops.any))
+        return _best(search(state, ops.any), alpha)
     return _search_shrinking_batch(
-        state, lambda part: search(part, _mostly), best, select_fn
+        state, lambda part: search(part, _mostly), alpha, select_fn
     )
 
 
@@ -180,7 +158,6 @@ def _start(cache, own_states, shape, limits):
         live_log_probs=ops.broadcast_to(
             ops.cast(live, "float32")[None], (batch_size, beam_size)
         ),
-        live_bonuses=ops.zeros((batch_size, beam_size), "float32"),
         finished_ids=ops.zeros((batch_size, count, longest), "int32"),
         finished_scores=ops.full((batch_size, count), IMPOSSIBLE, "float32"),
         processor_states=own_states,
@@ -199,11 +176,10 @@ def _process(processors, state, logits):
     return logits, normalizer, tuple(own_states)
 
 
-def _finish(state, candidates, ended, alpha, bonuses):
+def _finish(state, candidates, ended, alpha):
     """Return the best N of the finished ones and the candidates that ended."""
     length = ops.cast(state.index + 1, "float32")
     scores = candidates.log_probs / length_penalty(length, alpha)
-    scores += gather_rows(bonuses, candidates.parents)
     real = ops.logical_and(ended, is_possible(candidates.log_probs))
     scores = ops.concatenate(
         [state.finished_scores, ops.where(real, scores, IMPOSSIBLE)], axis=1
@@ -219,7 +195,7 @@ def _finish(state, candidates, ended, alpha, bonuses):
     }
 
 
-def _extend(state, candidates, log_probs, indices, bonuses):
+def _extend(state, candidates, log_probs, indices):
     """Return the live hypotheses, the candidates at indices [B, K]."""
     parents = gather_rows(candidates.parents, indices)
     last_ids = gather_rows(candidates.ids, indices)
@@ -227,7 +203,6 @@ def _extend(state, candidates, log_probs, indices, bonuses):
         "last_ids": last_ids,
         "live_ids": _append(state, parents, last_ids),
         "live_log_probs": ops.maximum(log_probs, IMPOSSIBLE),
-        "live_bonuses": gather_rows(bonuses, parents),
     }
 
 
@@ -275,7 +250,7 @@ def _mostly(running):
     return 2 * count > ops.shape(running)[0]
 
 
-def _search_shrinking_batch(state, search, best, select_fn):
+def _search_shrinking_batch(state, search, alpha, select_fn):
     """Search repeatedly with the sentences that still run.
 
     Returns:
@@ -284,7 +259,7 @@ def _search_shrinking_batch(state, search, best, select_fn):
 
     def continue_search(ids, scores, *values):
         state = search(SearchState(*values))
-        part_ids, part_scores = best(state)
+        part_ids, part_scores = _best(state, alpha)
         rows = state.rows[:, None]
         ids = ops.scatter_update(ids, rows, part_ids)
         scores = ops.scatter_update(scores, rows, part_scores)
@@ -295,7 +270,7 @@ def _search_shrinking_batch(state, search, best, select_fn):
         )
         return ids, scores, index, *of_sentences, select_fn(cache, kept)
 
-    ids, scores = best(state)  # of sentences with limit 0
+    ids, scores = _best(state, alpha)  # of sentences with limit 0
     ids, scores, *_ = ops.while_loop(
         lambda *values: ops.any(SearchState(*values[2:]).running),
         continue_search,
@@ -304,19 +279,14 @@ def _search_shrinking_batch(state, search, best, select_fn):
     return ids, scores
 
 
-def _best(state, alpha, sort_live):
+def _best(state, alpha):
     """Return the finished hypotheses, then live ones if too few finished."""
     batch_size, count = ops.shape(state.finished_scores)
     longest = ops.cast(state.limits, "float32")[:, None]
     live_scores = state.live_log_probs / length_penalty(longest, alpha)
-    live_scores += state.live_bonuses
     real = is_possible(state.live_log_probs)
     live_scores = ops.where(real, live_scores, IMPOSSIBLE)
     live_ids = ops.where(real[..., None], state.live_ids, 0)
-    if sort_live:  # bonuses are not in the order of the selector
-        size = ops.shape(live_scores)[1]
-        live_scores, order = ops.top_k(live_scores, size)
-        live_ids = gather_rows(live_ids, ops.cast(order, "int32"))
     scores = ops.concatenate([state.finished_scores, live_scores], axis=1)
     ids = ops.concatenate([state.finished_ids, live_ids], axis=1)
     finished = ops.sum(

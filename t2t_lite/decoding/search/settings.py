@@ -36,11 +36,6 @@ class SearchSettings:
         "words",
         "true|false",
     )
-    coverage_penalty: _NotNegative = setting(
-        0.0,
-        "add X * the sum over source tokens of log(min(attention, 1)) to the "
-        "score",
-    )
     min_new_tokens: _Count = setting(
         0, "fewest tokens of a translation, EOS not counted"
     )
@@ -130,11 +125,10 @@ _OF_SAMPLES = ("temperature", "top_k", "top_p", "seed")
 _CONFLICTS = {
     # Trees define by themselves which tokens may follow and how many.
     "constrained": (
-        *("coverage_penalty", "min_new_tokens", "max_new_tokens"),
-        *("no_repeat_ngram_size", "suppress", "avoid"),
-        *("prefix", "constraints"),
+        *("min_new_tokens", "max_new_tokens", "no_repeat_ngram_size"),
+        *("suppress", "avoid", "prefix", "constraints"),
     ),
-    "sample": ("coverage_penalty", "constraints"),
+    "sample": ("constraints",),
     # XLA compiles neither ops on texts nor tensors of varying shapes.
     "jit": ("constrained", "sample", "avoid", "prefix", "constraints"),
 }

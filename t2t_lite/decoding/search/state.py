@@ -34,7 +34,6 @@ class SearchState(NamedTuple):
     last_ids: Tensor  # int32 [B, K]: the newest token of each live hypothesis
     live_ids: Tensor  # int32 [B, K, L]: zeros after the newest token
     live_log_probs: Tensor  # float32 [B, K]
-    live_bonuses: Tensor  # float32 [B, K], added to the scores
     finished_ids: Tensor  # int32 [B, N, L]: EOS, then zeros
     finished_scores: Tensor  # float32 [B, N]
     processor_states: tuple  # of each logits processor

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from support.rounding import assert_scores_close
 from support.search_tables import (
@@ -125,31 +124,6 @@ def test_full_width_beam_finds_all_that_is_allowed(name):
     wanted = all_hypotheses(table, 5, 1.5, allowed)[:3]
     assert_finds(
         wanted, table, alpha=1.5, processors=processors, num_hypotheses=3
-    )
-
-
-@pytest.mark.parametrize(("alpha", "count"), [(0.0, 3), (0.6, 1), (2.0, 240)])
-def test_the_best_with_a_bonus_are_found(alpha, count):
-    # Like coverage: at most 0, known when a hypothesis ends.
-    table = random_table(2, length=5)
-    processors, allowed = CASES["no pair twice"]
-    wanted = all_hypotheses(
-        table,
-        5,
-        alpha,
-        # Truncated ones follow by their log-probabilities alone.
-        lambda ids: EOS in ids and allowed(ids),
-        lambda ids: -0.3 * sum([0, 0, 0, *ids[:-1]][-3:]),
-    )[:count]
-    assert_finds(
-        wanted,
-        table,
-        alpha=alpha,
-        processors=processors,
-        num_hypotheses=count,
-        bonus_fn=lambda cache: (
-            -0.3 * tf.reduce_sum(tf.cast(cache["history"], tf.float32), -1)
-        ),
     )
 
 
