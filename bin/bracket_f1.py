@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from t2t_lite.bin.cli import command, flags, runs
+from t2t_lite.bin.cli.command import Command
 from t2t_lite.bin.cli.output import print_json, print_table
 from t2t_lite.corpus.lines import read_lines
 from t2t_lite.errors import UsageError
@@ -44,9 +45,7 @@ _TOTALS = {
 }
 
 
-def make_parser() -> flags.Parser:
-    """Return the parser of `t2t-lite-bracket-f1`."""
-    parser = flags.Parser("t2t-lite-bracket-f1", __doc__)
+def _add_flags(parser: flags.Parser) -> None:
     table = {
         "--gold=FILE": "bracketed trees: one a line, or as treebanks have them",
         "--test=FILE": "parses of the same words, one a line or as treebanks "
@@ -62,7 +61,6 @@ def make_parser() -> flags.Parser:
     flags.add_json(parser)
     flags.add_run_flags(parser, "the model that parses, instead of --test")
     flags.add_search_flags(parser)
-    return parser
 
 
 def score_files(args: argparse.Namespace) -> None:
@@ -191,10 +189,4 @@ def _label_table(
         yield label, *(f"{x:.{2 * isinstance(x, float)}f}" for x in values)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run `t2t-lite-bracket-f1`; return its exit code."""
-    return command.run(make_parser(), score_files, argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = Command("t2t-lite-bracket-f1", __doc__, _add_flags, score_files)

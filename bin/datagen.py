@@ -4,12 +4,15 @@ import argparse
 import dataclasses
 import functools
 import logging
+import math
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from t2t_lite import plugins, registry
 from t2t_lite.bin.cli import command, flags
+from t2t_lite.bin.cli.command import Command
 from t2t_lite.bin.cli.output import print_json, print_table
 from t2t_lite.errors import UsageError
 from t2t_lite.problem import Problem
@@ -37,34 +40,31 @@ _CONFLICTS = {
         ),
     ),
 }
+_SIDES = ("source", "target")
 _SHARES = {"half": 0.5, "90%": 0.9, "99%": 0.99, "99.9%": 0.999, "all": 1.0}
 _SHOWN_CHARACTERS = 300  # of a text; JSON has all of them
 
 
-def make_parser() -> flags.Parser:
-    """Return the parser of `t2t-lite-datagen`."""
-    parser = flags.Parser("t2t-lite-datagen", __doc__)
+def _add_flags(parser: flags.Parser) -> None:
     about = "a registered problem; NAME_rev has the data of NAME"
     flags.add(parser, {"--problem=NAME": about})
     names = ("data_dir", "raw_dir", "tfds_dir", "problem_options", "usr_dir")
     flags.add_settings(parser, TrainingOptions, names)
-    about = " (default: that of the data which is there, else 1)"
-    flags.add_seed(parser, None, about)
+    about = "of everything random (default: that of the data there, else 1)"
+    flags.add(parser, {"--seed=N": about}, integer(0, 2**63 - 1))
     about = "worker processes (default: one per CPU core)"
     flags.add(parser, {"--processes=N": about}, integer(1))
-    switches = {
+    modes = {
         "--overwrite": "generate the data again, from the start, even if it is "
         "there and fits",
         "--inspect": "generate nothing; report on the data that is there: "
         "counts, lengths, what was dropped, ten pairs at random",
+        "--adopt=DIR": "generate nothing; check the shards "
+        "NAME-{train,dev,test}-* that tensor2tensor left in DIR, and make them "
+        "data of --problem=NAME, where they lie; needs --vocabulary=FILE, or "
+        "SOURCE,TARGET",
     }
-    flags.add(parser, switches)
-    about = (
-        "generate nothing; check the shards NAME-{train,dev,test}-* that "
-        "tensor2tensor left in DIR, and make them data of --problem=NAME, "
-        "where they lie; needs --vocabulary=FILE, or SOURCE,TARGET"
-    )
-    flags.add(parser, {"--adopt=DIR": about})
+    flags.add(parser, modes)
     flags.add_json(parser)
     flags.add_text_flags(parser)
     group = parser.add_argument_group(
@@ -85,7 +85,6 @@ def make_parser() -> flags.Parser:
         help="options for Beam itself, after --, as in -- "
         "--flink_master=localhost:8081 --parallelism=8",
     )
-    return parser
 
 
 def generate_data(args: argparse.Namespace) -> None:
@@ -219,30 +218,20 @@ def _inspect(
     splits = report["splits"]
     name, first = next(iter(splits.items()))
     print(f"{report['problem']} in {report['data_dir']}")
-    for side in ("source", "target"):
+    for side in _SIDES:
         file, pieces = first[side]["file"], first[side]["pieces"]
         print(f"vocabulary of {side}: {file}, {pieces:,} pieces")
     print()
-    columns = {name: _counts(split) for name, split in splits.items()}
-    _print_columns("", columns)
+    columns = [_column(split) for split in splits.values()]
+    rows = [[label, *(each[label] for each in columns)] for label in columns[0]]
+    print_table([["", *splits], *rows], numbers=True)
     print(
-        "EOS is one of the tokens, but does not count for tokens per word (of "
-        "a sample)\nor bytes: tokens that are bytes of a character that the "
-        "vocabulary lacks.\n"
+        "Tokens count EOS, but not per word or as bytes: tokens that are bytes "
+        "of a\ncharacter that the vocabulary lacks."
     )
-    lengths = {
-        f"{name} {side}": {
-            label: f"{_length_of(share, split[side]['lengths']):,}"
-            for label, share in _SHARES.items()
-        }
-        for name, split in splits.items()
-        for side in ("source", "target")
-    }
-    _print_columns("most tokens of", lengths)
-    drops = [line for item in splits.items() for line in _drops(*item)]
-    if drops and problem.reversed:
-        drops.append(f"These pairs have the sides of {problem.base_name}.")
-    print(*drops, sep="\n")
+    for split, record in splits.items():
+        for why, count in (record["dropped"] | record["damaged"]).items():
+            print(f"{split}: {count:,} pairs, {why}")
     print(f"Pairs of {name} drawn at random (--seed={report['seed']})")
     for pair in first["drawn"]:
         print(
@@ -252,22 +241,14 @@ def _inspect(
         )
 
 
-def _print_columns(
-    title: str, columns: Mapping[str, Mapping[str, str]]
-) -> None:
-    labels = next(iter(columns.values()))
-    rows = [(k, *(column[k] for column in columns.values())) for k in labels]
-    print_table([(title, *columns), *rows], numbers=True)
-
-
-def _counts(split: Mapping[str, Any]) -> dict[str, str]:
-    """Return the counts of a split by their labels."""
+def _column(split: Mapping[str, Any]) -> dict[str, str]:
+    """Return the statistics of a split by their labels."""
     column = {
         "pairs": f"{split['examples']:,}",
         "dropped": f"{sum(split['dropped'].values()):,}",
         "with broken text": f"{sum(split['damaged'].values()):,}",
     }
-    for name in ("source", "target"):
+    for name in _SIDES:
         side, tokens = split[name], split[name]["tokens"]
         words, share = side["tokens_per_word"], side["byte_share"]
         column |= {
@@ -276,55 +257,19 @@ def _counts(split: Mapping[str, Any]) -> dict[str, str]:
             f"{name} tokens per word": "-" if words is None else f"{words:.2f}",
             f"{name} bytes": "-" if share is None else f"{share:.3%}",
         }
+        lengths = sorted(Counter(side["lengths"]).elements())
+        for label, part in _SHARES.items():
+            index = math.ceil(part * len(lengths)) - 1
+            column[f"{name} tokens, {label}"] = f"at most {lengths[index]:,}"
     return column
 
 
-def _length_of(share: float, lengths: Mapping[int, int]) -> int:
-    """Return the length that such a share of the texts does not exceed.
-
-    Args:
-      share: 0-1.
-      lengths: number of texts by their length.
-    """
-    needed, covered = share * sum(lengths.values()), 0
-    for length, count in sorted(lengths.items()):
-        covered += count
-        if covered >= needed:
-            return length
-    return 0
-
-
-def _drops(name: str, split: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the reasons for dropped and damaged pairs, with samples."""
-    for reason, count in split["dropped"].items():
-        yield f"\ndropped from {name}: {count:,}, {reason}"
-        yield from _samples(split["dropped_samples"].get(reason, ()))
-    for damage, count in split["damaged"].items():
-        yield f"\nin {name} with {damage}: {count:,}"
-        yield from _samples(split["damaged_samples"].get(damage, ()))
-
-
-def _samples(samples: Any) -> Iterator[str]:
-    for sample in samples:
-        source, target = _shown(sample["source"]), _shown(sample["target"])
-        number = sample["pair"]
-        yield f'  pair {number:,}: source "{source}", target "{target}"'
-
-
 def _shown(text: str) -> str:
-    """Return the text on one line, short, without control characters."""
-    more = len(text) - _SHOWN_CHARACTERS
-    shown = "".join(
+    """Return the start of a text on one line, without control characters."""
+    return "".join(
         c if c.isprintable() else ascii(c)[1:-1]
         for c in text[:_SHOWN_CHARACTERS]
     )
-    return f"{shown} ... and {more:,} characters more" if more > 0 else shown
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run `t2t-lite-datagen`; return its exit code."""
-    return command.run(make_parser(), generate_data, argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = Command("t2t-lite-datagen", __doc__, _add_flags, generate_data)

@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import t2t_lite
-from t2t_lite.bin.cli import backend, command, flags, places, runs
+from t2t_lite.bin.cli import command, flags, places, runs
+from t2t_lite.bin.cli.command import Command
 from t2t_lite.corpus.lines import lines_without_mark, open_packed
 from t2t_lite.decoding.batching import Batching
 from t2t_lite.decoding.resumable_output import open_resumable
@@ -58,89 +59,73 @@ _SAME_ANSWERS = {
 }
 
 
-def make_parser() -> flags.Parser:
-    """Return the parser of `t2t-lite-decoder`."""
-    parser = flags.Parser("t2t-lite-decoder", __doc__)
+def _add_flags(parser: flags.Parser) -> None:
     flags.add_run_flags(parser)
     flags.add_search_flags(parser)
-    backend.add_flags(parser)
+    runs.add_engine_flags(parser)
     group = parser.add_argument_group("input and output")
     table = {
         "--decode_from_file=FILE": "compressed or not (default: stdin)",
         "--decode_to_file=FILE": "grows as FILE.partial and is renamed when "
         "complete; after a stop the same command resumes it (default: stdout)",
-    }
-    flags.add(group, table)
-    switches = {
         "--overwrite": "start a FILE.partial that is there from the beginning",
         "--interactive": "prompt for a line, translate it, prompt again; ends "
         "at Ctrl-D",
         "--score": "score lines `source<TAB>target` instead of translating",
-    }
-    flags.add(group, switches)
-    about = (
-        "write the N best translations of each line, best first, separated by "
-        "TABs; at most --beam_size, or any number with --sample"
-    )
-    flags.add(group, {"--nbest=N": about}, integer(1), default=1)
-    about = (
-        "put this tag of the problem's corpora before each source text, such "
-        "as the target language; see --pairs"
-    )
-    flags.add(group, {"--tag=TAG": about})
-    group.add_argument(
-        "--input_format",
-        choices=["text", "json"],
-        default="text",
-        help='json: one request a line, {"text", "id", "prefix", '
-        '"constraints", "avoid", "seed", "tag"}, or with --score {"source", '
-        '"target", "id", "tag"}; any other line is answered with {"error"}',
-    )
-    group.add_argument(
-        "--format",
-        choices=["text", "json"],
-        help='json: one object a line, {"line", "source", "hypotheses": '
-        '[{"text", "score", "tokens"}]} (default: as --input_format)',
-    )
-    switches = {
+        "--tag=TAG": "put this tag of the problem's corpora before each source "
+        "text, such as the target language; see --pairs",
         "--split_sentences": "the lines are paragraphs: translate each "
         "sentence separately and join the translations",
         "--tokenize": "the lines are raw text: first split them into words as "
         "the problem's corpus does, for example a treebank",
         "--draw": "draw each tree, with an empty line after it",
     }
-    flags.add(group, switches)
+    flags.add(group, table)
+    told = (
+        "write the N best translations of each line, best first, separated by "
+        "TABs; at most --beam_size, or any number with --sample"
+    )
+    flags.add(group, {"--nbest=N": told}, integer(1), default=1)
+    told = (
+        'json: one request a line, {"text", "id", "prefix", "constraints", '
+        '"avoid", "seed", "tag"}, or with --score {"source", "target", "id", '
+        '"tag"}; any other line is answered with {"error"}'
+    )
+    kinds = ("text", "json")
+    flags.add_choice(group, "input_format", told, *kinds, default="text")
+    told = (
+        'json: one object a line, {"line", "source", "hypotheses": [{"text", '
+        '"score", "tokens"}]} (default: as --input_format)'
+    )
+    flags.add_choice(group, "format", told, *kinds)
     group = parser.add_argument_group("details")
-    switches = {
+    table = {
         "--token_scores": "with --format=json, add the log-probability and "
         "the piece of each token; --score always adds them",
         "--summary": "with --score, print only one report on all pairs: "
         "cross-entropy and perplexity",
     }
-    flags.add(group, switches)
-    group.add_argument(
-        "--alignment",
-        choices=["tokens", "words"],
-        help="the source of each token or word, as `0-0 1-2` (source-target) "
-        "after ` ||| `, or in JSON",
+    flags.add(group, table)
+    told = (
+        "the source of each token or word, as `0-0 1-2` (source-target) after "
+        "` ||| `, or in JSON"
     )
-    about = "the decoder layer of --alignment (default: last but one)"
-    flags.add(group, {"--alignment_layer=N": about}, integer(1))
-    group.add_argument(
-        "--mbr",
-        choices=["chrf"],
-        help="of the --nbest=N translations of a line (default: --beam_size) "
-        "print the one most similar to all of them; JSON has them all, with "
-        "their utility",
+    flags.add_choice(group, "alignment", told, "tokens", "words")
+    told = "the decoder layer of --alignment (default: last but one)"
+    flags.add(group, {"--alignment_layer=N": told}, integer(1))
+    told = (
+        "of the --nbest=N translations of a line (default: --beam_size) print "
+        "the one most similar to all of them; JSON has them all, with their "
+        "utility"
     )
-    return parser
+    flags.add_choice(group, "mbr", told, "chrf")
 
 
-def decode(args: argparse.Namespace) -> None:
+def _decode(args: argparse.Namespace) -> None:
     """Translate or score the lines that the flags name."""
     args.format = args.format or args.input_format
     _check(args)
-    backend.check(args)
+    runs.check_engine(args)
     if args.interactive:
         command.note("Loading the model.")
         args.replicas = 1
@@ -153,7 +138,7 @@ def decode(args: argparse.Namespace) -> None:
     if args.tag:
         args.tag = known_tag(args.tag, run.problem.source_tags)
     asked = _asked(args, run)
-    replicas = backend.make_replicas(run, args)
+    replicas = runs.make_replicas(run, args)
     most = replicas[0].translator.most_hypotheses
     if args.mbr and args.nbest == 1:
         if most is None:
@@ -164,20 +149,16 @@ def decode(args: argparse.Namespace) -> None:
             "--nbest must be at most the beam size; got "
             f"nbest={args.nbest}, beam_size={most}."
         )
-    with (
-        command.LineNotes(args.verbose or args.interactive) as note,
-        command.ended_at_once_by(
-            "t2t-lite-decoder", signal.SIGINT, signal.SIGTERM
-        ),
-    ):
+    with command.LineNotes(args.verbose or args.interactive) as note:
         answers = _Answers(run, replicas, args, note)
         if args.interactive:
             replicas[0].translator.warm_up(args.nbest)
             _converse(answers)
-        elif args.decode_to_file:
-            _write_file(answers, asked, args, len(replicas))
         else:
-            _write_stdout(answers, args)
+            command.interruptible(
+                lambda: _write(answers, asked, args, len(replicas)),
+                *(signal.SIGINT, signal.SIGTERM),
+            )
     if answers.errors:
         raise T2TLiteError(
             f"{answers.errors:,} request(s) had an error instead of an answer; "
@@ -197,7 +178,7 @@ def _check(args: argparse.Namespace) -> None:
     for name, required in _REQUIRED.items():
         if name in given and required not in given:
             raise UsageError(f"--{name} requires --{required}.")
-    places.check(args.decode_from_file, args.decode_to_file, grows=True)
+    places.check(args.decode_from_file, args.decode_to_file)
 
 
 class _Answers:
@@ -343,17 +324,12 @@ class _Answers:
                 yield _with_alignment(f"{pair.score:.6f}", pair.alignment)
         if args.summary:
             report = summary.report()
-            yield (
-                json.dumps(report)
-                if args.format == "json"
-                else "  ".join(
-                    f"{name} {value:.4f}"
-                    if isinstance(value, float)
-                    # None of a mean over nothing
-                    else f"{name} {'none' if value is None else value}"
-                    for name, value in report.items()
-                )
+            shown = (
+                f"{k} {v:.4f}" if isinstance(v, float) else f"{k} {v}"
+                for k, v in report.items()  # None: a mean over nothing
             )
+            in_json = args.format == "json"
+            yield json.dumps(report) if in_json else "  ".join(shown)
 
     def _error(self, answer: "Translation | PairScore") -> str | None:
         """Count an error; return its JSON, or an empty line of text."""
@@ -380,54 +356,53 @@ def _with_alignment(
     return f"{text} ||| {pharaoh(alignment)}"
 
 
-def _write_stdout(answers: _Answers, args: argparse.Namespace) -> None:
-    """Print the answers; stderr shows the progress if stdout is a file."""
-    total, sha256 = _measure(args.decode_from_file)
-    with (
-        places.lines_in(args.decode_from_file) as lines,
-        Counter("decoding", "lines", not sys.stdout.isatty(), total) as counter,
-    ):
-        for answer in answers(lines, prompt=not sha256):
-            if answer is not None:
-                print(answer, flush=True)
-            counter.advance(1)
-
-
-def _write_file(
+def _write(
     answers: _Answers,
     asked: Mapping[str, Any],
     args: argparse.Namespace,
     replicas: int,
 ) -> None:
-    """Write the answers to `--decode_to_file`, which may be resumed."""
+    """Write the answers to `--decode_to_file`, which may be resumed, or stdout.
+
+    Progress on stderr would disturb answers on a terminal.
+    """
     total, sha256 = _measure(args.decode_from_file)
     batching = Batching(args.batch_size, args.batch_tokens, prompt=not sha256)
-    # A drawing has several lines, and a summary depends on all pairs.
-    resumable = sha256 and not (args.draw or args.summary)
-    record = {"input": sha256, **asked} if resumable else None
-    path = pathlib.Path(args.decode_to_file)
-    with (
-        places.lines_in(args.decode_from_file) as lines,
-        open_resumable(path, record, args.overwrite, command.note) as out,
-    ):
-        if out.kept:
-            command.note(f"Resuming after line {out.kept:,}.")
+    opened: Any = contextlib.nullcontext()
+    if args.decode_to_file:
+        # A drawing has several lines, and a summary depends on all pairs.
+        resumable = sha256 and not (args.draw or args.summary)
+        opened = open_resumable(
+            pathlib.Path(args.decode_to_file),
+            {"input": sha256, **asked} if resumable else None,
+            args.overwrite,
+            command.note,
+        )
+    with places.lines_in(args.decode_from_file) as lines, opened as out:
+        kept = out.kept if out else 0
+        if kept:
+            command.note(f"Resuming after line {kept:,}.")
         # Lines that were sorted together are sorted together again, so that
         # scores are the same to the last bit.
-        start = out.kept - out.kept % batching.chunk(replicas)
+        start = kept - kept % batching.chunk(replicas)
         lines = iter(lines)
-        answered = zip(
-            itertools.islice(lines, start), out.kept_lines(), strict=False
-        )
-        for line, kept in answered:
-            answers.count_error(line, kept)
+        answered = itertools.islice(lines, start)
+        for line, answer in zip(
+            answered, out.kept_lines() if out else (), strict=False
+        ):
+            answers.count_error(line, answer)
         found = answers(lines, start + 1, batching.prompt)
-        left = None if total is None else total - out.kept
-        with Counter("decoding", "lines", total=left) as counter:
-            for answer in itertools.islice(found, out.kept - start, None):
+        left = None if total is None else total - kept
+        shown = bool(out) or not sys.stdout.isatty()
+        with Counter("decoding", "lines", shown, left) as counter:
+            for answer in itertools.islice(found, kept - start, None):
                 if answer is not None:
-                    out.write(answer)
+                    (out.write if out else _print)(answer)
                 counter.advance(1)
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)
 
 
 def _measure(path: str | None) -> tuple[int | None, str | None]:
@@ -472,7 +447,7 @@ def _converse(answers: _Answers) -> None:
     lines = lines_without_mark(_typed(), "stdin")
     for number, line in enumerate(lines, 1):
         for answer in answers([line], number):
-            print(answer, flush=True)
+            _print(str(answer))
 
 
 def _typed() -> Iterator[bytes]:
@@ -482,10 +457,4 @@ def _typed() -> Iterator[bytes]:
             yield input(prompt).encode("utf-8", "surrogatepass")
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run `t2t-lite-decoder`; return its exit code."""
-    return command.run(make_parser(), decode, argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = Command("t2t-lite-decoder", __doc__, _add_flags, _decode)

@@ -7,7 +7,8 @@ import argparse
 import json
 
 from t2t_lite import plugins, registry
-from t2t_lite.bin.cli import command, flags
+from t2t_lite.bin.cli import flags
+from t2t_lite.bin.cli.command import Command
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.training.config import find_config
 from t2t_lite.training.options import (
@@ -18,9 +19,7 @@ from t2t_lite.training.options import (
 from t2t_lite.training.problem_choice import choose_problem
 
 
-def make_parser() -> flags.Parser:
-    """Return the parser of `t2t-lite-doctor`."""
-    parser = flags.Parser("t2t-lite-doctor", __doc__)
+def _add_flags(parser: flags.Parser) -> None:
     parser.epilog = (
         "example: t2t-lite-doctor --problem=wmt_ende --hparams=transformer_big"
     )
@@ -32,7 +31,6 @@ def make_parser() -> flags.Parser:
     flags.add(parser, where)
     flags.add_settings(parser, TrainingOptions, ["data_dir", "usr_dir"])
     flags.add_json(parser)
-    return parser
 
 
 def examine(args: argparse.Namespace) -> None:
@@ -68,10 +66,4 @@ def examine(args: argparse.Namespace) -> None:
         raise T2TLiteError(f"{problems} of {len(findings)} checks failed.")
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run `t2t-lite-doctor`; return its exit code."""
-    return command.run(make_parser(), examine, argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = Command("t2t-lite-doctor", __doc__, _add_flags, examine)

@@ -1,4 +1,4 @@
-"""Asks a server for translations: lines in, lines out, in order.
+"""Ask a server for translations: lines in, lines out, in order.
 
 The server is t2t-lite-server or TensorFlow Serving. A line without an answer
 becomes an empty line, is reported on stderr, and makes the exit code 1. The
@@ -15,15 +15,14 @@ from typing import Any, BinaryIO
 
 from t2t_lite import files
 from t2t_lite.bin.cli import command, flags, places
+from t2t_lite.bin.cli.command import Command
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.progress import Counter
 from t2t_lite.runtime import start_tensorflow
 from t2t_lite.validators import integer, real
 
 
-def make_parser() -> flags.Parser:
-    """Return the parser of `t2t-lite-query`."""
-    parser = flags.Parser("t2t-lite-query", __doc__)
+def _add_flags(parser: flags.Parser) -> None:
     group = parser.add_argument_group("server")
     about = (
         "http://HOST:PORT for REST or grpc://HOST:PORT for gRPC; https:// and "
@@ -54,14 +53,11 @@ def make_parser() -> flags.Parser:
         "most the beam size of the export"
     )
     flags.add(group, {"--nbest=N": about}, count, 1)
-    group.add_argument(
-        "--format",
-        choices=["text", "json"],
-        default="text",
-        help='json: one object a line, {"line", "source", "hypotheses": '
-        '[{"text", "score", "tokens"}]}, or {"line", "error"}; tokens are null',
+    about = (
+        'json: one object a line, {"line", "source", "hypotheses": [{"text", '
+        '"score", "tokens"}]}, or {"line", "error"}; tokens are null'
     )
-    return parser
+    flags.add_choice(group, "format", about, "text", "json", default="text")
 
 
 def query(args: argparse.Namespace) -> None:
@@ -143,10 +139,4 @@ def _file_out(path: str | None) -> Iterator[BinaryIO]:
         yield file
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run `t2t-lite-query`; returns its exit code."""
-    return command.run(make_parser(), query, argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = Command("t2t-lite-query", __doc__, _add_flags, query)

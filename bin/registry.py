@@ -6,7 +6,8 @@ import inspect
 from typing import Any
 
 from t2t_lite import plugins, registry
-from t2t_lite.bin.cli import command, flags
+from t2t_lite.bin.cli import flags
+from t2t_lite.bin.cli.command import Command
 from t2t_lite.bin.cli.output import print_json, print_table
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
@@ -16,9 +17,7 @@ DEFAULT_LENGTH = 25  # tokens of an ordinary sentence of news
 _RUNS = "~/t2t-lite"
 
 
-def make_parser() -> flags.Parser:
-    """Return the parser of `t2t-lite-registry`."""
-    parser = flags.Parser("t2t-lite-registry", __doc__)
+def _add_flags(parser: flags.Parser) -> None:
     parser.epilog = (
         "example: t2t-lite-registry transformer_base --vocab_size=32000"
     )
@@ -51,7 +50,6 @@ def make_parser() -> flags.Parser:
     flags.add_override(parser)
     flags.add_usr_dir(parser)
     flags.add_json(parser)
-    return parser
 
 
 def show(args: argparse.Namespace) -> None:
@@ -207,10 +205,4 @@ def _show_problem(args: argparse.Namespace) -> None:
         print(f"  {row['meaning']}")
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run `t2t-lite-registry`; return its exit code."""
-    return command.run(make_parser(), show, argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = Command("t2t-lite-registry", __doc__, _add_flags, show)

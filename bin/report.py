@@ -6,13 +6,12 @@ The runs may still be training. TensorBoard shows the curves of a run.
 import argparse
 from typing import Any
 
-from t2t_lite.bin.cli import command, flags
+from t2t_lite.bin.cli import flags
+from t2t_lite.bin.cli.command import Command
 from t2t_lite.bin.cli.output import print_json, print_table
 
 
-def make_parser() -> flags.Parser:
-    """Return the parser of `t2t-lite-report`."""
-    parser = flags.Parser("t2t-lite-report", __doc__)
+def _add_flags(parser: flags.Parser) -> None:
     parser.epilog = "example: t2t-lite-report ~/t2t-lite/runs/*/*"
     parser.add_argument(
         "runs", metavar="RUN", nargs="+", help="the folder of a run"
@@ -20,7 +19,6 @@ def make_parser() -> flags.Parser:
     told = "also plot the curves, which requires t2t-lite[png]"
     flags.add(parser, {"--png=FILE": told})
     flags.add_json(parser)
-    return parser
 
 
 def report(args: argparse.Namespace) -> None:
@@ -50,10 +48,4 @@ def _shown(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run `t2t-lite-report`; return its exit code."""
-    return command.run(make_parser(), report, argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = Command("t2t-lite-report", __doc__, _add_flags, report)

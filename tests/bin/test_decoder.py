@@ -310,7 +310,7 @@ def test_checkpoint_in_use_is_named(decode, which, step):
         (["--decode_from_file=missing"], 1, ["missing"]),
         (["--decode_to_file=/dev/null"], 2, ["/dev/null"]),
         (["--decode_to_file=/no/out"], 1, ["/no"]),
-        (["--decode_to_file=/"], 1, ["is a folder"]),
+        (["--decode_to_file=/"], 2, ["regular file"]),
         (["--nbest=9"], 2, ["--nbest", "beam_size=4"]),
         (["--checkpoint=3"], 1, ["no checkpoint", "3"]),
         (["--checkpoint=bset"], 2, ["bset"]),
@@ -473,7 +473,7 @@ def test_a_killed_decoder_is_resumed(run_command, file_to_file, tmp_path):
     whole = target.read_bytes()
     target.unlink()
     process = subprocess.Popen(
-        [sys.executable, "-m", "t2t_lite.bin.decoder", *file_to_file],
+        [sys.executable, "-m", "t2t_lite.bin.main", "decoder", *file_to_file],
         stderr=subprocess.DEVNULL,
     )
     while process.poll() is None:
@@ -496,7 +496,7 @@ def test_a_stream_is_answered_before_it_ends_and_a_signal_is_clean(
     tiny_run, number, name
 ):
     process = subprocess.Popen(
-        [sys.executable, "-m", "t2t_lite.bin.decoder"]
+        [sys.executable, "-m", "t2t_lite.bin.main", "decoder"]
         + [f"--output_dir={tiny_run}"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
