@@ -5,11 +5,11 @@ import json
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from t2t_lite.decoding.batching import DEFAULT_SIZE
 from t2t_lite.decoding.requests import Request
-from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.errors import T2TLiteError, UsageError, in_words
 from t2t_lite.progress import Counter
 from t2t_lite.runtime import start_tensorflow
 from t2t_lite.serving.versions import (
@@ -18,6 +18,7 @@ from t2t_lite.serving.versions import (
     SAVED_MODEL,
     newest_version,
 )
+from t2t_lite.validators import check, integer, optional
 
 if TYPE_CHECKING:
     from t2t_lite.decoding.stream import Replica
@@ -66,72 +67,30 @@ def load(
     """
     folder = pathlib.Path(path).expanduser()
     version = newest_version(folder)
-    if version is None and (folder / "config.json").is_file():
-        start_tensorflow()
-        return _load_run(folder, checkpoint, usr_dir, replicas, ensemble, jit)
-    if version is None:
+    if version is None and not (folder / "config.json").is_file():
         raise UsageError(
             "load needs the folder of a run, with a config.json, or of an "
             f"export, with a {SAVED_MODEL} or {CTRANSLATE2} or versions 1, 2, "
             f"...; got {path}."
         )
     given = (checkpoint, usr_dir, replicas, jit) != ("default", None, 1, False)
-    if given or ensemble:
+    if version and (given or ensemble):
         raise UsageError(
             "checkpoint, usr_dir, replicas, ensemble and jit are for runs, and "
             "an export holds all it needs: leave them out; got the export "
             f"{version}."
         )
     start_tensorflow()
-    from t2t_lite.decoding.stream import Replica
-
-    if (version / CTRANSLATE2).is_file():
-        from t2t_lite.interop.ctranslate2 import (
-            CTranslate2Translator,
-        )
-
-        opened = CTranslate2Translator(version)
-        takes: tuple[str, ...] = ("beam_size", "alpha")
-        search: Callable[..., Any] = opened.searching
-    else:
-        exported = _ExportedModel(version)
-        takes, search = (), lambda: exported
-
-    def make_replicas(**options: Any) -> "list[Replica]":
-        for name in options.keys() - takes:
-            raise UsageError(
-                "An export searches and scores as it was exported, and takes "
-                f"{' and '.join(takes) or 'no options'}; got {name}. Export "
-                "again, or load the run."
-            )
-        return [Replica(search(**options))]
-
-    return LoadedTranslator(f"{version}, an export", make_replicas)
-
-
-def _load_run(
-    folder: pathlib.Path,
-    checkpoint: str | int,
-    usr_dir: str | os.PathLike | None,
-    replicas: int | None,
-    ensemble: Sequence[str | os.PathLike],
-    jit: bool,
-) -> "LoadedTranslator":
-    from t2t_lite.decoding.stream import (
-        Replica,
-        choose_devices,
-        make_on,
-        share_processor,
-    )
+    if version:
+        return _load_export(version)
+    from t2t_lite.decoding import stream
     from t2t_lite.training.run import Run
 
     if replicas != 1:
-        replicas = share_processor(replicas)
-    run = Run.open(
-        folder, None if usr_dir is None else str(usr_dir), to_decode=True
-    )
-    devices = choose_devices(replicas)
-    models = make_on(
+        replicas = stream.share_processor(replicas)
+    run = Run.open(folder, str(usr_dir or "") or None, to_decode=True)
+    devices = stream.choose_devices(replicas)
+    models = stream.make_on(
         devices,
         lambda: run.load_ensemble(checkpoint, list(map(str, ensemble))),
     )
@@ -141,11 +100,30 @@ def _load_run(
             device: run.translator(model, jit, **options)
             for device, (model, _) in models.items()
         }
-        return [Replica(translators[device], device) for device in devices]
+        return [stream.Replica(translators[each], each) for each in devices]
 
     weights = ", ".join(map(str, models[devices[0]][1]))
     name = f"{folder}, {run.problem.name}, {weights}"
     return LoadedTranslator(name, make_replicas, run)
+
+
+def _load_export(version: pathlib.Path) -> "LoadedTranslator":
+    from t2t_lite.decoding.stream import Replica
+
+    if (version / CTRANSLATE2).is_file():
+        from t2t_lite.interop.ctranslate2 import CTranslate2Translator
+
+        known: tuple[str, ...] = ("beam_size", "alpha")
+        search: Callable[..., Any] = CTranslate2Translator(version).searching
+    else:
+        exported = _ExportedModel(version)
+        known, search = (), lambda: exported
+
+    def make_replicas(**options: Any) -> "list[Replica]":
+        _refuse(options.keys() - known)
+        return [Replica(search(**options))]
+
+    return LoadedTranslator(f"{version}, an export", make_replicas)
 
 
 class LoadedTranslator:
@@ -168,20 +146,10 @@ class LoadedTranslator:
         self._make_replicas = functools.cache(make_replicas)
         self._run = run
         self._details = functools.cache(_token_details)
-        self._complete = run.problem.complete if run else None
-        self._tags = run.problem.source_tags if run else ()
 
     def __repr__(self) -> str:
         return f"<Translator of {self._name}>"
 
-    @overload
-    def __call__(
-        self, texts: str | Request, *, nbest: None = None, **options: Any
-    ) -> str: ...
-    @overload
-    def __call__(
-        self, texts: Any, *, nbest: int | None = None, **options: Any
-    ) -> list[Any]: ...
     def __call__(
         self,
         texts: str | Request | Iterable[str | Request],
@@ -203,8 +171,7 @@ class LoadedTranslator:
           nbest: the number of hypotheses of each text, best first: at most the
             beam size, or the number of samples; None returns texts only.
           batch_size: texts translated together (64); changes the speed only.
-          batch_tokens: source tokens translated together; changes the speed
-            only.
+          batch_tokens: or source tokens together.
           split_sentences: translate the sentences of each text separately.
           mbr: "chrf" returns the hypothesis most similar to all others.
           token_scores: with `nbest`, of a run: add the log-probability of each
@@ -228,14 +195,10 @@ class LoadedTranslator:
         from t2t_lite.evaluation.minimum_bayes_risk import require_utility
 
         several = _list_texts(texts)
-        asked = {
-            "token_scores": token_scores,
-            "alignment": alignment,
-            "alignment_layer": alignment_layer,
-        }
+        aligned = {"alignment": alignment, "alignment_layer": alignment_layer}
+        asked = {"token_scores": token_scores, **aligned}
         details = {name: value for name, value in asked.items() if value}
-        if nbest is not None and nbest < 1:
-            raise UsageError(f"nbest must be at least 1; got {nbest}.")
+        check("nbest", nbest, optional(integer(1)))
         if nbest is None and details:
             raise UsageError(
                 f"{next(iter(details))} requires nbest: only hypotheses have "
@@ -243,18 +206,13 @@ class LoadedTranslator:
             )
         if mbr is not None:
             require_utility(mbr)
-        if split_sentences and (details or mbr or (nbest or 1) > 1):
-            raise UsageError(
-                "split_sentences gives one hypothesis of a text, without "
-                "details: leave out mbr, token_scores and alignment; got "
-                f"nbest={nbest}."
-            )
         split = None
         if split_sentences:
-            if self._run is None:
+            if details or mbr or (nbest or 1) > 1 or self._run is None:
                 raise UsageError(
-                    "split_sentences requires a run, which knows its language; "
-                    f"got {self._name}."
+                    "split_sentences requires a run and gives one hypothesis "
+                    "of a text, without details: leave it out, or nbest, mbr, "
+                    "token_scores and alignment."
                 )
             split = splitter_of(self._run.problem, self._run.encoders)
         replicas = self._replicas(options, batch_tokens)
@@ -268,6 +226,7 @@ class LoadedTranslator:
                 "nbest must be at most the beam size; got "
                 f"nbest={count}, beam_size={most}."
             )
+        problem = self._run.problem if self._run else None
         answers: list[Any] = []
         is_long = len(several) > (batch_size or DEFAULT_SIZE)
         with Counter("translating", "texts", is_long, len(several)) as counter:
@@ -277,11 +236,11 @@ class LoadedTranslator:
                 batch_size=batch_size,
                 batch_tokens=batch_tokens,
                 num_hypotheses=count,
-                complete=self._complete,
+                complete=problem.complete if problem else None,
                 details=self._details(engine, **details) if details else None,
                 mbr=mbr,
                 split=split,
-                tags=self._tags,
+                tags=problem.source_tags if problem else (),
             ):
                 if translation.error:
                     raise UsageError(translation.error)
@@ -337,15 +296,15 @@ class LoadedTranslator:
             details = self._details(
                 engine, alignment=alignment, alignment_layer=alignment_layer
             )
-        scores = list(
-            score_pairs(
-                replicas,
-                zip(texts, others, strict=True),
-                batch_size=batch_size,
-                batch_tokens=batch_tokens,
-                details=details,
-            )
+        pairs = zip(texts, others, strict=True)
+        found = score_pairs(
+            replicas,
+            pairs,
+            batch_size=batch_size,
+            batch_tokens=batch_tokens,
+            details=details,
         )
+        scores = list(found)
         return scores[0] if one else scores
 
     def _replicas(
@@ -381,17 +340,11 @@ class _ExportedModel:
         self.settings = SearchSettings()
         try:
             self._signatures = tf.saved_model.load(str(folder)).signatures
-        except OSError as error:
-            reason = str(error).splitlines()[0]
-            raise T2TLiteError(
-                f"Cannot load the export {folder}: {reason}"
-            ) from error
-        try:
             about = json.loads((folder / ABOUT).read_text("utf-8"))
             self.max_length = int(about["max_length"])
         except (OSError, ValueError, KeyError) as error:
             raise T2TLiteError(
-                f"{folder / ABOUT} is missing or damaged: export the run again."
+                f"Cannot load the export {folder}: {in_words(error)}."
             ) from error
 
     @property
@@ -405,22 +358,15 @@ class _ExportedModel:
         num_hypotheses: int = 1,
         asked: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        if num_hypotheses == 1:
-            found = self._signatures["serving_default"](inputs=texts)
-            shaped = {name: found[name][:, None] for name in _OUTPUTS}
-        else:
-            found = self._signatures["nbest"](inputs=texts)
-            shaped = {
-                name: found[name][:, :num_hypotheses] for name in _OUTPUTS
-            }
-        return {**found, **shaped}
+        name = "serving_default" if num_hypotheses == 1 else "nbest"
+        found = dict(self._signatures[name](inputs=texts))
+        for key in ("outputs", "scores"):  # [B] or [B, K] -> [B, N]
+            rows = found[key][:, None] if num_hypotheses == 1 else found[key]
+            found[key] = rows[:, :num_hypotheses]
+        return found
 
     def require_can_do(self, asked: Iterable[str]) -> None:
-        for name in asked:
-            raise UsageError(
-                f"An export searches as it was exported; got {name}. Export "
-                "again, or load the run."
-            )
+        _refuse(asked)
 
     def score(self, sources: Any, targets: Any) -> dict[str, Any]:
         return self._signatures["score"](inputs=sources, targets=targets)
@@ -429,7 +375,12 @@ class _ExportedModel:
         """Do nothing: a SavedModel has no graph to trace."""
 
 
-_OUTPUTS = ("outputs", "scores")
+def _refuse(options: Iterable[str]) -> None:
+    for name in options:
+        raise UsageError(
+            f"This export searches as it was exported; got {name}. Export "
+            "again, or load the run."
+        )
 
 
 def _token_details(engine: Any, **options: Any) -> Any:
