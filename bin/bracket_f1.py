@@ -28,21 +28,6 @@ _HEADING = (
     "Accracy",
     _RULE,
 )
-# The totals for people: the key, and the name if it differs.
-_TOTALS = {
-    "sentences": "",
-    "errors": "error sentences",
-    "skipped": "skipped sentences",
-    "valid": "valid sentences",
-    "recall": "bracketing recall",
-    "precision": "bracketing precision",
-    "f1": "bracketing F1",
-    "complete_match": "",
-    "average_crossing": "",
-    "no_crossing": "",
-    "two_or_less_crossing": "2 or less crossing",
-    "tagging_accuracy": "",
-}
 
 
 def _add_flags(parser: flags.Parser) -> None:
@@ -167,26 +152,25 @@ def _sentence_table(
     )
 
 
-def _totals(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _totals(report: Mapping[str, Any]) -> Iterator[Sequence[str]]:
     """Yield the totals of all sentences, and of those within the cutoff."""
     yield "", "all", f"length <= {report['cutoff_length']}"
-    for key, name in _TOTALS.items():
-        values = report[key], report["within_cutoff"][key]
-        everything, short = (
-            f"{x:.{2 * isinstance(x, float)}f}" for x in values
-        )
-        yield name or key.replace("_", " "), everything, short
+    for key, short in report["within_cutoff"].items():
+        yield key.replace("_", " "), *_shown(report[key], short)
 
 
 def _label_table(
     labels: Mapping[str, Mapping[str, float]],
-) -> Iterator[tuple[str, ...]]:
+) -> Iterator[Sequence[str]]:
     """Yield counts and scores of each label, the most frequent first."""
     keys = ("gold", "test", "recall", "precision", "f1")
     yield "label", *keys
     for label, counts in labels.items():
-        values = (counts[key] for key in keys)
-        yield label, *(f"{x:.{2 * isinstance(x, float)}f}" for x in values)
+        yield label, *_shown(*(counts[key] for key in keys))
+
+
+def _shown(*values: float) -> Iterator[str]:
+    return (f"{x:.{2 * isinstance(x, float)}f}" for x in values)
 
 
 main = Command("t2t-lite-bracket-f1", __doc__, _add_flags, score_files)

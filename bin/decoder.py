@@ -25,6 +25,8 @@ from t2t_lite.corpus.lines import lines_without_mark, open_packed
 from t2t_lite.decoding.batching import Batching
 from t2t_lite.decoding.resumable_output import open_resumable
 from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.loading import LoadedTranslator
+from t2t_lite.problem import Problem
 from t2t_lite.progress import Counter
 from t2t_lite.text.tags import known_tag
 from t2t_lite.validators import integer
@@ -32,16 +34,15 @@ from t2t_lite.validators import integer
 if TYPE_CHECKING:
     from t2t_lite.decoding.requests import Request
     from t2t_lite.decoding.results import PairScore, Translation
-    from t2t_lite.decoding.stream import Replica
     from t2t_lite.training.run import Run
 
-_JSON, _SEVERAL = "format=json", "nbest"  # flags by their values
+_JSON = "format=json"  # a flag by its value
 # Each flag conflicts with those after it.
 _CONFLICTS = (
     ("score", "draw", "tokenize", "jit", "mbr", "token_scores"),
     ("split_sentences", "score", "mbr", "token_scores", "alignment"),
-    ("split_sentences", "tokenize", _SEVERAL),
-    ("draw", "alignment", _JSON, _SEVERAL),
+    ("split_sentences", "tokenize", "nbest"),
+    ("draw", "alignment", _JSON, "nbest"),
     ("interactive", "decode_from_file", "decode_to_file", "score"),
     ("summary", "alignment"),
 )
@@ -50,6 +51,7 @@ _REQUIRED = {
     "summary": "score",
     "alignment_layer": "alignment",
 }
+_DETAILS = ("token_scores", "alignment", "alignment_layer")
 # Flags that cannot change the answers, and those that name the run and its
 # weights, which are compared by their checksums.
 _SAME_ANSWERS = {
@@ -85,7 +87,7 @@ def _add_flags(parser: flags.Parser) -> None:
         "write the N best translations of each line, best first, separated by "
         "TABs; at most --beam_size, or any number with --sample"
     )
-    flags.add(group, {"--nbest=N": told}, integer(1), default=1)
+    flags.add(group, {"--nbest=N": told}, integer(1))
     told = (
         'json: one request a line, {"text", "id", "prefix", "constraints", '
         '"avoid", "seed", "tag"}, or with --score {"source", "target", "id", '
@@ -139,20 +141,11 @@ def _decode(args: argparse.Namespace) -> None:
         args.tag = known_tag(args.tag, run.problem.source_tags)
     asked = _asked(args, run)
     replicas = runs.make_replicas(run, args)
-    most = replicas[0].translator.most_hypotheses
-    if args.mbr and args.nbest == 1:
-        if most is None:
-            raise UsageError("--mbr with --sample requires --nbest.")
-        args.nbest = most
-    if most is not None and args.nbest > most:
-        raise UsageError(
-            "--nbest must be at most the beam size; got "
-            f"nbest={args.nbest}, beam_size={most}."
-        )
+    translator = LoadedTranslator(str(run.output_dir), lambda: replicas, run)
     with command.LineNotes(args.verbose or args.interactive) as note:
-        answers = _Answers(run, replicas, args, note)
+        answers = _Answers(translator, run.problem, args, note)
         if args.interactive:
-            replicas[0].translator.warm_up(args.nbest)
+            replicas[0].translator.warm_up(args.nbest or 1)
             _converse(answers)
         else:
             command.interruptible(
@@ -169,7 +162,6 @@ def _decode(args: argparse.Namespace) -> None:
 def _check(args: argparse.Namespace) -> None:
     """Raise an error for flags that cannot work, before the model is loaded."""
     given = {name for name, value in vars(args).items() if value}
-    given -= {_SEVERAL} if args.nbest == 1 else set()
     given |= {f"format={args.format}"}
     for first, *others in _CONFLICTS:
         for other in others:
@@ -185,8 +177,8 @@ class _Answers:
     """The output lines of input lines, as the flags say.
 
     Args:
-      run: of the model.
-      replicas: the engines that translate.
+      translator: of the lines.
+      problem: of the model.
       args: the flags.
       note: called with the number of a line and a warning.
 
@@ -197,58 +189,37 @@ class _Answers:
 
     def __init__(
         self,
-        run: "Run",
-        replicas: "Sequence[Replica]",
+        translator: LoadedTranslator,
+        problem: Problem,
         args: argparse.Namespace,
         note: Callable[[int, str], None],
     ):
-        self._problem = run.problem
-        self._replicas = replicas
-        self._args = args
-        self._note = note
+        self._translator, self._problem = translator, problem
+        self._args, self._note = args, note
         self.errors, self.last_error = 0, ""
-        self._split = self._details = None
-        if args.split_sentences:
-            from t2t_lite.decoding.stream import splitter_of
-
-            self._split = splitter_of(run.problem, run.encoders)
-        in_json = args.format == "json" and args.score and not args.summary
-        if args.token_scores or args.alignment or in_json:
-            from t2t_lite.decoding.token_info import TokenDetails
-
-            self._details = TokenDetails(
-                replicas[0].translator,
-                token_scores=args.token_scores,
-                alignment=args.alignment,
-                alignment_layer=args.alignment_layer,
-            )
 
     def __call__(
         self, lines: Iterable[bytes], first_line: int = 1, prompt: bool = True
     ) -> Iterator[str | None]:
         """Yield the output for each line, in their order; None for nothing."""
         args = self._args
-        options = {
+        how = {
             "batch_size": args.batch_size,
             "batch_tokens": args.batch_tokens,
             "prompt": prompt,
             "first_line": first_line,
-            "details": self._details,
-            "tags": self._problem.source_tags,
             "note": self._note,
         }
+        options = {name: getattr(args, name) for name in _DETAILS}
         if args.score:
-            yield from self._scores(lines, options)
+            yield from self._scores(lines, how, options)
             return
-        from t2t_lite.decoding.stream import translate_lines
-
-        for translation in translate_lines(
-            self._replicas,
+        for translation in self._translator.stream(
             map(self._request, lines),
-            num_hypotheses=args.nbest,
-            complete=self._problem.complete,
+            how,
+            nbest=args.nbest,
             mbr=args.mbr,
-            split=self._split,
+            split_sentences=args.split_sentences,
             **options,
         ):
             if translation.error:
@@ -291,28 +262,30 @@ class _Answers:
             from t2t_lite.parsing.trees import draw_tree
 
             return f"{draw_tree(texts[0])}\n"
-        if args.nbest == 1 or args.mbr:
+        if not args.nbest or args.mbr:
             return texts[0]
         # A TAB inside a text must not look like a separator.
         return "\t".join(text.replace("\t", " ") for text in texts)
 
     def _scores(
-        self, lines: Iterable[bytes], options: Mapping[str, Any]
+        self,
+        lines: Iterable[bytes],
+        how: Mapping[str, Any],
+        options: Mapping[str, Any],
     ) -> Iterator[str | None]:
         from t2t_lite.decoding.requests import Pair, split_pairs
         from t2t_lite.decoding.results import ScoreSummary
-        from t2t_lite.decoding.stream import score_pairs
 
         args, summary = self._args, ScoreSummary()
         pairs: Iterable[Pair] = map(Pair.parse, lines)
         if args.input_format == "text":
-            pairs = split_pairs(lines, options["first_line"])
+            pairs = split_pairs(lines, how["first_line"])
         if args.tag:
             pairs = (
                 dataclasses.replace(pair, tag=pair.tag or args.tag)
                 for pair in pairs
             )
-        for pair in score_pairs(self._replicas, pairs, **options):
+        for pair in self._translator.score_stream(pairs, how, **options):
             summary.add(pair)
             if pair.error:
                 yield self._error(pair)

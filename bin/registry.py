@@ -24,20 +24,14 @@ def _add_flags(parser: flags.Parser) -> None:
     parser.add_argument(
         "name", metavar="NAME", nargs="?", help="a problem or an hparams set"
     )
-    about = (
-        "tokens of the vocabulary of each side: also print the parameters and "
-        "FLOPs of a set"
-    )
-    flags.add(parser, {"--vocab_size=V": about}, integer(2))
-    about = (
-        "with --vocab_size: tokens per sentence, for the FLOPs of attention "
-        f"(default: {DEFAULT_LENGTH})"
-    )
-    flags.add(parser, {"--length=N": about}, integer(1))
-    about = (
-        "parameter counts of the models in the paper's table 3: ours beside "
-        "the paper's"
-    )
+    sizes = {
+        "--vocab_size=V": "tokens of the vocabulary of each side: also print "
+        "the parameters and FLOPs of a set",
+        "--length=N": "with --vocab_size: tokens per sentence, for the FLOPs "
+        f"of attention (default: {DEFAULT_LENGTH})",
+    }
+    flags.add(parser, sizes, integer(1))
+    about = "parameter counts of the paper's table 3: ours beside the paper's"
     flags.add(parser, {"--table3": about})
     parser.add_argument(
         "--runs",
@@ -167,12 +161,13 @@ def _show_table3(args: argparse.Namespace) -> None:
         print_json({"vocab_size": size, "sets": rows})
         return
     print(f"Millions of parameters with {size:,} tokens on both sides:")
-    table = [("", "ours", "paper", "what the set is")]
-    for row in rows:
-        name, count, millions = row.values()
-        ours = f"{count / 1e6:.1f}"
-        table.append((name, ours, f"{millions}", registry.describe(name)))
-    print_table(table)
+    print_table(
+        [("", "ours", "paper", "what the set is")]
+        + [
+            (name, f"{count / 1e6:.1f}", millions, registry.describe(name))
+            for name, count, millions in map(dict.values, rows)
+        ]
+    )
 
 
 def _show_problem(args: argparse.Namespace) -> None:
@@ -187,13 +182,14 @@ def _show_problem(args: argparse.Namespace) -> None:
         "files": [file.name for file in problem.files],
         "fingerprint": problem.fingerprint(),
     }
+    fields = dataclasses.fields(problem.options_type)
     options = [
         {
             "option": field.name,
             "meaning": field.metadata["help"],
-            "default": "none" if field.default is None else str(field.default),
+            "default": str(field.default).lower(),
         }
-        for field in dataclasses.fields(problem.options_type)
+        for field in fields
     ]
     if args.json:
         print_json(report | ({"options": options} if options else {}))

@@ -4,7 +4,7 @@ import functools
 import json
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t2t_lite.decoding.batching import DEFAULT_SIZE
@@ -21,7 +21,9 @@ from t2t_lite.serving.versions import (
 from t2t_lite.validators import check, integer, optional
 
 if TYPE_CHECKING:
+    from t2t_lite.decoding.results import PairScore, Translation
     from t2t_lite.decoding.stream import Replica
+    from t2t_lite.decoding.token_info import TokenDetails
     from t2t_lite.training.run import Run
 
 
@@ -157,11 +159,6 @@ class LoadedTranslator:
         nbest: int | None = None,
         batch_size: int | None = None,
         batch_tokens: int | None = None,
-        split_sentences: bool = False,
-        mbr: str | None = None,
-        token_scores: bool = False,
-        alignment: str | None = None,
-        alignment_layer: int | None = None,
         **options: Any,
     ) -> Any:
         """Translate one text or several; stderr shows the progress of many.
@@ -172,6 +169,11 @@ class LoadedTranslator:
             beam size, or the number of samples; None returns texts only.
           batch_size: texts translated together (64); changes the speed only.
           batch_tokens: or source tokens together.
+          **options: the fields of `decoding.search.settings.SearchSettings`;
+            the defaults are those of the run. An export for CTranslate2 takes
+            `beam_size` and `alpha`, a SavedModel none. And these:
+
+        Keyword Args:
           split_sentences: translate the sentences of each text separately.
           mbr: "chrf" returns the hypothesis most similar to all others.
           token_scores: with `nbest`, of a run: add the log-probability of each
@@ -179,9 +181,6 @@ class LoadedTranslator:
           alignment: with `nbest`, of a run: "tokens" or "words", add pairs of
             source and target positions to the hypotheses.
           alignment_layer: the decoder layer of the alignment.
-          options: the fields of `decoding.search.settings.SearchSettings`; the
-            defaults are those of the run. An export for CTranslate2 takes
-            `beam_size` and `alpha`, a SavedModel none.
 
         Returns:
           A str for a text, a list of them for several. With `nbest`, a list of
@@ -191,21 +190,50 @@ class LoadedTranslator:
         Raises:
           UsageError: an option is not supported here, or a value is wrong.
         """
+        several = _list_texts(texts)
+        check("nbest", nbest, optional(integer(1)))
+        for name in _DETAILS if nbest is None else ():
+            if options.get(name):
+                raise UsageError(
+                    f"{name} requires nbest: only hypotheses have details."
+                )
+        answers: list[Any] = []
+        how = {"batch_size": batch_size, "batch_tokens": batch_tokens}
+        translations = self.stream(several, how, nbest=nbest, **options)
+        is_long = len(several) > (batch_size or DEFAULT_SIZE)
+        with Counter("translating", "texts", is_long, len(several)) as counter:
+            for translation in translations:
+                if translation.error:
+                    raise UsageError(translation.error)
+                found = translation.hypotheses
+                answers.append(found[0].text if nbest is None else found)
+                counter.advance(1)
+        return answers[0] if isinstance(texts, str | Request) else answers
+
+    def stream(
+        self,
+        texts: Iterable[str | bytes | Request],
+        how: Mapping[str, Any],
+        *,
+        nbest: int | None = None,
+        mbr: str | None = None,
+        split_sentences: bool = False,
+        **options: Any,
+    ) -> "Iterator[Translation]":
+        """Return the translations of a stream of texts, in their order.
+
+        Args:
+          texts: as `decoding.stream.translate_lines` takes them.
+          how: its options of batches, line numbers and notes.
+          nbest: as in a call, like the other options.
+          mbr: as in a call.
+          split_sentences: as in a call.
+          **options: as in a call.
+        """
         from t2t_lite.decoding.stream import splitter_of, translate_lines
         from t2t_lite.evaluation.minimum_bayes_risk import require_utility
 
-        several = _list_texts(texts)
-        aligned = {"alignment": alignment, "alignment_layer": alignment_layer}
-        asked = {"token_scores": token_scores, **aligned}
-        details = {name: value for name, value in asked.items() if value}
-        check("nbest", nbest, optional(integer(1)))
-        if nbest is None and details:
-            raise UsageError(
-                f"{next(iter(details))} requires nbest: only hypotheses have "
-                "details of their tokens."
-            )
-        if mbr is not None:
-            require_utility(mbr)
+        replicas, details = self._replicas(options, how)
         split = None
         if split_sentences:
             if details or mbr or (nbest or 1) > 1 or self._run is None:
@@ -215,9 +243,9 @@ class LoadedTranslator:
                     "token_scores and alignment."
                 )
             split = splitter_of(self._run.problem, self._run.encoders)
-        replicas = self._replicas(options, batch_tokens)
-        engine = replicas[0].translator
-        most = engine.most_hypotheses
+        if mbr is not None:
+            require_utility(mbr)
+        most = replicas[0].translator.most_hypotheses
         count = nbest or (most if mbr else 1)
         if count is None:
             raise UsageError("With sample=True, mbr requires nbest.")
@@ -227,27 +255,17 @@ class LoadedTranslator:
                 f"nbest={count}, beam_size={most}."
             )
         problem = self._run.problem if self._run else None
-        answers: list[Any] = []
-        is_long = len(several) > (batch_size or DEFAULT_SIZE)
-        with Counter("translating", "texts", is_long, len(several)) as counter:
-            for translation in translate_lines(
-                replicas,
-                several,
-                batch_size=batch_size,
-                batch_tokens=batch_tokens,
-                num_hypotheses=count,
-                complete=problem.complete if problem else None,
-                details=self._details(engine, **details) if details else None,
-                mbr=mbr,
-                split=split,
-                tags=problem.source_tags if problem else (),
-            ):
-                if translation.error:
-                    raise UsageError(translation.error)
-                found = translation.hypotheses
-                answers.append(found[0].text if nbest is None else found)
-                counter.advance(1)
-        return answers[0] if isinstance(texts, str | Request) else answers
+        return translate_lines(
+            replicas,
+            texts,
+            num_hypotheses=count,
+            complete=problem.complete if problem else None,
+            details=details,
+            mbr=mbr,
+            split=split,
+            tags=problem.source_tags if problem else (),
+            **how,
+        )
 
     def score(
         self,
@@ -256,8 +274,6 @@ class LoadedTranslator:
         *,
         batch_size: int | None = None,
         batch_tokens: int | None = None,
-        alignment: str | None = None,
-        alignment_layer: int | None = None,
         **options: Any,
     ) -> Any:
         """Score given translations and each of their tokens.
@@ -267,9 +283,7 @@ class LoadedTranslator:
           targets: the translation of each.
           batch_size: as in a call.
           batch_tokens: as in a call.
-          alignment: as in a call.
-          alignment_layer: as in a call.
-          options: `alpha`.
+          **options: `alpha`, `alignment` and `alignment_layer`, as in a call.
 
         Returns:
           A `PairScore` with `score`, `log_probability`,
@@ -280,8 +294,6 @@ class LoadedTranslator:
           UsageError: an option is not supported here, a value is wrong, or the
             numbers of texts differ.
         """
-        from t2t_lite.decoding.stream import score_pairs
-
         one = isinstance(sources, str)
         texts, others = _list_texts(sources), _list_texts(targets)
         if len(texts) != len(others) or one != isinstance(targets, str):
@@ -289,39 +301,52 @@ class LoadedTranslator:
                 "Each source needs one target, a str that is one or a list "
                 f"of as many; got {len(texts)} and {len(others)}."
             )
-        replicas = self._replicas(options, batch_tokens)
-        engine = replicas[0].translator
-        details = None
-        if alignment or engine.target_encoder is not None:
-            details = self._details(
-                engine, alignment=alignment, alignment_layer=alignment_layer
-            )
+        how = {"batch_size": batch_size, "batch_tokens": batch_tokens}
         pairs = zip(texts, others, strict=True)
-        found = score_pairs(
-            replicas,
-            pairs,
-            batch_size=batch_size,
-            batch_tokens=batch_tokens,
-            details=details,
-        )
-        scores = list(found)
+        scores = list(self.score_stream(pairs, how, **options))
         return scores[0] if one else scores
 
+    def score_stream(
+        self, pairs: Iterable[Any], how: Mapping[str, Any], **options: Any
+    ) -> "Iterator[PairScore]":
+        """Return the scores of a stream of pairs, in their order.
+
+        Args:
+          pairs: as `decoding.stream.score_pairs` takes them.
+          how: its options of batches, line numbers and notes.
+          **options: as of `score`.
+        """
+        from t2t_lite.decoding.stream import score_pairs
+
+        replicas, details = self._replicas(options, how)
+        engine = replicas[0].translator
+        if details is None and engine.target_encoder is not None:
+            details = self._details(engine)
+        tags = self._run.problem.source_tags if self._run else ()
+        return score_pairs(replicas, pairs, details=details, tags=tags, **how)
+
     def _replicas(
-        self, options: Mapping[str, Any], batch_tokens: int | None
-    ) -> "list[Replica]":
-        """Return the engines that search with these options."""
+        self, options: Mapping[str, Any], how: Mapping[str, Any]
+    ) -> "tuple[list[Replica], TokenDetails | None]":
+        """Return the engines of these options, and the details to add."""
         hashable = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in options.items()
         }
+        asked = {name: hashable.pop(name, None) for name in _DETAILS}
         replicas = self._make_replicas(**hashable)
-        if batch_tokens and replicas[0].translator.source_encoder is None:
+        engine = replicas[0].translator
+        if how.get("batch_tokens") and engine.source_encoder is None:
             raise UsageError(
                 "An export does not count the tokens of a text: give "
                 "batch_size instead of batch_tokens."
             )
-        return replicas
+        asked = {name: value for name, value in asked.items() if value}
+        return replicas, self._details(engine, **asked) if asked else None
+
+
+# Options of `token_info.TokenDetails`.
+_DETAILS = ("token_scores", "alignment", "alignment_layer")
 
 
 class _ExportedModel:

@@ -99,7 +99,7 @@ def test_the_table_has_all_and_the_short_sentences(run_command, files):
     assert rows[0] == "all length <= 40".split()
     assert rows[1] == ["sentences", "2", "1"]
     # 1 of 3 brackets; with the long sentence 2 of 4.
-    assert ["bracketing", "F1", "50.00", "33.33"] in rows
+    assert ["f1", "50.00", "33.33"] in rows
 
 
 def test_sentences_are_shown_one_by_one(run_command, score, files):
