@@ -1,22 +1,16 @@
-"""Score parse trees against gold trees by the rules of EVALB.
-
-The trees are in a file, or a trained model parses the sentences.
-"""
+"""Score parse trees against gold trees by the rules of EVALB."""
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from t2t_lite.bin.cli import command, flags, runs
+from t2t_lite.bin.cli import command, flags
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.bin.cli.output import print_json, print_table
-from t2t_lite.corpus.lines import read_lines
-from t2t_lite.errors import UsageError
 from t2t_lite.parsing import bracket_f1
 from t2t_lite.parsing.bracket_f1 import SentenceScore, percent
 from t2t_lite.parsing.trees import (
     one_tree_a_line,
-    sentence_of,
     without_outer_brackets,
 )
 
@@ -35,44 +29,30 @@ def _add_flags(parser: flags.Parser) -> None:
         "--gold=FILE": "bracketed trees: one a line, or as treebanks have them",
         "--test=FILE": "parses of the same words, one a line or as treebanks "
         "have them; an empty line where there is none",
-        "--text=FILE": "raw sentences for the model, instead of --test; they "
-        "are split into words as the problem's treebank is (default: the "
-        "words of the gold trees)",
         "--parameters=FILE": "an EVALB parameter file (default: COLLINS.prm)",
         "--sentences": "show each sentence, too",
         "--labels": "show each label, too",
     }
     flags.add(parser, table)
     flags.add_json(parser)
-    flags.add_run_flags(parser, "the model that parses, instead of --test")
-    flags.add_search_flags(parser)
 
 
 def score_files(args: argparse.Namespace) -> None:
-    """Print the scores of `--test`, or of a model, against `--gold`."""
-    flags.require(args, "gold")
-    if bool(args.test) == bool(args.output_dir or args.problem):
-        raise UsageError(
-            "Give --test, or a model by --output_dir or by --problem and "
-            "--hparams."
-        )
-    if args.test and args.text:
-        raise UsageError("--text requires a model: leave --test out.")
+    """Print the scores of `--test` against `--gold`."""
+    flags.require(args, "gold", "test")
     parameters = bracket_f1.COLLINS
     if args.parameters:
         parameters = bracket_f1.read_parameters(args.parameters)
     gold, of_treebank = one_tree_a_line(args.gold)
-    if args.test:
-        test, test_of_treebank = one_tree_a_line(args.test, len(gold))
-    else:
-        test, test_of_treebank = _parses(args, gold), True
+    test, test_of_treebank = one_tree_a_line(args.test, len(gold))
     if of_treebank or test_of_treebank:
         # Treebanks have a bracket around each tree that lines may lack.
         gold = list(without_outer_brackets(gold))
         test = list(without_outer_brackets(test))
-    name = args.test or args.text or "the parses"
-    scores = bracket_f1.score_lines(gold, test, parameters, args.gold, name)
-    _note_errors(scores, name, parameters.max_errors)
+    scores = bracket_f1.score_lines(
+        gold, test, parameters, args.gold, args.test
+    )
+    _note_errors(scores, args.test, parameters.max_errors)
     report = bracket_f1.report(scores, parameters)
     if args.labels:
         report["labels"] = bracket_f1.label_totals(scores)
@@ -87,29 +67,6 @@ def score_files(args: argparse.Namespace) -> None:
     if args.labels:
         print()
         print_table(_label_table(report["labels"]), numbers=True)
-
-
-def _parses(args: argparse.Namespace, gold: Sequence[str]) -> list[str]:
-    """Return a model's trees over the sentences of `--text` or `--gold`."""
-    sentences = [sentence_of(line) for line in gold]
-    if args.text:
-        sentences = list(read_lines(args.text))
-    run = runs.open_run(args)
-    if args.text:
-        sentences = [run.problem.tokenize(text) for text in sentences]
-    replicas = runs.make_replicas(run, args)
-    from t2t_lite.decoding.stream import best_translations
-
-    with command.LineNotes(args.verbose) as note:
-        return best_translations(
-            replicas,
-            sentences,
-            "parsing",
-            batch_size=args.batch_size,
-            batch_tokens=args.batch_tokens,
-            complete=run.problem.complete,
-            note=note,
-        )
 
 
 def _note_errors(scores: Sequence[SentenceScore], name: str, most: int) -> None:

@@ -39,16 +39,13 @@ if TYPE_CHECKING:
 _JSON = "format=json"  # a flag by its value
 # Each flag conflicts with those after it.
 _CONFLICTS = (
-    ("score", "draw", "tokenize", "jit", "mbr", "token_scores"),
+    ("score", "tokenize", "jit", "mbr", "token_scores"),
     ("split_sentences", "score", "mbr", "token_scores", "alignment"),
     ("split_sentences", "tokenize", "nbest"),
-    ("draw", "alignment", _JSON, "nbest"),
     ("interactive", "decode_from_file", "decode_to_file", "score"),
-    ("summary", "alignment"),
 )
 _REQUIRED = {
     "token_scores": _JSON,
-    "summary": "score",
     "alignment_layer": "alignment",
 }
 _DETAILS = ("token_scores", "alignment", "alignment_layer")
@@ -80,7 +77,6 @@ def _add_flags(parser: flags.Parser) -> None:
         "sentence separately and join the translations",
         "--tokenize": "the lines are raw text: first split them into words as "
         "the problem's corpus does, for example a treebank",
-        "--draw": "draw each tree, with an empty line after it",
     }
     flags.add(group, table)
     told = (
@@ -101,13 +97,11 @@ def _add_flags(parser: flags.Parser) -> None:
     )
     flags.add_choice(group, "format", told, *kinds)
     group = parser.add_argument_group("details")
-    table = {
-        "--token_scores": "with --format=json, add the log-probability and "
-        "the piece of each token; --score always adds them",
-        "--summary": "with --score, print only one report on all pairs: "
-        "cross-entropy and perplexity",
-    }
-    flags.add(group, table)
+    told = (
+        "with --format=json, add the log-probability and the piece of each "
+        "token; --score always adds them"
+    )
+    flags.add(group, {"--token_scores": told})
     told = (
         "the source of each token or word, as `0-0 1-2` (source-target) after "
         "` ||| `, or in JSON"
@@ -132,11 +126,6 @@ def _decode(args: argparse.Namespace) -> None:
         command.note("Loading the model.")
         args.replicas = 1
     run = runs.open_run(args)
-    if args.draw and run.problem.text_form(run.encoders) is None:
-        raise UsageError(
-            f"--draw requires trees; the answers of {run.problem.name} are "
-            "plain text: leave it out."
-        )
     if args.tag:
         args.tag = known_tag(args.tag, run.problem.source_tags)
     asked = _asked(args, run)
@@ -200,8 +189,8 @@ class _Answers:
 
     def __call__(
         self, lines: Iterable[bytes], first_line: int = 1, prompt: bool = True
-    ) -> Iterator[str | None]:
-        """Yield the output for each line, in their order; None for nothing."""
+    ) -> Iterator[str]:
+        """Yield the output for each line, in their order."""
         args = self._args
         how = {
             "batch_size": args.batch_size,
@@ -258,10 +247,6 @@ class _Answers:
             _with_alignment(each.text, each.alignment)
             for each in translation.hypotheses
         ]
-        if args.draw and texts[0]:
-            from t2t_lite.parsing.trees import draw_tree
-
-            return f"{draw_tree(texts[0])}\n"
         if not args.nbest or args.mbr:
             return texts[0]
         # A TAB inside a text must not look like a separator.
@@ -272,11 +257,10 @@ class _Answers:
         lines: Iterable[bytes],
         how: Mapping[str, Any],
         options: Mapping[str, Any],
-    ) -> Iterator[str | None]:
+    ) -> Iterator[str]:
         from t2t_lite.decoding.requests import Pair, split_pairs
-        from t2t_lite.decoding.results import ScoreSummary
 
-        args, summary = self._args, ScoreSummary()
+        args = self._args
         pairs: Iterable[Pair] = map(Pair.parse, lines)
         if args.input_format == "text":
             pairs = split_pairs(lines, how["first_line"])
@@ -286,31 +270,20 @@ class _Answers:
                 for pair in pairs
             )
         for pair in self._translator.score_stream(pairs, how, **options):
-            summary.add(pair)
             if pair.error:
                 yield self._error(pair)
-            elif args.summary:
-                yield None
             elif args.format == "json":
                 yield _json(pair)
             else:
                 yield _with_alignment(f"{pair.score:.6f}", pair.alignment)
-        if args.summary:
-            report = summary.report()
-            shown = (
-                f"{k} {v:.4f}" if isinstance(v, float) else f"{k} {v}"
-                for k, v in report.items()  # None: a mean over nothing
-            )
-            in_json = args.format == "json"
-            yield json.dumps(report) if in_json else "  ".join(shown)
 
-    def _error(self, answer: "Translation | PairScore") -> str | None:
+    def _error(self, answer: "Translation | PairScore") -> str:
         """Count an error; return its JSON, or an empty line of text."""
         self.errors, self.last_error = self.errors + 1, str(answer.error)
-        if self._args.format == "json" and not self._args.summary:
+        if self._args.format == "json":
             return _json(answer)
         self._note(answer.line, str(answer.error))
-        return None if self._args.summary else ""
+        return ""
 
 
 def _json(answer: "Translation | PairScore") -> str:
@@ -343,11 +316,9 @@ def _write(
     batching = Batching(args.batch_size, args.batch_tokens, prompt=not sha256)
     opened: Any = contextlib.nullcontext()
     if args.decode_to_file:
-        # A drawing has several lines, and a summary depends on all pairs.
-        resumable = sha256 and not (args.draw or args.summary)
         opened = open_resumable(
             pathlib.Path(args.decode_to_file),
-            {"input": sha256, **asked} if resumable else None,
+            {"input": sha256, **asked} if sha256 else None,
             args.overwrite,
             command.note,
         )
@@ -369,8 +340,7 @@ def _write(
         shown = bool(out) or not sys.stdout.isatty()
         with Counter("decoding", "lines", shown, left) as counter:
             for answer in itertools.islice(found, kept - start, None):
-                if answer is not None:
-                    (out.write if out else _print)(answer)
+                (out.write if out else _print)(answer)
                 counter.advance(1)
 
 
@@ -420,7 +390,7 @@ def _converse(answers: _Answers) -> None:
     lines = lines_without_mark(_typed(), "stdin")
     for number, line in enumerate(lines, 1):
         for answer in answers([line], number):
-            _print(str(answer))
+            _print(answer)
 
 
 def _typed() -> Iterator[bytes]:

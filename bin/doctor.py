@@ -6,10 +6,8 @@ The exit code is 1 if a check fails.
 import argparse
 import functools
 import pathlib
-import platform
 import shutil
 import tempfile
-from importlib import metadata
 
 from t2t_lite import plugins, registry
 from t2t_lite.bin.cli import flags
@@ -52,11 +50,7 @@ def _examine(args: argparse.Namespace) -> None:
         registry.hparams(args.hparams)  # an unknown name is an error
     if args.problem and args.hparams and not output_dir:
         output_dir = default_output_dir(args.problem, args.hparams)
-    checks = {
-        "packages": _check_packages,
-        "devices": _check_devices,
-        "memory": _check_memory,
-    }
+    checks = {"devices": _check_devices, "memory": _check_memory}
     if args.problem:
         config = find_config(output_dir) if output_dir else None
         problem, data_dir = choose_problem(
@@ -83,29 +77,6 @@ def _examine(args: argparse.Namespace) -> None:
         print_json({"ok": not failed, "checks": findings})
     if failed:
         raise T2TLiteError(f"{failed} of {len(findings)} checks failed.")
-
-
-def _check_packages() -> tuple[bool, str]:
-    """Compare the installed versions with those that t2t-lite requires."""
-    from packaging.requirements import Requirement
-
-    wrong, right = [], [f"Python {platform.python_version()}"]
-    for line in metadata.requires("t2t-lite") or ():
-        required = Requirement(line)
-        if required.marker and not required.marker.evaluate({"extra": ""}):
-            continue
-        try:
-            version = metadata.version(required.name)
-        except metadata.PackageNotFoundError:
-            wrong.append(f"{required.name} is not installed")
-            continue
-        if required.specifier.contains(version, prereleases=True):
-            right.append(f"{required.name} {version}")
-        else:
-            wrong.append(f"{required.name} {version} is not {required}")
-    if wrong:
-        return False, f"{'; '.join(wrong)}. Install t2t-lite again."
-    return True, ", ".join(right)
 
 
 def _check_devices() -> tuple[bool, str]:

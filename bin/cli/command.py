@@ -16,9 +16,8 @@ import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent import futures
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
-from t2t_lite import plugins, registry
 from t2t_lite.bin import CTRL_C, end_now
 from t2t_lite.bin.cli.flags import Parser
 from t2t_lite.errors import T2TLiteError, in_words
@@ -60,7 +59,9 @@ class Command:
         """
         parser = self.make_parser()
         if "_ARGCOMPLETE" in os.environ:  # the shell's Tab
-            _complete(parser)
+            import argcomplete
+
+            argcomplete.autocomplete(parser, always_complete_options="long")
         verbose = False
         if sys.stderr is None:  # closed
             sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (for good)
@@ -151,25 +152,6 @@ def _has_waiting_thread() -> bool:
     """Return whether Python would wait for a thread, such as a search."""
     others = set(threading.enumerate()) - {threading.current_thread()}
     return not all(thread.daemon for thread in others)
-
-
-def _complete(parser: Parser) -> None:
-    """Offer flags, registered names and files to the shell; end the process."""
-    import argcomplete
-
-    def names(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
-        plugins.load_plugins(getattr(parsed_args, "usr_dir", None))
-        return registry.problem_names() + registry.hparams_names()
-
-    def offer(action: argparse.Action, **others: Any) -> Any:
-        is_name = action.dest in ("problem", "hparams", "name")
-        found = names if is_name else argcomplete.FilesCompleter()
-        return found(action=action, **others)
-
-    completer: Any = offer
-    argcomplete.autocomplete(
-        parser, always_complete_options="long", default_completer=completer
-    )
 
 
 class LineNotes:

@@ -127,11 +127,9 @@ def add_choice(
     add(parser, metavar, validators.one_of(*choices), default)
 
 
-def add_run_flags(
-    parser: argparse.ArgumentParser, title: str = "the run"
-) -> None:
+def add_run_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that name a run, for commands that read one."""
-    group = parser.add_argument_group(title)
+    group = parser.add_argument_group("the run")
     flags = {
         "--output_dir=DIR": f"the run (default: {RUNS_DIR}/PROBLEM/SET)",
         "--problem=NAME": "with --hparams, instead of a DIR",

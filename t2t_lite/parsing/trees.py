@@ -11,8 +11,6 @@ import itertools
 import os
 import re
 import reprlib
-import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -27,7 +25,6 @@ ROOTS = ("", TOP, "ROOT", "S1")  # outermost brackets that name no constituent
 OPEN, LEAF, CLOSE = "open", "leaf", "close"
 
 _MAX_LINES = 10_000  # of a tree, in case it never ends
-_MAX_DRAWN_LEVELS = 100  # nltk calls itself for each level
 # Only ASCII white space: a no-break space is part of its word.
 _TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
 _NAME = re.compile(r"[^\s()]+", re.ASCII)
@@ -331,18 +328,6 @@ def _fault(name, place, text):
     return T2TLiteError(f"{name}, line {number}, column {column}: {text}")
 
 
-def sentence_of(line: str) -> str:
-    """Return the words of the trees of a line, without traces.
-
-    Example: `"(S (NP (PRP It)) (VP (VBZ works)))"` -> `"It works"`.
-
-    Raises:
-      T2TLiteError: see `parse_trees`.
-    """
-    trees = map(strip_annotation, parse_line(line))
-    return " ".join(word for tree in trees if tree for word in words(tree))
-
-
 def tree_lines(path: str | os.PathLike) -> Iterator[str]:
     """Yield the lines of a UTF-8 file, compressed or not, without their ends.
 
@@ -417,51 +402,3 @@ def without_outer_brackets(lines: Iterable[str]) -> Iterator[str]:
                 )
                 for tree in trees
             )
-
-
-def draw_tree(
-    text: str, width: int | None = None, unicode_lines: bool | None = None
-) -> str:
-    """Return the drawing of a tree, by nltk.
-
-    A tree that is too wide is indented brackets, a constituent a line; one that
-    is too deep is not changed.
-
-    Args:
-      text: the brackets of the tree, on one line.
-      width: columns of the drawing; None: those of the terminal.
-      unicode_lines: use box-drawing characters, not ASCII; None: if stdout can
-        show them.
-
-    Raises:
-      T2TLiteError: the text is not exactly one tree.
-    """
-    trees = parse_line(text)
-    if len(trees) != 1:
-        raise T2TLiteError(f"One tree can be drawn; got {len(trees)}: {text!r}")
-    if width is None:
-        width = shutil.get_terminal_size().columns
-    if unicode_lines is None:
-        encoding = getattr(sys.stdout, "encoding", None) or "ascii"
-        unicode_lines = encoding.lower().startswith("utf")
-    levels = fold(
-        trees[0], lambda _: 1, lambda _, parts: 1 + max(parts, default=0)
-    )
-    if levels > _MAX_DRAWN_LEVELS:
-        return text
-    from nltk.tree import Tree as NltkTree
-    from nltk.tree.prettyprinter import TreePrettyPrinter
-
-    tree = fold(
-        trees[0],
-        lambda leaf: NltkTree(leaf.label, [leaf.word]),
-        lambda bracket, parts: NltkTree(bracket.label, parts),
-    )
-    picture = TreePrettyPrinter(tree).text(
-        unicodelines=unicode_lines, maxwidth=None
-    )
-    lines = [line.rstrip() for line in picture.splitlines() if line.strip()]
-    margin = min(len(line) - len(line.lstrip()) for line in lines)
-    if max(map(len, lines)) - margin > width:
-        return tree.pformat(margin=width)
-    return "\n".join(line[margin:] for line in lines)

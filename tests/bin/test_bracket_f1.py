@@ -164,15 +164,3 @@ def test_bad_files_are_named_in_one_line(
     code, out, err = run_command("bracket_f1", *flags)
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert all(word in err for word in words)
-
-
-def test_trees_come_from_a_file_or_from_a_model(run_command, files):
-    gold, test = files([GOLD], [TEST])
-    for flags, word in (
-        ([gold], "--test"),
-        ([gold, test, "--output_dir=x"], "--output_dir"),
-        ([gold, test, "--text=x"], "--text"),
-    ):
-        code, _, err = run_command("bracket_f1", *flags)
-        assert code == 2
-        assert word in err

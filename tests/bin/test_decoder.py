@@ -5,7 +5,6 @@ import gzip
 import io
 import itertools
 import json
-import math
 import os
 import signal
 import subprocess
@@ -177,30 +176,6 @@ def test_score_of_a_translation_is_the_searchs_own(decode):
 
 
 @pytest.mark.slow
-def test_a_summary_is_one_report_on_all_pairs(decode):
-    _, out, _ = decode(PAIRS, "--score", "--format=json")
-    pairs = records(out)
-    flags = ["--score", "--summary"]
-    code, (out,), _ = decode(PAIRS, *flags, "--format=json")
-    report = json.loads(out)
-    nats = -sum(pair["log_probability"] for pair in pairs)
-    tokens = sum(pair["tokens"] for pair in pairs)
-    assert (code, report["sentences"], report["tokens"]) == (0, 4, tokens)
-    assert report["words"] == 2 + 0 + 1 + 3 + 4  # and four ends
-    for key, value in {
-        "log_probability": -nats,
-        "cross_entropy": nats / tokens,
-        "perplexity": math.exp(nats / tokens),
-        "word_perplexity": math.exp(nats / 10),
-    }.items():
-        assert report[key] == pytest.approx(value, rel=1e-3)
-    _, (line,), _ = decode(PAIRS, *flags)
-    assert line.startswith(f"sentences 4  tokens {tokens}  words 10  ")
-    code, (line,), _ = decode([], *flags)
-    assert (code, line.endswith("word_perplexity none")) == (0, True)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("of", ["tokens", "words"])
 def test_alignments_stand_after_bars(decode, of):
     flags = [f"--alignment={of}", "--nbest=2"]
@@ -306,7 +281,6 @@ def test_checkpoint_in_use_is_named(decode, which, step):
 @pytest.mark.parametrize(
     ("flags", "code", "words"),
     [
-        (["--draw"], 2, ["--draw", "tiny_digits"]),
         (["--decode_from_file=missing"], 1, ["missing"]),
         (["--decode_to_file=/dev/null"], 2, ["/dev/null"]),
         (["--decode_to_file=/no/out"], 1, ["/no"]),
@@ -324,10 +298,8 @@ def test_checkpoint_in_use_is_named(decode, which, step):
         (["--interactive", "--score"], 2, ["--interactive"]),
         (["--split_sentences", "--nbest=2"], 2, ["--split_sentences", "nbest"]),
         (["--split_sentences", "--score"], 2, ["--split_sentences", "--score"]),
-        (["--alignment=words", "--draw"], 2, ["--draw", "--alignment"]),
         (["--mbr=chrf", "--score"], 2, ["--mbr", "--score"]),
         (["--token_scores"], 2, ["--token_scores", "--format=json"]),
-        (["--summary"], 2, ["--summary", "--score"]),
         (["--alignment_layer=1"], 2, ["--alignment_layer", "--alignment"]),
         (["--alignment=words", "--alignment_layer=2"], 2, ["alignment_layer"]),
         (["--ensemble=2", "--alignment=words"], 2, ["ensemble"]),

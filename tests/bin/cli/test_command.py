@@ -289,14 +289,5 @@ def complete(tmp_path):
     return ask
 
 
-def test_flags_and_names_are_completed(complete, tiny_usr_dir):
-    for line, word in (
-        ("t2t-lite-trainer --hparams_ov", "--hparams_override"),
-        ("t2t-lite-trainer --problem=multi30k_end", "multi30k_ende"),
-        ("t2t-lite-registry transformer_quick", "transformer_quickstart"),
-        (
-            f"t2t-lite-datagen --usr_dir={tiny_usr_dir} --problem=tiny_digits",
-            "tiny_digits",
-        ),
-    ):
-        assert word in complete(line), line
+def test_flags_are_completed(complete):
+    assert "--hparams_override" in complete("t2t-lite-trainer --hparams_ov")
