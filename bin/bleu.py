@@ -6,7 +6,7 @@ from t2t_lite.bin.cli import flags
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.bin.cli.output import print_report
 from t2t_lite.corpus.lines import read_lines
-from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.errors import T2TLiteError
 
 _TOKENIZERS = ("13a", "intl", "char", "none", "zh", "ja-mecab", "ko-mecab")
 
@@ -30,16 +30,8 @@ def _add_flags(parser: flags.Parser) -> None:
 def score_files(args: argparse.Namespace) -> None:
     """Print the score of `--hypothesis` against `--reference`."""
     flags.require(args, "hypothesis", "reference")
-    if args.tokenized != bool(args.target_language):
-        raise UsageError(
-            "--tokenized and --target_language, such as --target_language=de, "
-            "require each other: give both or none."
-        )
-    if args.tokenized and args.lowercase:
-        raise UsageError(
-            "--tokenized is cased, as the paper's score is: leave out "
-            "--lowercase."
-        )
+    both = {"tokenized": "target_language", "target_language": "tokenized"}
+    flags.check_together(args, [("tokenized", "lowercase")], both)
     hypotheses = list(read_lines(args.hypothesis))
     references = list(read_lines(args.reference))
     if len(hypotheses) != len(references):

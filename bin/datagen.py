@@ -28,18 +28,17 @@ if TYPE_CHECKING:
 
 _ADOPTS = ("vocabulary", "adopted")
 _GENERATES = ("overwrite", "raw_dir", "tfds_dir", "processes")
-# The flags that --inspect and --adopt do not take.
-_CONFLICTS = {
-    "inspect": _GENERATES,
-    "adopt": (
-        *("inspect", *_GENERATES, "runner", "problem_options"),
-        *(
-            f.name
-            for f in dataclasses.fields(TextOptions)
-            if f.name not in _ADOPTS
-        ),
+_CONFLICTS = (
+    ("inspect", *_GENERATES),
+    ("adopt", "inspect", *_GENERATES, "runner", "problem_options"),
+    *(
+        ("adopt", f.name)
+        for f in dataclasses.fields(TextOptions)
+        if f.name not in _ADOPTS
     ),
-}
+    # Beam's own options say how many workers it has.
+    ("runner", "processes"),
+)
 _SIDES = ("source", "target")
 _SHARES = {"half": 0.5, "90%": 0.9, "99%": 0.99, "99.9%": 0.999, "all": 1.0}
 _SHOWN_CHARACTERS = 300  # of a text; JSON has all of them
@@ -90,11 +89,7 @@ def _add_flags(parser: flags.Parser) -> None:
 def generate_data(args: argparse.Namespace) -> None:
     """Generate, inspect or adopt the data of `--problem`; print a report."""
     flags.require(args, "problem")
-    for mode, conflicts in _CONFLICTS.items():
-        for flag in conflicts if getattr(args, mode) else ():
-            if getattr(args, flag) not in (None, False, ""):
-                raise UsageError(f"--{mode} conflicts with --{flag}.")
-    _check_beam_flags(args)
+    flags.check_together(args, _CONFLICTS, {"beam_options": "runner"})
     plugins.load_plugins(args.usr_dir)
     if args.adopt:
         _print_counts(args, _adopt(args))
@@ -115,22 +110,6 @@ def generate_data(args: argparse.Namespace) -> None:
         processes=args.processes,
     ).run(args.overwrite)
     _print_counts(args, manifest)
-
-
-def _check_beam_flags(args: argparse.Namespace) -> None:
-    if not args.runner:
-        if args.beam_options:
-            raise UsageError(
-                f"Unexpected argument {args.beam_options[0]!r}; flags look "
-                "like --flag=value, and Beam's own come after --runner=RUNNER "
-                "and --."
-            )
-        return
-    if args.processes:
-        raise UsageError(
-            "--processes is for this machine alone; Beam's own options, after "
-            "--, say how many workers --runner has."
-        )
 
 
 def _generation(args: argparse.Namespace) -> "Callable[..., Generation]":

@@ -24,7 +24,7 @@ from t2t_lite.bin.cli.command import Command
 from t2t_lite.corpus.lines import lines_without_mark, open_packed
 from t2t_lite.decoding.batching import Batching
 from t2t_lite.decoding.resumable_output import open_resumable
-from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.errors import T2TLiteError
 from t2t_lite.loading import LoadedTranslator
 from t2t_lite.problem import Problem
 from t2t_lite.progress import Counter
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from t2t_lite.decoding.results import PairScore, Translation
     from t2t_lite.training.run import Run
 
-_JSON = "format=json"  # a flag by its value
 # Each flag conflicts with those after it.
 _CONFLICTS = (
     ("score", "tokenize", "jit", "mbr", "token_scores"),
@@ -44,8 +43,8 @@ _CONFLICTS = (
     ("split_sentences", "tokenize", "nbest"),
     ("interactive", "decode_from_file", "decode_to_file", "score"),
 )
-_REQUIRED = {
-    "token_scores": _JSON,
+_REQUIRED = runs.REQUIRED | {
+    "token_scores": "format=json",
     "alignment_layer": "alignment",
 }
 _DETAILS = ("token_scores", "alignment", "alignment_layer")
@@ -120,8 +119,8 @@ def _add_flags(parser: flags.Parser) -> None:
 def _decode(args: argparse.Namespace) -> None:
     """Translate or score the lines that the flags name."""
     args.format = args.format or args.input_format
-    _check(args)
-    runs.check_engine(args)
+    flags.check_together(args, _CONFLICTS, _REQUIRED)
+    places.check(args.decode_from_file, args.decode_to_file)
     if args.interactive:
         command.note("Loading the model.")
         args.replicas = 1
@@ -146,20 +145,6 @@ def _decode(args: argparse.Namespace) -> None:
             f"{answers.errors:,} request(s) had an error instead of an answer; "
             f"the last: {answers.last_error}"
         )
-
-
-def _check(args: argparse.Namespace) -> None:
-    """Raise an error for flags that cannot work, before the model is loaded."""
-    given = {name for name, value in vars(args).items() if value}
-    given |= {f"format={args.format}"}
-    for first, *others in _CONFLICTS:
-        for other in others:
-            if {first, other} <= given:
-                raise UsageError(f"--{first} conflicts with --{other}.")
-    for name, required in _REQUIRED.items():
-        if name in given and required not in given:
-            raise UsageError(f"--{name} requires --{required}.")
-    places.check(args.decode_from_file, args.decode_to_file)
 
 
 class _Answers:

@@ -22,7 +22,7 @@ def _add_flags(parser: flags.Parser) -> None:
 
 def evaluate(args: argparse.Namespace) -> None:
     """Print the report of the split."""
-    runs.check_engine(args)
+    flags.check_together(args, (), runs.REQUIRED)
     run = runs.open_run(args, to_decode=False)
     if args.data_dir:
         run.data.folder = flags.folder(args.data_dir)
@@ -57,7 +57,7 @@ def evaluate(args: argparse.Namespace) -> None:
     }
     if args.backend != "tensorflow":
         report["backend"] = args.backend
-        report["quantization"] = runs.quantization(args, "backend")
+        report["quantization"] = args.quantization or runs.DEFAULT_QUANTIZATION
     if translator.form is not None:
         report["constrained"] = translator.settings.constrained
     if args.backend == "tensorflow" and not args.ensemble:

@@ -80,7 +80,8 @@ def _add_flags(parser: flags.Parser) -> None:
 
 def export(args: argparse.Namespace) -> None:
     """Write the export, print its folder and remove old ones."""
-    quantization = runs.quantization(args, "format")
+    flags.check_together(args, (), {"quantization": "format=ctranslate2"})
+    quantization = args.quantization or runs.DEFAULT_QUANTIZATION
     given = {name: getattr(args, name) for name in _SERVING}
     given = {name: value for name, value in given.items() if value is not None}
     if given and args.format != "saved_model":

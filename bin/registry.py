@@ -48,8 +48,7 @@ def _add_flags(parser: flags.Parser) -> None:
 
 def show(args: argparse.Namespace) -> None:
     """Print the registries, or one entry."""
-    if args.length and not args.vocab_size:
-        raise UsageError("--length requires --vocab_size.")
+    flags.check_together(args, (), {"length": "vocab_size"})
     if args.runs:
         _list_runs(args)
         return

@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from t2t_lite import validators
@@ -312,6 +312,33 @@ def require(args: argparse.Namespace, *names: str) -> None:
     for name in names:
         if getattr(args, name) in (None, ""):
             raise UsageError(f"--{name} is required.")
+
+
+def check_together(
+    args: argparse.Namespace,
+    conflicts: Iterable[Sequence[str]],
+    required: Mapping[str, str],
+) -> None:
+    """Raise UsageError for flags that conflict or lack another one.
+
+    A flag is its name, or its name and value as in "format=json".
+
+    Args:
+      args: of the command.
+      conflicts: flags, of which the first conflicts with each of the others.
+      required: the flag that each flag requires.
+    """
+    given = set()
+    for name, value in vars(args).items():
+        if value not in (None, "", []) and value is not False:
+            given |= {name, f"{name}={value}"}
+    for first, *others in conflicts:
+        for other in others:
+            if {first, other} <= given:
+                raise UsageError(f"--{first} conflicts with --{other}.")
+    for name, other in required.items():
+        if name in given and other not in given:
+            raise UsageError(f"--{name} requires --{other}.")
 
 
 def folder(path: Any) -> Any:

@@ -9,7 +9,7 @@ from t2t_lite.bin.cli import command, flags
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams
-from t2t_lite.interop.quantization import QUANTIZATIONS, Quantization
+from t2t_lite.interop.quantization import QUANTIZATIONS
 from t2t_lite.registry import REVERSED_SUFFIX
 from t2t_lite.runtime import start_tensorflow
 from t2t_lite.training.config import problem_options, read_config
@@ -21,8 +21,14 @@ if TYPE_CHECKING:
     from t2t_lite.training.checkpoints import Checkpoint
     from t2t_lite.training.run import Run
 
-# The flags of any command that CTranslate2 does not support.
-_TENSORFLOW_ONLY = ("replicas", "jit", "token_scores", "alignment")
+DEFAULT_QUANTIZATION = QUANTIZATIONS[0]
+# The engine that flags of any command require.
+REQUIRED = {
+    "quantization": "backend=ctranslate2",
+    **dict.fromkeys(
+        ("replicas", "jit", "token_scores", "alignment"), "backend=tensorflow"
+    ),
+}
 
 
 def find_run(args: argparse.Namespace) -> tuple[pathlib.Path, dict[str, Any]]:
@@ -138,33 +144,8 @@ def add_quantization(parser: Any, condition: str) -> None:
         choices=QUANTIZATIONS,
         metavar="TYPE",
         help=f"with {condition}, the type of the weights: "
-        f"{', '.join(QUANTIZATIONS)} (default: {QUANTIZATIONS[0]})",
+        f"{', '.join(QUANTIZATIONS)} (default: {DEFAULT_QUANTIZATION})",
     )
-
-
-def quantization(args: argparse.Namespace, flag: str) -> Quantization:
-    """Return the value of `--quantization`.
-
-    Raises:
-      UsageError: it is given without the flag that it requires.
-    """
-    if args.quantization and getattr(args, flag) != "ctranslate2":
-        raise UsageError(
-            f"--quantization requires --{flag}=ctranslate2; got "
-            f"--{flag}={getattr(args, flag)}."
-        )
-    return args.quantization or QUANTIZATIONS[0]
-
-
-def check_engine(args: argparse.Namespace) -> None:
-    """Raise UsageError for flags that the backend does not support."""
-    quantization(args, "backend")
-    for name in _TENSORFLOW_ONLY if args.backend != "tensorflow" else ():
-        if getattr(args, name, None):
-            raise UsageError(
-                f"--{name} requires --backend=tensorflow; got "
-                f"--backend={args.backend}."
-            )
 
 
 def make_replicas(run: "Run", args: argparse.Namespace) -> "list[Replica]":
@@ -180,9 +161,10 @@ def make_replicas(run: "Run", args: argparse.Namespace) -> "list[Replica]":
         from t2t_lite.interop.ctranslate2 import CTranslate2Translator
 
         translator, _ = make_translator(run, args)
-        weights, searches = quantization(args, "backend"), args.replicas or 1
         engine = CTranslate2Translator.convert(
-            translator, weights, searches=searches
+            translator,
+            args.quantization or DEFAULT_QUANTIZATION,
+            searches=args.replicas or 1,
         )
         return [Replica(engine)]
     said: list[str] = []
