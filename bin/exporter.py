@@ -15,7 +15,7 @@ from t2t_lite.validators import integer
 # Flags of --format=saved_model; all are None unless given.
 _SERVING = (
     *("prefixed", "attention", "precision", "max_batch", "max_length"),
-    *("warmup", "verify"),
+    *("warmup", "noverify"),
 )
 _WARMUP = 4  # lengths
 
@@ -44,6 +44,8 @@ def _add_flags(parser: flags.Parser) -> None:
         "with a given prefix",
         "--attention": "add the signature 'attention': the weights of every "
         "head, for the web page",
+        "--noverify": "do not load the export in a process without t2t-lite "
+        "to compare its answers, which takes half of the time",
     }
     flags.add(group, switches)
     about = (
@@ -63,17 +65,6 @@ def _add_flags(parser: flags.Parser) -> None:
         f"to each signature when it loads; 0: none (default: {_WARMUP})"
     )
     flags.add(group, {"--warmup=N": lengths}, integer(0))
-    verify = (
-        "load the export in a process without t2t-lite and compare its "
-        "answers (default)"
-    )
-    group.add_argument("--verify", action="store_true", help=verify)
-    group.add_argument(
-        "--noverify",
-        dest="verify",
-        action="store_false",
-        help="skip this check, which takes half of the time",
-    )
     parser.set_defaults(**dict.fromkeys(_SERVING))
     flags.add_search_flags(parser, batches=False)
 
@@ -109,7 +100,7 @@ def export(args: argparse.Namespace) -> None:
             run=run,
             weights=weights,
             warmup=given.pop("warmup", _WARMUP),
-            verified=given.pop("verify", True),
+            verified=not given.pop("noverify", False),
             options=ServingOptions(**given),
             note=command.note,
         )

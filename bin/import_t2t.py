@@ -88,9 +88,8 @@ def _hparams(train_dir: TrainDir, args: argparse.Namespace) -> HParams:
         hparams = registry.hparams(name)
         if hparams.position_encoding == "interleaved":
             raise UsageError(
-                f"--t2t_hparams={name} has the paper's values; for those of "
-                "tensor2tensor use transformer_base_v3 or "
-                "transformer_big_single_gpu."
+                f"--t2t_hparams={name} has the paper's values; tensor2tensor's "
+                "are transformer_base_v3 and transformer_big_single_gpu."
             )
         return hparams
     stored = train_dir.checkpoint.with_name("hparams.json")

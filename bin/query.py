@@ -10,8 +10,7 @@ import contextlib
 import json
 import pathlib
 import sys
-from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any
 
 from t2t_lite import files
 from t2t_lite.bin.cli import command, flags, places
@@ -83,9 +82,12 @@ def query(args: argparse.Namespace) -> None:
         ),
     )
     errors = 0
+    opened: Any = contextlib.nullcontext(sys.stdout.buffer)
+    if args.decode_to_file:
+        opened = files.write_file(pathlib.Path(args.decode_to_file))
     with (
         places.lines_in(args.decode_from_file) as lines,
-        _file_out(args.decode_to_file) as file,
+        opened as file,
         command.LineNotes(args.verbose) as note,
         # Answers on a terminal show the progress by themselves.
         Counter("asking", "lines", shown=not sys.stdout.isatty()) as counter,
@@ -127,16 +129,6 @@ def _format(
     if answer.error:
         record = {"line": number, "error": answer.error}
     return json.dumps(record, ensure_ascii=False)
-
-
-@contextlib.contextmanager
-def _file_out(path: str | None) -> Iterator[BinaryIO]:
-    """Open a file that is complete or does not change, or stdout."""
-    if path is None:
-        yield sys.stdout.buffer
-        return
-    with files.write_file(pathlib.Path(path)) as file:
-        yield file
 
 
 main = Command("t2t-lite-query", __doc__, _add_flags, query)

@@ -56,17 +56,15 @@ def find_run(args: argparse.Namespace) -> tuple[pathlib.Path, dict[str, Any]]:
     base_name = config["problem"].removesuffix(REVERSED_SUFFIX)
     suffix = config["problem"][len(base_name) :]
     name = problem_options(config).get("name", base_name) + suffix
-    if args.problem not in (None, name, config["problem"]):
-        raise UsageError(
-            f"--problem={args.problem} is not what {output_dir} was trained "
-            f"on, which is {name}."
-        )
-    hparams_set = config.get("hparams_set")
-    if args.hparams not in (None, hparams_set):
-        raise UsageError(
-            f"--hparams={args.hparams} is not what {output_dir} was trained "
-            f"with, which is {hparams_set or 'no set with a name'}."
-        )
+    for flag, known in {
+        "problem": (name, config["problem"]),
+        "hparams": (config.get("hparams_set"),),
+    }.items():
+        if getattr(args, flag) not in (None, *known):
+            raise UsageError(
+                f"--{flag}={getattr(args, flag)} is not what {output_dir} was "
+                f"trained with, which is {known[0]}."
+            )
     return output_dir, config
 
 
