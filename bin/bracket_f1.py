@@ -6,7 +6,7 @@ from typing import Any
 
 from t2t_lite.bin.cli import command, flags
 from t2t_lite.bin.cli.command import Command
-from t2t_lite.bin.cli.output import print_json, print_table
+from t2t_lite.bin.cli.output import print_json, print_table, shown
 from t2t_lite.parsing import bracket_f1
 from t2t_lite.parsing.bracket_f1 import SentenceScore, percent
 from t2t_lite.parsing.trees import (
@@ -113,7 +113,7 @@ def _totals(report: Mapping[str, Any]) -> Iterator[Sequence[str]]:
     """Yield the totals of all sentences, and of those within the cutoff."""
     yield "", "all", f"length <= {report['cutoff_length']}"
     for key, short in report["within_cutoff"].items():
-        yield key.replace("_", " "), *_shown(report[key], short)
+        yield key.replace("_", " "), shown(report[key]), shown(short)
 
 
 def _label_table(
@@ -123,11 +123,7 @@ def _label_table(
     keys = ("gold", "test", "recall", "precision", "f1")
     yield "label", *keys
     for label, counts in labels.items():
-        yield label, *_shown(*(counts[key] for key in keys))
-
-
-def _shown(*values: float) -> Iterator[str]:
-    return (f"{x:.{2 * isinstance(x, float)}f}" for x in values)
+        yield label, *(shown(counts[key]) for key in keys)
 
 
 main = Command("t2t-lite-bracket-f1", __doc__, _add_flags, score_files)

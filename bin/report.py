@@ -4,11 +4,10 @@ The runs may still be training. TensorBoard shows the curves of a run.
 """
 
 import argparse
-from typing import Any
 
 from t2t_lite.bin.cli import flags
 from t2t_lite.bin.cli.command import Command
-from t2t_lite.bin.cli.output import print_json, print_table
+from t2t_lite.bin.cli.output import print_json, print_table, shown
 
 
 def _add_flags(parser: flags.Parser) -> None:
@@ -32,20 +31,12 @@ def report(args: argparse.Namespace) -> None:
     else:
         names = ["/".join(run.parts[-2:]) for run in runs]
         facts = [
-            [key.replace("_", " "), *(_shown(row[key]) for row in rows)]
+            [key.replace("_", " "), *(shown(row[key]) for row in rows)]
             for key in list(rows[0])[1:]
         ]
         print_table([["", *names], *facts], numbers=True)
     if args.png:
         comparison.plot_runs(runs, flags.folder(args.png))
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 main = Command("t2t-lite-report", __doc__, _add_flags, report)
