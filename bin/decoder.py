@@ -186,22 +186,22 @@ class _Answers:
         }
         options = {name: getattr(args, name) for name in _DETAILS}
         if args.score:
-            yield from self._scores(lines, how, options)
-            return
-        for translation in self._translator.stream(
-            map(self._request, lines),
-            how,
-            nbest=args.nbest,
-            mbr=args.mbr,
-            split_sentences=args.split_sentences,
-            **options,
-        ):
-            if translation.error:
-                yield self._error(translation)
+            pairs = self._pairs(lines, first_line)
+            results: Any = self._translator.score_stream(pairs, how, **options)
+        else:
+            for name in ("nbest", "mbr", "split_sentences"):
+                options[name] = getattr(args, name)
+            requests = map(self._request, lines)
+            results = self._translator.stream(requests, how, **options)
+        for result in results:
+            if result.error:
+                yield self._error(result)
             elif args.format == "json":
-                yield _json(translation)
+                yield _json(result)
+            elif args.score:
+                yield _with_alignment(f"{result.score:.6f}", result.alignment)
             else:
-                yield self._text(translation)
+                yield self._text(result)
 
     def count_error(self, line: bytes, answer: bytes) -> None:
         """Count an answer that an earlier process wrote, if it is an error."""
@@ -219,8 +219,7 @@ class _Answers:
         args = self._args
         in_json = args.input_format == "json"
         request = Request.parse(line) if in_json else Request(line)
-        if args.tag and not request.tag:
-            request = dataclasses.replace(request, tag=args.tag)
+        request = self._tagged(request)
         if args.tokenize:
             words = self._problem.tokenize(request.text)
             request = dataclasses.replace(request, text=words)
@@ -232,35 +231,20 @@ class _Answers:
             _with_alignment(each.text, each.alignment)
             for each in translation.hypotheses
         ]
-        if not args.nbest or args.mbr:
+        if args.nbest in (None, 1) or args.mbr:
             return texts[0]
         # A TAB inside a text must not look like a separator.
         return "\t".join(text.replace("\t", " ") for text in texts)
 
-    def _scores(
-        self,
-        lines: Iterable[bytes],
-        how: Mapping[str, Any],
-        options: Mapping[str, Any],
-    ) -> Iterator[str]:
+    def _pairs(self, lines: Iterable[bytes], first_line: int) -> Iterator[Any]:
         from t2t_lite.decoding.requests import Pair, split_pairs
 
-        args = self._args
-        pairs: Iterable[Pair] = map(Pair.parse, lines)
-        if args.input_format == "text":
-            pairs = split_pairs(lines, how["first_line"])
-        if args.tag:
-            pairs = (
-                dataclasses.replace(pair, tag=pair.tag or args.tag)
-                for pair in pairs
-            )
-        for pair in self._translator.score_stream(pairs, how, **options):
-            if pair.error:
-                yield self._error(pair)
-            elif args.format == "json":
-                yield _json(pair)
-            else:
-                yield _with_alignment(f"{pair.score:.6f}", pair.alignment)
+        in_json = self._args.input_format == "json"
+        pairs = map(Pair.parse, lines) if in_json else None
+        return map(self._tagged, pairs or split_pairs(lines, first_line))
+
+    def _tagged(self, item: Any) -> Any:
+        return dataclasses.replace(item, tag=item.tag or self._args.tag or "")
 
     def _error(self, answer: "Translation | PairScore") -> str:
         """Count an error; return its JSON, or an empty line of text."""

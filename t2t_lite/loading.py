@@ -143,11 +143,13 @@ class LoadedTranslator:
         make_replicas: "Callable[..., list[Replica]]",
         run: "Run | None" = None,
     ):
+        from t2t_lite.decoding.token_info import TokenDetails
+
         self._name = name
         # Tracing a graph takes a while, so each one is kept.
         self._make_replicas = functools.cache(make_replicas)
         self._run = run
-        self._details = functools.cache(_token_details)
+        self._details = functools.cache(TokenDetails)
 
     def __repr__(self) -> str:
         return f"<Translator of {self._name}>"
@@ -406,12 +408,6 @@ def _refuse(options: Iterable[str]) -> None:
             f"This export searches as it was exported; got {name}. Export "
             "again, or load the run."
         )
-
-
-def _token_details(engine: Any, **options: Any) -> Any:
-    from t2t_lite.decoding.token_info import TokenDetails
-
-    return TokenDetails(engine, **options)
 
 
 def _list_texts(texts: Any) -> list[Any]:
