@@ -8,17 +8,17 @@ import argparse
 
 from t2t_lite.bin.cli import flags, runs
 from t2t_lite.bin.cli.command import Command
-from t2t_lite.errors import UsageError
+from t2t_lite.validators import condition
 
 
 def _add_flags(parser: flags.Parser) -> None:
-    page = "where to write the page (default: OUTPUT_DIR/attention.html)"
-    own = {
+    texts = {
         "--text=TEXT": "what to translate",
         "--target=TEXT": "its translation (default: the model's)",
-        "--html_file=FILE": page,
     }
-    flags.add(parser, own)
+    flags.add(parser, texts, condition("a text with a word", str.strip))
+    page = "where to write the page (default: OUTPUT_DIR/attention.html)"
+    flags.add(parser, {"--html_file=FILE": page})
     flags.add_run_flags(parser)
     flags.add_search_flags(parser, batches=False)
 
@@ -26,10 +26,6 @@ def _add_flags(parser: flags.Parser) -> None:
 def show(args: argparse.Namespace) -> None:
     """Write the page and print its path."""
     flags.require(args, "text")
-    for name in ("text", "target"):
-        text = getattr(args, name)
-        if text is not None and not text.strip():
-            raise UsageError(f"--{name} must have a word; got {text!r}.")
     run = runs.open_run(args)
     translator, _ = runs.make_translator(run, args)
     from t2t_lite import files

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from t2t_lite import plugins, registry
 from t2t_lite.bin.cli import command, flags
 from t2t_lite.bin.cli.command import Command
-from t2t_lite.bin.cli.output import print_json, print_table
+from t2t_lite.bin.cli.output import print_json, print_rows
 from t2t_lite.errors import UsageError
 from t2t_lite.problem import Problem
 from t2t_lite.problem.own_text_options import TextOptions
@@ -201,12 +201,11 @@ def _inspect(
         file, pieces = first[side]["file"], first[side]["pieces"]
         print(f"vocabulary of {side}: {file}, {pieces:,} pieces")
     print()
-    columns = [_column(split) for split in splits.values()]
-    rows = [[label, *(each[label] for each in columns)] for label in columns[0]]
-    print_table([["", *splits], *rows], numbers=True)
+    print_rows([_row(k, splits[k], side) for k in splits for side in _SIDES])
     print(
         "Tokens count EOS, but not per word or as bytes: tokens that are bytes "
-        "of a\ncharacter that the vocabulary lacks."
+        "of a\ncharacter that the vocabulary lacks. Half: of the texts have at "
+        "most so many."
     )
     for split, record in splits.items():
         for why, count in (record["dropped"] | record["damaged"]).items():
@@ -220,27 +219,23 @@ def _inspect(
         )
 
 
-def _column(split: Mapping[str, Any]) -> dict[str, str]:
-    """Return the statistics of a split by their labels."""
-    column = {
-        "pairs": f"{split['examples']:,}",
-        "dropped": f"{sum(split['dropped'].values()):,}",
-        "with broken text": f"{sum(split['damaged'].values()):,}",
+def _row(name: str, split: Mapping[str, Any], side: str) -> dict[str, Any]:
+    """Return the statistics of one side of a split by their labels."""
+    pairs, found = split["examples"], split[side]
+    lengths = sorted(Counter(found["lengths"]).elements())
+    return {
+        "split": name,
+        "side": side,
+        "pairs": pairs,
+        "tokens": found["tokens"],
+        "per pair": found["tokens"] / pairs,
+        "per word": found["tokens_per_word"],
+        "bytes": found["byte_share"],
+        **{
+            label: lengths[math.ceil(share * len(lengths)) - 1]
+            for label, share in _SHARES.items()
+        },
     }
-    for name in _SIDES:
-        side, tokens = split[name], split[name]["tokens"]
-        words, share = side["tokens_per_word"], side["byte_share"]
-        column |= {
-            f"{name} tokens": f"{tokens:,}",
-            f"{name} tokens a pair": f"{tokens / split['examples']:.1f}",
-            f"{name} tokens per word": "-" if words is None else f"{words:.2f}",
-            f"{name} bytes": "-" if share is None else f"{share:.3%}",
-        }
-        lengths = sorted(Counter(side["lengths"]).elements())
-        for label, part in _SHARES.items():
-            index = math.ceil(part * len(lengths)) - 1
-            column[f"{name} tokens, {label}"] = f"at most {lengths[index]:,}"
-    return column
 
 
 def _shown(text: str) -> str:

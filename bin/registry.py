@@ -8,7 +8,7 @@ from typing import Any
 from t2t_lite import plugins, registry
 from t2t_lite.bin.cli import flags
 from t2t_lite.bin.cli.command import Command
-from t2t_lite.bin.cli.output import print_json, print_table
+from t2t_lite.bin.cli.output import print_json, print_rows, print_table
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.validators import integer
@@ -89,15 +89,12 @@ def _list_runs(args: argparse.Namespace) -> None:
 
     folder = flags.folder(args.runs)
     if not folder.is_dir():
-        raise T2TLiteError(
-            f"--runs: there is no folder {folder}; name another with "
-            "--runs=DIR."
-        )
+        raise T2TLiteError(f"--runs: there is no folder {folder}.")
     runs = list_runs(folder)
     if args.json:
         print_json({"runs": runs})
     elif runs:
-        print_table([list(runs[0]), *(list(run.values()) for run in runs)])
+        print_rows(runs)
     else:
         print(f"There is no run in {folder}.")
 
@@ -149,24 +146,17 @@ def _show_table3(args: argparse.Namespace) -> None:
     from t2t_lite.model import costs
 
     size = table3.PAPER_VOCAB_SIZE
-    rows: list[dict[str, Any]] = []
-    for name, millions in table3.PAPER_MILLIONS.items():
+    rows = []
+    for name, paper in table3.PAPER_MILLIONS.items():
         parts = costs.count_parameters(registry.hparams(name), size, size)
-        count = sum(parts.values())
-        rows.append(
-            {"name": name, "parameters": count, "paper_millions": millions}
-        )
+        count, told = sum(parts.values()), registry.describe(name)
+        row = {"name": name, "parameters": count, "paper_millions": paper}
+        rows.append(row | {"meaning": told})
     if args.json:
         print_json({"vocab_size": size, "sets": rows})
         return
-    print(f"Millions of parameters with {size:,} tokens on both sides:")
-    print_table(
-        [("", "ours", "paper", "what the set is")]
-        + [
-            (name, f"{count / 1e6:.1f}", millions, registry.describe(name))
-            for name, count, millions in map(dict.values, rows)
-        ]
-    )
+    print(f"With {size:,} tokens on both sides:")
+    print_rows(rows)
 
 
 def _show_problem(args: argparse.Namespace) -> None:

@@ -38,6 +38,12 @@ def print_table(rows: Iterable[Sequence[Any]], numbers: bool = False) -> None:
         print("  ".join(cells).rstrip())
 
 
+def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of rows with the same keys, below their keys."""
+    values = (map(shown, row.values()) for row in rows)
+    print_table([list(rows[0]), *map(list, values)])
+
+
 def shown(value: Any) -> str:
     """Return a value as reports for people show it."""
     if value is None:
