@@ -93,7 +93,7 @@ def write_vocabulary(folder: pathlib.Path, size: int) -> None:
 def arguments_for(corpus: pathlib.Path, data_dir: pathlib.Path) -> list[str]:
     """Return what Python needs to make shards of a corpus written here."""
     return [
-        *("-m", "t2t_lite.bin.datagen", "--problem=text"),
+        *("-m", "t2t_lite.bin.main", "datagen", "--problem=text"),
         f"--data_dir={data_dir}",
         f"--vocabulary={corpus / 'ready.model'}",
         *(

@@ -32,7 +32,7 @@ class Server:
 
     def __init__(self, python, export_dir, *flags):
         self.process = subprocess.Popen(
-            [python, "-m", "t2t_lite.bin.server", "--port=0"]
+            [python, "-m", "t2t_lite.bin.main", "server", "--port=0"]
             + ["--rest_api_port=0", f"--model_base_path={export_dir}", *flags],
             stdout=subprocess.PIPE,
             text=True,

@@ -4,6 +4,7 @@ This file is imported before the rest of a command, so that Ctrl-C gives one
 line at any time.
 """
 
+import contextlib
 import os
 import sys
 from typing import Any, NoReturn
@@ -14,20 +15,16 @@ CTRL_C = 130  # 128 + SIGINT, as shells count
 def end_now() -> NoReturn:
     """End the process with CTRL_C, without waiting for threads."""
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with contextlib.suppress(AttributeError, OSError):  # closed
             stream.flush()
-        except (AttributeError, OSError):  # closed
-            continue
     os._exit(CTRL_C)
 
 
 def _say_ctrl_c(kind: type[BaseException], error: Any, trace: Any) -> None:
     """Handle uncaught exceptions, as `sys.excepthook`."""
     if not issubclass(kind, KeyboardInterrupt):
-        sys.__excepthook__(kind, error, trace)
-        return
-    if sys.stderr is not None:
-        print(f"{_program}: stopped by Ctrl-C.", file=sys.stderr)
+        return sys.__excepthook__(kind, error, trace)
+    print(f"{_program}: stopped by Ctrl-C.", file=sys.stderr)
     end_now()
 
 

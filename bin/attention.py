@@ -6,34 +6,28 @@ them, for one text and its translation. It needs no server and no network.
 
 import argparse
 
-from t2t_lite.bin.cli import command, flags, runs
-from t2t_lite.errors import UsageError
+from t2t_lite.bin.cli import flags, runs
+from t2t_lite.bin.cli.command import Command
+from t2t_lite.validators import condition
 
 
-def make_parser() -> flags.Parser:
-    """Return the parser of `t2t-lite-attention`."""
-    parser = flags.Parser("t2t-lite-attention", __doc__)
-    page = "where to write the page (default: OUTPUT_DIR/attention.html)"
-    own = {
+def _add_flags(parser: flags.Parser) -> None:
+    texts = {
         "--text=TEXT": "what to translate",
         "--target=TEXT": "its translation (default: the model's)",
-        "--html_file=FILE": page,
     }
-    flags.add(parser, own)
+    flags.add(parser, texts, condition("a text with a word", str.strip))
+    page = "where to write the page (default: OUTPUT_DIR/attention.html)"
+    flags.add(parser, {"--html_file=FILE": page})
     flags.add_run_flags(parser)
     flags.add_search_flags(parser, batches=False)
-    return parser
 
 
 def show(args: argparse.Namespace) -> None:
     """Write the page and print its path."""
     flags.require(args, "text")
-    for name in ("text", "target"):
-        text = getattr(args, name)
-        if text is not None and not text.strip():
-            raise UsageError(f"--{name} must have a word; got {text!r}.")
     run = runs.open_run(args)
-    translator = runs.make_translator(run, args)
+    translator, _ = runs.make_translator(run, args)
     from t2t_lite import files
     from t2t_lite.serving.page.attention_page import attention_of, render_page
 
@@ -43,10 +37,4 @@ def show(args: argparse.Namespace) -> None:
     print(path)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run `t2t-lite-attention`; return its exit code."""
-    return command.run(make_parser(), show, argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = Command("t2t-lite-attention", __doc__, _add_flags, show)

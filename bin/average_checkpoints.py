@@ -1,4 +1,4 @@
-"""Averages the weights of a run's last checkpoints.
+"""Average the weights of a run's last checkpoints.
 
 Decoding then uses the average, unless --checkpoint says otherwise.
 """
@@ -6,22 +6,20 @@ Decoding then uses the average, unless --checkpoint says otherwise.
 import argparse
 
 from t2t_lite.bin.cli import command, flags, runs
+from t2t_lite.bin.cli.command import Command
 from t2t_lite.hparam import HParams
 from t2t_lite.runtime import start_tensorflow
 from t2t_lite.validators import integer
 
 
-def make_parser() -> flags.Parser:
-    """The flags of `t2t-lite-average`."""
-    parser = flags.Parser("t2t-lite-average", __doc__)
+def _add_flags(parser: flags.Parser) -> None:
     flags.add_run_flags(parser)
     told = "how many of the newest (default: the run's average_checkpoints)"
     flags.add(parser, {"--num_checkpoints=N": told}, integer(1))
-    return parser
 
 
 def average(args: argparse.Namespace) -> None:
-    """Makes the average and prints its folder."""
+    """Make the average and print its folder."""
     output_dir, config = runs.find_run(args)
     hparams = HParams.from_dict(config["hparams"])
     count = args.num_checkpoints or hparams.average_checkpoints
@@ -34,10 +32,4 @@ def average(args: argparse.Namespace) -> None:
     print(made.path)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Runs `t2t-lite-average`; returns its exit code."""
-    return command.run(make_parser(), average, argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = Command("t2t-lite-average", __doc__, _add_flags, average)

@@ -2,17 +2,16 @@
 
 import argparse
 
-from t2t_lite.bin.cli import command, flags
+from t2t_lite.bin.cli import flags
+from t2t_lite.bin.cli.command import Command
 from t2t_lite.bin.cli.output import print_report
 from t2t_lite.corpus.lines import read_lines
-from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.errors import T2TLiteError
 
 _TOKENIZERS = ("13a", "intl", "char", "none", "zh", "ja-mecab", "ko-mecab")
 
 
-def make_parser() -> flags.Parser:
-    """Return the parser of `t2t-lite-bleu`."""
-    parser = flags.Parser("t2t-lite-bleu", __doc__)
+def _add_flags(parser: flags.Parser) -> None:
     table = {
         "--hypothesis=FILE": "one translation a line",
         "--reference=FILE": "its reference on the same line, detokenized text",
@@ -23,29 +22,16 @@ def make_parser() -> flags.Parser:
         "for example de",
     }
     flags.add(parser, table)
-    parser.add_argument(
-        "--tokenize",
-        default="13a",
-        choices=_TOKENIZERS,
-        help="sacreBLEU's tokenizer of both sides",
-    )
+    told = "sacreBLEU's tokenizer of both sides"
+    flags.add_choice(parser, "tokenize", told, *_TOKENIZERS, default="13a")
     flags.add_json(parser)
-    return parser
 
 
 def score_files(args: argparse.Namespace) -> None:
     """Print the score of `--hypothesis` against `--reference`."""
     flags.require(args, "hypothesis", "reference")
-    if args.tokenized != bool(args.target_language):
-        raise UsageError(
-            "--tokenized and --target_language, such as --target_language=de, "
-            "require each other: give both or none."
-        )
-    if args.tokenized and args.lowercase:
-        raise UsageError(
-            "--tokenized is cased, as the paper's score is: leave out "
-            "--lowercase."
-        )
+    both = {"tokenized": "target_language", "target_language": "tokenized"}
+    flags.check_together(args, [("tokenized", "lowercase")], both)
     hypotheses = list(read_lines(args.hypothesis))
     references = list(read_lines(args.reference))
     if len(hypotheses) != len(references):
@@ -68,10 +54,4 @@ def score_files(args: argparse.Namespace) -> None:
     print_report(report, args.json)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run `t2t-lite-bleu`; return its exit code."""
-    return command.run(make_parser(), score_files, argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = Command("t2t-lite-bleu", __doc__, _add_flags, score_files)

@@ -1,19 +1,15 @@
-"""Score parse trees against gold trees by the rules of EVALB.
-
-The trees are in a file, or a trained model parses the sentences.
-"""
+"""Score parse trees against gold trees by the rules of EVALB."""
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from t2t_lite.bin.cli import command, flags, runs
-from t2t_lite.bin.cli.output import print_json, print_table
-from t2t_lite.corpus.lines import read_lines
-from t2t_lite.errors import UsageError
+from t2t_lite.bin.cli import command, flags
+from t2t_lite.bin.cli.command import Command
+from t2t_lite.bin.cli.output import print_json, print_table, shown
 from t2t_lite.parsing import bracket_f1
 from t2t_lite.parsing.bracket_f1 import SentenceScore, percent
-from t2t_lite.parsing.trees import one_tree_a_line, sentence_of
+from t2t_lite.parsing.trees import one_tree_a_line
 
 # EVALB's own table, so that whoever reads its output reads ours.
 _RULE = "=" * 76
@@ -23,69 +19,35 @@ _HEADING = (
     "Accracy",
     _RULE,
 )
-# The totals for people: the key, and the name if it differs.
-_TOTALS = {
-    "sentences": "",
-    "errors": "error sentences",
-    "skipped": "skipped sentences",
-    "valid": "valid sentences",
-    "recall": "bracketing recall",
-    "precision": "bracketing precision",
-    "f1": "bracketing F1",
-    "complete_match": "",
-    "average_crossing": "",
-    "no_crossing": "",
-    "two_or_less_crossing": "2 or less crossing",
-    "tagging_accuracy": "",
-}
 
 
-def make_parser() -> flags.Parser:
-    """Return the parser of `t2t-lite-bracket-f1`."""
-    parser = flags.Parser("t2t-lite-bracket-f1", __doc__)
+def _add_flags(parser: flags.Parser) -> None:
     table = {
         "--gold=FILE": "bracketed trees: one a line, or as treebanks have them",
         "--test=FILE": "parses of the same words, one a line or as treebanks "
         "have them; an empty line where there is none",
-        "--text=FILE": "raw sentences for the model, instead of --test; they "
-        "are split into words as the problem's treebank is (default: the "
-        "words of the gold trees)",
         "--parameters=FILE": "an EVALB parameter file (default: COLLINS.prm)",
         "--sentences": "show each sentence, too",
         "--labels": "show each label, too",
     }
     flags.add(parser, table)
     flags.add_json(parser)
-    flags.add_run_flags(parser, "the model that parses, instead of --test")
-    flags.add_search_flags(parser)
-    return parser
 
 
 def score_files(args: argparse.Namespace) -> None:
-    """Print the scores of `--test`, or of a model, against `--gold`."""
-    flags.require(args, "gold")
-    if bool(args.test) == bool(args.output_dir or args.problem):
-        raise UsageError(
-            "Give --test, or a model by --output_dir or by --problem and "
-            "--hparams."
-        )
-    if args.test and args.text:
-        raise UsageError("--text requires a model: leave --test out.")
+    """Print the scores of `--test` against `--gold`."""
+    flags.require(args, "gold", "test")
     parameters = bracket_f1.COLLINS
     if args.parameters:
         parameters = bracket_f1.read_parameters(args.parameters)
     gold, of_treebank = one_tree_a_line(args.gold)
-    if args.test:
-        test, test_of_treebank = one_tree_a_line(args.test, len(gold))
-    else:
-        test, test_of_treebank = _parses(args, gold), True
-    name = args.test or args.text or "the parses"
+    test, test_of_treebank = one_tree_a_line(args.test, len(gold))
     scores = bracket_f1.score_lines(
-        *(gold, test, parameters, args.gold, name),
+        *(gold, test, parameters, args.gold, args.test),
         # Treebanks have a bracket around each tree that lines may lack.
         outer_brackets=not (of_treebank or test_of_treebank),
     )
-    _note_errors(scores, name, parameters.max_errors)
+    _note_errors(scores, args.test, parameters.max_errors)
     report = bracket_f1.report(scores, parameters)
     if args.labels:
         report["labels"] = bracket_f1.label_totals(scores)
@@ -100,29 +62,6 @@ def score_files(args: argparse.Namespace) -> None:
     if args.labels:
         print()
         print_table(_label_table(report["labels"]), numbers=True)
-
-
-def _parses(args: argparse.Namespace, gold: Sequence[str]) -> list[str]:
-    """Return a model's trees over the sentences of `--text` or `--gold`."""
-    sentences = [sentence_of(line) for line in gold]
-    if args.text:
-        sentences = list(read_lines(args.text))
-    run = runs.open_run(args)
-    if args.text:
-        sentences = [run.problem.tokenize(text) for text in sentences]
-    replicas = runs.make_replicas(run, args)
-    from t2t_lite.decoding.stream import best_translations
-
-    with command.LineNotes(args.verbose) as note:
-        return best_translations(
-            replicas,
-            sentences,
-            "parsing",
-            batch_size=args.batch_size,
-            batch_tokens=args.batch_tokens,
-            complete=run.problem.complete,
-            note=note,
-        )
 
 
 def _note_errors(scores: Sequence[SentenceScore], name: str, most: int) -> None:
@@ -165,32 +104,21 @@ def _sentence_table(
     )
 
 
-def _totals(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _totals(report: Mapping[str, Any]) -> Iterator[Sequence[str]]:
     """Yield the totals of all sentences, and of those within the cutoff."""
     yield "", "all", f"length <= {report['cutoff_length']}"
-    for key, name in _TOTALS.items():
-        values = report[key], report["within_cutoff"][key]
-        everything, short = (
-            f"{x:.{2 * isinstance(x, float)}f}" for x in values
-        )
-        yield name or key.replace("_", " "), everything, short
+    for key, short in report["within_cutoff"].items():
+        yield key.replace("_", " "), shown(report[key]), shown(short)
 
 
 def _label_table(
     labels: Mapping[str, Mapping[str, float]],
-) -> Iterator[tuple[str, ...]]:
+) -> Iterator[Sequence[str]]:
     """Yield counts and scores of each label, the most frequent first."""
     keys = ("gold", "test", "recall", "precision", "f1")
     yield "label", *keys
     for label, counts in labels.items():
-        values = (counts[key] for key in keys)
-        yield label, *(f"{x:.{2 * isinstance(x, float)}f}" for x in values)
+        yield label, *(shown(counts[key]) for key in keys)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run `t2t-lite-bracket-f1`; return its exit code."""
-    return command.run(make_parser(), score_files, argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = Command("t2t-lite-bracket-f1", __doc__, _add_flags, score_files)

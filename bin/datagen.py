@@ -4,13 +4,16 @@ import argparse
 import dataclasses
 import functools
 import logging
+import math
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from t2t_lite import plugins, registry
 from t2t_lite.bin.cli import command, flags
-from t2t_lite.bin.cli.output import print_json, print_table
+from t2t_lite.bin.cli.command import Command
+from t2t_lite.bin.cli.output import print_json, print_rows
 from t2t_lite.errors import UsageError
 from t2t_lite.problem import Problem
 from t2t_lite.problem.own_text import TextOptions
@@ -25,46 +28,42 @@ if TYPE_CHECKING:
 
 _ADOPTS = ("vocabulary", "adopted")
 _GENERATES = ("overwrite", "raw_dir", "tfds_dir", "processes")
-# The flags that --inspect and --adopt do not take.
-_CONFLICTS = {
-    "inspect": _GENERATES,
-    "adopt": (
-        *("inspect", *_GENERATES, "runner", "problem_options"),
-        *(
-            f.name
-            for f in dataclasses.fields(TextOptions)
-            if f.name not in _ADOPTS
-        ),
+_CONFLICTS = (
+    ("inspect", *_GENERATES),
+    ("adopt", "inspect", *_GENERATES, "runner", "problem_options"),
+    *(
+        ("adopt", f.name)
+        for f in dataclasses.fields(TextOptions)
+        if f.name not in _ADOPTS
     ),
-}
+    # Beam's own options say how many workers it has.
+    ("runner", "processes"),
+)
+_SIDES = ("source", "target")
 _SHARES = {"half": 0.5, "90%": 0.9, "99%": 0.99, "99.9%": 0.999, "all": 1.0}
 _SHOWN_CHARACTERS = 300  # of a text; JSON has all of them
 
 
-def make_parser() -> flags.Parser:
-    """Return the parser of `t2t-lite-datagen`."""
-    parser = flags.Parser("t2t-lite-datagen", __doc__)
+def _add_flags(parser: flags.Parser) -> None:
     about = "a registered problem; NAME_rev has the data of NAME"
     flags.add(parser, {"--problem=NAME": about})
     names = ("data_dir", "raw_dir", "tfds_dir", "problem_options", "usr_dir")
     flags.add_settings(parser, TrainingOptions, names)
-    about = " (default: that of the data which is there, else 1)"
-    flags.add_seed(parser, None, about)
+    about = "of everything random (default: that of the data there, else 1)"
+    flags.add(parser, {"--seed=N": about}, integer(0, 2**63 - 1))
     about = "worker processes (default: one per CPU core)"
     flags.add(parser, {"--processes=N": about}, integer(1))
-    switches = {
+    modes = {
         "--overwrite": "generate the data again, from the start, even if it is "
         "there and fits",
         "--inspect": "generate nothing; report on the data that is there: "
         "counts, lengths, what was dropped, ten pairs at random",
+        "--adopt=DIR": "generate nothing; check the shards "
+        "NAME-{train,dev,test}-* that tensor2tensor left in DIR, and make them "
+        "data of --problem=NAME, where they lie; needs --vocabulary=FILE, or "
+        "SOURCE,TARGET",
     }
-    flags.add(parser, switches)
-    about = (
-        "generate nothing; check the shards NAME-{train,dev,test}-* that "
-        "tensor2tensor left in DIR, and make them data of --problem=NAME, "
-        "where they lie; needs --vocabulary=FILE, or SOURCE,TARGET"
-    )
-    flags.add(parser, {"--adopt=DIR": about})
+    flags.add(parser, modes)
     flags.add_json(parser)
     flags.add_text_flags(parser)
     group = parser.add_argument_group(
@@ -85,17 +84,12 @@ def make_parser() -> flags.Parser:
         help="options for Beam itself, after --, as in -- "
         "--flink_master=localhost:8081 --parallelism=8",
     )
-    return parser
 
 
 def generate_data(args: argparse.Namespace) -> None:
     """Generate, inspect or adopt the data of `--problem`; print a report."""
     flags.require(args, "problem")
-    for mode, conflicts in _CONFLICTS.items():
-        for flag in conflicts if getattr(args, mode) else ():
-            if getattr(args, flag) not in (None, False, ""):
-                raise UsageError(f"--{mode} conflicts with --{flag}.")
-    _check_beam_flags(args)
+    flags.check_together(args, _CONFLICTS, {"beam_options": "runner"})
     plugins.load_plugins(args.usr_dir)
     if args.adopt:
         _print_counts(args, _adopt(args))
@@ -116,22 +110,6 @@ def generate_data(args: argparse.Namespace) -> None:
         processes=args.processes,
     ).run(args.overwrite)
     _print_counts(args, manifest)
-
-
-def _check_beam_flags(args: argparse.Namespace) -> None:
-    if not args.runner:
-        if args.beam_options:
-            raise UsageError(
-                f"Unexpected argument {args.beam_options[0]!r}; flags look "
-                "like --flag=value, and Beam's own come after --runner=RUNNER "
-                "and --."
-            )
-        return
-    if args.processes:
-        raise UsageError(
-            "--processes is for this machine alone; Beam's own options, after "
-            "--, say how many workers --runner has."
-        )
 
 
 def _generation(args: argparse.Namespace) -> "Callable[..., Generation]":
@@ -219,30 +197,19 @@ def _inspect(
     splits = report["splits"]
     name, first = next(iter(splits.items()))
     print(f"{report['problem']} in {report['data_dir']}")
-    for side in ("source", "target"):
+    for side in _SIDES:
         file, pieces = first[side]["file"], first[side]["pieces"]
         print(f"vocabulary of {side}: {file}, {pieces:,} pieces")
     print()
-    columns = {name: _counts(split) for name, split in splits.items()}
-    _print_columns("", columns)
+    print_rows([_row(k, splits[k], side) for k in splits for side in _SIDES])
     print(
-        "EOS is one of the tokens, but does not count for tokens per word (of "
-        "a sample)\nor bytes: tokens that are bytes of a character that the "
-        "vocabulary lacks.\n"
+        "Tokens count EOS, but not per word or as bytes: tokens that are bytes "
+        "of a\ncharacter that the vocabulary lacks. Half: of the texts have at "
+        "most so many."
     )
-    lengths = {
-        f"{name} {side}": {
-            label: f"{_length_of(share, split[side]['lengths']):,}"
-            for label, share in _SHARES.items()
-        }
-        for name, split in splits.items()
-        for side in ("source", "target")
-    }
-    _print_columns("most tokens of", lengths)
-    drops = [line for item in splits.items() for line in _drops(*item)]
-    if drops and problem.reversed:
-        drops.append(f"These pairs have the sides of {problem.base_name}.")
-    print(*drops, sep="\n")
+    for split, record in splits.items():
+        for why, count in (record["dropped"] | record["damaged"]).items():
+            print(f"{split}: {count:,} pairs, {why}")
     print(f"Pairs of {name} drawn at random (--seed={report['seed']})")
     for pair in first["drawn"]:
         print(
@@ -252,79 +219,31 @@ def _inspect(
         )
 
 
-def _print_columns(
-    title: str, columns: Mapping[str, Mapping[str, str]]
-) -> None:
-    labels = next(iter(columns.values()))
-    rows = [(k, *(column[k] for column in columns.values())) for k in labels]
-    print_table([(title, *columns), *rows], numbers=True)
-
-
-def _counts(split: Mapping[str, Any]) -> dict[str, str]:
-    """Return the counts of a split by their labels."""
-    column = {
-        "pairs": f"{split['examples']:,}",
-        "dropped": f"{sum(split['dropped'].values()):,}",
-        "with broken text": f"{sum(split['damaged'].values()):,}",
+def _row(name: str, split: Mapping[str, Any], side: str) -> dict[str, Any]:
+    """Return the statistics of one side of a split by their labels."""
+    pairs, found = split["examples"], split[side]
+    lengths = sorted(Counter(found["lengths"]).elements())
+    return {
+        "split": name,
+        "side": side,
+        "pairs": pairs,
+        "tokens": found["tokens"],
+        "per pair": found["tokens"] / pairs,
+        "per word": found["tokens_per_word"],
+        "bytes": found["byte_share"],
+        **{
+            label: lengths[math.ceil(share * len(lengths)) - 1]
+            for label, share in _SHARES.items()
+        },
     }
-    for name in ("source", "target"):
-        side, tokens = split[name], split[name]["tokens"]
-        words, share = side["tokens_per_word"], side["byte_share"]
-        column |= {
-            f"{name} tokens": f"{tokens:,}",
-            f"{name} tokens a pair": f"{tokens / split['examples']:.1f}",
-            f"{name} tokens per word": "-" if words is None else f"{words:.2f}",
-            f"{name} bytes": "-" if share is None else f"{share:.3%}",
-        }
-    return column
-
-
-def _length_of(share: float, lengths: Mapping[int, int]) -> int:
-    """Return the length that such a share of the texts does not exceed.
-
-    Args:
-      share: 0-1.
-      lengths: number of texts by their length.
-    """
-    needed, covered = share * sum(lengths.values()), 0
-    for length, count in sorted(lengths.items()):
-        covered += count
-        if covered >= needed:
-            return length
-    return 0
-
-
-def _drops(name: str, split: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the reasons for dropped and damaged pairs, with samples."""
-    for reason, count in split["dropped"].items():
-        yield f"\ndropped from {name}: {count:,}, {reason}"
-        yield from _samples(split["dropped_samples"].get(reason, ()))
-    for damage, count in split["damaged"].items():
-        yield f"\nin {name} with {damage}: {count:,}"
-        yield from _samples(split["damaged_samples"].get(damage, ()))
-
-
-def _samples(samples: Any) -> Iterator[str]:
-    for sample in samples:
-        source, target = _shown(sample["source"]), _shown(sample["target"])
-        number = sample["pair"]
-        yield f'  pair {number:,}: source "{source}", target "{target}"'
 
 
 def _shown(text: str) -> str:
-    """Return the text on one line, short, without control characters."""
-    more = len(text) - _SHOWN_CHARACTERS
-    shown = "".join(
+    """Return the start of a text on one line, without control characters."""
+    return "".join(
         c if c.isprintable() else ascii(c)[1:-1]
         for c in text[:_SHOWN_CHARACTERS]
     )
-    return f"{shown} ... and {more:,} characters more" if more > 0 else shown
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run `t2t-lite-datagen`; return its exit code."""
-    return command.run(make_parser(), generate_data, argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = Command("t2t-lite-datagen", __doc__, _add_flags, generate_data)

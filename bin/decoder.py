@@ -19,14 +19,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import t2t_lite
-from t2t_lite.bin.cli import backend, command, flags, places, runs
+from t2t_lite.bin.cli import command, flags, places, runs
+from t2t_lite.bin.cli.command import Command
 from t2t_lite.corpus.lines import lines_without_mark, open_packed
 from t2t_lite.decoding.batching import Batching
 from t2t_lite.decoding.resumable_output import (
     open_resumable,
     partial_paths,
 )
-from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.errors import T2TLiteError
+from t2t_lite.loading import LoadedTranslator
+from t2t_lite.problem import Problem
 from t2t_lite.progress import Counter
 from t2t_lite.text.tags import known_tag
 from t2t_lite.validators import integer
@@ -34,23 +37,19 @@ from t2t_lite.validators import integer
 if TYPE_CHECKING:
     from t2t_lite.decoding.requests import Request
     from t2t_lite.decoding.results import PairScore, Translation
-    from t2t_lite.decoding.stream import Replica
     from t2t_lite.training.run import Run
 
-_JSON, _SEVERAL = "format=json", "nbest"  # flags by their values
 # Each flag conflicts with those after it.
 _CONFLICTS = (
-    ("score", "draw", "tokenize", "jit", "mbr", "token_scores"),
+    ("score", "tokenize", "jit", "mbr", "token_scores"),
     ("split_sentences", "score", "mbr", "token_scores", "alignment"),
-    ("split_sentences", "tokenize", _SEVERAL),
-    ("draw", "alignment", _JSON, _SEVERAL),
+    ("split_sentences", "tokenize", "nbest"),
     ("interactive", "decode_from_file", "decode_to_file", "score"),
-    ("summary", "alignment"),
 )
-_REQUIRED = {
-    "token_scores": _JSON,
-    "summary": "score",
+_REQUIRED = runs.REQUIRED | {
+    "token_scores": "format=json",
 }
+_DETAILS = ("token_scores", "alignment")
 # Flags that cannot change the answers, and those that name the run and its
 # weights, which are compared by their checksums.
 _SAME_ANSWERS = {
@@ -60,124 +59,87 @@ _SAME_ANSWERS = {
 }
 
 
-def make_parser() -> flags.Parser:
-    """Return the parser of `t2t-lite-decoder`."""
-    parser = flags.Parser("t2t-lite-decoder", __doc__)
+def _add_flags(parser: flags.Parser) -> None:
     flags.add_run_flags(parser)
     flags.add_search_flags(parser)
-    backend.add_flags(parser)
+    runs.add_engine_flags(parser)
     group = parser.add_argument_group("input and output")
     table = {
         "--decode_from_file=FILE": "compressed or not (default: stdin)",
         "--decode_to_file=FILE": "grows as FILE.partial and is renamed when "
         "complete; after a stop the same command resumes it (default: stdout)",
-    }
-    flags.add(group, table)
-    switches = {
         "--overwrite": "start a FILE.partial that is there from the beginning",
         "--interactive": "prompt for a line, translate it, prompt again; ends "
         "at Ctrl-D",
         "--score": "score lines `source<TAB>target` instead of translating",
-    }
-    flags.add(group, switches)
-    about = (
-        "write the N best translations of each line, best first, separated by "
-        "TABs; at most --beam_size, or any number with --sample"
-    )
-    flags.add(group, {"--nbest=N": about}, integer(1), default=1)
-    about = (
-        "put this tag of the problem's corpora before each source text, such "
-        "as the target language; see --pairs"
-    )
-    flags.add(group, {"--tag=TAG": about})
-    group.add_argument(
-        "--input_format",
-        choices=["text", "json"],
-        default="text",
-        help='json: one request a line, {"text", "id", "prefix", '
-        '"constraints", "avoid", "seed", "tag"}, or with --score {"source", '
-        '"target", "id", "tag"}; any other line is answered with {"error"}',
-    )
-    group.add_argument(
-        "--format",
-        choices=["text", "json"],
-        help='json: one object a line, {"line", "source", "hypotheses": '
-        '[{"text", "score", "tokens"}]} (default: as --input_format)',
-    )
-    switches = {
+        "--tag=TAG": "put this tag of the problem's corpora before each source "
+        "text, such as the target language; see --pairs",
         "--split_sentences": "the lines are paragraphs: translate each "
         "sentence separately and join the translations",
         "--tokenize": "the lines are raw text: first split them into words as "
         "the problem's corpus does, for example a treebank",
-        "--draw": "draw each tree, with an empty line after it",
     }
-    flags.add(group, switches)
+    flags.add(group, table)
+    told = (
+        "write the N best translations of each line, best first, separated by "
+        "TABs; at most --beam_size, or any number with --sample"
+    )
+    flags.add(group, {"--nbest=N": told}, integer(1))
+    told = (
+        'json: one request a line, {"text", "id", "prefix", "constraints", '
+        '"avoid", "seed", "tag"}, or with --score {"source", "target", "id", '
+        '"tag"}; any other line is answered with {"error"}'
+    )
+    kinds = ("text", "json")
+    flags.add_choice(group, "input_format", told, *kinds, default="text")
+    told = (
+        'json: one object a line, {"line", "source", "hypotheses": [{"text", '
+        '"score", "tokens"}]} (default: as --input_format)'
+    )
+    flags.add_choice(group, "format", told, *kinds)
     group = parser.add_argument_group("details")
-    switches = {
-        "--token_scores": "with --format=json, add the log-probability and "
-        "the piece of each token; --score always adds them",
-        "--summary": "with --score, print only one report on all pairs: "
-        "cross-entropy and perplexity",
-    }
-    flags.add(group, switches)
-    group.add_argument(
-        "--alignment",
-        choices=["tokens", "words"],
-        help="the source of each token or word, as `0-0 1-2` (source-target) "
-        "after ` ||| `, or in JSON",
+    told = (
+        "with --format=json, add the log-probability and the piece of each "
+        "token; --score always adds them"
     )
-    group.add_argument(
-        "--mbr",
-        choices=["chrf"],
-        help="of the --nbest=N translations of a line (default: --beam_size) "
-        "print the one most similar to all of them; JSON has them all, with "
-        "their utility",
+    flags.add(group, {"--token_scores": told})
+    told = (
+        "the source of each token or word, as `0-0 1-2` (source-target) after "
+        "` ||| `, or in JSON"
     )
-    return parser
+    flags.add_choice(group, "alignment", told, "tokens", "words")
+    told = (
+        "of the --nbest=N translations of a line (default: --beam_size) print "
+        "the one most similar to all of them; JSON has them all, with their "
+        "utility"
+    )
+    flags.add_choice(group, "mbr", told, "chrf")
 
 
-def decode(args: argparse.Namespace) -> None:
+def _decode(args: argparse.Namespace) -> None:
     """Translate or score the lines that the flags name."""
     args.format = args.format or args.input_format
-    _check(args)
-    backend.check(args)
+    flags.check_together(args, _CONFLICTS, _REQUIRED)
+    places.check(args.decode_from_file, args.decode_to_file)
     if args.interactive:
         command.note("Loading the model.")
         args.replicas = 1
     run = runs.open_run(args)
-    if args.draw and run.problem.text_form(run.encoders) is None:
-        raise UsageError(
-            f"--draw requires trees; the answers of {run.problem.name} are "
-            "plain text: leave it out."
-        )
     if args.tag:
         args.tag = known_tag(args.tag, run.problem.source_tags)
     asked = _asked(args, run)
-    replicas = backend.make_replicas(run, args)
-    most = replicas[0].translator.most_hypotheses
-    if args.mbr and args.nbest == 1:
-        if most is None:
-            raise UsageError("--mbr with --sample requires --nbest.")
-        args.nbest = most
-    if most is not None and args.nbest > most:
-        raise UsageError(
-            "--nbest must be at most the beam size; got "
-            f"nbest={args.nbest}, beam_size={most}."
-        )
-    with (
-        command.LineNotes(args.verbose or args.interactive) as note,
-        command.ended_at_once_by(
-            "t2t-lite-decoder", signal.SIGINT, signal.SIGTERM
-        ),
-    ):
-        answers = _Answers(run, replicas, args, note)
+    replicas = runs.make_replicas(run, args)
+    translator = LoadedTranslator(str(run.output_dir), lambda: replicas, run)
+    with command.LineNotes(args.verbose or args.interactive) as note:
+        answers = _Answers(translator, run.problem, args, note)
         if args.interactive:
-            replicas[0].translator.warm_up(args.nbest)
+            replicas[0].translator.warm_up(args.nbest or 1)
             _converse(answers)
-        elif args.decode_to_file:
-            _write_file(answers, asked, args, len(replicas))
         else:
-            _write_stdout(answers, args)
+            command.interruptible(
+                lambda: _write(answers, asked, args, len(replicas)),
+                *(signal.SIGINT, signal.SIGTERM),
+            )
     if answers.errors:
         raise T2TLiteError(
             f"{answers.errors:,} request(s) had an error instead of an answer; "
@@ -185,27 +147,12 @@ def decode(args: argparse.Namespace) -> None:
         )
 
 
-def _check(args: argparse.Namespace) -> None:
-    """Raise an error for flags that cannot work, before the model is loaded."""
-    given = {name for name, value in vars(args).items() if value}
-    given -= {_SEVERAL} if args.nbest == 1 else set()
-    given |= {f"format={args.format}"}
-    for first, *others in _CONFLICTS:
-        for other in others:
-            if {first, other} <= given:
-                raise UsageError(f"--{first} conflicts with --{other}.")
-    for name, required in _REQUIRED.items():
-        if name in given and required not in given:
-            raise UsageError(f"--{name} requires --{required}.")
-    places.check(args.decode_from_file, args.decode_to_file, grows=True)
-
-
 class _Answers:
     """The output lines of input lines, as the flags say.
 
     Args:
-      run: of the model.
-      replicas: the engines that translate.
+      translator: of the lines.
+      problem: of the model.
       args: the flags.
       note: called with the number of a line and a warning.
 
@@ -216,65 +163,45 @@ class _Answers:
 
     def __init__(
         self,
-        run: "Run",
-        replicas: "Sequence[Replica]",
+        translator: LoadedTranslator,
+        problem: Problem,
         args: argparse.Namespace,
         note: Callable[[int, str], None],
     ):
-        self._problem = run.problem
-        self._replicas = replicas
-        self._args = args
-        self._note = note
+        self._translator, self._problem = translator, problem
+        self._args, self._note = args, note
         self.errors, self.last_error = 0, ""
-        self._split = self._details = None
-        if args.split_sentences:
-            from t2t_lite.decoding.stream import splitter_of
-
-            self._split = splitter_of(run.problem, run.encoders)
-        in_json = args.format == "json" and args.score and not args.summary
-        if args.token_scores or args.alignment or in_json:
-            from t2t_lite.decoding.token_info import TokenDetails
-
-            self._details = TokenDetails(
-                replicas[0].translator,
-                token_scores=args.token_scores,
-                alignment=args.alignment,
-            )
 
     def __call__(
         self, lines: Iterable[bytes], first_line: int = 1, prompt: bool = True
-    ) -> Iterator[str | None]:
-        """Yield the output for each line, in their order; None for nothing."""
+    ) -> Iterator[str]:
+        """Yield the output for each line, in their order."""
         args = self._args
-        options = {
+        how = {
             "batch_size": args.batch_size,
             "batch_tokens": args.batch_tokens,
             "prompt": prompt,
             "first_line": first_line,
-            "details": self._details,
-            "tags": self._problem.source_tags,
             "note": self._note,
         }
+        options = {name: getattr(args, name) for name in _DETAILS}
         if args.score:
-            yield from self._scores(lines, options)
-            return
-        from t2t_lite.decoding.stream import translate_lines
-
-        for translation in translate_lines(
-            self._replicas,
-            map(self._request, lines),
-            num_hypotheses=args.nbest,
-            complete=self._problem.complete,
-            mbr=args.mbr,
-            split=self._split,
-            **options,
-        ):
-            if translation.error:
-                yield self._error(translation)
+            pairs = self._pairs(lines, first_line)
+            results: Any = self._translator.score_stream(pairs, how, **options)
+        else:
+            for name in ("nbest", "mbr", "split_sentences"):
+                options[name] = getattr(args, name)
+            requests = map(self._request, lines)
+            results = self._translator.stream(requests, how, **options)
+        for result in results:
+            if result.error:
+                yield self._error(result)
             elif args.format == "json":
-                yield _json(translation)
+                yield _json(result)
+            elif args.score:
+                yield _with_alignment(f"{result.score:.6f}", result.alignment)
             else:
-                yield self._text(translation)
+                yield self._text(result)
 
     def count_error(self, line: bytes, answer: bytes) -> None:
         """Count an answer that an earlier process wrote, if it is an error."""
@@ -292,8 +219,7 @@ class _Answers:
         args = self._args
         in_json = args.input_format == "json"
         request = Request.parse(line) if in_json else Request(line)
-        if args.tag and not request.tag:
-            request = dataclasses.replace(request, tag=args.tag)
+        request = self._tagged(request)
         if args.tokenize:
             words = self._problem.tokenize(request.text)
             request = dataclasses.replace(request, text=words)
@@ -305,62 +231,28 @@ class _Answers:
             _with_alignment(each.text, each.alignment)
             for each in translation.hypotheses
         ]
-        if args.draw and texts[0]:
-            from t2t_lite.parsing.trees import draw_tree
-
-            return f"{draw_tree(texts[0])}\n"
-        if args.nbest == 1 or args.mbr:
+        if args.nbest in (None, 1) or args.mbr:
             return texts[0]
         # A TAB inside a text must not look like a separator.
         return "\t".join(text.replace("\t", " ") for text in texts)
 
-    def _scores(
-        self, lines: Iterable[bytes], options: Mapping[str, Any]
-    ) -> Iterator[str | None]:
+    def _pairs(self, lines: Iterable[bytes], first_line: int) -> Iterator[Any]:
         from t2t_lite.decoding.requests import Pair, split_pairs
-        from t2t_lite.decoding.results import ScoreSummary
-        from t2t_lite.decoding.stream import score_pairs
 
-        args, summary = self._args, ScoreSummary()
-        pairs: Iterable[Pair] = map(Pair.parse, lines)
-        if args.input_format == "text":
-            pairs = split_pairs(lines, options["first_line"])
-        if args.tag:
-            pairs = (
-                dataclasses.replace(pair, tag=pair.tag or args.tag)
-                for pair in pairs
-            )
-        for pair in score_pairs(self._replicas, pairs, **options):
-            summary.add(pair)
-            if pair.error:
-                yield self._error(pair)
-            elif args.summary:
-                yield None
-            elif args.format == "json":
-                yield _json(pair)
-            else:
-                yield _with_alignment(f"{pair.score:.6f}", pair.alignment)
-        if args.summary:
-            report = summary.report()
-            yield (
-                json.dumps(report)
-                if args.format == "json"
-                else "  ".join(
-                    f"{name} {value:.4f}"
-                    if isinstance(value, float)
-                    # None of a mean over nothing
-                    else f"{name} {'none' if value is None else value}"
-                    for name, value in report.items()
-                )
-            )
+        in_json = self._args.input_format == "json"
+        pairs = map(Pair.parse, lines) if in_json else None
+        return map(self._tagged, pairs or split_pairs(lines, first_line))
 
-    def _error(self, answer: "Translation | PairScore") -> str | None:
+    def _tagged(self, item: Any) -> Any:
+        return dataclasses.replace(item, tag=item.tag or self._args.tag or "")
+
+    def _error(self, answer: "Translation | PairScore") -> str:
         """Count an error; return its JSON, or an empty line of text."""
         self.errors, self.last_error = self.errors + 1, str(answer.error)
-        if self._args.format == "json" and not self._args.summary:
+        if self._args.format == "json":
             return _json(answer)
         self._note(answer.line, str(answer.error))
-        return None if self._args.summary else ""
+        return ""
 
 
 def _json(answer: "Translation | PairScore") -> str:
@@ -379,57 +271,48 @@ def _with_alignment(
     return f"{text} ||| {pharaoh(alignment)}"
 
 
-def _write_stdout(answers: _Answers, args: argparse.Namespace) -> None:
-    """Print the answers; stderr shows the progress if stdout is a file."""
-    total, sha256 = _measure(args.decode_from_file)
-    with (
-        places.lines_in(args.decode_from_file) as lines,
-        Counter("decoding", "lines", not sys.stdout.isatty(), total) as counter,
-    ):
-        for answer in answers(lines, prompt=not sha256):
-            if answer is not None:
-                print(answer, flush=True)
-            counter.advance(1)
-
-
-def _write_file(
+def _write(
     answers: _Answers,
     asked: Mapping[str, Any],
     args: argparse.Namespace,
     replicas: int,
 ) -> None:
-    """Write the answers to `--decode_to_file`, which may be resumed."""
+    """Write the answers to `--decode_to_file`, which may be resumed, or stdout.
+
+    Progress on stderr would disturb answers on a terminal.
+    """
     total, sha256 = _measure(args.decode_from_file)
     batching = Batching(args.batch_size, args.batch_tokens, prompt=not sha256)
-    # A drawing has several lines, and a summary depends on all pairs.
-    resumable = sha256 and not (args.draw or args.summary)
-    record = {"input": sha256, **asked} if resumable else None
-    path = pathlib.Path(args.decode_to_file)
-    with (
-        places.lines_in(args.decode_from_file) as lines,
-        open_resumable(path, record, args.overwrite, command.note) as (
-            write,
-            kept,
-        ),
-    ):
+    opened: Any = contextlib.nullcontext((_print, 0))
+    path = pathlib.Path(args.decode_to_file or "")
+    if args.decode_to_file:
+        record = {"input": sha256, **asked} if sha256 else None
+        opened = open_resumable(path, record, args.overwrite, command.note)
+    with places.lines_in(args.decode_from_file) as lines, opened as output:
+        write, kept = output
         if kept:
             command.note(f"Resuming after line {kept:,}.")
         # Lines that were sorted together are sorted together again, so that
         # scores are the same to the last bit.
         start = kept - kept % batching.chunk(replicas)
         lines = iter(lines)
-        with open(partial_paths(path)[0], "rb") as earlier:
-            for line, answer in zip(
-                itertools.islice(lines, start), earlier, strict=False
-            ):
-                answers.count_error(line, answer)
+        if kept:
+            with open(partial_paths(path)[0], "rb") as earlier:
+                for line, written in zip(
+                    itertools.islice(lines, start), earlier, strict=False
+                ):
+                    answers.count_error(line, written)
         found = answers(lines, start + 1, batching.prompt)
         left = None if total is None else total - kept
-        with Counter("decoding", "lines", total=left) as counter:
-            for output in itertools.islice(found, kept - start, None):
-                if output is not None:
-                    write(output)
+        shown = bool(args.decode_to_file) or not sys.stdout.isatty()
+        with Counter("decoding", "lines", shown, left) as counter:
+            for answer in itertools.islice(found, kept - start, None):
+                write(answer)
                 counter.advance(1)
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)
 
 
 def _measure(path: str | None) -> tuple[int | None, str | None]:
@@ -474,7 +357,7 @@ def _converse(answers: _Answers) -> None:
     lines = lines_without_mark(_typed(), "stdin")
     for number, line in enumerate(lines, 1):
         for answer in answers([line], number):
-            print(answer, flush=True)
+            _print(answer)
 
 
 def _typed() -> Iterator[bytes]:
@@ -484,10 +367,4 @@ def _typed() -> Iterator[bytes]:
             yield input(prompt).encode("utf-8", "surrogatepass")
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run `t2t-lite-decoder`; return its exit code."""
-    return command.run(make_parser(), decode, argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = Command("t2t-lite-decoder", __doc__, _add_flags, _decode)

@@ -4,11 +4,18 @@ The exit code is 1 if a check fails.
 """
 
 import argparse
-import json
+import functools
+import pathlib
+import shutil
+import tempfile
 
 from t2t_lite import plugins, registry
-from t2t_lite.bin.cli import command, flags
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.bin.cli import flags
+from t2t_lite.bin.cli.command import Command
+from t2t_lite.bin.cli.output import print_json
+from t2t_lite.errors import T2TLiteError, in_words
+from t2t_lite.problem import Problem
+from t2t_lite.runtime import start_tensorflow, usable_cores
 from t2t_lite.training.config import find_config
 from t2t_lite.training.options import (
     DATA_DIR,
@@ -17,10 +24,10 @@ from t2t_lite.training.options import (
 )
 from t2t_lite.training.problem_choice import choose_problem
 
+_MIN_BYTES = 2 << 30  # of memory and of a disk, for a small training run
 
-def make_parser() -> flags.Parser:
-    """Return the parser of `t2t-lite-doctor`."""
-    parser = flags.Parser("t2t-lite-doctor", __doc__)
+
+def _add_flags(parser: flags.Parser) -> None:
     parser.epilog = (
         "example: t2t-lite-doctor --problem=wmt_ende --hparams=transformer_big"
     )
@@ -32,46 +39,114 @@ def make_parser() -> flags.Parser:
     flags.add(parser, where)
     flags.add_settings(parser, TrainingOptions, ["data_dir", "usr_dir"])
     flags.add_json(parser)
-    return parser
 
 
-def examine(args: argparse.Namespace) -> None:
-    """Print the finding of each check."""
+def _examine(args: argparse.Namespace) -> None:
+    """Print the finding of each check, in the order in which to fix them."""
     plugins.load_plugins(args.usr_dir)
-    output_dir, problem = flags.folder(args.output_dir), None
+    output_dir = flags.folder(args.output_dir)
     data_dir = args.data_dir or flags.folder(DATA_DIR)
     if args.hparams:
         registry.hparams(args.hparams)  # an unknown name is an error
     if args.problem and args.hparams and not output_dir:
         output_dir = default_output_dir(args.problem, args.hparams)
+    checks = {"devices": _check_devices, "memory": _check_memory}
     if args.problem:
         config = find_config(output_dir) if output_dir else None
         problem, data_dir = choose_problem(
             args.problem, {}, args.data_dir, output_dir, config
         )
-    from t2t_lite import doctor
-    from t2t_lite.runtime import start_tensorflow
-
+        checks["data"] = functools.partial(_check_data, data_dir, problem)
+    checks["data_dir"] = functools.partial(_check_folder, data_dir)
+    if output_dir:
+        checks["output_dir"] = functools.partial(_check_folder, output_dir)
+        checks["run"] = functools.partial(_check_run, output_dir, args.usr_dir)
     start_tensorflow(args.verbose)
     findings = []
-    for finding in doctor.examine(data_dir, output_dir, problem, args.usr_dir):
-        findings.append(finding)
+    for name, check in checks.items():
+        try:
+            ok, text = check()
+        except Exception as error:  # the other checks are made all the same
+            ok, text = False, in_words(error)
+        findings.append({"name": name, "ok": ok, "text": text})
         if not args.json:
-            mark = "ok" if finding.ok else "TO DO"
-            text = " ".join(finding.text.split())
-            print(f"{mark:6}{finding.name}: {text}", flush=True)
-    problems = sum(not finding.ok for finding in findings)
+            mark = "ok" if ok else "TO DO"
+            print(f"{mark:6}{name}: {' '.join(text.split())}", flush=True)
+    failed = sum(not finding["ok"] for finding in findings)
     if args.json:
-        checks = [finding._asdict() for finding in findings]
-        print(json.dumps({"ok": not problems, "checks": checks}))
-    if problems:
-        raise T2TLiteError(f"{problems} of {len(findings)} checks failed.")
+        print_json({"ok": not failed, "checks": findings})
+    if failed:
+        raise T2TLiteError(f"{failed} of {len(findings)} checks failed.")
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run `t2t-lite-doctor`; return its exit code."""
-    return command.run(make_parser(), examine, argv)
+def _check_devices() -> tuple[bool, str]:
+    from t2t_lite.training import provenance
+
+    usable = provenance.gpu_names()
+    present = len(list(pathlib.Path("/dev").glob("nvidia[0-9]*")))
+    if present > len(usable):
+        return False, (
+            f"TensorFlow can use {len(usable)} of {present} NVIDIA GPU(s): "
+            "install 't2t-lite[gpu]', and check nvidia-smi and "
+            "CUDA_VISIBLE_DEVICES"
+        )
+    cores = f"{usable_cores()} core(s) of {provenance.processor_name()}"
+    return True, f"{', '.join(usable) or 'no GPU'}; {cores}"
 
 
-if __name__ == "__main__":
-    raise SystemExit(main())
+def _check_memory() -> tuple[bool, str]:
+    from t2t_lite.training import devices
+
+    free = devices.free_bytes()
+    if free is None:
+        return True, "unknown on this system"
+    return free >= _MIN_BYTES, f"{_gib(free)} available, 2 required"
+
+
+def _check_folder(folder: pathlib.Path) -> tuple[bool, str]:
+    """Check that a folder, or the one that will contain it, can be written."""
+    while not folder.exists():
+        folder = folder.parent
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor-"):
+        free = shutil.disk_usage(folder).free
+    return free >= _MIN_BYTES, f"{folder}: {_gib(free)} free, 2 required"
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:,.1f} GiB"
+
+
+def _check_data(data_dir: pathlib.Path, problem: Problem) -> tuple[bool, str]:
+    from t2t_lite.data.manifest import Manifest, check_data, check_shards
+
+    if not Manifest.path(data_dir, problem).exists():
+        return True, f"{data_dir} has no data of {problem.name} yet"
+    manifest = Manifest.load(data_dir, problem)
+    check_data(data_dir, problem, manifest)
+    check_shards(data_dir, problem, manifest)
+    pairs = sum(split.examples for split in manifest.splits.values())
+    return True, f"{pairs:,} pairs; all checksums are right"
+
+
+def _check_run(
+    output_dir: pathlib.Path, usr_dir: str | None
+) -> tuple[bool, str]:
+    """Open a run and read its newest checkpoint, which has checksums."""
+    from t2t_lite.training import checkpoints
+    from t2t_lite.training.config import CONFIG
+    from t2t_lite.training.run import Run
+
+    if not (output_dir / CONFIG).exists():
+        return True, f"{output_dir} has no run yet"
+    run = Run.open(output_dir, usr_dir, to_decode=True)
+    saved = checkpoints.list_checkpoints(run.checkpoints_dir)
+    if not saved:
+        return True, f"{output_dir} has no checkpoint yet"
+    reader = checkpoints.Reader(saved[-1].path)
+    reader.verify()
+    return True, (
+        f"step {saved[-1].step:,}: {len(reader.shapes)} tensors are readable"
+    )
+
+
+main = Command("t2t-lite-doctor", __doc__, _add_flags, _examine)

@@ -1,29 +1,28 @@
 """Translate a split of a run's problem and print its metric."""
 
 import argparse
+import functools
 import signal
 
-from t2t_lite.bin.cli import backend, command, flags, runs
+from t2t_lite.bin.cli import command, flags, runs
+from t2t_lite.bin.cli.command import Command
 from t2t_lite.bin.cli.output import print_report
 
 
-def make_parser() -> flags.Parser:
-    """Return the parser of `t2t-lite-evaluator`."""
-    parser = flags.Parser("t2t-lite-evaluator", __doc__)
+def _add_flags(parser: flags.Parser) -> None:
     flags.add_run_flags(parser)
     about = "dev or test, or another split of the problem"
     flags.add(parser, {"--split=NAME": about}, default="dev")
     about = "the TFRecord shards (default: where the run had them)"
     flags.add(parser, {"--data_dir=DIR": about})
     flags.add_search_flags(parser)
-    backend.add_flags(parser)
+    runs.add_engine_flags(parser)
     flags.add_json(parser)
-    return parser
 
 
 def evaluate(args: argparse.Namespace) -> None:
     """Print the report of the split."""
-    backend.check(args)
+    flags.check_together(args, (), runs.REQUIRED)
     run = runs.open_run(args, to_decode=False)
     if args.data_dir:
         run.data.folder = flags.folder(args.data_dir)
@@ -32,22 +31,21 @@ def evaluate(args: argparse.Namespace) -> None:
 
     weights = checkpoints.resolve(run.checkpoints_dir, args.checkpoint)
     args.checkpoint = str(weights.path)  # a trainer may be running
-    replicas = backend.make_replicas(run, args)
+    replicas = runs.make_replicas(run, args)
     command.note(f"Translating {len(sources)} sentences of {args.split}.")
     from t2t_lite.decoding.stream import best_translations
     from t2t_lite.training.model_card import write_card
 
-    with (
-        command.LineNotes(args.verbose) as note,
-        command.ended_at_once_by("t2t-lite-evaluator", signal.SIGINT),
-    ):
-        hypotheses = best_translations(
+    with command.LineNotes(args.verbose) as note:
+        translate = functools.partial(
+            best_translations,
             replicas,
             sources,
             batch_size=args.batch_size,
             batch_tokens=args.batch_tokens,
             note=note,
         )
+        hypotheses = command.interruptible(translate, signal.SIGINT)
     report = run.problem.evaluate(sources, references, hypotheses)
     translator = replicas[0].translator
     report |= {
@@ -59,7 +57,7 @@ def evaluate(args: argparse.Namespace) -> None:
     }
     if args.backend != "tensorflow":
         report["backend"] = args.backend
-        report["quantization"] = backend.quantization(args, "backend")
+        report["quantization"] = args.quantization or runs.DEFAULT_QUANTIZATION
     if translator.form is not None:
         report["constrained"] = translator.settings.constrained
     if args.backend == "tensorflow" and not args.ensemble:
@@ -71,10 +69,4 @@ def evaluate(args: argparse.Namespace) -> None:
     print_report(report, args.json)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run `t2t-lite-evaluator`; return its exit code."""
-    return command.run(make_parser(), evaluate, argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = Command("t2t-lite-evaluator", __doc__, _add_flags, evaluate)

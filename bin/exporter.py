@@ -7,34 +7,33 @@ vocabulary. A folder for CTranslate2 takes tokens; the vocabulary is a file.
 import argparse
 import os
 
-from t2t_lite.bin.cli import backend, command, flags, runs
+from t2t_lite.bin.cli import command, flags, runs
+from t2t_lite.bin.cli.command import Command
 from t2t_lite.errors import UsageError
 from t2t_lite.validators import integer
 
 # Flags of --format=saved_model; all are None unless given.
 _SERVING = (
-    *("prefixed", "attention", "precision", "max_length", "warmup", "verify"),
+    *("prefixed", "attention", "precision", "max_length"),
+    *("warmup", "noverify"),
 )
 _WARMUP = 4  # lengths
 
 
-def make_parser() -> flags.Parser:
-    """Return the parser of `t2t-lite-exporter`."""
-    parser = flags.Parser("t2t-lite-exporter", __doc__)
+def _add_flags(parser: flags.Parser) -> None:
     flags.add_run_flags(parser)
     about = (
         "where to write; each export is a new folder 1, 2, ... in it "
         "(default: OUTPUT_DIR/export, or OUTPUT_DIR/ctranslate2)"
     )
     flags.add(parser, {"--export_dir=DIR": about})
-    parser.add_argument(
-        "--format",
-        choices=["saved_model", "ctranslate2"],
-        default="saved_model",
-        help="saved_model: for TensorFlow Serving; ctranslate2: for that "
-        "engine, which needs t2t-lite[ctranslate2]",
+    about = (
+        "saved_model: for TensorFlow Serving; ctranslate2: for that engine, "
+        "which needs t2t-lite[ctranslate2]"
     )
-    backend.add_quantization(parser, "--format=ctranslate2")
+    kinds = ("saved_model", "ctranslate2")
+    flags.add_choice(parser, "format", about, *kinds, default="saved_model")
+    runs.add_quantization(parser, "--format=ctranslate2")
     about = (
         "after the export, remove the oldest so that N remain (default: all)"
     )
@@ -45,14 +44,15 @@ def make_parser() -> flags.Parser:
         "with a given prefix",
         "--attention": "add the signature 'attention': the weights of every "
         "head, for the web page",
+        "--noverify": "do not load the export in a process without t2t-lite "
+        "to compare its answers, which takes half of the time",
     }
     flags.add(group, switches)
-    group.add_argument(
-        "--precision",
-        choices=["float32", "bfloat16"],
-        help="the type in which the weights are stored; bfloat16 takes half "
-        "the space (default: float32)",
+    about = (
+        "the type in which the weights are stored; bfloat16 takes half the "
+        "space (default: float32)"
     )
+    flags.add_choice(group, "precision", about, "float32", "bfloat16")
     limits = {
         "--max_length=N": "truncate texts to N tokens, EOS included (default "
         "and largest: the run's max_length)",
@@ -63,25 +63,14 @@ def make_parser() -> flags.Parser:
         f"to each signature when it loads; 0: none (default: {_WARMUP})"
     )
     flags.add(group, {"--warmup=N": lengths}, integer(0))
-    verify = (
-        "load the export in a process without t2t-lite and compare its "
-        "answers (default)"
-    )
-    group.add_argument("--verify", action="store_true", help=verify)
-    group.add_argument(
-        "--noverify",
-        dest="verify",
-        action="store_false",
-        help="skip this check, which takes half of the time",
-    )
     parser.set_defaults(**dict.fromkeys(_SERVING))
     flags.add_search_flags(parser, batches=False)
-    return parser
 
 
 def export(args: argparse.Namespace) -> None:
     """Write the export, print its folder and remove old ones."""
-    quantization = backend.quantization(args, "format")
+    flags.check_together(args, (), {"quantization": "format=ctranslate2"})
+    quantization = args.quantization or runs.DEFAULT_QUANTIZATION
     given = {name: getattr(args, name) for name in _SERVING}
     given = {name: value for name, value in given.items() if value is not None}
     if given and args.format != "saved_model":
@@ -92,7 +81,7 @@ def export(args: argparse.Namespace) -> None:
     # The process that verifies an export needs a part of the GPU, too.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     run = runs.open_run(args, to_export=True)
-    translator, weights = runs.translator_and_weights(run, args)
+    translator, weights = runs.make_translator(run, args)
     from t2t_lite.serving import export, verify, versions
     from t2t_lite.serving.signatures import ServingOptions
 
@@ -109,7 +98,7 @@ def export(args: argparse.Namespace) -> None:
             run=run,
             weights=weights,
             warmup=given.pop("warmup", _WARMUP),
-            verified=given.pop("verify", True),
+            verified=not given.pop("noverify", False),
             options=ServingOptions(**given),
             note=command.note,
         )
@@ -122,10 +111,4 @@ def export(args: argparse.Namespace) -> None:
             command.note(f"Removed {removed}.")
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run `t2t-lite-exporter`; return its exit code."""
-    return command.run(make_parser(), export, argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = Command("t2t-lite-exporter", __doc__, _add_flags, export)

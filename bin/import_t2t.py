@@ -1,4 +1,4 @@
-"""Converts a checkpoint of tensor2tensor to a run.
+"""Convert a checkpoint of tensor2tensor to a run.
 
 The run has the original's weights, hparams and vocabulary. It decodes, resumes
 training and exports like any other.
@@ -10,6 +10,7 @@ from typing import Any
 
 from t2t_lite import plugins, registry
 from t2t_lite.bin.cli import command, flags
+from t2t_lite.bin.cli.command import Command
 from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.interop.tensor2tensor.hparams import (
@@ -25,9 +26,7 @@ from t2t_lite.training.problem_choice import choose_problem
 from t2t_lite.validators import integer
 
 
-def make_parser() -> flags.Parser:
-    """Return the parser of `t2t-lite-import`."""
-    parser = flags.Parser("t2t-lite-import", __doc__)
+def _add_flags(parser: flags.Parser) -> None:
     meanings = {
         "--t2t_dir=DIR": "the folder of tensor2tensor's trainer, or a "
         "checkpoint in it: DIR/model.ckpt-250000",
@@ -41,24 +40,21 @@ def make_parser() -> flags.Parser:
         "--output_dir=DIR": "the run, a new folder",
         "--data_dir=DIR": "data of the problem with this vocabulary, to train "
         "on (default: chosen by the first training run)",
-    }
-    flags.add(parser, meanings)
-    space = "the target space, 0 to 31 (default: the trained one, or 0)"
-    flags.add(parser, {"--target_space=N": space}, integer(0))
-    meanings = {
         "--weights_only": "import the model, but not the hparams and the state "
         "of its training",
         "--verify=FILE.npz": "compare with logits of the original: arrays "
         "inputs, targets and logits",
     }
     flags.add(parser, meanings)
-    flags.add_seed(parser)
+    told = "the target space, 0 to 31 (default: the trained one, or 0)"
+    flags.add(parser, {"--target_space=N": told}, integer(0))
+    told = "of later training"
+    flags.add(parser, {"--seed=N": told}, integer(0, 2**63 - 1), 1)
     flags.add_usr_dir(parser)
-    return parser
 
 
 def import_checkpoint(args: argparse.Namespace) -> None:
-    """Imports the checkpoint and prints the folder of the run."""
+    """Import the checkpoint and print the folder of the run."""
     flags.require(args, "t2t_dir", "vocabulary", "output_dir")
     plugins.load_plugins(args.usr_dir)
     train_dir = read_train_dir(flags.folder(args.t2t_dir))
@@ -92,9 +88,8 @@ def _hparams(train_dir: TrainDir, args: argparse.Namespace) -> HParams:
         hparams = registry.hparams(name)
         if hparams.position_encoding == "interleaved":
             raise UsageError(
-                f"--t2t_hparams={name} has the paper's values; for those of "
-                "tensor2tensor use transformer_base_v3 or "
-                "transformer_big_single_gpu."
+                f"--t2t_hparams={name} has the paper's values; tensor2tensor's "
+                "are transformer_base_v3 and transformer_big_single_gpu."
             )
         return hparams
     stored = train_dir.checkpoint.with_name("hparams.json")
@@ -126,10 +121,4 @@ def _problem(
     return problem.with_options(options)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Runs `t2t-lite-import`; returns its exit code."""
-    return command.run(make_parser(), import_checkpoint, argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = Command("t2t-lite-import", __doc__, _add_flags, import_checkpoint)

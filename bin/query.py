@@ -1,4 +1,4 @@
-"""Asks a server for translations: lines in, lines out, in order.
+"""Ask a server for translations: lines in, lines out, in order.
 
 The server is t2t-lite-server or TensorFlow Serving. A line without an answer
 becomes an empty line, is reported on stderr, and makes the exit code 1. The
@@ -10,20 +10,18 @@ import contextlib
 import json
 import pathlib
 import sys
-from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any
 
 from t2t_lite import files
 from t2t_lite.bin.cli import command, flags, places
+from t2t_lite.bin.cli.command import Command
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.progress import Counter
 from t2t_lite.runtime import start_tensorflow
 from t2t_lite.validators import integer, real
 
 
-def make_parser() -> flags.Parser:
-    """Return the parser of `t2t-lite-query`."""
-    parser = flags.Parser("t2t-lite-query", __doc__)
+def _add_flags(parser: flags.Parser) -> None:
     group = parser.add_argument_group("server")
     about = (
         "http://HOST:PORT for REST or grpc://HOST:PORT for gRPC; https:// and "
@@ -54,14 +52,11 @@ def make_parser() -> flags.Parser:
         "most the beam size of the export"
     )
     flags.add(group, {"--nbest=N": about}, count, 1)
-    group.add_argument(
-        "--format",
-        choices=["text", "json"],
-        default="text",
-        help='json: one object a line, {"line", "source", "hypotheses": '
-        '[{"text", "score", "tokens"}]}, or {"line", "error"}; tokens are null',
+    about = (
+        'json: one object a line, {"line", "source", "hypotheses": [{"text", '
+        '"score", "tokens"}]}, or {"line", "error"}; tokens are null'
     )
-    return parser
+    flags.add_choice(group, "format", about, "text", "json", default="text")
 
 
 def query(args: argparse.Namespace) -> None:
@@ -87,9 +82,12 @@ def query(args: argparse.Namespace) -> None:
         ),
     )
     errors = 0
+    opened: Any = contextlib.nullcontext(sys.stdout.buffer)
+    if args.decode_to_file:
+        opened = files.write_file(pathlib.Path(args.decode_to_file))
     with (
         places.lines_in(args.decode_from_file) as lines,
-        _file_out(args.decode_to_file) as file,
+        opened as file,
         command.LineNotes(args.verbose) as note,
         # Answers on a terminal show the progress by themselves.
         Counter("asking", "lines", shown=not sys.stdout.isatty()) as counter,
@@ -133,20 +131,4 @@ def _format(
     return json.dumps(record, ensure_ascii=False)
 
 
-@contextlib.contextmanager
-def _file_out(path: str | None) -> Iterator[BinaryIO]:
-    """Open a file that is complete or does not change, or stdout."""
-    if path is None:
-        yield sys.stdout.buffer
-        return
-    with files.write_file(pathlib.Path(path)) as file:
-        yield file
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Run `t2t-lite-query`; returns its exit code."""
-    return command.run(make_parser(), query, argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = Command("t2t-lite-query", __doc__, _add_flags, query)

@@ -6,8 +6,9 @@ import inspect
 from typing import Any
 
 from t2t_lite import plugins, registry
-from t2t_lite.bin.cli import command, flags
-from t2t_lite.bin.cli.output import print_json, print_table
+from t2t_lite.bin.cli import flags
+from t2t_lite.bin.cli.command import Command
+from t2t_lite.bin.cli.output import print_json, print_rows, print_table
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.validators import integer
@@ -16,29 +17,21 @@ DEFAULT_LENGTH = 25  # tokens of an ordinary sentence of news
 _RUNS = "~/t2t-lite"
 
 
-def make_parser() -> flags.Parser:
-    """Return the parser of `t2t-lite-registry`."""
-    parser = flags.Parser("t2t-lite-registry", __doc__)
+def _add_flags(parser: flags.Parser) -> None:
     parser.epilog = (
         "example: t2t-lite-registry transformer_base --vocab_size=32000"
     )
     parser.add_argument(
         "name", metavar="NAME", nargs="?", help="a problem or an hparams set"
     )
-    about = (
-        "tokens of the vocabulary of each side: also print the parameters and "
-        "FLOPs of a set"
-    )
-    flags.add(parser, {"--vocab_size=V": about}, integer(2))
-    about = (
-        "with --vocab_size: tokens per sentence, for the FLOPs of attention "
-        f"(default: {DEFAULT_LENGTH})"
-    )
-    flags.add(parser, {"--length=N": about}, integer(1))
-    about = (
-        "parameter counts of the models in the paper's table 3: ours beside "
-        "the paper's"
-    )
+    sizes = {
+        "--vocab_size=V": "tokens of the vocabulary of each side: also print "
+        "the parameters and FLOPs of a set",
+        "--length=N": "with --vocab_size: tokens per sentence, for the FLOPs "
+        f"of attention (default: {DEFAULT_LENGTH})",
+    }
+    flags.add(parser, sizes, integer(1))
+    about = "parameter counts of the paper's table 3: ours beside the paper's"
     flags.add(parser, {"--table3": about})
     parser.add_argument(
         "--runs",
@@ -51,13 +44,11 @@ def make_parser() -> flags.Parser:
     flags.add_override(parser)
     flags.add_usr_dir(parser)
     flags.add_json(parser)
-    return parser
 
 
 def show(args: argparse.Namespace) -> None:
     """Print the registries, or one entry."""
-    if args.length and not args.vocab_size:
-        raise UsageError("--length requires --vocab_size.")
+    flags.check_together(args, (), {"length": "vocab_size"})
     if args.runs:
         _list_runs(args)
         return
@@ -98,15 +89,12 @@ def _list_runs(args: argparse.Namespace) -> None:
 
     folder = flags.folder(args.runs)
     if not folder.is_dir():
-        raise T2TLiteError(
-            f"--runs: there is no folder {folder}; name another with "
-            "--runs=DIR."
-        )
+        raise T2TLiteError(f"--runs: there is no folder {folder}.")
     runs = list_runs(folder)
     if args.json:
         print_json({"runs": runs})
     elif runs:
-        print_table([list(runs[0]), *(list(run.values()) for run in runs)])
+        print_rows(runs)
     else:
         print(f"There is no run in {folder}.")
 
@@ -158,23 +146,17 @@ def _show_table3(args: argparse.Namespace) -> None:
     from t2t_lite.model import costs
 
     size = table3.PAPER_VOCAB_SIZE
-    rows: list[dict[str, Any]] = []
-    for name, millions in table3.PAPER_MILLIONS.items():
+    rows = []
+    for name, paper in table3.PAPER_MILLIONS.items():
         parts = costs.count_parameters(registry.hparams(name), size, size)
-        count = sum(parts.values())
-        rows.append(
-            {"name": name, "parameters": count, "paper_millions": millions}
-        )
+        count, told = sum(parts.values()), registry.describe(name)
+        row = {"name": name, "parameters": count, "paper_millions": paper}
+        rows.append(row | {"meaning": told})
     if args.json:
         print_json({"vocab_size": size, "sets": rows})
         return
-    print(f"Millions of parameters with {size:,} tokens on both sides:")
-    table = [("", "ours", "paper", "what the set is")]
-    for row in rows:
-        name, count, millions = row.values()
-        ours = f"{count / 1e6:.1f}"
-        table.append((name, ours, f"{millions}", registry.describe(name)))
-    print_table(table)
+    print(f"With {size:,} tokens on both sides:")
+    print_rows(rows)
 
 
 def _show_problem(args: argparse.Namespace) -> None:
@@ -189,13 +171,14 @@ def _show_problem(args: argparse.Namespace) -> None:
         "files": [file.name for file in problem.files],
         "fingerprint": problem.fingerprint(),
     }
+    fields = dataclasses.fields(problem.options_type)
     options = [
         {
             "option": field.name,
             "meaning": field.metadata["help"],
-            "default": "none" if field.default is None else str(field.default),
+            "default": str(field.default).lower(),
         }
-        for field in dataclasses.fields(problem.options_type)
+        for field in fields
     ]
     if args.json:
         print_json(report | ({"options": options} if options else {}))
@@ -207,10 +190,4 @@ def _show_problem(args: argparse.Namespace) -> None:
         print(f"  {row['meaning']}")
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run `t2t-lite-registry`; return its exit code."""
-    return command.run(make_parser(), show, argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = Command("t2t-lite-registry", __doc__, _add_flags, show)

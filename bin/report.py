@@ -4,15 +4,13 @@ The runs may still be training. TensorBoard shows the curves of a run.
 """
 
 import argparse
-from typing import Any
 
-from t2t_lite.bin.cli import command, flags
-from t2t_lite.bin.cli.output import print_json, print_table
+from t2t_lite.bin.cli import flags
+from t2t_lite.bin.cli.command import Command
+from t2t_lite.bin.cli.output import print_json, print_table, shown
 
 
-def make_parser() -> flags.Parser:
-    """Return the parser of `t2t-lite-report`."""
-    parser = flags.Parser("t2t-lite-report", __doc__)
+def _add_flags(parser: flags.Parser) -> None:
     parser.epilog = "example: t2t-lite-report ~/t2t-lite/runs/*/*"
     parser.add_argument(
         "runs", metavar="RUN", nargs="+", help="the folder of a run"
@@ -20,7 +18,6 @@ def make_parser() -> flags.Parser:
     told = "also plot the curves, which requires t2t-lite[png]"
     flags.add(parser, {"--png=FILE": told})
     flags.add_json(parser)
-    return parser
 
 
 def report(args: argparse.Namespace) -> None:
@@ -34,7 +31,7 @@ def report(args: argparse.Namespace) -> None:
     else:
         names = ["/".join(run.parts[-2:]) for run in runs]
         facts = [
-            [key.replace("_", " "), *(_shown(row[key]) for row in rows)]
+            [key.replace("_", " "), *(shown(row[key]) for row in rows)]
             for key in list(rows[0])[1:]
         ]
         print_table([["", *names], *facts], numbers=True)
@@ -42,18 +39,4 @@ def report(args: argparse.Namespace) -> None:
         comparison.plot_runs(runs, flags.folder(args.png))
 
 
-def _shown(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Run `t2t-lite-report`; return its exit code."""
-    return command.run(make_parser(), report, argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = Command("t2t-lite-report", __doc__, _add_flags, report)

@@ -1,4 +1,4 @@
-"""Serves an export by REST and gRPC, and on a web page.
+"""Serve an export by REST and gRPC, and on a web page.
 
 It speaks the API of TensorFlow Serving, loads new versions while it runs, and
 needs t2t-lite[serve].
@@ -13,6 +13,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from t2t_lite.bin.cli import command, flags
+from t2t_lite.bin.cli.command import Command
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.runtime import share_cores, start_tensorflow, usable_cores
 from t2t_lite.validators import integer, real
@@ -23,9 +24,7 @@ if TYPE_CHECKING:
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-def make_parser() -> flags.Parser:
-    """Return the parser of `t2t-lite-server`."""
-    parser = flags.Parser("t2t-lite-server", __doc__)
+def _add_flags(parser: flags.Parser) -> None:
     about = "the folder that holds the versions of an export"
     flags.add(parser, {"--model_base_path=DIR": about})
     about = "name of the model in requests"
@@ -58,7 +57,6 @@ def make_parser() -> flags.Parser:
     flags.add(group, {name: about}, real(at_least=0.01), 1.0)
     about = "seconds for requests to finish after SIGTERM"
     flags.add(group, {"--drain_seconds=X": about}, real(at_least=0), 30.0)
-    return parser
 
 
 def run(args: argparse.Namespace) -> None:
@@ -147,10 +145,4 @@ async def _serve(config: "ServerConfig") -> bool:
     return not batcher.running
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run `t2t-lite-server`; returns its exit code."""
-    return command.run(make_parser(), run, argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = Command("t2t-lite-server", __doc__, _add_flags, run)

@@ -1,4 +1,4 @@
-"""Trains a problem with an hparams set, from corpus to checkpoints.
+"""Train a problem with an hparams set, from corpus to checkpoints.
 
 The same command again resumes where it stopped.
 """
@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 
 from t2t_lite import plugins, recipe, registry
 from t2t_lite.bin.cli import command, flags
+from t2t_lite.bin.cli.command import Command
 from t2t_lite.training.options import RUNS_DIR, TrainingOptions
 
 if TYPE_CHECKING:
     from t2t_lite.training.run import Run
 
 
-def make_parser() -> flags.Parser:
-    """Return the parser of `t2t-lite-trainer`."""
-    parser = flags.Parser("t2t-lite-trainer", __doc__)
+def _add_flags(parser: flags.Parser) -> None:
     parser.epilog = (
         "example: t2t-lite-trainer --problem=spellout_ende "
         "--hparams=transformer_quickstart"
@@ -36,7 +35,6 @@ def make_parser() -> flags.Parser:
     skip = ("hparams_override", "verbose")  # which stand elsewhere
     flags.add_settings(parser, TrainingOptions, skip=skip)
     flags.add_text_flags(parser)
-    return parser
 
 
 def train(args: argparse.Namespace) -> None:
@@ -97,10 +95,4 @@ def _print_next(run: "Run") -> None:
     )
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Runs `t2t-lite-trainer`; returns its exit code."""
-    return command.run(make_parser(), train, argv)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+main = Command("t2t-lite-trainer", __doc__, _add_flags, train)

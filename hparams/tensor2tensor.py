@@ -128,18 +128,3 @@ def transformer_tiny() -> HParams:
         batch_tokens=4096,
         micro_batches=1,
     )
-
-
-@register_hparams
-def transformer_base_t2t() -> HParams:
-    """The former name of transformer_base_v3, with the paper's batches.
-
-    Runs were made with it.
-    """
-    return transformer_base_v3().replace(
-        batch_tokens=25000,
-        source_vector=False,
-        shift_whole_rows=False,
-        extra_decode_length=50,
-        longest_source=None,
-    )

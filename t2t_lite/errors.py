@@ -38,14 +38,9 @@ class Interrupted(T2TLiteError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the known names closest to `name`.
+    """Return a hint with the known names closest to `name`, at most three.
 
-    Args:
-      name: what the user wrote.
-      known: the names that exist.
-
-    Returns:
-      `" Did you mean transformer_big?"`, with up to three names, or `""`.
+    Example: " Did you mean transformer_big?"; "" if none is close.
     """
     close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
     return f" Did you mean {', '.join(close)}?" if close else ""

@@ -32,11 +32,8 @@ def write_file(path: pathlib.Path, to_disk: bool = True) -> Iterator[BinaryIO]:
     """Open a new binary file, which becomes `path` if the block succeeds.
 
     Args:
-      path: a file there is replaced.
+      path: as in `place_of`; a file there is replaced.
       to_disk: as in `put_in_place`.
-
-    Raises:
-      OSError: as `place_of` does, or the file cannot be written.
     """
     path = place_of(path)
     hidden = aside(path)
@@ -97,13 +94,12 @@ def aside(path: pathlib.Path) -> pathlib.Path:
 def put_in_place(
     written: pathlib.Path, path: pathlib.Path, to_disk: bool = True
 ) -> None:
-    """Rename a complete file or folder.
+    """Rename a complete file or folder; a file at `path` is replaced.
 
     Args:
       written: its path so far, on the same file system.
-      path: its name; a file there is replaced.
-      to_disk: first wait until the disk has it. If False, a power failure may
-        leave a part of it; a killed process cannot.
+      path: its name.
+      to_disk: first wait for the disk, so that no power failure leaves a part.
     """
     if to_disk:
         _sync(written)

@@ -8,12 +8,13 @@ import json
 import re
 from typing import Annotated, Any, Literal, NoReturn
 
-from t2t_lite.errors import UsageError, nearest
+from t2t_lite.errors import UsageError
 from t2t_lite.validators import (
     check,
     integer,
     parse_key_values,
     real,
+    require_known,
     validate,
 )
 
@@ -188,12 +189,7 @@ class HParams(ModelHParams):
 
     def replace(self, **changes: Any) -> "HParams":
         """Return a copy with other values; an unknown key is a UsageError."""
-        names = [field.name for field in dataclasses.fields(self)]
-        for name in changes:
-            if name not in names:
-                raise UsageError(
-                    f"Unknown hparam {name!r}.{nearest(name, names)}"
-                )
+        require_known(changes, type(self), "The set of hparams")
         return dataclasses.replace(self, **changes)
 
     def override(self, text: str) -> "HParams":

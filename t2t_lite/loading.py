@@ -4,12 +4,12 @@ import functools
 import json
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from t2t_lite.decoding.batching import DEFAULT_SIZE
 from t2t_lite.decoding.requests import Request
-from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.errors import T2TLiteError, UsageError, in_words
 from t2t_lite.progress import Counter
 from t2t_lite.runtime import start_tensorflow
 from t2t_lite.serving.versions import (
@@ -18,9 +18,12 @@ from t2t_lite.serving.versions import (
     SAVED_MODEL,
     newest_version,
 )
+from t2t_lite.validators import check, integer, optional
 
 if TYPE_CHECKING:
+    from t2t_lite.decoding.results import PairScore, Translation
     from t2t_lite.decoding.stream import Replica
+    from t2t_lite.decoding.token_info import TokenDetails
     from t2t_lite.training.run import Run
 
 
@@ -66,72 +69,30 @@ def load(
     """
     folder = pathlib.Path(path).expanduser()
     version = newest_version(folder)
-    if version is None and (folder / "config.json").is_file():
-        start_tensorflow()
-        return _load_run(folder, checkpoint, usr_dir, replicas, ensemble, jit)
-    if version is None:
+    if version is None and not (folder / "config.json").is_file():
         raise UsageError(
             "load needs the folder of a run, with a config.json, or of an "
             f"export, with a {SAVED_MODEL} or {CTRANSLATE2} or versions 1, 2, "
             f"...; got {path}."
         )
     given = (checkpoint, usr_dir, replicas, jit) != ("default", None, 1, False)
-    if given or ensemble:
+    if version and (given or ensemble):
         raise UsageError(
             "checkpoint, usr_dir, replicas, ensemble and jit are for runs, and "
             "an export holds all it needs: leave them out; got the export "
             f"{version}."
         )
     start_tensorflow()
-    from t2t_lite.decoding.stream import Replica
-
-    if (version / CTRANSLATE2).is_file():
-        from t2t_lite.interop.ctranslate2 import (
-            CTranslate2Translator,
-        )
-
-        opened = CTranslate2Translator(version)
-        takes: tuple[str, ...] = ("beam_size", "alpha")
-        search: Callable[..., Any] = opened.searching
-    else:
-        exported = _ExportedModel(version)
-        takes, search = (), lambda: exported
-
-    def make_replicas(**options: Any) -> "list[Replica]":
-        for name in options.keys() - takes:
-            raise UsageError(
-                "An export searches and scores as it was exported, and takes "
-                f"{' and '.join(takes) or 'no options'}; got {name}. Export "
-                "again, or load the run."
-            )
-        return [Replica(search(**options))]
-
-    return LoadedTranslator(f"{version}, an export", make_replicas)
-
-
-def _load_run(
-    folder: pathlib.Path,
-    checkpoint: str | int,
-    usr_dir: str | os.PathLike | None,
-    replicas: int | None,
-    ensemble: Sequence[str | os.PathLike],
-    jit: bool,
-) -> "LoadedTranslator":
-    from t2t_lite.decoding.stream import (
-        Replica,
-        choose_devices,
-        make_on,
-        share_processor,
-    )
+    if version:
+        return _load_export(version)
+    from t2t_lite.decoding import stream
     from t2t_lite.training.run import Run
 
     if replicas != 1:
-        replicas = share_processor(replicas)
-    run = Run.open(
-        folder, None if usr_dir is None else str(usr_dir), to_decode=True
-    )
-    devices = choose_devices(replicas)
-    models = make_on(
+        replicas = stream.share_processor(replicas)
+    run = Run.open(folder, str(usr_dir or "") or None, to_decode=True)
+    devices = stream.choose_devices(replicas)
+    models = stream.make_on(
         devices,
         lambda: run.load_ensemble(checkpoint, list(map(str, ensemble))),
     )
@@ -141,11 +102,30 @@ def _load_run(
             device: run.translator(model, jit, **options)
             for device, (model, _) in models.items()
         }
-        return [Replica(translators[device], device) for device in devices]
+        return [stream.Replica(translators[each], each) for each in devices]
 
     weights = ", ".join(map(str, models[devices[0]][1]))
     name = f"{folder}, {run.problem.name}, {weights}"
     return LoadedTranslator(name, make_replicas, run)
+
+
+def _load_export(version: pathlib.Path) -> "LoadedTranslator":
+    from t2t_lite.decoding.stream import Replica
+
+    if (version / CTRANSLATE2).is_file():
+        from t2t_lite.interop.ctranslate2 import CTranslate2Translator
+
+        known: tuple[str, ...] = ("beam_size", "alpha")
+        search: Callable[..., Any] = CTranslate2Translator(version).searching
+    else:
+        exported = _ExportedModel(version)
+        known, search = (), lambda: exported
+
+    def make_replicas(**options: Any) -> "list[Replica]":
+        _refuse(options.keys() - known)
+        return [Replica(search(**options))]
+
+    return LoadedTranslator(f"{version}, an export", make_replicas)
 
 
 class LoadedTranslator:
@@ -163,25 +143,17 @@ class LoadedTranslator:
         make_replicas: "Callable[..., list[Replica]]",
         run: "Run | None" = None,
     ):
+        from t2t_lite.decoding.token_info import TokenDetails
+
         self._name = name
         # Tracing a graph takes a while, so each one is kept.
         self._make_replicas = functools.cache(make_replicas)
         self._run = run
-        self._details = functools.cache(_token_details)
-        self._complete = run.problem.complete if run else None
-        self._tags = run.problem.source_tags if run else ()
+        self._details = functools.cache(TokenDetails)
 
     def __repr__(self) -> str:
         return f"<Translator of {self._name}>"
 
-    @overload
-    def __call__(
-        self, texts: str | Request, *, nbest: None = None, **options: Any
-    ) -> str: ...
-    @overload
-    def __call__(
-        self, texts: Any, *, nbest: int | None = None, **options: Any
-    ) -> list[Any]: ...
     def __call__(
         self,
         texts: str | Request | Iterable[str | Request],
@@ -189,10 +161,6 @@ class LoadedTranslator:
         nbest: int | None = None,
         batch_size: int | None = None,
         batch_tokens: int | None = None,
-        split_sentences: bool = False,
-        mbr: str | None = None,
-        token_scores: bool = False,
-        alignment: str | None = None,
         **options: Any,
     ) -> Any:
         """Translate one text or several; stderr shows the progress of many.
@@ -202,17 +170,18 @@ class LoadedTranslator:
           nbest: the number of hypotheses of each text, best first: at most the
             beam size, or the number of samples; None returns texts only.
           batch_size: texts translated together (64); changes the speed only.
-          batch_tokens: source tokens translated together; changes the speed
-            only.
+          batch_tokens: or source tokens together.
+          **options: the fields of `decoding.search.settings.SearchSettings`;
+            the defaults are those of the run. An export for CTranslate2 takes
+            `beam_size` and `alpha`, a SavedModel none. And these:
+
+        Keyword Args:
           split_sentences: translate the sentences of each text separately.
           mbr: "chrf" returns the hypothesis most similar to all others.
           token_scores: with `nbest`, of a run: add the log-probability of each
             token to the hypotheses.
           alignment: with `nbest`, of a run: "tokens" or "words", add pairs of
             source and target positions to the hypotheses.
-          options: the fields of `decoding.search.settings.SearchSettings`; the
-            defaults are those of the run. An export for CTranslate2 takes
-            `beam_size` and `alpha`, a SavedModel none.
 
         Returns:
           A str for a text, a list of them for several. With `nbest`, a list of
@@ -222,38 +191,62 @@ class LoadedTranslator:
         Raises:
           UsageError: an option is not supported here, or a value is wrong.
         """
+        several = _list_texts(texts)
+        check("nbest", nbest, optional(integer(1)))
+        for name in _DETAILS if nbest is None else ():
+            if options.get(name):
+                raise UsageError(
+                    f"{name} requires nbest: only hypotheses have details."
+                )
+        answers: list[Any] = []
+        how = {"batch_size": batch_size, "batch_tokens": batch_tokens}
+        translations = self.stream(several, how, nbest=nbest, **options)
+        is_long = len(several) > (batch_size or DEFAULT_SIZE)
+        with Counter("translating", "texts", is_long, len(several)) as counter:
+            for translation in translations:
+                if translation.error:
+                    raise UsageError(translation.error)
+                found = translation.hypotheses
+                answers.append(found[0].text if nbest is None else found)
+                counter.advance(1)
+        return answers[0] if isinstance(texts, str | Request) else answers
+
+    def stream(
+        self,
+        texts: Iterable[str | bytes | Request],
+        how: Mapping[str, Any],
+        *,
+        nbest: int | None = None,
+        mbr: str | None = None,
+        split_sentences: bool = False,
+        **options: Any,
+    ) -> "Iterator[Translation]":
+        """Return the translations of a stream of texts, in their order.
+
+        Args:
+          texts: as `decoding.stream.translate_lines` takes them.
+          how: its options of batches, line numbers and notes.
+          nbest: as in a call, like the other options.
+          mbr: as in a call.
+          split_sentences: as in a call.
+          **options: as in a call.
+        """
         from t2t_lite.decoding.stream import splitter_of, translate_lines
         from t2t_lite.evaluation.minimum_bayes_risk import require_utility
 
-        several = _list_texts(texts)
-        asked = {"token_scores": token_scores, "alignment": alignment}
-        details = {name: value for name, value in asked.items() if value}
-        if nbest is not None and nbest < 1:
-            raise UsageError(f"nbest must be at least 1; got {nbest}.")
-        if nbest is None and details:
-            raise UsageError(
-                f"{next(iter(details))} requires nbest: only hypotheses have "
-                "details of their tokens."
-            )
-        if mbr is not None:
-            require_utility(mbr)
-        if split_sentences and (details or mbr or (nbest or 1) > 1):
-            raise UsageError(
-                "split_sentences gives one hypothesis of a text, without "
-                "details: leave out mbr, token_scores and alignment; got "
-                f"nbest={nbest}."
-            )
+        replicas, details = self._replicas(options, how)
         split = None
         if split_sentences:
-            if self._run is None:
+            if details or mbr or (nbest or 1) > 1 or self._run is None:
                 raise UsageError(
-                    "split_sentences requires a run, which knows its language; "
-                    f"got {self._name}."
+                    "split_sentences requires a run and gives one hypothesis "
+                    "of a text, without details: leave it out, or nbest, mbr, "
+                    "token_scores and alignment."
                 )
             split = splitter_of(self._run.problem, self._run.encoders)
-        replicas = self._replicas(options, batch_tokens)
-        engine = replicas[0].translator
-        most = engine.most_hypotheses
+        if mbr is not None:
+            require_utility(mbr)
+        most = replicas[0].translator.most_hypotheses
         count = nbest or (most if mbr else 1)
         if count is None:
             raise UsageError("With sample=True, mbr requires nbest.")
@@ -262,27 +255,18 @@ class LoadedTranslator:
                 "nbest must be at most the beam size; got "
                 f"nbest={count}, beam_size={most}."
             )
-        answers: list[Any] = []
-        is_long = len(several) > (batch_size or DEFAULT_SIZE)
-        with Counter("translating", "texts", is_long, len(several)) as counter:
-            for translation in translate_lines(
-                replicas,
-                several,
-                batch_size=batch_size,
-                batch_tokens=batch_tokens,
-                num_hypotheses=count,
-                complete=self._complete,
-                details=self._details(engine, **details) if details else None,
-                mbr=mbr,
-                split=split,
-                tags=self._tags,
-            ):
-                if translation.error:
-                    raise UsageError(translation.error)
-                found = translation.hypotheses
-                answers.append(found[0].text if nbest is None else found)
-                counter.advance(1)
-        return answers[0] if isinstance(texts, str | Request) else answers
+        problem = self._run.problem if self._run else None
+        return translate_lines(
+            replicas,
+            texts,
+            num_hypotheses=count,
+            complete=problem.complete if problem else None,
+            details=details,
+            mbr=mbr,
+            split=split,
+            tags=problem.source_tags if problem else (),
+            **how,
+        )
 
     def score(
         self,
@@ -291,7 +275,6 @@ class LoadedTranslator:
         *,
         batch_size: int | None = None,
         batch_tokens: int | None = None,
-        alignment: str | None = None,
         **options: Any,
     ) -> Any:
         """Score given translations and each of their tokens.
@@ -301,8 +284,7 @@ class LoadedTranslator:
           targets: the translation of each.
           batch_size: as in a call.
           batch_tokens: as in a call.
-          alignment: as in a call.
-          options: `alpha`.
+          **options: `alpha` and `alignment`, as in a call.
 
         Returns:
           A `PairScore` with `score`, `log_probability`,
@@ -313,8 +295,6 @@ class LoadedTranslator:
           UsageError: an option is not supported here, a value is wrong, or the
             numbers of texts differ.
         """
-        from t2t_lite.decoding.stream import score_pairs
-
         one = isinstance(sources, str)
         texts, others = _list_texts(sources), _list_texts(targets)
         if len(texts) != len(others) or one != isinstance(targets, str):
@@ -322,37 +302,52 @@ class LoadedTranslator:
                 "Each source needs one target, a str that is one or a list "
                 f"of as many; got {len(texts)} and {len(others)}."
             )
-        replicas = self._replicas(options, batch_tokens)
-        engine = replicas[0].translator
-        details = None
-        if alignment or engine.target_encoder is not None:
-            details = self._details(engine, alignment=alignment)
-        scores = list(
-            score_pairs(
-                replicas,
-                zip(texts, others, strict=True),
-                batch_size=batch_size,
-                batch_tokens=batch_tokens,
-                details=details,
-            )
-        )
+        how = {"batch_size": batch_size, "batch_tokens": batch_tokens}
+        pairs = zip(texts, others, strict=True)
+        scores = list(self.score_stream(pairs, how, **options))
         return scores[0] if one else scores
 
+    def score_stream(
+        self, pairs: Iterable[Any], how: Mapping[str, Any], **options: Any
+    ) -> "Iterator[PairScore]":
+        """Return the scores of a stream of pairs, in their order.
+
+        Args:
+          pairs: as `decoding.stream.score_pairs` takes them.
+          how: its options of batches, line numbers and notes.
+          **options: as of `score`.
+        """
+        from t2t_lite.decoding.stream import score_pairs
+
+        replicas, details = self._replicas(options, how)
+        engine = replicas[0].translator
+        if details is None and engine.target_encoder is not None:
+            details = self._details(engine)
+        tags = self._run.problem.source_tags if self._run else ()
+        return score_pairs(replicas, pairs, details=details, tags=tags, **how)
+
     def _replicas(
-        self, options: Mapping[str, Any], batch_tokens: int | None
-    ) -> "list[Replica]":
-        """Return the engines that search with these options."""
+        self, options: Mapping[str, Any], how: Mapping[str, Any]
+    ) -> "tuple[list[Replica], TokenDetails | None]":
+        """Return the engines of these options, and the details to add."""
         hashable = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in options.items()
         }
+        asked = {name: hashable.pop(name, None) for name in _DETAILS}
         replicas = self._make_replicas(**hashable)
-        if batch_tokens and replicas[0].translator.source_encoder is None:
+        engine = replicas[0].translator
+        if how.get("batch_tokens") and engine.source_encoder is None:
             raise UsageError(
                 "An export does not count the tokens of a text: give "
                 "batch_size instead of batch_tokens."
             )
-        return replicas
+        asked = {name: value for name, value in asked.items() if value}
+        return replicas, self._details(engine, **asked) if asked else None
+
+
+# Options of `token_info.TokenDetails`.
+_DETAILS = ("token_scores", "alignment")
 
 
 class _ExportedModel:
@@ -371,17 +366,11 @@ class _ExportedModel:
         self.settings = SearchSettings()
         try:
             self._signatures = tf.saved_model.load(str(folder)).signatures
-        except OSError as error:
-            reason = str(error).splitlines()[0]
-            raise T2TLiteError(
-                f"Cannot load the export {folder}: {reason}"
-            ) from error
-        try:
             about = json.loads((folder / ABOUT).read_text("utf-8"))
             self.max_length = int(about["max_length"])
         except (OSError, ValueError, KeyError) as error:
             raise T2TLiteError(
-                f"{folder / ABOUT} is missing or damaged: export the run again."
+                f"Cannot load the export {folder}: {in_words(error)}."
             ) from error
 
     @property
@@ -395,22 +384,15 @@ class _ExportedModel:
         num_hypotheses: int = 1,
         asked: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        if num_hypotheses == 1:
-            found = self._signatures["serving_default"](inputs=texts)
-            shaped = {name: found[name][:, None] for name in _OUTPUTS}
-        else:
-            found = self._signatures["nbest"](inputs=texts)
-            shaped = {
-                name: found[name][:, :num_hypotheses] for name in _OUTPUTS
-            }
-        return {**found, **shaped}
+        name = "serving_default" if num_hypotheses == 1 else "nbest"
+        found = dict(self._signatures[name](inputs=texts))
+        for key in ("outputs", "scores"):  # [B] or [B, K] -> [B, N]
+            rows = found[key][:, None] if num_hypotheses == 1 else found[key]
+            found[key] = rows[:, :num_hypotheses]
+        return found
 
     def require_can_do(self, asked: Iterable[str]) -> None:
-        for name in asked:
-            raise UsageError(
-                f"An export searches as it was exported; got {name}. Export "
-                "again, or load the run."
-            )
+        _refuse(asked)
 
     def score(self, sources: Any, targets: Any) -> dict[str, Any]:
         return self._signatures["score"](inputs=sources, targets=targets)
@@ -419,13 +401,12 @@ class _ExportedModel:
         """Do nothing: a SavedModel has no graph to trace."""
 
 
-_OUTPUTS = ("outputs", "scores")
-
-
-def _token_details(engine: Any, **options: Any) -> Any:
-    from t2t_lite.decoding.token_info import TokenDetails
-
-    return TokenDetails(engine, **options)
+def _refuse(options: Iterable[str]) -> None:
+    for name in options:
+        raise UsageError(
+            f"This export searches as it was exported; got {name}. Export "
+            "again, or load the run."
+        )
 
 
 def _list_texts(texts: Any) -> list[Any]:

@@ -26,7 +26,7 @@ def load_plugins(usr_dir: str | None = None) -> None:
     """Import all that registers problems and hparams sets, each once.
 
     An installed plugin that fails to import is a warning on stderr, because
-    most commands do not need it. The error for an unknown name repeats it.
+    most commands do not need it.
 
     Args:
       usr_dir: also import this: a folder with an `__init__.py` (a package), a
@@ -48,7 +48,6 @@ def load_plugins(usr_dir: str | None = None) -> None:
             if not _is_foreign(entry):
                 raise
             progress.say(f"Warning: {error}")
-            registry.BROKEN_PLUGINS.append(str(error))
         loaded.add(source)
     if usr_dir:
         _load_usr_dir(str(usr_dir))
@@ -65,17 +64,15 @@ def _load_usr_dir(usr_dir):
     if key in loaded:
         return
     before = registry.problem_names(), registry.hparams_names()
-    known_before = usr_dir in sys.modules  # it may have registered then
-    if folder.is_dir():
-        is_package = (folder / "__init__.py").is_file()
-        load = _import_package if is_package else _import_modules
-        _guarded(lambda: load(folder), source, folder)
-        known_before = False
+    is_imported = usr_dir in sys.modules  # it may have registered then
+    if (folder / "__init__.py").is_file():
+        _guarded(lambda: _import_package(folder), source, folder)
+    elif folder.is_dir():
+        _guarded(lambda: _import_modules(folder), source, folder)
     else:
-        _require_importable(usr_dir)
-        _guarded(lambda: importlib.import_module(usr_dir), source)
+        _import_by_name(usr_dir)
     after = registry.problem_names(), registry.hparams_names()
-    if not known_before and after == before:
+    if not is_imported and after == before:
         raise T2TLiteError(
             f"{source} registers nothing: decorate a Problem with "
             "@register_problem or a function with @register_hparams, and "
@@ -84,7 +81,7 @@ def _load_usr_dir(usr_dir):
     loaded.add(key)
 
 
-def _require_importable(name):
+def _import_by_name(name):
     try:
         found = importlib.util.find_spec(name) is not None
     except (ImportError, ValueError, AttributeError):
@@ -93,6 +90,7 @@ def _require_importable(name):
         raise UsageError(
             f"--usr_dir={name} is neither a folder nor an importable package."
         )
+    _guarded(lambda: importlib.import_module(name), f"--usr_dir={name}")
 
 
 def _import_package(folder):

@@ -30,17 +30,18 @@ def duration(seconds: float) -> str:
     return " ".join(f"{count:,} {name}" for count, name in parts[:2] if count)
 
 
-class Line:
-    """A line about some work: on a terminal it is live, with a bar.
+class Counter:
+    """A count of some work: live with a bar on a terminal, else now and then.
 
     Enter it to show it. Text from `say` appears above it.
 
     Args:
       label: the work, such as "wmt_ende train".
+      unit: the plural of the things that `advance` counts, such as "pairs".
+      shown: False shows nothing.
       total: the count at the end; None if it is unknown.
       done: the count at the start.
       stream: the terminal, or any other text stream; None means stderr.
-      shown: False shows nothing.
       stays: keep the line on the terminal after the end.
 
     Attributes:
@@ -50,26 +51,27 @@ class Line:
     def __init__(
         self,
         label: str,
+        unit: str = "",
+        shown: bool = True,
         total: float | None = None,
+        *,
         done: int = 0,
         stream: TextIO | None = None,
-        shown: bool = True,
         stays: bool = False,
     ):
         from rich import progress
         from rich.console import Console
 
+        self._label, self._unit, self._shown = label, unit, shown
         self._console = Console(
             file=stream or sys.stderr, highlight=False, soft_wrap=True
         )
         self.is_live = shown and self._console.is_terminal
-        text = progress.TextColumn("{task.description}", markup=False)
-        status = progress.TextColumn("{task.fields[status]}", markup=False)
         self._time_left = progress.TimeRemainingColumn()
         self._progress = progress.Progress(
-            text,
+            progress.TextColumn("{task.description}", markup=False),
             progress.BarColumn(bar_width=None),  # pulses without a total
-            status,
+            progress.TextColumn("{task.fields[status]}", markup=False),
             "ETA",
             self._time_left,
             console=self._console,
@@ -84,6 +86,8 @@ class Line:
         self._task = self._progress.add_task(
             label, total=total, completed=done, status=""
         )
+        self._count = 0.0
+        self._started = self._written = time.monotonic()
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -109,39 +113,18 @@ class Line:
         """Write a line of its own."""
         self._console.print(text, markup=False)
 
-
-class Counter(Line):
-    """A live count on a terminal; elsewhere a line every half minute.
-
-    Args:
-      label: as in `Line`.
-      unit: the plural of the things counted, such as "pairs".
-      shown: as in `Line`.
-      total: as in `Line`.
-    """
-
-    def __init__(
-        self,
-        label: str,
-        unit: str,
-        shown: bool = True,
-        total: float | None = None,
-    ):
-        super().__init__(label, total, shown=shown)
-        self._label, self._unit, self._shown = label, unit, shown
-        self._total, self._count = total, 0.0
-        self._started = self._written = time.monotonic()
-
     def advance(self, count: float) -> None:
-        """Add to the count."""
+        """Add to the count; without a terminal report it every half minute."""
         self._count += count
         now = time.monotonic()
         rate = self._count / max(now - self._started, 1e-3)
-        unit, digits = self._unit, 0 if rate >= 10 else 1
-        status = f"{self._count:,.0f} {unit}  {rate:,.{digits}f} {unit}/s"
+        digits = 0 if rate >= 10 else 1
+        speed = f"{rate:,.{digits}f} {self._unit}/s"
+        status = f"{self._count:,.0f} {self._unit}  {speed}"
         self.update(status, self._count)
         late = now - self._written > _SECONDS_BETWEEN_LINES
         if late and self._shown and not self.is_live:
             self._written = now
-            left = f"  ETA {self.time_left}" if self._total else ""
+            is_known = self._progress.tasks[0].total is not None
+            left = f"  ETA {self.time_left}" if is_known else ""
             say(f"{self._label}: {status}{left}")

@@ -29,8 +29,6 @@ PROBLEMS: dict[str, type[Problem]] = {}
 HPARAMS: dict[str, Callable[[], HParams]] = {}
 # The names of problems in other programs, for errors: theirs to ours.
 OTHER_NAMES: dict[str, str] = {}
-# Why each broken plugin failed to import, for errors.
-BROKEN_PLUGINS: list[str] = []
 
 
 @overload
@@ -165,27 +163,16 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
       name: as the user wrote it.
       known: the names that exist, of which the nearest are named.
     """
-    ours = name_here(name)
-    hint = f" Here it is {ours}."
-    if "=" in name:
-        hint = " Give values with --hparams_override."
-    elif ours == name:
-        hint = nearest(name.removesuffix(REVERSED_SUFFIX), known)
-    broken = [f" It may be of a broken plugin: {b}" for b in BROKEN_PLUGINS]
-    return UsageError(
-        f"Unknown {kind} {name!r}.{hint} t2t-lite-registry "
-        f"lists them all; add --usr_dir for your own.{''.join(broken)}"
-    )
-
-
-def name_here(name: str) -> str:
-    """Return the registered name of a problem of another program.
-
-    Args:
-      name: with or without `_rev`; an unknown name is returned as it is.
-    """
     base = name.removesuffix(REVERSED_SUFFIX)
-    return OTHER_NAMES.get(base, base) + name[len(base) :]
+    hint = nearest(base, known)
+    if base in OTHER_NAMES:
+        hint = f" Here it is {OTHER_NAMES[base]}{name[len(base) :]}."
+    elif "=" in name:
+        hint = " Give values with --hparams_override."
+    return UsageError(
+        f"Unknown {kind} {name!r}.{hint} t2t-lite-registry lists them all; add "
+        "--usr_dir for your own."
+    )
 
 
 def _full_name(declaration):

@@ -186,12 +186,16 @@ def setting(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def help_of(field: dataclasses.Field) -> str:
-    """Return the help of a `setting`, with its default if it has one."""
-    told, default = field.metadata["help"], field.default
+def with_default(told: str, default: Any) -> str:
+    """Return the help of an option, with a default worth naming."""
     if default in (None, False, 0, (), "") or "(default" in told:
         return told
     return f"{told} (default: {default})"
+
+
+def help_of(field: dataclasses.Field) -> str:
+    """Return the help of a `setting`, with its default if it has one."""
+    return with_default(field.metadata["help"], field.default)
 
 
 def describe(settings: type, indent: int = 6) -> str:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from support.lines import last_of_each
+from support.lines import command_line, last_of_each
 
 # Set before any test imports TensorFlow.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -52,8 +52,7 @@ def run_process():
 
     def run(module, *argv, **options):
         return subprocess.run(
-            [sys.executable, "-m", f"t2t_lite.bin.{module}"]
-            + last_of_each(argv),
+            [*command_line(module), *last_of_each(argv)],
             capture_output=True,
             text=True,
             timeout=600,

@@ -133,7 +133,7 @@ def test_an_unknown_name_may_be_of_the_plugin_that_is_broken(
     install(usr_a="1 / 0\n")
     code, out, err = run_command("registry", "usr_problem")
     assert (code, out) == (2, "")
-    assert re.search("Unknown .*usr_problem.*the_usr_a.*usr_a.py:1", err)
+    assert re.search("the_usr_a.*usr_a.py:1.*\n.*Unknown .*usr_problem", err)
 
 
 def test_a_plugin_cannot_take_a_built_in_name(run_process, tmp_path):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from t2t_lite.progress import Counter, Line, duration
+from t2t_lite.progress import Counter, duration
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_silent_counter_is_silent(monkeypatch, clock):
 
 
 def test_the_time_left_follows_from_the_speed_since_the_start(clock):
-    line = Line("", total=1100, done=90, stream=io.StringIO())
+    line = Counter("", total=1100, done=90, stream=io.StringIO())
     assert line.time_left == "-:--:--"
     for clock.seconds, done in ((50, 91), (55, 96), (59, 100)):
         line.update("", done)

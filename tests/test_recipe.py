@@ -123,7 +123,7 @@ def test_values_that_mean_nothing_are_wrong_usage(options, message):
 def test_every_option_is_a_flag_and_documented():
     from t2t_lite.bin import trainer
 
-    flags = vars(trainer.make_parser().parse_args([]))
+    flags = vars(trainer.main.make_parser().parse_args([]))
     documented = t2t_lite.train.__doc__
     for field in dataclasses.fields(TrainingOptions):
         assert field.name in flags

@@ -1,11 +1,11 @@
-"""Runs a command's body: errors become one line and an exit code.
+"""A command: its flags, its work, and how it ends.
 
 0 done, 1 failed, 2 wrong usage, 75 stopped by a signal after saving (the same
-command goes on), 130 stopped by Ctrl-C with nothing to save.
+command resumes), 130 stopped by Ctrl-C with nothing to save.
 """
 
 import argparse
-import contextlib
+import dataclasses
 import io
 import math
 import os
@@ -14,146 +14,144 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from typing import NoReturn, Self
+from collections.abc import Callable, Sequence
+from concurrent import futures
+from typing import Self, TypeVar
 
 from t2t_lite.bin import CTRL_C, end_now
-from t2t_lite.bin.cli import completion
 from t2t_lite.bin.cli.flags import Parser
 from t2t_lite.errors import T2TLiteError, in_words
+from t2t_lite.progress import say
 
 FAILED = 1
-_NOTICED_SECONDS = 1.0
+T = TypeVar("T")
+note = say  # to stderr, where it does not mix with results
 
 
-def run(
-    parser: Parser,
-    body: Callable[[argparse.Namespace], None],
-    argv: Sequence[str] | None = None,
-) -> int:
-    """Parses the flags, calls `body(args)` and returns the exit code.
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A command; call it with its flags to run it.
 
-    Args:
-      parser: the command's flags.
+    Attributes:
+      program: its name.
+      description: for `--help`.
+      add_flags: adds its flags to a parser.
       body: does the work; prints results to stdout, all else to stderr.
-      argv: the flags; None takes them from the command line. Then the process
-        is ours, and Ctrl-C ends it at once.
     """
-    if completion.is_asked():
-        completion.answer(parser)
-    verbose = False
-    if sys.stderr is None:  # closed
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (for good)
-    if sys.stdout is None:
-        _say(parser.prog, "stdout is closed, but results go there: open it.")
-        return FAILED
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8")
-    try:
-        args = parser.parse_args(sys.argv[1:] if argv is None else argv)
-        verbose = args.verbose
-        if not verbose:
-            warnings.simplefilter("ignore")  # they are for developers
-        _call(body, args)
-        sys.stdout.flush()
-        return 0
-    except BrokenPipeError:
-        # The reader (`| head`) has what it wanted. Python would complain when
-        # it flushes stdout at exit, so stdout goes nowhere from here on.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt as error:
-        _say(parser.prog, f"stopped by {str(error) or 'Ctrl-C'}.")
-        if argv is None and _is_waited_for():
-            end_now()  # what is on disk is whole at any time
-        return CTRL_C
-    except T2TLiteError as error:
-        _say(parser.prog, str(error), verbose)
-        return error.exit_code
-    except Exception as error:
-        is_known = isinstance(error, (OSError, MemoryError))
-        where = "" if is_known else " (--verbose shows where it comes from)"
-        _say(parser.prog, f"{in_words(error)}{where}.", verbose)
-        return FAILED
+
+    program: str
+    description: str | None
+    add_flags: Callable[[Parser], None]
+    body: Callable[[argparse.Namespace], None]
+
+    def make_parser(self) -> Parser:
+        """Return the parser of the flags."""
+        parser = Parser(self.program, self.description)
+        self.add_flags(parser)
+        return parser
+
+    def __call__(self, argv: Sequence[str] | None = None) -> int:
+        """Run the command and return its exit code.
+
+        Args:
+          argv: the flags; None takes them from the command line. Then the
+            process is ours, and Ctrl-C ends it immediately.
+        """
+        parser = self.make_parser()
+        if "_ARGCOMPLETE" in os.environ:  # the shell's Tab
+            import argcomplete
+
+            argcomplete.autocomplete(parser, always_complete_options="long")
+        verbose = False
+        if sys.stderr is None:  # closed
+            sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (for good)
+        if sys.stdout is None:
+            self._say("stdout is closed, but results go there: open it.")
+            return FAILED
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(encoding="utf-8")
+        try:
+            args = parser.parse_args(sys.argv[1:] if argv is None else argv)
+            verbose = args.verbose
+            if not verbose:
+                warnings.simplefilter("ignore")  # they are for developers
+            self._work(args)
+            sys.stdout.flush()
+            return 0
+        except BrokenPipeError:
+            # The reader (`| head`) has what it wanted. Python would complain
+            # when it flushes stdout at exit, so stdout goes nowhere from here.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        except KeyboardInterrupt as error:
+            if sys.stderr.isatty():
+                note("\x1b[?25h")  # show the cursor, which a bar hides
+            self._say(f"stopped by {str(error) or 'Ctrl-C'}.")
+            if argv is None and _has_waiting_thread():
+                end_now()  # what is on disk is whole at any time
+            return CTRL_C
+        except T2TLiteError as error:
+            self._say(str(error), verbose)
+            return error.exit_code
+        except Exception as error:
+            is_known = isinstance(error, (OSError, MemoryError))
+            where = "" if is_known else " (--verbose shows where it comes from)"
+            self._say(f"{in_words(error)}{where}.", verbose)
+            return FAILED
+
+    def _work(self, args: argparse.Namespace) -> None:
+        try:
+            self.body(args)
+        except SystemExit as error:  # of a user's code, with work left
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            raise T2TLiteError(
+                f"{place.filename}:{place.lineno}: sys.exit ends the command "
+                "before its work is done: take it out."
+            ) from error
+
+    def _say(self, message: str, verbose: bool = False) -> None:
+        if verbose:
+            traceback.print_exc()
+        note(f"{self.program}: {' '.join(message.splitlines())}")
 
 
-@contextlib.contextmanager
-def ended_at_once_by(program: str, *numbers: signal.Signals) -> Iterator[None]:
-    """Signals end what is inside as Ctrl-C does, also in TensorFlow.
+def interruptible(work: Callable[[], T], *numbers: signal.Signals) -> T:
+    """Return the result of work that signals end, also inside TensorFlow.
 
-    Python notices a signal between two steps of its own, and one call of
-    TensorFlow may last for many seconds: a batch, or a graph that is compiled.
-    What is not noticed within a second ends the process, in which case nothing
-    inside is told. So it is for work whose files are whole at any time.
+    Python handles a signal between two steps of its main thread, and one call
+    of TensorFlow may last for many seconds. So the work has a thread of its
+    own, which is abandoned: its files must be whole at any time.
 
     Args:
-      program: the name of the command.
-      numbers: those that do not what they do by default are left alone.
+      work: what to do.
+      numbers: those without their default handler are left alone.
+
+    Raises:
+      KeyboardInterrupt: a signal came.
     """
+
+    def interrupt(number: int, frame: object) -> None:
+        is_ctrl_c = number == signal.SIGINT
+        name = "Ctrl-C" if is_ctrl_c else signal.Signals(number).name
+        raise KeyboardInterrupt(name)
+
     usual = (signal.default_int_handler, signal.SIG_DFL)
     mine = [n for n in numbers if signal.getsignal(n) in usual]
-    noticed = threading.Event()
-
-    def interrupt(number: int, frame: object) -> NoReturn:
-        noticed.set()
-        raise KeyboardInterrupt(_name_of(number))
-
-    def watch() -> None:
-        while came := os.read(reader, 1):  # closed at the end
-            if came[0] in mine and not noticed.wait(_NOTICED_SECONDS):
-                # Also shows the cursor, which a progress bar hides.
-                cursor = "\x1b[?25h\n" if sys.stderr.isatty() else ""
-                note(f"{cursor}{program}: stopped by {_name_of(came[0])}.")
-                end_now()
-
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
     before = {number: signal.signal(number, interrupt) for number in mine}
-    woken = signal.set_wakeup_fd(writer)
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
+    pool = futures.ThreadPoolExecutor(max_workers=1)
     try:
-        yield
+        return pool.submit(work).result()
     finally:
+        pool.shutdown(wait=False)
         for number, handler in before.items():
             signal.signal(number, handler)
-        signal.set_wakeup_fd(woken)
-        os.close(writer)
-        watcher.join()
-        os.close(reader)
 
 
-def _name_of(number: int) -> str:
-    return "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
-
-
-def _is_waited_for() -> bool:
-    """Whether Python would wait for a thread, such as one that searches."""
-    return any(
-        thread is not threading.current_thread() and not thread.daemon
-        for thread in threading.enumerate()
-    )
-
-
-def _call(
-    body: Callable[[argparse.Namespace], None], args: argparse.Namespace
-) -> None:
-    """Calls `body`. What exits in there is a user's code, with work left."""
-    try:
-        body(args)
-    except SystemExit as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        code = "" if error.code is None else error.code
-        raise T2TLiteError(
-            f"{place.filename}:{place.lineno}: sys.exit({code}) ends the "
-            "command before its work is done: take it out."
-        ) from error
-
-
-def note(text: str) -> None:
-    """Writes a remark to stderr, where it does not mix with results."""
-    print(text, file=sys.stderr, flush=True)
+def _has_waiting_thread() -> bool:
+    """Return whether Python would wait for a thread, such as a search."""
+    others = set(threading.enumerate()) - {threading.current_thread()}
+    return not all(thread.daemon for thread in others)
 
 
 class LineNotes:
@@ -183,9 +181,3 @@ class LineNotes:
                 f"and {self._count - self._most:,} more lines like these "
                 "(--verbose shows all)."
             )
-
-
-def _say(program: str, message: str, verbose: bool = False) -> None:
-    if verbose:
-        traceback.print_exc()
-    note(f"{program}: {' '.join(message.splitlines())}")

@@ -3,51 +3,32 @@
 import argparse
 import dataclasses
 import itertools
-import os
-import pathlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn, Protocol, overload
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NoReturn
 
 from t2t_lite import validators
 from t2t_lite.bin.cli import t2t_flags
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.errors import UsageError, nearest
 from t2t_lite.interop.tensor2tensor.hparams import NAMES
-from t2t_lite.training.options import (
-    RUNS_DIR,
-    TrainingOptions,
-    default_output_dir,
-)
+from t2t_lite.training.options import RUNS_DIR, TrainingOptions
 from t2t_lite.validators import check
-
-
-class Flags(Protocol):
-    """A parser, or a group of its flags."""
-
-    def add_argument(self, *names: str, **options: Any) -> argparse.Action:
-        """Add a flag or a positional argument."""
-        ...
 
 
 class Parser(argparse.ArgumentParser):
     """Parses `--flag=value` and `--flag value`; mistakes are UsageErrors."""
 
-    def __init__(self, prog: str, description: str):
-        super().__init__(
-            prog=prog,
-            description=description,
-            formatter_class=_HelpFormatter,
-            allow_abbrev=False,
-        )
+    def __init__(self, prog: str, description: str | None):
+        super().__init__(prog, description=description, allow_abbrev=False)
         meaning = "show TensorFlow's messages, and a traceback on errors"
         add(self, {"--verbose": meaning})
 
     def parse_args(
         self, args: Iterable[str] | None = None, namespace: Any = None
     ) -> Any:
-        """The flags; raises UsageError naming the nearest known flag."""
+        """Return the flags; an unknown one is a UsageError with the nearest."""
         words = list(sys.argv[1:] if args is None else args)
         try:
             words = self._with_each_flag_once(words)
@@ -92,7 +73,7 @@ class Parser(argparse.ArgumentParser):
         return list(once.values())
 
     def _refuse_unknown(self, words: Iterable[str]) -> None:
-        """Raises UsageError for the first word that is an unknown flag."""
+        """Raise UsageError for the first word that is an unknown flag."""
         known = {"--help", *re.findall(r"--\w+", self.format_usage())}
         for word in words:
             flag = word.split("=")[0]
@@ -108,34 +89,21 @@ class Parser(argparse.ArgumentParser):
                 )
 
     def error(self, message: str) -> NoReturn:
-        """Raises argparse's message as a UsageError, without a usage dump."""
+        """Raise argparse's message as a UsageError, without a usage dump."""
         message = message.removeprefix("argument ")
         raise UsageError(f"{message[:1].upper()}{message[1:].rstrip('.')}.")
 
 
-class _HelpFormatter(argparse.HelpFormatter):
-    """Adds `(default: ...)` to every flag that has one worth naming."""
-
-    def __init__(self, prog: str):
-        super().__init__(prog, max_help_position=30)
-
-    def _get_help_string(self, action: argparse.Action) -> str | None:
-        told = "default" in (action.help or "") or not action.option_strings
-        if told or action.default in (None, False, "", argparse.SUPPRESS):
-            return action.help
-        return f"{action.help} (default: %(default)s)"
-
-
 def add(
-    parser: Flags,
+    parser: Any,
     table: Mapping[str, str],
     validator: Callable[[Any], Any] | None = None,
     default: Any = None,
 ) -> None:
-    """Adds flags that take a value, and switches.
+    """Add flags that take a value, and switches.
 
     Args:
-      parser: or a group of one.
+      parser: of the command, or a group of one.
       table: their help by "--name=METAVAR", or by "--name" for a switch.
       validator: of the values; None accepts any text.
       default: of the values.
@@ -144,17 +112,24 @@ def add(
         name, _, metavar = flag.partition("=")
         how: dict[str, Any] = {"action": "store_true"}
         if metavar:
+            told = validators.with_default(told, default)
             how = {"metavar": metavar, "default": default}
             if validator:
                 how["type"] = _type_of(validator)
         parser.add_argument(name, help=told, **how)
 
 
-def add_run_flags(
-    parser: argparse.ArgumentParser, title: str = "the run"
+def add_choice(
+    parser: Any, name: str, told: str, *choices: str, default: Any = None
 ) -> None:
-    """The flags that name a run, for commands that read one."""
-    group = parser.add_argument_group(title)
+    """Add a flag that takes one of several words."""
+    metavar = {f"--{name}={'|'.join(choices)}": told}
+    add(parser, metavar, validators.one_of(*choices), default)
+
+
+def add_run_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that name a run, for commands that read one."""
+    group = parser.add_argument_group("the run")
     flags = {
         "--output_dir=DIR": f"the run (default: {RUNS_DIR}/PROBLEM/SET)",
         "--problem=NAME": "with --hparams, instead of a DIR",
@@ -164,8 +139,8 @@ def add_run_flags(
     add_usr_dir(group)
 
 
-def add_override(parser: Flags) -> None:
-    """`--hparams_override`, for commands that take a set."""
+def add_override(parser: Any) -> None:
+    """Add `--hparams_override`, for commands that take a set."""
     told = "values that replace those of the set"
     flag = {"--hparams_override=KEY=VALUE,...": told}
     add(parser, flag, _hparams_override, default="")
@@ -183,13 +158,13 @@ def _hparams_override(text: str) -> str:
     return text
 
 
-def add_usr_dir(parser: Flags) -> None:
-    """`--usr_dir`, for commands that look problems or sets up."""
+def add_usr_dir(parser: Any) -> None:
+    """Add `--usr_dir`, for commands that look problems or sets up."""
     add_settings(parser, TrainingOptions, ["usr_dir"])
 
 
 def add_text_flags(parser: argparse.ArgumentParser) -> None:
-    """The options of `--problem=text`, for commands that make data."""
+    """Add the options of `--problem=text`, for commands that make data."""
     from t2t_lite.problem.own_text import TextOptions
 
     group = parser.add_argument_group(
@@ -211,27 +186,20 @@ def add_text_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_checkpoint_flag(parser: Flags) -> None:
-    """`--checkpoint`, for commands that read weights."""
-    told = (
-        "latest, best, average, ema, a step number, or a folder (default: the "
-        "average of the newest checkpoints if it was made, else the newest, or "
-        "its moving average)"
-    )
-    add(parser, {"--checkpoint=WHICH": told}, default="default")
-
-
 def add_search_flags(
     parser: argparse.ArgumentParser, batches: bool = True
 ) -> None:
-    """Which weights search, and how, and many texts through it."""
+    """Add the flags of the weights, the search and, if any, the batches."""
     group = parser.add_argument_group("the search")
-    add_checkpoint_flag(group)
-    told = (
-        "average the probabilities with those of other models: folders of "
-        "runs, or checkpoints of this run"
-    )
-    add(group, {"--ensemble=RUN:...": told})
+    table = {
+        "--checkpoint=WHICH": "latest, best, average, ema, a step number, or a "
+        "folder (default: the average of the newest checkpoints if it was "
+        "made, else the newest, or its moving average)",
+        "--ensemble=RUN:...": "average the probabilities with those of other "
+        "models: folders of runs, or checkpoints of this run",
+    }
+    add(group, table)
+    parser.set_defaults(checkpoint="default")
     add_settings(group, SearchSettings, hparams=_FROM_HPARAMS)
     if batches:
         table = {
@@ -266,7 +234,7 @@ def add_settings(
       skip: names of fields without a flag.
       hparams: names of fields whose default is a hparam of the run.
     """
-    groups: dict[str, Flags] = {"": parser}
+    groups: dict[str, Any] = {"": parser}
     for field in dataclasses.fields(settings):
         name, title = field.name, field.metadata["group"]
         if name in skip or (names is not None and name not in names):
@@ -317,26 +285,13 @@ _FROM_HPARAMS = ("beam_size", "alpha", "constrained")
 
 
 def members(args: argparse.Namespace) -> list[str]:
-    """The other models of `--ensemble`."""
+    """Return the other models of `--ensemble`."""
     return args.ensemble.split(":") if args.ensemble else []
 
 
-def add_seed(parser: Flags, default: int | None = 1, more: str = "") -> None:
-    """`--seed`, for commands that draw at random.
-
-    Args:
-      parser: of the command.
-      default: None if the command finds one.
-      more: what the help says of that.
-    """
-    told = f"of everything random; the same seed gives the same result{more}"
-    add(parser, {"--seed=N": told}, validators.integer(0, 2**63 - 1), default)
-
-
-def add_json(parser: Flags) -> None:
-    """`--json`, for commands that report."""
-    told = "report as one JSON object on one line of stdout"
-    add(parser, {"--json": told})
+def add_json(parser: Any) -> None:
+    """Add `--json`, for commands that report."""
+    add(parser, {"--json": "report as one JSON object on one line of stdout"})
 
 
 def _type_of(validator: Callable[[Any], Any]) -> Callable[[str], Any]:
@@ -353,32 +308,39 @@ def _type_of(validator: Callable[[Any], Any]) -> Callable[[str], Any]:
 
 
 def require(args: argparse.Namespace, *names: str) -> None:
-    """Raises UsageError for the first named flag that was not given."""
+    """Raise UsageError for the first flag that was not given."""
     for name in names:
         if getattr(args, name) in (None, ""):
             raise UsageError(f"--{name} is required.")
 
 
-@overload
-def folder(path: str | os.PathLike) -> pathlib.Path: ...
-@overload
-def folder(path: None) -> None: ...
-def folder(path: str | os.PathLike | None) -> pathlib.Path | None:
+def check_together(
+    args: argparse.Namespace,
+    conflicts: Iterable[Sequence[str]],
+    required: Mapping[str, str],
+) -> None:
+    """Raise UsageError for flags that conflict or lack another one.
+
+    A flag is its name, or its name and value as in "format=json".
+
+    Args:
+      args: of the command.
+      conflicts: flags, of which the first conflicts with each of the others.
+      required: the flag that each flag requires.
+    """
+    given = set()
+    for name, value in vars(args).items():
+        if value not in (None, "", []) and value is not False:
+            given |= {name, f"{name}={value}"}
+    for first, *others in conflicts:
+        for other in others:
+            if {first, other} <= given:
+                raise UsageError(f"--{first} conflicts with --{other}.")
+    for name, other in required.items():
+        if name in given and other not in given:
+            raise UsageError(f"--{name} requires --{other}.")
+
+
+def folder(path: Any) -> Any:
     """Return a flag's folder as an absolute path; None stays None."""
     return check("The path", path, validators.folder) if path else None
-
-
-def output_dir(args: argparse.Namespace) -> pathlib.Path:
-    """Return the folder of the run that the flags name.
-
-    Raises:
-      UsageError: neither `--output_dir` nor `--problem` and `--hparams`.
-    """
-    if found := folder(args.output_dir):
-        return found
-    if not (args.problem and args.hparams):
-        raise UsageError(
-            "Give --output_dir, or --problem and --hparams, which name the "
-            "default one."
-        )
-    return default_output_dir(args.problem, args.hparams)

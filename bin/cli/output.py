@@ -18,7 +18,7 @@ def print_report(report: Mapping[str, Any], as_json: bool) -> None:
     print(f"{report['metric']} {report['score']:.2f}")
     for key, value in report.items():
         if key not in ("metric", "score"):
-            print(f"  {key}: {_readable(value)}")
+            print(f"  {key}: {shown(value)}")
 
 
 def print_table(rows: Iterable[Sequence[Any]], numbers: bool = False) -> None:
@@ -38,8 +38,21 @@ def print_table(rows: Iterable[Sequence[Any]], numbers: bool = False) -> None:
         print("  ".join(cells).rstrip())
 
 
-def _readable(value: Any) -> Any:
+def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of rows with the same keys, below their keys."""
+    values = (map(shown, row.values()) for row in rows)
+    print_table([list(rows[0]), *map(list, values)])
+
+
+def shown(value: Any) -> str:
+    """Return a value as reports for people show it."""
+    if value is None:
+        return "-"
     if isinstance(value, dict):
-        parts = (f"{key} {_readable(part)}" for key, part in value.items())
+        parts = (f"{key} {shown(part)}" for key, part in value.items())
         return ", ".join(parts) or "none"
-    return f"{value:.2f}" if isinstance(value, float) else value
+    if isinstance(value, float):
+        is_plain = value == 0 or 1 <= abs(value) < 1e6
+        return f"{value:.2f}" if is_plain else f"{value:.4g}"
+    is_count = isinstance(value, int) and not isinstance(value, bool)
+    return f"{value:,}" if is_count else str(value)

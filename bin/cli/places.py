@@ -12,47 +12,39 @@ from t2t_lite.decoding import resumable_output
 from t2t_lite.errors import T2TLiteError, UsageError
 
 
-def check(source: str | None, target: str | None, grows: bool = False) -> None:
-    """Refuses files that are not there, or cannot be.
+def check(source: str | None, target: str | None) -> None:
+    """Refuse files that cannot be read or written, before any work.
 
     Args:
-      source: of the lines.
-      target: of the answers.
-      grows: it will, as `resumable_output` says.
+      source: of the lines; None: stdin.
+      target: of the answers, or of `open_resumable`; None: stdout.
     """
-    # A pipe, such as /dev/stdin, is as good as a file.
-    path = pathlib.Path(source or __file__)
-    if path.is_dir():
-        raise T2TLiteError(f"--decode_from_file: {source} is a folder.")
-    if not path.exists():
+    if source and not pathlib.Path(source).exists():
         raise T2TLiteError(f"--decode_from_file: there is no file {source}.")
-    if target:
-        path = pathlib.Path(target)
-        if path.is_dir():
-            raise T2TLiteError(f"--decode_to_file: {target} is a folder.")
-        if path.exists() and not path.is_file():
-            raise UsageError(
-                f"--decode_to_file: {target} is not a regular file, which a "
-                f"complete one replaces. Leave it out, and write > {target}."
-            )
-        path = files.place_of(path)
-        folder = path.absolute().parent
-        if not folder.is_dir():
-            raise T2TLiteError(f"--decode_to_file: no folder {folder}.")
-        written = (
-            (path, *resumable_output.partial_paths(path)) if grows else (path,)
+    if source and pathlib.Path(source).is_dir():
+        raise T2TLiteError(f"--decode_from_file: {source} is a folder.")
+    if not target:
+        return
+    path = pathlib.Path(target)
+    if path.exists() and not path.is_file():
+        raise UsageError(
+            f"--decode_to_file must be a regular file; got {target}. For "
+            "another one leave it out, and redirect stdout."
         )
-        for file in written:
-            if source and file.exists() and file.samefile(source):
-                raise UsageError(
-                    f"--decode_from_file={source} is {file}, which "
-                    "--decode_to_file writes: choose another file."
-                )
+    path = files.place_of(path)
+    if not path.absolute().parent.is_dir():
+        raise T2TLiteError(f"--decode_to_file: no folder of {target}.")
+    for file in (path, *resumable_output.partial_paths(path)):
+        if source and file.exists() and file.samefile(source):
+            raise UsageError(
+                f"--decode_from_file={source} is {file}, which "
+                "--decode_to_file writes: choose another file."
+            )
 
 
 @contextlib.contextmanager
 def lines_in(path: str | None) -> Iterator[Iterable[bytes]]:
-    """The lines of a file, packed or not, or of stdin, without a mark."""
+    """Open the lines of a file, packed or not, or of stdin, without a mark."""
     if path:
         yield read_byte_lines(path)
         return

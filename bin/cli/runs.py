@@ -1,8 +1,7 @@
-"""Opens the run that the flags name, for commands that use a trained model."""
+"""Open the run that the flags name, and engines that search with its model."""
 
 import argparse
 import pathlib
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from t2t_lite import plugins, registry
@@ -10,9 +9,11 @@ from t2t_lite.bin.cli import command, flags
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams
+from t2t_lite.interop.quantization import QUANTIZATIONS
 from t2t_lite.registry import REVERSED_SUFFIX
 from t2t_lite.runtime import start_tensorflow
 from t2t_lite.training.config import problem_options, read_config
+from t2t_lite.training.options import default_output_dir
 
 if TYPE_CHECKING:
     from t2t_lite.decoding.stream import Replica
@@ -20,9 +21,18 @@ if TYPE_CHECKING:
     from t2t_lite.training.checkpoints import Checkpoint
     from t2t_lite.training.run import Run
 
+DEFAULT_QUANTIZATION = QUANTIZATIONS[0]
+# The engine that flags of any command require.
+REQUIRED = {
+    "quantization": "backend=ctranslate2",
+    **dict.fromkeys(
+        ("replicas", "jit", "token_scores", "alignment"), "backend=tensorflow"
+    ),
+}
+
 
 def find_run(args: argparse.Namespace) -> tuple[pathlib.Path, dict[str, Any]]:
-    """The folder and the config of the run that the flags name.
+    """Return the folder and the config of the run that the flags name.
 
     That is `--output_dir`, or the default one of `--problem` and `--hparams`.
 
@@ -30,48 +40,38 @@ def find_run(args: argparse.Namespace) -> tuple[pathlib.Path, dict[str, Any]]:
       UsageError: the flags name no run, or not the problem that is there.
       T2TLiteError: there is no run, or it is damaged.
     """
-    output_dir = _output_dir(args)
+    output_dir = flags.folder(args.output_dir)
+    if not output_dir:
+        if not (args.problem and args.hparams):
+            raise UsageError(
+                "Give --output_dir, or --problem and --hparams, which name "
+                "the default one."
+            )
+        output_dir = default_output_dir(args.problem, args.hparams)
+        if not output_dir.exists():
+            plugins.load_plugins(args.usr_dir)
+            registry.problem(args.problem)  # an unknown name is an error
     config = read_config(output_dir)
-    name = _name_of_problem(config)
-    if args.problem not in (None, name, config["problem"]):
-        raise UsageError(
-            f"--problem={args.problem} is not what {output_dir} was trained "
-            f"on, which is {name}."
-        )
-    hparams_set = config.get("hparams_set")
-    if args.hparams not in (None, hparams_set):
-        raise UsageError(
-            f"--hparams={args.hparams} is not what {output_dir} was trained "
-            f"with, which is {hparams_set or 'no set with a name'}."
-        )
+    # In reports, own text has the name that it has chosen.
+    base_name = config["problem"].removesuffix(REVERSED_SUFFIX)
+    suffix = config["problem"][len(base_name) :]
+    name = problem_options(config).get("name", base_name) + suffix
+    for flag, known in {
+        "problem": (name, config["problem"]),
+        "hparams": (config.get("hparams_set"),),
+    }.items():
+        if getattr(args, flag) not in (None, *known):
+            raise UsageError(
+                f"--{flag}={getattr(args, flag)} is not what {output_dir} was "
+                f"trained with, which is {known[0]}."
+            )
     return output_dir, config
 
 
-def _output_dir(args: argparse.Namespace) -> pathlib.Path:
-    """Return the folder; refuse tensor2tensor's name of a problem."""
-    output_dir = flags.output_dir(args)
-    if not (args.output_dir or output_dir.exists()):
-        plugins.load_plugins()
-        if registry.name_here(args.problem) != args.problem:
-            registry.problem(args.problem)  # raises, with the name here
-    return output_dir
-
-
-def _name_of_problem(config: Mapping[str, Any]) -> str:
-    """As in reports: own text may have chosen a name."""
-    registered = config["problem"]
-    base_name = registered.removesuffix(REVERSED_SUFFIX)
-    chosen = problem_options(config).get("name", base_name)
-    return f"{chosen}{registered[len(base_name) :]}"
-
-
 def open_run(
-    args: argparse.Namespace,
-    *,
-    to_decode: bool = True,
-    to_export: bool = False,
+    args: argparse.Namespace, *, to_decode: bool = True, to_export: bool = False
 ) -> "Run":
-    """The `Run` that `find_run` finds; imports TensorFlow.
+    """Return the `Run` that `find_run` finds; imports TensorFlow.
 
     The weights of its models must not be changed.
 
@@ -104,42 +104,69 @@ def open_run(
 
 
 def make_translator(
-    run: "Run",
-    args: argparse.Namespace,
-    say: Callable[[str], None] = command.note,
-) -> "Translator":
-    """A translator with the weights and the search that the flags ask for.
-
-    Says which weights it took.
-    """
-    return translator_and_weights(run, args, say)[0]
-
-
-def translator_and_weights(
-    run: "Run",
-    args: argparse.Namespace,
-    say: Callable[[str], None] = command.note,
+    run: "Run", args: argparse.Namespace, say: Any = command.note
 ) -> "tuple[Translator, list[Checkpoint]]":
-    """As `make_translator`, and the checkpoints that its weights are from."""
+    """Return a translator as the flags say, and the checkpoints of its weights.
+
+    Args:
+      run: of the model.
+      args: of the command.
+      say: called with the names of the checkpoints.
+    """
     model, found = run.load_ensemble(args.checkpoint, flags.members(args))
     names = ", ".join(f"{each} ({each.path})" for each in found)
     say(f"Weights: {names}.")
+    settings = flags.given_settings(args, SearchSettings)
     jit = getattr(args, "jit", False)
-    return run.translator(
-        model, jit, **flags.given_settings(args, SearchSettings)
-    ), found
+    return run.translator(model, jit, **settings), found
+
+
+def add_engine_flags(parser: argparse.ArgumentParser) -> None:
+    """Add `--backend`, `--quantization` and `--jit`."""
+    group = parser.add_argument_group("the engine")
+    told = "what runs the model; ctranslate2 needs t2t-lite[ctranslate2]"
+    engines = ("tensorflow", "ctranslate2")
+    flags.add_choice(group, "backend", told, *engines, default="tensorflow")
+    add_quantization(group, "--backend=ctranslate2")
+    jit = (
+        "compile searches by XLA; each new batch shape takes seconds, so this "
+        "pays off for single lines"
+    )
+    flags.add(group, {"--jit": jit})
+
+
+def add_quantization(parser: Any, condition: str) -> None:
+    """Add `--quantization`, which requires another flag."""
+    parser.add_argument(
+        "--quantization",
+        choices=QUANTIZATIONS,
+        metavar="TYPE",
+        help=f"with {condition}, the type of the weights: "
+        f"{', '.join(QUANTIZATIONS)} (default: {DEFAULT_QUANTIZATION})",
+    )
 
 
 def make_replicas(run: "Run", args: argparse.Namespace) -> "list[Replica]":
-    """As many such translators as the flags ask for, on their devices.
+    """Return the engines that the flags ask for, on their devices.
 
     Raises:
-      UsageError: there are too few GPUs.
+      UsageError: there are too few GPUs, or the engine cannot run the model.
+      T2TLiteError: the engine is not installed.
     """
     from t2t_lite.decoding.stream import Replica, choose_devices, make_on
 
+    if getattr(args, "backend", "tensorflow") != "tensorflow":
+        from t2t_lite.interop.ctranslate2 import CTranslate2Translator
+
+        translator, _ = make_translator(run, args)
+        engine = CTranslate2Translator.convert(
+            translator,
+            args.quantization or DEFAULT_QUANTIZATION,
+            searches=args.replicas or 1,
+        )
+        return [Replica(engine)]
     said: list[str] = []
     devices = choose_devices(args.replicas)
-    made = make_on(devices, lambda: make_translator(run, args, said.append))
+    made = make_on(devices, lambda: make_translator(run, args, said.append)[0])
     command.note(said[0])
     return [Replica(made[device], device) for device in devices]

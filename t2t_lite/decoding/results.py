@@ -1,6 +1,5 @@
 """Results of lines and pairs: records that become JSON."""
 
-import collections
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -12,8 +11,6 @@ from t2t_lite.decoding.search.beam_search import length_penalty
 from t2t_lite.decoding.search.state import is_possible
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.text.encoder import EOS_ID, PAD_ID
-
-_MAX_NATS = 700  # the exponential of more overflows a float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,45 +186,3 @@ def require_finite(score: float, line: int) -> None:
             f"line {line}. The training diverged or the checkpoint is damaged: "
             "choose another with --checkpoint."
         )
-
-
-class ScoreSummary:
-    """Sums and means over scored pairs."""
-
-    def __init__(self) -> None:
-        self._sums: collections.Counter = collections.Counter()
-
-    def add(self, pair: PairScore) -> None:
-        """Count a pair, unless it has an error."""
-        if pair.error is None:
-            self._sums["sentences"] += 1
-            self._sums["tokens"] += pair.tokens
-            self._sums["words"] += len(pair.target.split()) + 1
-            self._sums["log_probability"] += pair.log_probability  # type: ignore
-
-    def report(self) -> dict[str, Any]:
-        """Return the record for JSON.
-
-        Returns:
-          `sentences`, `tokens` and `words` of the targets, the end of each
-          counted as one; the sum `log_probability`, in nats; `cross_entropy` =
-          -log_probability / tokens; `perplexity` = exp(cross_entropy), and
-          `word_perplexity` = exp(-log_probability / words). None where there
-          are no sentences, or for a perplexity that overflows.
-        """
-        names = ("sentences", "tokens", "words", "log_probability")
-        sums = {name: self._sums[name] for name in names}
-        per_token, per_word = (
-            -sums["log_probability"] / sums[name] if sums[name] else math.inf
-            for name in ("tokens", "words")
-        )
-        return {
-            **sums,
-            "cross_entropy": None if math.isinf(per_token) else per_token,
-            "perplexity": _perplexity(per_token),
-            "word_perplexity": _perplexity(per_word),
-        }
-
-
-def _perplexity(cross_entropy: float) -> float | None:
-    return math.exp(cross_entropy) if cross_entropy < _MAX_NATS else None

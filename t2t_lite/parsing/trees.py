@@ -11,8 +11,6 @@ import itertools
 import os
 import re
 import reprlib
-import shutil
-import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -285,15 +283,6 @@ def _fault(name, place, text):
     return T2TLiteError(f"{name}, line {number}, column {column}: {text}")
 
 
-def sentence_of(line: str) -> str:
-    """Return the words of the trees of a line, without traces.
-
-    Example: `"(S (NP (PRP It)) (VP (VBZ works)))"` -> `"It works"`.
-    """
-    trees = map(strip_annotation, parse_line(line))
-    return " ".join(word for tree in trees if tree for word in words(tree))
-
-
 def one_tree_a_line(
     path: str | os.PathLike, sentences: int | None = None
 ) -> tuple[list[str], bool]:
@@ -316,39 +305,3 @@ def one_tree_a_line(
     if is_treebank:
         lines = [format_tree(tree) for tree in parse_trees(lines, str(path))]
     return lines, is_treebank
-
-
-def draw_tree(text: str, width: int | None = None) -> str:
-    """Return the drawing of a tree, by nltk.
-
-    A tree that is too wide is indented brackets, a constituent a line; one that
-    is too deep is not changed.
-
-    Args:
-      text: the brackets of the tree, on one line.
-      width: columns of the drawing; None: those of the terminal.
-
-    Raises:
-      T2TLiteError: the text is not exactly one tree.
-    """
-    from nltk.tree import Tree as NltkTree
-    from nltk.tree.prettyprinter import TreePrettyPrinter
-
-    trees = parse_line(text)
-    if len(trees) != 1:
-        raise T2TLiteError(f"One tree can be drawn; got {len(trees)}: {text!r}")
-    tree = fold(
-        trees[0],
-        lambda leaf: NltkTree(leaf.label, [leaf.word]),
-        lambda bracket, parts: NltkTree(bracket.label, parts),
-    )
-    width = width or shutil.get_terminal_size().columns
-    try:  # nltk calls itself for each level
-        picture = TreePrettyPrinter(tree).text(unicodelines=True, maxwidth=None)
-        lines = textwrap.dedent(picture).splitlines()
-        lines = [line.rstrip() for line in lines if line.strip()]
-        if max(map(len, lines)) > width:
-            return tree.pformat(margin=width)
-    except RecursionError:
-        return text
-    return "\n".join(lines)

@@ -12,7 +12,7 @@ from typing import Any, Self, TextIO
 import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError, in_words
-from t2t_lite.progress import Line, say
+from t2t_lite.progress import Counter, say
 from t2t_lite.training.config import METRICS_FILE, SAMPLES_FILE, read_records
 from t2t_lite.training.evaluation import Sample
 from t2t_lite.training.update import UpdateStats
@@ -140,8 +140,12 @@ class TrainingLog:
             str(output_dir / EVENTS_FOLDER), flush_millis=10_000
         )
         self._shown_at = time.monotonic()
-        self._line = Line(
-            f"{step}/{total_steps}", total_steps, step, stream, stays=True
+        self._line = Counter(
+            f"{step}/{total_steps}",
+            total=total_steps,
+            done=step,
+            stream=stream,
+            stays=True,
         )
         self.note = self._line.say
         self._line.update("starting")

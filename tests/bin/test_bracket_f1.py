@@ -99,7 +99,7 @@ def test_the_table_has_all_and_the_short_sentences(run_command, files):
     assert rows[0] == "all length <= 40".split()
     assert rows[1] == ["sentences", "2", "1"]
     # 1 of 3 brackets; with the long sentence 2 of 4.
-    assert ["bracketing", "F1", "50.00", "33.33"] in rows
+    assert ["f1", "50.00", "33.33"] in rows
 
 
 def test_sentences_are_shown_one_by_one(run_command, score, files):
@@ -164,15 +164,3 @@ def test_bad_files_are_named_in_one_line(
     code, out, err = run_command("bracket_f1", *flags)
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert all(word in err for word in words)
-
-
-def test_trees_come_from_a_file_or_from_a_model(run_command, files):
-    gold, test = files([GOLD], [TEST])
-    for flags, word in (
-        ([gold], "--test"),
-        ([gold, test, "--output_dir=x"], "--output_dir"),
-        ([gold, test, "--text=x"], "--text"),
-    ):
-        code, _, err = run_command("bracket_f1", *flags)
-        assert code == 2
-        assert word in err

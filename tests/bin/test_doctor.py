@@ -30,7 +30,7 @@ def folders(tiny_flags, tiny_run, tmp_path):
 def test_intact_data_and_run_pass(run_command, folders):
     *_, flags = folders
     found = findings(run_command, *flags)
-    for name in ("packages", "data_dir", "output_dir", "data", "run"):
+    for name in ("devices", "data_dir", "output_dir", "data", "run"):
         assert found[name]["ok"], found[name]["text"]
     assert "48 pairs" in found["data"]["text"]
     assert "step 4" in found["run"]["text"]
@@ -62,7 +62,7 @@ def test_each_check_is_a_line_and_a_failure_is_exit_code_1(
     code, out, err = run_command("doctor", f"--data_dir={folder}")
     assert (code, len(err.splitlines())) == (1, 1)
     lines = {line[6:].partition(":")[0]: line for line in out.splitlines()}
-    assert lines["packages"].startswith("ok    ")
+    assert lines["devices"].startswith("ok    ")
     assert lines["data_dir"].startswith("TO DO ")
 
 

@@ -14,7 +14,7 @@ def test_help_lists_each_command_with_its_line(run_command):
     assert (code, err) == (0, "")
     for name, script in commands().items():
         (line,) = [x for x in out.splitlines() if x.split()[:1] == [name]]
-        told = script.load().__globals__["__doc__"].split("\n")[0]
+        told = script.load().description.split("\n")[0]
         assert line.split(maxsplit=1)[1] == told
 
 

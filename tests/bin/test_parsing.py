@@ -52,26 +52,6 @@ def test_a_run_knows_its_options_and_the_f1_of_dev(run_command, flags, run):
     assert code == 0, err
 
 
-def test_a_model_is_scored_on_gold_trees_in_one_command(
-    run_command, run, tmp_path
-):
-    gold, text = tmp_path / "gold.mrg", tmp_path / "text"
-    gold.write_text(
-        "( (S\n  (NP-SBJ (DT The) (NN cat))\n  (VP (VBZ is) (RB n't)"
-        " (NP (-NONE- *)))\n  (. .)))\n"
-    )
-    text.write_text("The cat isn't.\n")
-    reports = []
-    for more in ([], [f"--text={text}"]):
-        code, out, err = run_command(
-            "bracket_f1", f"--gold={gold}", run, "--json", *more
-        )
-        assert code == 0, err
-        reports.append(json.loads(out))
-    assert reports[0] == reports[1]
-    assert (reports[0]["valid"], reports[0]["words"]) == (1, 4)
-
-
 @pytest.mark.parametrize("constrained", ["true", "false"])
 def test_line_i_out_is_a_tree_over_line_i_in(decode, run, constrained):
     flags = [run, f"--constrained={constrained}", "--format=json", "--nbest=2"]
@@ -170,14 +150,3 @@ def test_raw_text_is_split_into_the_words_of_a_treebank(decode, run):
     (tree,) = parse_line(first["hypotheses"][0]["text"])
     assert trees.words(tree) == first["source"].split()
     assert second["source"] == second["hypotheses"][0]["text"] == ""
-
-
-def test_trees_are_drawn_for_people(decode, run):
-    code, out, err = decode(["dog sees", ""], run, "--draw")
-    assert code == 0, err
-    text = "\n".join(out)
-    assert "dog" in text and "sees" in text and "(" not in text.split("dog")[1]
-    assert out[-2:] == ["", ""]  # after the drawing, and for no words
-    for flag in ("--nbest=2", "--format=json", "--score"):
-        code, _, err = decode([], run, "--draw", flag)
-        assert code == 2 and "--draw" in err

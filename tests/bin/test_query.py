@@ -200,7 +200,7 @@ def test_a_server_that_is_not_there_is_an_error_of_every_line(
     "flags,message",
     [
         (["--server=127.0.0.1:8500"], "--server must be http://HOST:PORT"),
-        (["--decode_to_file=/dev/null"], "Leave it out, and write > /dev/null"),
+        (["--decode_to_file=/dev/null"], "/dev/null"),
         (["--decode_from_file=/nothing"], "there is no file /nothing"),
         (["--nbest=0"], "--nbest"),
     ],

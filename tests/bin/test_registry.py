@@ -64,8 +64,8 @@ def test_table_3_has_every_row_beside_the_papers(run_command, show):
     _, out, _ = run_command("registry", "--table3")
     sets = show("--table3")["sets"]
     assert [row.split()[:3] for row in out.splitlines()[2:]] == [
-        [name, f"{count / 1e6:.1f}", str(paper)]
-        for name, count, paper in (row.values() for row in sets)
+        [name, f"{count:,}", str(paper)]
+        for name, count, paper, _ in (row.values() for row in sets)
     ]
     papers = {row["paper_millions"] for row in sets}
     assert papers == {65, 58, 60, 36, 50, 80, 28, 168, 53, 90, 213}

@@ -203,7 +203,8 @@ def test_killed_processes_resume_to_the_same_bytes(tmp_path):
     command = [
         sys.executable,
         "-m",
-        "t2t_lite.bin.datagen",
+        "t2t_lite.bin.main",
+        "datagen",
         "--problem=text",
         f"--pairs={tmp_path / 'all.tsv'}",
         "--vocab_size=300",

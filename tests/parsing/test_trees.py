@@ -8,12 +8,10 @@ import pytest
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.parsing.trees import (
     Tree,
-    draw_tree,
     format_tree,
     parse_line,
     parse_trees,
     read_trees,
-    sentence_of,
     strip_annotation,
     walk,
     words,
@@ -135,12 +133,6 @@ def test_a_line_may_hold_no_tree_or_one_without_words():
         parse_line("(S (NP", "f", 7)
 
 
-def test_the_sentence_of_a_line_has_the_words_of_its_trees_without_traces():
-    trees = "( (S (NP-SBJ (-NONE- *)) (VP (VB Go))) ) (X (-LRB- -LRB-))"
-    assert sentence_of(trees) == "Go -LRB-"
-    assert sentence_of("") == sentence_of("(NP (-NONE- *))") == ""
-
-
 def test_a_file_is_read_packed_or_not_and_with_a_byte_order_mark(tmp_path):
     plain, packed = tmp_path / "a.mrg", tmp_path / "a.mrg.gz"
     text = TREEBANK_TREE.encode()
@@ -230,54 +222,3 @@ def test_no_tree_of_a_treebank_keeps_annotation(treebank):
                 assert event != "open" or part.children
                 assert event != "open" or not set(part.label) & set("-=")
                 assert part.label not in ("", "TOP", "-NONE-")
-
-
-WORKS = "(S (NP (PRP It)) (VP (VBZ works) (ADVP (RB well))) (. .))"
-
-
-def drawn(text):
-    """A drawing in a test: without its first and last line, unindented."""
-    lines = text.splitlines()[1:-1]
-    return "\n".join(line.removeprefix("    |") for line in lines)
-
-
-def test_branches_stand_above_their_words():
-    expected = drawn("""
-    |      S
-    | ┌────┴────┬────────┐
-    | │         VP       │
-    | │    ┌────┴───┐    │
-    | NP   │       ADVP  │
-    | │    │        │    │
-    |PRP  VBZ       RB   .
-    | │    │        │    │
-    | It works     well  .
-    """)
-    assert draw_tree(WORKS, 80) == expected
-
-
-def test_a_tree_that_is_too_wide_is_indented(monkeypatch):
-    assert draw_tree(WORKS, 20).splitlines() == [
-        "(S",
-        "  (NP (PRP It))",
-        "  (VP",
-        "    (VBZ works)",
-        "    (ADVP",
-        "      (RB well)))",
-        "  (. .))",
-    ]
-    # It needs one column more.
-    assert not draw_tree(WORKS, 21).startswith("(")
-    monkeypatch.setenv("COLUMNS", "20")
-    assert draw_tree(WORKS).startswith("(S\n")
-
-
-def test_a_tree_of_any_depth_is_shown():
-    text = "(S " * 3000 + "(X a)" + ")" * 3000
-    assert draw_tree(text, 80) == text
-
-
-@pytest.mark.parametrize("text", ["", "(S (X a)) (S (X b))", "(S (X a)"])
-def test_only_one_whole_tree_is_drawn(text):
-    with pytest.raises(T2TLiteError, match="tree"):
-        draw_tree(text, 80)

@@ -1,6 +1,7 @@
 """Files of lines, and command lines."""
 
 import json
+import sys
 
 
 def write(path, lines):
@@ -20,6 +21,12 @@ def two_files(folder, flags, *sides):
 def records(lines):
     """The objects of lines of JSON."""
     return [json.loads(line) for line in lines]
+
+
+def command_line(module):
+    """The words that start a command in a process of its own."""
+    code = f"from t2t_lite.bin.{module} import main; raise SystemExit(main())"
+    return [sys.executable, "-c", code]
 
 
 def last_of_each(argv):

@@ -9,7 +9,6 @@ def keep_apart(patch):
     for module, name in (
         (registry, "PROBLEMS"),
         (registry, "HPARAMS"),
-        (registry, "BROKEN_PLUGINS"),
         (plugins, "loaded"),
     ):
         patch.setattr(module, name, getattr(module, name).copy())

@@ -253,8 +253,7 @@ def test_a_killed_command_ends_as_if_it_had_not_been(
         shutil.rmtree(made, ignore_errors=True)
         made.mkdir()
         argv, pattern = flags(run, data, made)
-        module = {"average": "average_checkpoints"}.get(command, command)
-        words = [sys.executable, "-m", f"t2t_lite.bin.{module}", *argv]
+        words = [sys.executable, "-m", "t2t_lite.bin.main", command, *argv]
         for _ in range(killed):
             run_killed(words, chance, seconds)
             if command == "trainer":

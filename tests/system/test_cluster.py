@@ -20,7 +20,7 @@ from support.tiny_training import require_same, tensors_of
 
 pytestmark = pytest.mark.slow
 
-COMMAND = [sys.executable, "-m", "t2t_lite.bin.trainer"]
+COMMAND = [sys.executable, "-m", "t2t_lite.bin.main", "trainer"]
 # Five micro-batches do not divide evenly among workers.
 HPARAMS = "micro_batches=5,learning_rate=0.05,train_steps="
 OPTIONS = {"eval_steps_every": 10, "save_steps": 10, "log_steps": 1}

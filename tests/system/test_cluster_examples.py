@@ -21,7 +21,7 @@ def test_the_tfjob_runs_the_trainer_in_a_valid_pod():
     (container,) = replicas["template"]["spec"]["containers"]
     assert container["name"] == "tensorflow"
     assert container["command"] == ["t2t-lite-trainer"]
-    assert trainer.make_parser().parse_args(container["args"])
+    assert trainer.main.make_parser().parse_args(container["args"])
     assert replicas["restartPolicy"] == "OnFailure"  # starts 75 again
 
 

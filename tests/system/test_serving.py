@@ -20,9 +20,9 @@ def server(tiny_run, tmp_path_factory):
         pytest.importorskip(package)
     folder = tmp_path_factory.mktemp("export")
     flags = [f"--output_dir={tiny_run}", f"--export_dir={folder}"]
-    command = [sys.executable, "-m", "t2t_lite.bin.exporter", *flags]
+    command = [sys.executable, "-m", "t2t_lite.bin.main", "exporter", *flags]
     subprocess.run([*command, "--attention"], check=True, capture_output=True)
-    command = [sys.executable, "-m", "t2t_lite.bin.server", "--port=0"]
+    command = [sys.executable, "-m", "t2t_lite.bin.main", "server", "--port=0"]
     command += ["--rest_api_port=0", f"--model_base_path={folder}"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -45,7 +45,7 @@ def translations(tiny_run, tmp_path_factory):
     path.write_text("".join(f"{line}\n" for line in LINES))
     flags = [f"--output_dir={tiny_run}", f"--decode_from_file={path}"]
     flags.append("--nbest=3")
-    command = [sys.executable, "-m", "t2t_lite.bin.decoder", *flags]
+    command = [sys.executable, "-m", "t2t_lite.bin.main", "decoder", *flags]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return path, done.stdout
 

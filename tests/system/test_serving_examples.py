@@ -81,10 +81,10 @@ def test_every_file_that_the_server_reads_is_mounted(server):
 
 @pytest.mark.parametrize("name", ["nginx.conf", "Caddyfile"])
 def test_a_proxy_hides_the_metrics_and_waits_longer_than_the_server(name):
-    from t2t_lite.bin.server import make_parser
+    from t2t_lite.bin.server import main
 
     text = (EXAMPLES / name).read_text()
-    defaults = make_parser().parse_args([])
+    defaults = main.make_parser().parse_args([])
     assert f"127.0.0.1:{defaults.rest_api_port}" in text
     assert "/monitoring/" in text
     (seconds,) = re.findall(r"timeout (\d+)s", text)

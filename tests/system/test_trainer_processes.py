@@ -13,7 +13,7 @@ from support.places import ROOT
 
 def train_process(*flags):
     return subprocess.Popen(
-        [sys.executable, "-m", "t2t_lite.bin.trainer", *flags],
+        [sys.executable, "-m", "t2t_lite.bin.main", "trainer", *flags],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

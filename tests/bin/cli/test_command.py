@@ -10,25 +10,29 @@ import pytest
 
 from t2t_lite import validators
 from t2t_lite.bin.cli import command, flags
+from t2t_lite.bin.cli.command import Command
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
+
+
+def add_flags(parser):
+    flags.add(parser, {"--train_steps=N": "all"}, validators.integer(1), 7)
+    flags.add(parser, {"--alpha=X": "of all"}, validators.real(at_least=0))
+    flags.add(parser, {"--data_dir=DIR": "", "--dry_run": "try it"})
+    flags.add(parser, {"--freeze=PART,...": ""})
+    flags.add_choice(parser, "format", "", "text", "json")
 
 
 @pytest.fixture
 def parser():
-    parser = flags.Parser("t2t-lite-test", "Does something.")
-    flags.add(parser, {"--train_steps=N": ""}, validators.integer(1), 7)
-    flags.add(parser, {"--alpha=X": ""}, validators.real(at_least=0))
-    flags.add(parser, {"--data_dir=DIR": "", "--dry_run": "try it"})
-    parser.add_argument("--format", choices=["text", "json"])
-    return parser
+    return Command("t2t-lite-test", "Tests.", add_flags, print).make_parser()
 
 
 @pytest.fixture
-def run(parser, capsys):
+def run(capsys):
     """The exit code and stderr of a command without results."""
 
-    def run(body, *argv):
-        code = command.run(parser, body, argv)
+    def run(body, *argv, add_flags=add_flags):
+        code = Command("t2t-lite-test", "Tests.", add_flags, body)(argv)
         out, err = capsys.readouterr()
         assert out == ""
         return code, err
@@ -60,22 +64,22 @@ def test_wrong_flag_is_one_line_and_exit_code_2(run, argv, words):
     assert all(word in err for word in words)
 
 
-def test_an_unknown_flag_is_named_before_what_it_may_have_left_out(run, parser):
-    parser.add_argument("run", metavar="RUN")
-    code, err = run(lambda args: None, "--ruun", "a")
+def test_an_unknown_flag_is_named_before_what_it_may_have_left_out(run):
+    def add_run(parser):
+        parser.add_argument("run", metavar="RUN")
+
+    code, err = run(print, "--ruun", "a", add_flags=add_run)
     assert code == 2 and "--ruun" in err
-    assert "RUN" in run(lambda args: None)[1]
-    assert "'b'" in run(lambda args: None, "--", "--a", "b")[1]
+    assert "RUN" in run(print, add_flags=add_run)[1]
+    assert "'b'" in run(print, "--", "--a", "b", add_flags=add_run)[1]
 
 
 def test_help_names_defaults_but_no_none(parser):
-    parser.add_argument("--seed", default=1, help="of all that is drawn")
-    parser.add_argument("--other", help="nothing by default")
-    assert "(default: 1)" in parser.format_help()
-    assert "None" not in parser.format_help()
     with pytest.raises(SystemExit) as caught:
-        command.run(parser, lambda args: None, ["--help"])
+        parser.parse_args(["--help"])
     assert caught.value.code == 0
+    assert "all (default: 7)" in parser.format_help()
+    assert "None" not in parser.format_help()
 
 
 @pytest.mark.parametrize(
@@ -116,10 +120,10 @@ IMPORT = (
     "sys.argv = ['/bin/t2t-lite-test']\n"
 )
 COMMAND = (
-    IMPORT + "from t2t_lite.bin.cli import command, flags\n"
+    IMPORT + "from t2t_lite.bin.cli import command\n"
     "def run(body, *argv):\n"
-    "    parser = flags.Parser('t2t-lite-test', 'Tests.')\n"
-    "    sys.exit(command.run(parser, body, *argv))\n"
+    "    made = command.Command('t2t-lite-test', '', lambda _: None, body)\n"
+    "    sys.exit(made(*argv))\n"
 )
 
 
@@ -178,10 +182,8 @@ def test_a_signal_ends_work_in_python_and_in_other_code(number, name, work):
         "def body(args):\n"
         f"    kill = lambda: os.kill(os.getpid(), {number.value})\n"
         "    threading.Timer(0.5, kill).start()\n"
-        "    ended = command.ended_at_once_by(\n"
-        "        't2t-lite-test', signal.SIGINT, signal.SIGTERM)\n"
-        "    with ended:\n"
-        f"        {work}\n"
+        f"    work = lambda: {work}\n"
+        "    command.interruptible(work, signal.SIGINT, signal.SIGTERM)\n"
         "run(body)\n"
     )
     assert ran.returncode == 130
@@ -189,17 +191,12 @@ def test_a_signal_ends_work_in_python_and_in_other_code(number, name, work):
     assert name in line
 
 
-def test_signals_are_as_they_were_after_the_work():
-    def state():
-        woken = signal.set_wakeup_fd(-1)
-        signal.set_wakeup_fd(woken)
-        files = len(os.listdir("/dev/fd"))
-        return signal.getsignal(signal.SIGINT), woken, files
-
-    before = state()
-    with command.ended_at_once_by("t2t-lite-test", signal.SIGINT):
-        assert state() != before
-    assert state() == before
+def test_work_has_a_result_or_an_error_and_leaves_signals_as_they_were():
+    before = signal.getsignal(signal.SIGINT)
+    assert command.interruptible(lambda: 7, signal.SIGINT) == 7
+    with pytest.raises(ZeroDivisionError):
+        command.interruptible(lambda: 1 / 0, signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) == before
 
 
 def test_a_reader_that_leaves_early_is_not_an_error():
@@ -230,8 +227,8 @@ def test_a_reader_that_leaves_early_is_not_an_error():
 )
 def test_a_closed_stream_is_one_line(closed, word, tiny_run):
     done = subprocess.run(
-        f"{sys.executable} -m t2t_lite.bin.decoder --output_dir={tiny_run} "
-        f"{closed}",
+        f"{sys.executable} -m t2t_lite.bin.main decoder "
+        f"--output_dir={tiny_run} {closed}",
         shell=True,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -242,20 +239,7 @@ def test_a_closed_stream_is_one_line(closed, word, tiny_run):
     assert done.returncode == (1 if word else 0)
 
 
-def test_output_dir_is_named_by_problem_and_set(monkeypatch, tmp_path):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    parser = flags.Parser("p", "d")
-    flags.add_run_flags(parser)
-    args = parser.parse_args(["--problem=wmt_ende", "--hparams=big"])
-    assert flags.output_dir(args) == tmp_path / "t2t-lite/runs/wmt_ende/big"
-    args = parser.parse_args(["--output_dir=~/mine", "--problem=wmt_ende"])
-    assert flags.output_dir(args) == tmp_path / "mine"
-    with pytest.raises(UsageError, match="--output_dir"):
-        flags.output_dir(parser.parse_args(["--problem=wmt_ende"]))
-
-
 def test_a_flag_given_twice_is_an_error_or_one_list(parser):
-    flags.add(parser, {"--freeze=PART,...": ""})
     twice = ["--freeze=a", "--freeze", "b", "--", "--freeze=c"]
     parser.add_argument("rest", nargs="*")
     args = parser.parse_args(twice)
@@ -263,3 +247,47 @@ def test_a_flag_given_twice_is_an_error_or_one_list(parser):
     for words in (["--alpha=1", "--alpha", "2"], ["--dry_run", "--dry_run"]):
         with pytest.raises(UsageError, match=words[0].partition("=")[0]):
             parser.parse_args(words)
+
+
+def test_the_run_is_named_by_problem_and_set(
+    run_command, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    names = ["--problem=wmt_ende", "--hparams=transformer_big"]
+    for given, code, word in (
+        (names, 1, f"{tmp_path}/t2t-lite/runs/wmt_ende/transformer_big"),
+        (["--output_dir=~/mine", *names], 1, f"{tmp_path}/mine"),
+        (names[:1], 2, "--output_dir"),
+        (["--problem=wmt_endee", names[1]], 2, "wmt_ende"),
+    ):
+        got, _, err = run_command("decoder", *given)
+        assert got == code and word in err
+
+
+@pytest.fixture
+def complete(tmp_path):
+    """The words that the shell's Tab offers at the end of a line."""
+    answer = tmp_path / "answer"
+
+    def ask(line):
+        command, *_ = line.removeprefix("t2t-lite-").split()
+        subprocess.run(
+            [sys.executable, "-m", "t2t_lite.bin.main", command],
+            env=os.environ
+            | {
+                "_ARGCOMPLETE": "1",
+                "_ARGCOMPLETE_COMP_WORDBREAKS": " \t\n\"'><=;|&(:",  # bash's
+                "_ARGCOMPLETE_STDOUT_FILENAME": str(answer),
+                "_ARGCOMPLETE_IFS": "\n",
+                "COMP_LINE": line,
+                "COMP_POINT": str(len(line)),
+            },
+            check=True,
+        )
+        return [word.strip() for word in answer.read_text().split("\n")]
+
+    return ask
+
+
+def test_flags_are_completed(complete):
+    assert "--hparams_override" in complete("t2t-lite-trainer --hparams_ov")

@@ -18,7 +18,7 @@ from t2t_lite.errors import T2TLiteError
 def test_the_command_serves_until_it_is_told_to_stop(tmp_path):
     save(tmp_path / "1", warmup=b"hello")
     server = subprocess.Popen(
-        [sys.executable, "-m", "t2t_lite.bin.server", "--port=0"]
+        [sys.executable, "-m", "t2t_lite.bin.main", "server", "--port=0"]
         + ["--rest_api_port=0", f"--model_base_path={tmp_path}"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
