@@ -83,9 +83,9 @@ def _check_packages() -> tuple[bool, str]:
 
 def _check_devices() -> tuple[bool, str]:
     from t2t_lite.runtime import usable_cores
-    from t2t_lite.training import provenance
+    from t2t_lite.training import devices
 
-    usable = provenance.gpu_names()
+    usable = devices.gpu_names()
     present = len(list(pathlib.Path("/dev").glob("nvidia[0-9]*")))
     if present > len(usable):
         return False, (
@@ -93,7 +93,7 @@ def _check_devices() -> tuple[bool, str]:
             "install 't2t-lite[gpu]', and check nvidia-smi and "
             "CUDA_VISIBLE_DEVICES"
         )
-    cores = f"{usable_cores()} core(s) of {provenance.processor_name()}"
+    cores = f"{usable_cores()} core(s) of {devices.processor_name()}"
     return True, f"{', '.join(usable) or 'no GPU'}; {cores}"
 
 
@@ -101,8 +101,6 @@ def _check_memory() -> tuple[bool, str]:
     from t2t_lite.training import devices
 
     free = devices.free_bytes()
-    if free is None:
-        return True, "unknown on this system"
     text = f"{_gib(free)} available"
     if free < _MIN_MEMORY:
         return False, f"{text}; training requires {_gib(_MIN_MEMORY)}"
