@@ -143,11 +143,11 @@ def save(
     averaged: int | None = None,
     ema: Mapping[str, Any] | None = None,
 ) -> Checkpoint:
-    """Save a checkpoint, completely or not at all.
+    """Save variables, tensors or arrays by name, completely or not at all.
 
     Args:
       directory: the `checkpoints` folder of a run.
-      tensors: variables, tensors or arrays by name.
+      tensors: by name.
       state: has `step`, and fits JSON.
       averaged: for an average, the number of its sources.
       ema: the moving average of the weights, by the same names.

@@ -35,9 +35,6 @@ def compare_runs(folders: Sequence[pathlib.Path]) -> list[dict[str, Any]]:
     and each hyperparameter and version whose value differs between the runs.
     The runs may still be training.
 
-    Args:
-      folders: the runs' folders.
-
     Raises:
       T2TLiteError: a folder has no run, or its config is damaged.
     """
@@ -151,9 +148,7 @@ def list_runs(folder: pathlib.Path) -> list[dict[str, str | int]]:
 def plot_runs(folders: Sequence[pathlib.Path], path: pathlib.Path) -> None:
     """Write a PNG with a chart for each number in `metrics.jsonl`, by step.
 
-    Args:
-      folders: the runs' folders.
-      path: the file; it is written whole or not at all.
+    The file is written whole or not at all.
 
     Raises:
       T2TLiteError: matplotlib is not installed, or the runs have no records.

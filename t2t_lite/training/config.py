@@ -118,11 +118,7 @@ _MAY_BE_NULL = ("data.seed", "usr_dir")
 
 
 def find_config(output_dir: pathlib.Path) -> dict[str, Any] | None:
-    """Return the config of the run in a folder; None if it has no run.
-
-    Raises:
-      T2TLiteError: the config cannot be understood; names the key.
-    """
+    """Return the config of the run in a folder; None if it has no run."""
     has_run = (output_dir / CONFIG).is_file()
     return read_config(output_dir) if has_run else None
 
@@ -213,8 +209,7 @@ def read_records(path: pathlib.Path) -> list[dict[str, Any]]:
 def read_metrics(output_dir: pathlib.Path) -> list[dict[str, Any]]:
     """Return the last record of each step in `metrics.jsonl`, by step.
 
-    Training, an evaluation and an evaluation of averaged weights each have a
-    record of their own at a step.
+    Training and each evaluated weights have a record of their own at a step.
     """
     last = {
         (record["step"], record.get("weights"), "dev_loss" in record): record

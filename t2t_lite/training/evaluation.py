@@ -92,13 +92,10 @@ class DevEvaluation:
         return {"loss": (total, tokens), "translations": translations}
 
     def scores(self, shares: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-        """Return `dev_loss`, `dev_perplexity`, and the score if there is one.
+        """Return the scores of all workers' shares, in their order.
 
-        The loss is the cross-entropy per real target token in nats, EOS
-        included; the perplexity is its exponential.
-
-        Args:
-          shares: of all workers, in their order.
+        `dev_loss` is the cross-entropy per real target token in nats, EOS
+        included, and `dev_perplexity` its exponential.
         """
         total, tokens = np.sum([part["loss"] for part in shares], axis=0)
         loss = float(total / tokens) if tokens else math.nan

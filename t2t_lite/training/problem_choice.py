@@ -35,7 +35,7 @@ def choose_problem(
       problem: its name, with or without `_rev`, or the problem itself; None:
         the problem of the run.
       given: its options.
-      data_dir: the folder of the data; None: that of the run, or the default.
+      data_dir: None: the folder of the run's data, or the default.
       output_dir: the folder of the run, if there is one.
       config: of that run.
 

@@ -41,16 +41,10 @@ from t2t_lite.training.problem_choice import problem_of_run
 
 
 class RunData:
-    """Shards as batches and as text, as a run's config says.
+    """Shards in `folder` as batches and as text, as a run's config says.
 
-    Args:
-      config: of the run; its data has no fingerprint if the run was imported,
-        and then any data with its vocabulary fits.
-      problem: of the run, in its direction.
-      encoders: of `inputs` and `targets`.
-
-    Attributes:
-      folder: holds the shards.
+    The data of an imported run has no fingerprint: any with its vocabulary
+    fits.
     """
 
     def __init__(
@@ -151,12 +145,7 @@ class RunData:
     def texts(
         self, split: str, lines: int | None = None
     ) -> tuple[list[str], list[str]]:
-        """Return the sources and the references of a split, from its shards.
-
-        Args:
-          split: its name, such as "dev".
-          lines: the number of the first ones to return; None: all.
-        """
+        """Return the first sources and references of a split, or all."""
         pairs = pipeline.read_pairs(
             self.folder, self._problem, self.manifest, split
         )
@@ -445,8 +434,8 @@ class Run:
         Args:
           model: the run's, or an ensemble with it.
           jit: compile the search by XLA.
-          options: any of `SearchSettings`; None or nothing takes the run's
-            hparam, or the default where there is no such hparam.
+          options: any of `SearchSettings`; the default is the run's hparam, if
+            there is one.
 
         Raises:
           UsageError: an option that is wrong, or not for this problem.
