@@ -80,9 +80,9 @@ def _examine(args: argparse.Namespace) -> None:
 
 
 def _check_devices() -> tuple[bool, str]:
-    from t2t_lite.training import provenance
+    from t2t_lite.training import devices
 
-    usable = provenance.gpu_names()
+    usable = devices.gpu_names()
     present = len(list(pathlib.Path("/dev").glob("nvidia[0-9]*")))
     if present > len(usable):
         return False, (
@@ -90,7 +90,7 @@ def _check_devices() -> tuple[bool, str]:
             "install 't2t-lite[gpu]', and check nvidia-smi and "
             "CUDA_VISIBLE_DEVICES"
         )
-    cores = f"{usable_cores()} core(s) of {provenance.processor_name()}"
+    cores = f"{usable_cores()} core(s) of {devices.processor_name()}"
     return True, f"{', '.join(usable) or 'no GPU'}; {cores}"
 
 
@@ -98,8 +98,6 @@ def _check_memory() -> tuple[bool, str]:
     from t2t_lite.training import devices
 
     free = devices.free_bytes()
-    if free is None:
-        return True, "unknown on this system"
     return free >= _MIN_BYTES, f"{_gib(free)} available, 2 required"
 
 

@@ -3,8 +3,8 @@
 Nothing here loads TensorFlow before the request is checked.
 """
 
+import contextlib
 import dataclasses
-import functools
 import os
 import pathlib
 import sys
@@ -29,11 +29,8 @@ from t2t_lite.training.problem_choice import choose_problem
 from t2t_lite.validators import check, describe, folder, require_known
 
 if TYPE_CHECKING:
-    import tensorflow as tf
-
     from t2t_lite.data.manifest import Manifest
     from t2t_lite.datagen.generate import Generation
-    from t2t_lite.training.dry_run import DryRun
     from t2t_lite.training.run import Run
 
 _SECONDS_TO_SEE = 30.0
@@ -49,7 +46,7 @@ def train(
     hparams: str | HParams | None = None,
     output_dir: str | os.PathLike | None = None,
     **options: Any,
-) -> "Run | DryRun":
+) -> "Run | str":
     """Train a run, as the command `t2t-lite-trainer` does.
 
     It generates missing data, trains, evaluates and saves; the same call again
@@ -68,7 +65,7 @@ def train(
       OPTIONS
 
     Returns:
-      The run; `run.reached` has its results. Of a dry run, its report.
+      The run; `run.reached` has its results. Of a dry run, its report as text.
 
     Raises:
       UsageError: an unknown name, key or option, or values that conflict.
@@ -77,6 +74,9 @@ def train(
     """
     require_known(options, TrainingOptions, "train")
     job = _plan(problem, hparams, output_dir, TrainingOptions(**options))
+    if "tensorflow" not in sys.modules:
+        say("Starting TensorFlow.")
+    start_tensorflow(job.options.verbose, fixed_weights=False)
     return job.measure() if job.options.dry_run else job.train()
 
 
@@ -120,7 +120,12 @@ def _plan(
         # Own text has got a name by its options or its data.
         run_dir = default_output_dir(task.name, str(set_name))
         config = find_config(run_dir)
-    options.require_metrics(task)
+    metrics = ("auto", "loss", task.metric)
+    if options.best_metric not in metrics:
+        raise UsageError(
+            f"best_metric is one of {', '.join(metrics)} for {task.name}; got "
+            f"{options.best_metric!r}."
+        )
     options.slices(values.micro_batches)  # refuses what does not fit them
     require_fitting_vocabularies(task, values)
     return _Job(task, values, set_name, run_dir, data_dir, options, config)
@@ -149,78 +154,55 @@ class _Job:
     options: TrainingOptions
     config: Mapping[str, Any] | None  # of the run that is there
 
-    def measure(self) -> "DryRun":
+    def measure(self) -> str:
         """Measure one pass over the largest batch; make nothing."""
-        self._start_tensorflow()
-        from t2t_lite.training.devices import choose_strategy
+        from t2t_lite.training import devices, trainer
+        from t2t_lite.training.memory import dry_run
 
+        options = self.options
         # Before anything runs on the devices.
-        choose_strategy(self.options.replicas, self.hparams)
-        from t2t_lite.training.dry_run import try_update
-
+        devices.choose_strategy(options.replicas, self.hparams)
         data = self._generation()  # which refuses folders that are not read
         if self._has_data:
             run = self._run(data.run(), dry_run=True)
-            sizes, told = run.vocab_sizes, f"data: {run.data.check()}"
+            sizes, lines = run.vocab_sizes, [f"data: {run.data.check()}"]
         else:
             sizes = self.problem.directed(*self.problem.expected_vocab_sizes())
-            told = self._tell_missing()
-        return try_update(self.hparams, sizes, self.options, told)
+            lines = self._missing_data()
+        trainer.prepare(options.seed, deterministic=False)
+        return "\n".join([*lines, dry_run(self.hparams, sizes, options)])
 
     def train(self) -> "Run":
         """Generate the data if it is missing, and train."""
-        self._start_tensorflow()
-        from t2t_lite.training import distribute
+        from t2t_lite.training import distribute, trainer
+        from t2t_lite.training.model_card import provenance_of
+        from t2t_lite.training.signals import run_lock
 
-        strategy = self._strategy()
-        with distribute.naming_lost_workers(strategy):
+        strategy = distribute.make_strategy(self.options, self.hparams)
+        with (
+            distribute.naming_lost_workers(strategy),
+            contextlib.ExitStack() as stack,
+        ):
             fix = "Start the same command on all workers."
             distribute.require_equal(strategy, self._command(), fix)
             manifest = self._generation().run()
             fix = "Give all workers the same data."
             distribute.require_equal(strategy, {"data": manifest.digest}, fix)
             if distribute.workers_of(strategy)[1] == 0:
-                run = self._train_as_chief(strategy, manifest)
+                # Nobody else changes the run that is compared.
+                stack.enter_context(run_lock(self.output_dir))
+                run = self._run(manifest)
+                say(f"Training {self.problem.name} in {run.output_dir}.")
+                run.record(conditions=provenance_of(run, self.options))
+                distribute.exchange(strategy, "run")
             else:
                 distribute.exchange(strategy, "run")  # the chief has made it
                 self._require_shared_folder()
                 run = self._run(manifest, dry_run=True)
-                self._train(run, strategy)
+            trainer.train(run, self.options, strategy)
             # No worker leaves early, and all know the cost.
             run.config = distribute.exchange(strategy, run.config)[0]
         return run
-
-    def _train_as_chief(
-        self, strategy: "tf.distribute.Strategy", manifest: "Manifest"
-    ) -> "Run":
-        from t2t_lite.training import distribute
-        from t2t_lite.training.model_card import card_kept
-        from t2t_lite.training.provenance import provenance_of
-        from t2t_lite.training.signals import run_lock
-
-        # Nobody else changes the run that is compared.
-        with run_lock(self.output_dir):
-            run = self._run(manifest)
-            say(f"Training {self.problem.name} in {run.output_dir}.")
-            run.record(conditions=provenance_of(run, self.options))
-            distribute.exchange(strategy, "run")
-            with card_kept(run):
-                work = self._train(run, strategy)
-                _record_cost(run, work, self.options.sustained_tflops)
-            return run
-
-    def _train(
-        self, run: "Run", strategy: "tf.distribute.Strategy"
-    ) -> dict[str, Any]:
-        from t2t_lite.training import trainer
-        from t2t_lite.training.model_card import write_card
-
-        return trainer.train(
-            run,
-            self.options,
-            strategy=strategy,
-            saved=functools.partial(write_card, run),
-        )
 
     def _require_shared_folder(self) -> None:
         # A network file system may take a while to show a new file.
@@ -233,44 +215,19 @@ class _Job:
                 )
             time.sleep(0.5)
 
-    def _start_tensorflow(self) -> None:
-        if "tensorflow" not in sys.modules:
-            say("Starting TensorFlow.")
-        start_tensorflow(self.options.verbose, fixed_weights=False)
-
-    def _strategy(self) -> "tf.distribute.Strategy":
-        """Return the devices to train on, before anything runs on them."""
-        from t2t_lite.training import devices, distribute
-
-        options = self.options
-        addresses, index = distribute.find_workers(
-            options.workers, options.worker
-        )
-        if not addresses:
-            halved = None if options.jit else self.hparams
-            return devices.choose_strategy(options.replicas, halved)
-        if options.replicas:
-            raise UsageError(
-                "replicas conflicts with workers: each worker trains on its "
-                "GPUs or one CPU."
-            )
-        return distribute.join_workers(
-            addresses, index, options.cluster_timeout
-        )
-
     def _command(self) -> dict[str, Any]:
         """Return what must be the same on all workers."""
-        options = {
-            f"--{name}": str(value)
-            for name, value in dataclasses.asdict(self.options).items()
-            if name not in _OF_ONE_WORKER
-        }
+        options = dataclasses.asdict(self.options)
         return {
             **versions(),
             "problem": self.problem.name,
             "problem definition": self.problem.fingerprint(),
             **self.hparams.to_dict(),
-            **options,
+            **{
+                f"--{name}": str(value)
+                for name, value in options.items()
+                if name not in _OF_ONE_WORKER
+            },
         }
 
     @property
@@ -285,12 +242,9 @@ class _Job:
         seed = None
         if self.config and not self._has_data:  # make the run's data again
             seed = self.config["data"].get("seed")
+        options = self.options
         return Generation(
-            self.problem,
-            self.data_dir,
-            self.options.raw_dir,
-            self.options.tfds_dir,
-            seed,
+            self.problem, self.data_dir, options.raw_dir, options.tfds_dir, seed
         )
 
     def _run(self, manifest: "Manifest", dry_run: bool = False) -> "Run":
@@ -316,7 +270,7 @@ class _Job:
             dry_run=dry_run,
         )
 
-    def _tell_missing(self) -> str:
+    def _missing_data(self) -> list[str]:
         """Report that there is no data, and whether there is a corpus."""
         from t2t_lite.corpus.raw_files import RawFiles
 
@@ -329,31 +283,8 @@ class _Job:
             told = "its corpus is there"
         except T2TLiteError as error:
             told = str(error)
-        return (
+        return [
             f"missing: {self.data_dir} has no data of {problem.name} yet; the "
-            "same command without --dry_run, or t2t-lite-datagen, makes it\n"
-            f"{told}"
-        )
-
-
-def _record_cost(
-    run: "Run", work: Mapping[str, Any], sustained_tflops: float | None
-) -> None:
-    """Put `costs.training_cost` into the run's config."""
-    from t2t_lite.model import costs
-
-    parameters = costs.count_parameters(run.hparams, *run.vocab_sizes)
-    cost = costs.training_cost(
-        run.hparams,
-        run.vocab_sizes[1],
-        run.data.attended_lengths(),
-        work,
-        sustained_tflops and sustained_tflops * 1e12,
-    )
-    run.record(
-        training_cost={
-            "step": run.reached.step,
-            "parameters": sum(parameters.values()),
-            **cost,
-        }
-    )
+            "same command without --dry_run, or t2t-lite-datagen, makes it",
+            told,
+        ]

@@ -65,8 +65,8 @@ def test_problem_and_hparams_may_be_objects(trained, tmp_path):
         output_dir=tmp_path / "run",
         dry_run=True,
     )
-    assert report.vocab_sizes == (290, 290)
-    assert "time for 4 updates: " in str(report)
+    assert "vocabulary: 290 and 290" in report
+    assert "time for 4 updates: " in report
     assert not (tmp_path / "run").exists()
 
 
@@ -95,20 +95,9 @@ def test_unknown_names_are_wrong_usage(given, message):
         t2t_lite.train(*given)
 
 
-@pytest.mark.parametrize("name", ["train_steps", "eval_steps_every"])
-def test_counts_start_at_one(name):
-    with pytest.raises(UsageError, match=f"{name} must be .*at least 1.*got 0"):
-        t2t_lite.train("spellout_ende", "transformer_toy", **{name: 0})
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"stop_on": "dev_loss"}, "stop_on requires stop_after"),
-        (
-            {"stop_on": "bleu", "stop_after": 3},
-            "one of dev_loss, dev_perplexity, dev_bleu for spellout_ende; got",
-        ),
         ({"best_metric": "f1"}, "best_metric is one of auto, loss, bleu for"),
         ({"init_vocabulary": "maps"}, "init_vocabulary .*same, map;"),
         ({"keep_best": 0}, "keep_best must be .*got 0"),

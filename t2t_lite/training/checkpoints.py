@@ -20,6 +20,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -54,10 +55,9 @@ class DamagedError(T2TLiteError):
     """A checkpoint or the file of the best ones is damaged."""
 
     def __init__(self, path: pathlib.Path, error: Exception):
-        self.path, self.reason = path, short(error)
+        self.told = f"{path} is damaged ({short(error)})."
         super().__init__(
-            f"{path} is damaged ({self.reason}). Remove it to continue without "
-            "it, or put a copy back."
+            f"{self.told} Remove it to continue without it, or put a copy back."
         )
 
 
@@ -106,26 +106,20 @@ class Checkpoint(NamedTuple):
 
 def checkpoint_at(path: pathlib.Path) -> Checkpoint | None:
     """Return the checkpoint of a folder; None if it has another name."""
-    match = _NAME.fullmatch(_home(path).name)
+    folder = path.parent if path.name == EMA else path
+    match = _NAME.fullmatch(folder.name)
     if not match:
         return None
     count, step = match.groups()
     return Checkpoint(path, int(step), int(count) if count else None)
 
 
-def _home(path: pathlib.Path) -> pathlib.Path:
-    """Return the folder among checkpoints, also of a moving average in it."""
-    return path.parent if path.name == EMA else path
-
-
 def list_checkpoints(
     directory: _Path, averages: bool = False
 ) -> list[Checkpoint]:
-    """Return the checkpoints of a folder, oldest step first.
+    """Return the checkpoints, or the averages, of a folder, oldest first.
 
-    Args:
-      directory: the `checkpoints` folder of a run; may be missing.
-      averages: list the averages instead.
+    The folder is that of a run, `checkpoints`, and may be missing.
     """
     directory = pathlib.Path(directory)
     if not directory.is_dir():
@@ -149,12 +143,12 @@ def save(
     averaged: int | None = None,
     ema: Mapping[str, Any] | None = None,
 ) -> Checkpoint:
-    """Save a checkpoint, completely or not at all.
+    """Save variables, tensors or arrays by name, completely or not at all.
 
     Args:
       directory: the `checkpoints` folder of a run.
-      tensors: variables, tensors or arrays by name.
-      state: JSON-serializable; has `step`.
+      tensors: by name.
+      state: has `step`, and fits JSON.
       averaged: for an average, the number of its sources.
       ema: the moving average of the weights, by the same names.
 
@@ -175,11 +169,10 @@ def save(
 
 
 def _write(folder, tensors, state):
-    tensors = {**tensors, "state": json.dumps(state)}
     with tf.device("CPU"):
         variables = {
             name: each if isinstance(each, tf.Variable) else tf.Variable(each)
-            for name, each in tensors.items()
+            for name, each in {**tensors, "state": json.dumps(state)}.items()
         }
     tf.train.Checkpoint(**_tree(variables)).write(str(folder / _TENSORS))
 
@@ -209,13 +202,7 @@ def explaining_failed_writes(path: pathlib.Path) -> Iterator[None]:
 
 
 class Reader:
-    """Reads single tensors of a checkpoint, without the others.
-
-    Args:
-      path: the checkpoint's folder.
-
-    Attributes:
-      shapes: by name.
+    """A checkpoint's tensors by name, read one by one; `shapes` has the names.
 
     Raises:
       T2TLiteError: it is damaged.
@@ -259,14 +246,9 @@ class Reader:
 def restore(
     path: _Path, variables: Mapping[str, tf.Variable]
 ) -> dict[str, Any]:
-    """Set variables to the values of a checkpoint.
+    """Set variables to the values of a checkpoint, and return its state.
 
-    Args:
-      path: the checkpoint's folder.
-      variables: by name; other tensors of the checkpoint are not read.
-
-    Returns:
-      Its state.
+    The names of `variables` are read, and no other tensor.
 
     Raises:
       T2TLiteError: it is damaged, or holds other names or shapes.
@@ -308,85 +290,59 @@ def short(error: Exception) -> str:
 
 
 def restore_newest(
-    directory: _Path, read: Callable[[pathlib.Path], Any], strict: bool = False
+    directory: _Path, read: Callable[[pathlib.Path], Any]
 ) -> Checkpoint:
-    """Read the newest checkpoint that is not damaged.
+    """Read the newest checkpoint that is not damaged, by `read`.
 
-    Damaged ones get another name, and a line reports each.
-
-    Args:
-      directory: the `checkpoints` folder of a run, which has some.
-      read: reads the checkpoint in a folder.
-      strict: raise an error if the newest one is damaged.
+    Newer ones are renamed to `NAME.damaged`, and a line reports each.
 
     Raises:
-      T2TLiteError: all are damaged.
+      DamagedError: all are damaged; it names the newest.
     """
-    saved = list_checkpoints(directory)
-    errors: list[DamagedError] = []
-    for found in reversed(saved):
+    errors: dict[pathlib.Path, DamagedError] = {}
+    for found in reversed(list_checkpoints(directory)):
         try:
             read(found.path)
             break
         except DamagedError as error:
-            errors.append(error)
-            if strict or len(saved) == 1:
-                raise
+            errors[found.path] = error
     else:
-        raise T2TLiteError(
-            f"All {len(saved)} checkpoints in {directory} are damaged, the "
-            f"newest one so: {errors[0].reason}. Put a copy of one back, or "
-            "choose another --output_dir."
+        raise next(iter(errors.values()))
+    for path, damage in errors.items():
+        aside = path.with_name(f"{path.name}.damaged")
+        with explaining_failed_writes(path):
+            shutil.rmtree(aside, ignore_errors=True)
+            path.rename(aside)
+        say(
+            f"WARNING: {damage.told} {path.name} is {aside.name} now, and "
+            f"training resumes from update {found.step}."
         )
-    for damaged in errors:
-        set_aside(damaged, f"training resumes from update {found.step}")
     return found
 
 
-def set_aside(error: DamagedError, consequence: str) -> None:
-    """Rename what is damaged, and report the new name."""
-    path = _home(error.path)
-    names = (f"{path.name}.damaged{n}" for n in ("", *range(2, 1000)))
-    aside = next(p for p in map(path.with_name, names) if not p.exists())
-    with explaining_failed_writes(path):
-        path.rename(aside)
-    say(
-        f"WARNING: {error.path} is damaged ({error.reason}). {path.name} is "
-        f"{aside.name} now, and {consequence}."
-    )
-
-
 def average_checkpoints(directory: _Path, count: int) -> Checkpoint:
-    """Average the weights of the last checkpoints, and save the mean.
+    """Average the weights of the newest `count` checkpoints, and save the mean.
 
     Sums are made in float64, one tensor at a time. The optimizer's state is
     left out: an average is for decoding, not for training.
 
-    Args:
-      directory: the `checkpoints` folder of a run.
-      count: number of the newest ones; fewer if there are fewer.
-
     Raises:
       T2TLiteError: there is none, one is damaged, or they do not match.
     """
+    resolve(directory, "latest")  # there is one
     sources = list_checkpoints(directory)[-count:]
-    if not sources:
-        raise T2TLiteError(
-            f"There is no checkpoint to average in {directory}: train first, "
-            "or put back what was moved away."
-        )
     readers = [Reader(source.path) for source in sources]
-    shapes = [
+    first, *others = [
         {n: s for n, s in reader.shapes.items() if n.startswith(MODEL_PREFIX)}
         for reader in readers
     ]
-    for source, other in zip(sources, shapes, strict=True):
-        if other != shapes[0]:
+    for source, other in zip(sources[1:], others, strict=True):
+        if other != first:
             raise T2TLiteError(
-                f"Checkpoints of different models cannot be averaged: "
-                f"{source.path} does not match {sources[0].path}."
+                f"{source.path} and {sources[0].path} are of different models, "
+                "which cannot be averaged."
             )
-    means = {name: _mean(name, readers) for name in shapes[0]}
+    means = {name: _mean(name, readers) for name in first}
     steps = [source.step for source in sources]
     state = {"step": steps[-1], "averaged_steps": steps}
     return save(directory, means, state, averaged=len(sources))
@@ -409,8 +365,8 @@ def resolve(directory: _Path, which: str | int) -> Checkpoint:
       which: "latest", "best", "average" (the newest one), "ema" (the newest
         moving average), a step, or the path of a checkpoint's folder;
         "default" is the average made of the newest checkpoint if there is one,
-        else the newest. Of a run with a moving average, "default" and "best"
-        are those of the checkpoint; a step and "latest" never are.
+        else the newest. With a moving average, "default" and "best" name that
+        of the checkpoint.
 
     Raises:
       T2TLiteError: there is no such checkpoint.
@@ -435,12 +391,9 @@ def resolve(directory: _Path, which: str | int) -> Checkpoint:
         if averages and (not steps or averages[-1].step == steps[-1].step):
             found = averages
     else:
-        paths = (pathlib.Path(which).expanduser(), directory / which)
-        found = [
-            each
-            for path in paths
-            if path.is_dir() and (each := checkpoint_at(path))
-        ][:1]
+        paths = (directory / which, pathlib.Path(which).expanduser())
+        folders = [checkpoint_at(path) for path in paths if path.is_dir()]
+        found = [each for each in folders if each]
         if not found:
             raise UsageError(
                 f"A checkpoint is one of {', '.join(NAMED)}, a step or a "
@@ -470,9 +423,7 @@ def remove_old(directory: _Path, keep: int) -> None:
 def mark_best(directory: _Path, marks: Sequence[Mapping[str, Any]]) -> None:
     """Mark checkpoints as the best, which are not removed then.
 
-    Args:
-      directory: the `checkpoints` folder of a run.
-      marks: `step`, `metric` and `value` of each; the best one first.
+    A mark has `step`, `metric` and `value`; the best one is the first.
     """
     path = pathlib.Path(directory) / _BEST
     best, *others = marks
@@ -480,38 +431,24 @@ def mark_best(directory: _Path, marks: Sequence[Mapping[str, Any]]) -> None:
         files.write_json(path, {**best, "others": others} if others else best)
 
 
-def read_best(directory: _Path) -> dict[str, Any] | None:
-    """Return the mark of the best checkpoint, if there is one.
-
-    Raises:
-      DamagedError: the file is damaged.
-    """
-    return next(iter(read_marks(directory)), None)
-
-
 def read_marks(directory: _Path) -> list[dict[str, Any]]:
-    """Return the marks of the best checkpoints, the best one first.
+    """Return the marks of the best checkpoints that exist, the best one first.
 
     Raises:
       DamagedError: the file is damaged.
     """
     path = pathlib.Path(directory) / _BEST
-    if not path.exists():
-        return []
+    steps = [checkpoint.step for checkpoint in list_checkpoints(directory)]
     try:
-        marked = json.loads(path.read_bytes())
-        return [
-            {key: mark[key] for key in ("step", "metric", "value")}
-            for mark in (marked, *marked.get("others", ()))
-        ]
-    except (
-        OSError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-    ) as error:
-        raise DamagedError(path, error) from error
+        best = json.loads(path.read_bytes())
+        keys = ("step", "metric", "value")
+        marks = [best, *best.get("others", ())]
+        marks = [{key: mark[key] for key in keys} for mark in marks]
+        return [mark for mark in marks if mark["step"] in steps]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as e:
+        raise DamagedError(path, e) from e
 
 
 def rank(
@@ -522,9 +459,9 @@ def rank(
     Of two equal ones the first is better. Marks by another metric, or of the
     same step, are dropped.
     """
-    others = [
+    kept = [
         mark
         for mark in marks
         if mark["metric"] == new["metric"] and mark["step"] != new["step"]
     ]
-    return sorted([*others, new], key=lambda mark: -mark["value"])
+    return sorted([*kept, new], key=lambda mark: -mark["value"])

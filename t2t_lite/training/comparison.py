@@ -24,7 +24,7 @@ from t2t_lite.training.config import (
 
 # Numbers of training in a picture; each number of dev has a chart, too.
 _CHARTS = ("loss", "learning_rate", "tokens_per_second", "gradient_norm")
-_LOSSES = ("loss", "perplexity")  # lower is better
+_LOSSES = ("dev_loss", "dev_perplexity")  # lower is better
 _COLUMNS, _INCHES = 3, (5.0, 3.2)  # charts a row; size of a chart
 
 
@@ -34,9 +34,6 @@ def compare_runs(folders: Sequence[pathlib.Path]) -> list[dict[str, Any]]:
     A row has the run's progress, best dev scores, evaluator's scores and cost,
     and each hyperparameter and version whose value differs between the runs.
     The runs may still be training.
-
-    Args:
-      folders: the runs' folders.
 
     Raises:
       T2TLiteError: a folder has no run, or its config is damaged.
@@ -60,36 +57,39 @@ def _progress(
     folder: pathlib.Path, config: Mapping[str, Any]
 ) -> dict[str, Any]:
     records = read_metrics(folder)
-    step = max((record["step"] for record in records), default=0)
-    steps = config.get("conditions", {}).get("train_steps")
+    conditions = config.get("conditions", {})
     times = [r["seconds"] for r in records if _is_number(r.get("seconds"))]
     cost = config.get("training_cost") or {}
     row = {
         "problem": config["problem"],
         "hparams_set": config.get("hparams_set"),
         "parameters": cost.get("parameters"),
-        "step": step,
-        "train_steps": steps or config["hparams"].get("train_steps"),
+        "step": max((record["step"] for record in records), default=0),
+        "train_steps": conditions.get("train_steps")
+        or config["hparams"].get("train_steps"),
         "training_time": duration(times[-1]) if times else None,
         "devices": cost.get("devices"),
         "flops": cost.get("flops_counted"),
     }
     for record in records:
-        for key, value in record.items():
-            if key.startswith("dev_") and _is_number(value):
-                choose = max if _is_better_higher(key) else min
-                best = f"best {key}"
-                row[best] = choose(row.get(best, value), value)
+        for key, value in _scores(record).items():
+            choose = min if key in _LOSSES else max
+            best = f"best {key}"
+            row[best] = choose(row.get(best, value), value)
     for report in read_records(folder / EVALUATIONS_FILE):
         if _is_number(report.get("score")):
-            row[f"{report.get('split')} {report.get('metric')}"] = report[
-                "score"
-            ]
+            name = f"{report.get('split')} {report.get('metric')}"
+            row[name] = report["score"]
     return row
 
 
-def _is_better_higher(key: str) -> bool:
-    return key.removeprefix("dev_") not in _LOSSES
+def _scores(record: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers of an evaluation."""
+    return {
+        key: value
+        for key, value in record.items()
+        if key.startswith("dev_") and _is_number(value)
+    }
 
 
 def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,7 +123,10 @@ def list_runs(folder: pathlib.Path) -> list[dict[str, str | int]]:
         except T2TLiteError as error:
             problem = str(error)
         records = read_metrics(run)
-        steps = [record["step"] for record in records]
+        imported = config.get("imported_from", {}).get("step", 0)
+        evaluations = [*filter(None, map(_scores, records))] or [{}]
+        # The metric, else the loss.
+        scores = sorted(evaluations[-1].items(), key=lambda e: e[0] in _LOSSES)
         metrics = run / METRICS_FILE
         newest = metrics if metrics.exists() else config_file
         changed = datetime.datetime.fromtimestamp(newest.stat().st_mtime)
@@ -131,35 +134,21 @@ def list_runs(folder: pathlib.Path) -> list[dict[str, str | int]]:
             "folder": str(run),
             "problem": problem,
             "hparams_set": config.get("hparams_set") or "",
-            "step": max(
-                steps or [config.get("imported_from", {}).get("step", 0)]
+            "step": max([each["step"] for each in records] or [imported]),
+            "score": "".join(
+                f"{key.removeprefix('dev_')} {value:.2f}"
+                for key, value in scores[:1]
             ),
-            "score": _last_score(records),
             "changed": f"{changed:%Y-%m-%d %H:%M}",
         }
         rows.append(row)
     return rows
 
 
-def _last_score(records: Sequence[Mapping[str, Any]]) -> str:
-    for record in reversed(records):
-        scores = {
-            key.removeprefix("dev_"): value
-            for key, value in record.items()
-            if key.startswith("dev_") and _is_number(value)
-        }
-        metrics = [name for name in scores if name not in _LOSSES]
-        for name in [*metrics, *scores][:1]:
-            return f"{name} {scores[name]:.2f}"
-    return ""
-
-
 def plot_runs(folders: Sequence[pathlib.Path], path: pathlib.Path) -> None:
     """Write a PNG with a chart for each number in `metrics.jsonl`, by step.
 
-    Args:
-      folders: the runs' folders.
-      path: the file; it is written whole or not at all.
+    The file is written whole or not at all.
 
     Raises:
       T2TLiteError: matplotlib is not installed, or the runs have no records.
@@ -204,12 +193,13 @@ def _curves(folders: Sequence[pathlib.Path]) -> dict[str, dict[Any, list]]:
     curves: dict[str, dict[Any, list]] = {}
     for number, folder in enumerate(folders):
         for record in read_metrics(folder):
-            of = number, record.get("weights")
-            for key, value in record.items():
-                if (key in _CHARTS or key.startswith("dev_")) and _is_number(
-                    value
-                ):
-                    points = curves.setdefault(key, {}).setdefault(of, [])
+            shown = {key: record[key] for key in _CHARTS if key in record}
+            for key, value in (shown | _scores(record)).items():
+                if _is_number(value):
+                    lines = curves.setdefault(key, {})
+                    points = lines.setdefault(
+                        (number, record.get("weights")), []
+                    )
                     points.append((record["step"], value))
     return curves
 

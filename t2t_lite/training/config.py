@@ -13,12 +13,7 @@ from t2t_lite.errors import T2TLiteError, UsageError, in_words
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
 from t2t_lite.training.schedules import has_an_end
-from t2t_lite.validators import (
-    Validator,
-    condition,
-    is_of_type,
-    optional,
-)
+from t2t_lite.validators import is_of_type
 
 # Files of a run.
 CONFIG = "config.json"
@@ -27,26 +22,15 @@ EVALUATIONS_FILE = "evaluations.jsonl"
 SAMPLES_FILE = "samples.jsonl"
 _FORMAT = 1
 _PACKAGES = (
-    "t2t-lite",
-    "tensorflow",
-    "tensorflow-text",
-    "keras",
-    "numpy",
-    "sentencepiece",
-    "sacrebleu",
+    *("t2t-lite", "tensorflow", "tensorflow-text", "keras", "numpy"),
+    *("sentencepiece", "sacrebleu"),
 )
 # What may differ when a run goes on: how long, and how to decode.
-_MAY_CHANGE = frozenset(
-    (
-        "train_steps",
-        "average_checkpoints",
-        "beam_size",
-        "length_penalty_alpha",
-        "extra_decode_length",
-        "longest_source",
-        "constrained_search",
-    )
-)
+_MAY_CHANGE = {
+    *("train_steps", "average_checkpoints", "beam_size"),
+    *("length_penalty_alpha", "extra_decode_length", "longest_source"),
+    "constrained_search",
+}
 
 
 def make_config(
@@ -58,11 +42,13 @@ def make_config(
     usr_dir: str | None = None,
     hparams_set: str | None = None,
 ) -> dict[str, Any]:
-    """The content of `config.json`; arguments as in `Run.create`.
+    """Return the content of `config.json`; arguments as in `Run.create`.
 
-    What it says of the data, `data`, is `dir`, `fingerprint` and `seed`.
+    `data` has `dir`, `fingerprint` and `seed`.
     """
     options = problem.options
+    if usr_dir and (folder := pathlib.Path(usr_dir).expanduser()).is_dir():
+        usr_dir = str(folder.resolve())  # else it is the name of a package
     return {
         "format": _FORMAT,
         "problem": problem.registered_name,
@@ -74,7 +60,7 @@ def make_config(
         "data": dict(data),
         "vocabulary": vocabulary_hashes(problem, encoders),
         "decodes_alone": _decodes_alone(problem),
-        "usr_dir": _absolute_usr_dir(usr_dir),
+        "usr_dir": usr_dir,
         "versions": versions(),
     }
 
@@ -82,7 +68,7 @@ def make_config(
 def vocabulary_hashes(
     problem: Problem, encoders: Mapping[str, Any]
 ) -> dict[str, str]:
-    """The sha256 of each vocabulary file, by its name."""
+    """Return the sha256 of each vocabulary file, by its name."""
     files = problem.vocabulary_files()
     inputs, targets = problem.directed(files["inputs"], files["targets"])
     return {
@@ -92,7 +78,7 @@ def vocabulary_hashes(
 
 
 def _decodes_alone(problem: Problem) -> bool:
-    """Whether decoding needs nothing of a problem but its vocabulary."""
+    """Return whether decoding needs no code of a problem."""
     asked = ("complete", "load_encoders", "text_form", "tokenize")
     return not problem.source_tags and all(
         getattr(getattr(problem, name), "__func__", None)
@@ -102,7 +88,7 @@ def _decodes_alone(problem: Problem) -> bool:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and the packages that results depend on."""
+    """Return those of Python and the packages that results depend on."""
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -110,71 +96,35 @@ def versions() -> dict[str, str]:
     return versions
 
 
-def _absolute_usr_dir(usr_dir: str | None) -> str | None:
-    """A folder is found from anywhere; a package name is one already."""
-    if usr_dir and pathlib.Path(usr_dir).expanduser().is_dir():
-        return str(pathlib.Path(usr_dir).expanduser().resolve())
-    return usr_dir
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and "\0" not in value
-
-
-def _are_hashes_of_files(value: Any) -> bool:
-    return (
-        is_of_type(value, dict[str, str])
-        and len(value) in (1, 2)
-        and all(map(_is_text, [*value, *value.values()]))
-        and all(name == os.path.basename(name) for name in value)
-    )
-
-
-_TEXT = condition("text", _is_text)
-_OBJECT = condition("an object", lambda value: isinstance(value, dict))
-_INTEGER = condition("a whole number", lambda value: is_of_type(value, int))
-# The value of each key; "data.dir" is the key "dir" in "data".
-_VALIDATORS = {
-    "problem": _TEXT,
-    "problem_options": _OBJECT,
-    "problem_fingerprint": _TEXT,
-    "hparams": _OBJECT,
-    "seed": _INTEGER,
-    "data": _OBJECT,
-    "data.dir": _TEXT,
-    "data.fingerprint": _TEXT,
-    "data.seed": optional(_INTEGER),
-    "vocabulary": condition(
-        "one or two names of files with their sha256", _are_hashes_of_files
-    ),
-    "conditions": _OBJECT,
-    "freeze": condition(
-        "a list of text",
-        lambda value: isinstance(value, list) and all(map(_is_text, value)),
-    ),
-    "usr_dir": optional(_TEXT),
+# The types of the values; "data.dir" is the key "dir" in "data".
+_TYPES = {
+    "problem": str,
+    "problem_options": dict,
+    "problem_fingerprint": str,
+    "hparams": dict,
+    "seed": int,
+    "data": dict,
+    "data.dir": str,
+    "data.fingerprint": str,
+    "data.seed": int,
+    "vocabulary": dict[str, str],
+    "conditions": dict,
+    "freeze": list[str],
+    "usr_dir": str,
 }
-# What an older run, or most runs, need not say.
-_DEFAULTS: dict[str, Any] = {
-    "problem_options": {},
-    "conditions": {},
-    "freeze": [],
-    "data.seed": None,
-}
+_WORDS = {str: "text", dict: "an object", int: "a whole number"}
+_MAY_BE_ABSENT = ("problem_options", "conditions", "freeze", "data.seed")
+_MAY_BE_NULL = ("data.seed", "usr_dir")
 
 
 def find_config(output_dir: pathlib.Path) -> dict[str, Any] | None:
-    """Return the config of the run in a folder; None if it has no run.
-
-    Raises:
-      T2TLiteError: the config cannot be understood; names the key.
-    """
+    """Return the config of the run in a folder; None if it has no run."""
     has_run = (output_dir / CONFIG).is_file()
     return read_config(output_dir) if has_run else None
 
 
 def read_config(output_dir: pathlib.Path) -> dict[str, Any]:
-    """The config of the run in a folder; its values are of the right kind.
+    """Return the config of the run in a folder, with values of valid types.
 
     Raises:
       T2TLiteError: there is none, or it cannot be understood; names the key.
@@ -182,25 +132,52 @@ def read_config(output_dir: pathlib.Path) -> dict[str, Any]:
     path = output_dir / CONFIG
     try:
         config = json.loads(path.read_text("utf-8"))
-        _require_format(path, config["format"], config.get("versions"))
-        for key, validator in _VALIDATORS.items():
-            _require(config, key, validator)
+        form, known = config["format"], config.get("versions")
+        if form != _FORMAT:
+            known = known if isinstance(known, dict) else {}
+            raise T2TLiteError(
+                f"{path} has format {form!r}, and this version reads format "
+                f"{_FORMAT}: use the version that wrote it, "
+                f"{known.get('t2t-lite', 'unknown')}."
+            )
+        for key in _TYPES:
+            _require_type(config, key)
+        files = config["vocabulary"]
+        if len(files) not in (1, 2) or set(files) - set(
+            map(os.path.basename, files)
+        ):
+            raise UsageError("vocabulary must name one or two files")
         HParams.from_dict(config["hparams"])
     except (FileNotFoundError, NotADirectoryError) as error:
-        lacks = f"it has no {CONFIG}"
-        if isinstance(error, NotADirectoryError):
-            lacks = "it is no folder"
         raise T2TLiteError(
-            f"There is no run in {output_dir}: {lacks}. t2t-lite-trainer makes "
-            "one."
+            f"There is no run in {output_dir}: it has no {CONFIG}. "
+            "t2t-lite-trainer makes one."
         ) from error
-    except UsageError as error:
-        raise _damaged(path, f"hparams: {error}") from error
-    except KeyError as error:
-        raise _damaged(path, f"it has no {error.args[0]}") from error
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise _damaged(path, str(error)) from error
+    except (
+        *(OSError, ValueError, TypeError, KeyError, AttributeError),
+        *(RecursionError, UsageError),
+    ) as error:
+        raise T2TLiteError(
+            f"{path} is damaged ({in_words(error, place=False)}), and nothing "
+            "else describes the run: correct it, put a copy back, or train a "
+            "new run."
+        ) from error
     return config
+
+
+def _require_type(config: Any, key: str) -> None:
+    value, kind = config, _TYPES[key]
+    for part in key.split("."):
+        if part not in value:
+            if key in _MAY_BE_ABSENT:
+                return
+            raise UsageError(f"it has no {key}")
+        value = value[part]
+    fits = is_of_type(value, kind) or (value is None and key in _MAY_BE_NULL)
+    if not fits or "\\x00" in repr(value):
+        raise UsageError(
+            f"{key} must be {_WORDS.get(kind, kind)}; got {repr(value)[:80]}"
+        )
 
 
 def read_records(path: pathlib.Path) -> list[dict[str, Any]]:
@@ -221,26 +198,18 @@ def read_records(path: pathlib.Path) -> list[dict[str, Any]]:
         ) from error
     records = []
     for line in content.split(b"\n"):
-        with contextlib.suppress(ValueError, RecursionError):
+        with contextlib.suppress(ValueError, RecursionError, AttributeError):
             record = json.loads(line)
-            if _is_record(record):
+            step, weights = record.get("step"), record.get("weights")
+            if type(step) is int and isinstance(weights, str | None):
                 records.append(record)
     return records
-
-
-def _is_record(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and type(value.get("step")) is int
-        and isinstance(value.get("weights"), str | None)
-    )
 
 
 def read_metrics(output_dir: pathlib.Path) -> list[dict[str, Any]]:
     """Return the last record of each step in `metrics.jsonl`, by step.
 
-    Training, an evaluation and an evaluation of averaged weights each have a
-    record of their own at a step.
+    Training and each evaluated weights have a record of their own at a step.
     """
     last = {
         (record["step"], record.get("weights"), "dev_loss" in record): record
@@ -255,15 +224,10 @@ def add_evaluation(
     weights: str,
     report: Mapping[str, Any],
 ) -> None:
-    """Keeps a report on weights of a run, so that an export tells of it.
+    """Keep a report of the evaluator on a split, for the card and exports.
 
-    In a run that cannot be written it is not kept.
-
-    Args:
-      output_dir: of the run.
-      step: of the weights.
-      weights: their checksum.
-      report: of a split, as the evaluator prints it.
+    The weights have a step and a checksum. In a run that cannot be written the
+    report is not kept.
     """
     record = {"step": step, "weights": weights, **report}
     with (
@@ -273,54 +237,23 @@ def add_evaluation(
         file.write(json.dumps(record) + "\n")
 
 
-def _require(config: Any, key: str, validator: Validator) -> None:
-    value = config
-    for part in key.split("."):
-        if part not in value and key not in _DEFAULTS:
-            raise KeyError(key)
-        value = value.get(part, _DEFAULTS.get(key))
-    try:
-        validator(value)
-    except ValueError as error:
-        shown = repr(value)[:80]
-        raise ValueError(f"{key} must be {error}; got {shown}") from error
-
-
-def _require_format(path: pathlib.Path, form: Any, versions: Any) -> None:
-    if form != _FORMAT:
-        known = versions if isinstance(versions, dict) else {}
-        raise T2TLiteError(
-            f"{path} has format {form!r}, and this version reads format "
-            f"{_FORMAT}: use the version that wrote it, "
-            f"{known.get('t2t-lite', 'unknown')}."
-        )
-
-
-def _damaged(path: pathlib.Path, reason: str) -> T2TLiteError:
-    return T2TLiteError(
-        f"{path} is damaged ({reason}), and nothing else says what the run "
-        "is: correct it, put a copy back, or train a new run."
-    )
-
-
 def problem_options(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a run's problem; most problems have none."""
+    """Return the options of a run's problem; most problems have none."""
     return config.get("problem_options", {})
 
 
 def require_fitting_vocabularies(problem: Problem, hparams: HParams) -> None:
-    """Refuses one embedding for two vocabularies, before anything is made.
+    """Require one vocabulary where the hparams share one embedding.
 
     Raises:
-      UsageError: `shared_embedding` with a problem that has two.
+      UsageError: the problem has two.
     """
     names = sorted(set(problem.vocabulary_files().values()))
     if hparams.shared_embedding and len(names) > 1:
         raise UsageError(
-            "shared_embedding needs one vocabulary for both sides; got "
-            f"{' and '.join(names)}. Add "
-            "--hparams_override=shared_embedding=false, or let the problem "
-            "have one vocabulary."
+            "shared_embedding requires one vocabulary for both sides (got "
+            f"{' and '.join(names)}), or "
+            "--hparams_override=shared_embedding=false."
         )
 
 
@@ -353,14 +286,14 @@ def _identity(config: dict[str, Any], with_data: bool) -> dict[str, Any]:
 
 
 def has_data(config: Mapping[str, Any]) -> bool:
-    """Whether a run knows its data; an imported one may not."""
+    """Return whether a run knows its data; an imported one may not."""
     return bool(config["data"]["fingerprint"])
 
 
 def require_same(
     output_dir: pathlib.Path, there: dict[str, Any], here: dict[str, Any]
 ) -> None:
-    """Refuses to go on with a run that is another one.
+    """Require that the config of the run in a folder is that of this run.
 
     A run that was imported has no data before its first training. Then only the
     hyperparameters and the content of the vocabularies count.
@@ -384,7 +317,7 @@ def require_same(
 
 
 def _brief(value: Any) -> str:
-    """Long hashes are told apart by their beginning."""
+    """Return a value for an error, the beginning of a long hash."""
     if isinstance(value, str) and len(value) == 64:
         return value[:12]
     return repr(value) if value is not None else "absent"

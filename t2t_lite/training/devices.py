@@ -2,6 +2,7 @@
 
 import contextlib
 import pathlib
+import platform
 import resource
 import sys
 
@@ -22,7 +23,7 @@ def choose_strategy(
     """Return the strategy of one process: all GPUs, else one CPU.
 
     Call it before TensorFlow computes anything. Afterwards TensorFlow keeps
-    its threads, and halves are not faster; see `computes_halves`.
+    its threads, and passes side by side are not faster; see `computes_halves`.
 
     Args:
       replicas: number of logical CPU devices, to try distribution without
@@ -60,7 +61,7 @@ def choose_strategy(
 
 
 def computes_halves(strategy: tf.distribute.Strategy, hparams: HParams) -> bool:
-    """Return whether the halves of a pass share a processor (`in_halves`).
+    """Return whether two passes share a processor, see `Updater`.
 
     The operations of small models are too small for two cores.
     """
@@ -77,12 +78,27 @@ def is_gpu() -> bool:
     return bool(tf.config.list_physical_devices("GPU"))
 
 
+def processor_name() -> str:
+    """Return a name such as "AMD EPYC 7R13", else the architecture."""
+    with contextlib.suppress(OSError):
+        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def gpu_names() -> list[str]:
+    """Return the name of each GPU that TensorFlow can use."""
+    return [
+        tf.config.experimental.get_device_details(gpu).get("device_name", "GPU")
+        for gpu in tf.config.list_physical_devices("GPU")
+    ]
+
+
 def device_name() -> str:
     """Return the name of the first GPU, or `CPU` without one."""
-    for gpu in tf.config.list_physical_devices("GPU"):
-        details = tf.config.experimental.get_device_details(gpu)
-        return details.get("device_name", "GPU")
-    return "CPU"
+    return next(iter(gpu_names()), "CPU")
 
 
 def peak_bytes() -> int:
@@ -93,19 +109,6 @@ def peak_bytes() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def free_bytes(cgroup: pathlib.Path = pathlib.Path("/sys/fs/cgroup")) -> int:
-    """Return the memory that is free in the machine and in its container.
-
-    Args:
-      cgroup: the folder of the container's control group, version 2.
-    """
-    free = psutil.virtual_memory().available
-    # The files are missing without a group; "max" is not a number.
-    with contextlib.suppress(OSError, ValueError):
-        limit = int((cgroup / "memory.max").read_text())
-        used = int((cgroup / "memory.current").read_text())
-        # Cached files count as used but give way.
-        lines = (cgroup / "memory.stat").read_text().splitlines()
-        cached = int(dict(map(str.split, lines))["inactive_file"])
-        free = min(free, limit - used + cached)
-    return free
+def free_bytes() -> int:
+    """Return the free memory of the machine; a container may have less."""
+    return psutil.virtual_memory().available

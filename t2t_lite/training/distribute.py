@@ -20,11 +20,33 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.hparam import HParams
 from t2t_lite.progress import say
+from t2t_lite.training.devices import choose_strategy
+from t2t_lite.training.options import TrainingOptions
 
 T = TypeVar("T")
 cluster_resolver = tf.distribute.cluster_resolver
 _ROLES = ("chief", "master", "worker")  # of TF_CONFIG
+
+
+def make_strategy(
+    options: TrainingOptions, hparams: HParams
+) -> tf.distribute.Strategy:
+    """Return the strategy of all workers, or that of a single process.
+
+    Call it before TensorFlow computes anything.
+    """
+    addresses, index = find_workers(options.workers, options.worker)
+    if not addresses:
+        halved = None if options.jit else hparams
+        return choose_strategy(options.replicas, halved)
+    if options.replicas:
+        raise UsageError(
+            "replicas conflicts with workers: each worker trains on its GPUs "
+            "or one CPU."
+        )
+    return join_workers(addresses, index, options.cluster_timeout)
 
 
 def find_workers(
@@ -32,13 +54,9 @@ def find_workers(
 ) -> tuple[list[str], int]:
     """Return the addresses of all workers, and the index of this one.
 
-    Args:
-      workers: `host:port,host:port,...`, the chief's first; None reads
-        `TF_CONFIG` or, where that is not set, SLURM's variables.
-      worker: index of this process in `workers`, from 0.
-
-    Returns:
-      `([], 0)` for a process that trains alone.
+    Without `workers`, `host:port,...` with the chief's first, they come from
+    `TF_CONFIG` or else from SLURM's variables. A process that trains alone has
+    no addresses.
 
     Raises:
       UsageError: an address, a role or an index is not valid.
@@ -99,13 +117,9 @@ def join_workers(
 
     Call it once, before any TensorFlow operation, after `find_workers`.
 
-    Args:
-      addresses: of all workers, the same list on each.
-      index: of this process in it.
-      timeout: seconds to wait for the other workers.
-
     Raises:
-      T2TLiteError: a worker did not start in time; the message names it.
+      T2TLiteError: a worker did not start within `timeout` seconds; the message
+        names it.
     """
     # TensorFlow holds the GIL while it joins, so only a C timer can end the
     # wait for a worker that dies after it opened its port.
@@ -131,29 +145,26 @@ def _prepare_exit():
 
 
 def _wait_for_workers(addresses, index, timeout):
-    """Wait until every worker has opened its port.
-
-    TensorFlow waits for missing workers without a word, so each worker listens
-    at its address until it has reached all others.
-    """
+    # TensorFlow waits for missing workers without a word, so each worker
+    # listens at its address until it has reached all others.
     deadline = time.monotonic() + timeout
     logged = ""
-    _, port = _split(addresses[index])
     dual = socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if dual else socket.AF_INET
     try:
         server = socket.create_server(
-            ("", port), family=family, dualstack_ipv6=dual
+            ("", _split(addresses[index])[1]),
+            family=socket.AF_INET6 if dual else socket.AF_INET,
+            dualstack_ipv6=dual,
         )
     except OSError as error:
         raise T2TLiteError(
             f"{_name(index, addresses)} cannot listen: {error.strerror}. Use "
             "another port, or stop the process there."
         ) from error
-    missing = set(range(len(addresses))) - {index}
+    missing = [n for n in range(len(addresses)) if n != index]
     with server:
-        while missing := {n for n in missing if not _is_open(addresses[n])}:
-            names = ", ".join(_name(n, addresses) for n in sorted(missing))
+        while missing := [n for n in missing if not _is_open(addresses[n])]:
+            names = ", ".join(_name(n, addresses) for n in missing)
             if time.monotonic() > deadline:
                 raise T2TLiteError(
                     f"cluster_timeout: no answer from {names} in {timeout:g} "
@@ -184,12 +195,7 @@ def workers_of(strategy: tf.distribute.Strategy) -> tuple[list[str], int]:
 
 
 def exchange(strategy: tf.distribute.Strategy, value: T) -> list[T]:
-    """Return the values of all workers, in the order of the workers.
-
-    Args:
-      strategy: from `choose_strategy` or `join_workers`.
-      value: of this worker; JSON-serializable.
-    """
+    """Return the values of all workers, in their order; they fit JSON."""
     count = len(workers_of(strategy)[0])
     if count == 1:
         return [value]
@@ -207,15 +213,10 @@ def exchange(strategy: tf.distribute.Strategy, value: T) -> list[T]:
 def require_equal(
     strategy: tf.distribute.Strategy, facts: Mapping[str, Any], fix: str
 ) -> None:
-    """Require that every worker has the facts of the chief.
-
-    Args:
-      strategy: of all workers.
-      facts: of this worker; flat and JSON-serializable.
-      fix: sentence for users about a difference.
+    """Require that every worker has the facts of the chief, which fit JSON.
 
     Raises:
-      T2TLiteError: on every worker, for the first difference.
+      T2TLiteError: on every worker, for the first difference, with the `fix`.
     """
     addresses, _ = workers_of(strategy)
     chief, *others = exchange(strategy, dict(facts))
@@ -230,10 +231,10 @@ def require_equal(
 
 @contextlib.contextmanager
 def naming_lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Turn TensorFlow's error about a lost worker into one with its address.
+    """Turn TensorFlow's page about a lost worker into a line with its address.
 
     Raises:
-      T2TLiteError: instead of TensorFlow's error, which fills a page.
+      T2TLiteError: instead of TensorFlow's error.
     """
     try:
         yield

@@ -17,9 +17,6 @@ T = TypeVar("T")
 _SAMPLES = 10  # lines of dev that show the progress
 _SIDE = tf.TensorSpec([None, None], tf.int32)
 
-# Returns the report of `Problem.evaluate`, or {}.
-TextEvaluator = Callable[[], dict[str, Any]]
-
 
 class Sample(NamedTuple):
     """A sentence of dev and its translation, to look at."""
@@ -29,46 +26,8 @@ class Sample(NamedTuple):
     reference: str
 
 
-def spread_over_lengths(texts: Sequence[str], count: int) -> list[int]:
-    """Return indices of texts of all lengths, shortest first.
-
-    Args:
-      texts: the same ones give the same indices.
-      count: maximum number of indices, evenly spaced by rank.
-    """
-    ranked = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-    last = len(ranked) - 1
-    parts = max(count - 1, 1)
-    return [
-        ranked[r] for r in sorted({last * i // parts for i in range(count)})
-    ]
-
-
-def evaluations_since_best(
-    records: Iterable[Mapping[str, Any]], metric: str
-) -> tuple[int, int, float]:
-    """Return the number of evaluations since the best one, its step and value.
-
-    A value that is missing or not finite is never better. Without any value,
-    the result is the number of evaluations, 0 and NaN.
-
-    Args:
-      records: of evaluations, in the order of their steps.
-      metric: their key. Of a loss or a perplexity less is better.
-    """
-    sign = -1 if metric in ("dev_loss", "dev_perplexity") else 1
-    since, step, best = 0, 0, math.nan
-    for record in records:
-        value = record.get(metric)
-        since += 1
-        if value is not None and math.isfinite(value):
-            if math.isnan(best) or sign * value > sign * best:
-                since, step, best = 0, record["step"], value
-    return since, step, best
-
-
 class DevEvaluation:
-    """Evaluates a model in training on the dev split.
+    """Evaluates a model in training on the dev split, translating greedily.
 
     Workers share the split: `share` evaluates the part of one, and `scores`
     combines the parts of all.
@@ -76,10 +35,7 @@ class DevEvaluation:
     Args:
       run: the run in training.
       model: its model.
-      evaluate_text: scores the model's texts; None translates the dev split
-        greedily and scores that.
-      best_metric: metric of the best checkpoint: "loss", the problem's metric,
-        or "auto", see `judge`.
+      best_metric: see `judge`.
       index: of this worker.
       workers: their number.
       check: called after each batch of the loss and each sentence.
@@ -87,14 +43,13 @@ class DevEvaluation:
     Attributes:
       metric: the name of the score, such as `dev_bleu`.
       samples: of the last evaluation, the same lines each time, shortest
-        first; none where another evaluator scores.
+        first.
     """
 
     def __init__(
         self,
         run: Run,
         model: Any,
-        evaluate_text: TextEvaluator | None = None,
         best_metric: str = "auto",
         index: int = 0,
         workers: int = 1,
@@ -108,7 +63,6 @@ class DevEvaluation:
             input_signature=[{"inputs": _SIDE, "targets": _SIDE}],
             autograph=False,
         )
-        self._evaluate_text = evaluate_text
         self._best_metric = best_metric
         self._index = index
         self._workers = workers
@@ -127,37 +81,38 @@ class DevEvaluation:
             loss, count = self._loss_sum(sides)
             total += float(loss)
             tokens += float(count)
-        part: dict[str, Any] = {"loss": (total, tokens)}
-        if not self._evaluate_text:
-            results = translate_lines(
-                self._translator,
-                self._texts[0][self._index :: self._workers],
-                note=lambda number, text: None,  # alike at every evaluation
-            )
-            part["translations"] = [
-                result.hypotheses[0].text for result in self._checked(results)
-            ]
-        elif not self._index:
-            part["report"] = self._evaluate_text()
-        return part
+        results = translate_lines(
+            self._translator,
+            self._texts[0][self._index :: self._workers],
+            note=lambda number, text: None,  # alike at every evaluation
+        )
+        translations = [
+            result.hypotheses[0].text for result in self._checked(results)
+        ]
+        return {"loss": (total, tokens), "translations": translations}
 
     def scores(self, shares: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-        """Return `dev_loss`, `dev_perplexity`, and the score if there is one.
+        """Return the scores of all workers' shares, in their order.
 
-        The loss is the cross-entropy per real target token in nats, EOS
-        included; the perplexity is its exponential.
-
-        Args:
-          shares: of all workers, in their order.
+        `dev_loss` is the cross-entropy per real target token in nats, EOS
+        included, and `dev_perplexity` its exponential.
         """
         total, tokens = np.sum([part["loss"] for part in shares], axis=0)
         loss = float(total / tokens) if tokens else math.nan
         # The exponential of an untrained model's loss can be too large.
         perplexity = math.inf if loss >= 700 else math.exp(loss)
         scores = {"dev_loss": loss, "dev_perplexity": perplexity}
-        report = shares[0].get("report")
-        if not self._evaluate_text:
-            report = self._score([part["translations"] for part in shares])
+        sources, references = self._texts
+        translations = [""] * len(sources)
+        for index, part in enumerate(shares):
+            translations[index :: len(shares)] = part["translations"]
+        ranked = sorted(range(len(sources)), key=lambda i: len(sources[i]))
+        parts = np.array_split(ranked, _SAMPLES)  # of similar lengths
+        self.samples = [
+            Sample(sources[i], translations[i], references[i])
+            for i, *_ in filter(len, parts)
+        ]
+        report = self._run.problem.evaluate(sources, references, translations)
         if report:
             scores[self.metric] = float(report["score"])
         return scores
@@ -167,20 +122,20 @@ class DevEvaluation:
     ) -> tuple[str, float]:
         """Return the metric by which a checkpoint is the best, and its value.
 
-        With "auto" that is the loss until the score reaches one point of a
-        hundred, and the score from then on: below, it is noise.
+        With `best_metric` "loss" that is the loss. With "auto" it is the loss
+        until the score reaches one point of a hundred, and the score from then
+        on: below, it is noise.
 
         Args:
           scores: of an evaluation.
           best: the mark of the best checkpoint so far, or {}.
         """
         score = scores.get(self.metric)
-        reached = best.get("metric") == self.metric and best["value"] >= 1
-        too_early = self._best_metric == "auto" and not reached
+        by_score = best.get("metric") == self.metric and best["value"] >= 1
         if (
-            self._best_metric == "loss"
-            or score is None
-            or (too_early and not score >= 1)
+            score is None
+            or self._best_metric == "loss"
+            or (self._best_metric == "auto" and not (by_score or score >= 1))
         ):
             return "negative_dev_loss", -scores["dev_loss"]
         return self.metric, score
@@ -189,18 +144,6 @@ class DevEvaluation:
         for item in items:
             self._check()  # the work on the item before is done
             yield item
-
-    def _score(self, parts: Sequence[Sequence[str]]) -> dict[str, Any]:
-        """Return the report on translations of all workers."""
-        sources, references = self._texts
-        translations = [""] * len(sources)
-        for index, part in enumerate(parts):
-            translations[index :: len(parts)] = part
-        self.samples = [
-            Sample(sources[i], translations[i], references[i])
-            for i in spread_over_lengths(sources, _SAMPLES)
-        ]
-        return self._run.problem.evaluate(sources, references, translations)
 
     @functools.cached_property
     def _texts(self) -> tuple[list[str], list[str]]:

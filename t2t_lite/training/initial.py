@@ -1,11 +1,11 @@
-"""What a new run begins with: the weights of another, some of them frozen.
+"""The start of a new run: weights of another run, and frozen weights.
 
-`config.json` keeps it, as `initialized_from` and `freeze`.
+`config.json` records it as `initialized_from` and `freeze`.
 """
 
 import pathlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
@@ -33,7 +33,6 @@ _TABLES = {
     "inputs": ("shared_embedding/table", "source_embedding/table"),
     "targets": ("target_embedding/table", "softmax/table"),
 }
-_Encoders = Mapping[str, TextEncoder]
 
 
 def facts_of_start(
@@ -53,7 +52,7 @@ def facts_of_start(
       problem: of the run.
       hparams: of the run.
       data_dir: holds its vocabulary.
-      config: of the run if it is there.
+      config: of the run that is there.
 
     Raises:
       UsageError: sizes or vocabularies that differ, a pattern that matches no
@@ -62,8 +61,20 @@ def facts_of_start(
     """
     facts: dict[str, Any] = {}
     if options.freeze:
-        frozen_paths(_weight_paths(hparams), options.freeze)
-        facts["freeze"] = list(options.freeze)
+        # Paths do not depend on how large a model is.
+        smallest = hparams.replace(
+            hidden_size=2,
+            filter_size=1,
+            num_heads=1,
+            key_depth=None,
+            value_depth=None,
+            vocab_divisor=1,
+            max_length=1,
+        )
+        model = Transformer.from_hparams(smallest, 2, 2).build_weights()
+        paths = [variable.path for variable in model.trainable_variables]
+        frozen_paths(paths, options.freeze)
+        facts["freeze"] = sorted(set(options.freeze))
     if config:
         there = config.get(_FACT, {}).get("given")
         if options.init_from and str(options.init_from) != there:
@@ -78,15 +89,24 @@ def facts_of_start(
             raise UsageError("init_vocabulary requires init_from.")
         return facts
     run, found = _find(options.init_from)
-    _require_equal_sizes(run.hparams, hparams)
-    mapped = not _is_same(run.encoders, problem.load_encoders(data_dir))
+    sizes, sizes_here = _sizes(run.hparams), _sizes(hparams)
+    if differences := [
+        f"{name} is {value} there and {sizes_here[name]} here"
+        for name, value in sizes.items()
+        if value != sizes_here[name]
+    ]:
+        raise UsageError(
+            "init_from requires a model of the same sizes; "
+            f"{'; '.join(differences)}."
+        )
+    encoders = problem.load_encoders(data_dir)
+    mapped = any(run.encoders[s].sha256 != encoders[s].sha256 for s in _TABLES)
     if mapped and options.init_vocabulary != "map":
         raise UsageError(
-            f"init_from: the vocabulary of {run.output_dir} differs from that "
-            "of the new run. --init_vocabulary=map takes the pieces that both "
-            "have, and initializes the others."
+            f"init_from: the vocabulary of {run.output_dir} differs; "
+            "--init_vocabulary=map takes the pieces that both have."
         )
-    source = {
+    facts[_FACT] = {
         "given": str(options.init_from),
         "run": str(run.output_dir),
         "checkpoint": str(found.path),
@@ -94,7 +114,7 @@ def facts_of_start(
         "checksum": found.checksum,
         "vocabulary": "map" if mapped else "same",
     }
-    return {**facts, _FACT: source}
+    return facts
 
 
 def options_of_start(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,22 +130,15 @@ def options_of_start(config: Mapping[str, Any]) -> dict[str, Any]:
     return options
 
 
-def load_initial_weights(run: Run, model: Any) -> bool:
-    """Gives a new run's model the weights it begins with, if it has others'.
-
-    Args:
-      run: which has no checkpoint yet.
-      model: its own, fresh.
-
-    Returns:
-      Whether there were any.
+def load_initial_weights(run: Run, model: Any) -> None:
+    """Give the fresh model of a new run the weights that its config names.
 
     Raises:
-      T2TLiteError: they are gone, damaged or not those of its config any more.
+      T2TLiteError: they are gone, damaged or have changed.
     """
     source = run.config.get(_FACT)
     if not source:
-        return False
+        return
     path = pathlib.Path(source["checkpoint"])
     found = checkpoints.checkpoint_at(path)
     if not found or not path.is_dir() or found.checksum != source["checksum"]:
@@ -135,56 +148,46 @@ def load_initial_weights(run: Run, model: Any) -> bool:
         )
     say(f"Beginning with {found} of {source['run']}.")
     tensors = checkpoints.model_tensors(model)
-    mapped: dict[str, tuple[tf.Variable, _Rows]] = {}
+    reader = checkpoints.Reader(path)
     if source["vocabulary"] == "map":
         there = Run.open(source["run"], to_decode=True).encoders
         for side, tables in _TABLES.items():
             names = [f"{MODEL_PREFIX}{model.name}/{table}" for table in tables]
             if names := [name for name in names if name in tensors]:
-                rows = _common_rows(there[side], run.encoders[side])
-                mapped |= {name: (tensors.pop(name), rows) for name in names}
+                known, own = _common_rows(there[side], run.encoders[side])
+                for name in names:
+                    table = tensors.pop(name)
+                    values = tf.convert_to_tensor(table).numpy()
+                    values[own] = reader[name][known]
+                    table.assign(values)
     checkpoints.restore(path, tensors)
-    reader = checkpoints.Reader(path)
-    for name, (table, rows) in mapped.items():
-        values = tf.convert_to_tensor(table).numpy()
-        values[rows.here] = reader[name][rows.there]
-        table.assign(values)
-    return True
 
 
-class _Rows(NamedTuple):
-    """The ids of the same pieces in two vocabularies, in the same order."""
+def _common_rows(
+    there: TextEncoder, here: TextEncoder
+) -> tuple[list[int], list[int]]:
+    """Return the ids of the pieces that both have, there and here.
 
-    there: list[int]
-    here: list[int]
-
-
-def _common_rows(there: TextEncoder, here: TextEncoder) -> _Rows:
-    """The pieces that both have, and a line that counts them.
-
-    Padding and EOS are the same, whatever a vocabulary calls them.
+    Padding and EOS are the same, whatever a vocabulary calls them. A line
+    counts the pieces.
     """
-    known = {
-        piece: number
-        for number, piece in reversed(
-            list(enumerate(there.pieces(range(there.vocab_size))))
-        )
-    }
-    rows = _Rows([PAD_ID, EOS_ID], [PAD_ID, EOS_ID])
+    pieces = there.pieces(range(there.vocab_size))
+    known: dict[str, int] = {}
+    for number, piece in enumerate(pieces):
+        known.setdefault(piece, number)
+    rows = {PAD_ID: PAD_ID, EOS_ID: EOS_ID}
     for number, piece in enumerate(here.pieces(range(here.vocab_size))):
-        if piece in known and number not in (PAD_ID, EOS_ID):
-            rows.there.append(known[piece])
-            rows.here.append(number)
-    taken = len(rows.here)
+        if piece in known:
+            rows.setdefault(number, known[piece])
     say(
-        f"{here.path.name}: {taken:,} of {here.vocab_size:,} pieces are taken "
-        f"over, {here.vocab_size - taken:,} start fresh."
+        f"{here.path.name}: {len(rows):,} of {here.vocab_size:,} pieces are "
+        f"taken over, {here.vocab_size - len(rows):,} start fresh."
     )
-    return rows
+    return list(rows.values()), list(rows)
 
 
 def _find(given: pathlib.Path) -> tuple[Run, Checkpoint]:
-    """The run and the checkpoint that a folder of either is or lies in."""
+    """Return the run and the checkpoint of a folder of either."""
     if (given / CONFIG).is_file():
         run = Run.open(given, to_decode=True)
         return run, checkpoints.resolve(run.checkpoints_dir, "default")
@@ -198,20 +201,6 @@ def _find(given: pathlib.Path) -> tuple[Run, Checkpoint]:
     return Run.open(runs[0], to_decode=True), found
 
 
-def _require_equal_sizes(there: HParams, here: HParams) -> None:
-    sizes_there, sizes_here = _sizes(there), _sizes(here)
-    differences = [
-        f"{name} is {value} there and {sizes_here[name]} here"
-        for name, value in sizes_there.items()
-        if value != sizes_here[name]
-    ]
-    if differences:
-        raise UsageError(
-            f"init_from needs a model of the same sizes; "
-            f"{'; '.join(differences)}."
-        )
-
-
 def _sizes(hparams: HParams) -> dict[str, Any]:
     """Return the hparams that give weights their shape or meaning."""
     values = hparams.model_part()
@@ -222,23 +211,3 @@ def _sizes(hparams: HParams) -> dict[str, Any]:
     if hparams.position_encoding != "learned":
         del values["max_length"]
     return {k: v for k, v in values.items() if k not in _FREE}
-
-
-def _is_same(there: _Encoders, here: _Encoders) -> bool:
-    sides = ("inputs", "targets")
-    return all(there[side].sha256 == here[side].sha256 for side in sides)
-
-
-def _weight_paths(hparams: HParams) -> list[str]:
-    """Those of the model; they do not depend on how large it is."""
-    smallest = hparams.replace(
-        hidden_size=2,
-        filter_size=1,
-        num_heads=1,
-        key_depth=None,
-        value_depth=None,
-        vocab_divisor=1,
-        max_length=1,
-    )
-    model = Transformer.from_hparams(smallest, 2, 2).build_weights()
-    return [variable.path for variable in model.trainable_variables]

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import math
+import os
 import pathlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any, Self, TextIO
 
 import tensorflow as tf
 
-from t2t_lite.errors import T2TLiteError, in_words
+from t2t_lite.errors import in_words
 from t2t_lite.progress import Counter, say
 from t2t_lite.training.config import METRICS_FILE, SAMPLES_FILE, read_records
 from t2t_lite.training.evaluation import Sample
@@ -28,85 +29,54 @@ class MetricsFile:
     some steps again; readers use the last record of each step.
 
     Args:
-      path: the file; it is created if missing.
+      path: the file; created with the first record.
       step: the update from which the run resumes. Evaluations of later steps
         are repeated, so they count as not yet made.
 
     Raises:
-      T2TLiteError: the file cannot be read or written.
+      T2TLiteError: the file cannot be read.
     """
 
     def __init__(self, path: pathlib.Path, step: int):
         self._path = path
-        self._evaluated: dict[tuple[int, str | None], Mapping[str, Any]] = {}
-        self._unwritten = b""
-        for record in read_records(path):
-            if record["step"] <= step:
-                self._note_evaluation(record)
-        try:
-            self._file = open(path, "ab+", buffering=0)
-        except OSError as error:
-            raise T2TLiteError(
-                f"{path} cannot be written: {in_words(error, place=False)}."
-            ) from error
-        if size := self._file.tell():
-            self._file.seek(size - 1)
-            if self._file.read(1) != b"\n":  # a crash cut off the last record
-                self._append("")
+        # The step and weights of each evaluation, in order.
+        self._evaluated = {
+            (record["step"], record.get("weights")): None
+            for record in read_records(path)
+            if record["step"] <= step and "dev_loss" in record
+        }
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Append a record; a number that is not finite becomes null.
 
-        A record that does not fit on a full disk waits for the next call.
+        A record that cannot be written is lost, and a line reports that.
         """
-        self._note_evaluation(record)
-        line = {
-            key: value if _is_finite(value) else None
-            for key, value in record.items()
-        }
-        self._append(json.dumps(line))
+        if "dev_loss" in record:
+            self._evaluated[record["step"], record.get("weights")] = None
+        line = json.dumps(
+            {
+                key: value if _is_finite(value) else None
+                for key, value in record.items()
+            }
+        )
+        try:
+            with self._path.open("ab+") as file:
+                if file.tell():
+                    file.seek(-1, os.SEEK_END)
+                    if file.read() != b"\n":  # a crash cut off the last record
+                        file.write(b"\n")
+                file.write(f"{line}\n".encode())
+        except OSError as error:
+            reason = in_words(error, place=False)
+            say(f"WARNING: {self._path} lacks a record: {reason}.")
 
     def has_evaluation(self, step: int, weights: str | None = None) -> bool:
         """Return whether dev was evaluated at `step` with these weights."""
         return (step, weights) in self._evaluated
 
-    def evaluations(self, weights: str | None) -> list[Mapping[str, Any]]:
-        """Return the dev records of these weights, in their order."""
-        return [
-            record
-            for (_, evaluated), record in self._evaluated.items()
-            if evaluated == weights
-        ]
-
-    def close(self) -> None:
-        """Close the file; records that still cannot be written are lost."""
-        if self._flush():
-            count = self._unwritten.count(b"\n")
-            say(f"WARNING: {self._path} lacks its last {count} line(s).")
-        self._file.close()
-
-    def _note_evaluation(self, record: Mapping[str, Any]) -> None:
-        if "dev_loss" in record:
-            self._evaluated[record["step"], record.get("weights")] = record
-
-    def _append(self, line: str) -> None:
-        waiting = bool(self._unwritten)
-        self._unwritten += f"{line}\n".encode()
-        error = self._flush()
-        if error and not waiting:
-            say(
-                f"WARNING: {self._path} cannot be written: "
-                f"{in_words(error, place=False)}. Its records wait in memory."
-            )
-
-    def _flush(self) -> OSError | None:
-        try:
-            while self._unwritten:
-                written = self._file.write(self._unwritten)
-                self._unwritten = self._unwritten[written:]
-        except OSError as error:
-            return error
-        return None
+    def evaluations(self, weights: str | None) -> list[int]:
+        """Return the steps at which these weights were evaluated on dev."""
+        return [step for step, each in self._evaluated if each == weights]
 
 
 class TrainingLog:
@@ -119,7 +89,7 @@ class TrainingLog:
       output_dir: the run.
       step: the first update is the one after it.
       total_steps: the last update.
-      stream: where people look; None: stderr. stdout is for results.
+      stream: of the bar and the lines; None: stderr. stdout is for results.
 
     Attributes:
       metrics: `metrics.jsonl`.
@@ -156,21 +126,17 @@ class TrainingLog:
 
     def __exit__(self, *exception: object) -> None:
         self._line.__exit__()
-        self.metrics.close()
-        self._samples.close()
         with contextlib.suppress(tf.errors.OpError):
             self._events.close()
 
-    def phase(self, text: str) -> None:
-        """Report what is done now, on the bar or in a line."""
-        if self._line.is_live:
-            self._line.update(text)
-        else:
-            self.note(text)
+    def phase(self, text: str, brief: bool = False) -> None:
+        """Report the current work, on the bar or in a line.
 
-    def activity(self, text: str) -> None:
-        """Report on the bar, if there is one, what is done now."""
+        Without a bar nothing reports work that is `brief`.
+        """
         self._line.update(text)
+        if not (self._line.is_live or brief):
+            self.note(text)
 
     def wants_progress(self) -> bool:
         """Return whether there is a bar that has not moved for a second."""
@@ -183,11 +149,7 @@ class TrainingLog:
         self._line.update(_status(record), step, f"{step}/{self._total}")
 
     def training(self, record: Mapping[str, Any]) -> None:
-        """Record the updates since the last record.
-
-        Args:
-          record: see `Meter.record`.
-        """
+        """Record the updates since the last record, see `Meter.record`."""
         self._write(record, "train")
         self.progress(record)
         if not self._line.is_live:
@@ -199,19 +161,13 @@ class TrainingLog:
     def evaluation(
         self, record: Mapping[str, Any], samples: Sequence[Sample] = ()
     ) -> None:
-        """Record an evaluation, and show one of the samples.
-
-        Args:
-          record: has `step` and `dev_loss`.
-          samples: as in `DevEvaluation`.
-        """
+        """Record an evaluation, and show one of the samples."""
         weights = record.get("weights")
         self._write(record, "averaged" if weights else "dev")
         if samples:
-            of = {
-                key: record[key] for key in ("step", "weights") if key in record
-            }
+            keys = record.keys() & {"step", "weights"}
             texts = [sample._asdict() for sample in samples]
+            of = {key: record[key] for key in sorted(keys)}
             self._samples.write({**of, "samples": texts})
         values = "  ".join(
             f"{key.removeprefix('dev_')} {value:.4g}"
@@ -274,12 +230,9 @@ class Totals:
 class Meter:
     """Adds up the results of updates, reading them from the device late.
 
-    Args:
-      totals: of the run so far.
-
     Attributes:
-      totals: with the updates since; `timed` adds the seconds.
-      skipped_in_a_row: of the last updates read.
+      totals: of the run; `timed` adds the seconds.
+      skipped_in_a_row: number of the last updates read that were skipped.
     """
 
     def __init__(self, totals: Totals | None = None):
@@ -311,8 +264,9 @@ class Meter:
 
     def read(self) -> None:
         """Wait for the update under way."""
-        with self.timed():
-            self._read()
+        if self._unread:
+            with self.timed():
+                self._read()
 
     def _read(self) -> None:
         for stats in self._unread:
@@ -339,22 +293,22 @@ class Meter:
         share of the positions that held no token, 0-1.
         """
         made = [each for each in self._interval if not each.skipped]
-        loss = sum(each.loss_sum for each in made)
-        norm = sum(each.gradient_norm for each in made)
-        positions = sum(each.positions for each in self._interval)
         seconds = self.totals.seconds - self._seconds_before
-        tokens = sum(
-            each.source_tokens + each.target_tokens for each in self._interval
-        )
+        tokens = _sum(self._interval, "source_tokens", "target_tokens")
+        padding = 1 - _ratio(tokens, _sum(self._interval, "positions"))
         return {
-            "loss": _ratio(loss, sum(each.target_tokens for each in made)),
+            "loss": _ratio(_sum(made, "loss_sum"), _sum(made, "target_tokens")),
             "learning_rate": self._interval[-1].learning_rate,
             "tokens_per_second": _ratio(tokens, seconds),
-            "gradient_norm": _ratio(norm, len(made)),
-            "padding": round(1 - _ratio(tokens, positions), 4),
+            "gradient_norm": _ratio(_sum(made, "gradient_norm"), len(made)),
+            "padding": round(padding, 4),
             "skipped": self.totals.skipped,
             "seconds": round(self.totals.seconds, 2),
         }
+
+
+def _sum(updates: Sequence[UpdateStats], *names: str) -> float:
+    return sum(getattr(each, name) for each in updates for name in names)
 
 
 def _ratio(total: float, count: float) -> float:

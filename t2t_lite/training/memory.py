@@ -1,37 +1,33 @@
-"""The memory check: run the largest batch once before training."""
+"""The largest batch, run once: before training, or alone by a dry run."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+import math
+import time
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
 from t2t_lite.data.packing import feature_names, packed_shape
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
+from t2t_lite.model import costs
+from t2t_lite.model.transformer import Transformer
+from t2t_lite.progress import duration
 from t2t_lite.training import devices
-from t2t_lite.training.distribute import exchange, workers_of
+from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.update import Updater
 
-FACT = "largest_batch"  # in the run's config: peak memory by device
 
-
-def largest_shape(hparams: HParams) -> tuple[int, int]:
+def _largest_shape(hparams: HParams) -> tuple[int, int]:
     """Return rows and columns of the micro-batch that needs most memory."""
     positions = hparams.batch_tokens // hparams.micro_batches
     return packed_shape(positions, hparams.max_length)
 
 
-def full_batch(
+def _full_batch(
     shape: tuple[int, int], packing: bool, target: int = 1
 ) -> dict[str, tf.Tensor]:
-    """Return features without padding; packed: of one pair each row.
-
-    Args:
-      shape: rows and columns.
-      packing: whether rows have segments.
-      target: the id of all target tokens.
-    """
+    """Return features without padding; packed: of one pair each row."""
     ones = tf.ones(shape, tf.int32)
     positions = tf.broadcast_to(tf.range(shape[1]), shape)
     features = {
@@ -41,68 +37,104 @@ def full_batch(
     return features | {"targets": target * ones}
 
 
-def describe(hparams: HParams, slices: int) -> str:
+def _describe(updater: Updater) -> str:
     """Return the size of the largest pass in words."""
-    rows, columns = largest_shape(hparams)
+    rows, columns = _largest_shape(updater.hparams)
+    passes = updater.slices * updater.hparams.micro_batches
     return (
-        f"{slices * hparams.micro_batches} x {-(-rows // slices)} sentences of "
-        f"{columns} tokens a side"
+        f"{passes} x {-(-rows // updater.slices)} sentences of {columns} "
+        "tokens a side"
     )
 
 
-def try_largest_batch(
-    updater: Updater,
-    hparams: HParams,
-    slices: int,
-    config: Mapping[str, Any],
-    record: Callable[..., None],
-    phase: Callable[[str], None],
-) -> None:
+def try_largest_batch(updater: Updater, phase: Callable[[str], None]) -> None:
     """Make an update of the largest micro-batches, which changes nothing.
-
-    A run records which devices have done it, and does not repeat it there.
-
-    Args:
-      updater: of the model that is trained.
-      hparams: of the run.
-      slices: parts that each micro-batch is passed in.
-      config: of the run.
-      record: adds facts to it.
-      phase: reports what is done now.
 
     Raises:
       T2TLiteError: it does not fit.
     """
-    size = describe(hparams, slices)
-    key = f"{devices.device_name()} x {updater.replicas}, {size}"
-    key += ", recomputed" * updater.recompute
-    known = config.get(FACT, {})
-    if all(exchange(updater.strategy, key in known)):
-        return
-    free = "" if devices.is_gpu() else f" ({gib(devices.free_bytes())} free)"
+    hparams = updater.hparams
+    free = f" ({gib(devices.free_bytes())} free)" * (not devices.is_gpu())
     # The kernel may end a process on a CPU: this is its last line then.
-    phase(f"Trying the largest batch: {size}{free}.")
+    phase(f"Trying the largest batch: {_describe(updater)}{free}.")
     # Without a target token, an update is skipped.
-    batch = full_batch(largest_shape(hparams), hparams.packing, target=0)
-    with explaining_shortage(hparams, slices):
+    batch = _full_batch(_largest_shape(hparams), hparams.packing, target=0)
+    with _explaining_shortage(updater):
         updater.update([batch] * updater.replicas, step=1).read()
-    if workers_of(updater.strategy)[1] == 0:
-        record(**{FACT: {**known, key: devices.peak_bytes()}})
 
 
 @contextlib.contextmanager
-def explaining_shortage(hparams: HParams, slices: int) -> Iterator[None]:
+def _explaining_shortage(updater: Updater) -> Iterator[None]:
     """Turn an out-of-memory error into one line with the size and a fix."""
     try:
         yield
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
-        more = 2 * slices * hparams.micro_batches
+        more = 2 * updater.slices * updater.hparams.micro_batches
         raise T2TLiteError(
-            f"The largest batch, {describe(hparams, slices)} on each device, "
-            f"does not fit into the memory of {devices.device_name()}. Give "
+            f"The largest batch, {_describe(updater)} on each device, does not "
+            f"fit into the memory of {devices.device_name()}. Give "
             f"--micro_batches={more}: more passes, the same update; or lower "
             "max_length or the sizes of the model in a new run."
         ) from error
+
+
+def dry_run(
+    hparams: HParams, vocab_sizes: tuple[int, int], options: TrainingOptions
+) -> str:
+    """Measure an update of the largest batch; return a report in lines.
+
+    The micro-batches of an update are alike, so the time of one is multiplied,
+    and its peak of memory is that of them all.
+
+    Raises:
+      T2TLiteError: it does not fit.
+    """
+    strategy = devices.choose_strategy(options.replicas, hparams)
+    with strategy.scope():
+        model = Transformer.from_hparams(hparams, *vocab_sizes).build_weights()
+    updater = Updater(
+        model,
+        hparams,
+        strategy,
+        options.seed,
+        options.freeze,
+        options.slices(hparams.micro_batches),
+        recompute=options.recompute,
+    )
+    shape = _largest_shape(hparams)
+    tiny, full = (
+        [_full_batch(each, hparams.packing)] * updater.replicas
+        for each in ((1, 1), shape)
+    )
+    times = [time.monotonic()]
+    with _explaining_shortage(updater):
+        # The first update makes the graphs. The second is hardly more than
+        # the optimizer's part, the third has a whole micro-batch before it.
+        for step, batches in enumerate((tiny, tiny, full), start=1):
+            stats = updater.update(batches, step).read()
+            times.append(time.monotonic())
+    optimizer, whole = times[2] - times[1], times[3] - times[2]
+    more_rounds = math.ceil(hparams.micro_batches / updater.replicas) - 1
+    seconds = whole + more_rounds * max(whole - optimizer, 0)
+    steps = options.train_steps or hparams.train_steps
+    flops = costs.count_step_flops(hparams, model.vocab_sizes[1], shape[1])
+    parameters = f"{model.count_params():,}"
+    if options.freeze:
+        trained = updater.trained_parameters
+        parameters += f", {trained:,} of them are trained"
+    lines = {
+        "parameters": parameters,
+        "vocabulary": " and ".join(f"{v:,}" for v in model.vocab_sizes),
+        "replicas": updater.replicas,
+        "largest batch": _describe(updater),
+        "peak memory": gib(devices.peak_bytes()),
+        "seconds per update": f"{seconds:.2f}",
+        f"time for {steps:,} updates": duration(seconds * steps),
+        "FLOPs per update": f"{flops:.3g}",
+        f"FLOPs of {steps:,} updates": f"{flops * steps:.3g}",
+        "loss": f"{stats.loss_sum / stats.target_tokens:.3f}",
+    }
+    return "\n".join(f"{key}: {value}" for key, value in lines.items())
 
 
 def gib(count: int) -> str:

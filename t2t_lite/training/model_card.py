@@ -1,22 +1,28 @@
-"""The model card of a run: `OUTPUT_DIR/card.md`, as the Hugging Face Hub reads.
+"""The provenance of a run, and its model card: `OUTPUT_DIR/card.md`.
 
-It has the scores, the training command, the data and all settings.
+The card is what the Hugging Face Hub reads: the scores, the training command,
+the data and all settings.
 """
 
-import contextlib
 import json
 import math
+import os
+import platform
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+import subprocess
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import psutil
 import yaml
 
-from t2t_lite import files
+import t2t_lite
+from t2t_lite import files, registry
 from t2t_lite.errors import T2TLiteError, in_words
 from t2t_lite.progress import say
-from t2t_lite.training import checkpoints
+from t2t_lite.runtime import usable_cores
+from t2t_lite.training import checkpoints, devices
 from t2t_lite.training.checkpoints import Checkpoint
 from t2t_lite.training.config import (
     EVALUATIONS_FILE,
@@ -24,7 +30,10 @@ from t2t_lite.training.config import (
     read_metrics,
     read_records,
 )
+from t2t_lite.training.initial import options_of_start
+from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
+from t2t_lite.validators import changed
 
 CARD = "card.md"
 _LANGUAGE = re.compile("[a-z]{2,3}")  # ISO 639, as the Hub reads it
@@ -33,14 +42,95 @@ _FOLDERS = re.compile(r"[^=,:;]*[/\\]")
 _CONDITIONS = ("weights", "beam_size", "alpha", "sentences", "signature")
 
 
-@contextlib.contextmanager
-def card_kept(run: Run) -> Iterator[None]:
-    """Write the card before and after the body, also after an error."""
-    write_card(run)
+def provenance_of(run: Run, options: TrainingOptions) -> dict[str, Any]:
+    """Return the facts that `config.json` records when training starts.
+
+    They are the command, the code, the machine and the data, with the tokens of
+    source and target.
+    """
+    manifest = run.data.manifest
+    sides = run.problem.directed("source_tokens", "target_tokens")
+    return {
+        "command": command_of(run, options),
+        "train_steps": options.train_steps or run.hparams.train_steps,
+        "code": code_revision(),
+        "hardware": {
+            "system": platform.platform(),
+            "processor": devices.processor_name(),
+            "cores": usable_cores(),
+            "memory_bytes": psutil.virtual_memory().total,
+            "gpus": devices.gpu_names(),
+        },
+        "data": {
+            "splits": {
+                name: {
+                    "pairs": split.examples,
+                    "tokens": [getattr(split, side) for side in sides],
+                    "dropped": split.dropped,
+                    "damaged": split.damaged,
+                }
+                for name, split in manifest.splits.items()
+            },
+            "corpora": [
+                {**corpus, "files": [*map(os.path.basename, corpus["files"])]}
+                for corpus in manifest.corpora
+            ],
+            "sources": {
+                os.path.basename(path): source["sha256"]
+                for path, source in manifest.sources.items()
+            },
+        },
+    }
+
+
+def command_of(run: Run, options: TrainingOptions) -> list[str]:
+    """Return the words of the command that trains the same run again.
+
+    Options with their default are left out. Hparams without the name of a set
+    are those of the set most like them, with overrides.
+    """
+
+    def override(name: str) -> list[str]:
+        of_set = str(registry.hparams(name)).splitlines()
+        lines = str(run.hparams).splitlines()
+        return [line for line in lines if line not in of_set]
+
+    name, names = run.config["hparams_set"], registry.hparams_names()
+    if name not in names:
+        name = min(names, key=lambda each: len(override(each)))
+    words = [f"--problem={run.config['problem']}", f"--hparams={name}"]
+    if lines := override(name):
+        words.append(f"--hparams_override={','.join(lines)}")
+    words += run.problem.option_flags()
+    given = changed(options) | options_of_start(run.config)
+    given |= {"data_dir": run.data.folder, "output_dir": run.output_dir}
+    for name, value in given.items():
+        if name in ("hparams_override", "problem_options"):  # as above
+            continue
+        if isinstance(value, tuple):
+            value = ",".join(value)
+        words.append(f"--{name}" if value is True else f"--{name}={value}")
+    return ["t2t-lite-trainer", *words]
+
+
+def code_revision() -> str:
+    """Return the version, with the commit if this is a git checkout."""
+    version = f"t2t-lite {t2t_lite.__version__}"
+    # Fails if the commit lacks the file: an environment may lie in the checkout
+    # of another project.
+    words = ["git", "rev-parse", "HEAD", "HEAD:./__init__.py"]
     try:
-        yield
-    finally:
-        write_card(run)
+        done = subprocess.run(
+            words,
+            cwd=os.path.dirname(t2t_lite.__file__),
+            capture_output=True,
+            check=True,
+            text=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return version
+    return f"{version}, commit {done.stdout.split()[0]}"
 
 
 def write_card(run: Run) -> None:
@@ -56,13 +146,10 @@ def write_card(run: Run) -> None:
 
 
 def make_card(run: Run, exported: Sequence[Checkpoint] = ()) -> str:
-    """Return the text of the card.
+    """Return the text of the card, from the run's folder.
 
-    Args:
-      run: its folder is read, because another process may have trained since.
-      exported: the checkpoints of an export, more than one of an ensemble. The
-        card has the scores of these weights, and names no folder of this
-        machine.
+    That of an export has the scores of the `exported` weights, unless they are
+    an ensemble, and names no folder of this machine.
 
     Raises:
       T2TLiteError: a file of the run is damaged.
@@ -74,11 +161,19 @@ def make_card(run: Run, exported: Sequence[Checkpoint] = ()) -> str:
         words = [_FOLDERS.sub("", word) for word in words]
     scores = scores_of(run, *exported) if len(exported) < 2 else []
     facts = {
-        **(config.get("training_cost") or {}),
-        "seed": run.seed,
-        "hardware": provenance.get("hardware"),
-        "code": provenance.get("code"),
-        "versions": config.get("versions"),
+        "Data": {
+            "fingerprint": config["data"]["fingerprint"],
+            "vocabulary_sha256": config["vocabulary"],
+            **provenance.get("data", {}),
+        },
+        "Training": {
+            **(config.get("training_cost") or {}),
+            "seed": run.seed,
+            "hardware": provenance.get("hardware"),
+            "code": provenance.get("code"),
+            "versions": config.get("versions"),
+        },
+        "Hyperparameters": run.hparams.to_dict(),
     }
     parts = [
         f"---\n{_front_matter(run, scores)}---",
@@ -88,19 +183,9 @@ def make_card(run: Run, exported: Sequence[Checkpoint] = ()) -> str:
         _score_table(scores),
         "## Training command",
         _block("sh", shlex.join(words)),
-        "## Data",
-        _json(
-            {
-                "fingerprint": config["data"]["fingerprint"],
-                "vocabulary_sha256": config["vocabulary"],
-                **provenance.get("data", {}),
-            }
-        ),
-        "## Training",
-        _json(facts),
-        "## Hyperparameters",
-        _json(run.hparams.to_dict()),
     ]
+    for title, each in facts.items():
+        parts += [f"## {title}", _block("json", json.dumps(each, indent=2))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -113,7 +198,7 @@ def scores_of(
     report of `t2t-lite-evaluator`. Those of a run have a key `weights`.
     """
     metric, best = run.problem.metric, run.reached.best
-    scores = []
+    scores: list[dict[str, Any]] = []
     for record in read_metrics(run.output_dir):
         step, name = record["step"], record.get("weights")
         if weights:
@@ -136,22 +221,20 @@ def scores_of(
     if weights:
         for score in scores:
             del score["weights"]
+    # Anybody may write into a run's folder.
     distinct = [s for i, s in enumerate(scores) if s not in scores[:i]]
-    return [score for score in distinct if _is_score(score)]
-
-
-def _is_score(score: Mapping[str, Any]) -> bool:
-    """Check the types, because anybody may write into a run's folder."""
-    number, text = score.get("score"), (score.get("metric"), score.get("split"))
-    return isinstance(number, int | float) and all(
-        isinstance(value, str) for value in text
-    )
+    return [
+        score
+        for score in distinct
+        if isinstance(score.get("score"), int | float)
+        and all(isinstance(score.get(key), str) for key in ("metric", "split"))
+    ]
 
 
 def _front_matter(run: Run, scores: Sequence[Mapping[str, Any]]) -> str:
     """Return the YAML that the Hub reads, with its names of fields."""
-    languages = [name for name in _languages(run) if _LANGUAGE.fullmatch(name)]
-    task = "translation" if _languages(run) else "text2text-generation"
+    languages = _languages(run)
+    task = "translation" if languages else "text2text-generation"
     name = run.problem.name
     results = [
         {
@@ -168,16 +251,15 @@ def _front_matter(run: Run, scores: Sequence[Mapping[str, Any]]) -> str:
         for score in scores
         if math.isfinite(score["score"])
     ]
-    metadata: dict[str, Any] = {
-        "language": languages,
+    index = [{"name": run.output_dir.name, "results": results}]
+    metadata = {
+        "language": [name for name in languages if _LANGUAGE.fullmatch(name)],
         "library_name": "t2t-lite",
         "pipeline_tag": task,
         "tags": ["t2t-lite", "transformer", task],
         "metrics": sorted({score["metric"] for score in scores}),
+        "model-index": index if results else [],
     }
-    if results:
-        index = {"name": run.output_dir.name, "results": results}
-        metadata["model-index"] = [index]
     metadata = {key: value for key, value in metadata.items() if value}
     return yaml.safe_dump(metadata, sort_keys=False)
 
@@ -189,12 +271,10 @@ def _languages(run: Run) -> list[str]:
 def _introduction(run: Run, config: Mapping[str, Any]) -> str:
     sides = " to ".join(map(_code, _languages(run)))
     problem = f"{_code(run.problem.name)}{sides and f', from {sides}'}"
-    reached, cost = run.reached, config.get("training_cost")
+    reached, cost = run.reached, config.get("training_cost") or {}
     ended = f"Training ended after {reached.step:,} updates."
-    if not cost or cost.get("step", reached.step) != reached.step:
-        steps = config.get("conditions", {}).get(
-            "train_steps", run.hparams.train_steps
-        )
+    if cost.get("step") != reached.step:
+        steps = config.get("conditions", {}).get("train_steps", 0)
         ended = (
             f"Training has not ended: {reached.step:,} of {steps:,} updates "
             "are saved."
@@ -225,18 +305,15 @@ def _conditions(score: Mapping[str, Any]) -> str:
 
 
 def _code(text: str) -> str:
-    """Return a code span; characters that could end it become "?"."""
-    shown = " ".join(text.split()) or "?"
-    plain = (c if c.isprintable() and c != "`" else "?" for c in shown)
-    return f"`{''.join(plain)}`"
-
-
-def _json(facts: Mapping[str, Any]) -> str:
-    return _block("json", json.dumps(facts, indent=2))
+    """Return a code span; no character can end it."""
+    return f"`{_plain(' '.join(text.split()) or '?')}`"
 
 
 def _block(language: str, text: str) -> str:
     """Return a fenced block; no line of the text can end it."""
-    lines = "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
-    fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", lines))])
-    return f"{fence}{language}\n{lines}\n{fence}"
+    lines = "\n".join(map(_plain, text.split("\n")))
+    return f"```{language}\n{lines}\n```"
+
+
+def _plain(text: str) -> str:
+    return "".join(c if c.isprintable() and c != "`" else "?" for c in text)

@@ -64,19 +64,23 @@ class Optimizer:
 
     Attributes:
       applied: number of updates made.
+      state: of each variable, by name.
     """
+
+    name: str
+    state: list[dict[str, tf.Variable]]
 
     def __init__(self, variables: Iterable[tf.Variable]):
         self._variables = list(variables)
         self.applied = tf.Variable(0, dtype=tf.int64, trainable=False)
 
     def tensors(self, names: Sequence[str]) -> dict[str, tf.Variable]:
-        """Return the state by name, for checkpoints.
-
-        Args:
-          names: of the variables.
-        """
-        raise NotImplementedError
+        """Return the state for checkpoints, by the names of the variables."""
+        tensors = {f"{self.name}/applied": self.applied}
+        for path, state in zip(names, self.state, strict=True):
+            for part, tensor in state.items():
+                tensors[f"{self.name}/{part}/{path}"] = tensor
+        return tensors
 
     def apply(
         self,
@@ -86,10 +90,7 @@ class Optimizer:
     ) -> None:
         """Update this replica's copy; call it in a replica context.
 
-        Args:
-          gradients: one for each variable.
-          learning_rate: of this update.
-          made: bool; False: gradients are zeros, and nothing changes.
+        If `made` is false, the gradients are zeros, and nothing changes.
         """
         count = tf.cast(read(self.applied) + 1, tf.float32)
         add(self.applied, tf.cast(made, tf.int64))
@@ -113,10 +114,9 @@ class Adam(Optimizer):
       weight_decay: AdamW's (arXiv:1711.05101): before each update the
         matrices, embeddings included, lose this share of themselves times the
         learning rate. Biases and norms, the vectors, lose nothing.
-
-    Attributes:
-      means, squares: the state of each variable.
     """
+
+    name = "adam"
 
     def __init__(
         self,
@@ -129,17 +129,10 @@ class Adam(Optimizer):
         super().__init__(variables)
         self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
         self._weight_decay = weight_decay
-        self.means = [_zeros(v.shape) for v in self._variables]
-        self.squares = [_zeros(v.shape) for v in self._variables]
-
-    def tensors(self, names: Sequence[str]) -> dict[str, tf.Variable]:
-        tensors = {"adam/applied": self.applied}
-        for name, mean, square in zip(
-            names, self.means, self.squares, strict=True
-        ):
-            tensors[f"adam/mean/{name}"] = mean
-            tensors[f"adam/square/{name}"] = square
-        return tensors
+        self.state = [
+            {"mean": _zeros(v.shape), "square": _zeros(v.shape)}
+            for v in self._variables
+        ]
 
     def _apply(self, gradients, count, learning_rate, made):
         beta1_power = tf.pow(self._beta1, count)
@@ -147,16 +140,16 @@ class Adam(Optimizer):
         beta1 = tf.where(made, self._beta1, 1.0)
         beta2 = tf.where(made, self._beta2, 1.0)
         epsilon = tf.constant(self._epsilon)
-        for variable, mean, square, gradient in zip(
-            self._variables, self.means, self.squares, gradients, strict=True
+        for variable, state, gradient in zip(
+            self._variables, self.state, gradients, strict=True
         ):
             if self._weight_decay and len(variable.shape) > 1:
                 share = learning_rate * self._weight_decay
                 subtract(variable, share * read(variable))
             tf.raw_ops.ResourceApplyAdam(
                 var=variable.handle,
-                m=mean.handle,
-                v=square.handle,
+                m=state["mean"].handle,
+                v=state["square"].handle,
                 beta1_power=beta1_power,
                 beta2_power=beta2_power,
                 lr=learning_rate,
@@ -179,21 +172,16 @@ class Adafactor(Optimizer):
     equal.
     """
 
+    name = "adafactor"
+
     def __init__(self, variables: Iterable[tf.Variable]):
         super().__init__(variables)
-        self._squares = [_squares_of(v.shape) for v in self._variables]
-
-    def tensors(self, names: Sequence[str]) -> dict[str, tf.Variable]:
-        tensors = {"adafactor/applied": self.applied}
-        for name, squares in zip(names, self._squares, strict=True):
-            for part, mean in squares.items():
-                tensors[f"adafactor/{part}/{name}"] = mean
-        return tensors
+        self.state = [_squares_of(v.shape) for v in self._variables]
 
     def _apply(self, gradients, count, learning_rate, made):
         beta2 = tf.where(made, 1.0 - tf.pow(count, _DECAY), 1.0)
         for variable, squares, gradient in zip(
-            self._variables, self._squares, gradients, strict=True
+            self._variables, self.state, gradients, strict=True
         ):
             change = gradient * _inverse_root(
                 squares, tf.square(gradient) + _LEAST_SQUARE, beta2
@@ -238,7 +226,7 @@ def _root_mean_square(tensor):
 
 
 def make_optimizer(hparams: HParams, variables: list[tf.Variable]) -> Optimizer:
-    """Return what the hparam `optimizer` names."""
+    """Return the optimizer that the hparams name."""
     if hparams.optimizer == "adafactor":
         return Adafactor(variables)
     return Adam(
@@ -251,18 +239,11 @@ def make_optimizer(hparams: HParams, variables: list[tf.Variable]) -> Optimizer:
 
 
 class MovingAverage:
-    """An exponential moving average of variables.
+    """An exponential moving average of variables, in `averages`.
 
     It begins as they are. After update n it keeps min(decay, (1 + n) / (10 +
     n)) of itself, so that early weights are soon forgotten; that is the warm-up
-    of `tf.train.ExponentialMovingAverage`.
-
-    Args:
-      variables: the `tf.Variable`s; call within the strategy's scope.
-      decay: the share that it keeps of itself, in the long run.
-
-    Attributes:
-      averages: one for each variable.
+    of `tf.train.ExponentialMovingAverage`. Make it within the strategy's scope.
     """
 
     def __init__(self, variables: Iterable[tf.Variable], decay: float):
@@ -281,11 +262,11 @@ class MovingAverage:
     def update(
         self, applied: tf.Variable, made: tf.Tensor | bool = True
     ) -> None:
-        """Include the variables; call it in a replica context.
+        """Include the variables, unless `made` is false, in a replica context.
 
         Args:
           applied: n, the number of updates made.
-          made: bool; False: nothing changes.
+          made: bool.
         """
         n = tf.cast(read(applied), tf.float32)
         taken = 1.0 - tf.minimum(self._decay, (1.0 + n) / (10.0 + n))
@@ -299,10 +280,8 @@ class MovingAverage:
 def frozen_paths(paths: Iterable[str], patterns: Sequence[str]) -> set[str]:
     """Return the paths of weights that match a pattern.
 
-    Args:
-      paths: of variables, such as "transformer/encoder_layer_0/...".
-      patterns: each a word of `GROUPS`, or a glob on what follows the model's
-        name; "*" also stands for "/".
+    A path is "transformer/encoder_layer_0/...". A pattern is a word of `GROUPS`
+    or a glob on the part after the model's name; "*" also stands for "/".
 
     Raises:
       UsageError: a pattern matches nothing, or nothing is left to train.

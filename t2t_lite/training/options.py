@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from t2t_lite.errors import UsageError
-from t2t_lite.problem import Problem
 from t2t_lite.validators import (
     Validator,
     folder,
@@ -20,6 +19,7 @@ from t2t_lite.validators import (
     parse_key_values,
     real,
     setting,
+    texts,
     validate,
 )
 
@@ -31,11 +31,6 @@ RUNS_DIR = "~/t2t-lite/runs"
 def default_output_dir(problem_name: str, hparams_set: str) -> pathlib.Path:
     """Return the default folder of a run."""
     return folder(f"{RUNS_DIR}/{problem_name}/{hparams_set}")
-
-
-def _parse_patterns(value):
-    words = value.split(",") if isinstance(value, str) else value
-    return tuple(sorted({word.strip() for word in words} - {""}))
 
 
 def _parse_options(value):
@@ -53,9 +48,6 @@ _Options = Annotated[
     Validator("key=value,...", _parse_options, "KEY=VALUE,..."),
 ]
 _Place = Annotated[str, Validator("a folder or package", os.fspath, "DIR")]
-_Patterns = Annotated[
-    tuple[str, ...], Validator("patterns", _parse_patterns, "PATTERN,...")
-]
 
 _data = functools.partial(setting, group="folders and data")
 _start = functools.partial(setting, group="the start of a new run")
@@ -63,7 +55,6 @@ _loop = functools.partial(setting, group="training")
 _checkpoints = functools.partial(setting, group="checkpoints")
 _devices = functools.partial(setting, group="devices")
 _machines = functools.partial(setting, group="several machines")
-_instead = functools.partial(setting, group="instead of training")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,10 +96,11 @@ class TrainingOptions:
         "same: the vocabulary of that run must be the same; map: the rows of "
         "common pieces are taken",
     )
-    freeze: _Patterns = _start(
+    freeze: Annotated[tuple[str, ...], texts] = _start(
         (),
         "weights that do not train: encoder, decoder, embeddings, or patterns "
         "such as encoder_layer_0/*",
+        "PATTERN,...",
     )
     train_steps: _Count | None = _loop(
         None, "optimizer updates in total (default: the set's)"
@@ -129,14 +121,8 @@ class TrainingOptions:
     log_steps: _Count = _loop(100, "updates between records of metrics.jsonl")
     stop_after: _Count | None = _loop(
         None,
-        "evaluations without a better stop_on until training ends (default: "
-        "never)",
-    )
-    stop_on: str | None = _loop(
-        None,
-        "metric of stop_after: dev_loss, dev_perplexity, or the score, such as "
-        "dev_bleu (default: dev_loss)",
-        "METRIC",
+        "evaluations without a better best_metric until training ends "
+        "(default: never)",
     )
     deterministic: bool = _loop(
         False, "the same result, bit for bit, each time; slower"
@@ -152,11 +138,6 @@ class TrainingOptions:
     save_steps: _Count | None = _checkpoints(
         None, "updates between checkpoints, instead of minutes"
     )
-    save_retries: Annotated[int, integer(0)] = _checkpoints(
-        3,
-        "retries of a failed save, one each time a checkpoint is due, before "
-        "training fails",
-    )
     keep_checkpoints: _Count = _checkpoints(
         20, "newest checkpoints to keep, besides the best"
     )
@@ -166,11 +147,6 @@ class TrainingOptions:
         "metric of the best checkpoint: loss, the problem's metric (bleu, f1), "
         "or auto: the loss on dev until the score reaches 1, then the score",
         "NAME",
-    )
-    strict_checkpoints: bool = _checkpoints(
-        False,
-        "refuse to resume if the newest checkpoint is damaged; the default "
-        "sets it aside and resumes from the one before",
     )
     jit: bool = _devices(
         False,
@@ -208,54 +184,19 @@ class TrainingOptions:
     cluster_timeout: Annotated[float, real(at_least=1)] = _machines(
         600, "seconds to wait for the other workers to start"
     )
-    dry_run: bool = _instead(
+    dry_run: bool = _devices(
         False,
-        "check flags, data and model, measure one pass over the largest batch, "
-        "save nothing",
+        "only check flags, data and model, and measure one pass over the "
+        "largest batch; save nothing",
     )
     verbose: bool = setting(False, "show TensorFlow's messages")
 
     def __post_init__(self) -> None:
         validate(self)
-        if self.stop_on and self.stop_after is None:
-            raise UsageError(
-                "stop_on requires stop_after, a number of evaluations."
-            )
         if (self.workers is None) != (self.worker is None):
-            raise UsageError(
-                "workers and worker require each other: the addresses of all "
-                "workers, and the index of this one, from 0."
-            )
+            raise UsageError("workers and worker require each other.")
         if self.workers and self.dry_run:
-            raise UsageError(
-                "dry_run measures one process, and conflicts with workers."
-            )
-
-    @property
-    def stop_metric(self) -> str:
-        """The key of `metrics.jsonl` that early stopping compares."""
-        return self.stop_on or "dev_loss"
-
-    def require_metrics(self, problem: Problem) -> None:
-        """Refuse metrics that a problem does not have.
-
-        Raises:
-          UsageError: names the option and the metrics of the problem.
-        """
-        metric = problem.metric
-        for name, value, known in (
-            ("best_metric", self.best_metric, ("auto", "loss", metric)),
-            (
-                "stop_on",
-                self.stop_metric,
-                ("dev_loss", "dev_perplexity", f"dev_{metric}"),
-            ),
-        ):
-            if value not in known:
-                raise UsageError(
-                    f"{name} is one of {', '.join(known)} for {problem.name}; "
-                    f"got {value!r}."
-                )
+            raise UsageError("workers conflicts with dry_run.")
 
     def slices(self, planned: int) -> int:
         """Return the number of slices of each micro-batch.
@@ -269,9 +210,8 @@ class TrainingOptions:
         passes = self.micro_batches or planned
         if passes % planned:
             raise UsageError(
-                "micro_batches is a multiple of the hparam "
-                f"micro_batches={planned}, whose parts it cuts; got {passes}. "
-                "An update of other parts is another run: "
-                "--hparams_override=micro_batches=N."
+                "micro_batches must be a multiple of the hparam "
+                f"micro_batches={planned}; got {passes}. An update of other "
+                "parts is another run: --hparams_override=micro_batches=N."
             )
         return passes // planned

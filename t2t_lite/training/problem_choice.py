@@ -35,7 +35,7 @@ def choose_problem(
       problem: its name, with or without `_rev`, or the problem itself; None:
         the problem of the run.
       given: its options.
-      data_dir: the folder of the data; None: that of the run, or the default.
+      data_dir: None: the folder of the run's data, or the default.
       output_dir: the folder of the run, if there is one.
       config: of that run.
 
@@ -44,7 +44,17 @@ def choose_problem(
         and none or several are kept.
       T2TLiteError: a manifest or an option in the config is damaged.
     """
-    task = _look_up(problem, output_dir, config)
+    if problem is None:
+        task = _registered(config, output_dir)
+    else:
+        task = (
+            registry.problem(problem) if isinstance(problem, str) else problem
+        )
+    if task.base_name not in registry.problem_names():
+        raise UsageError(
+            "A run finds its problem by name: put @register_problem before "
+            f"{type(task).__name__}."
+        )
     given = {**task.options, **given}
     place = data_dir or folder(DATA_DIR)
     name = given.get("name") if isinstance(task, OwnText) else None
@@ -55,34 +65,14 @@ def choose_problem(
     if given.keys() - ({"name"} if name else ()):
         return task.with_options(given), place
     if output_dir and config and _is_run_of(config, task, name):
-        of_run = _with_options_of_run(task, output_dir, config)
-        found = data_dir or _find_data(of_run, place, output_dir, config)
-        return of_run, found
+        task = _with_options_of_run(task, output_dir, config)
+        return task, data_dir or _find_data(task, place, output_dir, config)
     if isinstance(task, OwnText):
-        kept = _data_of_text(task, name, place)
-    else:
-        kept = task if Manifest.path(place, task).exists() else None
-    if not kept or not dataclasses.fields(task.options_type):
-        return task.with_options({}), place
-    return task.with_options(Manifest.load(place, kept).options), place
-
-
-def _look_up(
-    problem: str | Problem | None,
-    output_dir: pathlib.Path | None,
-    config: Mapping[str, Any] | None,
-) -> Problem:
-    """Return the registered problem."""
-    if problem is None:
-        return _registered(config, output_dir)
-    if isinstance(problem, str):
-        return registry.problem(problem)
-    if problem.base_name not in registry.problem_names():
-        raise UsageError(
-            "A run finds its problem by name: put @register_problem before "
-            f"{type(problem).__name__}."
-        )
-    return problem
+        task = _data_of_text(task, name, place)
+    has_options = dataclasses.fields(task.options_type)
+    if has_options and Manifest.path(place, task).exists():
+        return task.with_options(Manifest.load(place, task).options), place
+    return task.with_options({}), place
 
 
 def _is_run_of(config, problem, name):
@@ -146,14 +136,9 @@ def problem_of_run(
     """Return the problem that a run was trained on.
 
     Problems of installed packages are registered already. Of a user's code only
-    `usr_dir` is imported, never the folder that the config names.
-
-    Args:
-      output_dir: of the run.
-      config: of the run.
-      usr_dir: a folder or package with the code of the problem.
-      to_decode: data and scores of the problem are not needed. If the config
-        says that decoding needs only the vocabulary, no code is needed.
+    `usr_dir`, a folder or package, is imported, never the one that the config
+    names. If only decoding is needed, and the config says that it needs only
+    the vocabulary, no code is needed.
 
     Raises:
       UsageError: the problem is defined in a `usr_dir`, which is not given.

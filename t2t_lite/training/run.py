@@ -10,13 +10,16 @@ OUTPUT_DIR/config.json        problem, hparams in full, seed, versions, data
 
 import contextlib
 import functools
+import itertools
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from t2t_lite import files
-from t2t_lite.data.manifest import Manifest
+from t2t_lite.data import pipeline
+from t2t_lite.data.manifest import Manifest, check_shards, generate_command
+from t2t_lite.data.stats import PaddingReport, padding_report
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError, UsageError, in_words
@@ -25,7 +28,6 @@ from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.model.layers import unset_weights
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.problem import Problem
-from t2t_lite.text.encoder import TextEncoder
 from t2t_lite.training import checkpoints
 from t2t_lite.training.config import (
     CONFIG,
@@ -36,11 +38,148 @@ from t2t_lite.training.config import (
     vocabulary_hashes,
 )
 from t2t_lite.training.problem_choice import problem_of_run
-from t2t_lite.training.run_data import RunData
+
+
+class RunData:
+    """Shards in `folder` as batches and as text, as a run's config says.
+
+    The data of an imported run has no fingerprint: any with its vocabulary
+    fits.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        problem: Problem,
+        encoders: Mapping[str, Any],
+    ):
+        hparams = HParams.from_dict(config["hparams"])
+        self._config = config["data"]
+        self.folder = pathlib.Path(config["data"]["dir"])
+        self._problem, self._encoders = problem, encoders
+        self._order: dict[str, Any] = {
+            "seed": config["seed"],
+            "packing": hparams.packing,
+        }
+        self._sizes: dict[str, Any] = {
+            "max_positions": hparams.batch_tokens // hparams.micro_batches,
+            "max_length": hparams.max_length,
+        }
+        self._eval_batches: dict[str, Iterable[dict[str, Any]]] = {}
+
+    @functools.cached_property
+    def manifest(self) -> Manifest:
+        """The manifest in the folder.
+
+        Raises:
+          T2TLiteError: it is missing, or the data was made again since the run
+            was created.
+        """
+        fingerprint, problem = self._config["fingerprint"], self._problem
+        if not fingerprint and self.folder == pathlib.Path():
+            raise T2TLiteError(
+                "The run was imported without data: say with --data_dir where "
+                f"data of {problem.base_name} is."
+            )
+        if fingerprint and not Manifest.path(self.folder, problem).exists():
+            seed = self._config.get("seed")
+            command = generate_command(problem, self.folder, seed)
+            raise T2TLiteError(
+                f"{self.folder} holds no data of {problem.base_name}, which "
+                "the run was trained on: put it back, or say with --data_dir "
+                f"where it is. If it is lost, {command} makes the same again."
+            )
+        manifest = Manifest.load(self.folder, problem)
+        files = {file["sha256"] for file in manifest.vocabulary.values()}
+        fits = files == {each.sha256 for each in self._encoders.values()}
+        if fingerprint:
+            fits = manifest.digest == fingerprint
+        if not fits:
+            raise T2TLiteError(
+                f"The data in {self.folder} has changed since the run was "
+                "created, or has another vocabulary: name the folder of its "
+                "data with --data_dir, or train a new run in another "
+                "--output_dir."
+            )
+        return manifest
+
+    def check(self) -> PaddingReport:
+        """Compare every shard with its checksum; return the share of padding.
+
+        Raises:
+          T2TLiteError: a shard is missing or damaged, or no pair is usable.
+        """
+        check_shards(self.folder, self._problem, self.manifest)
+        return padding_report(
+            self.folder,
+            self._problem,
+            self.manifest,
+            **self._sizes,
+            **self._order,
+        )
+
+    def training_batches(
+        self, position: Sequence[int] = (0, 0, 0)
+    ) -> Iterator[dict[str, Any]]:
+        """Yield micro-batches without end, from a position; see `pipeline`."""
+        dataset = pipeline.training_batches(
+            self.folder,
+            self._problem,
+            self.manifest,
+            start=pipeline.Position(*position),
+            **self._sizes,
+            **self._order,
+        )
+        return self._guarded(dataset, "train")
+
+    def batches(self, split: str) -> Iterator[dict[str, Any]]:
+        """Yield each example of a split that is not too long, in batches."""
+        if split not in self._eval_batches:
+            # Kept: TensorFlow never forgets the Python functions of a dataset,
+            # and a long training evaluates many times.
+            self._eval_batches[split] = pipeline.eval_batches(
+                self.folder, self._problem, self.manifest, split, **self._sizes
+            )
+        return self._guarded(self._eval_batches[split], split)
+
+    def texts(
+        self, split: str, lines: int | None = None
+    ) -> tuple[list[str], list[str]]:
+        """Return the first sources and references of a split, or all."""
+        pairs = pipeline.read_pairs(
+            self.folder, self._problem, self.manifest, split
+        )
+        pairs = itertools.islice(self._guarded(pairs, split), lines)
+        sources, targets = zip(*pairs, strict=True)
+        return (
+            self._encoders["inputs"].decode(sources),
+            self._encoders["targets"].decode(targets),
+        )
+
+    def attended_lengths(self) -> tuple[float, float]:
+        """Return the positions that attention covers, of source and target.
+
+        They are those of a packed row, or of the mean sentences of train.
+        """
+        if self._order["packing"]:
+            width = min(self._sizes.values())
+            return width, width
+        train = self.manifest.splits["train"]
+        return self._problem.directed(
+            train.source_tokens / train.examples,
+            train.target_tokens / train.examples,
+        )
+
+    def _guarded(self, dataset: Iterable[Any], split: str) -> Iterator[Any]:
+        """Yield from a dataset; an error names the damaged shard."""
+        with pipeline.read_errors(
+            self.folder, self._problem, self.manifest, split
+        ):
+            yield from dataset
 
 
 class Reached(NamedTuple):
-    """How far a run has come."""
+    """The progress of a run."""
 
     step: int  # of the newest checkpoint, 0 without one
     best: dict[str, Any] | None  # `step`, `metric` and `value` of the best
@@ -49,24 +188,26 @@ class Reached(NamedTuple):
 
     @property
     def best_text(self) -> str:
-        """The best checkpoint in words, such as "bleu 26.3 at step 900"."""
+        """The best checkpoint in words, such as "dev_bleu 26.3 at step 900"."""
         if not self.best:
             return ""
-        metric, value = self.best["metric"], self.best["value"]
+        step, metric, value = (
+            self.best[k] for k in ("step", "metric", "value")
+        )
         if metric.startswith("negative_"):
             metric, value = metric.removeprefix("negative_"), -value
-        return f"{metric} {value:.4g} at step {self.best['step']}"
+        return f"{metric} {value:.4g} at step {step}"
 
 
 class Run:
-    """The folder of a training run, and the model and the data it tells of.
+    """The folder of a training run, with its model and its data.
 
     Made by `Run.create` or `Run.open`.
 
     Attributes:
       output_dir: its folder.
       config: the content of `config.json`.
-      problem: what it learns.
+      problem: the task that it learns.
       encoders: of `inputs` and `targets`, from the run's own copies.
       hparams: resolved in full.
       seed: of everything random.
@@ -101,18 +242,18 @@ class Run:
         facts: Mapping[str, Any] | None = None,
         dry_run: bool = False,
     ) -> Self:
-        """A new run, or the one that is there if it is the same.
+        """Make a new run, or return the one that is there if it is the same.
 
         Args:
           output_dir: its folder; made if it is missing.
-          problem: what to learn.
+          problem: the task to learn.
           hparams: resolved in full.
           seed: of everything random.
-          data_dir: holds the shards and the vocabulary.
+          data_dir: holds the shards, with the `manifest`, and the vocabulary.
           manifest: of the data.
           usr_dir: the folder or package with the code of the problem.
           hparams_set: the name of the set, for people.
-          facts: more that `config.json` says, see `initial.facts_of_start`.
+          facts: more for `config.json`, see `initial.facts_of_start`.
           dry_run: check everything, write nothing.
 
         Raises:
@@ -124,34 +265,37 @@ class Run:
         output_dir = pathlib.Path(output_dir).absolute()
         data_dir = pathlib.Path(data_dir).absolute()
         encoders = problem.load_encoders(data_dir)
+        data = {
+            "dir": str(data_dir),
+            "fingerprint": manifest.digest,
+            "seed": manifest.seed,
+        }
         config = make_config(
-            problem,
-            hparams,
-            seed,
-            {
-                "dir": str(data_dir),
-                "fingerprint": manifest.digest,
-                "seed": manifest.seed,
-            },
-            encoders,
-            usr_dir,
-            hparams_set,
+            problem, hparams, seed, data, encoders, usr_dir, hparams_set
         ) | dict(facts or {})
         if (output_dir / CONFIG).exists():
             there = read_config(output_dir)
             require_same(output_dir, there, config)
             config = {**there, **config}  # what was recorded stays
-        elif any(
-            checkpoints.list_checkpoints(output_dir / checkpoints.FOLDER, each)
-            for each in (False, True)
-        ):
+        elif any((output_dir / checkpoints.FOLDER).glob("*")):
             raise T2TLiteError(
                 f"{output_dir} holds checkpoints but no {CONFIG}, which would "
                 "say what they were trained on. Choose another --output_dir."
             )
-        if not dry_run:
-            _write(output_dir, config, data_dir)
-            encoders = problem.load_encoders(output_dir)
+        if dry_run:
+            return cls(output_dir, config, problem, encoders)
+        try:
+            output_dir.mkdir(parents=True, exist_ok=True)
+            for name in config["vocabulary"]:
+                with files.write_file(output_dir / name) as copy:
+                    copy.write((data_dir / name).read_bytes())
+            files.write_json(output_dir / CONFIG, config)
+        except OSError as error:
+            raise T2TLiteError(
+                f"{output_dir} cannot be written: {in_words(error)}. Or choose "
+                "another --output_dir."
+            ) from error
+        encoders = problem.load_encoders(output_dir)
         return cls(output_dir, config, problem, encoders)
 
     @classmethod
@@ -162,18 +306,12 @@ class Run:
         *,
         to_decode: bool = False,
     ) -> Self:
-        """The run in a folder, with nothing but that folder.
+        """Open the run in a folder, which requires nothing but that folder.
 
-        Args:
-          output_dir: its folder.
-          usr_dir: the folder or package with the code of the problem. It is
-            imported; the one that the config names is not.
-          to_decode: for `load_model` and `translator` alone, not for `data` or
-            scores; see `problem_choice.problem_of_run`.
+        For `usr_dir` and `to_decode` see `problem_choice.problem_of_run`.
 
         Raises:
-          UsageError: the problem is defined in a `usr_dir`, which is not
-            given.
+          UsageError: the problem is defined in a `usr_dir`, which is not given.
           T2TLiteError: there is no run, or a part of it is damaged.
         """
         output_dir = pathlib.Path(output_dir).absolute()
@@ -181,27 +319,25 @@ class Run:
         problem = problem_of_run(
             output_dir, config, usr_dir, to_decode=to_decode
         )
-        encoders = _load_encoders(output_dir, config, problem)
-        return cls(output_dir, config, problem, encoders)
+        with contextlib.suppress(T2TLiteError):  # which advises to make others
+            encoders = problem.load_encoders(output_dir)
+            if vocabulary_hashes(problem, encoders) == config["vocabulary"]:
+                return cls(output_dir, config, problem, encoders)
+        raise T2TLiteError(
+            f"The vocabulary in {output_dir} is gone, or is not the one the "
+            f"run was trained with: copy {' and '.join(config['vocabulary'])} "
+            f"from {config['data']['dir']} again, or from a copy of the run."
+        )
 
     @property
     def checkpoints_dir(self) -> pathlib.Path:
-        """Where the checkpoints are."""
+        """The folder of the checkpoints."""
         return self.output_dir / checkpoints.FOLDER
 
     @functools.cached_property
     def data(self) -> RunData:
-        """The data that the run was created with, where it was then."""
-        data = self.config["data"]
-        return RunData(
-            pathlib.Path(data["dir"]),
-            self.problem,
-            self.hparams,
-            self.encoders,
-            seed=self.seed,
-            fingerprint=data["fingerprint"],
-            data_seed=data.get("seed"),
-        )
+        """The data that the run was created with, in its folder of then."""
+        return RunData(self.config, self.problem, self.encoders)
 
     @property
     def vocab_sizes(self) -> tuple[int, int]:
@@ -211,13 +347,13 @@ class Run:
 
     @property
     def reached(self) -> Reached:
-        """How far training has come, by what the folder holds."""
+        """The progress of training, read from the folder."""
         folder = self.checkpoints_dir
         saved = checkpoints.list_checkpoints(folder)
         decoded = saved and checkpoints.resolve(folder, "default")
         return Reached(
             saved[-1].step if saved else 0,
-            checkpoints.read_best(folder),
+            next(iter(checkpoints.read_marks(folder)), None),
             decoded.path if decoded and decoded.weights else None,
             self.config.get("training_cost"),
         )
@@ -232,7 +368,7 @@ class Run:
         )
 
     def model(self) -> Transformer:
-        """The run's model, built, with fresh weights."""
+        """Return the run's model, built, with fresh weights."""
         inputs, targets = self.encoders["inputs"], self.encoders["targets"]
         return Transformer.from_hparams(
             self.hparams, inputs.vocab_size, targets.vocab_size
@@ -241,13 +377,9 @@ class Run:
     def load_model(
         self, which: str | int = "default"
     ) -> tuple[Transformer, checkpoints.Checkpoint]:
-        """The run's model with the weights of a checkpoint.
+        """Return the model with the weights of a checkpoint, and the latter.
 
-        Args:
-          which: see `checkpoints.resolve`.
-
-        Returns:
-          The model, and the checkpoint that its weights are from.
+        For its name see `checkpoints.resolve`.
 
         Raises:
           T2TLiteError: it is missing, damaged or another model's.
@@ -261,11 +393,10 @@ class Run:
     def ensemble(
         self, which: str | int, members: Sequence[str]
     ) -> list[tuple["Run", checkpoints.Checkpoint]]:
-        """This run and others, each with the checkpoint to take its model from.
+        """Return the models of an ensemble, each as a run and a checkpoint.
 
-        Args:
-          which: of the run's own checkpoints, see `checkpoints.resolve`.
-          members: folders of other runs, or other checkpoints of this one.
+        The first is `which` of the own checkpoints, see `checkpoints.resolve`.
+        The others are folders of runs, or other checkpoints of this one.
 
         Raises:
           UsageError: another run has another vocabulary.
@@ -289,7 +420,7 @@ class Run:
     def load_ensemble(
         self, which: str | int, members: Sequence[str]
     ) -> tuple[Transformer | Ensemble, list[checkpoints.Checkpoint]]:
-        """The models of `ensemble` as one, and the checkpoints of each."""
+        """Return the models of `ensemble` as one, and the checkpoints."""
         found = self.ensemble(which, members)
         models = [run.load_model(str(each.path))[0] for run, each in found]
         model = Ensemble(models) if members else models[0]
@@ -298,13 +429,13 @@ class Run:
     def translator(
         self, model: Transformer | Ensemble, jit: bool = False, **options: Any
     ) -> Translator:
-        """A `Translator` with the run's vocabulary.
+        """Return a `Translator` with the run's vocabulary.
 
         Args:
           model: the run's, or an ensemble with it.
           jit: compile the search by XLA.
-          options: any of `SearchSettings`; None or nothing takes the run's
-            hparam, or the default where there is no such hparam.
+          options: any of `SearchSettings`; the default is the run's hparam, if
+            there is one.
 
         Raises:
           UsageError: an option that is wrong, or not for this problem.
@@ -327,7 +458,7 @@ class Run:
         )
 
     def record(self, **facts: Any) -> None:
-        """Adds facts about the run, fit for JSON, to its `config.json`.
+        """Add facts that fit JSON to `config.json`.
 
         Raises:
           SaveError: it cannot be written.
@@ -337,35 +468,3 @@ class Run:
         with checkpoints.explaining_failed_writes(path):
             files.write_json(path, config)
         self.config = config
-
-
-def _load_encoders(
-    output_dir: pathlib.Path, config: Mapping[str, Any], problem: Problem
-) -> dict[str, TextEncoder]:
-    """Those that the run was trained with, or an error."""
-    with contextlib.suppress(T2TLiteError):  # which advises to make new ones
-        encoders = problem.load_encoders(output_dir)
-        if vocabulary_hashes(problem, encoders) == config["vocabulary"]:
-            return encoders
-    raise T2TLiteError(
-        f"The vocabulary in {output_dir} is gone, or is not the one the run "
-        f"was trained with: copy {' and '.join(config['vocabulary'])} from "
-        f"{config['data']['dir']} again, or from a copy of the run."
-    )
-
-
-def _write(
-    output_dir: pathlib.Path, config: Mapping[str, Any], data_dir: pathlib.Path
-) -> None:
-    """Makes the folder, the copies of the vocabulary and the config."""
-    try:
-        output_dir.mkdir(parents=True, exist_ok=True)
-        for name in config["vocabulary"]:
-            with files.write_file(output_dir / name) as copy:
-                copy.write((data_dir / name).read_bytes())
-        files.write_json(output_dir / CONFIG, config)
-    except OSError as error:
-        raise T2TLiteError(
-            f"{output_dir} cannot be written: {in_words(error)}. Or choose "
-            "another --output_dir."
-        ) from error

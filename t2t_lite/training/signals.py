@@ -20,6 +20,7 @@ import filelock
 import psutil
 
 from t2t_lite.errors import T2TLiteError, in_words
+from t2t_lite.training.options import TrainingOptions
 
 _STOP = (signal.SIGINT, signal.SIGTERM)
 # An update may take longer than the ones before it, a save than the last one.
@@ -46,31 +47,19 @@ class Requests:
     stop, SIGUSR1 requests to save. The first SIGINT or SIGTERM restores the
     previous handlers, so that the next one acts immediately.
 
-    Args:
-      max_minutes: time limit from the start of the process; None: no limit.
-      save_steps: updates between checkpoints.
-      save_minutes: minutes between them, where `save_steps` is None.
-      hang_minutes: without progress, until the stacks of all threads go to
-        stderr; 0: never. Training continues, because a file system that hangs
-        may recover.
+    After `stall_minutes` without progress the stacks of all threads go to
+    stderr. Training continues, because a file system that hangs may recover.
+
+    The minutes of `max_minutes` count from the start of the process.
     """
 
-    def __init__(
-        self,
-        max_minutes: float | None,
-        save_steps: int | None,
-        save_minutes: float,
-        hang_minutes: float = 0.0,
-    ):
-        self._limit, self._ends_at = "", math.inf
-        if max_minutes is not None:
-            self._limit = f"--max_minutes={max_minutes:g}"
-            left = max_minutes * 60 - process_seconds()
+    def __init__(self, options: TrainingOptions):
+        self._options = options
+        self._ends_at = math.inf
+        if options.max_minutes is not None:
+            left = options.max_minutes * 60 - process_seconds()
             self._ends_at = time.monotonic() + left
-        self._save_steps = save_steps
-        self._save_interval = save_minutes * 60
         self._save_seconds = 0.0
-        self._hang_seconds = hang_minutes * 60
         self._saved_at = time.monotonic()
         self._updates = collections.deque([0.0], maxlen=_RECENT_UPDATES)
         self._signal: str | None = None
@@ -106,17 +95,11 @@ class Requests:
             then = "saving, then stopping; again to stop immediately"
         os.write(2, f"\n{name}: {then}.\n".encode())
 
-    @property
-    def _seconds_left(self) -> float:
-        """Return the seconds until a save must begin."""
-        save = self._save_seconds * _SAVE_MARGIN + _EXIT_SECONDS
-        return self._ends_at - save - time.monotonic()
-
     def progress(self) -> None:
         """Report progress, which restarts the hang watchdog."""
-        if self._hang_seconds:
+        if minutes := self._options.stall_minutes:
             # A thread of C writes the stacks, also if a call holds the GIL.
-            faulthandler.dump_traceback_later(self._hang_seconds, file=2)
+            faulthandler.dump_traceback_later(minutes * 60, file=2)
 
     def expect_save(self, seconds: float) -> None:
         """Set the expected duration of the first save."""
@@ -127,28 +110,23 @@ class Requests:
         if reason := self._stop_reason(needed=0.0):
             raise StopRequested(reason)
 
-    def is_pending(self, step: int) -> bool:
-        """Return whether to save or stop after the update `step`."""
-        return any(self._decision(step))
-
-    def take(self, step: int) -> Decision:
-        """Return what to do after the update `step`; clears a save request."""
-        decision = self._decision(step)
-        self._save_requested = False
-        return decision
-
-    def _decision(self, step: int) -> Decision:
-        due = time.monotonic() - self._saved_at >= self._save_interval
-        if self._save_steps:
-            due = step % self._save_steps == 0
+    def decide(self, step: int) -> Decision:
+        """Return what to do after the update `step`."""
+        due = (
+            time.monotonic() - self._saved_at >= self._options.save_minutes * 60
+        )
+        if self._options.save_steps:
+            due = step % self._options.save_steps == 0
         return Decision(
             self._save_requested or due, self._stop_reason(max(self._updates))
         )
 
     def _stop_reason(self, needed: float) -> str | None:
         """Return why to stop, if the next step needs so many seconds."""
-        late = self._seconds_left <= needed
-        return self._signal or (self._limit if late else None)
+        save = self._save_seconds * _SAVE_MARGIN + _EXIT_SECONDS
+        if self._signal or self._ends_at - save - time.monotonic() > needed:
+            return self._signal
+        return f"--max_minutes={self._options.max_minutes:g}"
 
     @contextlib.contextmanager
     def timing_update(self) -> Iterator[None]:
@@ -164,6 +142,7 @@ class Requests:
         try:
             yield
         finally:
+            self._save_requested = False
             self._saved_at = time.monotonic()
         self._save_seconds = self._saved_at - start
 

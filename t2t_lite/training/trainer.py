@@ -1,31 +1,27 @@
 """Training: set-up, the loop of updates, evaluation, checkpoints, exit."""
 
-import contextlib
 import dataclasses
 import math
-import os
 import pathlib
 import random
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import tensorflow as tf
 
 from t2t_lite import files
 from t2t_lite.errors import Interrupted, T2TLiteError
+from t2t_lite.model import costs
 from t2t_lite.model.layers import unset_weights
 from t2t_lite.progress import say
 from t2t_lite.training import checkpoints, distribute
-from t2t_lite.training.devices import choose_strategy, device_name
-from t2t_lite.training.evaluation import (
-    DevEvaluation,
-    TextEvaluator,
-    evaluations_since_best,
-)
+from t2t_lite.training.devices import device_name
+from t2t_lite.training.evaluation import DevEvaluation
 from t2t_lite.training.initial import load_initial_weights
 from t2t_lite.training.logging import Meter, Totals, TrainingLog
 from t2t_lite.training.memory import try_largest_batch
+from t2t_lite.training.model_card import write_card
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
 from t2t_lite.training.schedules import last_step
@@ -40,51 +36,37 @@ MOST_SKIPPED_IN_A_ROW = 10
 def train(
     run: Run,
     options: TrainingOptions,
-    evaluate_text: TextEvaluator | None = None,
-    *,
     strategy: tf.distribute.Strategy | None = None,
-    saved: Callable[[], None] = lambda: None,
-) -> dict[str, Any]:
+) -> None:
     """Train a run to its end, from where it stopped.
 
-    Args:
-      run: its folder gets checkpoints and metrics; the caller keeps other
-        trainers out of it, see `signals.run_lock`.
-      options: that may change when a run resumes.
-      evaluate_text: see `DevEvaluation`.
-      strategy: of the devices that train; None chooses one for a single
-        process. All workers of a strategy call this alike; the chief writes.
-      saved: is called after each checkpoint, by the chief.
+    All workers of a strategy call this alike; the chief writes.
 
-    Returns:
-      The work done: `seconds` of updates, `source_tokens`, `target_tokens`,
-      `skipped` updates, `devices` and the name of one. For the results see
-      `Run.reached`.
+    Args:
+      run: its folder gets checkpoints, metrics, the card, and in its config the
+        cost; the caller keeps other trainers out of it, see `signals.run_lock`.
+      options: that may change when a run resumes.
+      strategy: of the devices that train; None chooses one for a single
+        process.
 
     Raises:
       Interrupted: a signal came or the time is over; everything is saved.
       T2TLiteError: something is wrong; the message says what to do.
     """
-    strategy = strategy or choose_strategy(
-        options.replicas, None if options.jit else run.hparams
-    )
-    requests = Requests(
-        options.max_minutes,
-        options.save_steps,
-        options.save_minutes,
-        options.stall_minutes,
-    )
-    with requests:
-        prepare(run.seed, options.deterministic, options.check_numerics)
-        run.data.batches("dev")  # fails now rather than at the first evaluation
-        trainer = Trainer(run, options, strategy, requests)
-        trainer.restore()
-        trainer.train(evaluate_text, saved)
-    return {
-        **trainer.saved_work,
-        "devices": strategy.num_replicas_in_sync,
-        "device": device_name(),
-    }
+    strategy = strategy or distribute.make_strategy(options, run.hparams)
+    is_chief = distribute.workers_of(strategy)[1] == 0
+    try:
+        with Requests(options) as requests:
+            prepare(run.seed, options.deterministic, options.check_numerics)
+            run.data.batches("dev")  # fails now, not at the first evaluation
+            trainer = Trainer(run, options, strategy, requests)
+            trainer.restore()
+            trainer.train()
+        if is_chief:
+            run.record(training_cost=trainer.cost())
+    finally:
+        if is_chief:
+            write_card(run)
 
 
 def prepare(
@@ -95,12 +77,6 @@ def prepare(
     Keras draws the seeds of initializers from Python's generator. TensorFlow's
     own seed stays as it is: nothing here uses it, and setting it empties the
     cache of kernels, which owns the open vocabularies.
-
-    Args:
-      seed: of the initial weights.
-      deterministic: select deterministic operations for the whole process.
-      check_numerics: raise an error at the first operation whose output has a
-        NaN or Inf, for the whole process.
     """
     random.seed(seed)
     if deterministic:
@@ -114,13 +90,7 @@ class Trainer:
 
     Dropout needs no state: its seeds follow from the run's seed, the update's
     number and the micro-batch's. So does the order of the data from the
-    position in it.
-
-    Args:
-      run: the run to train.
-      options: see `train`.
-      strategy: from `choose_strategy` or `join_workers`.
-      requests: to stop or to save.
+    position in it. For the arguments see `train`.
 
     Attributes:
       model: the run's.
@@ -129,7 +99,6 @@ class Trainer:
       position: in the data, of the next micro-batch; begins with the epoch.
       meter: results of the updates.
       saved_step: the update of the last checkpoint, 0 without one.
-      saved_work: the totals of the meter by then.
     """
 
     def __init__(
@@ -140,7 +109,7 @@ class Trainer:
         requests: Requests | None = None,
     ):
         self.run, self._options, self._strategy = run, options, strategy
-        self._requests = requests or Requests(None, None, math.inf)
+        self._requests = requests or Requests(options)
         addresses, index = distribute.workers_of(strategy)
         self._workers, self._worker = len(addresses), index
         self._is_chief = index == 0
@@ -149,7 +118,6 @@ class Trainer:
             for folder in (run.output_dir, run.checkpoints_dir):
                 files.remove_unfinished(folder)
         say("Building the model.")
-        slices = options.slices(run.hparams.micro_batches)
         self._resumes = bool(checkpoints.list_checkpoints(run.checkpoints_dir))
         # Workers get their first weights from the chief, so they need values.
         with unset_weights(self._resumes and self._workers == 1):
@@ -161,7 +129,7 @@ class Trainer:
                 strategy,
                 run.seed,
                 freeze=run.config.get("freeze", ()),
-                slices=slices,
+                slices=options.slices(run.hparams.micro_batches),
                 jit=options.jit,
                 recompute=options.recompute,
             )
@@ -170,90 +138,59 @@ class Trainer:
                 f"{self.updater.trained_parameters:,} of "
                 f"{self.model.count_params():,} parameters are trained."
             )
-        # The weights to evaluate, as metrics name them. The last ones are
-        # judged, and decoded by default.
-        self._evaluated: tuple[str | None, ...] = (None,)
-        if run.hparams.ema_decay:
-            self._evaluated = (None, checkpoints.EMA)
+        # The weights that are judged, and decoded by default, as metrics name
+        # them.
+        self._judged = checkpoints.EMA if run.hparams.ema_decay else None
         self.step = self.saved_step = 0
         self.position = [0, 0, 0]
         self.meter = Meter()
-        self.saved_work = dataclasses.asdict(Totals())
-        self._failed_saves = 0  # in a row
         self._decision_is_wanted = False
         self._batches: Iterator[dict[str, Any]] | None = None
 
-    def train(
-        self,
-        evaluate_text: TextEvaluator | None = None,
-        saved: Callable[[], None] = lambda: None,
-    ) -> None:
+    def train(self) -> None:
         """Train to the last update, then evaluate and average.
 
         Training ends before if evaluations have not improved for long enough.
 
-        Args:
-          evaluate_text: see `DevEvaluation`.
-          saved: is called after each checkpoint, by the chief.
-
         Raises:
           Interrupted: a signal came or the time is over; everything is saved.
         """
-        run, options, requests = self.run, self._options, self._requests
-        steps = self._steps
-        self._saved = saved
+        run, requests = self.run, self._requests
         self._dev = DevEvaluation(
             run,
             self.model,
-            evaluate_text,
-            options.best_metric,
+            self._options.best_metric,
             self._worker,
             self._workers,
             self._check,
         )
         with (
-            self._folder_to_write() as folder,
-            TrainingLog(folder, self.step, steps) as log,
+            # Other workers would write the same metrics as the chief.
+            tempfile.TemporaryDirectory() as elsewhere,
+            TrainingLog(
+                run.output_dir if self._is_chief else pathlib.Path(elsewhere),
+                self.step,
+                self._steps,
+            ) as self._log,
         ):
-            self._log = log
             try:
-                log.phase("Checking the data.")
-                log.note(str(run.data.check()))
+                self._log.phase("Checking the data.")
+                self._log.note(str(run.data.check()))
                 # A guess: three float32 for each parameter, on a slow disk.
                 requests.expect_save(12 * self.model.count_params() / 100e6)
                 requests.progress()
-                if self.step < steps:
-                    try_largest_batch(
-                        self.updater,
-                        run.hparams,
-                        options.slices(run.hparams.micro_batches),
-                        run.config,
-                        run.record,
-                        log.phase,
-                    )
+                if self.step < self._steps:
+                    try_largest_batch(self.updater, self._log.phase)
                 if self.step:
-                    log.note(
+                    self._log.note(
                         f"Going on from update {self.step} in {run.output_dir}"
                     )
-                # An evaluation that was due when the last process stopped.
-                over = bool(self.step) and self._evaluate_if_due()
-                if self.step < steps and not over:
-                    log.phase("The first update makes the graphs.")
-                while self.step < steps and not over:
-                    with requests.timing_update():
-                        self.update()
-                    self._report(self.step == steps)
-                    decision = self._decide()
-                    if decision.save:
-                        self._try_to_save()
-                    if decision.stop:
-                        raise StopRequested(decision.stop)
-                    over = self._evaluate_if_due()
-                self._try_to_save(must=True)
+                self._make_updates()
+                self.save()
                 self._evaluate_all()
                 self._average()
             except StopRequested as stop:
-                self._try_to_save(must=True)
+                self.save()
                 done = f"update {self.step} is saved"
                 raise Interrupted(
                     f"Stopped by {stop}: "
@@ -261,17 +198,43 @@ class Trainer:
                     f"{run.output_dir}. Run the same command to go on."
                 ) from None
 
-    @contextlib.contextmanager
-    def _folder_to_write(self) -> Iterator[pathlib.Path]:
-        """Yield the run's folder; for workers other than the chief, another.
+    def _make_updates(self) -> None:
+        # An evaluation that was due when the last process stopped.
+        over = bool(self.step) and self._evaluate_if_due()
+        if self.step < self._steps and not over:
+            self._log.phase("The first update makes the graphs.")
+        while self.step < self._steps and not over:
+            with self._requests.timing_update():
+                self.update()
+            self._report(self.step == self._steps)
+            decision = self._decide()
+            if decision.save:
+                self.save()
+            if decision.stop:
+                raise StopRequested(decision.stop)
+            over = self._evaluate_if_due()
 
-        They would write the same metrics as the chief.
-        """
-        if self._is_chief:
-            yield self.run.output_dir
-            return
-        with tempfile.TemporaryDirectory() as folder:
-            yield pathlib.Path(folder)
+    def cost(self) -> dict[str, Any]:
+        """Return the cost of the training that is saved."""
+        run, options = self.run, self._options
+        work = {
+            **dataclasses.asdict(self.meter.totals),
+            "devices": self._strategy.num_replicas_in_sync,
+            "device": device_name(),
+        }
+        tflops = options.sustained_tflops
+        parameters = costs.count_parameters(run.hparams, *run.vocab_sizes)
+        return {
+            "step": self.step,
+            "parameters": sum(parameters.values()),
+            **costs.training_cost(
+                run.hparams,
+                run.vocab_sizes[1],
+                run.data.attended_lengths(),
+                work,
+                tflops and tflops * 1e12,
+            ),
+        }
 
     def _check(self) -> None:
         """Stop between passes or batches, if requested; several workers agree.
@@ -294,7 +257,7 @@ class Trainer:
                 batches,
                 self.step + 1,
                 self._check if alone else self._requests.progress,
-                lambda: self._requests.is_pending(self.step + 1),
+                lambda: any(self._requests.decide(self.step + 1)),
             )
             self.step += 1
             self.position = batches[-1]["position"]
@@ -304,16 +267,15 @@ class Trainer:
 
     def _decide(self) -> Decision:
         """Return what to do after an update, the same on all workers."""
+        decision = self._requests.decide(self.step)
         if self._workers == 1:
-            return self._requests.take(self.step)
+            return decision
         if not self._decision_is_wanted:
             return Decision()
-        decisions = self._exchange(self._requests.take(self.step))
-        saves, stops = zip(*decisions, strict=True)
+        saves, stops = zip(*self._exchange(decision), strict=True)
         return Decision(any(saves), next(filter(None, stops), None))
 
     def _exchange(self, value: T) -> list[T]:
-        """Return the values of all workers, see `distribute.exchange`."""
         return distribute.exchange(self._strategy, value)
 
     def _report(self, is_last: bool) -> None:
@@ -326,13 +288,11 @@ class Trainer:
             meter.read()
         if meter.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
             raise T2TLiteError(
-                f"The gradients of {MOST_SKIPPED_IN_A_ROW} updates in a row, "
-                f"up to update {step}, were not finite. These updates were "
-                "skipped, so the weights are intact; the last checkpoint is "
-                f"that of update {self.saved_step}. Lower learning_rate or "
-                "raise warmup_steps in another output_dir. To find the "
-                "operation that produces the first NaN or Inf, resume with "
-                "check_numerics."
+                f"{MOST_SKIPPED_IN_A_ROW} updates in a row, up to update "
+                f"{step}, were skipped, because their gradients were not "
+                f"finite; update {self.saved_step} is saved. Lower "
+                "learning_rate or raise warmup_steps in another output_dir, or "
+                "find the operation: resume with check_numerics."
             )
         if not show:
             return
@@ -342,50 +302,50 @@ class Trainer:
             log.progress(record)
             return
         if skipped := meter.skipped_in_interval:
-            log.note(
-                f"{skipped} update(s) were skipped: their gradients were not "
-                "finite."
-            )
+            log.note(f"{skipped} update(s) skipped: gradients not finite.")
         log.training(record)
         meter.start_interval()
 
     def _evaluate_if_due(self) -> bool:
-        """Evaluate on dev; returns whether to stop early."""
+        """Evaluate on dev; return whether to stop early."""
         if self.step % self._options.eval_steps_every:
             return False
         self._evaluate_all()
-        patience = self._options.stop_after
-        if patience is None:
+        if self._options.stop_after is None:
             return False
-        metric = self._options.stop_metric
-        records = self._log.metrics.evaluations(self._evaluated[-1])
-        since, step, best = self._exchange(
-            evaluations_since_best(records, metric)
-        )[0]
-        if since < patience:
+        best = next(iter(self._marks()), {"step": 0})["step"]
+        steps = self._log.metrics.evaluations(self._judged)
+        since = self._exchange(sum(step > best for step in steps))[0]
+        if since < self._options.stop_after:
             return False
         self._log.note(
-            f"Training ends at update {self.step}: {since} evaluations gave no "
-            f"better {metric} than {best:.4g}, that of update {step}."
+            f"Training ends at update {self.step}: {since} evaluations were "
+            f"not better than that of update {best}."
         )
         return True
 
     def _evaluate_all(self) -> None:
-        """Evaluate the weights, and their moving average if there is one."""
-        for weights in self._evaluated:
-            with self._holding(weights):
-                self._evaluate(weights)
+        """Evaluate the weights, then their moving average if there is one."""
+        model = checkpoints.model_tensors(self.model)
+        averages = self._averages()
+        self._evaluate(None)
+        if not averages:
+            return
+        trained = {name: tf.identity(model[name]) for name in averages}
+        try:
+            for name, average in averages.items():
+                model[name].assign(average)
+            self._evaluate(checkpoints.EMA)
+        finally:
+            for name, value in trained.items():
+                model[name].assign(value)
 
     def _evaluate(self, weights: str | None) -> None:
-        """Evaluate the model on dev, once for each step and weights.
-
-        Args:
-          weights: their name in metrics.
-        """
+        """Evaluate the model on dev, once for each step and weights."""
         log = self._log
         if self._is_evaluated(self.step, weights):
             return
-        log.activity("evaluating on dev")
+        log.phase("evaluating on dev", brief=True)
         self.meter.read()
         share: dict[str, Any] = {}
         reason = ""
@@ -398,13 +358,13 @@ class Trainer:
         if any(reasons):
             raise StopRequested(next(filter(None, reasons)))
         scores = self._dev.scores(shares)
-        if weights == self._evaluated[-1]:
-            marks = self._by_chief(self._read_marks)
+        if weights == self._judged:
+            marks = self._marks()
             metric, value = self._dev.judge(scores, next(iter(marks), {}))
             mark = {"step": self.step, "metric": metric, "value": value}
             best = checkpoints.rank(marks, mark)[: self._options.keep_best]
             if math.isfinite(value) and mark in best:
-                self._try_to_save(best=best)
+                self.save(best)
         record: dict[str, Any] = {"step": self.step, **scores}
         record |= {"weights": weights} if weights else {}
         log.evaluation(record, self._dev.samples)
@@ -414,31 +374,17 @@ class Trainer:
         known = self._log.metrics.has_evaluation(step, weights)
         return self._exchange(known)[0]
 
-    @contextlib.contextmanager
-    def _holding(self, weights: str | None) -> Iterator[None]:
-        """Within, the model has its moving average, if `weights` names it."""
-        model = checkpoints.model_tensors(self.model)
-        averages = self._averages() if weights == checkpoints.EMA else {}
-        trained = {name: tf.identity(model[name]) for name in averages}
-        try:
-            for name, average in averages.items():
-                model[name].assign(average)
-            yield
-        finally:
-            for name, value in trained.items():
-                model[name].assign(value)
-
     def _average(self) -> None:
         """Average and evaluate the last checkpoints; the model becomes that.
 
         A moving average takes its place.
         """
-        self._log.activity("averaging")
+        self._log.phase("averaging", brief=True)
         directory = self.run.checkpoints_dir
         saved = len(checkpoints.list_checkpoints(directory))
         count = min(saved, self.run.hparams.average_checkpoints)
         count = self._exchange(count)[0]
-        if count < 2 or checkpoints.EMA in self._evaluated:
+        if count < 2 or self._judged:
             return
 
         def average() -> tuple[str, int]:
@@ -453,56 +399,27 @@ class Trainer:
             checkpoints.restore(directory / name, model)
             self._evaluate(name)
 
-    def _try_to_save(
-        self, must: bool = False, best: list[dict[str, Any]] | None = None
-    ) -> None:
-        """Save; continue after a failure, unless it is one too many.
-
-        Args:
-          must: raise the error, as nothing will be saved later.
-          best: marks of the best checkpoints, with this one.
-        """
-        saved_before = self.saved_step
-        try:
-            self._log.activity("saving")
-            self.save(best)
-        except checkpoints.SaveError as error:
-            left = self._options.save_retries - self._failed_saves
-            if must or left <= 0:
-                raise
-            self._failed_saves += 1
-            self._log.note(
-                f"WARNING: {error} Training goes on, and tries again when the "
-                f"next checkpoint is due; tries left: {left}."
-            )
-        if self.saved_step != saved_before:
-            self._failed_saves = 0
-            if self._is_chief:
-                self._saved()
-
-    def save(self, best: list[dict[str, Any]] | None = None) -> None:
+    def save(self, best: Sequence[dict[str, Any]] = ()) -> None:
         """Save a checkpoint, unless this update is saved already.
-
-        Removes the oldest ones, if there are too many now.
 
         Args:
           best: marks of the best checkpoints, with this one.
 
         Raises:
-          SaveError: it cannot be written; what was saved before is intact. It
-            is raised on every worker.
+          SaveError: on every worker: it cannot be written. What was saved
+            before is intact.
         """
         if self.step != self.saved_step:
+            self._log.phase("saving", brief=True)
             self.meter.read()
             with self._requests.timing_save():
                 self._by_chief(self._write)
             self.saved_step = self.step
-            self.saved_work = dataclasses.asdict(self.meter.totals)
-        if best:
-            self._by_chief(lambda: self._mark(best))
+        elif not best:
+            return
+        self._by_chief(lambda: self._mark(best))
 
     def _write(self) -> None:
-        directory = self.run.checkpoints_dir
         state = {
             "step": self.step,
             "position": [int(part) for part in self.position],
@@ -512,29 +429,31 @@ class Trainer:
         averages = self._averages()
         ema = {**checkpoints.model_tensors(self.model), **averages}
         checkpoints.save(
-            directory, self.tensors(), state, ema=ema if averages else None
+            self.run.checkpoints_dir,
+            self.tensors(),
+            state,
+            ema=ema if averages else None,
         )
-        self._note_checkpoints()
-        checkpoints.remove_old(directory, self._options.keep_checkpoints)
+        # In case they get lost.
+        if not self.run.config.get("has_checkpoints"):
+            self.run.record(has_checkpoints=True)
 
-    def _mark(self, best: list[dict[str, Any]]) -> None:
+    def _mark(self, best: Sequence[dict[str, Any]]) -> None:
+        """Mark the best checkpoints, and remove what is old then."""
         directory = self.run.checkpoints_dir
-        checkpoints.mark_best(directory, best)
-        # The previous best one may be an old one now.
+        if best:
+            checkpoints.mark_best(directory, best)
         checkpoints.remove_old(directory, self._options.keep_checkpoints)
+        write_card(self.run)
 
-    def _read_marks(self) -> list[dict[str, Any]]:
-        """Return the marks of the best checkpoints that still exist."""
+    def _marks(self) -> list[dict[str, Any]]:
         directory = self.run.checkpoints_dir
-        saved = [each.step for each in checkpoints.list_checkpoints(directory)]
-        marks = checkpoints.read_marks(directory)
-        return [mark for mark in marks if mark["step"] in saved]
+        return self._by_chief(lambda: checkpoints.read_marks(directory))
 
     def _by_chief(self, make: Callable[[], T]) -> T:
         """Return what the chief alone makes, or raise its `SaveError`.
 
-        Args:
-          make: returns something JSON-serializable.
+        The result is JSON-serializable.
         """
         made: Any = None
         message = ""
@@ -557,9 +476,9 @@ class Trainer:
         """
         name = self._by_chief(self._restore_newest)
         if name is None:
-            if load_initial_weights(self.run, self.model):
-                if self.updater.average:
-                    self.updater.average.begin()
+            load_initial_weights(self.run, self.model)
+            if self.updater.average:
+                self.updater.average.begin()
             return
         path = self.run.checkpoints_dir / name
         if not self._is_chief:
@@ -568,45 +487,26 @@ class Trainer:
         self.step = self.saved_step = state["step"]
         self.position = state["position"]
         fields = [field.name for field in dataclasses.fields(Totals)]
-        self.saved_work = {key: state.get(key, 0) for key in fields}
-        self.meter = Meter(Totals(**self.saved_work))
+        self.meter = Meter(Totals(**{key: state.get(key, 0) for key in fields}))
 
     def _restore_newest(self) -> str | None:
         """Restore the newest sound checkpoint and return its name."""
-        run, strict = self.run, self._options.strict_checkpoints
-        directory = run.checkpoints_dir
+        directory = self.run.checkpoints_dir
+        checkpoints.read_marks(directory)  # fails now, if they are damaged
         if not checkpoints.list_checkpoints(directory):
-            # Metrics are there before the first checkpoint is, so they do not
-            # tell. A run older than the note has a cost at its end.
-            notes = ("has_checkpoints", "training_cost")
-            lost = not run.config.keys().isdisjoint(notes)
-            if self._resumes or lost or not _is_empty(directory):
+            if self._resumes or self.run.config.get("has_checkpoints"):
                 raise T2TLiteError(
-                    f"{run.output_dir} has trained, and {directory} holds no "
-                    "checkpoint to go on from: put its checkpoints back (they "
-                    "were moved, or their disk is not mounted), or choose "
-                    "another --output_dir."
+                    f"{directory} has lost its checkpoints (no checkpoint is "
+                    "there; they were moved, or their disk is not mounted): "
+                    "put them back, or choose another --output_dir."
                 )
             return None
-        found = checkpoints.restore_newest(directory, self._read, strict)
-        try:
-            checkpoints.read_best(directory)
-        except checkpoints.DamagedError as error:
-            if strict:
-                raise
-            checkpoints.set_aside(error, "no checkpoint is marked as the best")
-        self._note_checkpoints()
-        return found.path.name
+        return checkpoints.restore_newest(directory, self._read).path.name
 
     def _read(self, path: pathlib.Path) -> None:
         checkpoints.restore(path, self.tensors())
         if averages := self._averages():
             checkpoints.restore(path / checkpoints.EMA, averages)
-
-    def _note_checkpoints(self) -> None:
-        """Record that the run has had checkpoints, in case they get lost."""
-        if not self.run.config.get("has_checkpoints"):
-            self.run.record(has_checkpoints=True)
 
     def tensors(self) -> dict[str, tf.Variable]:
         """Return the weights and the optimizer's state, by name."""
@@ -619,10 +519,3 @@ class Trainer:
             f"{checkpoints.MODEL_PREFIX}{path}": average
             for path, average in self.updater.averages().items()
         }
-
-
-def _is_empty(directory: pathlib.Path) -> bool:
-    """Return whether nothing is there; a dangling link is something."""
-    if directory.is_dir():
-        return not any(directory.iterdir())
-    return not os.path.lexists(directory)

@@ -48,133 +48,28 @@ class UpdateStats(NamedTuple):
 
 
 def dropout_seed(seed: int, update: int, micro_batch: int) -> np.ndarray:
-    """Return the dropout seed of a micro-batch, int32 [2]: a pure function.
-
-    Args:
-      seed: of the run.
-      update: its number.
-      micro_batch: its number within the update.
-    """
+    """Return the dropout seed of a micro-batch of an update, int32 [2]."""
     sequence = np.random.SeedSequence([seed, update, micro_batch])
     return sequence.generate_state(2).view(np.int32)
-
-
-class Gradients:
-    """The loss of a pass and its gradients.
-
-    XLA cannot read variables that lie on another replica's device, so the
-    compiled pass is a function of the weights, too. It compiles a graph for
-    each shape of micro-batches, which takes a while: packing keeps shapes few.
-    Where a seed is negative XLA draws other random bits than TensorFlow, so
-    that dropout drops other values.
-
-    Args:
-      model: has `loss_sum(features, label_smoothing, seed)` and `variables`.
-      names: of the features.
-      variables: to differentiate by.
-      label_smoothing: the hparam.
-      jit: compile it by XLA.
-    """
-
-    def __init__(
-        self,
-        model: Any,
-        names: Sequence[str],
-        variables: Sequence[tf.Variable],
-        label_smoothing: float,
-        jit: bool = False,
-    ):
-        self._model = model
-        self._names = names
-        self._variables = list(variables)
-        self._label_smoothing = label_smoothing
-        self._jit = jit
-        self._compiled = tf.function(
-            self._of_weights, jit_compile=True, autograph=False
-        )
-        # One graph for both halves, which is not copied for each.
-        self._half = tf.function(
-            lambda features: _dense(self(features)),
-            autograph=False,
-            experimental_attributes={"_noinline": True},
-        )
-
-    def __call__(self, features: Mapping[str, Any]) -> _Pass:
-        """Return the loss sum, the number of target tokens, and the gradients.
-
-        Args:
-          features: of the names, and `seed`, see `DropoutMasks`.
-        """
-        if not self._jit:
-            return self._of(self._variables, features)
-        weights = [v.value.read_value() for v in self._model.variables]
-        return self._compiled(weights, dict(features))
-
-    def in_halves(self, features: Mapping[str, Any]) -> _Pass:
-        """Return the same, from two halves of the rows computed in parallel.
-
-        On a CPU each half has its own cores. Cores that share an operation wait
-        for the slowest of them after each, and there are thousands of
-        operations. Gradients take twice as much memory.
-
-        Args:
-          features: as for a call; b rows. Where b is odd, half of b + 1.
-        """
-        rows = tf.shape(features["inputs"])[0]
-        half = (rows + 1) // 2
-        padding = [[0, 2 * half - rows], [0, 0]]  # zeros count for nothing
-        filled = {name: tf.pad(features[name], padding) for name in self._names}
-        first, second, *before = tf.unstack(features["seed"])
-        done = []
-        for start in (0, half):
-            seed = [first, second, sum(before) + start]
-            part = {name: x[start : start + half] for name, x in filled.items()}
-            done.append(self._half(part | {"seed": tf.stack(seed)}))
-        (loss, tokens, ones), (more_loss, more_tokens, others) = done
-        sums = [
-            one if one is None else one + other
-            for one, other in zip(ones, others, strict=True)
-        ]
-        return loss + more_loss, tokens + more_tokens, sums
-
-    def _of(
-        self, variables: Sequence[Any], features: Mapping[str, Any]
-    ) -> _Pass:
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(variables)
-            loss, tokens = self._model.loss_sum(
-                {name: features[name] for name in self._names},
-                label_smoothing=self._label_smoothing,
-                seed=features["seed"],
-            )
-        return loss, tokens, tape.gradient(loss, variables)
-
-    def _of_weights(
-        self, weights: Sequence[tf.Tensor], features: Mapping[str, Any]
-    ) -> _Pass:
-        own = self._model.variables
-        values = dict(zip((id(v.value) for v in own), weights, strict=True))
-        mapping = list(zip(own, weights, strict=True))
-        with keras.StatelessScope(state_mapping=mapping):
-            variables = [values[id(v)] for v in self._variables]
-            return _dense(self._of(variables, features))
-
-
-def _dense(done: _Pass) -> _Pass:
-    loss, tokens, gradients = done
-    dense = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
-    return loss, tokens, dense
 
 
 class Updater:
     """Trains a model, update by update.
 
+    Small models on a processor make two passes side by side, each on its own
+    cores: cores that share an operation wait for the slowest of them after
+    each, and there are thousands of operations.
+
+    XLA compiles a graph for each shape of micro-batches, which takes a while:
+    packing keeps shapes few. Where a seed is negative XLA draws other random
+    bits than TensorFlow, so that dropout drops other values.
+
     Args:
       model: has `trainable_variables` and
-        `loss_sum(features, label_smoothing, seed)`; created and built within
-        the strategy's scope.
+        `loss_sum(features, label_smoothing, seed)`; built within the strategy's
+        scope.
       hparams: its training part is used.
-      strategy: from `choose_strategy` or `join_workers`.
+      strategy: see `distribute.make_strategy`.
       seed: of the run, for dropout.
       freeze: patterns of weights that do not train, see `frozen_paths`.
       slices: parts by rows that each micro-batch is passed in, to save memory.
@@ -182,9 +77,9 @@ class Updater:
       recompute: see `Transformer`.
 
     Attributes:
+      hparams, strategy, slices, recompute: as given.
       replicas: devices that share an update.
-      recompute: whether passes recompute activations.
-      strategy: as given.
+      parts: number of passes of a micro-batch.
       optimizer: of the hparam `optimizer`.
       average: of the weights; None without the hparam `ema_decay`.
     """
@@ -201,23 +96,31 @@ class Updater:
         recompute: bool = False,
     ):
         self.recompute = model.recompute = recompute
-        self._hparams = hparams
+        self.hparams = hparams
         self.strategy = strategy
         self.replicas: int = strategy.num_replicas_in_sync
-        self._seed = seed
-        self._slices = slices
+        self._model, self._seed = model, seed
+        self.slices = slices
         self._names = feature_names(hparams.packing)
         weights = model.trainable_variables
         frozen = optimizers.frozen_paths((v.path for v in weights), freeze)
         trained = [v for v in weights if v.path not in frozen]
         self._paths = [v.path for v in trained]
         self._variables = [v.value for v in trained]
-        gradients = Gradients(
-            model, self._names, self._variables, hparams.label_smoothing, jit
-        )
         # XLA makes few operations of a pass, so cores hardly wait.
         halves = computes_halves(strategy, hparams) and not jit
-        self._gradients = gradients.in_halves if halves else gradients
+        self._side_by_side = 2 if halves else 1
+        self.parts = slices * self._side_by_side
+        self._gradients = self._with_weights if jit else self._of
+        if halves:  # one graph for both, which is not copied for each
+            self._gradients = tf.function(
+                lambda features: _dense(self._of(features)),
+                autograph=False,
+                experimental_attributes={"_noinline": True},
+            )
+        self._compiled = tf.function(
+            self._of_weights, jit_compile=True, autograph=False
+        )
         with strategy.scope():
             self.optimizer = optimizers.make_optimizer(hparams, self._variables)
             self.average = (
@@ -231,12 +134,13 @@ class Updater:
             self._sums = [_sum(each) for each in shapes if passes > 1]
         self._local_replicas = _local_replicas(strategy)
         rows = tf.TensorSpec([None, None], tf.int32)
-        seeds = tf.TensorSpec([2 if slices == 1 else 3], tf.int32)
+        seeds = tf.TensorSpec([2 if self.parts == 1 else 3], tf.int32)
         features = dict.fromkeys(self._names, rows) | {"seed": seeds}
+        passes = [features] * self._side_by_side
         number = tf.TensorSpec([], tf.float32)
-        self._update_alone = self._graph(self._pass_and_apply, features, number)
+        self._update_alone = self._graph(self._pass_and_apply, passes, number)
         self._accumulate = _graph(
-            self._accumulate_all, [features] * len(self._local_replicas)
+            self._accumulate_all, [passes] * len(self._local_replicas)
         )
         self._apply_sums = self._graph(self._apply_and_clear, number, number)
 
@@ -272,7 +176,7 @@ class Updater:
         between_passes: Callable[[], None] = lambda: None,
         wants_decision: Callable[[], bool] = lambda: False,
     ) -> UpdateStats:
-        """Make one update.
+        """Make one update; return its results, which are not waited for.
 
         Args:
           micro_batches: dicts of int32 `inputs` [b, S] and `targets` [b, T],
@@ -283,23 +187,24 @@ class Updater:
           wants_decision: called after the passes: whether this worker wants
             all workers to save or to stop. The replicas that do are counted
             with the sums.
-
-        Returns:
-          The results; not waited for.
         """
         passes = self.passes(micro_batches, step)
-        rate = training_rate(self._hparams, step)
+        at_once = self.replicas * self._side_by_side
+        # Passes without a token, for what has none left to do.
+        nothing = dict.fromkeys(self._names, np.zeros((1, 1), np.int32))
+        nothing |= {"seed": passes[0]["seed"]}
+        passes += [nothing] * (-len(passes) % at_once)
+        rate = training_rate(self.hparams, step)
         if not self._sums:
-            (alone,) = passes
             between_passes()
-            sums = self._update_alone(alone, rate)
+            sums = self._update_alone(passes, rate)
         else:
-            for first in range(0, len(passes), self.replicas):
+            for first in range(0, len(passes), at_once):
                 between_passes()
-                turn = passes[first : first + self.replicas]
-                idle = self.replicas - len(turn)
-                turn = turn + [self._empty_pass(turn[0]["seed"])] * idle
-                self._accumulate([turn[n] for n in self._local_replicas])
+                turn = passes[first : first + at_once]
+                self._accumulate(
+                    [turn[n :: self.replicas] for n in self._local_replicas]
+                )
             sums = self._apply_sums(rate, float(wants_decision()))
         positions = sum(
             math.prod(batch[side].shape)
@@ -311,59 +216,92 @@ class Updater:
     def passes(
         self, micro_batches: Sequence[Mapping[str, tf.Tensor]], step: int
     ) -> list[dict[str, Any]]:
-        """Return the features of each pass: micro-batches, or their slices."""
+        """Return the features of each pass: micro-batches, or parts of them."""
         passes = []
         for number, batch in enumerate(micro_batches):
             seed = dropout_seed(self._seed, step, number)
             features = {name: batch[name] for name in self._names}
-            if self._slices == 1:
+            if self.parts == 1:
                 passes.append(features | {"seed": seed})
                 continue
             rows = batch["inputs"].shape[0]
-            size = -(-rows // self._slices)
+            size = -(-rows // self.parts)
             for start in range(0, rows, size):
                 part = {n: x[start : start + size] for n, x in features.items()}
                 part["seed"] = np.array([*seed, start], np.int32)
                 passes.append(part)
         return passes
 
-    def _empty_pass(self, seed):
-        """Return features for a replica without a micro-batch."""
-        nothing = np.zeros((1, 1), np.int32)
-        return dict.fromkeys(self._names, nothing) | {"seed": seed}
+    def _with_weights(self, features: Mapping[str, Any]) -> _Pass:
+        # XLA cannot read variables that lie on another replica's device, so
+        # the compiled pass is a function of the weights, too.
+        weights = [v.value.read_value() for v in self._model.variables]
+        return self._compiled(weights, dict(features))
 
-    def _pass(self, features):
+    def _of_weights(
+        self, weights: Sequence[tf.Tensor], features: Mapping[str, Any]
+    ) -> _Pass:
+        own = self._model.variables
+        values = dict(zip((id(v.value) for v in own), weights, strict=True))
+        mapping = list(zip(own, weights, strict=True))
+        with keras.StatelessScope(state_mapping=mapping):
+            variables = [values[id(v)] for v in self._variables]
+            return _dense(self._of(features, variables))
+
+    def _of(
+        self,
+        features: Mapping[str, Any],
+        variables: Sequence[Any] | None = None,
+    ) -> _Pass:
+        variables = variables or self._variables
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(variables)
+            loss, tokens = self._model.loss_sum(
+                {name: features[name] for name in self._names},
+                label_smoothing=self.hparams.label_smoothing,
+                seed=features["seed"],
+            )
+        return loss, tokens, tape.gradient(loss, variables)
+
+    def _pass(self, side_by_side):
         """Return the counts, float32 [3], and the gradient of each variable.
 
         The counts are the summed loss in nats, and the real tokens of target
         and source, EOS included.
         """
-        loss, tokens, gradients = self._gradients(features)
-        source_tokens = tf.math.count_nonzero(
-            features["inputs"], dtype=tf.float32
-        )
-        return tf.stack([loss, tokens, source_tokens]), gradients
+        counts, sums = tf.zeros([3]), [None] * len(self._variables)
+        for features in side_by_side:
+            loss, tokens, gradients = self._gradients(features)
+            source_tokens = tf.math.count_nonzero(
+                features["inputs"], dtype=tf.float32
+            )
+            counts += tf.stack([loss, tokens, source_tokens])
+            sums = [
+                each if total is None else total + each
+                for total, each in zip(sums, gradients, strict=True)
+            ]
+        return counts, sums
 
-    def _pass_and_apply(self, features, learning_rate):
-        counts, gradients = self._pass(features)
+    def _pass_and_apply(self, side_by_side, learning_rate):
+        counts, gradients = self._pass(side_by_side)
         dense = [
             tf.zeros(v.shape) if g is None else tf.convert_to_tensor(g)
             for g, v in zip(gradients, self._variables, strict=True)
         ]
         return self._apply(counts, dense, learning_rate)
 
-    def _accumulate_all(self, micro_batches):
+    def _accumulate_all(self, of_replicas):
         distribute = self.strategy.experimental_distribute_values_from_function
         first = self._local_replicas.start
-        features = distribute(
-            lambda context: micro_batches[
+        passes = distribute(
+            lambda context: of_replicas[
                 context.replica_id_in_sync_group - first
             ]
         )
-        self.strategy.run(self._accumulate_here, args=(features,))
+        self.strategy.run(self._accumulate_here, args=(passes,))
 
-    def _accumulate_here(self, features):
-        counts, gradients = self._pass(features)
+    def _accumulate_here(self, side_by_side):
+        counts, gradients = self._pass(side_by_side)
         for total, each in zip(self._sums, [counts, *gradients], strict=True):
             if each is not None:
                 optimizers.add(total, tf.convert_to_tensor(each))
@@ -392,7 +330,7 @@ class Updater:
         finite = tf.math.is_finite(norm)
         divisor = tf.where(finite, target_tokens, 0.0)
         gradients = [tf.math.divide_no_nan(total, divisor) for total in sums]
-        if (most := self._hparams.clip_norm) is not None:
+        if (most := self.hparams.clip_norm) is not None:
             scale = most / tf.maximum(tf.where(finite, norm, 0.0), most)
             gradients = [gradient * scale for gradient in gradients]
         self.optimizer.apply(gradients, learning_rate, finite)
@@ -405,6 +343,12 @@ class Updater:
             "gradient_norm": norm,
             "skipped": 1.0 - tf.cast(finite, tf.float32),
         }
+
+
+def _dense(done: _Pass) -> _Pass:
+    loss, tokens, gradients = done
+    dense = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
+    return loss, tokens, dense
 
 
 def _graph(function, *signature):

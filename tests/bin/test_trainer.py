@@ -90,9 +90,6 @@ def test_damaged_checkpoint_is_named_and_nothing_is_lost(
     (data,) = newest.glob("tensors.data*")
     data.write_bytes(data.read_bytes()[:-100])
     flags = [*tiny_flags, f"--output_dir={run_copy}", "--train_steps=6"]
-    code, out, err = run_command("trainer", *flags, "--strict_checkpoints")
-    assert (code, out) == (1, "")
-    assert f"{newest} is damaged" in err
     code, _, err = run_command("trainer", *flags)
     assert code == 0
     assert f"WARNING: {newest} is damaged" in err

@@ -9,9 +9,9 @@ from t2t_lite.training.devices import choose_strategy
 from t2t_lite.training.options import TrainingOptions
 
 
-def train(run, evaluate_text=lambda: {}, **options):
-    options = TrainingOptions(**{"log_steps": 2, **options})
-    return trainer.train(run, options, evaluate_text)
+def train(run, evaluate_text=dict, **options):
+    run.evaluate_text = evaluate_text
+    trainer.train(run, TrainingOptions(**{"log_steps": 2, **options}))
 
 
 def make_trainer(run, replicas=None, **options):

@@ -189,14 +189,6 @@ def test_damage_is_one_clear_error(tmp_path, damage):
     assert _steps(tmp_path) == [20]  # nothing was deleted
 
 
-def test_a_damaged_source_is_named_when_averaging(tmp_path):
-    for step in (10, 20, 30):
-        _save(tmp_path, step)
-    _data_file(checkpoints.resolve(tmp_path, 10)).write_bytes(b"")
-    with pytest.raises(T2TLiteError, match="step-00000010 is damaged"):
-        checkpoints.average_checkpoints(tmp_path, 3)
-
-
 def test_another_models_checkpoint_is_refused(tmp_path):
     saved = _save(tmp_path, 1, shape=(4, 2))
     with pytest.raises(T2TLiteError, match=r"\[4, 2\].*\[3, 2\]"):
@@ -252,15 +244,8 @@ def test_saving_removes_what_a_killed_save_of_it_left(tmp_path):
     assert not half.exists() and other.exists()
 
 
-def test_saving_a_step_again_replaces_it(tmp_path):
-    _save(tmp_path, 1, fill=1.0)
-    saved = _save(tmp_path, 1, fill=2.0)
-    assert tensors_of(saved.path)["model/kernel"][0, 0] == 2.0
-    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
-
-
 @pytest.mark.parametrize("content", ['{"step":', "[]", json.dumps({"step": 1})])
 def test_a_damaged_mark_of_the_best_is_one_clear_error(tmp_path, content):
     (tmp_path / "best.json").write_text(content)
     with pytest.raises(checkpoints.DamagedError, match="best.json"):
-        checkpoints.read_best(tmp_path)
+        checkpoints.read_marks(tmp_path)

@@ -4,8 +4,12 @@ import json
 
 import pytest
 
-from t2t_lite.errors import UsageError
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.training import distribute
+from t2t_lite.training.devices import choose_strategy
+
+# Before anything runs on TensorFlow's devices.
+choose_strategy(replicas=3)
 
 
 @pytest.fixture
@@ -31,9 +35,6 @@ def test_the_chief_of_tf_config_comes_before_the_workers(find):
 @pytest.mark.parametrize("text", ["", "{}", '{"cluster": {}}'])
 def test_tf_config_without_a_cluster_is_one_process(find, text):
     assert find(text=text) == ([], 0)
-
-
-def test_a_single_worker_trains_alone(find):
     assert find({"worker": ["a:1"]}) == ([], 0)
 
 
@@ -56,3 +57,8 @@ def test_a_wrong_tf_config_is_shown(find, config):
 def test_the_index_must_be_one_of_workers():
     with pytest.raises(UsageError, match="a:1"):
         distribute.find_workers("a:1,b:1", 2)
+
+
+def test_replicas_need_a_process_that_did_not_start_with_fewer():
+    with pytest.raises(T2TLiteError, match="replicas=8 .* fresh process"):
+        choose_strategy(replicas=8)

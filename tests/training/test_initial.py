@@ -61,7 +61,7 @@ def _loaded(run):
     """The weights that a run begins with, and those it would have drawn."""
     model = run.model()
     drawn = {n: v.numpy() for n, v in checkpoints.model_tensors(model).items()}
-    assert load_initial_weights(run, model)
+    load_initial_weights(run, model)
     tensors = checkpoints.model_tensors(model)
     return {name: tensor.numpy() for name, tensor in tensors.items()}, drawn
 

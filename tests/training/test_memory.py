@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from support.tiny_run import TinyRun, ToyModel, batch, packed
-from support.tiny_training import make_trainer, require_same, train, weights
+from support.tiny_run import TinyRun, ToyModel
+from support.tiny_training import make_trainer, steps, train
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.training.devices import choose_strategy
-from t2t_lite.training.memory import FACT, try_largest_batch
+from t2t_lite.training.memory import try_largest_batch
 from t2t_lite.training.options import TrainingOptions
 
 # Before anything runs on TensorFlow's devices, for the tests of replicas.
@@ -34,20 +34,7 @@ def test_a_batch_that_does_not_fit_is_refused_and_its_slices_fit(tmp_path):
     with pytest.raises(T2TLiteError, match="3 x 4 .* --micro_batches=6"):
         train(run)
     train(run, micro_batches=6)
-    assert run.config[FACT]
-
-
-def test_a_run_is_tried_once_on_a_device(tmp_path, capsys):
-    whole = TinyRun(tmp_path / "whole")
-    train(whole)
-    run = TinyRun(tmp_path / "run")
-    tried = []
-    for steps, passes in ((2, None), (4, None), (6, 6)):
-        capsys.readouterr()
-        train(run, train_steps=steps, micro_batches=passes)
-        tried.append("Trying the largest batch" in capsys.readouterr().err)
-    assert tried == [True, False, True]
-    require_same(weights(run, 6), weights(whole, 6))
+    assert steps(run) == [6]
 
 
 @pytest.mark.parametrize("passes", [2, 4])
@@ -64,10 +51,7 @@ def test_trying_the_largest_batch_changes_nothing(tmp_path, replicas, changes):
     tried, plain = (
         make_trainer(TinyRun(tmp_path, **changes), replicas) for _ in range(2)
     )
-    run = tried.run
-    try_largest_batch(
-        tried.updater, run.hparams, 1, run.config, run.record, print
-    )
+    try_largest_batch(tried.updater, print)
     for _ in range(2):
         for name, value in tried.tensors().items():
             expected = plain.tensors()[name]
@@ -112,21 +96,3 @@ def test_slices_do_not_change_an_update(tmp_path, passes, replicas, changes):
         sliced.model.get_weights(), whole.model.get_weights(), strict=True
     ):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("slices", [1, 2, 3, 100])
-@pytest.mark.parametrize("is_packed", [False, True])
-def test_slices_lose_no_row_and_hold_as_many_rows(tmp_path, slices, is_packed):
-    run = TinyRun(tmp_path, packing=is_packed)
-    updater = make_trainer(run, micro_batches=3 * slices).updater
-    batches = [batch(1, 0, number) for number in range(4)]
-    if is_packed:
-        batches = [packed(features) for features in batches]
-    passes = updater.passes(batches, step=7)
-    for name in batches[0]:
-        rows = [row.tolist() for b in batches for row in b[name].numpy()]
-        cut = [row.tolist() for p in passes for row in np.asarray(p[name])]
-        assert cut == rows
-    most = max(-(-len(b["inputs"]) // slices) for b in batches)
-    assert max(len(p["inputs"]) for p in passes) == most
-    assert len({tuple(p["seed"]) for p in passes}) == len(passes)

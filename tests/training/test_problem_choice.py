@@ -293,12 +293,6 @@ def test_two_vocabularies_keep_their_sides_without_code(run_of_user):
     assert Run.open(folder, to_decode=True).vocab_sizes == (275, 265)
 
 
-def test_a_class_that_changes_decoding_is_used(run_of_user):
-    run = run_of_user.train(CODE + COMPLETE)
-    answer = t2t_lite.load(run.folder, usr_dir=run.code)("101")
-    assert answer == answer.upper()
-
-
 def test_the_config_names_the_absolute_folder(
     run_of_user, tmp_path, monkeypatch
 ):
@@ -314,10 +308,3 @@ def test_code_without_the_problem_any_more_names_the_config(run_of_user):
     code.write_text(code.read_text().replace('"usr_bits"', '"usr_bytes"'))
     with pytest.raises(T2TLiteError, match="config.json: problem: Unknown"):
         Run.open(run.folder, str(run.code))
-
-
-@pytest.mark.slow
-def test_a_problem_that_is_installed_needs_no_folder(run_of_user):
-    run = run_of_user.train(name="spellout_ende")
-    assert Run.open(run.folder).problem.name == "spellout_ende"
-    assert not run.ran

@@ -1,14 +1,10 @@
 """Which checkpoints are kept as the best, and when there will be no better."""
 
 import json
-import math
-
-import pytest
 
 from support.tiny_run import TinyRun
 from support.tiny_training import metrics, steps, train
 from t2t_lite.training import checkpoints
-from t2t_lite.training.evaluation import evaluations_since_best
 
 
 def _scored(run, scores, **options):
@@ -27,45 +23,25 @@ def _evaluations(run):
     return [each["step"] for each in metrics(run) if "dev_loss" in each]
 
 
-@pytest.mark.parametrize(
-    ("metric", "values", "found"),
-    [
-        ("dev_bleu", [], (0, 0, math.nan)),
-        ("dev_bleu", [10.0], (0, 1, 10.0)),
-        ("dev_bleu", [10.0, 30.0, 20.0, 30.0], (2, 2, 30.0)),
-        ("dev_loss", [3.0, 2.0, 2.5], (1, 2, 2.0)),
-        ("dev_perplexity", [9.0, 8.0], (0, 2, 8.0)),
-        # Not finite: null in the file, or as it was measured.
-        ("dev_loss", [None, 2.0, math.nan, math.inf], (2, 2, 2.0)),
-        ("dev_f1", [None, None], (2, 0, math.nan)),
-    ],
-)
-def test_how_long_evaluations_have_not_been_better(metric, values, found):
-    records = [{"step": n, metric: v} for n, v in enumerate(values, start=1)]
-    assert evaluations_since_best(records, metric) == pytest.approx(
-        found, nan_ok=True
-    )
-
-
 def test_training_ends_after_evaluations_that_were_not_better(tmp_path, capsys):
     run = TinyRun(tmp_path, train_steps=100)
     scores = [10.0, 30.0, 20.0, 25.0]
-    _scored(run, scores, stop_after=2, stop_on="dev_bleu")
+    _scored(run, scores, stop_after=2)
     assert _evaluations(run) == [2, 4, 6, 8]
     assert steps(run)[-1] == 8
     err = capsys.readouterr().err
-    assert "ends at update 8: 2 evaluations" in err and "of update 4" in err
+    assert "ends at update 8: 2 evaluations" in err and "update 4" in err
     # The same command does not train on.
-    _scored(run, [], stop_after=2, stop_on="dev_bleu")
+    _scored(run, [], stop_after=2)
     assert steps(run)[-1] == 8
     # A longer patience does, and counts on from where it was.
-    _scored(run, [26.0, 27.0], stop_after=4, stop_on="dev_bleu")
+    _scored(run, [26.0, 27.0], stop_after=4)
     assert steps(run)[-1] == 12
 
 
 def test_patience_is_counted_across_a_restart(tmp_path):
     run = TinyRun(tmp_path, train_steps=100, average_checkpoints=2)
-    options = {"stop_after": 3, "stop_on": "dev_bleu"}
+    options = {"stop_after": 3}
     _scored(run, [30.0, 20.0, 25.0, 1.0], train_steps=6, **options)
     _scored(run, [10.0, 11.0], **options)
     # An early end averages the last checkpoints as any end.
@@ -74,17 +50,18 @@ def test_patience_is_counted_across_a_restart(tmp_path):
     assert (found.averaged, found.step) == (2, 8)
 
 
-def test_the_loss_ends_training_unless_it_is_told_otherwise(tmp_path):
+def test_the_loss_ends_training_if_it_tells_the_best(tmp_path):
     # Its rate is too small for any weight to change in float32.
     run = TinyRun(tmp_path, train_steps=100, learning_rate=1e-30)
-    _scored(run, [1.0, 2.0, 3.0, 4.0], stop_after=3)
+    scores = [1.0, 2.0, 3.0, 4.0]
+    _scored(run, scores, stop_after=3, best_metric="loss")
     assert _evaluations(run) == [2, 4, 6, 8]
 
 
 def test_a_moving_average_is_what_has_to_get_better(tmp_path):
     run = TinyRun(tmp_path, train_steps=100, ema_decay=0.9)
     scores = [1.0, 9.0, 2.0, 8.0, 3.0, 7.0]  # the weights get better
-    _scored(run, scores, stop_after=2, stop_on="dev_bleu")
+    _scored(run, scores, stop_after=2)
     assert steps(run)[-1] == 6
 
 
@@ -104,8 +81,6 @@ def test_the_best_are_kept_beside_the_last(tmp_path):
         ],
     }
     assert steps(run) == [4, 6, 10, 12]
-    best = checkpoints.read_best(run.checkpoints_dir)
-    assert best == {"step": 4, "metric": "dev_bleu", "value": 30.0}
     assert checkpoints.resolve(run.checkpoints_dir, "best").step == 4
 
 

@@ -124,11 +124,11 @@ def import_run(
     how = "a fresh optimizer"
     if isinstance(adam, Adam) and slots:
         how = "Adam's state"
-        for ours, values in zip((adam.means, adam.squares), slots, strict=True):
-            for weight, slot in zip(
-                model.trainable_variables, ours, strict=True
+        for part, values in zip(("mean", "square"), slots, strict=True):
+            for weight, state in zip(
+                model.trainable_variables, adam.state, strict=True
             ):
-                slot.assign(values[_name(weight)])
+                state[part].assign(values[_name(weight)])
         adam.applied.assign(variables.count_updates(hparams.adam_beta2, step))
     elif not weights_only:
         how += ", because the checkpoint has no state of Adam"
