@@ -8,7 +8,6 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.training import distribute
 from t2t_lite.training.devices import choose_strategy
 
-# Before anything runs on TensorFlow's devices.
 choose_strategy(replicas=3)
 
 
