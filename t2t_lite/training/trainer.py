@@ -74,9 +74,8 @@ def prepare(
 ) -> None:
     """Set up the process before the model is built.
 
-    Keras draws the seeds of initializers from Python's generator. TensorFlow's
-    own seed stays as it is: nothing here uses it, and setting it empties the
-    cache of kernels, which owns the open vocabularies.
+    Keras draws the seeds of initializers from Python's generator. Nothing here
+    uses TensorFlow's own seed.
     """
     random.seed(seed)
     if deterministic:
