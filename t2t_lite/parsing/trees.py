@@ -185,6 +185,9 @@ def parse_trees(lines: Iterable[str], name: str = "The text") -> Iterator[Tree]:
     Example: `["( (S (NP-SBJ (PRP It))", "(VP (VBZ is)) ))"]` gives one tree,
     with the label `""` and one child.
 
+    A tree in which a bracket holds several words, `(NP the end)`, has no tags:
+    each of its words gets the tag `XX`, `(NP (XX the) (XX end))`.
+
     Args:
       lines: text, with or without line ends.
       name: of the file, for errors.
@@ -219,6 +222,7 @@ def _parse(lines, name, unit, first_number=1):
     """Yield the place and the tree of each outermost bracket."""
     # Of each open bracket: its line and column; its label, word and trees.
     opened: list[tuple[tuple[int, int], list[Any]]] = []
+    has_tags = True  # no bracket of this tree holds several words
     for number, line in enumerate(lines, first_number):
         if opened and number - opened[0][0][0] > _MAX_LINES:
             raise _unclosed(name, opened, f"after {_MAX_LINES:,} lines")
@@ -227,10 +231,13 @@ def _parse(lines, name, unit, first_number=1):
             if token == ")" and opened:
                 start, parts = opened.pop()
                 tree = _tree_of(parts)
+                several_words = len(parts) > 2 and isinstance(parts[2], str)
+                has_tags = has_tags and not several_words
                 if opened:
                     opened[-1][1].append(tree)
-                else:
-                    yield start, tree
+                    continue
+                yield start, tree if has_tags else _without_tags(tree)
+                has_tags = True
                 continue
             parts = opened[-1][1] if opened else []
             if not opened and token != "(":
@@ -243,11 +250,11 @@ def _parse(lines, name, unit, first_number=1):
                 )
             has_word = len(parts) > 1 and isinstance(parts[1], str)
             has_tree = bool(parts) and isinstance(parts[-1], Tree)
-            if has_word or (has_tree and token != "("):
+            if has_word if token == "(" else has_tree:
                 raise _fault(
                     name,
                     place,
-                    "a bracket must hold one word or brackets; got "
+                    "a bracket must hold words or brackets; got "
                     f"{reprlib.repr(token)} besides. In words, write -LRB- and "
                     "-RRB- for brackets.",
                 )
@@ -260,12 +267,26 @@ def _parse(lines, name, unit, first_number=1):
 
 
 def _tree_of(parts):
-    """Return the tree of a bracket with a label or none, and word or trees."""
+    """Return the tree of a bracket with a label or none, and words or trees."""
     has_label = parts and isinstance(parts[0], str)
     label, *rest = parts if has_label else ["", *parts]
-    if rest and isinstance(rest[0], str):
+    if len(rest) == 1 and isinstance(rest[0], str):
         return Tree(label, (), rest[0])
-    return Tree(label, tuple(rest))
+    leaves = (Tree(NO_TAG, (), x) if isinstance(x, str) else x for x in rest)
+    return Tree(label, tuple(leaves))
+
+
+def _without_tags(tree):
+    """Make a constituent of each bracket over one word, with the tag XX."""
+    return fold(
+        tree,
+        lambda leaf: (
+            leaf
+            if leaf.label == NO_TAG
+            else Tree(leaf.label, (Tree(NO_TAG, (), leaf.word),))
+        ),
+        lambda bracket, parts: bracket._replace(children=tuple(parts)),
+    )
 
 
 def _unclosed(name, opened, where):

@@ -46,9 +46,17 @@ def test_identical_trees_score_100():
     assert result["average_crossing"] == 0
 
 
-def test_one_bracket_of_three_is_a_third():
-    gold = "(S (NP (X a)) (VP (X b) (X c)))"
-    test = "(S (NP (X a) (X b)) (VP (X c)))"
+@pytest.mark.parametrize(
+    ("gold", "test"),
+    [
+        ("(S (NP a) (VP b c))", "(S (NP a b) (VP c))"),
+        (
+            "(S (NP (X a)) (VP (X b) (X c)))",
+            "(S (NP (X a) (X b)) (VP (X c)))",
+        ),
+    ],
+)
+def test_one_bracket_of_three_is_a_third(gold, test):
     # Gold S 0-3, NP 0-1, VP 1-3; test S 0-3, NP 0-2, VP 2-3, whose NP crosses.
     result = bracket_f1([gold], [test])
     for key in ("score", "recall", "precision", "f1"):

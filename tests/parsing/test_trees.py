@@ -81,7 +81,6 @@ def test_a_tree_may_have_spaces_wherever_brackets_allow_them():
         ([")"], "line 1, column 1", "')'"),
         (["", "  (S (NP (PRP It))", "(VP ("], "line 2, column 3", "3 open"),
         (["(S (NN a(b)))"], "line 1, column 9", "'('"),
-        (["(S (NN a b))"], "line 1, column 10", "'b'"),
         (["(S (NN a)b))"], "line 1, column 10", "'b'"),
         (["(S (: :-() (NN a))"], "line 1, column 9", "'('"),
         ([TREE, "It works"], "line 2, column 1", "'It'"),
@@ -118,6 +117,14 @@ def test_a_no_break_space_is_part_of_its_word():
         "1\u00a0000",
         "\u3000",
     ]
+
+
+def test_words_of_a_tree_without_tags_get_the_tag_xx():
+    assert format_tree(tree("(S (NP a) (VP b c))")) == (
+        "(S (NP (XX a)) (VP (XX b) (XX c)))"
+    )
+    # In a tree with tags, a bracket over one word is a tag.
+    assert tree("(S (NP a))") == Tree("S", (Tree("NP", (), "a"),))
 
 
 def test_trees_are_read_one_by_one_and_never_all_at_once():
