@@ -1,7 +1,7 @@
 """Read the lines of text files, compressed or not; reject broken text.
 
-A line is broken if it has U+FFFD, which replaces invalid bytes, or NUL. A file
-with many broken lines is most likely in another encoding.
+A line is broken if it has invalid bytes or NUL. A file with many broken lines
+is most likely in another encoding. A U+FFFD in valid UTF-8 is text.
 """
 
 import bz2
@@ -12,6 +12,7 @@ import io
 import lzma
 import os
 import pathlib
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Literal, NamedTuple
@@ -38,6 +39,8 @@ _OPENERS: dict[str, Any] = {
 PACKED = tuple(_OPENERS)  # name endings of compressed files
 UTF_8 = "utf-8"
 ENCODING = "an encoding of text, such as windows-1252 or utf-16"  # the rule
+# Escapes tell invalid bytes of UTF-8 from a U+FFFD that the file contains.
+_ESCAPED, REPLACED = re.compile("[\udc80-\udcff]"), re.compile("\ufffd")
 _CHECKED_LINES = 10_000  # a file with too many broken ones ends there
 # UTF-32's mark for little-endian text begins with UTF-16's.
 _OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
@@ -87,12 +90,16 @@ def read_lines(
       T2TLiteError: the file is missing, unreadable or damaged, or has too many
         broken lines.
     """
+    errors, invalid = "replace", REPLACED
+    if encoding.name == UTF_8:
+        errors, invalid = "surrogateescape", _ESCAPED
     with open_packed(path) as file:
-        lines: Iterable[str] = io.TextIOWrapper(
-            file, encoding.name, errors="replace", newline="\n"
+        text = io.TextIOWrapper(
+            file, encoding.name, errors=errors, newline="\n"
         )
+        lines = checked_lines(text, path, encoding, invalid)
         try:
-            for number, line in enumerate(checked_lines(lines, path, encoding)):
+            for number, line in enumerate(lines):
                 if not number:
                     line = line.removeprefix("\ufeff")
                 yield line.removesuffix("\n").removesuffix("\r")
@@ -104,9 +111,14 @@ def read_lines(
 
 
 def checked_lines(
-    lines: Iterable[str], path: str | os.PathLike, encoding: Encoding
+    lines: Iterable[str],
+    path: str | os.PathLike,
+    encoding: Encoding,
+    invalid: re.Pattern,
 ) -> Iterator[str]:
-    """Yield the lines of a file unchanged.
+    """Yield the lines of a file, with U+FFFD for invalid bytes.
+
+    `invalid` finds what stands for invalid bytes: escapes, or U+FFFD.
 
     Raises:
       T2TLiteError: too many lines are broken, at the end or, in a long file, as
@@ -125,9 +137,11 @@ def checked_lines(
             )
 
     for count, line in enumerate(lines, 1):
-        if "\ufffd" in line or "\0" in line:
+        if "\0" in line or (not line.isascii() and invalid.search(line)):
             broken, first = broken + 1, first or count
             check(_CHECKED_LINES)
+            content = line.encode(UTF_8, "surrogateescape")
+            line = content.decode(UTF_8, "replace")
         yield line
     check(0)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from t2t_lite.corpus.lines import (
     CORPUS,
     PACKED,
+    REPLACED,
     Encoding,
     checked_lines,
     damaged,
@@ -177,7 +178,7 @@ def read_segments(path: str | os.PathLike) -> Iterator[str]:
     text = None
     with open_packed(path) as file:
         try:
-            for text in checked_lines(texts(file), path, CORPUS):
+            for text in checked_lines(texts(file), path, CORPUS, REPLACED):
                 yield text
         except etree.XMLSyntaxError as error:
             raise damaged(path, error) from error

@@ -100,6 +100,11 @@ def test_other_encodings_are_read_by_their_names(tmp_path, name):
     assert list(read_lines(path, Encoding(name, 0))) == ["one", "two"] * 9
 
 
+def test_a_replacement_character_in_the_file_is_not_broken(tmp_path):
+    path = write(tmp_path / "a.en", "\ufffd\n".encode() * 9)
+    assert list(read_lines(path, CORPUS)) == ["\ufffd"] * 9
+
+
 def test_one_line_in_a_hundred_may_be_broken(tmp_path):
     path = write(tmp_path / "a.en", b"caf\xe9\n" + b"good\n" * 99)
     assert list(read_lines(path, CORPUS)) == ["caf\ufffd"] + ["good"] * 99
