@@ -30,7 +30,7 @@ from t2t_lite.runtime import usable_cores
 CHUNK_PAIRS = 32_768
 CHUNK_CHARACTERS = 1 << 25  # a chunk of longer lines has fewer pairs
 # Two processes start and encode as many while one process encodes them.
-MIN_CHUNKS_FOR_POOL = 4
+MIN_CHUNKS_FOR_POOL = 5
 _WAITING_CHUNKS = 2  # for each process
 
 MAX_SAMPLES = 3  # of each reason

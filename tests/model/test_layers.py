@@ -113,6 +113,36 @@ def test_feed_forward_agrees_with_numpy():
     np.testing.assert_allclose(layer(x), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("width", [12, 600])  # a wide kernel has its own way
+def test_feed_forward_gradients_in_a_graph_agree_with_numpy(width):
+    layer, x = FeedForward(width), random(2, 3, 4)
+    layer.build((None, None, 4))
+    layer.hidden_bias.assign(random(width, seed=1))
+    upstream = random(2, 3, 4, seed=2)
+
+    @tf.function
+    def gradients(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(layer(x) * upstream)
+        weights = [layer.hidden_kernel.value, layer.hidden_bias.value]
+        return tape.gradient(loss, [x, *weights])
+
+    found = gradients(tf.constant(x))
+    kernel, bias, output = map(
+        np.array, (layer.hidden_kernel, layer.hidden_bias, layer.output_kernel)
+    )
+    rows, above = x.reshape(6, 4), upstream.reshape(6, 4)
+    hidden = (above @ output.T) * (rows @ kernel + bias > 0)
+    wanted = (
+        (hidden @ kernel.T).reshape(x.shape),
+        rows.T @ hidden,
+        hidden.sum(0),
+    )
+    for mine, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
 def test_normalization_agrees_with_numpy_and_its_gradient_with_autodiff():
     layer = LayerNormalization()
     layer.build((None, None, 6))
