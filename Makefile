@@ -7,6 +7,7 @@ TYPES := .types
 PEERS := .peers
 BEAM := .beam
 RAY := .ray
+TORCH := .torch
 # What Apache Beam takes in no version as new as ours.
 BEAM_OWN := pillow|protobuf|pyarrow|python-dateutil|sentencepiece
 QUICKSTART := .quickstart
@@ -23,7 +24,7 @@ NUMERIC_TESTS := tests/model tests/decoding tests/interop tests/parsing \
   tests/training/test_update.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test slowtest numerictest beamtest raytest lint docs format bench clean
+.PHONY: help install quickstart test slowtest numerictest beamtest raytest torchtest lint docs format bench clean
 
 help: ## show these lines
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -98,6 +99,18 @@ $(RAY)/.installed: setup.py pyproject.toml constraints.txt
 
 raytest: $(RAY)/.installed ## run the test of Ray Train, in an environment of its own
 	$(RAY)/bin/python -m pytest tests/system/test_cluster.py -k ray_train
+
+$(TORCH)/.installed: setup.py pyproject.toml constraints.txt
+	@test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH)
+	@echo "Installing PyTorch into $(TORCH) ..."
+	@$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint constraints.txt torch==2.13.0 keras
+	@$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --no-deps --editable .
+	@touch $@
+
+torchtest: $(TORCH)/.installed ## run the model core on PyTorch, in an environment of its own
+	KERAS_BACKEND=torch $(TORCH)/bin/python tests/model/core_on_another_backend.py
 
 lint: $(STAMP) ## check style, formatting and types
 	$(BIN)/ruff check .

@@ -135,10 +135,13 @@ def _decoder(model, sizes, beam_size):
         mapping = list(zip(model.trainable_variables, values, strict=True))
         with keras.StatelessScope(state_mapping=mapping):
             memory, mask = model.encode(inputs)
+            step_fn, cache = model.start_decoding(
+                memory, mask, beam_size, length
+            )
             return beam_search(
-                model.decode_step,
-                model.follow_beams,
-                model.start_decoding(memory, mask, beam_size, length),
+                step_fn,
+                model.reorder_cache,
+                cache,
                 batch_size=rows,
                 beam_size=beam_size,
                 vocab_size=vocab_size,

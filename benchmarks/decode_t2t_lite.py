@@ -44,10 +44,11 @@ def make_step(sizes, beam_size, precision="float32"):
 
     def search(inputs, limits, longest=length):
         memory, mask = model.encode(inputs)
+        step_fn, cache = model.start_decoding(memory, mask, beam_size, longest)
         return beam_search(
-            model.decode_step,
-            model.follow_beams,
-            model.start_decoding(memory, mask, beam_size, longest),
+            step_fn,
+            model.reorder_cache,
+            cache,
             batch_size=tf.shape(inputs)[0],
             beam_size=beam_size,
             vocab_size=sizes["vocab_size"],

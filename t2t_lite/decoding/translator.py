@@ -318,10 +318,11 @@ class Translator(tf.Module):
         fixed = longest is not None
         if not fixed:
             longest = tf.reduce_max(tf.concat([limits, [0]], axis=0))
+        step_fn, cache = model.start_decoding(memory, mask, beam_size, longest)
         return beam_search(
-            model.decode_step,
-            model.follow_beams,
-            model.start_decoding(memory, mask, beam_size, longest),
+            step_fn,
+            model.reorder_cache,
+            cache,
             batch_size=tf.shape(limits)[0],
             beam_size=beam_size,
             vocab_size=self.model.vocab_sizes[1],
@@ -332,7 +333,7 @@ class Translator(tf.Module):
             num_hypotheses=num_hypotheses // samples,
             processors=processors,
             selector=selector,
-            select_fn=None if fixed else model.keep_sentences,
+            select_fn=None if fixed else model.select_sentences,
         )
 
     def _search_components(self, texts, limits, options, samples):

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from t2t_lite.model.layers import Dropout, drawn, no_dropout
+from t2t_lite.model.layers import Dropout, maybe_init, no_dropout
 from t2t_lite.model.local_attention import local_attention
 from t2t_lite.model.masks import (
     attention_scores_bias,
@@ -22,11 +22,11 @@ from t2t_lite.ops import (
     Shape,
     Tensor,
     batch_matmul,
-    project_rows,
+    dense,
     reshape,
-    reshape_rows,
-    sizes,
-    softmax_of_few_rows,
+    shape_list,
+    softmax,
+    unflatten_rows,
 )
 
 
@@ -91,12 +91,12 @@ class MultiHeadAttention(keras.layers.Layer):
     def _kernel(self, name, rows, columns):
         return self.add_weight(
             shape=(rows, columns),
-            initializer=drawn("glorot_uniform"),
+            initializer=maybe_init("glorot_uniform"),
             name=name,
         )
 
     @property
-    def reach(self) -> int | None:
+    def radius(self) -> int | None:
         """The largest distance in a window; None without a window."""
         return None if self.window is None else self.window // 2
 
@@ -128,9 +128,9 @@ class MultiHeadAttention(keras.layers.Layer):
             return dropout(weights, self.attention_dropout)
 
         query, keys, values = self._project(x, memory)
-        if self.reach is not None:
+        if self.radius is not None:
             context = local_attention(
-                query, keys, values, segments, self.reach, self.causal, drop
+                query, keys, values, segments, self.radius, self.causal, drop
             )
         else:
             weights = drop(self._weights(query, keys, bias))
@@ -140,10 +140,10 @@ class MultiHeadAttention(keras.layers.Layer):
                 context = context + relative_values(
                     weights, self.relative_values, self._distances(x, bias)
                 )
-        rows = project_rows(merge_heads(context), self.output_kernel)
-        return reshape_rows(rows, x)
+        rows = dense(merge_heads(context), self.output_kernel)
+        return unflatten_rows(rows, x)
 
-    def weights_of(
+    def attention_weights(
         self,
         x: Tensor,
         bias: Tensor | None = None,
@@ -152,10 +152,10 @@ class MultiHeadAttention(keras.layers.Layer):
     ) -> Tensor:
         """Return the attention weights of a call: float32 [B, H, T, S]."""
         query, keys, _ = self._project(x, memory)
-        if self.reach is not None:
+        if self.radius is not None:
             length = ops.shape(x)[1]
             mask = ops.logical_and(
-                band_mask(length, length, self.reach, self.causal),
+                band_mask(length, length, self.radius, self.causal),
                 segment_mask(segments, segments),
             )
             bias = attention_scores_bias(mask)
@@ -167,7 +167,7 @@ class MultiHeadAttention(keras.layers.Layer):
                 query, self.relative_keys, self._distances(query, bias)
             )
             bias = ops.cast(bias, "float32") + ops.cast(scores, "float32")
-        return attention_weights(query, keys, bias)
+        return softmax_weights(query, keys, bias)
 
     def _distances(self, x, bias):
         rows = self.relative_keys.shape[0]
@@ -176,21 +176,21 @@ class MultiHeadAttention(keras.layers.Layer):
     def _project(self, x, memory):
         """Return scaled queries, keys and values, each [B, H, T or S, d]."""
         if memory is not None:
-            rows = project_rows(x, self.scaled_query_kernel())
+            rows = dense(x, self.scaled_query_kernel())
             (query,) = self._split_heads(rows, x, (self.key_depth,))
-            return query, *self.project_memory(memory)
+            return query, *self.project_kv(memory)
         # One product instead of three: wide ones are cheaper per column.
-        rows = project_rows(x, self.self_kernel())
+        rows = dense(x, self.qkv_kernel())
         depths = (self.key_depth, self.key_depth, self.value_depth)
         return self._split_heads(rows, x, depths)
 
-    def project_memory(self, memory: Tensor) -> list[Tensor]:
+    def project_kv(self, memory: Tensor) -> list[Tensor]:
         """Return keys [B, H, S, d_k] and values [B, H, S, d_v] of [B, S, D]."""
         kernel = ops.concatenate([self.key_kernel, self.value_kernel], axis=1)
         depths = (self.key_depth, self.value_depth)
-        return self._split_heads(project_rows(memory, kernel), memory, depths)
+        return self._split_heads(dense(memory, kernel), memory, depths)
 
-    def self_kernel(self) -> Tensor:
+    def qkv_kernel(self) -> Tensor:
         """Return the kernels of queries, keys and values, side by side."""
         return ops.concatenate(
             [self.scaled_query_kernel(), self.key_kernel, self.value_kernel],
@@ -204,8 +204,14 @@ class MultiHeadAttention(keras.layers.Layer):
         """
         return self.query_kernel * self.key_depth**-0.5
 
+    def relative_tables(self) -> tuple[Tensor | None, Tensor | None]:
+        """Return the vectors of distances for keys and values, or None."""
+        if self.max_relative_position is None:
+            return None, None
+        return self.relative_keys, self.relative_values
+
     def _split_heads(self, rows, x, depths):
-        return split_heads(rows, sizes(x)[:2], self.num_heads, depths)
+        return split_heads(rows, shape_list(x)[:2], self.num_heads, depths)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -220,23 +226,18 @@ class MultiHeadAttention(keras.layers.Layer):
         }
 
 
-def attention_weights(
-    query: Tensor, keys: Tensor, bias: Tensor, few_rows: bool = False
-) -> Tensor:
+def softmax_weights(query: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
     """Return the softmax of equation 1, float32 [B, H, T, S].
 
     Args:
       query: float [B, H, T, d_k], scaled.
       keys: float [B, H, S, d_k].
       bias: float32, broadcast to [B, H, T, S], added to the scores.
-      few_rows: see `batch_matmul`.
     """
-    scores = batch_matmul(query, keys, transpose_y=True, few_rows=few_rows)
+    scores = batch_matmul(query, keys, transpose_y=True)
     # In float32: a bfloat16 softmax over long sources does not sum to 1.
     scores = ops.cast(scores, "float32") + ops.cast(bias, "float32")
-    if few_rows:
-        return softmax_of_few_rows(scores)
-    return ops.softmax(scores, axis=-1)
+    return softmax(scores)
 
 
 def merge_heads(context: Tensor) -> Tensor:

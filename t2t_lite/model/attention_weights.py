@@ -47,30 +47,22 @@ def source_attention(
 
 
 def _weights_by_layer(model, features):
-    kept: dict[str, list[Tensor]] = {"encoder": [], "decoder": [], "cross": []}
-
-    def keep(name, attention, **options):
-        def attend(x):
-            kept[name].append(attention.weights_of(x, **options))
-            return attention(x, **options)
-
-        return attend
-
+    encoder, decoder, cross = [], [], []
     inputs, targets = features["inputs"], features["targets"]
     real = padding_mask(inputs)
     mask = model.encoder_mask(real)
     x = model.embed_source(inputs)
     for layer in model.encoder_layers:
-        x = layer.with_attentions(
-            x, keep("encoder", layer.self_attention, **mask)
-        )
+        y = layer.self_attention_input(x)
+        encoder.append(layer.self_attention.attention_weights(y, **mask))
+        x = layer(x, self_mask=mask)
     memory = model.encoder_norm(x)
     mask, bias = model.decoder_mask(targets), source_bias(real)
     x = model.embed_target(targets)
     for layer in model.decoder_layers:
-        x = layer.with_attentions(
-            x,
-            keep("decoder", layer.self_attention, **mask),
-            keep("cross", layer.cross_attention, bias=bias, memory=memory),
-        )
-    return kept
+        y = layer.self_attention_input(x)
+        decoder.append(layer.self_attention.attention_weights(y, **mask))
+        y = layer.cross_attention_input(x, mask)
+        cross.append(layer.cross_attention.attention_weights(y, bias, memory))
+        x = layer(x, memory, self_mask=mask, memory_bias=bias)
+    return {"encoder": encoder, "decoder": decoder, "cross": cross}

@@ -12,27 +12,26 @@ where no shape may change in a loop, L is the limit.
 """
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from keras import ops
 
 from t2t_lite.model.attention import (
-    MultiHeadAttention,
-    attention_weights,
     merge_heads,
+    softmax_weights,
     split_heads,
 )
 from t2t_lite.model.layers import TokenEmbedding
 from t2t_lite.model.masks import attention_scores_bias
-from t2t_lite.model.relative import distance_rows
+from t2t_lite.model.relative import relative_position_ids
 from t2t_lite.ops import (
     Tensor,
     batch_matmul,
+    dense,
+    fold_constants,
     gather_rows,
     new_buffer,
-    of_weights,
-    project_rows,
-    tensorflow_in_a_graph,
+    uses_tf_cpu,
     write_rows,
 )
 
@@ -46,6 +45,62 @@ _NO_SLOT = -1
 _GROWTH = 16
 
 
+class LayerWeights(NamedTuple):
+    """The weights of a decoder layer in a step, of the compute dtype."""
+
+    qkv_kernel: Tensor
+    self_output: Tensor
+    query_kernel: Tensor
+    cross_output: Tensor
+    hidden_kernel: Tensor
+    hidden_bias: Tensor
+    output_kernel: Tensor
+    output_bias: Tensor
+    relative_keys: Tensor | None
+    relative_values: Tensor | None
+
+    @classmethod
+    def of(cls, layer: Any, dtype: str) -> Self:
+        """Return the weights of a `DecoderLayer`."""
+        attention, source = layer.self_attention, layer.cross_attention
+        network = layer.feed_forward
+        weights = (
+            attention.qkv_kernel(),
+            attention.output_kernel,
+            source.scaled_query_kernel(),
+            source.output_kernel,
+            network.hidden_kernel,
+            network.hidden_bias,
+            network.output_kernel,
+            network.output_bias,
+            *attention.relative_tables(),
+        )
+        return cls(*(w if w is None else ops.cast(w, dtype) for w in weights))
+
+
+class StepWeights(NamedTuple):
+    """The weights of a decoding step, cast and laid out as it reads them.
+
+    A product of a few rows with the embedding [V, D], transposed on the fly,
+    would take up to twice as long.
+    """
+
+    layers: list[LayerWeights]
+    logits: Tensor  # [D, V]
+
+    @classmethod
+    def of(
+        cls, layers: Sequence[Any], softmax: TokenEmbedding, dtype: str
+    ) -> Self:
+        """Return the weights of the `DecoderLayer`s and of the logits."""
+        return fold_constants(
+            lambda: cls(
+                [LayerWeights.of(layer, dtype) for layer in layers],
+                ops.cast(ops.transpose(softmax.table), dtype),
+            )
+        )
+
+
 class DecoderCache:
     """The cache during one decoding step.
 
@@ -56,19 +111,19 @@ class DecoderCache:
         `source_keys_I`, `source_values_I`, [B, H, S, d], of layer I, not tiled
         over the beam; d is d_k or d_v;
         `keys_I`, `values_I`, [B, H, L * K, d]: slot k of position l at
-        l * K + k;
-        `weights_NAME`: the weights of a step, cast and laid out once, see
-        `_step_weights`.
+        l * K + k.
     """
 
     def __init__(
         self,
         tensors: Tensors,
+        weights: StepWeights,
         rows: Tensor,
         bias: Tensor,
         distances: Tensor | None,
     ):
         self.tensors = tensors
+        self._weights = weights
         self._rows = rows  # int32 [B * H], of this step in keys and values
         self._bias = bias  # float32 [B, 1, K, L * K]
         # int32 [L * K], rows of the tables of relative positions, or None.
@@ -78,7 +133,6 @@ class DecoderCache:
     def start(
         cls,
         layers: Sequence[Any],
-        softmax: TokenEmbedding,
         memory: Tensor,
         memory_mask: Tensor,
         beam_size: int,
@@ -88,25 +142,22 @@ class DecoderCache:
 
         Args:
           layers: the `DecoderLayer`s.
-          softmax: the `TokenEmbedding` that makes the logits.
           memory: float [B, S, D], from `Transformer.encode`.
           memory_mask: bool [B, S], from `Transformer.encode`.
           beam_size: K, hypotheses a sentence.
           max_length: maximum number of steps, an int or an int32 scalar.
         """
         attention, dtype = layers[0].self_attention, memory.dtype
-        length = _GROWTH if tensorflow_in_a_graph() else max_length
+        length = _GROWTH if uses_tf_cpu() else max_length
         batch = ops.shape(memory)[0]
         table = new_buffer((batch, beam_size, length), "int32", 2)
-        weights = of_weights(lambda: _step_weights(layers, softmax, dtype))
         tensors = {
             "ancestry": table + _NO_SLOT,
             "source_bias": attention_scores_bias(memory_mask)[:, None, None],
-            **{f"weights_{name}": value for name, value in weights.items()},
         }
         shape = (batch, attention.num_heads, length * beam_size)
         for i, layer in enumerate(layers):
-            keys, values = layer.cross_attention.project_memory(memory)
+            keys, values = layer.cross_attention.project_kv(memory)
             tensors[f"source_keys_{i}"] = keys
             tensors[f"source_values_{i}"] = values
             for name, depth in (
@@ -117,18 +168,20 @@ class DecoderCache:
         return tensors
 
     @classmethod
-    def at_step(
-        cls, tensors: Tensors, index: Tensor, attention: MultiHeadAttention
+    def prepare_step(
+        cls, tensors: Tensors, weights: StepWeights, index: Tensor, layer: Any
     ) -> Self:
         """Return the cache before the keys and values of a step are added.
 
         Args:
           tensors: of the last step.
+          weights: of all steps.
           index: int32 scalar, the position.
-          attention: the self-attention of any layer.
+          layer: any `DecoderLayer`.
         """
-        if tensorflow_in_a_graph():
-            tensors = _with_room(tensors, index)
+        attention = layer.self_attention
+        if uses_tf_cpu():
+            tensors = _grow(tensors, index)
         batch, beam_size, length = ops.shape(tensors["ancestry"])
         slots = ops.arange(beam_size, dtype="int32")
         positions = ops.arange(length, dtype="int32")
@@ -136,11 +189,11 @@ class DecoderCache:
             ops.equal(positions, index), slots[:, None], tensors["ancestry"]
         )
         seen, distances = ancestry, None
-        if attention.reach is not None:
-            near = positions >= index - attention.reach
+        if attention.radius is not None:
+            near = positions >= index - attention.radius
             seen = ops.where(near, ancestry, _NO_SLOT)
         if attention.max_relative_position is not None:
-            distances = distance_rows(
+            distances = relative_position_ids(
                 positions - index, attention.max_relative_position
             )
             distances = ops.repeat(distances, beam_size)
@@ -152,82 +205,64 @@ class DecoderCache:
         rows = ops.arange(batch * attention.num_heads, dtype="int32")
         return cls(
             {**tensors, "ancestry": ancestry},
+            weights,
             rows * length + index,
             attention_scores_bias(lineage),
             distances,
         )
 
     @staticmethod
-    def follow(tensors: Tensors, parents: Tensor) -> Tensors:
+    def reorder(tensors: Tensors, parents: Tensor) -> Tensors:
         """Return the tensors after hypothesis k continued `parents[:, k]`."""
         ancestry = gather_rows(tensors["ancestry"], parents)
         return {**tensors, "ancestry": ancestry}
 
     @staticmethod
-    def keep(tensors: Tensors, rows: Tensor) -> Tensors:
+    def select(tensors: Tensors, rows: Tensor) -> Tensors:
         """Return the tensors of the sentences `rows`, int32 [M], only."""
-        return {
-            name: value
-            if name.startswith("weights_")
-            else ops.take(value, rows, axis=0)
-            for name, value in tensors.items()
-        }
+        return {n: ops.take(x, rows, axis=0) for n, x in tensors.items()}
 
     def attend_self(self, layer: int, x: Tensor) -> Tensor:
         """Return the self-attention of a layer in this step: [B * K, D]."""
-        weights = self._weights(layer)
+        weights = self._weights.layers[layer]
         names = f"keys_{layer}", f"values_{layer}"
         key_depth, value_depth = (self.tensors[n].shape[3] for n in names)
         query, *new = self._split(
-            project_rows(x, weights("self_kernel")),
-            (key_depth, key_depth, value_depth),
+            dense(x, weights.qkv_kernel), (key_depth, key_depth, value_depth)
         )
         keys, values = map(self._append, names, new)
         bias = self._bias
         if self._distances is not None:
-            table = ops.take(weights("relative_keys"), self._distances, axis=0)
+            table = ops.take(weights.relative_keys, self._distances, axis=0)
             scores = ops.matmul(query, ops.transpose(table))
             bias = bias + ops.cast(scores, "float32")  # [B, H, K, L * K]
-        shares = attention_weights(query, keys, bias, few_rows=True)
-        shares = ops.cast(shares, values.dtype)
-        context = batch_matmul(shares, values, few_rows=True)  # [B, H, K, d_v]
+        shares = ops.cast(softmax_weights(query, keys, bias), values.dtype)
+        context = batch_matmul(shares, values)  # [B, H, K, d_v]
         if self._distances is not None:
-            table = weights("relative_values")
-            table = ops.take(table, self._distances, axis=0)
+            table = ops.take(weights.relative_values, self._distances, axis=0)
             context = context + ops.matmul(shares, table)
-        return project_rows(merge_heads(context), weights("self_output"))
+        return dense(merge_heads(context), weights.self_output)
 
     def attend_source(self, layer: int, x: Tensor) -> Tensor:
         """Return the attention of a layer to the source: [B * K, D]."""
-        weights = self._weights(layer)
+        weights = self._weights.layers[layer]
         keys = self.tensors[f"source_keys_{layer}"]
         values = self.tensors[f"source_values_{layer}"]
-        rows = project_rows(x, weights("query_kernel"))
+        rows = dense(x, weights.query_kernel)
         (query,) = self._split(rows, (keys.shape[3],))
-        shares = attention_weights(
-            query, keys, self.tensors["source_bias"], few_rows=True
-        )
-        shares = ops.cast(shares, values.dtype)
-        context = batch_matmul(shares, values, few_rows=True)
-        return project_rows(merge_heads(context), weights("cross_output"))
+        shares = softmax_weights(query, keys, self.tensors["source_bias"])
+        context = batch_matmul(ops.cast(shares, values.dtype), values)
+        return dense(merge_heads(context), weights.cross_output)
 
     def feed_forward(self, layer: int, x: Tensor) -> Tensor:
         """Return the output of a feed-forward network: [B * K, D]."""
-        weights = self._weights(layer)
-        hidden = project_rows(
-            x, weights("hidden_kernel"), weights("hidden_bias"), relu=True
-        )
-        return project_rows(
-            hidden, weights("output_kernel"), weights("output_bias")
-        )
+        weights = self._weights.layers[layer]
+        hidden = dense(x, weights.hidden_kernel, weights.hidden_bias, relu=True)
+        return dense(hidden, weights.output_kernel, weights.output_bias)
 
     def logits(self, x: Tensor) -> Tensor:
         """Return the logits of `x` [B * K, D]: float32 [B * K, V]."""
-        logits = project_rows(x, self.tensors["weights_logits"])
-        return ops.cast(logits, "float32")
-
-    def _weights(self, layer):
-        return lambda name: self.tensors[f"weights_{name}_{layer}"]
+        return ops.cast(dense(x, self._weights.logits), "float32")
 
     def _split(self, rows, depths):
         """[B * K, H * sum(depths)] -> [B, H, K, d] for each depth."""
@@ -249,32 +284,7 @@ class DecoderCache:
         return self.tensors[name]
 
 
-def _step_weights(layers, softmax, dtype):
-    """Return the weights of a step, cast and laid out as it reads them.
-
-    A product of a few rows with the embedding [V, D], transposed on the fly,
-    would take up to twice as long.
-    """
-    weights = {"logits": ops.transpose(softmax.table)}
-    for i, layer in enumerate(layers):
-        attention, network = layer.self_attention, layer.feed_forward
-        weights |= {
-            f"self_kernel_{i}": attention.self_kernel(),
-            f"self_output_{i}": attention.output_kernel,
-            f"query_kernel_{i}": layer.cross_attention.scaled_query_kernel(),
-            f"cross_output_{i}": layer.cross_attention.output_kernel,
-            f"hidden_kernel_{i}": network.hidden_kernel,
-            f"hidden_bias_{i}": network.hidden_bias,
-            f"output_kernel_{i}": network.output_kernel,
-            f"output_bias_{i}": network.output_bias,
-        }
-        if attention.max_relative_position is not None:
-            weights[f"relative_keys_{i}"] = attention.relative_keys
-            weights[f"relative_values_{i}"] = attention.relative_values
-    return {name: ops.cast(value, dtype) for name, value in weights.items()}
-
-
-def _with_room(tensors, index):
+def _grow(tensors, index):
     """Return the tensors, longer by `_GROWTH` if `index` is past the end."""
     names = [n for n in tensors if n.startswith(("keys_", "values_"))]
     ancestry = tensors["ancestry"]

@@ -1,6 +1,6 @@
 """`Ensemble`: several models that translate as one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from keras import ops
@@ -49,37 +49,42 @@ class Ensemble:
         encoded = [model.encode(inputs) for model in self.models]
         return tuple(memory for memory, _ in encoded), encoded[0][1]
 
-    def start_decoding(self, memory: tuple, *arguments: Any) -> tuple:
-        """Return the caches before the first step."""
-        return self._each("start_decoding", memory, *arguments)
+    def start_decoding(
+        self, memory: tuple, *arguments: Any
+    ) -> tuple[Callable[..., tuple[Tensor, tuple]], tuple]:
+        """Return the function of a decoding step, and the first caches.
 
-    def decode_step(
-        self, ids: Tensor, index: Tensor, cache: tuple
-    ) -> tuple[Tensor, tuple]:
-        """Return log-probabilities, float32 [B, K, V], and the caches."""
-        steps = [
-            model.decode_step(ids, index, part)
-            for model, part in zip(self.models, cache, strict=True)
-        ]
-        log_probs = _log_mean([ops.log_softmax(logits) for logits, _ in steps])
-        return log_probs, tuple(part for _, part in steps)
+        As `Transformer.start_decoding`; a step gives log-probabilities.
+        """
+        starts = self._each("start_decoding", memory, *arguments)
+        step_fns, caches = zip(*starts, strict=True)
 
-    def follow_beams(self, cache: tuple, parents: Tensor) -> tuple:
+        def decode_step(ids, index, caches):
+            steps = [
+                step_fn(ids, index, cache)
+                for step_fn, cache in zip(step_fns, caches, strict=True)
+            ]
+            log_probs = [ops.log_softmax(logits) for logits, _ in steps]
+            return log_mean_exp(log_probs), tuple(cache for _, cache in steps)
+
+        return decode_step, caches
+
+    def reorder_cache(self, cache: tuple, parents: Tensor) -> tuple:
         """Return the caches after hypothesis k continued `parents[:, k]`."""
-        return self._each("follow_beams", cache, parents)
+        return self._each("reorder_cache", cache, parents)
 
-    def keep_sentences(self, cache: tuple, rows: Tensor) -> tuple:
+    def select_sentences(self, cache: tuple, rows: Tensor) -> tuple:
         """Return the caches of the sentences `rows`, int32 [M], only."""
-        return self._each("keep_sentences", cache, rows)
+        return self._each("select_sentences", cache, rows)
 
     def token_log_probs(self, features: Features) -> Tensor:
         """Return the log-probability of each target token, float32 [B, T]."""
-        return _log_mean(
+        return log_mean_exp(
             [model.token_log_probs(features) for model in self.models]
         )
 
 
-def _log_mean(log_probs):
+def log_mean_exp(log_probs: Sequence[Tensor]) -> Tensor:
     """Return the logarithm of the mean of some probabilities."""
     return ops.logsumexp(ops.stack(log_probs), axis=0) - ops.log(
         float(len(log_probs))

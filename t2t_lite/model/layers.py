@@ -13,38 +13,36 @@ from t2t_lite.model.masks import padding_mask
 from t2t_lite.ops import (
     Shape,
     Tensor,
-    flat,
-    project,
-    project_rows,
-    random_int16,
-    reshape_rows,
-    uninitialized,
+    dense,
+    dropout,
+    dropped_steps,
+    layer_norm,
+    unflatten_rows,
 )
 
 # Drops a share of a tensor: `DropoutMasks` of a pass, or `no_dropout`.
 Dropout = Callable[[Tensor, float], Tensor]
 
-_INT16_VALUES = 1 << 16
-_is_drawn = contextvars.ContextVar("is_drawn", default=True)
+_skips_init = contextvars.ContextVar("skips_init", default=False)
 
 
 @contextlib.contextmanager
-def unset_weights(really: bool = True) -> Iterator[None]:
-    """Leave weights that are created in this block uninitialized.
+def skip_init(really: bool = True) -> Iterator[None]:
+    """Initialize the weights that are created in this block with zeros.
 
     Use it where a checkpoint sets them all: random numbers for the 60 million
     weights of the base model take a second.
     """
-    token = _is_drawn.set(not really)
+    token = _skips_init.set(really)
     try:
         yield
     finally:
-        _is_drawn.reset(token)
+        _skips_init.reset(token)
 
 
-def drawn(initializer: Any) -> Any:
-    """Return the initializer; within `unset_weights()`, an empty one."""
-    return initializer if _is_drawn.get() else uninitialized
+def maybe_init(initializer: Any) -> Any:
+    """Return the initializer; within `skip_init()`, zeros."""
+    return "zeros" if _skips_init.get() else initializer
 
 
 class DropoutMasks:
@@ -53,8 +51,7 @@ class DropoutMasks:
     Keras' own dropout keeps a counter in a variable, which is in no checkpoint
     and the same on every replica. Here a training step passes a seed made of
     the run, the update and the micro-batch: there is nothing to save, and a
-    micro-batch drops the same units wherever it is computed. Sixteen random
-    bits a unit are enough, and the gradient reuses the mask.
+    micro-batch drops the same units wherever it is computed.
 
     Args:
       seed: int32 [2]; equal seeds give equal masks, call by call. In int32 [3]
@@ -67,35 +64,17 @@ class DropoutMasks:
 
     def __init__(self, seed: Tensor):
         seed = ops.cast(ops.convert_to_tensor(seed), "int32")
-        self._seed = seed[:2] if seed.shape[0] == 3 else seed
-        self._rows_before = seed[2] if seed.shape[0] == 3 else None
+        self._seed = seed[:2]
+        self._rows_before = seed[2] if seed.shape[0] == 3 else 0
         self.drawn = 0
 
     def __call__(self, x: Tensor, rate: float) -> Tensor:
-        """Zero a share `rate` of `x`, and scale up the rest.
-
-        The share is rounded to a multiple of 2 ** -16, and the rest divided by
-        the share that is really kept: the mean is exact.
-        """
-        dropped = min(round(rate * _INT16_VALUES), _INT16_VALUES - 1)
-        if not dropped:
+        """Zero a share `rate` of `x`, and scale up the rest; see `dropout`."""
+        if not dropped_steps(rate):
             return x
         self.drawn += 1
         seed = self._seed + ops.array([0, self.drawn], "int32")
-        skip = None
-        if self._rows_before is not None:
-            skip = (self._rows_before, ops.size(x) // ops.shape(x)[0])
-        bits = random_int16(x, seed, skip)
-        keep = bits >= dropped - _INT16_VALUES // 2
-        scale = _INT16_VALUES / (_INT16_VALUES - dropped)
-
-        def drop(x):
-            def gradient(upstream):
-                return ops.where(keep, upstream * scale, 0.0)
-
-            return ops.where(keep, x * scale, 0.0), gradient
-
-        return ops.custom_gradient(drop)(x)
+        return dropout(x, rate, seed, self._rows_before)
 
 
 def no_dropout(x: Tensor, rate: float) -> Tensor:
@@ -132,7 +111,9 @@ class TokenEmbedding(keras.layers.Layer):
         stddev = self.hidden_size**-0.5
         self.table = self.add_weight(
             shape=(self.vocab_size, self.hidden_size),
-            initializer=drawn(keras.initializers.RandomNormal(stddev=stddev)),
+            initializer=maybe_init(
+                keras.initializers.RandomNormal(stddev=stddev)
+            ),
             name="table",
             autocast=False,  # only the rows in use are cast
         )
@@ -153,7 +134,8 @@ class TokenEmbedding(keras.layers.Layer):
     def logits(self, hidden: Tensor) -> Tensor:
         """Float [..., D] -> float32 [..., V], the input of the softmax."""
         kernel = ops.transpose(ops.cast(self.table, hidden.dtype))
-        return ops.cast(project(hidden, kernel), "float32")
+        logits = unflatten_rows(dense(hidden, kernel), hidden)
+        return ops.cast(logits, "float32")
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -311,7 +293,7 @@ class FeedForward(keras.layers.Layer):
         size = input_shape[-1]
         self.hidden_kernel = self.add_weight(
             shape=(size, self.filter_size),
-            initializer=drawn("glorot_uniform"),
+            initializer=maybe_init("glorot_uniform"),
             name="hidden_kernel",
         )
         self.hidden_bias = self.add_weight(
@@ -319,7 +301,7 @@ class FeedForward(keras.layers.Layer):
         )
         self.output_kernel = self.add_weight(
             shape=(self.filter_size, size),
-            initializer=drawn("glorot_uniform"),
+            initializer=maybe_init("glorot_uniform"),
             name="output_kernel",
         )
         self.output_bias = self.add_weight(
@@ -329,11 +311,11 @@ class FeedForward(keras.layers.Layer):
 
     def call(self, x: Tensor, dropout: Dropout = no_dropout) -> Tensor:
         """Float [B, T, D] -> float [B, T, D]."""
-        hidden = project_rows(x, self.hidden_kernel, self.hidden_bias, True)
+        hidden = dense(x, self.hidden_kernel, self.hidden_bias, True)
         if self.relu_dropout:  # which needs the batch axis
-            hidden = dropout(reshape_rows(hidden, x), self.relu_dropout)
-        rows = project_rows(hidden, self.output_kernel, self.output_bias)
-        return reshape_rows(rows, x)
+            hidden = dropout(unflatten_rows(hidden, x), self.relu_dropout)
+        rows = dense(hidden, self.output_kernel, self.output_bias)
+        return unflatten_rows(rows, x)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -345,14 +327,7 @@ class FeedForward(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
 class LayerNormalization(keras.layers.Layer):
-    """Layer normalization over the last axis (arXiv:1607.06450).
-
-    The gradient is written out: automatic differentiation of Keras' own layer
-    reads the activations about three times as often, and a small model on a
-    CPU spends its time on these reads.
-
-    Statistics are float32 under every precision: a bfloat16 mean over hundreds
-    of units loses the digits that the variance is made of.
+    """Layer normalization over the last axis; see `ops.layer_norm`.
 
     Args:
       epsilon: added to the variance, inside the root.
@@ -363,44 +338,20 @@ class LayerNormalization(keras.layers.Layer):
         self.epsilon = epsilon
 
     def build(self, input_shape: Shape) -> None:
-        size = input_shape[-1]
-        kind = {"shape": (size,), "dtype": "float32", "autocast": False}
-        self.scale = self.add_weight(initializer="ones", name="scale", **kind)
-        self.bias = self.add_weight(initializer="zeros", name="bias", **kind)
+        options = {
+            "shape": (input_shape[-1],),
+            "dtype": "float32",
+            "autocast": False,
+        }
+        self.scale = self.add_weight(
+            initializer="ones", name="scale", **options
+        )
+        self.bias = self.add_weight(initializer="zeros", name="bias", **options)
         self.built = True
 
     def call(self, x: Tensor) -> Tensor:
         """Float [..., D] -> float [..., D], of the compute dtype."""
-        normalize = ops.custom_gradient(self._normalize_with_gradient)
-        # As tensors: a custom gradient in TensorFlow takes no variables.
-        return normalize(x, ops.copy(self.scale), ops.copy(self.bias))
-
-    def _normalize_with_gradient(self, x, scale, bias):
-        given, dtype, size = x, x.dtype, scale.shape[0]
-        x = flat(ops.cast(x, "float32"))  # [N, D]
-        centered = x - ops.mean(x, axis=-1, keepdims=True)
-        variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)
-        inverse_deviation = ops.rsqrt(variance + self.epsilon)
-        normalized = centered * inverse_deviation
-
-        def gradient(given):
-            upstream = flat(ops.cast(given, "float32"))
-            product = upstream * normalized
-            # Means weighted by `scale` are matrix products: [N, D] x [D, 1].
-            share = ops.reshape(scale / size, (-1, 1))
-            mean = ops.matmul(upstream, share)
-            along = ops.matmul(product, share)
-            x_gradient = inverse_deviation * (
-                upstream * scale - mean - normalized * along
-            )
-            return (
-                reshape_rows(ops.cast(x_gradient, dtype), given),
-                ops.sum(product, axis=0),
-                ops.sum(upstream, axis=0),
-            )
-
-        output = ops.cast(normalized * scale + bias, dtype)
-        return reshape_rows(output, given), gradient
+        return layer_norm(x, self.scale, self.bias, self.epsilon)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "epsilon": self.epsilon}

@@ -22,18 +22,18 @@ def local_attention(
     keys: Tensor,
     values: Tensor,
     segments: Tensor,
-    reach: int,
+    radius: int,
     causal: bool,
     drop: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    """Return the weighted values of the positions at most `reach` away.
+    """Return the weighted values of the positions at most `radius` away.
 
     Args:
       query: float [B, H, T, d_k], scaled.
       keys: float [B, H, T, d_k].
       values: float [B, H, T, d_v].
       segments: int [B, T]; a position sees positions of the same number.
-      reach: positions seen on either side, at least 0.
+      radius: positions seen on either side, at least 0.
       causal: hide the positions after the query.
       drop: applied to the attention weights.
 
@@ -41,7 +41,7 @@ def local_attention(
       float [B, H, T, d_v].
     """
     length = ops.shape(query)[2]
-    block = max(reach, _MIN_BLOCK)
+    block = max(radius, _MIN_BLOCK)
     count = (length + block - 1) // block  # N blocks
     width = 2 if causal else 3  # blocks that a query sees
 
@@ -62,7 +62,7 @@ def local_attention(
     others = ops.swapaxes(blocks(segments, width, -1), -1, -2)
     mask = ops.logical_and(
         ops.equal(blocks(segments, 1), others),  # [B, 1, N, L, width * L]
-        band_mask(block, width * block, reach, causal, -block)[:, :, None],
+        band_mask(block, width * block, radius, causal, -block)[:, :, None],
     )
     scores = ops.cast(scores, "float32") + attention_scores_bias(mask)
     weights = ops.cast(drop(ops.softmax(scores, axis=-1)), values.dtype)

@@ -15,7 +15,7 @@ import keras
 from keras import ops
 
 from t2t_lite.model.masks import padding_mask
-from t2t_lite.ops import Tensor, add_rows, after
+from t2t_lite.ops import Tensor, scatter_add, with_control_dependency
 
 # Rows of logits computed at a time: few enough to bound memory, and enough that
 # the sum of the table's gradients, once a block, costs little.
@@ -37,11 +37,11 @@ def smoothed_cross_entropy(
     """
     logits = ops.cast(logits, "float32")
     vocab_size = logits.shape[-1]
-    on_target, on_all = _target_weights(label_smoothing, vocab_size)
+    target_weight, uniform_weight = _target_weights(label_smoothing, vocab_size)
     chosen = ops.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
-    loss = ops.logsumexp(logits, axis=-1) - on_target * chosen
-    if on_all:
-        loss = loss - on_all * ops.sum(logits, axis=-1)
+    loss = ops.logsumexp(logits, axis=-1) - target_weight * chosen
+    if uniform_weight:
+        loss = loss - uniform_weight * ops.sum(logits, axis=-1)
     return loss
 
 
@@ -146,7 +146,9 @@ def fused_cross_entropy_sum(
             hidden, table, targets, weights, label_smoothing
         )
 
-        def gradient(upstream):
+        def gradient(*args, upstream=None):
+            if upstream is None:  # Keras names it on PyTorch only
+                (upstream,) = args
             return (
                 ops.cast(hidden_gradient * upstream, hidden.dtype),
                 ops.cast(table_gradient * upstream, table.dtype),
@@ -159,31 +161,33 @@ def fused_cross_entropy_sum(
 
 def _loss_and_gradients(hidden, table, targets, weights, label_smoothing):
     """Return the summed loss and its float32 gradients, [N, D] and [V, D]."""
-    on_target, on_all = _target_weights(label_smoothing, table.shape[0])
-    log_partition_sum, hidden_gradient, table_gradient = _partition_part(
-        hidden, table, weights
+    target_weight, uniform_weight = _target_weights(
+        label_smoothing, table.shape[0]
+    )
+    log_partition_sum, hidden_gradient, table_gradient = (
+        _logsumexp_and_gradients(hidden, table, weights)
     )
     hidden = ops.cast(hidden, "float32")
     # The target's logit: -a z_target.
     chosen = ops.cast(ops.take(table, targets, axis=0), "float32")  # [N, D]
     target_logits = ops.sum(hidden * chosen, axis=-1)
-    loss = log_partition_sum - on_target * ops.sum(weights * target_logits)
-    scale = (on_target * weights)[:, None]
+    loss = log_partition_sum - target_weight * ops.sum(weights * target_logits)
+    scale = (target_weight * weights)[:, None]
     hidden_gradient = hidden_gradient - scale * chosen
-    table_gradient = add_rows(table_gradient, targets, -scale * hidden)
-    if on_all:
+    table_gradient = scatter_add(table_gradient, targets, -scale * hidden)
+    if uniform_weight:
         # The sum of all logits: -b h . sum_v table_v.
         table_sum = ops.sum(ops.cast(table, "float32"), axis=0)  # [D]
         hidden_sum = ops.sum(weights[:, None] * hidden, axis=0)  # [D]
-        loss = loss - on_all * ops.sum(hidden_sum * table_sum)
+        loss = loss - uniform_weight * ops.sum(hidden_sum * table_sum)
         hidden_gradient = (
-            hidden_gradient - on_all * weights[:, None] * table_sum
+            hidden_gradient - uniform_weight * weights[:, None] * table_sum
         )
-        table_gradient = table_gradient - on_all * hidden_sum
+        table_gradient = table_gradient - uniform_weight * hidden_sum
     return loss, hidden_gradient, table_gradient
 
 
-def _partition_part(hidden, table, weights):
+def _logsumexp_and_gradients(hidden, table, weights):
     """Return the sum of weighted logsumexp and its gradients."""
     rows, size = ops.shape(hidden)
     hidden, weights = _in_blocks(hidden), _in_blocks(weights)
@@ -211,7 +215,7 @@ def _partition_part(hidden, table, weights):
             hidden_gradient, ops.reshape(index, (1, 1)), x_gradient[None]
         )
         # One block at a time: the next one reuses the memory of this one.
-        index = after(index + 1, table_gradient)
+        index = with_control_dependency(index + 1, table_gradient)
         return index, loss, hidden_gradient, table_gradient
 
     _, loss, hidden_gradient, table_gradient = ops.while_loop(
@@ -239,5 +243,5 @@ def _in_blocks(x):
 
 def _target_weights(label_smoothing, vocab_size):
     """Return the weights a of the target's logit and b of every logit."""
-    on_all = label_smoothing / max(vocab_size - 1, 1)
-    return 1.0 - label_smoothing - on_all, on_all
+    uniform_weight = label_smoothing / max(vocab_size - 1, 1)
+    return 1.0 - label_smoothing - uniform_weight, uniform_weight

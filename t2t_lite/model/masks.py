@@ -60,16 +60,16 @@ def causal_mask(length: int | Tensor) -> Tensor:
 def band_mask(
     queries: int | Tensor,
     keys: int | Tensor,
-    reach: int,
+    radius: int,
     causal: bool,
     offset: int = 0,
 ) -> Tensor:
-    """Return the mask that lets a query see keys at most `reach` away.
+    """Return the mask that lets a query see keys at most `radius` away.
 
     Args:
       queries: number of queries, at positions 0, 1, ...
       keys: number of keys, at positions `offset`, `offset + 1`, ...
-      reach: largest visible distance, at least 0.
+      radius: largest visible distance, at least 0.
       causal: hide the keys after the query.
       offset: position of the first key.
 
@@ -77,8 +77,8 @@ def band_mask(
       bool [1, 1, queries, keys], True where attention is allowed.
     """
     distances = (ops.arange(keys) + offset)[None] - ops.arange(queries)[:, None]
-    last = 0 if causal else reach
-    near = ops.logical_and(distances >= -reach, distances <= last)
+    last = 0 if causal else radius
+    near = ops.logical_and(distances >= -radius, distances <= last)
     return near[None, None]
 
 
@@ -137,9 +137,7 @@ def causal_bias(
     return attention_scores_bias(mask)
 
 
-def previous_targets(
-    targets: Tensor, segments: Segments | None = None
-) -> Tensor:
+def shift_right(targets: Tensor, segments: Segments | None = None) -> Tensor:
     """Shift targets right: int [B, T], padding before the first.
 
     Without segments a packed row is shifted as a whole: the first target of a

@@ -8,17 +8,17 @@ made.
 
 from keras import ops
 
-from t2t_lite.ops import Tensor, project, reshape
+from t2t_lite.ops import Tensor, dense, reshape, unflatten_rows
 
 
-def distance_rows(distances: Tensor, reach: int) -> Tensor:
+def relative_position_ids(distances: Tensor, max_distance: int) -> Tensor:
     """Return the row of the table for each distance of a key from a query.
 
     Args:
       distances: int [...].
-      reach: k.
+      max_distance: k.
     """
-    return ops.clip(distances, -reach, reach) + reach
+    return ops.clip(distances, -max_distance, max_distance) + max_distance
 
 
 def distance_matrices(length: int | Tensor, rows: int, dtype: str) -> Tensor:
@@ -35,7 +35,9 @@ def distance_matrices(length: int | Tensor, rows: int, dtype: str) -> Tensor:
     """
     positions = ops.arange(length)
     distances = positions[None, :] - positions[:, None]
-    return ops.one_hot(distance_rows(distances, rows // 2), rows, dtype=dtype)
+    return ops.one_hot(
+        relative_position_ids(distances, rows // 2), rows, dtype=dtype
+    )
 
 
 def relative_scores(query: Tensor, table: Tensor, matrices: Tensor) -> Tensor:
@@ -46,7 +48,8 @@ def relative_scores(query: Tensor, table: Tensor, matrices: Tensor) -> Tensor:
       table: float [2k + 1, d_k].
       matrices: from `distance_matrices`.
     """
-    by_distance = project(query, ops.transpose(table))  # [B, H, T, 2k + 1]
+    by_distance = dense(query, ops.transpose(table))
+    by_distance = unflatten_rows(by_distance, query)  # [B, H, T, 2k + 1]
     return _each_query(by_distance, ops.swapaxes(matrices, -1, -2))
 
 
@@ -61,7 +64,8 @@ def relative_values(weights: Tensor, table: Tensor, matrices: Tensor) -> Tensor:
     Returns:
       float [B, H, T, d_v], to be added to the weighted values.
     """
-    return project(_each_query(weights, matrices), table)
+    by_distance = _each_query(weights, matrices)  # [B, H, T, 2k + 1]
+    return unflatten_rows(dense(by_distance, table), by_distance)
 
 
 def _each_query(x, matrices):

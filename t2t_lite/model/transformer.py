@@ -11,7 +11,7 @@ from keras import ops
 from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams, ModelHParams
 from t2t_lite.model.attention import MultiHeadAttention
-from t2t_lite.model.cache import DecoderCache, Tensors
+from t2t_lite.model.cache import DecoderCache, StepWeights, Tensors
 from t2t_lite.model.layers import (
     Dropout,
     DropoutMasks,
@@ -28,24 +28,28 @@ from t2t_lite.model.masks import (
     Segments,
     causal_bias,
     padding_mask,
-    previous_targets,
+    shift_right,
     source_bias,
 )
-from t2t_lite.ops import Shape, Tensor, add_same_shape, flat
+from t2t_lite.ops import Shape, Tensor, add, flatten_rows
 
 # The tensors of a batch by name: `inputs`, `targets`, ...
 Features = Mapping[str, Tensor]
 # The `bias` or `segments` of self-attention, see `MultiHeadAttention`.
 SelfMask = Mapping[str, Tensor]
 
+# See `Transformer.start_decoding`.
+StepFunction = Callable[[Tensor, Tensor, Tensors], tuple[Tensor, Tensors]]
+
 _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
-class _Block(keras.layers.Layer):
+class _TransformerLayer(keras.layers.Layer):
     """Sublayers with a residual connection and normalization around each.
 
     Post-norm, the paper's: `norm(x + dropout(sublayer(x)))`. Pre-norm:
     `x + dropout(sublayer(norm(x)))`, with one more norm after the stack.
+    `_enter` gives the input of a sublayer, and `_leave` adds its output.
 
     Args:
       hparams: the sizes, the dropout and the placement of the norms.
@@ -54,6 +58,13 @@ class _Block(keras.layers.Layer):
     def __init__(self, hparams: ModelHParams, **kwargs: Any):
         super().__init__(**kwargs)
         self.hparams = hparams
+
+    def _enter(self, x, norm):
+        return norm(x) if self.hparams.norm_placement == "pre" else x
+
+    def _leave(self, x, output, norm, dropout=no_dropout):
+        x = add(x, dropout(output, self.hparams.residual_dropout))
+        return x if self.hparams.norm_placement == "pre" else norm(x)
 
     def _attention(self, name, **options):
         return MultiHeadAttention(
@@ -79,7 +90,7 @@ class _Block(keras.layers.Layer):
             self.hparams.norm_epsilon, name=name, dtype=self.dtype_policy
         )
 
-    def _build_with_feed_forward(self, input_shape):
+    def _build_sublayers(self, input_shape):
         """Add the last sublayer of every block, then build all of them."""
         self.feed_forward = FeedForward(
             self.hparams.filter_size,
@@ -92,36 +103,10 @@ class _Block(keras.layers.Layer):
             layer.build(input_shape)
         self.built = True
 
-    def with_attentions(
-        self,
-        x: Tensor,
-        *attend: Callable[[Tensor], Tensor],
-        feed_forward: Callable[[Tensor], Tensor] | None = None,
-        dropout: Dropout = no_dropout,
-    ) -> Tensor:
-        """Apply the block with the given attention functions.
-
-        Args:
-          x: float [B, T, D].
-          attend: one function for each attention sublayer, [B, T, D] -> same;
-            a full pass and a cached step differ in these.
-          feed_forward: replaces the block's own feed-forward network.
-          dropout: `DropoutMasks` of this pass, or `no_dropout`.
-        """
-        for norm, function in zip(self._attention_norms, attend, strict=True):
-            x = self._residual(x, norm, function, dropout)
-        return self._residual(
-            x,
-            self.feed_forward_norm,
-            feed_forward or (lambda y: self.feed_forward(y, dropout=dropout)),
-            dropout,
-        )
-
-    def _residual(self, x, norm, sublayer, dropout):
-        rate = self.hparams.residual_dropout
-        if self.hparams.norm_placement == "pre":
-            return add_same_shape(x, dropout(sublayer(norm(x)), rate))
-        return norm(add_same_shape(x, dropout(sublayer(x), rate)))
+    def _apply_feed_forward(self, x, dropout):
+        norm = self.feed_forward_norm
+        output = self.feed_forward(self._enter(x, norm), dropout=dropout)
+        return self._leave(x, output, norm, dropout)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "hparams": self.hparams.model_part()}
@@ -133,13 +118,13 @@ class _Block(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
-class EncoderLayer(_Block):
+class EncoderLayer(_TransformerLayer):
     """Self-attention, then the feed-forward network (section 3.1)."""
 
     def build(self, input_shape: Shape) -> None:
         self.self_attention = self._self_attention(causal=False)
         self.self_attention_norm = self._norm("self_attention_norm")
-        self._build_with_feed_forward(input_shape)
+        self._build_sublayers(input_shape)
 
     def call(
         self, x: Tensor, self_mask: SelfMask, dropout: Dropout = no_dropout
@@ -151,16 +136,19 @@ class EncoderLayer(_Block):
           self_mask: from `Transformer.encoder_mask`.
           dropout: `DropoutMasks` of this pass, or `no_dropout`.
         """
-        attend = partial(self.self_attention, **self_mask, dropout=dropout)
-        return self.with_attentions(x, attend, dropout=dropout)
+        y = self.self_attention(
+            self.self_attention_input(x), **self_mask, dropout=dropout
+        )
+        x = self._leave(x, y, self.self_attention_norm, dropout)
+        return self._apply_feed_forward(x, dropout)
 
-    @property
-    def _attention_norms(self):
-        return [self.self_attention_norm]
+    def self_attention_input(self, x: Tensor) -> Tensor:
+        """Return the input of the self-attention in a call with `x`."""
+        return self._enter(x, self.self_attention_norm)
 
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
-class DecoderLayer(_Block):
+class DecoderLayer(_TransformerLayer):
     """Self-attention, attention to the source, the feed-forward network."""
 
     def build(self, input_shape: Shape) -> None:
@@ -168,7 +156,7 @@ class DecoderLayer(_Block):
         self.self_attention_norm = self._norm("self_attention_norm")
         self.cross_attention = self._attention("cross_attention")
         self.cross_attention_norm = self._norm("cross_attention_norm")
-        self._build_with_feed_forward(input_shape)
+        self._build_sublayers(input_shape)
 
     def call(
         self,
@@ -187,21 +175,46 @@ class DecoderLayer(_Block):
           memory_bias: float32 [B, 1, 1 or T, S], from `source_bias`.
           dropout: `DropoutMasks` of this pass, or `no_dropout`.
         """
-        return self.with_attentions(
-            x,
-            partial(self.self_attention, **self_mask, dropout=dropout),
-            partial(
-                self.cross_attention,
-                bias=memory_bias,
-                memory=memory,
-                dropout=dropout,
-            ),
+        y = self.self_attention(
+            self.self_attention_input(x), **self_mask, dropout=dropout
+        )
+        x = self._leave(x, y, self.self_attention_norm, dropout)
+        y = self.cross_attention(
+            self._enter(x, self.cross_attention_norm),
+            bias=memory_bias,
+            memory=memory,
             dropout=dropout,
         )
+        x = self._leave(x, y, self.cross_attention_norm, dropout)
+        return self._apply_feed_forward(x, dropout)
 
-    @property
-    def _attention_norms(self):
-        return [self.self_attention_norm, self.cross_attention_norm]
+    def self_attention_input(self, x: Tensor) -> Tensor:
+        """Return the input of the self-attention in a call with `x`."""
+        return self._enter(x, self.self_attention_norm)
+
+    def cross_attention_input(self, x: Tensor, self_mask: SelfMask) -> Tensor:
+        """Return the input of the cross-attention in a call with `x`."""
+        y = self.self_attention(self.self_attention_input(x), **self_mask)
+        x = self._leave(x, y, self.self_attention_norm)
+        return self._enter(x, self.cross_attention_norm)
+
+    def step(self, x: Tensor, cache: DecoderCache, number: int) -> Tensor:
+        """Apply the layer to one position of every hypothesis.
+
+        Args:
+          x: float [B * K, D].
+          cache: of this step; it gets the keys and values of `x`.
+          number: of this layer in the decoder, from 0.
+        """
+        norm = self.self_attention_norm
+        y = cache.attend_self(number, self._enter(x, norm))
+        x = self._leave(x, y, norm)
+        norm = self.cross_attention_norm
+        y = cache.attend_source(number, self._enter(x, norm))
+        x = self._leave(x, y, norm)
+        norm = self.feed_forward_norm
+        y = cache.feed_forward(number, self._enter(x, norm))
+        return self._leave(x, y, norm)
 
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
@@ -301,8 +314,8 @@ class Transformer(keras.Model):
             )
             for i in range(decoder_layers)
         ]
-        self.encoder_norm = self._last_norm("encoder_norm")
-        self.decoder_norm = self._last_norm("decoder_norm")
+        self.encoder_norm = self._final_norm("encoder_norm")
+        self.decoder_norm = self._final_norm("decoder_norm")
 
     def _embedding(self, side, name):
         return TokenEmbedding(
@@ -322,7 +335,7 @@ class Transformer(keras.Model):
             return LearnedPositions(self.hparams.max_length, **options)
         return SinusoidalPositions(layout, **options)
 
-    def _last_norm(self, name):
+    def _final_norm(self, name):
         """Return the norm after a pre-norm stack."""
         if self.hparams.norm_placement == "post":
             return lambda x: x
@@ -499,7 +512,7 @@ class Transformer(keras.Model):
 
     def _apply(self, layer, *inputs, dropout, **options):
         if self.recompute and dropout is not no_dropout:
-            return _recomputed(layer, *inputs, dropout=dropout, **options)
+            return _remat(layer, *inputs, dropout=dropout, **options)
         return layer(*inputs, dropout=dropout, **options)
 
     def embed_source(
@@ -516,7 +529,7 @@ class Transformer(keras.Model):
     ) -> Tensor:
         """Return the input of the decoder's first layer: [B, T, D]."""
         apart = None if self.hparams.shift_whole_rows else segments
-        x = self.target_embedding(previous_targets(targets, apart))
+        x = self.target_embedding(shift_right(targets, apart))
         return self.decoder_positions(
             x, positions=segments and segments.positions
         )
@@ -555,53 +568,47 @@ class Transformer(keras.Model):
         memory_mask: Tensor,
         beam_size: int,
         max_length: int | Tensor,
-    ) -> Tensors:
-        """Return the cache before the first step; see `DecoderCache.start`."""
-        return DecoderCache.start(
-            self.decoder_layers,
-            self.softmax_embedding,
-            memory,
-            memory_mask,
-            beam_size,
-            max_length,
-        )
-
-    def decode_step(
-        self, ids: Tensor, index: Tensor, cache: Tensors
-    ) -> tuple[Tensor, Tensors]:
-        """Score the next token of every hypothesis.
+    ) -> tuple[StepFunction, Tensors]:
+        """Return the function of a decoding step, and the first cache.
 
         Args:
-          ids: int32 [B, K], the tokens of position `index - 1`; padding
-            where `index` is 0.
-          index: int32 scalar, the position to score.
-          cache: from `start_decoding` or the last step.
+          memory: float [B, S, D], from `encode`.
+          memory_mask: bool [B, S], from `encode`.
+          beam_size: K, hypotheses a sentence.
+          max_length: maximum number of steps, an int or an int32 scalar.
 
         Returns:
-          float32 [B, K, V], and the cache with this step in it.
+          `(ids int32 [B, K], index int32 scalar, cache) -> (logits float32
+          [B, K, V], cache)`: it scores the tokens of position `index` after the
+          `ids` of position `index - 1`, padding where `index` is 0.
         """
-        attention = self.decoder_layers[0].self_attention
-        step = DecoderCache.at_step(cache, index, attention)
+        weights = StepWeights.of(
+            self.decoder_layers, self.softmax_embedding, memory.dtype
+        )
+        cache = DecoderCache.start(
+            self.decoder_layers, memory, memory_mask, beam_size, max_length
+        )
+        return partial(self._decode_step, weights), cache
+
+    def _decode_step(self, weights, ids, index, cache):
+        step = DecoderCache.prepare_step(
+            cache, weights, index, self.decoder_layers[0]
+        )
         x = self.target_embedding(ops.reshape(ids, (-1, 1)))
         # [B * K, 1, D] -> [B * K, D]
-        x = flat(self.decoder_positions(x, index))
+        x = flatten_rows(self.decoder_positions(x, index))
         for number, layer in enumerate(self.decoder_layers):
-            x = layer.with_attentions(
-                x,
-                partial(step.attend_self, number),
-                partial(step.attend_source, number),
-                feed_forward=partial(step.feed_forward, number),
-            )
+            x = layer.step(x, step, number)
         logits = step.logits(self.decoder_norm(x))  # [B * K, V]
         shape = (*ops.shape(ids), logits.shape[-1])
         return ops.reshape(logits, shape), step.tensors
 
     # A cache needs no model.
-    follow_beams = staticmethod(DecoderCache.follow)
-    keep_sentences = staticmethod(DecoderCache.keep)
+    reorder_cache = staticmethod(DecoderCache.reorder)
+    select_sentences = staticmethod(DecoderCache.select)
 
 
-def _recomputed(layer, *inputs, dropout, **options):
+def _remat(layer, *inputs, dropout, **options):
     """Return `layer(*inputs, ...)`, whose backward pass computes it again.
 
     The forward pass keeps only the inputs of the layer. Dropout is the same

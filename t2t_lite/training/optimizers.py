@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from t2t_lite.errors import UsageError, nearest
 from t2t_lite.hparam import HParams
-from t2t_lite.model.layers import drawn
 
 # Groups of weights to freeze. Embeddings are the token tables and the softmax.
 GROUPS = {
@@ -51,9 +50,8 @@ def subtract(variable: tf.Variable, value: tf.Tensor) -> None:
 
 
 def _zeros(shape: tf.TensorShape) -> tf.Variable:
-    """Return a float32 variable; within `unset_weights()` of any values."""
-    values = drawn(tf.zeros)(shape, tf.float32)
-    return tf.Variable(values, trainable=False)
+    """Return a float32 variable of zeros."""
+    return tf.Variable(tf.zeros(shape), trainable=False)
 
 
 class Optimizer:

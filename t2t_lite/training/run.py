@@ -25,7 +25,7 @@ from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError, UsageError, in_words
 from t2t_lite.hparam import HParams
 from t2t_lite.model.ensemble import Ensemble
-from t2t_lite.model.layers import unset_weights
+from t2t_lite.model.layers import skip_init
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.problem import Problem
 from t2t_lite.training import checkpoints
@@ -385,7 +385,7 @@ class Run:
           T2TLiteError: it is missing, damaged or another model's.
         """
         found = checkpoints.resolve(self.checkpoints_dir, which)
-        with unset_weights():
+        with skip_init():
             model = self.model()
         checkpoints.restore(found.path, checkpoints.model_tensors(model))
         return model, found

@@ -13,7 +13,7 @@ import tensorflow as tf
 from t2t_lite import files
 from t2t_lite.errors import Interrupted, T2TLiteError
 from t2t_lite.model import costs
-from t2t_lite.model.layers import unset_weights
+from t2t_lite.model.layers import skip_init
 from t2t_lite.progress import say
 from t2t_lite.training import checkpoints, distribute
 from t2t_lite.training.devices import device_name
@@ -119,7 +119,7 @@ class Trainer:
         say("Building the model.")
         self._resumes = bool(checkpoints.list_checkpoints(run.checkpoints_dir))
         # Workers get their first weights from the chief, so they need values.
-        with unset_weights(self._resumes and self._workers == 1):
+        with skip_init(self._resumes and self._workers == 1):
             with strategy.scope():
                 self.model = run.model()
             self.updater = Updater(

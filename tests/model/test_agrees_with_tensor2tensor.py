@@ -187,11 +187,11 @@ def test_logits_are_tensor2tensors(model):
 def test_cached_steps_are_tensor2tensors(model):
     features = pairs()
     memory, mask = model.encode(features["inputs"])
-    cache = model.start_decoding(memory, mask, 2, 8)
+    step_fn, cache = model.start_decoding(memory, mask, 2, 8)
     found, ids = [], np.zeros((3, 2), "int32")
     for index in range(8):
-        logits, cache = model.decode_step(ids, ops.array(index), cache)
-        cache = model.follow_beams(cache, ops.array([[1, 0]] * 3, "int32"))
+        logits, cache = step_fn(ids, ops.array(index), cache)
+        cache = model.reorder_cache(cache, ops.array([[1, 0]] * 3, "int32"))
         found.append(logits[:, 1])
         ids = np.repeat(features["targets"][:, index, None], 2, axis=1)
     np.testing.assert_allclose(

@@ -105,7 +105,7 @@ def test_attention_to_distances_counted_by_hand():
     """Keys before, here and after weigh 1, 2 and 4, and give -1, 0 and 1."""
     layer, bias = attention_to_distances(), ops.zeros((1, 1, 1, 3))
     np.testing.assert_allclose(
-        layer.weights_of(np.ones((1, 3, 1)), bias)[0, 0],
+        layer.attention_weights(np.ones((1, 3, 1)), bias)[0, 0],
         [[0.2, 0.4, 0.4], [1 / 7, 2 / 7, 4 / 7], [0.25, 0.25, 0.5]],
         atol=1e-6,
     )
@@ -141,7 +141,7 @@ def test_a_window_equals_full_attention_under_a_band(window, length, causal):
     mask = mask & (segments[:, :, None] == segments[:, None])
     expected = attention_by_numpy(layer, x, x, mask)
     np.testing.assert_allclose(layer(x, segments=segments), expected, atol=1e-5)
-    weights = np.array(layer.weights_of(x, segments=segments))
+    weights = np.array(layer.attention_weights(x, segments=segments))
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
     assert ((weights > 0) == mask[:, None]).all()
 

@@ -46,13 +46,13 @@ def cached_logits(model, inputs, parents, tokens):
     """The logits of every step of such a search: [L, B, K, V]."""
     length, _, beam_size = parents.shape
     memory, mask = model.encode(inputs)
-    cache = model.start_decoding(memory, mask, beam_size, length)
+    step_fn, cache = model.start_decoding(memory, mask, beam_size, length)
     logits = tf.TensorArray(tf.float32, length)
     ids = tf.zeros_like(tokens[0])
 
     def step(index, ids, cache, logits):
-        scores, cache = model.decode_step(ids, index, cache)
-        cache = model.follow_beams(cache, parents[index])
+        scores, cache = step_fn(ids, index, cache)
+        cache = model.reorder_cache(cache, parents[index])
         return index + 1, tokens[index], cache, logits.write(index, scores)
 
     *_, logits = tf.while_loop(
@@ -120,13 +120,13 @@ def test_kept_sentences_go_on_as_they_would_have():
     @tf.function
     def search(inputs, tokens):
         memory, mask = model.encode(inputs)
-        cache = model.start_decoding(memory, mask, 3, length)
+        step_fn, cache = model.start_decoding(memory, mask, 3, length)
         for step in range(17):  # the cache grows at 16
-            _, cache = model.decode_step(tokens[step], tf.constant(step), cache)
-        kept = model.keep_sentences(cache, rows)
+            _, cache = step_fn(tokens[step], tf.constant(step), cache)
+        kept = model.select_sentences(cache, rows)
         step, ids = tf.constant(17), tokens[17]
-        some, _ = model.decode_step(tf.gather(ids, rows), step, kept)
-        all_, _ = model.decode_step(ids, step, cache)
+        some, _ = step_fn(tf.gather(ids, rows), step, kept)
+        all_, _ = step_fn(ids, step, cache)
         return some, all_
 
     some, all_ = search(inputs, tokens)
@@ -137,8 +137,8 @@ def test_kept_sentences_go_on_as_they_would_have():
 def test_an_eager_step_leaves_the_cache_before_it_as_it_was():
     model = small_model()
     memory, mask = model.encode(INPUTS)
-    start = model.start_decoding(memory, mask, 2, 4)
+    step_fn, start = model.start_decoding(memory, mask, 2, 4)
     ids, index = np.zeros((2, 2), "int32"), ops.array(0)
-    first, _ = model.decode_step(ids, index, start)
-    again, _ = model.decode_step(ids, index, start)
+    first, _ = step_fn(ids, index, start)
+    again, _ = step_fn(ids, index, start)
     np.testing.assert_array_equal(first, again)

@@ -33,11 +33,11 @@ def steps_of(model):
     @tf.function(autograph=False, reduce_retracing=True)
     def steps(ids, targets):
         memory, mask = model.encode(ids)
-        cache = model.start_decoding(memory, mask, 1, LENGTH)
+        step_fn, cache = model.start_decoding(memory, mask, 1, LENGTH)
         last = tf.pad(targets, [[0, 0], [1, 0]])
 
         def step(index, cache, logits):
-            new, cache = model.decode_step(last[:, index, None], index, cache)
+            new, cache = step_fn(last[:, index, None], index, cache)
             return index + 1, cache, logits.write(index, new[:, 0])
 
         logits = tf.TensorArray(tf.float32, LENGTH, element_shape=[None, 50])

@@ -46,7 +46,7 @@ def test_padding_mask_is_true_at_real_tokens():
     ],
 )
 def test_band_mask_is_the_literal_matrix(keys, causal, offset, expected):
-    mask = band_mask(3, keys, reach=1, causal=causal, offset=offset)
+    mask = band_mask(3, keys, radius=1, causal=causal, offset=offset)
     np.testing.assert_array_equal(mask[0, 0], np.array(expected, bool))
 
 

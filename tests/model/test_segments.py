@@ -7,8 +7,8 @@ import tensorflow as tf
 from t2t_lite.model.masks import (
     Segments,
     causal_bias,
-    previous_targets,
     segment_mask,
+    shift_right,
 )
 from t2t_lite.model.transformer import Transformer
 
@@ -138,11 +138,9 @@ def test_masks_of_packed_rows_are_the_literal_matrices():
 
 def test_targets_are_shifted_within_their_sentence():
     targets = np.array([[5, 1, 7, 8, 1, 0]])
-    np.testing.assert_array_equal(
-        previous_targets(targets), [[0, 5, 1, 7, 8, 1]]
-    )
+    np.testing.assert_array_equal(shift_right(targets), [[0, 5, 1, 7, 8, 1]])
     positions = np.array([[0, 1, 0, 1, 2, 0]])
     np.testing.assert_array_equal(
-        previous_targets(targets, Segments(None, positions)),
+        shift_right(targets, Segments(None, positions)),
         [[0, 5, 0, 7, 8, 0]],
     )

@@ -15,13 +15,13 @@ from typing import Any
 from keras import ops, tree
 
 from t2t_lite.decoding.search.logits_processors import LogitsProcessor
-from t2t_lite.decoding.search.selection import TopK, log_normalizer
+from t2t_lite.decoding.search.selection import TopK
 from t2t_lite.decoding.search.state import (
     IMPOSSIBLE,
     SearchState,
     is_possible,
 )
-from t2t_lite.ops import Tensor, gather_rows
+from t2t_lite.ops import Tensor, gather_rows, logsumexp
 
 
 def length_penalty(length: Any, alpha: float) -> Any:
@@ -170,7 +170,7 @@ def _process(processors, state, logits):
     normalizer, own_states = None, []
     for each, own in zip(processors, state.processor_states, strict=True):
         if normalizer is None and not each.renormalizes:
-            normalizer = log_normalizer(logits)
+            normalizer = logsumexp(logits)
         logits, own = each.process(logits, state, own)
         own_states.append(own)
     return logits, normalizer, tuple(own_states)

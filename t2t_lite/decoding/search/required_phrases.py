@@ -20,7 +20,6 @@ from t2t_lite.decoding.search.logits_processors import (
 from t2t_lite.decoding.search.selection import (
     TopK,
     best_log_probs,
-    log_normalizer,
 )
 from t2t_lite.decoding.search.state import (
     IMPOSSIBLE,
@@ -28,7 +27,7 @@ from t2t_lite.decoding.search.state import (
     SearchState,
     is_possible,
 )
-from t2t_lite.ops import Tensor, gather_rows
+from t2t_lite.ops import Tensor, gather_rows, logsumexp
 
 
 class RequiredPhrases(LogitsProcessor, TopK):
@@ -63,7 +62,7 @@ class RequiredPhrases(LogitsProcessor, TopK):
         likeliest token: without it, an unlikely hypothesis could not end.
         """
         if normalizer is None:
-            normalizer = log_normalizer(logits)
+            normalizer = logsumexp(logits)
         best = super().candidates(state, logits, normalizer)
         beam_size, vocab_size = ops.shape(logits)[1:]
         rows = self._rows(state)

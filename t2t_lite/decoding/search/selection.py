@@ -12,12 +12,9 @@ from t2t_lite.decoding.search.state import (
     Candidates,
     SearchState,
 )
-from t2t_lite.ops import Tensor, gather_rows
+from t2t_lite.ops import Tensor, gather_rows, logsumexp, top_k
 
 _LEAST_TEMPERATURE = 1e-30
-# Rows of logits at least this wide are searched in two stages, by blocks.
-_TWO_STAGE_WIDTH = 2048
-_BLOCK = 64
 
 
 class TopK:
@@ -106,7 +103,7 @@ class Sample(TopK):
             raise ValueError(f"Sampling needs a beam of 1; got {beam_size}.")
         logits = ops.cast(logits[:, 0], "float32")
         if normalizer is None:
-            normalizer = log_normalizer(logits)[:, None]
+            normalizer = logsumexp(logits)[:, None]
         sums = ops.cumsum(self.weights(logits), axis=-1)
         uniforms = ops.take(self.uniforms, state.index, axis=1)
         uniforms = state.select_rows(uniforms)[:, None]
@@ -142,20 +139,6 @@ class Sample(TopK):
         return weights
 
 
-def log_normalizer(logits: Tensor) -> Tensor:
-    """Return the logarithm of the summed exponentials: float32 [..., 1].
-
-    It is computed from the largest logit and its probability: softmax reads a
-    row once; a difference, exponentials and their sum read it three times.
-
-    Args:
-      logits: float [..., V].
-    """
-    logits = ops.cast(logits, "float32")
-    top = ops.max(logits, axis=-1, keepdims=True)
-    return top - ops.log(ops.max(ops.softmax(logits), axis=-1, keepdims=True))
-
-
 def best_log_probs(
     logits: Tensor, width: int, normalizer: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -171,42 +154,7 @@ def best_log_probs(
       [R, width]. A row that holds a NaN has no possible token.
     """
     logits = ops.cast(logits, "float32")
-    best, ids = _top_k(logits, width)
-    if normalizer is None:
-        # As `log_normalizer`, without a second search for the maximum.
-        share = gather_rows(ops.softmax(logits), ids[:, :1])
-        normalizer = best[:, :1] - ops.log(share)
-    log_probs = best - normalizer
+    best, ids = top_k(logits, width)
+    log_probs = best - (logsumexp(logits) if normalizer is None else normalizer)
     # Written so that a NaN becomes impossible, too.
     return ops.where(log_probs > IMPOSSIBLE, log_probs, IMPOSSIBLE), ids
-
-
-def _top_k(rows, width):
-    """Return `top_k` with int32 indices, in two stages for wide rows.
-
-    The `width` largest values of a row lie in the `width` blocks with the
-    largest maxima, or after the last whole block.
-    """
-    count, size = ops.shape(rows)
-    # A divisor of the size if possible: a rest would copy all the blocks.
-    near = [n for n in range(_BLOCK // 2, 2 * _BLOCK + 1) if size % n == 0]
-    block = min(near, key=lambda n: abs(n - _BLOCK), default=_BLOCK)
-    whole = size - size % block
-    if size < _TWO_STAGE_WIDTH or whole // block < width:
-        values, ids = ops.top_k(rows, width)
-        return values, ops.cast(ids, "int32")
-    in_blocks = rows if whole == size else rows[:, :whole]
-    blocks = ops.reshape(in_blocks, (count, whole // block, block))
-    _, chosen = ops.top_k(ops.max(blocks, axis=-1), width)  # [R, width]
-    # In the order of the ids, so that ties go to the smaller id.
-    chosen = ops.sort(ops.cast(chosen, "int32"), axis=-1)
-    ids = chosen[..., None] * block + ops.arange(block, dtype="int32")
-    ids = ops.reshape(ids, (count, width * block))
-    values = ops.reshape(gather_rows(blocks, chosen), (count, width * block))
-    if whole < size:
-        rest = ops.arange(whole, size, dtype="int32")[None]
-        rest = ops.broadcast_to(rest, (count, size - whole))
-        values = ops.concatenate([values, rows[:, whole:]], axis=-1)
-        ids = ops.concatenate([ids, rest], axis=-1)
-    values, indices = ops.top_k(values, width)
-    return values, gather_rows(ids, indices)

@@ -14,7 +14,7 @@ from t2t_lite.errors import T2TLiteError, UsageError, in_words
 from t2t_lite.hparam import HParams
 from t2t_lite.interop.tensor2tensor.checkpoint import Checkpoint
 from t2t_lite.interop.tensor2tensor.hparams import TrainDir
-from t2t_lite.model.layers import unset_weights
+from t2t_lite.model.layers import skip_init
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.problem import Problem
 from t2t_lite.text.vocabulary import open_vocabulary
@@ -110,7 +110,7 @@ def import_run(
     if data_dir:
         found = run.data.manifest  # of the same vocabulary
         config["data"] |= {"fingerprint": found.digest, "seed": found.seed}
-    with unset_weights():
+    with skip_init():
         model = run.model()
     shapes = {_name(weight): weight.shape for weight in model.weights}
     values = variables.weights(space, shapes)

@@ -1,0 +1,294 @@
+"""The operations of the model and the search, in plain `keras.ops`.
+
+`tf_cpu` has faster versions of some of them for TensorFlow without a GPU, and
+`uses_tf_cpu` selects them. All other backends and devices use this file alone.
+"""
+
+import contextlib
+import contextvars
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ParamSpec, TypeAlias, TypeVar
+
+import keras
+from keras import ops
+
+# A tensor of the Keras backend in use.
+Tensor: TypeAlias = Any
+# The shape of a layer's input: ints, and None for any size.
+Shape: TypeAlias = tuple[Any, ...]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Dropout draws numbers of 16 bits, whatever the precision.
+DROPOUT_STEPS = 1 << 16
+
+_for_xla = contextvars.ContextVar("for_xla", default=False)
+
+
+@contextlib.contextmanager
+def for_xla() -> Iterator[None]:
+    """Build a TensorFlow graph in this block that XLA can compile.
+
+    XLA does not support writing in place, nor shapes that change in a loop.
+    """
+    token = _for_xla.set(True)
+    try:
+        yield
+    finally:
+        _for_xla.reset(token)
+
+
+def uses_tf_cpu() -> bool:
+    """Return whether the versions in `tf_cpu` run.
+
+    They do in a TensorFlow graph on a machine without a GPU, but not in
+    `for_xla`.
+    """
+    if keras.backend.backend() != "tensorflow" or _for_xla.get():
+        return False
+    import tensorflow as tf
+
+    return tf.inside_function() and not tf.config.get_visible_devices("GPU")
+
+
+def _faster_on_cpu(plain: Callable[P, R]) -> Callable[P, R]:
+    """Call the function of the same name in `tf_cpu` if `uses_tf_cpu()`."""
+
+    @functools.wraps(plain)
+    def select(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not uses_tf_cpu():
+            return plain(*args, **kwargs)
+        from t2t_lite.ops import tf_cpu
+
+        return getattr(tf_cpu, plain.__name__)(*args, **kwargs)
+
+    return select
+
+
+def flatten_rows(x: Tensor) -> Tensor:
+    """[..., A] -> rows [N, A]."""
+    return x if len(x.shape) == 2 else ops.reshape(x, (-1, x.shape[-1]))
+
+
+def unflatten_rows(rows: Tensor, other: Tensor) -> Tensor:
+    """Rows [N, C] -> [..., C], where `other` is [..., A] of N rows."""
+    if len(other.shape) == 2:
+        return rows
+    if rows.shape[-1] == other.shape[-1]:
+        return reshape_like(rows, other)
+    return reshape(rows, (*shape_list(other)[:-1], rows.shape[-1]))
+
+
+def reshape(x: Tensor, shape: Sequence[int | Tensor]) -> Tensor:
+    """Return `ops.reshape(x, shape)`, without computing a single unknown size.
+
+    Args:
+      x: of any shape.
+      shape: ints, at most one of them -1, and int32 scalars.
+    """
+    known = [size if isinstance(size, int) else -1 for size in shape]
+    return ops.reshape(x, known if known.count(-1) == 1 else shape)
+
+
+@_faster_on_cpu
+def shape_list(x: Tensor) -> tuple[int | Tensor, ...]:
+    """Return the sizes of `x`: ints where they are known, else scalars."""
+    return ops.shape(x)
+
+
+@_faster_on_cpu
+def reshape_like(x: Tensor, other: Tensor) -> Tensor:
+    """Return `x` in the shape of `other`."""
+    return ops.reshape(x, ops.shape(other))
+
+
+@_faster_on_cpu
+def add(x: Tensor, y: Tensor) -> Tensor:
+    """Return `x + y`, of the same shape and dtype."""
+    return x + y
+
+
+@_faster_on_cpu
+def dense(
+    x: Tensor, kernel: Tensor, bias: Tensor | None = None, relu: bool = False
+) -> Tensor:
+    """Multiply `x` [..., A] by `kernel` [A, C]: rows [N, C].
+
+    One matrix product over all positions. Weights are cast to the dtype of `x`.
+
+    Args:
+      x: [..., A].
+      kernel: [A, C].
+      bias: [C], or None.
+      relu: replace negative results by 0.
+    """
+    rows = ops.matmul(flatten_rows(x), ops.cast(kernel, x.dtype))
+    if bias is not None:
+        rows = rows + ops.cast(bias, x.dtype)
+    return ops.relu(rows) if relu else rows
+
+
+@_faster_on_cpu
+def batch_matmul(x: Tensor, y: Tensor, transpose_y: bool = False) -> Tensor:
+    """Multiply float [B, H, A, C] by [B, H, C, E]: [B, H, A, E].
+
+    Args:
+      x: float [B, H, A, C].
+      y: of its dtype, [B, H, C, E].
+      transpose_y: `y` is [B, H, E, C].
+    """
+    return ops.einsum(f"bhac,bh{'ec' if transpose_y else 'ce'}->bhae", x, y)
+
+
+@_faster_on_cpu
+def softmax(scores: Tensor) -> Tensor:
+    """Return the softmax of float32 [B, H, T, S] over the last axis."""
+    return ops.softmax(scores, axis=-1)
+
+
+@_faster_on_cpu
+def layer_norm(
+    x: Tensor, scale: Tensor, bias: Tensor, epsilon: float
+) -> Tensor:
+    """Normalize `x` over its last axis (arXiv:1607.06450).
+
+    Statistics are float32 under every precision: a bfloat16 mean over hundreds
+    of units loses the digits that the variance is made of.
+
+    Args:
+      x: float [..., D].
+      scale: float32 [D].
+      bias: float32 [D].
+      epsilon: added to the variance, inside the root.
+    """
+    centered = ops.cast(x, "float32")
+    centered = centered - ops.mean(centered, axis=-1, keepdims=True)
+    variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)
+    normalized = centered * ops.rsqrt(variance + epsilon)
+    return ops.cast(normalized * scale + bias, x.dtype)
+
+
+@_faster_on_cpu
+def dropout(
+    x: Tensor, rate: float, seed: Tensor, rows_before: int | Tensor = 0
+) -> Tensor:
+    """Zero a share of `x`, a pure function of the seed, and scale up the rest.
+
+    The share is rounded to a multiple of 2 ** -16, and the rest divided by the
+    share that is really kept: the mean is exact.
+
+    Args:
+      x: float [B, ...].
+      rate: the share, in [0, 1).
+      seed: int32 [2].
+      rows_before: rows of the batch before those of `x`, which then lose the
+        units that they lose in the whole batch.
+    """
+    rows, *sizes = ops.shape(x)
+    numbers = keras.random.randint(
+        (rows_before + rows, *sizes), 0, DROPOUT_STEPS, seed=_FixedSeed(seed)
+    )
+    dropped = dropped_steps(rate)
+    scale = DROPOUT_STEPS / (DROPOUT_STEPS - dropped)
+    return ops.where(numbers[rows_before:] >= dropped, x * scale, 0.0)
+
+
+def dropped_steps(rate: float) -> int:
+    """Return how many of the DROPOUT_STEPS numbers drop a unit."""
+    return min(round(rate * DROPOUT_STEPS), DROPOUT_STEPS - 1)
+
+
+class _FixedSeed(keras.random.SeedGenerator):
+    """A generator that always returns the given int32 [2]."""
+
+    def __init__(self, seed):
+        # Without the variable of a generator that counts.
+        is_jax = keras.backend.backend() == "jax"
+        self.seed = ops.cast(seed, "uint32" if is_jax else "int32")
+
+    def next(self, ordered: bool = True) -> Tensor:
+        return self.seed
+
+
+@_faster_on_cpu
+def new_buffer(
+    shape: Sequence[int | Tensor], dtype: str, growing_axis: int
+) -> Tensor:
+    """Return zeros for `write_rows`.
+
+    Args:
+      shape: ints or int32 scalars.
+      dtype: the name of a dtype.
+      growing_axis: the axis that a loop may lengthen, if `uses_tf_cpu()`.
+    """
+    del growing_axis
+    return ops.zeros(shape, dtype)
+
+
+@_faster_on_cpu
+def write_rows(buffer: Tensor, rows: Tensor, values: Tensor) -> Tensor:
+    """Return the buffer with `values` in some rows; do not read it afterwards.
+
+    Args:
+      buffer: [N, A], from `new_buffer` or reshaped from it.
+      rows: int32 [M].
+      values: [M, A].
+    """
+    return ops.scatter_update(buffer, rows[:, None], values)
+
+
+@_faster_on_cpu
+def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
+    """Return `x[b, rows[b, n]]`: [*B, M, ...] -> [*B, N, ...].
+
+    Args:
+      x: [*B, M, ...].
+      rows: int32 [*B, N]; B may be several axes.
+    """
+    axis = len(rows.shape) - 1
+    more = (1,) * (len(x.shape) - len(rows.shape))
+    return ops.take_along_axis(
+        x, ops.reshape(rows, (*ops.shape(rows), *more)), axis
+    )
+
+
+@_faster_on_cpu
+def scatter_add(x: Tensor, rows: Tensor, values: Tensor) -> Tensor:
+    """Return `x` with `values` added to some rows; rows may repeat.
+
+    Args:
+      x: [N, A].
+      rows: int32 [M].
+      values: of its dtype, [M, A].
+    """
+    return x + ops.segment_sum(values, rows, num_segments=x.shape[0])
+
+
+@_faster_on_cpu
+def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k largest values of each row of [R, V], and their indices.
+
+    The indices are int32; ties go to the smaller one.
+    """
+    values, indices = ops.top_k(x, k)
+    return values, ops.cast(indices, "int32")
+
+
+@_faster_on_cpu
+def logsumexp(logits: Tensor) -> Tensor:
+    """Return the logarithm of the summed exponentials: float32 [..., 1]."""
+    return ops.logsumexp(ops.cast(logits, "float32"), axis=-1, keepdims=True)
+
+
+@_faster_on_cpu
+def fold_constants(make: Callable[[], R]) -> R:
+    """Return `make()`, a function of weights only."""
+    return make()
+
+
+@_faster_on_cpu
+def with_control_dependency(x: Tensor, other: Tensor) -> Tensor:
+    """Return `x`; `tf_cpu` computes it after `other`."""
+    del other
+    return x

@@ -1,0 +1,327 @@
+"""Faster versions of operations, for TensorFlow graphs without a GPU.
+
+`t2t_lite.ops` documents each function and calls it. Here each docstring says
+what the plain version costs.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import tensorflow as tf
+
+from t2t_lite import ops
+from t2t_lite.ops import DROPOUT_STEPS, Tensor
+from t2t_lite.runtime import weights_are_fixed
+
+R = TypeVar("R")
+
+# From so many columns on, transposing a kernel is worth a pass over it.
+_WIDE = 512
+# Rows of logits at least this wide are searched in two stages, by blocks.
+_TWO_STAGE_WIDTH = 2048
+_BLOCK = 64
+
+
+def shape_list(x: Tensor) -> tuple[int | Tensor, ...]:
+    """Return the sizes of `x`, with fewer operations than `ops.shape`.
+
+    With `reshape_like`, this saves a sixth of the CPU time until the first
+    update of a model of six layers.
+    """
+    if None not in x.shape:
+        return tuple(x.shape)
+    unknown = tf.unstack(tf.shape(x))
+    return tuple(
+        scalar if size is None else size
+        for size, scalar in zip(x.shape, unknown, strict=True)
+    )
+
+
+def reshape_like(x: Tensor, other: Tensor) -> Tensor:
+    """Return `x` in the shape of `other`; see `shape_list`."""
+    return tf.reshape(x, tf.shape(other))
+
+
+def add(x: Tensor, y: Tensor) -> Tensor:
+    """Return `x + y`, of the same shape and dtype.
+
+    The gradient of TensorFlow's `+` has a dozen operations that find out what
+    was broadcast: 5 % of the CPU time until the first update.
+    """
+    return tf.raw_ops.AddN(inputs=[x, y])
+
+
+def dense(
+    x: Tensor, kernel: Tensor, bias: Tensor | None = None, relu: bool = False
+) -> Tensor:
+    """Multiply `x` by `kernel`, with products that oneDNN computes faster."""
+    kernel = tf.cast(kernel, x.dtype)
+    bias = None if bias is None else tf.cast(bias, x.dtype)
+    # The rows of a decoding step, [N, A], need no gradient.
+    is_wide = len(x.shape) > 2 and _is_wide(kernel)
+    product = _wide_product if is_wide else _product
+    return product(ops.flatten_rows(x), kernel, bias, relu)
+
+
+def _product(x, kernel, bias, relu):
+    rows = tf.matmul(x, kernel)
+    if bias is None and x.dtype == tf.bfloat16 and weights_are_fixed():
+        # oneDNN keeps a fixed kernel packed only in a product with a bias.
+        bias = tf.zeros(kernel.shape[1], x.dtype)
+    if bias is not None:
+        rows = tf.nn.bias_add(rows, bias)  # fused with the product
+    return tf.nn.relu(rows) if relu else rows
+
+
+def _is_wide(kernel):
+    rows, columns = kernel.shape
+    return kernel.dtype == tf.float32 and columns >= max(rows + 1, _WIDE)
+
+
+def _wide_product(x, kernel, bias, relu):
+    """Return `_product`, whose gradient by `x` takes a quarter less time.
+
+    oneDNN is that much slower where it transposes a wide kernel itself, and
+    TensorFlow makes a plain transposition part of the product. A training step
+    of the base model takes 4 % less time (`benchmarks/versions.py`, AMD EPYC
+    with AVX-512).
+    """
+
+    @tf.custom_gradient
+    def product(x, kernel, bias=None):
+        rows = _product(x, kernel, bias, relu)
+
+        def gradient(upstream):
+            if relu:
+                upstream = tf.raw_ops.ReluGrad(
+                    gradients=upstream, features=rows
+                )
+            transposed = with_control_dependency(kernel, upstream)
+            transposed = tf.reshape(transposed, (*kernel.shape, 1))
+            transposed = tf.transpose(transposed, (1, 0, 2))
+            transposed = tf.reshape(transposed, kernel.shape[::-1])
+            gradients = (
+                tf.matmul(upstream, transposed),
+                tf.matmul(x, upstream, transpose_a=True),
+                tf.raw_ops.BiasAddGrad(out_backprop=upstream),
+            )
+            return gradients[: 2 if bias is None else 3]
+
+        return rows, gradient
+
+    return product(x, kernel) if bias is None else product(x, kernel, bias)
+
+
+def batch_matmul(x: Tensor, y: Tensor, transpose_y: bool = False) -> Tensor:
+    """Multiply float [B, H, A, C] by [B, H, C, E].
+
+    TensorFlow's kernel without broadcasting takes 5 % less time for an update
+    at d 128, and 5 % more for a long search, in which A, the beam, is static.
+    Up to 8 rows are faster one by one: oneDNN takes longer to set up their
+    product than to compute it.
+    """
+    rows = x.shape[2]
+    if rows is None:
+        return tf.raw_ops.BatchMatMul(x=x, y=y, adj_y=transpose_y)
+    if rows > 8 or x.dtype != tf.float32:
+        return tf.matmul(x, y, transpose_b=transpose_y)
+    product = tf.raw_ops.BatchMatMulV3(
+        x=x[:, :, :, None], y=y[:, :, None], adj_y=transpose_y, Tout=x.dtype
+    )
+    return tf.squeeze(product, 3)
+
+
+def softmax(scores: Tensor) -> Tensor:
+    """Return the softmax over the last axis.
+
+    oneDNN takes longer to set up a softmax of few rows, as in a decoding step,
+    than to compute it.
+    """
+    if scores.shape[2] is None:
+        return tf.nn.softmax(scores)
+    return tf.exp(tf.nn.log_softmax(scores))
+
+
+def layer_norm(
+    x: Tensor, scale: Tensor, bias: Tensor, epsilon: float
+) -> Tensor:
+    """Normalize `x` over its last axis, with a gradient that is written out.
+
+    Automatic differentiation reads the activations about three times as often,
+    and a small model on a CPU spends its time on these reads.
+    """
+    size = scale.shape[0]
+
+    @tf.custom_gradient
+    def normalize(given, scale, bias):
+        x = ops.flatten_rows(tf.cast(given, tf.float32))  # [N, D]
+        centered = x - tf.reduce_mean(x, axis=-1, keepdims=True)
+        variance = tf.reduce_mean(tf.square(centered), axis=-1, keepdims=True)
+        inverse_deviation = tf.math.rsqrt(variance + epsilon)
+        normalized = centered * inverse_deviation
+
+        def gradient(upstream):
+            rows = ops.flatten_rows(tf.cast(upstream, tf.float32))
+            product = rows * normalized
+            # Means weighted by `scale` are matrix products: [N, D] x [D, 1].
+            share = tf.reshape(scale / size, (-1, 1))
+            mean = tf.matmul(rows, share)
+            along = tf.matmul(product, share)
+            x_gradient = inverse_deviation * (
+                rows * scale - mean - normalized * along
+            )
+            return (
+                ops.unflatten_rows(tf.cast(x_gradient, given.dtype), upstream),
+                tf.reduce_sum(product, axis=0),
+                tf.reduce_sum(rows, axis=0),
+            )
+
+        output = tf.cast(normalized * scale + bias, given.dtype)
+        return ops.unflatten_rows(output, given), gradient
+
+    # As tensors: a custom gradient takes no variables.
+    return normalize(x, tf.identity(scale), tf.identity(bias))
+
+
+def dropout(
+    x: Tensor, rate: float, seed: Tensor, rows_before: int | Tensor = 0
+) -> Tensor:
+    """Zero a share of `x`, and scale up the rest.
+
+    Two units share a random number of 32 bits, where `keras.random` makes each
+    from one of 64 bits, with a division.
+    """
+    dropped = ops.dropped_steps(rate)
+    keep = _random_int16(x, seed, rows_before) >= dropped - DROPOUT_STEPS // 2
+    scale = DROPOUT_STEPS / (DROPOUT_STEPS - dropped)
+
+    @tf.custom_gradient
+    def drop(x):
+        def gradient(upstream):
+            return tf.where(keep, upstream * scale, 0.0)
+
+        return tf.where(keep, x * scale, 0.0), gradient
+
+    return drop(x)
+
+
+def _random_int16(x, seed, rows_before):
+    """Return uniform int16 of the shape of `x`."""
+    count = tf.size(x)
+    if isinstance(rows_before, int) and rows_before == 0:
+        bits = tf.random.stateless_uniform(
+            tf.reshape((count + 1) // 2, [1]), seed, None, None, tf.int32
+        )
+        bits = tf.bitcast(bits, tf.int16)
+        if not (x.shape and (x.shape[-1] or 1) % 2 == 0):
+            bits = tf.reshape(bits, (-1,))[:count]
+        return reshape_like(bits, x)
+    # They may be too many for 32 bits.
+    before = tf.cast(rows_before, tf.int64) * tf.cast(
+        count // tf.shape(x)[0], tf.int64
+    )
+    key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=seed)
+    bits = tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=tf.reshape(count // 2 + 4, [1]),
+        key=key,
+        # Each count of the generator, Philox, gives 128 bits.
+        counter=counter + tf.stack([tf.cast(before // 8, tf.uint64), 0]),
+        alg=tf.random.Algorithm.AUTO_SELECT.value,
+        dtype=tf.int32,
+    )
+    bits = tf.reshape(tf.bitcast(bits, tf.int16), [-1])
+    first = tf.cast(before % 8, tf.int32)
+    return reshape_like(bits[first : first + count], x)
+
+
+def new_buffer(
+    shape: Sequence[int | Tensor], dtype: str, growing_axis: int
+) -> Tensor:
+    """Return zeros for `write_rows`, the growing axis of unknown size."""
+    # Not `zeros`: a graph merges equal constants, and a write into one buffer
+    # would then change all of them.
+    buffer = tf.raw_ops.Empty(shape=tf.stack(shape), dtype=dtype, init=True)
+    known = [size if isinstance(size, int) else None for size in shape]
+    known[growing_axis] = None
+    return tf.raw_ops.PlaceholderWithDefault(input=buffer, shape=known)
+
+
+def write_rows(buffer: Tensor, rows: Tensor, values: Tensor) -> Tensor:
+    """Write in place.
+
+    `scatter_update` copies the whole buffer for every row that it writes, which
+    costs a decoding step as much as its arithmetic. Stock TensorFlow Serving
+    has this operation, too.
+    """
+    return tf.raw_ops.InplaceUpdate(x=buffer, i=rows, v=values)
+
+
+def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
+    """Gather by one kernel; `take_along_axis` computes indices by ten."""
+    return tf.gather(x, rows, batch_dims=len(rows.shape) - 1)
+
+
+def scatter_add(x: Tensor, rows: Tensor, values: Tensor) -> Tensor:
+    """Add in place if `x` is not read again: M rows are touched, not N."""
+    return tf.tensor_scatter_nd_add(x, rows[:, None], values)
+
+
+def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k largest values, in two stages for wide rows.
+
+    The k largest values of a row lie in the k blocks with the largest maxima,
+    or after the last whole block.
+    """
+    top = functools.partial(tf.raw_ops.TopKV2, sorted=True)
+    count, size = shape_list(x)
+    # A divisor of the size if possible: a rest would copy all the blocks.
+    near = [n for n in range(_BLOCK // 2, 2 * _BLOCK + 1) if size % n == 0]
+    block = min(near, key=lambda n: abs(n - _BLOCK), default=_BLOCK)
+    whole = size - size % block
+    if size < _TWO_STAGE_WIDTH or whole // block < k:
+        return tuple(top(input=x, k=k))
+    in_blocks = x if whole == size else x[:, :whole]
+    blocks = tf.reshape(in_blocks, (count, whole // block, block))
+    _, chosen = top(input=tf.reduce_max(blocks, axis=-1), k=k)  # [R, k]
+    # In the order of the ids, so that ties go to the smaller id.
+    chosen = tf.sort(chosen, axis=-1)
+    ids = chosen[..., None] * block + tf.range(block)
+    ids = tf.reshape(ids, (count, k * block))
+    values = tf.reshape(gather_rows(blocks, chosen), (count, k * block))
+    if whole < size:
+        rest = tf.broadcast_to(tf.range(whole, size), (count, size - whole))
+        values = tf.concat([values, x[:, whole:]], axis=-1)
+        ids = tf.concat([ids, rest], axis=-1)
+    values, indices = top(input=values, k=k)
+    return values, gather_rows(ids, indices)
+
+
+def logsumexp(logits: Tensor) -> Tensor:
+    """Return the logarithm of the summed exponentials.
+
+    It is computed from the largest logit and its probability: softmax reads a
+    row once; a difference, exponentials and their sum read it three times.
+    """
+    logits = tf.cast(logits, tf.float32)
+    top = tf.reduce_max(logits, axis=-1, keepdims=True)
+    probs = tf.nn.softmax(logits)
+    return top - tf.math.log(tf.reduce_max(probs, axis=-1, keepdims=True))
+
+
+def fold_constants(make: Callable[[], R]) -> R:
+    """Compute a function of fixed weights once, not in each call of a graph."""
+    if not weights_are_fixed():
+        return make()
+    with tf.init_scope():
+        return make()
+
+
+def with_control_dependency(x: Tensor, other: Tensor) -> Tensor:
+    """Compute `other` before `x`.
+
+    TensorFlow computes a cheap operation as early as it can, and its result
+    then keeps its memory until it is used.
+    """
+    with tf.control_dependencies([other]):
+        return tf.identity(x)
