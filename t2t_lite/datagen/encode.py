@@ -33,8 +33,6 @@ CHUNK_CHARACTERS = 1 << 25  # a chunk of longer lines has fewer pairs
 MIN_CHUNKS_FOR_POOL = 5
 _WAITING_CHUNKS = 2  # for each process
 
-MAX_SAMPLES = 3  # of each reason
-_SAMPLE_CHARACTERS = 100
 _DAMAGE_BY_SIGN = {"\ufffd": "invalid UTF-8", "\0": "NUL"}
 DAMAGE = tuple(_DAMAGE_BY_SIGN.values())
 
@@ -97,8 +95,6 @@ class Counts:
       unknown_words: words of kept pairs that the vocabulary cannot write.
       reasons: number of pairs by the reason why they are dropped, or by the
         damage (one of DAMAGE) with which they are kept.
-      samples: the first pairs of each reason, as the manifest shows them; of
-        duplicates only those whose first copy is in the same chunk.
     """
 
     lengths: Counter[int] = dataclasses.field(default_factory=Counter)
@@ -106,19 +102,6 @@ class Counts:
     target_tokens: int = 0
     unknown_words: int = 0
     reasons: Counter[str] = dataclasses.field(default_factory=Counter)
-    samples: dict[str, list[dict[str, Any]]] = dataclasses.field(
-        default_factory=dict
-    )
-
-    def add(self, reason: str, number: int, source: str, target: str) -> None:
-        """Count a pair, given its number in the split."""
-        self.reasons[reason] += 1
-        samples = self.samples.setdefault(reason, [])
-        if len(samples) < MAX_SAMPLES:
-            texts = source[:_SAMPLE_CHARACTERS], target[:_SAMPLE_CHARACTERS]
-            samples.append(
-                {"pair": number, "source": texts[0], "target": texts[1]}
-            )
 
     def merge(self, other: "Counts") -> None:
         """Add the counts of another part of the split."""
@@ -127,10 +110,6 @@ class Counts:
         self.target_tokens += other.target_tokens
         self.unknown_words += other.unknown_words
         self.reasons += other.reasons
-        for reason, samples in other.samples.items():
-            both = [*self.samples.get(reason, []), *samples]
-            both.sort(key=lambda sample: sample["pair"])
-            self.samples[reason] = both[:MAX_SAMPLES]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,12 +194,12 @@ class SplitEncoder:
                     why = filters.DUPLICATES
                 digests[digest] = None
             if why:
-                counts.add(why, number, *pair)
+                counts.reasons[why] += 1
             else:
                 numbers.append(number)
                 pairs.append(pair)
                 if damage := _find_damage(*pair):
-                    counts.add(damage, number, *pair)
+                    counts.reasons[damage] += 1
         return numbers, pairs, list(digests)
 
 

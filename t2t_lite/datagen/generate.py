@@ -433,23 +433,16 @@ def make_split_record(
     Raises:
       T2TLiteError: the split has no pair.
     """
-
-    def of_pairs(values, are_damaged):
-        """Return the values of reasons to drop pairs, or of damage, sorted."""
-        reasons = [r for r in sorted(values) if (r in DAMAGE) == are_damaged]
-        return {reason: values[reason] for reason in reasons}
-
+    reasons = dict(sorted(counts.reasons.items()))
     record = SplitRecord(
         examples=counts.lengths.total(),
         source_tokens=counts.source_tokens,
         target_tokens=counts.target_tokens,
         lengths=dict(sorted(counts.lengths.items())),
-        dropped=of_pairs(counts.reasons, False),
-        dropped_samples=of_pairs(counts.samples, False),
+        dropped={r: n for r, n in reasons.items() if r not in DAMAGE},
         shards=tuple(shards),
         unknown_words=counts.unknown_words,
-        damaged=of_pairs(counts.reasons, True),
-        damaged_samples=of_pairs(counts.samples, True),
+        damaged={r: n for r, n in reasons.items() if r in DAMAGE},
     )
     if not record.examples:
         raise T2TLiteError(
