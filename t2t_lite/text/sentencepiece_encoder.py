@@ -24,7 +24,6 @@ from t2t_lite.text.encoder import (
     TextEncoder,
     clean_utf8,
     cleaned,
-    words_of_spans,
     write_vocabulary,
 )
 
@@ -107,13 +106,6 @@ class SentencePieceEncoder(TextEncoder):
         become U+FFFD, or the unknown text of another trainer's model.
         """
         return self._tokenizer().detokenize(self._ids_of_text(ids, UNK_ID))
-
-    def words_of_text(self, text: str) -> list[range]:
-        # By the offsets in the text: other models may decode to other words.
-        content = cleaned(text).encode()
-        _, *ends = self._tokenizer().tokenize_with_offsets([content])
-        starts, ends = (each.flat_values.numpy().tolist() for each in ends)
-        return words_of_spans(content, zip(starts, ends, strict=True))
 
     @property
     def learned_from(self) -> dict[str, int]:
@@ -304,15 +296,10 @@ def _train_model(
                 minloglevel=2,  # errors only
             )
         except RuntimeError as error:
-            message = str(error)
-            bound = f"SentencePiece cannot train it: {message}"
-            if most := re.search(r"too high .*<= (\d+)", message):
-                bound = f"at most {most[1]} for so small a corpus"
-            if least := re.search(r"required_chars\. \d+ vs (\d+)", message):
-                bound = (
-                    f"at least {least[1]}, for the 256 bytes and the "
-                    "characters of the corpus"
-                )
+            bound = f"one that SentencePiece can train: {error}"
+            if found := re.search(r" (<=|vs) (\d+)", str(error)):
+                words = {"<=": "at most", "vs": "at least"}
+                bound = f"{words[found[1]]} {found[2]} for this corpus"
             raise T2TLiteError(
                 f"vocab_size must be {bound}; got vocab_size={vocab_size}."
             ) from error
