@@ -167,14 +167,7 @@ def _print_counts(args: argparse.Namespace, manifest: "Manifest") -> None:
         return
     for split, record in manifest.splits.items():
         rows = f" in {record.records:,} packed rows" * record.is_packed
-        dropped = "".join(
-            f", {count} dropped: {reason}"
-            for reason, count in record.dropped.items()
-        )
-        damaged = "".join(
-            f", {count} with {what}" for what, count in record.damaged.items()
-        )
-        print(f"{split}: {record.examples:,} pairs{rows}{dropped}{damaged}")
+        print(f"{split}: {record.examples:,} pairs{rows}, {record.summary}")
     for told in manifest.corpus_summary:
         print(f"train from {told}")
 

@@ -221,6 +221,7 @@ def eval_batches(
         serialized_portions(data_dir, record)
         .map(lambda serialized: (zero, zero, serialized))
         .apply(batching.apply)
+        .map(lambda batch: {side: batch[side] for side in SIDES})
         .prefetch(_PREFETCHED_BATCHES)
         .with_options(_IN_ORDER)
     )
@@ -247,14 +248,12 @@ def read_pairs(
 
 
 def serialized_portions(
-    data_dir: str | os.PathLike,
-    record: SplitRecord,
-    portion_size: int = PORTION_SIZE,
+    data_dir: str | os.PathLike, record: SplitRecord
 ) -> tf.data.Dataset:
     """Return the serialized examples of a split, string [N], in file order."""
     paths = [str(pathlib.Path(data_dir) / s.file) for s in record.shards]
     dataset = tf.data.TFRecordDataset(paths, buffer_size=_READ_BYTES)
-    return dataset.batch(portion_size)
+    return dataset.batch(PORTION_SIZE)
 
 
 @contextlib.contextmanager
@@ -333,14 +332,14 @@ class Batching:
     def apply(
         self,
         portions: tf.data.Dataset,
-        start: Position | None = None,
+        start: Position = START,
         last: int = 0,
     ) -> tf.data.Dataset:
         """Transform portions into batches, for `tf.data.Dataset.apply`.
 
         Args:
           portions: elements (epoch, portion, serialized examples [N]).
-          start: where the stream starts; each batch then has a `position`.
+          start: where the stream starts.
           last: the last portion of an epoch.
         """
 
@@ -349,9 +348,6 @@ class Batching:
 
         def batches_of_portion(epoch, portion, planned):
             count = tf.size(planned["splits"], tf.int64) - 1
-            if start is None:
-                indices = tf.data.Dataset.range(count)
-                return indices.map(lambda index: self._pad(planned, index))
             is_first = (epoch == start.epoch) & (portion == start.portion)
             first = tf.where(is_first, tf.constant(start.batch, tf.int64), 0)
             after = tf.where(

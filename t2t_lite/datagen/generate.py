@@ -172,14 +172,14 @@ class Generation:
     def _make(self, job: "UnfinishedJob", seed: int) -> Manifest:
         """Generate all files but the manifest in the folder of the job."""
         problem = self.problem
-        learned = self._learn_vocabulary(job, seed)
+        if not job.load("vocabulary"):
+            self._say("learning the vocabulary")
+            problem.train_encoders(job.raw, job.folder, seed)
+            job.save("vocabulary", True)
         splits = {
             split: self._make_split(SplitEncoder(problem, split, seed), job)
             for split in problem.splits
         }
-        vocabulary = describe_vocabulary(job.folder, problem)
-        for name, record in vocabulary.items():
-            record.update(learned.get(name, {}))
         sources = {}
         for path, state in sorted(job.raw.noted.items()):
             if state_of(path) != state:
@@ -192,31 +192,14 @@ class Generation:
             problem=problem.base_name,
             fingerprint=problem.fingerprint(),
             definition=problem.definition(),
-            vocabulary=vocabulary,
+            vocabulary=describe_vocabulary(job.folder, problem),
             splits=splits,
             seed=seed,
             versions=versions(),
             sources=sources,
             corpora=problem.corpus_counts(job.raw),
         )
-        for told in manifest.corpus_summary:
-            self._say(f"train from {told}")
         return manifest
-
-    def _learn_vocabulary(
-        self, job: "UnfinishedJob", seed: int
-    ) -> Mapping[str, Mapping[str, Any]]:
-        """Return the text that each learned file was learned from."""
-        learned = job.load("vocabulary")
-        if learned is None:
-            self._say("learning the vocabulary")
-            train = self.problem.train_encoders
-            learned = train(job.raw, job.folder, seed) or {}
-            job.save("vocabulary", learned)
-        for name, source in sorted(learned.items()):
-            lines = "{sampled_lines:,} of {lines:,} lines, seed {seed}"
-            self._say(f"{name} learned from {lines.format(**source)}")
-        return learned
 
     def _make_split(
         self, encoder: SplitEncoder, job: "UnfinishedJob"
@@ -241,14 +224,14 @@ class Generation:
         folder = job.folder / encoder.split
         folder.mkdir(exist_ok=True)
         pairs = self._encode_split(encoder, job, folder)
-        chunks = shuffle.ChunkFiles(sorted(folder.glob("chunk-?????")))
+        chunks = sorted(folder.glob("chunk-?????"))
         counts, records = Counts(), []
-        for report in chunks.reports:
-            counts.merge(Counts(**report))
+        for path in chunks:
+            counts.merge(Counts(**shuffle.read_report(path)))
         number = shuffle.count_shards(pairs)
         for path, shard in zip(
             shard_paths(encoder, job.folder, number),
-            chunks.read_shards(number, encoder.is_shuffled),
+            shuffle.read_shards(chunks, number, encoder.is_shuffled),
             strict=True,
         ):
             found, record = write_shard(path, encoder, *shard)
@@ -323,27 +306,23 @@ class UnfinishedJob:
 
     def start(self) -> str:
         """Make the folder, or resume the job in it; return what happens."""
-        message = "resuming the unfinished job" * self.folder.exists()
-        if message and (difference := self._compare()):
-            message = f"starting over, because {difference}"
-            self.remove()
+        message = ""
+        if self.folder.exists():
+            job = self.load("job") or {"identity": None, "sources": {}}
+            if job["identity"] == self._identity and all(
+                state_of(path) == was for path, was in job["sources"].items()
+            ):
+                message = "resuming the unfinished job"
+                self.raw.noted.update(job["sources"])
+            else:
+                message = "starting over: problem, seed, folder, corpus or "
+                message += "versions differ from the unfinished job's"
+                self.remove()
         self.folder.mkdir(exist_ok=True)
         for folder in (self.folder, *self.folder.glob("*/")):
             files.remove_unfinished(folder)
         self.save_sources()
         return message
-
-    def _compare(self) -> str:
-        """Return how the job in the folder differs; "" if it does not."""
-        job = self.load("job") or {"identity": {}, "sources": {}}
-        for key, value in self._identity.items():
-            if job["identity"].get(key) != value:
-                return f"{key} differs"
-        for path, state in job["sources"].items():
-            if state_of(path) != state:
-                return f"{path} has changed"
-        self.raw.noted.update(job["sources"])
-        return ""
 
     def save_sources(self) -> None:
         """Save which corpus files were read, before what is made of them."""

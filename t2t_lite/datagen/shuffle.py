@@ -60,37 +60,31 @@ def write_chunk(
         file.write(b"".join([records[i] for i in order.tolist()]))
 
 
-class ChunkFiles:
-    """The chunks of a split, with their `reports`, to be read by shard."""
+def read_report(path: pathlib.Path) -> Any:
+    """Return the `report` of a chunk."""
+    with open(path, "rb") as file:
+        return json.loads(file.readline())[1]
 
-    def __init__(self, paths: Sequence[pathlib.Path]):
-        self._paths = paths
-        self.reports: list[Any] = []
-        for path in paths:
-            with open(path, "rb") as file:
-                self.reports.append(json.loads(file.readline())[1])
 
-    def read_shards(
-        self, shards: int, is_shuffled: bool
-    ) -> Iterator[tuple[np.ndarray, list[bytes]]]:
-        """Yield INDEX [records] and the records of each shard, in any order.
+def read_shards(
+    paths: Sequence[pathlib.Path], shards: int, is_shuffled: bool
+) -> Iterator[tuple[np.ndarray, list[bytes]]]:
+    """Yield INDEX [records] and the records of each shard, in any order.
 
-        Raises:
-          T2TLiteError: a chunk is damaged.
-        """
-        bounds = [_find_shards(p, shards, is_shuffled) for p in self._paths]
-        for shard in range(shards):
-            indices, records = [np.zeros(0, INDEX)], []
-            for path, (index_at, data_at) in zip(
-                self._paths, bounds, strict=True
-            ):
-                index = _read(path, *index_at[shard : shard + 2])
-                indices.append(np.frombuffer(index, INDEX))
-                data = _read(path, *data_at[shard : shard + 2])
-                ends = np.cumsum(indices[-1]["bytes"], dtype=np.int64).tolist()
-                pairs = itertools.pairwise([0, *ends])
-                records += [data[start:end] for start, end in pairs]
-            yield np.concatenate(indices), records
+    Raises:
+      T2TLiteError: a chunk is damaged.
+    """
+    bounds = [_find_shards(path, shards, is_shuffled) for path in paths]
+    for shard in range(shards):
+        indices, records = [np.zeros(0, INDEX)], []
+        for path, (index_at, data_at) in zip(paths, bounds, strict=True):
+            index = _read(path, *index_at[shard : shard + 2])
+            indices.append(np.frombuffer(index, INDEX))
+            data = _read(path, *data_at[shard : shard + 2])
+            ends = np.cumsum(indices[-1]["bytes"], dtype=np.int64).tolist()
+            pairs = itertools.pairwise([0, *ends])
+            records += [data[start:end] for start, end in pairs]
+        yield np.concatenate(indices), records
 
 
 def _find_shards(

@@ -140,13 +140,8 @@ class Problem:
 
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
-    ) -> dict[str, Any] | None:
-        """Make the vocabulary files in `data_dir`.
-
-        Returns:
-          `SentencePieceEncoder.learned_from` of each learned vocabulary, by
-          file; it is printed, and kept in the manifest.
-        """
+    ) -> None:
+        """Make the vocabulary files in `data_dir`."""
         raise _undefined(
             self, f"train_encoders(self, raw, data_dir, seed), {_OR_TEXT}"
         )
@@ -266,8 +261,6 @@ class Problem:
             value = inspect.getattr_static(type(self), name)
             if name.startswith("_") or name in _DO_NOT_SHAPE_DATA:
                 continue
-            if name == "filters" and not value:
-                continue  # the same as no filters
             if name == "files":  # an address may move, the content may not
                 value = [[file.name, file.sha256] for file in value]
             with contextlib.suppress(TypeError):  # it is not plain data
@@ -308,21 +301,19 @@ class Text2TextProblem(Problem):
 
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
-    ) -> dict[str, Any]:
+    ) -> None:
         from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
-        learned = {}
         names = dict.fromkeys(self.vocabulary_files().values())
         for side, name in enumerate(names):
             lines = self.vocabulary_lines(raw)
-            learned[name] = SentencePieceEncoder.train(
+            SentencePieceEncoder.train(
                 itertools.islice(lines, side, None, len(names)),
                 self.vocab_size,
                 pathlib.Path(data_dir) / name,
                 seed,
                 self.source_tags,
-            ).learned_from
-        return learned
+            )
 
     def evaluate(
         self,

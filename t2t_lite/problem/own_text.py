@@ -51,8 +51,6 @@ from t2t_lite.validators import (
 
 # The beginnings of the names of the options of a split's files.
 _PREFIXES = {"train": "", "dev": "dev_", "test": "test_"}
-# Endings that a copy of a given vocabulary keeps; others become .model.
-_VOCABULARY_ENDINGS = (".txt", ".subwords")
 _CACHED = ("_corpora", "_held_out", "_counts")
 
 _name = condition(
@@ -329,9 +327,7 @@ class OwnText(Text2TextProblem):
             source, *target = settings.adopted.split(",")
             return {"inputs": source, "targets": (target or [source])[0]}
         if settings.vocabulary:
-            ending = os.path.splitext(settings.vocabulary)[1]
-            if ending not in _VOCABULARY_ENDINGS:
-                ending = ".model"
+            ending = pathlib.Path(settings.vocabulary).suffix
             file = f"{self.base_name}.vocab{ending}"
             return {"inputs": file, "targets": file}
         if settings.shared_vocabulary:
@@ -352,11 +348,12 @@ class OwnText(Text2TextProblem):
 
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
-    ) -> dict[str, Any]:
+    ) -> None:
         """Learn the vocabularies, or copy the given one."""
         path = self.settings.vocabulary
         if not path:
-            return super().train_encoders(raw, data_dir, seed)
+            super().train_encoders(raw, data_dir, seed)
+            return
         from t2t_lite.text.vocabulary import open_vocabulary
 
         encoder = open_vocabulary(path)
@@ -370,7 +367,6 @@ class OwnText(Text2TextProblem):
                 )
         name = self.vocabulary_files()["inputs"]
         shutil.copyfile(path, pathlib.Path(data_dir) / name)
-        return {}
 
     def evaluate(
         self,

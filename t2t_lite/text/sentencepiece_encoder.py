@@ -107,12 +107,6 @@ class SentencePieceEncoder(TextEncoder):
         """
         return self._tokenizer().detokenize(self._ids_of_text(ids, UNK_ID))
 
-    @property
-    def learned_from(self) -> dict[str, int]:
-        """The `lines`, `sampled_lines` and `seed` that `train` learned from."""
-        # tf.Module wraps the dict, which json may not accept.
-        return dict(self._learned_from)
-
     @classmethod
     def train(
         cls,
@@ -139,18 +133,14 @@ class SentencePieceEncoder(TextEncoder):
           T2TLiteError: there is no text, too little for so many pieces, or too
             many different characters for so few.
         """
-        kept, count = _sample_lines(lines, seed)
+        kept = _sample_lines(lines, seed)
         if not kept:
             raise T2TLiteError(
                 "A vocabulary needs text; got a corpus without any. Check the "
                 "files of the train split."
             )
         write_vocabulary(path, _train_model(kept, vocab_size, tags))
-        encoder = cls(path)
-        encoder._learned_from = dict(
-            lines=count, sampled_lines=len(kept), seed=seed
-        )
-        return encoder
+        return cls(path)
 
 
 class _WordTable:
@@ -233,11 +223,8 @@ class _WordTable:
         return [ids[start:end] for start, end in itertools.pairwise(cuts)]
 
 
-def _sample_lines(lines: Iterable[str], seed: int) -> tuple[list[str], int]:
-    """Return lines for the trainer, and the number of lines they are from.
-
-    None is blank or too long.
-    """
+def _sample_lines(lines: Iterable[str], seed: int) -> list[str]:
+    """Return lines for the trainer, none of them blank or too long."""
     choose = random.Random(seed)
     kept, count = [], 0
     for line in lines:
@@ -251,7 +238,7 @@ def _sample_lines(lines: Iterable[str], seed: int) -> tuple[list[str], int]:
             index = choose.randrange(count)  # reservoir sampling
             if index < MOST_VOCABULARY_LINES:
                 kept[index] = line[start : start + _CHUNK]
-    return kept, count
+    return kept
 
 
 def _train_model(
@@ -337,11 +324,6 @@ def _with_our_ids(model: bytes) -> tuple[bytes, bool]:
         for piece, kind in zip(pieces, kinds.values(), strict=True):
             piece.type = kind
         pieces += [p for p in proto.pieces if p.piece not in kinds]
-        names = [piece.piece for piece in pieces]
-        spec.pad_id, spec.eos_id, spec.unk_id = PAD_ID, EOS_ID, UNK_ID
-        has_bos = spec.bos_piece in by_name
-        spec.bos_id = names.index(spec.bos_piece) if has_bos else -1
-        spec.vocab_size = len(pieces)
         del proto.pieces[:]
         proto.pieces.extend(pieces)
         model = proto.SerializeToString(deterministic=True)

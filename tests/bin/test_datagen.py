@@ -48,7 +48,10 @@ def test_files_have_the_names_of_the_contract(datagen, flags, tmp_path):
         shards = [n for n in names if n.startswith(f"tiny_digits-{split}-")]
         assert f"tiny_digits-{split}-00000-of-{len(shards):05d}" in shards
     _, out, _ = datagen(*flags)
-    assert out == "train: 40 pairs\ndev: 4 pairs\ntest: 4 pairs\n"
+    assert out.splitlines() == [
+        f"{split}: {pairs} pairs, none dropped"
+        for split, pairs in (("train", 40), ("dev", 4), ("test", 4))
+    ]
 
 
 def test_same_seed_gives_the_same_files(datagen, flags, tmp_path):
@@ -96,7 +99,8 @@ def text_flags(tmp_path):
 def test_own_text_needs_its_flags_once(datagen, text_flags, tmp_path):
     code, out, _ = datagen(*text_flags)
     assert code == 0
-    assert out == "train: 54 pairs\ndev: 3 pairs\ntest: 3 pairs\n"
+    for told in ("train: 54 pairs,", "dev: 3 pairs,", "test: 3 pairs,"):
+        assert told in out
     manifest = tmp_path / "data" / "text.manifest.json"
     before = manifest.read_bytes()
     assert json.loads(before)["definition"]["options"] == {
@@ -198,8 +202,8 @@ def test_adopted_shards_are_own_text_to_train_on(run_command, shards):
     assert (code, out.splitlines()) == (
         0,
         [
-            "train: 5 pairs in 3 packed rows",
-            "dev: 2 pairs in 1 packed rows",
+            "train: 5 pairs in 3 packed rows, none dropped",
+            "dev: 2 pairs in 1 packed rows, none dropped",
         ],
     )
     assert " ".join(train[:2]) in err

@@ -136,25 +136,6 @@ def test_what_is_missing_shows_before_work_begins(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_what_a_vocabulary_was_learned_from_is_told_and_kept(
-    tmp_path, monkeypatch, capsys
-):
-    from t2t_lite.text import sentencepiece_encoder
-
-    monkeypatch.setattr(sentencepiece_encoder, "MOST_VOCABULARY_LINES", 60)
-    for name in ("a.txt", "b.txt"):
-        lines = (f"line {i} of {name}, größer\n" for i in range(50))
-        (tmp_path / name).write_text("".join(lines), encoding="utf-8")
-    data = tmp_path / "data"
-    manifest = Generation(TwoFiles(), data, raw_dir=tmp_path, seed=7).run()
-    (record,) = manifest.vocabulary.values()
-    told = {key: record[key] for key in ("lines", "sampled_lines", "seed")}
-    assert told == {"lines": 100, "sampled_lines": 60, "seed": 7}
-    assert (
-        "two_files.vocab.300.model learned from 60 of 100 lines, seed 7"
-    ) in capsys.readouterr().err
-
-
 def test_reversed_problem_shares_the_data(tmp_path):
     reverse = Toy().reverse()
     manifest = make(reverse, tmp_path)
