@@ -16,8 +16,13 @@ from t2t_lite.corpus.lines import (
     read_byte_lines,
     read_lines,
 )
-from t2t_lite.corpus.pair_files import read_json_lines, read_tmx, read_tsv
-from t2t_lite.corpus.parallel import read_parallel, read_segments
+from t2t_lite.corpus.parallel import (
+    read_json_lines,
+    read_parallel,
+    read_segments,
+    read_tmx,
+    read_tsv,
+)
 from t2t_lite.data.manifest import Manifest, check_data, find_data
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams

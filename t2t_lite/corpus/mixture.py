@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from t2t_lite.corpus.pair_files import format_of
+from t2t_lite.corpus.parallel import format_of
 from t2t_lite.errors import UsageError
 from t2t_lite.text.tags import tag_of
 from t2t_lite.validators import file_path, text

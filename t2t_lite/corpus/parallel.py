@@ -1,11 +1,18 @@
-"""The two sides of a corpus: files whose line i translates line i."""
+"""The two sides of a corpus: two files of lines, or one file with both.
 
+One file is TSV, JSON lines or TMX. Of two files line i translates line i.
+"""
+
+import contextlib
 import functools
 import itertools
+import json
 import os
 import pathlib
 import re
+import reprlib
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from t2t_lite.corpus.lines import (
     CORPUS,
@@ -20,8 +27,12 @@ from t2t_lite.corpus.lines import (
 from t2t_lite.errors import T2TLiteError, UsageError, in_words
 
 Sides = tuple[pathlib.Path, pathlib.Path]
+FORMATS = (".tsv", ".jsonl", ".tmx")
 
 _COMPRESSED = "|".join(map(re.escape, PACKED))
+_XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+# Elements of TMX with the formatting of another program, not text.
+_FORMATTING = ("{*}bpt", "{*}ept", "{*}it", "{*}ph", "{*}ut")
 
 
 def read_parallel(
@@ -184,3 +195,155 @@ def read_segments(path: str | os.PathLike) -> Iterator[str]:
             raise damaged(path, error) from error
     if text is None:
         raise T2TLiteError(f"{path} has no <seg>: is it a test set in SGML?")
+
+
+def format_of(path: str | os.PathLike) -> str:
+    """Return one of FORMATS, by the name of a file.
+
+    Raises:
+      UsageError: the name ends in something else.
+    """
+    name = pathlib.Path(path)
+    ending = (name.with_suffix("") if name.suffix in PACKED else name).suffix
+    if ending not in FORMATS:
+        raise UsageError(
+            f"A file of pairs must end in {', '.join(FORMATS)}, or in one of "
+            f"these and {', '.join(PACKED)}; got {path}."
+        )
+    return ending
+
+
+def read_tsv(
+    path: str | os.PathLike, encoding: Encoding = CORPUS
+) -> Iterator[tuple[str, str]]:
+    r"""Yield the two texts of each line of a file, compressed or not.
+
+    Example: `a b\tA B\n` gives `("a b", "A B")`. Nothing is quoted or escaped.
+
+    Raises:
+      T2TLiteError: a line without a TAB, or with two; or `read_lines` does.
+    """
+    for number, line in enumerate(read_lines(path, encoding=encoding), 1):
+        texts = line.split("\t")
+        if len(texts) != 2:
+            raise T2TLiteError(
+                "A line must have one TAB, between source and target; got "
+                f"{len(texts) - 1} in {path}, line {number}."
+            )
+        yield texts[0], texts[1]
+
+
+def read_json_lines(
+    path: str | os.PathLike,
+    source_key: str = "source",
+    target_key: str = "target",
+    encoding: Encoding = CORPUS,
+) -> Iterator[tuple[str, str]]:
+    """Yield the texts under two keys of the JSON object on each line of a file.
+
+    Example: `{"source": "a", "target": "A", "id": 7}` gives `("a", "A")`.
+    Half a surrogate pair becomes U+FFFD.
+
+    Raises:
+      T2TLiteError: a line is not a JSON object with these strings; or
+        `read_lines` does.
+    """
+    for number, line in enumerate(read_lines(path, encoding=encoding), 1):
+        record: Any = "invalid JSON"
+        with contextlib.suppress(ValueError, RecursionError):
+            record = json.loads(line)
+        texts: list[Any] = [None]
+        if isinstance(record, dict):
+            texts = [record.get(key) for key in (source_key, target_key)]
+        if not all(isinstance(text, str) for text in texts):
+            raise T2TLiteError(
+                "Each line must be a JSON object with strings under "
+                f"{source_key!r} and {target_key!r} (--source_key and "
+                f"--target_key say which); got {reprlib.repr(record)} in "
+                f"{path}, line {number}."
+            )
+        source, target = (
+            text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+            for text in texts
+        )
+        yield source, target
+
+
+def read_tmx(
+    path: str | os.PathLike, source_language: str, target_language: str
+) -> Iterator[tuple[str, str]]:
+    """Yield the texts in two languages of each `<tu>` of a translation memory.
+
+    Example: for "xx" and "yy" this unit gives `("a b", "A B")`:
+
+      <tu><tuv xml:lang="xx-AA"><seg>a <ph>1</ph>b</seg></tuv>
+          <tuv xml:lang="yy"><seg>A B</seg></tuv></tu>
+
+    A language without a region means all of its regions. A unit that lacks a
+    language has "" there; several texts in a language give a pair each. Line
+    ends become spaces. One unit is in memory at a time.
+
+    Raises:
+      T2TLiteError: the file is missing or damaged, or no unit has a language.
+    """
+
+    def comparable(language):
+        return language.replace("_", "-").lower()
+
+    wanted = list(map(comparable, (source_language, target_language)))
+    found: set[str] = set()
+    for unit in _units(path):
+        sides: tuple[list[str], list[str]] = ([], [])
+        for variant in unit.iterchildren("{*}tuv"):
+            language = variant.get(_XML_LANG) or variant.get("lang") or ""
+            found.add(language := comparable(language))
+            for side, name in zip(sides, wanted, strict=True):
+                if language == name or language.startswith(f"{name}-"):
+                    segments = variant.iterchildren("{*}seg")
+                    side += [_text_of_segment(each, path) for each in segments]
+        yield from itertools.product(*(side or [""] for side in sides))
+    for name in wanted:
+        if found and not any(f"{x}-".startswith(f"{name}-") for x in found):
+            raise T2TLiteError(
+                f"{path} has no text in {name!r}; it has "
+                f"{', '.join(map(repr, sorted(found)))}."
+            )
+
+
+def _units(path):
+    """Yield each `<tu>`, and free it when the next one is asked for."""
+    from lxml import etree
+
+    with open_packed(path) as file:
+        # Nothing but the file itself is read: no DTD, no entity.
+        units = etree.iterparse(
+            file,
+            tag="{*}tu",
+            resolve_entities=False,
+            load_dtd=False,
+            no_network=True,
+        )
+        try:
+            for _, unit in units:
+                yield unit
+                unit.clear()
+                while unit.getprevious() is not None:
+                    del unit.getparent()[0]
+        except etree.XMLSyntaxError as error:
+            # The exception itself does not always have the line.
+            first = next(iter(units.error_log), None)
+            reason = f"line {first.line}: {first.message}" if first else error
+            raise damaged(path, reason) from error
+
+
+def _text_of_segment(segment, path):
+    """Return the text of a segment, without formatting."""
+    from lxml import etree
+
+    etree.strip_elements(segment, *_FORMATTING, with_tail=False)
+    for entity in segment.iter(etree.Entity):
+        raise T2TLiteError(
+            f"An entity of a DTD is not read; got {entity.text} in {path}, "
+            f"line {entity.sourceline}. Put its text in its place."
+        )
+    return "".join(segment.itertext()).replace("\n", " ").strip()

@@ -24,13 +24,13 @@ from t2t_lite.corpus.lines import (
     known_encoding,
 )
 from t2t_lite.corpus.mixture import Corpus
-from t2t_lite.corpus.pair_files import (
+from t2t_lite.corpus.parallel import (
     format_of,
     read_json_lines,
+    read_parallel,
     read_tmx,
     read_tsv,
 )
-from t2t_lite.corpus.parallel import read_parallel
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.problem.base import (

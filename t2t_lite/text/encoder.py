@@ -42,12 +42,11 @@ class TextEncoder(tf.Module):
     unknown_id: int | None = None
     _pieces: Sequence[str]  # by id
 
-    def _read(self, path):
-        """Return the content of the file; set `path` and `sha256`."""
+    def __init__(self, path: str | os.PathLike):
+        super().__init__()
         self.path = pathlib.Path(path)
-        content = read_vocabulary(path)
-        self.sha256 = hashlib.sha256(content).hexdigest()
-        return content
+        self._content = read_vocabulary(path)
+        self.sha256 = hashlib.sha256(self._content).hexdigest()
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Return the ids of each text, without EOS.

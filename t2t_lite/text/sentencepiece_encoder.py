@@ -67,10 +67,9 @@ class SentencePieceEncoder(TextEncoder):
     """
 
     def __init__(self, path: str | os.PathLike):
-        super().__init__(name="sentence_piece_encoder")
-        content = self._read(path)
+        super().__init__(path)
         try:
-            self._model, writes_all = _with_our_ids(content)
+            self._model, writes_all = _with_our_ids(self._content)
             tokenizer = self._tokenizer()
             self.vocab_size = int(tokenizer.vocab_size())
             pieces = tokenizer.id_to_string(tf.range(self.vocab_size))

@@ -57,8 +57,8 @@ class SubwordEncoder(TextEncoder):
     """
 
     def __init__(self, path: str | os.PathLike):
-        super().__init__(name="subword_encoder")
-        pieces = subwords_of(lines_of(self._read(path)))
+        super().__init__(path)
+        pieces = subwords_of(lines_of(self._content))
         if not pieces:
             raise T2TLiteError(
                 f"{path} is not a tensor2tensor subword file: its first lines "

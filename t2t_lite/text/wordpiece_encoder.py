@@ -19,8 +19,8 @@ class WordPieceEncoder(encoder.TextEncoder):
     """
 
     def __init__(self, path: str | os.PathLike):
-        super().__init__(name="wordpiece_encoder")
-        pieces = encoder.lines_of(self._read(path))
+        super().__init__(path)
+        pieces = encoder.lines_of(self._content)
         if "[UNK]" not in pieces:
             rule = "not a WordPiece vocabulary: UTF-8 with [UNK] as a line"
             raise T2TLiteError(f"{path} is {rule}.")
