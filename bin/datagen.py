@@ -23,7 +23,6 @@ from t2t_lite.validators import integer
 
 if TYPE_CHECKING:
     from t2t_lite.data.manifest import Manifest
-    from t2t_lite.datagen.generate import Generation
 
 _ADOPTS = ("vocabulary", "adopted")
 _GENERATES = ("overwrite", "raw_dir", "tfds_dir", "processes")
@@ -98,7 +97,20 @@ def generate_data(args: argparse.Namespace) -> None:
     if args.inspect:
         _inspect(args, problem, data_dir)
         return
-    manifest = _generation(args)(
+    from t2t_lite.datagen.generate import Generation
+
+    generation: Callable[..., Generation] = Generation
+    if args.runner:
+        # Beam's messages are for developers; an error is one line of ours.
+        level = logging.INFO if args.verbose else logging.CRITICAL
+        logging.basicConfig(level=level)
+        logging.getLogger().setLevel(level)
+        from t2t_lite.datagen.apache_beam import BeamGeneration
+
+        generation = functools.partial(
+            BeamGeneration, runner=args.runner, beam_options=args.beam_options
+        )
+    manifest = generation(
         problem,
         data_dir,
         raw_dir=args.raw_dir,
@@ -107,23 +119,6 @@ def generate_data(args: argparse.Namespace) -> None:
         processes=args.processes,
     ).run(args.overwrite)
     _print_counts(args, manifest)
-
-
-def _generation(args: argparse.Namespace) -> "Callable[..., Generation]":
-    """Return the class that generates, with or without Beam."""
-    if not args.runner:
-        from t2t_lite.datagen.generate import Generation
-
-        return Generation
-    # Beam's messages are for developers; an error is one line of ours.
-    level = logging.INFO if args.verbose else logging.CRITICAL
-    logging.basicConfig(level=level)
-    logging.getLogger().setLevel(level)
-    from t2t_lite.datagen.apache_beam import BeamGeneration
-
-    return functools.partial(
-        BeamGeneration, runner=args.runner, beam_options=args.beam_options
-    )
 
 
 def _adopt(args: argparse.Namespace) -> "Manifest":

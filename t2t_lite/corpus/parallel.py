@@ -4,22 +4,19 @@ One file is TSV, JSON lines or TMX. Of two files line i translates line i.
 """
 
 import contextlib
-import functools
 import itertools
 import json
 import os
 import pathlib
 import re
 import reprlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from t2t_lite.corpus.lines import (
     CORPUS,
     PACKED,
-    REPLACED,
     Encoding,
-    checked_lines,
     damaged,
     open_packed,
     read_lines,
@@ -38,7 +35,6 @@ _FORMATTING = ("{*}bpt", "{*}ept", "{*}it", "{*}ph", "{*}ut")
 def read_parallel(
     source_path: str | os.PathLike,
     target_path: str | os.PathLike,
-    read: Callable[[str | os.PathLike], Iterator[str]] | None = None,
     encoding: Encoding = CORPUS,
 ) -> Iterator[tuple[str, str]]:
     r"""Yield the pairs of two files in which line i translates line i.
@@ -48,18 +44,16 @@ def read_parallel(
     Args:
       source_path: a file, compressed or not.
       target_path: another.
-      read: gives the lines of a file; by default `read_lines`.
       encoding: of both files, see `read_lines`.
 
     Raises:
       T2TLiteError: one file has more lines, which is known at the end of the
         other; or `read_lines` raises it.
     """
-    read = read or functools.partial(read_lines, encoding=encoding)
-    sources, targets = read(source_path), read(target_path)
+    both = (source_path, target_path)
+    sources, targets = (read_lines(path, encoding) for path in both)
     for count, pair in enumerate(itertools.zip_longest(sources, targets)):
         if None in pair:
-            both = (source_path, target_path)
             short, long = both if pair[0] is None else both[::-1]
             raise T2TLiteError(
                 "Line i of the target must translate line i of the source; "
@@ -79,9 +73,8 @@ def find_sides(
 
       train.x train.y                    one pair of files
       train.1.x train.1.y ...            parts, also `train-news.x`
-      train-src.x.sgm train-ref.y.sgm    SGML, as the workshops publish tests
 
-    each compressed or not. SGML for other languages may lie beside it.
+    each compressed or not.
 
     Args:
       folder: where to look; not in folders below it.
@@ -102,99 +95,37 @@ def find_sides(
             "the folder that holds it with --raw_dir."
         ) from error
     for stem in stems:
-        plain = [
-            _parts(names, rf"{re.escape(stem)}(?:[.-](.+))?\.{re.escape(x)}")
-            for x in languages
-        ]
-        if any(plain):
-            return _pair_up(folder, plain, stem, languages)
-        source, target = (
-            _parts(names, rf"{re.escape(stem)}(?:-(.+?))?-{role}\.{x}\.sgml?")
-            for role, x in zip(("src", "ref"), languages, strict=True)
-        )
-        if found := sorted(source.keys() & target.keys()):
-            return [(folder / source[p], folder / target[p]) for p in found]
+        sources, targets = (_parts(names, stem, x) for x in languages)
+        for part in sorted(sources.keys() ^ targets.keys()):
+            missing = stem, part, languages[part in sources]
+            raise T2TLiteError(
+                f"{folder} holds {sources.get(part) or targets.get(part)} and "
+                f"no {'.'.join(filter(None, missing))}: both sides of a corpus "
+                "are needed."
+            )
+        if sources:
+            parts = sorted(sources)
+            return [(folder / sources[p], folder / targets[p]) for p in parts]
     wanted = " or ".join(f"{x}.{y}" for x in stems for y in languages)
     raise T2TLiteError(
         f"{folder} holds no {wanted}. Put both sides there, in parts "
-        f"({stems[0]}.1.{languages[0]} ...), compressed ({', '.join(PACKED)}) "
-        "or as SGML, or name another folder with --raw_dir."
+        f"({stems[0]}.1.{languages[0]} ...) or compressed "
+        f"({', '.join(PACKED)}), or name another folder with --raw_dir."
     )
 
 
-def _parts(names, pattern):
-    """Return the names that match, by their part of the split."""
-    parts: dict[str, str] = {}
-    for name in names:
-        if match := re.fullmatch(f"{pattern}(?:{_COMPRESSED})?", name):
-            if (other := parts.setdefault(match[1] or "", name)) != name:
-                raise UsageError(
-                    "A side of a corpus must be there once; got "
-                    f"{other} and {name}."
-                )
+def _parts(names, stem, language):
+    """Return the files of one side by their part of the split; "": whole."""
+    ending = rf"\.{re.escape(language)}(?:{_COMPRESSED})?"
+    pattern = re.compile(rf"{re.escape(stem)}(?:[.-](.+))?{ending}")
+    found = [match for name in names if (match := pattern.fullmatch(name))]
+    parts = {match[1] or "": match[0] for match in found}
+    if len(parts) < len(found) or ("" in parts and len(parts) > 1):
+        raise UsageError(
+            "A side of a split must be one file or its parts, each once; got "
+            f"{' and '.join(match[0] for match in found)}. Remove the others."
+        )
     return parts
-
-
-def _pair_up(folder, sides, stem, languages):
-    """Return the two files of the whole split, or of each of its parts."""
-    sources, targets = sides
-    for found in sides:
-        if "" in found and len(found) > 1:
-            raise UsageError(
-                f"A split is one file a side or its parts; got "
-                f"{' and '.join(found.values())} in {folder}. Remove the files "
-                f"that are not {stem}."
-            )
-    for part in sorted(sources.keys() ^ targets.keys()):
-        language = languages[part in sources]
-        missing = ".".join(filter(None, (stem, part, language)))
-        raise T2TLiteError(
-            f"{folder} holds {sources.get(part) or targets.get(part)} and no "
-            f"{missing}: both sides of a corpus are needed."
-        )
-    return [(folder / sources[p], folder / targets[p]) for p in sorted(sources)]
-
-
-def read_sides(sides: Sequence[Sides]) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of texts of each (source, target)."""
-
-    def read(path):
-        is_segments = {"sgm", "sgml"} & {*path.name.split(".")}
-        return read_segments(path) if is_segments else read_lines(path, CORPUS)
-
-    for source, target in sides:
-        yield from read_parallel(source, target, read)
-
-
-def read_segments(path: str | os.PathLike) -> Iterator[str]:
-    """Yield the text of each `<seg>` of an SGML file, entities resolved.
-
-    Example: `<doc><seg id="1"> A &amp; B </seg></doc>` gives "A & B".
-
-    Raises:
-      T2TLiteError: the file is unreadable or damaged, has no segment, or has
-        too much broken text.
-    """
-    from lxml import etree  # sacreBLEU's own, for the same files
-
-    def texts(file):
-        # SGML that is not XML, such as a bare "&", is read as HTML is.
-        events = etree.iterparse(
-            file, tag="seg", html=True, encoding="utf-8", recover=True
-        )
-        for _, segment in events:
-            yield " ".join("".join(segment.itertext()).split("\n")).strip()
-            segment.clear()
-
-    text = None
-    with open_packed(path) as file:
-        try:
-            for text in checked_lines(texts(file), path, CORPUS, REPLACED):
-                yield text
-        except etree.XMLSyntaxError as error:
-            raise damaged(path, error) from error
-    if text is None:
-        raise T2TLiteError(f"{path} has no <seg>: is it a test set in SGML?")
 
 
 def format_of(path: str | os.PathLike) -> str:

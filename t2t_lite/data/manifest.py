@@ -125,7 +125,7 @@ class Manifest:
       versions: of the packages that generated it; not part of the digest.
       sources: size, time of the last change and sha256 of each file of the
         corpus by path.
-      corpora: of train, if there are several, each `{"files", "tag", "share",
+      corpora: of train, if they have shares, each `{"files", "tag", "share",
         "pairs", "copies"}`: the number of pairs after filters but with
         duplicates, and the number that it contributes, copies included.
     """

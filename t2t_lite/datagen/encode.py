@@ -268,26 +268,14 @@ def encode_chunks(
     processes = processes or usable_cores()
     chunks = iter(chunks)
     ahead = list(itertools.islice(chunks, MIN_CHUNKS_FOR_POOL))
-    if len(ahead) < MIN_CHUNKS_FOR_POOL:
-        processes = 1
     chunks = itertools.chain(ahead, chunks)
-    if processes > 1:
-        task = pickle.dumps((work, problem, vocabulary_dir))
-        _encode_in_pool(task, chunks, problem, processes, report_done)
+    if processes == 1 or len(ahead) < MIN_CHUNKS_FOR_POOL:
+        encoders = problem.load_encoders(vocabulary_dir)
+        for chunk in chunks:
+            work(encoders, chunk)
+            report_done(len(chunk.pairs))
         return
-    encoders = problem.load_encoders(vocabulary_dir)
-    for chunk in chunks:
-        work(encoders, chunk)
-        report_done(len(chunk.pairs))
-
-
-def _encode_in_pool(
-    task: bytes,
-    chunks: Iterable[Chunk],
-    problem: Problem,
-    processes: int,
-    report_done: Callable[[int], None],
-) -> None:
+    task = pickle.dumps((work, problem, vocabulary_dir))
     waiting = deque[tuple[concurrent.futures.Future, int]]()
 
     def wait_for_oldest() -> None:

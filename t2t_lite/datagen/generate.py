@@ -188,7 +188,7 @@ class Generation:
                     "The same command starts over."
                 )
             sources[path] = {**state, "sha256": sha256_of(path)}
-        manifest = Manifest(
+        return Manifest(
             problem=problem.base_name,
             fingerprint=problem.fingerprint(),
             definition=problem.definition(),
@@ -199,7 +199,6 @@ class Generation:
             sources=sources,
             corpora=problem.corpus_counts(job.raw),
         )
-        return manifest
 
     def _make_split(
         self, encoder: SplitEncoder, job: "UnfinishedJob"

@@ -1,5 +1,6 @@
 """`OwnText`: a problem whose files and choices are options, not code."""
 
+import collections
 import dataclasses
 import functools
 import itertools
@@ -282,7 +283,7 @@ class OwnText(Text2TextProblem):
 
     def corpus_counts(self, raw: RawFiles) -> list[dict[str, Any]]:
         corpora = self._corpora["train"]
-        if len(corpora) < 2:
+        if not self._has_shares("train"):
             return []
         self._require_files(raw)
         return [
@@ -380,13 +381,13 @@ class OwnText(Text2TextProblem):
             return report
         from t2t_lite.evaluation.bleu import bleu
 
-        found: dict[str, list[tuple[str, str]]] = {}
+        found = collections.defaultdict(list)
         for source, *texts in zip(sources, outputs, references, strict=True):
-            tag, _ = parted(source, tags)
-            found.setdefault(tag or "no tag", []).append((texts[0], texts[1]))
+            found[parted(source, tags)[0] or "no tag"].append(texts)
         by_tag = {}
         for tag, pairs in sorted(found.items()):
-            scores = bleu([o for o, _ in pairs], [r for _, r in pairs])
+            hypotheses, correct = zip(*pairs, strict=True)
+            scores = bleu(hypotheses, correct)
             by_tag[tag] = {key: scores[key] for key in ("score", "sentences")}
         return report | {"by_tag": by_tag}
 
@@ -469,8 +470,6 @@ class OwnText(Text2TextProblem):
             sum(is_usable(*pair) for pair in self._samples_of("train", corpus))
             for corpus in corpora
         ]
-        if not self._has_shares("train"):
-            return list(zip(counts, counts, strict=True))
         for corpus, count in zip(corpora, counts, strict=True):
             if not count:
                 raise T2TLiteError(

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 
-from t2t_lite.corpus.parallel import find_sides, read_sides
+from t2t_lite.corpus.parallel import find_sides, read_parallel
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem.base import Text2TextProblem
@@ -41,7 +41,10 @@ class ParallelCorpus(Text2TextProblem):
 
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
         if raw.raw_dir is not None:
-            return read_sides(self._find_files(split, raw))
+            files = self._find_files(split, raw)
+            return itertools.chain.from_iterable(
+                itertools.starmap(read_parallel, files)
+            )
         builder = self._builder(raw)
         return _read_dataset(builder, self.tfds_splits[split], self._sides)
 
