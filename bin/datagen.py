@@ -149,12 +149,9 @@ def _adopt(args: argparse.Namespace) -> "Manifest":
 def _print_counts(args: argparse.Namespace, manifest: "Manifest") -> None:
     """Print how many pairs the data has, and what was dropped."""
     if args.json:
+        names = ("examples", "dropped", "damaged")
         splits = {
-            split: {
-                "examples": record.examples,
-                "dropped": record.dropped,
-                "damaged": record.damaged,
-            }
+            split: {name: getattr(record, name) for name in names}
             for split, record in manifest.splits.items()
         }
         corpora = {"corpora": manifest.corpora} if manifest.corpora else {}

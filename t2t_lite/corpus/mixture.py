@@ -24,7 +24,7 @@ class Corpus:
     """Some of the pairs of a split.
 
     Attributes:
-      files: one that has both sides, or one for each.
+      files: absolute paths; one that has both sides, or one for each.
       share: of the pairs of train, in (0, 1]; None: each pair is there once.
       tag: the word before its source texts, such as "<2de>"; or "".
     """
@@ -78,17 +78,13 @@ def _read_corpus(value):
             "A corpus is FILE, FILE:SHARE, FILE:TAG or FILE:SHARE:TAG, where a "
             f"TAG has letters, digits, _ and -; got {value!r}."
         )
-    return Corpus((file,), share, tag)
+    return Corpus((file_path(file),), share, tag)
 
 
 def checked(value: Any) -> str:
     """Return the text of corpora with absolute paths; a validator."""
     name = text(os.fspath(value) if isinstance(value, os.PathLike) else value)
-    corpora = [
-        dataclasses.replace(corpus, files=tuple(map(file_path, corpus.files)))
-        for corpus in read_corpora(name)
-    ]
-    return ",".join(map(str, corpora))
+    return ",".join(map(str, read_corpora(name)))
 
 
 def copies_for(counts: Sequence[int], shares: Sequence[float]) -> list[int]:

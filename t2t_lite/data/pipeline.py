@@ -305,10 +305,8 @@ class Batching:
         return self.packing and self.record.is_packed
 
     @property
-    def shape(self) -> tuple[int, int] | tuple[None, None]:
-        """The (rows, width) that all batches have, if they have one."""
-        if not self.packing:
-            return None, None
+    def shape(self) -> tuple[int, int]:
+        """The (rows, width) of all packed batches."""
         return packing.packed_shape(self.max_positions, self.max_length)
 
     def check_lengths(self) -> None:

@@ -90,8 +90,7 @@ class Counts:
 
     Attributes:
       lengths: number of records by the tokens of their longer side.
-      source_tokens: tokens of all sources, EOS included.
-      target_tokens: tokens of all targets, EOS included.
+      source_tokens, target_tokens: sums over all pairs, EOS included.
       unknown_words: words of kept pairs that the vocabulary cannot write.
       reasons: number of pairs by the reason why they are dropped, or by the
         damage (one of DAMAGE) with which they are kept.

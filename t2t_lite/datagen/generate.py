@@ -13,7 +13,7 @@ import json
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from importlib import metadata
 from typing import Any
@@ -226,7 +226,7 @@ class Generation:
         chunks = sorted(folder.glob("chunk-?????"))
         counts, records = Counts(), []
         for path in chunks:
-            counts.merge(Counts(**shuffle.read_report(path)))
+            counts.merge(shuffle.read_counts(path))
         number = shuffle.count_shards(pairs)
         for path, shard in zip(
             shard_paths(encoder, job.folder, number),
@@ -252,7 +252,7 @@ class Generation:
             nonlocal total
             for chunk in split_into_chunks(samples, encoder.label):
                 total += len(chunk.pairs)
-                if _chunk_path(folder, chunk).exists():
+                if shuffle.chunk_path(folder, chunk).exists():
                     counter.advance(len(chunk.pairs))
                 else:
                     job.save_sources()
@@ -260,7 +260,7 @@ class Generation:
 
         with Counter(encoder.label, "pairs", self.progress) as counter:
             encode_chunks(
-                functools.partial(_write_chunk, encoder, folder),
+                functools.partial(shuffle.write_chunk, encoder, folder),
                 missing_chunks(),
                 encoder.problem,
                 job.folder,
@@ -269,18 +269,15 @@ class Generation:
             )
         return total
 
-    @contextlib.contextmanager
-    def _only_one(self) -> Iterator[None]:
-        """Let one process at a time generate the data."""
+    def _only_one(self) -> filelock.AcquireReturnProxy:
+        """Wait until no other process generates the data; return the lock."""
         folder = self._folder
         lock = filelock.FileLock(folder / f".{self.problem.base_name}.lock")
         try:
-            held = lock.acquire(blocking=False)
+            return lock.acquire(blocking=False)
         except filelock.Timeout:
             self._say(f"another process is generating it in {folder}; waiting")
-            held = lock.acquire()
-        with held:
-            yield
+            return lock.acquire()
 
     def _say(self, text: str, split: str = "") -> None:
         if self.progress:
@@ -342,25 +339,8 @@ class UnfinishedJob:
 
     def remove(self) -> None:
         """Remove the folder."""
-        if self.folder.is_dir() and not self.folder.is_symlink():
+        if self.folder.exists():
             files.remove_folder(self.folder)
-        else:
-            self.folder.unlink(missing_ok=True)
-
-
-def _write_chunk(
-    encoder: SplitEncoder,
-    folder: pathlib.Path,
-    encoders: Mapping[str, Any],
-    chunk: Chunk,
-) -> None:
-    index, records, counts = encoder.encode(encoders, chunk)
-    path = _chunk_path(folder, chunk)
-    shuffle.write_chunk(path, index, records, vars(counts))
-
-
-def _chunk_path(folder: pathlib.Path, chunk: Chunk) -> pathlib.Path:
-    return folder / f"chunk-{chunk.number:05d}"
 
 
 def shard_paths(

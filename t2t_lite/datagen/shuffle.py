@@ -9,14 +9,14 @@ import itertools
 import json
 import pathlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from t2t_lite import files
 from t2t_lite.corpus import filters
-from t2t_lite.datagen.encode import INDEX, Counts
+from t2t_lite.datagen.encode import INDEX, Chunk, Counts, SplitEncoder
 from t2t_lite.errors import T2TLiteError
 
 # Half of the input pipeline's shuffle window, so that a pair meets other shards
@@ -43,27 +43,34 @@ def shard_of(keys: np.ndarray, shards: int, is_shuffled: bool) -> np.ndarray:
     return (keys - np.uint64(1)) // np.uint64(SHARD_PAIRS)
 
 
+def chunk_path(folder: pathlib.Path, chunk: Chunk) -> pathlib.Path:
+    """Return the path of an encoded chunk."""
+    return folder / f"chunk-{chunk.number:05d}"
+
+
 def write_chunk(
-    path: pathlib.Path,
-    index: np.ndarray,
-    records: Sequence[bytes],
-    report: Any,
+    encoder: SplitEncoder,
+    folder: pathlib.Path,
+    encoders: Mapping[str, Any],
+    chunk: Chunk,
 ) -> None:
-    """Write a file: a line of JSON, INDEX [records] by key, the records.
+    """Encode a chunk: a line of JSON, INDEX [records] by key, the records.
 
     Nothing waits for the disk, because the file is read soon.
     """
+    index, records, counts = encoder.encode(encoders, chunk)
     order = np.argsort(index["key"], kind="stable")
+    path = chunk_path(folder, chunk)
     with files.write_file(path, to_disk=False) as file:
-        file.write(json.dumps([len(index), report]).encode() + b"\n")
+        file.write(json.dumps([len(index), vars(counts)]).encode() + b"\n")
         file.write(index[order].tobytes())
         file.write(b"".join([records[i] for i in order.tolist()]))
 
 
-def read_report(path: pathlib.Path) -> Any:
-    """Return the `report` of a chunk."""
+def read_counts(path: pathlib.Path) -> Counts:
+    """Return the counts of a chunk."""
     with open(path, "rb") as file:
-        return json.loads(file.readline())[1]
+        return Counts(**json.loads(file.readline())[1])
 
 
 def read_shards(

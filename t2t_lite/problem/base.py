@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from t2t_lite.text.encoder import TextEncoder
 
 T = TypeVar("T")
-_OR_TEXT = "or be a Text2TextProblem, which has a SentencePiece vocabulary"
 # Attributes that score or describe: a change of them leaves the data valid.
 _DO_NOT_SHAPE_DATA = ("name", "options", "metric", "reversed", "tfds_bytes")
 _SHOWN_CHARACTERS = 60  # of a wrong pair
@@ -94,7 +93,7 @@ class Problem:
           split: one of `splits`.
           raw: finds the files of the corpus: `raw.path("train.en")`.
         """
-        raise _undefined(self, "samples(self, split, raw)")
+        raise _undefined(self, "samples")
 
     def require_sources(self, raw: RawFiles) -> None:
         """Find and check the corpus before long work.
@@ -132,7 +131,7 @@ class Problem:
 
         Equal names mean one shared vocabulary.
         """
-        raise _undefined(self, f"vocabulary_files(self), {_OR_TEXT}")
+        raise _undefined(self, "vocabulary_files")
 
     def expected_vocab_sizes(self) -> tuple[int, int]:
         """Return the sizes of both vocabularies before they exist."""
@@ -142,9 +141,7 @@ class Problem:
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
     ) -> None:
         """Make the vocabulary files in `data_dir`."""
-        raise _undefined(
-            self, f"train_encoders(self, raw, data_dir, seed), {_OR_TEXT}"
-        )
+        raise _undefined(self, "train_encoders")
 
     def load_encoders(
         self, directory: str | os.PathLike
@@ -179,7 +176,7 @@ class Problem:
           references: the target texts of the shards.
           outputs: the outputs of the model, without `complete`.
         """
-        raise _undefined(self, "evaluate(self, sources, references, outputs)")
+        raise _undefined(self, "evaluate")
 
     def tokenize(self, text: str) -> str:
         """Return a raw source text as the corpus has it, for `--tokenize`.
@@ -376,9 +373,12 @@ def checked_pairs(
                 )
 
 
-def _undefined(problem: Problem, rule: str) -> T2TLiteError:
+def _undefined(problem: Problem, method: str) -> T2TLiteError:
     """Return the error for a declaration that lacks a method."""
-    return T2TLiteError(f"{type(problem).__name__} must define {rule}.")
+    return T2TLiteError(
+        f"{type(problem).__name__} must define {method}. A Text2TextProblem "
+        "has all but samples."
+    )
 
 
 def _tokenized_bleu(hypotheses, references, language):

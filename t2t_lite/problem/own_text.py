@@ -273,13 +273,11 @@ class OwnText(Text2TextProblem):
                 (tagged(tag, source), target)
                 for source, target, tag in self._held_out[split]
             )
-        split_samples = functools.partial(self._samples_of, split)
-        counts = itertools.repeat(None)
-        if self._has_shares(split):
-            counts = iter(self._counts)
-        return itertools.chain.from_iterable(
-            map(split_samples, self._corpora[split], counts)
-        )
+        read = functools.partial(self._samples_of, split)
+        has_shares = self._has_shares(split)
+        counts = self._counts if has_shares else itertools.repeat(None)
+        pairs = map(read, self._corpora[split], counts)
+        return itertools.chain.from_iterable(pairs)
 
     def corpus_counts(self, raw: RawFiles) -> list[dict[str, Any]]:
         corpora = self._corpora["train"]

@@ -119,8 +119,7 @@ class TextEncoder(tf.Module):
         Raises:
           UsageError: the vocabulary lacks an entry.
         """
-        everything = self.pieces(range(self.vocab_size)) if pieces else []
-        known = {piece: number for number, piece in enumerate(everything)}
+        known = {piece: number for number, piece in enumerate(self._pieces)}
         for piece in pieces:
             if piece not in known:
                 raise UsageError(

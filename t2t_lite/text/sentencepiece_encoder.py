@@ -122,9 +122,8 @@ class SentencePieceEncoder(TextEncoder):
 
         Args:
           lines: the texts, streamed.
-          vocab_size: the number of pieces, 3 special ones and 256 bytes among
-            them.
-          path: of the model file, which is written completely or not at all.
+          vocab_size: of pieces, 3 special ones and 256 bytes among them.
+          path: of the model file.
           seed: of the sample.
           tags: texts that are one piece each, wherever they stand.
 
