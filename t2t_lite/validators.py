@@ -197,14 +197,14 @@ def help_of(field: dataclasses.Field) -> str:
     return with_default(field.metadata["help"], field.default)
 
 
-def describe(settings: type, indent: int = 6) -> str:
+def describe(settings: type) -> str:
     """Return a line of a docstring's `Args` for each field of a dataclass."""
     return "\n".join(
         textwrap.fill(
             f"{field.name}: {help_of(field)}.",
             width=80,
-            initial_indent=" " * indent,
-            subsequent_indent=" " * (indent + 2),
+            initial_indent=" " * 6,
+            subsequent_indent=" " * 8,
             break_on_hyphens=False,
         )
         for field in dataclasses.fields(settings)

@@ -197,10 +197,10 @@ class Manifest:
     @property
     def corpus_summary(self) -> list[str]:
         """A line for each of several corpora of train."""
-        total = sum(corpus["copies"] for corpus in self.corpora) or 1
+        total = sum(corpus["copies"] for corpus in self.corpora)
         return [
-            f"{corpus['tag']} {' and '.join(corpus['files'])}".lstrip()
-            + f": {corpus['pairs']:,} pairs, {corpus['copies']:,} with copies, "
+            f"{' '.join([corpus['tag'], *corpus['files']]).lstrip()}: "
+            f"{corpus['pairs']:,} pairs, {corpus['copies']:,} with copies, "
             f"{corpus['copies'] / total:.1%}"
             for corpus in self.corpora
         ]

@@ -197,8 +197,10 @@ class SplitEncoder:
             else:
                 numbers.append(number)
                 pairs.append(pair)
-                if damage := _find_damage(*pair):
-                    counts.reasons[damage] += 1
+                for sign, damage in _DAMAGE_BY_SIGN.items():
+                    if sign in pair[0] or sign in pair[1]:
+                        counts.reasons[damage] += 1
+                        break
         return numbers, pairs, list(digests)
 
 
@@ -206,13 +208,6 @@ def _empty_side(source: str, target: str) -> str | None:
     if source.strip():
         return None if target.strip() else "empty target"
     return "empty source" if target.strip() else "both sides empty"
-
-
-def _find_damage(source: str, target: str) -> str | None:
-    for sign, reason in _DAMAGE_BY_SIGN.items():
-        if sign in source or sign in target:
-            return reason
-    return None
 
 
 def serialize_pairs(

@@ -82,8 +82,8 @@ class Generation:
         name = self.problem.registered_name
         if self.raw_dir is not None and isinstance(self.problem, OwnText):
             raise UsageError(
-                f"{name} reads the files that --source, --target or --pairs "
-                f"name: leave --raw_dir out; got {self.raw_dir}."
+                f"{name} reads --source, --target or --pairs: leave --raw_dir "
+                f"out; got {self.raw_dir}."
             )
         if self.tfds_dir is not None and (
             self.raw_dir is not None or not self.problem.tfds_name
@@ -197,7 +197,7 @@ class Generation:
             seed=seed,
             versions=versions(),
             sources=sources,
-            corpora=problem.corpus_counts(job.raw),
+            corpora=problem.corpus_counts(),
         )
 
     def _make_split(

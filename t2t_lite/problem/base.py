@@ -114,7 +114,7 @@ class Problem:
         """Tags before source texts, see `text.tags`; each is one piece."""
         return ()
 
-    def corpus_counts(self, raw: RawFiles) -> list[dict[str, Any]]:
+    def corpus_counts(self) -> list[dict[str, Any]]:
         """Return `Manifest.corpora`."""
         return []
 

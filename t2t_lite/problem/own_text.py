@@ -279,11 +279,10 @@ class OwnText(Text2TextProblem):
         pairs = map(read, self._corpora[split], counts)
         return itertools.chain.from_iterable(pairs)
 
-    def corpus_counts(self, raw: RawFiles) -> list[dict[str, Any]]:
+    def corpus_counts(self) -> list[dict[str, Any]]:
         corpora = self._corpora["train"]
         if not self._has_shares("train"):
             return []
-        self._require_files(raw)
         return [
             dataclasses.asdict(corpus)
             | {"files": list(corpus.files), "pairs": pairs, "copies": copies}

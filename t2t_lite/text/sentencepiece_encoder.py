@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
+from google.protobuf.message import DecodeError
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.text.encoder import (
@@ -73,7 +74,7 @@ class SentencePieceEncoder(TextEncoder):
             tokenizer = self._tokenizer()
             self.vocab_size = int(tokenizer.vocab_size())
             pieces = tokenizer.id_to_string(tf.range(self.vocab_size))
-        except (tf.errors.OpError, ValueError) as error:
+        except (tf.errors.OpError, DecodeError, ValueError) as error:
             raise T2TLiteError(
                 f"{path} is not a SentencePiece model or is damaged; "
                 "t2t-lite-datagen makes a new one."
@@ -248,14 +249,13 @@ def _train_model(
 
     model = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder:
+        rules = [
+            [" ".join(f"{ord(c):X}" for c in text) for text in rule]
+            for rule in _ESCAPES.items()
+        ]
         paths = [pathlib.Path(folder) / name for name in ("to.tsv", "from.tsv")]
-        for a, b in _ESCAPES.items():
-            for path, texts in zip(paths, ((a, b), (b, a)), strict=True):
-                codes = (
-                    " ".join(f"{ord(c):X}" for c in text) for text in texts
-                )
-                with path.open("a") as file:
-                    file.write("\t".join(codes) + "\n")
+        paths[0].write_text("".join(f"{a}\t{b}\n" for a, b in rules))
+        paths[1].write_text("".join(f"{b}\t{a}\n" for a, b in rules))
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(lines),
@@ -300,15 +300,14 @@ def _with_our_ids(model: bytes) -> tuple[bytes, bool]:
 
     Pieces keep their order, scores and meaning, so those of texts do not
     change. Also returns whether the model writes every text, with bytes for
-    characters that it does not know. ValueError: it is not a model.
+    characters that it does not know.
+
+    Raises:
+      DecodeError, ValueError: it is not a model.
     """
-    from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2
 
-    try:
-        proto = sentencepiece_model_pb2.ModelProto.FromString(model)
-    except DecodeError as error:
-        raise ValueError("it is not a model") from error
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model)
     if not proto.pieces:
         raise ValueError("it has no pieces")
     spec, by_name = proto.trainer_spec, {p.piece: p for p in proto.pieces}
