@@ -88,10 +88,9 @@ def checked(value: Any) -> str:
 
 
 def copies_for(counts: Sequence[int], shares: Sequence[float]) -> list[int]:
-    """Return the number of pairs that each corpus gives to have its share.
+    """Return the fewest pairs that each corpus gives to have its share.
 
-    It is the fewest that leave no pair out: the corpus that is largest for its
-    share gives each pair once.
+    The corpus that is largest for its share gives each pair once.
 
     Example: 300 and 10 pairs, shares 0.75 and 0.25 -> 300 and 100.
     """

@@ -295,9 +295,9 @@ def check_shards(
     splits: Iterable[str] | None = None,
     checksums: bool = True,
 ) -> None:
-    """Compare the size and the checksum of each shard with the manifest.
+    """Compare the shards of `splits`, by default all, with the manifest.
 
-    Of all splits, if `splits` is None. Without `checksums` it reads no file.
+    Without `checksums` only their sizes.
 
     Raises:
       T2TLiteError: names the first file that is missing or damaged.

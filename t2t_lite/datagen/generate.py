@@ -241,10 +241,7 @@ class Generation:
     def _encode_split(
         self, encoder: SplitEncoder, job: "UnfinishedJob", folder: pathlib.Path
     ) -> int:
-        """Write the missing chunks; return the number of pairs of the split.
-
-        A resumed job reads the corpus from its start to find where it stopped.
-        """
+        """Write the missing chunks; return the number of pairs of the split."""
         total = 0
         samples = encoder.problem.samples(encoder.split, job.raw)
 
@@ -252,7 +249,7 @@ class Generation:
             nonlocal total
             for chunk in split_into_chunks(samples, encoder.label):
                 total += len(chunk.pairs)
-                if shuffle.chunk_path(folder, chunk).exists():
+                if shuffle.chunk_path(folder, chunk).exists():  # resumed
                     counter.advance(len(chunk.pairs))
                 else:
                     job.save_sources()
@@ -289,7 +286,7 @@ class UnfinishedJob:
     """The folder of an unfinished generation, with a record of each step.
 
     Args:
-      folder: the folder.
+      folder: its path.
       identity: what makes the job the same job, fit for JSON.
       raw: notes size and time of the corpus files as they are read.
     """

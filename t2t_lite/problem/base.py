@@ -197,10 +197,8 @@ class Problem:
     def text_form(self, encoders: Mapping[str, "TextEncoder"]) -> Any:
         """Return the form of the texts for graphs; None, the default: any.
 
-        It has the methods of `parsing.tree_form.TreeForm`.
-
-        Args:
-          encoders: as `load_encoders` returns them.
+        It has the methods of `parsing.tree_form.TreeForm`; `encoders` are those
+        of `load_encoders`.
         """
         return None
 

@@ -280,15 +280,13 @@ class OwnText(Text2TextProblem):
         return itertools.chain.from_iterable(pairs)
 
     def corpus_counts(self) -> list[dict[str, Any]]:
-        corpora = self._corpora["train"]
         if not self._has_shares("train"):
             return []
+        found = zip(self._corpora["train"], self._counts, strict=True)
         return [
             dataclasses.asdict(corpus)
             | {"files": list(corpus.files), "pairs": pairs, "copies": copies}
-            for corpus, (pairs, copies) in zip(
-                corpora, self._counts, strict=True
-            )
+            for corpus, (pairs, copies) in found
         ]
 
     def require_sources(self, raw: RawFiles) -> None:

@@ -60,15 +60,9 @@ class TextEncoder(tf.Module):
         raise NotImplementedError
 
     def tokenize_behind(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Return the ids of each text where it continues a sentence.
+        """Return what `tokenize` gives for texts that continue a sentence.
 
         A vocabulary may write a word in another way at the start of a line.
-
-        Args:
-          text: tf.string [B].
-
-        Returns:
-          ragged int32 [B, None].
         """
         before = tf.constant("a")
         count = self.tokenize(before[None]).row_lengths()[0]
