@@ -165,7 +165,6 @@ def main() -> None:
     parser.add_argument("--data_dir", help="kept; default: a temporary one")
     flags = parser.parse_args()
     from t2t_lite.data import pipeline
-    from t2t_lite.data.stats import padding_report
     from t2t_lite.datagen.generate import Generation
 
     problem = make_problem()
@@ -196,7 +195,7 @@ def main() -> None:
         print(f"{flags.pairs:,} pairs, {tokens:,} tokens")
         print_speeds(speeds)
         for packing in (False, True):
-            report = padding_report(
+            report = pipeline.padding_report(
                 *(folder, problem, manifest),
                 seed=1,
                 packing=packing,

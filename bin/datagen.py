@@ -3,17 +3,16 @@
 import argparse
 import dataclasses
 import functools
+import itertools
 import logging
-import math
 import pathlib
-from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from t2t_lite import plugins, registry
 from t2t_lite.bin.cli import command, flags
 from t2t_lite.bin.cli.command import Command
-from t2t_lite.bin.cli.output import print_json, print_rows
+from t2t_lite.bin.cli.output import print_json
 from t2t_lite.errors import UsageError
 from t2t_lite.problem import Problem
 from t2t_lite.problem.own_text import TextOptions
@@ -24,12 +23,11 @@ from t2t_lite.validators import integer
 
 if TYPE_CHECKING:
     from t2t_lite.data.manifest import Manifest
-    from t2t_lite.datagen.generate import Generation
 
 _ADOPTS = ("vocabulary", "adopted")
 _GENERATES = ("overwrite", "raw_dir", "tfds_dir", "processes")
 _CONFLICTS = (
-    ("inspect", *_GENERATES),
+    ("inspect", "seed", *_GENERATES),
     ("adopt", "inspect", *_GENERATES, "runner", "problem_options"),
     *(
         ("adopt", f.name)
@@ -39,9 +37,7 @@ _CONFLICTS = (
     # Beam's own options say how many workers it has.
     ("runner", "processes"),
 )
-_SIDES = ("source", "target")
-_SHARES = {"half": 0.5, "90%": 0.9, "99%": 0.99, "99.9%": 0.999, "all": 1.0}
-_SHOWN_CHARACTERS = 300  # of a text; JSON has all of them
+_SHOWN_PAIRS, _SHOWN_CHARACTERS = 10, 300
 
 
 def _add_flags(parser: flags.Parser) -> None:
@@ -56,8 +52,8 @@ def _add_flags(parser: flags.Parser) -> None:
     modes = {
         "--overwrite": "generate the data again, from the start, even if it is "
         "there and fits",
-        "--inspect": "generate nothing; report on the data that is there: "
-        "counts, lengths, what was dropped, ten pairs at random",
+        "--inspect": "generate nothing; check the data that is there, and show "
+        "its counts and ten pairs of train, with their tokens",
         "--adopt=DIR": "generate nothing; check the shards "
         "NAME-{train,dev,test}-* that tensor2tensor left in DIR, and make them "
         "data of --problem=NAME, where they lie; needs --vocabulary=FILE, or "
@@ -101,7 +97,20 @@ def generate_data(args: argparse.Namespace) -> None:
     if args.inspect:
         _inspect(args, problem, data_dir)
         return
-    manifest = _generation(args)(
+    from t2t_lite.datagen.generate import Generation
+
+    generation: Callable[..., Generation] = Generation
+    if args.runner:
+        # Beam's messages are for developers; an error is one line of ours.
+        level = logging.INFO if args.verbose else logging.CRITICAL
+        logging.basicConfig(level=level)
+        logging.getLogger().setLevel(level)
+        from t2t_lite.datagen.apache_beam import BeamGeneration
+
+        generation = functools.partial(
+            BeamGeneration, runner=args.runner, beam_options=args.beam_options
+        )
+    manifest = generation(
         problem,
         data_dir,
         raw_dir=args.raw_dir,
@@ -110,23 +119,6 @@ def generate_data(args: argparse.Namespace) -> None:
         processes=args.processes,
     ).run(args.overwrite)
     _print_counts(args, manifest)
-
-
-def _generation(args: argparse.Namespace) -> "Callable[..., Generation]":
-    """Return the class that generates, with or without Beam."""
-    if not args.runner:
-        from t2t_lite.datagen.generate import Generation
-
-        return Generation
-    # Beam's messages are for developers; an error is one line of ours.
-    level = logging.INFO if args.verbose else logging.CRITICAL
-    logging.basicConfig(level=level)
-    logging.getLogger().setLevel(level)
-    from t2t_lite.datagen.apache_beam import BeamGeneration
-
-    return functools.partial(
-        BeamGeneration, runner=args.runner, beam_options=args.beam_options
-    )
 
 
 def _adopt(args: argparse.Namespace) -> "Manifest":
@@ -157,12 +149,9 @@ def _adopt(args: argparse.Namespace) -> "Manifest":
 def _print_counts(args: argparse.Namespace, manifest: "Manifest") -> None:
     """Print how many pairs the data has, and what was dropped."""
     if args.json:
+        names = ("examples", "dropped", "damaged")
         splits = {
-            split: {
-                "examples": record.examples,
-                "dropped": record.dropped,
-                "damaged": record.damaged,
-            }
+            split: {name: getattr(record, name) for name in names}
             for split, record in manifest.splits.items()
         }
         corpora = {"corpora": manifest.corpora} if manifest.corpora else {}
@@ -170,14 +159,7 @@ def _print_counts(args: argparse.Namespace, manifest: "Manifest") -> None:
         return
     for split, record in manifest.splits.items():
         rows = f" in {record.records:,} packed rows" * record.is_packed
-        dropped = "".join(
-            f", {count} dropped: {reason}"
-            for reason, count in record.dropped.items()
-        )
-        damaged = "".join(
-            f", {count} with {what}" for what, count in record.damaged.items()
-        )
-        print(f"{split}: {record.examples:,} pairs{rows}{dropped}{damaged}")
+        print(f"{split}: {record.examples:,} pairs{rows}, {record.summary}")
     for told in manifest.corpus_summary:
         print(f"train from {told}")
 
@@ -185,65 +167,27 @@ def _print_counts(args: argparse.Namespace, manifest: "Manifest") -> None:
 def _inspect(
     args: argparse.Namespace, problem: Problem, data_dir: pathlib.Path
 ) -> None:
-    """Read the data back and print statistics."""
-    from t2t_lite.data.manifest import DEFAULT_SEED
-    from t2t_lite.data.stats import inspect_data
+    """Check the data; print its counts and the first pairs of train."""
+    from t2t_lite.data import manifest, pipeline
 
-    seed = DEFAULT_SEED if args.seed is None else args.seed
-    report = inspect_data(data_dir, problem, seed)
+    found = manifest.Manifest.load(data_dir, problem)
+    manifest.check_data(data_dir, problem, found)
+    manifest.check_shards(data_dir, problem, found)
+    _print_counts(args, found)
     if args.json:
-        print_json(report)
         return
-    splits = report["splits"]
-    name, first = next(iter(splits.items()))
-    print(f"{report['problem']} in {report['data_dir']}")
-    for side in _SIDES:
-        file, pieces = first[side]["file"], first[side]["pieces"]
-        print(f"vocabulary of {side}: {file}, {pieces:,} pieces")
-    print()
-    print_rows([_row(k, splits[k], side) for k in splits for side in _SIDES])
-    print(
-        "Tokens count EOS, but not per word or as bytes: tokens that are bytes "
-        "of a\ncharacter that the vocabulary lacks. Half: of the texts have at "
-        "most so many."
-    )
-    for split, record in splits.items():
-        for why, count in (record["dropped"] | record["damaged"]).items():
-            print(f"{split}: {count:,} pairs, {why}")
-    print(f"Pairs of {name} drawn at random (--seed={report['seed']})")
-    for pair in first["drawn"]:
-        print(
-            f"pair {pair['number']:,}: {pair['source_tokens']:,} tokens to "
-            f"{pair['target_tokens']:,}\n  {_shown(pair['source'])}\n"
-            f"  {_shown(pair['target'])}"
-        )
-
-
-def _row(name: str, split: Mapping[str, Any], side: str) -> dict[str, Any]:
-    """Return the statistics of one side of a split by their labels."""
-    pairs, found = split["examples"], split[side]
-    lengths = sorted(Counter(found["lengths"]).elements())
-    return {
-        "split": name,
-        "side": side,
-        "pairs": pairs,
-        "tokens": found["tokens"],
-        "per pair": found["tokens"] / pairs,
-        "per word": found["tokens_per_word"],
-        "bytes": found["byte_share"],
-        **{
-            label: lengths[math.ceil(share * len(lengths)) - 1]
-            for label, share in _SHARES.items()
-        },
-    }
-
-
-def _shown(text: str) -> str:
-    """Return the start of a text on one line, without control characters."""
-    return "".join(
-        c if c.isprintable() else ascii(c)[1:-1]
-        for c in text[:_SHOWN_CHARACTERS]
-    )
+    encoders = problem.load_encoders(data_dir).values()
+    pairs = pipeline.read_pairs(data_dir, problem, found, "train")
+    for pair in itertools.islice(pairs, _SHOWN_PAIRS):
+        print()
+        for encoder, ids in zip(encoders, pair, strict=True):
+            (text,) = encoder.decode([ids.tolist()])
+            # On one line, without control characters.
+            shown = "".join(
+                c if c.isprintable() else ascii(c)[1:-1]
+                for c in text[:_SHOWN_CHARACTERS]
+            )
+            print(f"{len(ids):>4} tokens: {shown}")
 
 
 main = Command("t2t-lite-datagen", __doc__, _add_flags, generate_data)

@@ -8,6 +8,7 @@ words around, split and join compounds and agree numbers with nouns.
 
 import functools
 import hashlib
+import itertools
 import re
 from collections.abc import Iterator
 from importlib import metadata
@@ -90,8 +91,7 @@ class SpelloutEnFr(_Spellout):
 def _pairs(language: str) -> list[tuple[str, str]]:
     """All pairs, each source and each target once, in a random fixed order."""
     pairs, sources, targets = [], set(), set()
-    for item in _items():
-        source, target = _phrase(item, "en"), _phrase(item, language)
+    for source, target in zip(_texts("en"), _texts(language), strict=True):
         if source not in sources and target not in targets:
             sources.add(source)
             targets.add(target)
@@ -99,29 +99,26 @@ def _pairs(language: str) -> list[tuple[str, str]]:
     return sorted(pairs, key=lambda pair: _digest(pair[0]))
 
 
-def _items() -> Iterator[tuple]:
-    """What is written out: (kind, numbers...), the short ones all there."""
+def _texts(language: str) -> Iterator[str]:
+    """What is written out, the short numbers all there."""
     for number in _spread(_CARDINALS, 1000, 100_000):
-        yield "cardinal", number
+        yield _words(number, language)
     for number in _spread(_ORDINALS, 1000, 10_000):
         if number:
-            yield "ordinal", number
+            yield _words(number, language, to="ordinal")
     for year in _YEARS:
-        for phrase in range(len(_YEAR_PHRASES["en"])):
-            yield "year", year, phrase
-    amounts = [
-        ("amount", currency, number, cents)
-        for currency in _UNITS["en"]
-        for number in range(1, 200)
-        for cents in range(1, 100)
-    ]
-    yield from sorted(amounts, key=_digest)[:_AMOUNTS]
-    whole = [
-        ("amount", currency, number, 0)
-        for currency in _UNITS["en"]
-        for number in range(1, 1000)
-    ]
-    yield from sorted(whole, key=_digest)[:_WHOLE_AMOUNTS]
+        for phrase in _YEAR_PHRASES[language]:
+            yield phrase.format(_words(year, language, to="year"))
+    amounts = itertools.product(_UNITS["en"], range(1, 200), range(1, 100))
+    whole = itertools.product(_UNITS["en"], range(1, 1000), [0])
+    for items, count in ((amounts, _AMOUNTS), (whole, _WHOLE_AMOUNTS)):
+        chosen = sorted((("amount", *item) for item in items), key=_digest)
+        for _, currency, number, cents in chosen[:count]:
+            main, small = _UNITS[language][currency]
+            text = _counted(number, main, language)
+            if cents:
+                text += f" {_AND[language]} {_counted(cents, small, language)}"
+            yield text
 
 
 def _spread(count: int, dense: int, most: int) -> list[int]:
@@ -133,25 +130,6 @@ def _spread(count: int, dense: int, most: int) -> list[int]:
 def _digest(item: Any) -> bytes:
     """A fixed random key: the same on every machine and Python."""
     return hashlib.sha256(repr(item).encode()).digest()
-
-
-def _phrase(item: tuple, language: str) -> str:
-    """The item in words: ("year", 1100, 1), "de" -> "seit elfhundert"."""
-    kind, *numbers = item
-    if kind == "cardinal":
-        return _words(numbers[0], language)
-    if kind == "ordinal":
-        return _words(numbers[0], language, to="ordinal")
-    if kind == "year":
-        year, phrase = numbers
-        words = _words(year, language, to="year")
-        return _YEAR_PHRASES[language][phrase].format(words)
-    currency, number, cents = numbers
-    main, small = _UNITS[language][currency]
-    text = _counted(number, main, language)
-    if cents:
-        text += f" {_AND[language]} {_counted(cents, small, language)}"
-    return text
 
 
 def _counted(number: int, unit: tuple[str, str], language: str) -> str:

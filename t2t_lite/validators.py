@@ -12,7 +12,6 @@ import numbers
 import os
 import pathlib
 import textwrap
-import typing
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -198,14 +197,14 @@ def help_of(field: dataclasses.Field) -> str:
     return with_default(field.metadata["help"], field.default)
 
 
-def describe(settings: type, indent: int = 6) -> str:
+def describe(settings: type) -> str:
     """Return a line of a docstring's `Args` for each field of a dataclass."""
     return "\n".join(
         textwrap.fill(
             f"{field.name}: {help_of(field)}.",
             width=80,
-            initial_indent=" " * indent,
-            subsequent_indent=" " * (indent + 2),
+            initial_indent=" " * 6,
+            subsequent_indent=" " * 8,
             break_on_hyphens=False,
         )
         for field in dataclasses.fields(settings)
@@ -291,30 +290,3 @@ def parse_key_values(
             )
         values[key] = value if equals else "true"
     return values
-
-
-def is_of_type(value: Any, annotation: Any) -> bool:
-    """Return whether a value of a JSON file has the type of an annotation.
-
-    Args:
-      value: a value of JSON, or a dataclass of such values.
-      annotation: Any, a class, or a dict, list or tuple of these, such
-        as `dict[str, list[int]]` or `tuple[int, ...]`. The fields of a
-        dataclass must be of their types, too. A bool is not an int.
-    """
-    if annotation is Any:
-        return True
-    parts = get_args(annotation)
-    kind = get_origin(annotation) or annotation
-    if not isinstance(value, kind) or type(value) is bool and kind is int:
-        return False
-    if dataclasses.is_dataclass(kind):
-        hints = typing.get_type_hints(kind)
-        return all(is_of_type(getattr(value, n), hints[n]) for n in hints)
-    if parts and kind is dict:
-        key_type, value_type = parts
-        return all(
-            is_of_type(k, key_type) and is_of_type(v, value_type)
-            for k, v in value.items()
-        )
-    return not parts or all(is_of_type(inner, parts[0]) for inner in value)

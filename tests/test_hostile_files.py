@@ -16,8 +16,12 @@ from t2t_lite.corpus.lines import (
     read_byte_lines,
     read_lines,
 )
-from t2t_lite.corpus.pair_files import read_json_lines, read_tmx, read_tsv
-from t2t_lite.corpus.parallel import read_parallel, read_segments
+from t2t_lite.corpus.parallel import (
+    read_json_lines,
+    read_parallel,
+    read_tmx,
+    read_tsv,
+)
 from t2t_lite.data.manifest import Manifest, check_data, find_data
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
@@ -125,7 +129,6 @@ READERS = {
     "a.tsv": (read_tsv, "a\tb\n", "\t"),
     "a.jsonl": (read_json_lines, *JSON_LINES),
     "a.tmx": (lambda path: read_tmx(path, "xx", "yy"), *XML),
-    "a.sgm": (read_segments, '<seg id="1">', "</seg>", "<doc>", *XML),
     "a.mrg": (read_trees, "(", ")", " ", "(S (NP a))", "a", "\xa0"),
     "lines.mrg": (lambda path: one_tree_a_line(path, 2), "(", ")", "(S a)\n"),
     "a.prm": (

@@ -1,17 +1,15 @@
 """Values that people give, on a command line, in Python or in JSON."""
 
 import dataclasses
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import pytest
 
-from t2t_lite.data.manifest import ShardRecord
 from t2t_lite.errors import UsageError
 from t2t_lite.validators import (
     boolean,
     file_path,
     integer,
-    is_of_type,
     one_of,
     optional,
     parse_key_values,
@@ -108,36 +106,3 @@ def test_a_field_that_breaks_its_rule_is_named(field):
     (name,) = field
     with pytest.raises(UsageError, match=f"{name} must be .*; got"):
         validate(Settings(**field))
-
-
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [
-        (1, int),
-        (True, bool),
-        (None, Any),
-        ({}, dict[str, int]),
-        ({"a": [1, 2]}, dict[str, list[int]]),
-        ((1, 2), tuple[int, ...]),
-        (ShardRecord("a", 1, 2, "b"), ShardRecord),
-    ],
-)
-def test_a_value_is_of_its_type(value, kind):
-    assert is_of_type(value, kind)
-
-
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [
-        ("1", int),
-        (True, int),
-        (1.0, int),
-        ({"a": 1}, dict[str, str]),
-        ({1: "a"}, dict[str, str]),
-        ([1, "a"], list[int]),
-        ([1], tuple[int, ...]),
-        (ShardRecord("a", 1, "2", "b"), ShardRecord),
-    ],
-)
-def test_a_value_of_another_type_is_told_apart(value, kind):
-    assert not is_of_type(value, kind)

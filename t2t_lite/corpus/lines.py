@@ -40,7 +40,7 @@ PACKED = tuple(_OPENERS)  # name endings of compressed files
 UTF_8 = "utf-8"
 ENCODING = "an encoding of text, such as windows-1252 or utf-16"  # the rule
 # Escapes tell invalid bytes of UTF-8 from a U+FFFD that the file contains.
-_ESCAPED, REPLACED = re.compile("[\udc80-\udcff]"), re.compile("\ufffd")
+_ESCAPED, _REPLACED = re.compile("[\udc80-\udcff]"), re.compile("\ufffd")
 _CHECKED_LINES = 10_000  # a file with too many broken ones ends there
 # UTF-32's mark for little-endian text begins with UTF-16's.
 _OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
@@ -88,42 +88,11 @@ def read_lines(
 
     Raises:
       T2TLiteError: the file is missing, unreadable or damaged, or has too many
-        broken lines.
+        broken lines, at its end or, if it is long, as soon as that is known.
     """
-    errors, invalid = "replace", REPLACED
+    errors, invalid = "replace", _REPLACED
     if encoding.name == UTF_8:
         errors, invalid = "surrogateescape", _ESCAPED
-    with open_packed(path) as file:
-        text = io.TextIOWrapper(
-            file, encoding.name, errors=errors, newline="\n"
-        )
-        lines = checked_lines(text, path, encoding, invalid)
-        try:
-            for number, line in enumerate(lines):
-                if not number:
-                    line = line.removeprefix("\ufeff")
-                yield line.removesuffix("\n").removesuffix("\r")
-        except UnicodeError as error:  # such as UTF-16 without a mark
-            raise T2TLiteError(
-                f"{path} is not {encoding.name.upper()} text: {error}. Give "
-                "the encoding of the file with --encoding."
-            ) from error
-
-
-def checked_lines(
-    lines: Iterable[str],
-    path: str | os.PathLike,
-    encoding: Encoding,
-    invalid: re.Pattern,
-) -> Iterator[str]:
-    """Yield the lines of a file, with U+FFFD for invalid bytes.
-
-    `invalid` finds what stands for invalid bytes: escapes, or U+FFFD.
-
-    Raises:
-      T2TLiteError: too many lines are broken, at the end or, in a long file, as
-        soon as that is known.
-    """
     count = broken = first = 0
 
     def check(least: int) -> None:
@@ -136,13 +105,27 @@ def checked_lines(
                 "--broken_share=1 accepts it."
             )
 
-    for count, line in enumerate(lines, 1):
-        if "\0" in line or (not line.isascii() and invalid.search(line)):
-            broken, first = broken + 1, first or count
-            check(_CHECKED_LINES)
-            content = line.encode(UTF_8, "surrogateescape")
-            line = content.decode(UTF_8, "replace")
-        yield line
+    with open_packed(path) as file:
+        text = io.TextIOWrapper(
+            file, encoding.name, errors=errors, newline="\n"
+        )
+        try:
+            for count, line in enumerate(text, 1):
+                if "\0" in line or (
+                    not line.isascii() and invalid.search(line)
+                ):
+                    broken, first = broken + 1, first or count
+                    check(_CHECKED_LINES)
+                    content = line.encode(UTF_8, "surrogateescape")
+                    line = content.decode(UTF_8, "replace")
+                if count == 1:
+                    line = line.removeprefix("\ufeff")
+                yield line.removesuffix("\n").removesuffix("\r")
+        except UnicodeError as error:  # such as UTF-16 without a mark
+            raise T2TLiteError(
+                f"{path} is not {encoding.name.upper()} text: {error}. Give "
+                "the encoding of the file with --encoding."
+            ) from error
     check(0)
 
 

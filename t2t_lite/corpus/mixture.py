@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from t2t_lite.corpus.pair_files import format_of
+from t2t_lite.corpus.parallel import format_of
 from t2t_lite.errors import UsageError
 from t2t_lite.text.tags import tag_of
 from t2t_lite.validators import file_path, text
@@ -24,7 +24,7 @@ class Corpus:
     """Some of the pairs of a split.
 
     Attributes:
-      files: one that has both sides, or one for each.
+      files: absolute paths; one that has both sides, or one for each.
       share: of the pairs of train, in (0, 1]; None: each pair is there once.
       tag: the word before its source texts, such as "<2de>"; or "".
     """
@@ -78,24 +78,19 @@ def _read_corpus(value):
             "A corpus is FILE, FILE:SHARE, FILE:TAG or FILE:SHARE:TAG, where a "
             f"TAG has letters, digits, _ and -; got {value!r}."
         )
-    return Corpus((file,), share, tag)
+    return Corpus((file_path(file),), share, tag)
 
 
 def checked(value: Any) -> str:
     """Return the text of corpora with absolute paths; a validator."""
     name = text(os.fspath(value) if isinstance(value, os.PathLike) else value)
-    corpora = [
-        dataclasses.replace(corpus, files=tuple(map(file_path, corpus.files)))
-        for corpus in read_corpora(name)
-    ]
-    return ",".join(map(str, corpora))
+    return ",".join(map(str, read_corpora(name)))
 
 
 def copies_for(counts: Sequence[int], shares: Sequence[float]) -> list[int]:
-    """Return the number of pairs that each corpus gives to have its share.
+    """Return the fewest pairs that each corpus gives to have its share.
 
-    It is the fewest that leave no pair out: the corpus that is largest for its
-    share gives each pair once.
+    The corpus that is largest for its share gives each pair once.
 
     Example: 300 and 10 pairs, shares 0.75 and 0.25 -> 300 and 100.
     """

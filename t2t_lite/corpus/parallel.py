@@ -1,18 +1,22 @@
-"""The two sides of a corpus: files whose line i translates line i."""
+"""The two sides of a corpus: two files of lines, or one file with both.
 
-import functools
+One file is TSV, JSON lines or TMX. Of two files line i translates line i.
+"""
+
+import contextlib
 import itertools
+import json
 import os
 import pathlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+import reprlib
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from t2t_lite.corpus.lines import (
     CORPUS,
     PACKED,
-    REPLACED,
     Encoding,
-    checked_lines,
     damaged,
     open_packed,
     read_lines,
@@ -20,14 +24,17 @@ from t2t_lite.corpus.lines import (
 from t2t_lite.errors import T2TLiteError, UsageError, in_words
 
 Sides = tuple[pathlib.Path, pathlib.Path]
+FORMATS = (".tsv", ".jsonl", ".tmx")
 
 _COMPRESSED = "|".join(map(re.escape, PACKED))
+_XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+# Elements of TMX with the formatting of another program, not text.
+_FORMATTING = ("{*}bpt", "{*}ept", "{*}it", "{*}ph", "{*}ut")
 
 
 def read_parallel(
     source_path: str | os.PathLike,
     target_path: str | os.PathLike,
-    read: Callable[[str | os.PathLike], Iterator[str]] | None = None,
     encoding: Encoding = CORPUS,
 ) -> Iterator[tuple[str, str]]:
     r"""Yield the pairs of two files in which line i translates line i.
@@ -37,18 +44,16 @@ def read_parallel(
     Args:
       source_path: a file, compressed or not.
       target_path: another.
-      read: gives the lines of a file; by default `read_lines`.
       encoding: of both files, see `read_lines`.
 
     Raises:
       T2TLiteError: one file has more lines, which is known at the end of the
         other; or `read_lines` raises it.
     """
-    read = read or functools.partial(read_lines, encoding=encoding)
-    sources, targets = read(source_path), read(target_path)
+    both = (source_path, target_path)
+    sources, targets = (read_lines(path, encoding) for path in both)
     for count, pair in enumerate(itertools.zip_longest(sources, targets)):
         if None in pair:
-            both = (source_path, target_path)
             short, long = both if pair[0] is None else both[::-1]
             raise T2TLiteError(
                 "Line i of the target must translate line i of the source; "
@@ -68,9 +73,8 @@ def find_sides(
 
       train.x train.y                    one pair of files
       train.1.x train.1.y ...            parts, also `train-news.x`
-      train-src.x.sgm train-ref.y.sgm    SGML, as the workshops publish tests
 
-    each compressed or not. SGML for other languages may lie beside it.
+    each compressed or not.
 
     Args:
       folder: where to look; not in folders below it.
@@ -91,96 +95,186 @@ def find_sides(
             "the folder that holds it with --raw_dir."
         ) from error
     for stem in stems:
-        plain = [
-            _parts(names, rf"{re.escape(stem)}(?:[.-](.+))?\.{re.escape(x)}")
-            for x in languages
-        ]
-        if any(plain):
-            return _pair_up(folder, plain, stem, languages)
-        source, target = (
-            _parts(names, rf"{re.escape(stem)}(?:-(.+?))?-{role}\.{x}\.sgml?")
-            for role, x in zip(("src", "ref"), languages, strict=True)
-        )
-        if found := sorted(source.keys() & target.keys()):
-            return [(folder / source[p], folder / target[p]) for p in found]
+        sources, targets = (_parts(names, stem, x) for x in languages)
+        for part in sorted(sources.keys() ^ targets.keys()):
+            missing = stem, part, languages[part in sources]
+            raise T2TLiteError(
+                f"{folder} holds {sources.get(part) or targets.get(part)} and "
+                f"no {'.'.join(filter(None, missing))}: both sides of a corpus "
+                "are needed."
+            )
+        if sources:
+            parts = sorted(sources)
+            return [(folder / sources[p], folder / targets[p]) for p in parts]
     wanted = " or ".join(f"{x}.{y}" for x in stems for y in languages)
     raise T2TLiteError(
         f"{folder} holds no {wanted}. Put both sides there, in parts "
-        f"({stems[0]}.1.{languages[0]} ...), compressed ({', '.join(PACKED)}) "
-        "or as SGML, or name another folder with --raw_dir."
+        f"({stems[0]}.1.{languages[0]} ...) or compressed "
+        f"({', '.join(PACKED)}), or name another folder with --raw_dir."
     )
 
 
-def _parts(names, pattern):
-    """Return the names that match, by their part of the split."""
-    parts: dict[str, str] = {}
-    for name in names:
-        if match := re.fullmatch(f"{pattern}(?:{_COMPRESSED})?", name):
-            if (other := parts.setdefault(match[1] or "", name)) != name:
-                raise UsageError(
-                    "A side of a corpus must be there once; got "
-                    f"{other} and {name}."
-                )
+def _parts(names, stem, language):
+    """Return the files of one side by their part of the split; "": whole."""
+    ending = rf"\.{re.escape(language)}(?:{_COMPRESSED})?"
+    pattern = re.compile(rf"{re.escape(stem)}(?:[.-](.+))?{ending}")
+    found = [match for name in names if (match := pattern.fullmatch(name))]
+    parts = {match[1] or "": match[0] for match in found}
+    if len(parts) < len(found) or ("" in parts and len(parts) > 1):
+        raise UsageError(
+            "A side of a split must be one file or its parts, each once; got "
+            f"{' and '.join(match[0] for match in found)}. Remove the others."
+        )
     return parts
 
 
-def _pair_up(folder, sides, stem, languages):
-    """Return the two files of the whole split, or of each of its parts."""
-    sources, targets = sides
-    for found in sides:
-        if "" in found and len(found) > 1:
-            raise UsageError(
-                f"A split is one file a side or its parts; got "
-                f"{' and '.join(found.values())} in {folder}. Remove the files "
-                f"that are not {stem}."
-            )
-    for part in sorted(sources.keys() ^ targets.keys()):
-        language = languages[part in sources]
-        missing = ".".join(filter(None, (stem, part, language)))
-        raise T2TLiteError(
-            f"{folder} holds {sources.get(part) or targets.get(part)} and no "
-            f"{missing}: both sides of a corpus are needed."
-        )
-    return [(folder / sources[p], folder / targets[p]) for p in sorted(sources)]
-
-
-def read_sides(sides: Sequence[Sides]) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of texts of each (source, target)."""
-
-    def read(path):
-        is_segments = {"sgm", "sgml"} & {*path.name.split(".")}
-        return read_segments(path) if is_segments else read_lines(path, CORPUS)
-
-    for source, target in sides:
-        yield from read_parallel(source, target, read)
-
-
-def read_segments(path: str | os.PathLike) -> Iterator[str]:
-    """Yield the text of each `<seg>` of an SGML file, entities resolved.
-
-    Example: `<doc><seg id="1"> A &amp; B </seg></doc>` gives "A & B".
+def format_of(path: str | os.PathLike) -> str:
+    """Return one of FORMATS, by the name of a file.
 
     Raises:
-      T2TLiteError: the file is unreadable or damaged, has no segment, or has
-        too much broken text.
+      UsageError: the name ends in something else.
     """
-    from lxml import etree  # sacreBLEU's own, for the same files
-
-    def texts(file):
-        # SGML that is not XML, such as a bare "&", is read as HTML is.
-        events = etree.iterparse(
-            file, tag="seg", html=True, encoding="utf-8", recover=True
+    name = pathlib.Path(path)
+    ending = (name.with_suffix("") if name.suffix in PACKED else name).suffix
+    if ending not in FORMATS:
+        raise UsageError(
+            f"A file of pairs must end in {', '.join(FORMATS)}, or in one of "
+            f"these and {', '.join(PACKED)}; got {path}."
         )
-        for _, segment in events:
-            yield " ".join("".join(segment.itertext()).split("\n")).strip()
-            segment.clear()
+    return ending
 
-    text = None
+
+def read_tsv(
+    path: str | os.PathLike, encoding: Encoding = CORPUS
+) -> Iterator[tuple[str, str]]:
+    r"""Yield the two texts of each line of a file, compressed or not.
+
+    Example: `a b\tA B\n` gives `("a b", "A B")`. Nothing is quoted or escaped.
+
+    Raises:
+      T2TLiteError: a line without a TAB, or with two; or `read_lines` does.
+    """
+    for number, line in enumerate(read_lines(path, encoding=encoding), 1):
+        texts = line.split("\t")
+        if len(texts) != 2:
+            raise T2TLiteError(
+                "A line must have one TAB, between source and target; got "
+                f"{len(texts) - 1} in {path}, line {number}."
+            )
+        yield texts[0], texts[1]
+
+
+def read_json_lines(
+    path: str | os.PathLike,
+    source_key: str = "source",
+    target_key: str = "target",
+    encoding: Encoding = CORPUS,
+) -> Iterator[tuple[str, str]]:
+    """Yield the texts under two keys of the JSON object on each line of a file.
+
+    Example: `{"source": "a", "target": "A", "id": 7}` gives `("a", "A")`.
+    Half a surrogate pair becomes U+FFFD.
+
+    Raises:
+      T2TLiteError: a line is not a JSON object with these strings; or
+        `read_lines` does.
+    """
+    for number, line in enumerate(read_lines(path, encoding=encoding), 1):
+        record: Any = "invalid JSON"
+        with contextlib.suppress(ValueError, RecursionError):
+            record = json.loads(line)
+        texts: list[Any] = [None]
+        if isinstance(record, dict):
+            texts = [record.get(key) for key in (source_key, target_key)]
+        if not all(isinstance(text, str) for text in texts):
+            raise T2TLiteError(
+                "Each line must be a JSON object with strings under "
+                f"{source_key!r} and {target_key!r} (--source_key and "
+                f"--target_key say which); got {reprlib.repr(record)} in "
+                f"{path}, line {number}."
+            )
+        source, target = (
+            text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+            for text in texts
+        )
+        yield source, target
+
+
+def read_tmx(
+    path: str | os.PathLike, source_language: str, target_language: str
+) -> Iterator[tuple[str, str]]:
+    """Yield the texts in two languages of each `<tu>` of a translation memory.
+
+    Example: for "xx" and "yy" this unit gives `("a b", "A B")`:
+
+      <tu><tuv xml:lang="xx-AA"><seg>a <ph>1</ph>b</seg></tuv>
+          <tuv xml:lang="yy"><seg>A B</seg></tuv></tu>
+
+    A language without a region means all of its regions. A unit that lacks a
+    language has "" there; several texts in a language give a pair each. Line
+    ends become spaces. One unit is in memory at a time.
+
+    Raises:
+      T2TLiteError: the file is missing or damaged, or no unit has a language.
+    """
+
+    def comparable(language):
+        return language.replace("_", "-").lower()
+
+    wanted = list(map(comparable, (source_language, target_language)))
+    found: set[str] = set()
+    for unit in _units(path):
+        sides: tuple[list[str], list[str]] = ([], [])
+        for variant in unit.iterchildren("{*}tuv"):
+            language = variant.get(_XML_LANG) or variant.get("lang") or ""
+            found.add(language := comparable(language))
+            for side, name in zip(sides, wanted, strict=True):
+                if language == name or language.startswith(f"{name}-"):
+                    segments = variant.iterchildren("{*}seg")
+                    side += [_text_of_segment(each, path) for each in segments]
+        yield from itertools.product(*(side or [""] for side in sides))
+    for name in wanted:
+        if found and not any(f"{x}-".startswith(f"{name}-") for x in found):
+            raise T2TLiteError(
+                f"{path} has no text in {name!r}; it has "
+                f"{', '.join(map(repr, sorted(found)))}."
+            )
+
+
+def _units(path):
+    """Yield each `<tu>`, and free it when the next one is asked for."""
+    from lxml import etree
+
     with open_packed(path) as file:
+        # Nothing but the file itself is read: no DTD, no entity.
+        units = etree.iterparse(
+            file,
+            tag="{*}tu",
+            resolve_entities=False,
+            load_dtd=False,
+            no_network=True,
+        )
         try:
-            for text in checked_lines(texts(file), path, CORPUS, REPLACED):
-                yield text
+            for _, unit in units:
+                yield unit
+                unit.clear()
+                while unit.getprevious() is not None:
+                    del unit.getparent()[0]
         except etree.XMLSyntaxError as error:
-            raise damaged(path, error) from error
-    if text is None:
-        raise T2TLiteError(f"{path} has no <seg>: is it a test set in SGML?")
+            # The exception itself does not always have the line.
+            first = next(iter(units.error_log), None)
+            reason = f"line {first.line}: {first.message}" if first else error
+            raise damaged(path, reason) from error
+
+
+def _text_of_segment(segment, path):
+    """Return the text of a segment, without formatting."""
+    from lxml import etree
+
+    etree.strip_elements(segment, *_FORMATTING, with_tail=False)
+    for entity in segment.iter(etree.Entity):
+        raise T2TLiteError(
+            f"An entity of a DTD is not read; got {entity.text} in {path}, "
+            f"line {entity.sourceline}. Put its text in its place."
+        )
+    return "".join(segment.itertext()).replace("\n", " ").strip()

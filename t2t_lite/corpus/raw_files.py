@@ -90,22 +90,20 @@ class RawFiles:
 
     def require(self, names: Iterable[str]) -> None:
         """Raise T2TLiteError for files that are missing, and not downloaded."""
-        fix = "name the folder that holds them with --raw_dir"
-        unknown = [name for name in names if name not in self.files]
         if self.raw_dir is not None:
             there = self.raw_dir
             missing = [name for name in names if not (there / name).is_file()]
-            if missing and not {*missing} & {*unknown}:
-                fix += ", or leave it out to download them"
             problem = f"{there} holds no file {', '.join(missing)}"
-        elif missing := unknown:
+        elif missing := [name for name in names if name not in self.files]:
             problem = f"{', '.join(missing)} cannot be downloaded"
         else:
             missing = [] if self.download_dir else list(names)
             addresses = [self.files[name].address for name in missing]
             problem = f"to be downloaded: {', '.join(addresses)}"
         if missing:
-            raise T2TLiteError(f"{problem}; {fix}.")
+            raise T2TLiteError(
+                f"{problem}; name the folder that holds them with --raw_dir."
+            )
 
     def _download(self, file: RemoteFile, path: pathlib.Path) -> None:
         if path.exists() and _sha256_of_content(path) == file.sha256:

@@ -25,6 +25,7 @@ from t2t_lite.problem import Problem
 PORTION_SIZE = 65_536  # records; about 10 MB of text
 _READ_BYTES = 8 << 20
 _PREFETCHED_BATCHES = 16
+_SAMPLED_BATCHES = 500  # of an epoch, for its padding
 _ENDLESS = 1 << 62
 # Keep the randomness of the order of shards apart from that of the plans.
 _SHARD_ORDER, _PLANS = 0, 1
@@ -141,6 +142,60 @@ def training_batches(
     )
 
 
+class PaddingReport(NamedTuple):
+    """How well the train split fits its batches; see `padding_report`."""
+
+    examples: int  # pairs of the split, or packed rows of pairs
+    unit: str  # of the examples
+    too_long: int  # number of these left out for `max_length`
+    batches: int  # of an epoch; an estimate from its first ones
+    share: float  # real tokens / positions of both sides together, 0-1
+
+    def __str__(self) -> str:
+        left_out = f", {self.too_long:,} too long" if self.too_long else ""
+        return (
+            f"{self.examples:,} {self.unit}{left_out}; about "
+            f"{self.batches:,} batches an epoch, {self.share:.1%} of their "
+            "positions are real tokens"
+        )
+
+
+def padding_report(
+    data_dir: str | os.PathLike,
+    problem: Problem,
+    manifest: Manifest,
+    *,
+    max_length: int,
+    packing: bool = False,
+    **options: Any,
+) -> PaddingReport:
+    """Count the real tokens of the first batches of an epoch.
+
+    Args: as in `training_batches`.
+    """
+    record, unit = manifest.split("train"), "pairs"
+    if packing and record.is_packed:
+        record, unit = record.by_row, "packed rows"
+    options |= {"max_length": max_length, "packing": packing}
+    dataset = training_batches(data_dir, problem, manifest, **options)
+    examples = real = positions = batches = 0
+    for batch in dataset.take(_SAMPLED_BATCHES).as_numpy_iterator():
+        sides = [batch[name] for name in SIDES]
+        real += sum(map(np.count_nonzero, sides))
+        positions += sum(side.size for side in sides)
+        numbers = sides[0] > 0  # [B, S], of the example of a token in its row
+        if packing and unit == "pairs":
+            numbers = batch["inputs_segmentation"]
+        examples += int(numbers.max(axis=1).sum())
+        batches += 1
+        if batch["position"][0]:  # the next batch is of the next epoch
+            break
+    too_long = record.too_long(max_length)
+    used = record.examples - too_long
+    share, total = real / positions, round(batches * used / examples)
+    return PaddingReport(record.examples, unit, too_long, total, share)
+
+
 @_no_autograph
 def eval_batches(
     data_dir: str | os.PathLike,
@@ -166,6 +221,7 @@ def eval_batches(
         serialized_portions(data_dir, record)
         .map(lambda serialized: (zero, zero, serialized))
         .apply(batching.apply)
+        .map(lambda batch: {side: batch[side] for side in SIDES})
         .prefetch(_PREFETCHED_BATCHES)
         .with_options(_IN_ORDER)
     )
@@ -192,14 +248,12 @@ def read_pairs(
 
 
 def serialized_portions(
-    data_dir: str | os.PathLike,
-    record: SplitRecord,
-    portion_size: int = PORTION_SIZE,
+    data_dir: str | os.PathLike, record: SplitRecord
 ) -> tf.data.Dataset:
     """Return the serialized examples of a split, string [N], in file order."""
     paths = [str(pathlib.Path(data_dir) / s.file) for s in record.shards]
     dataset = tf.data.TFRecordDataset(paths, buffer_size=_READ_BYTES)
-    return dataset.batch(portion_size)
+    return dataset.batch(PORTION_SIZE)
 
 
 @contextlib.contextmanager
@@ -251,10 +305,8 @@ class Batching:
         return self.packing and self.record.is_packed
 
     @property
-    def shape(self) -> tuple[int, int] | tuple[None, None]:
-        """The (rows, width) that all batches have, if they have one."""
-        if not self.packing:
-            return None, None
+    def shape(self) -> tuple[int, int]:
+        """The (rows, width) of all packed batches."""
         return packing.packed_shape(self.max_positions, self.max_length)
 
     def check_lengths(self) -> None:
@@ -278,14 +330,14 @@ class Batching:
     def apply(
         self,
         portions: tf.data.Dataset,
-        start: Position | None = None,
+        start: Position = START,
         last: int = 0,
     ) -> tf.data.Dataset:
         """Transform portions into batches, for `tf.data.Dataset.apply`.
 
         Args:
           portions: elements (epoch, portion, serialized examples [N]).
-          start: where the stream starts; each batch then has a `position`.
+          start: where the stream starts.
           last: the last portion of an epoch.
         """
 
@@ -294,9 +346,6 @@ class Batching:
 
         def batches_of_portion(epoch, portion, planned):
             count = tf.size(planned["splits"], tf.int64) - 1
-            if start is None:
-                indices = tf.data.Dataset.range(count)
-                return indices.map(lambda index: self._pad(planned, index))
             is_first = (epoch == start.epoch) & (portion == start.portion)
             first = tf.where(is_first, tf.constant(start.batch, tf.int64), 0)
             after = tf.where(

@@ -33,8 +33,6 @@ CHUNK_CHARACTERS = 1 << 25  # a chunk of longer lines has fewer pairs
 MIN_CHUNKS_FOR_POOL = 5
 _WAITING_CHUNKS = 2  # for each process
 
-MAX_SAMPLES = 3  # of each reason
-_SAMPLE_CHARACTERS = 100
 _DAMAGE_BY_SIGN = {"\ufffd": "invalid UTF-8", "\0": "NUL"}
 DAMAGE = tuple(_DAMAGE_BY_SIGN.values())
 
@@ -92,13 +90,10 @@ class Counts:
 
     Attributes:
       lengths: number of records by the tokens of their longer side.
-      source_tokens: tokens of all sources, EOS included.
-      target_tokens: tokens of all targets, EOS included.
+      source_tokens, target_tokens: sums over all pairs, EOS included.
       unknown_words: words of kept pairs that the vocabulary cannot write.
       reasons: number of pairs by the reason why they are dropped, or by the
         damage (one of DAMAGE) with which they are kept.
-      samples: the first pairs of each reason, as the manifest shows them; of
-        duplicates only those whose first copy is in the same chunk.
     """
 
     lengths: Counter[int] = dataclasses.field(default_factory=Counter)
@@ -106,19 +101,6 @@ class Counts:
     target_tokens: int = 0
     unknown_words: int = 0
     reasons: Counter[str] = dataclasses.field(default_factory=Counter)
-    samples: dict[str, list[dict[str, Any]]] = dataclasses.field(
-        default_factory=dict
-    )
-
-    def add(self, reason: str, number: int, source: str, target: str) -> None:
-        """Count a pair, given its number in the split."""
-        self.reasons[reason] += 1
-        samples = self.samples.setdefault(reason, [])
-        if len(samples) < MAX_SAMPLES:
-            texts = source[:_SAMPLE_CHARACTERS], target[:_SAMPLE_CHARACTERS]
-            samples.append(
-                {"pair": number, "source": texts[0], "target": texts[1]}
-            )
 
     def merge(self, other: "Counts") -> None:
         """Add the counts of another part of the split."""
@@ -127,10 +109,6 @@ class Counts:
         self.target_tokens += other.target_tokens
         self.unknown_words += other.unknown_words
         self.reasons += other.reasons
-        for reason, samples in other.samples.items():
-            both = [*self.samples.get(reason, []), *samples]
-            both.sort(key=lambda sample: sample["pair"])
-            self.samples[reason] = both[:MAX_SAMPLES]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,12 +193,14 @@ class SplitEncoder:
                     why = filters.DUPLICATES
                 digests[digest] = None
             if why:
-                counts.add(why, number, *pair)
+                counts.reasons[why] += 1
             else:
                 numbers.append(number)
                 pairs.append(pair)
-                if damage := _find_damage(*pair):
-                    counts.add(damage, number, *pair)
+                for sign, damage in _DAMAGE_BY_SIGN.items():
+                    if sign in pair[0] or sign in pair[1]:
+                        counts.reasons[damage] += 1
+                        break
         return numbers, pairs, list(digests)
 
 
@@ -228,13 +208,6 @@ def _empty_side(source: str, target: str) -> str | None:
     if source.strip():
         return None if target.strip() else "empty target"
     return "empty source" if target.strip() else "both sides empty"
-
-
-def _find_damage(source: str, target: str) -> str | None:
-    for sign, reason in _DAMAGE_BY_SIGN.items():
-        if sign in source or sign in target:
-            return reason
-    return None
 
 
 def serialize_pairs(
@@ -289,26 +262,14 @@ def encode_chunks(
     processes = processes or usable_cores()
     chunks = iter(chunks)
     ahead = list(itertools.islice(chunks, MIN_CHUNKS_FOR_POOL))
-    if len(ahead) < MIN_CHUNKS_FOR_POOL:
-        processes = 1
     chunks = itertools.chain(ahead, chunks)
-    if processes > 1:
-        task = pickle.dumps((work, problem, vocabulary_dir))
-        _encode_in_pool(task, chunks, problem, processes, report_done)
+    if processes == 1 or len(ahead) < MIN_CHUNKS_FOR_POOL:
+        encoders = problem.load_encoders(vocabulary_dir)
+        for chunk in chunks:
+            work(encoders, chunk)
+            report_done(len(chunk.pairs))
         return
-    encoders = problem.load_encoders(vocabulary_dir)
-    for chunk in chunks:
-        work(encoders, chunk)
-        report_done(len(chunk.pairs))
-
-
-def _encode_in_pool(
-    task: bytes,
-    chunks: Iterable[Chunk],
-    problem: Problem,
-    processes: int,
-    report_done: Callable[[int], None],
-) -> None:
+    task = pickle.dumps((work, problem, vocabulary_dir))
     waiting = deque[tuple[concurrent.futures.Future, int]]()
 
     def wait_for_oldest() -> None:

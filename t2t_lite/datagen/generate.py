@@ -13,7 +13,7 @@ import json
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from importlib import metadata
 from typing import Any
@@ -82,8 +82,8 @@ class Generation:
         name = self.problem.registered_name
         if self.raw_dir is not None and isinstance(self.problem, OwnText):
             raise UsageError(
-                f"{name} reads the files that --source, --target or --pairs "
-                f"name: leave --raw_dir out; got {self.raw_dir}."
+                f"{name} reads --source, --target or --pairs: leave --raw_dir "
+                f"out; got {self.raw_dir}."
             )
         if self.tfds_dir is not None and (
             self.raw_dir is not None or not self.problem.tfds_name
@@ -172,14 +172,14 @@ class Generation:
     def _make(self, job: "UnfinishedJob", seed: int) -> Manifest:
         """Generate all files but the manifest in the folder of the job."""
         problem = self.problem
-        learned = self._learn_vocabulary(job, seed)
+        if not job.load("vocabulary"):
+            self._say("learning the vocabulary")
+            problem.train_encoders(job.raw, job.folder, seed)
+            job.save("vocabulary", True)
         splits = {
             split: self._make_split(SplitEncoder(problem, split, seed), job)
             for split in problem.splits
         }
-        vocabulary = describe_vocabulary(job.folder, problem)
-        for name, record in vocabulary.items():
-            record.update(learned.get(name, {}))
         sources = {}
         for path, state in sorted(job.raw.noted.items()):
             if state_of(path) != state:
@@ -188,35 +188,17 @@ class Generation:
                     "The same command starts over."
                 )
             sources[path] = {**state, "sha256": sha256_of(path)}
-        manifest = Manifest(
+        return Manifest(
             problem=problem.base_name,
             fingerprint=problem.fingerprint(),
             definition=problem.definition(),
-            vocabulary=vocabulary,
+            vocabulary=describe_vocabulary(job.folder, problem),
             splits=splits,
             seed=seed,
             versions=versions(),
             sources=sources,
-            corpora=problem.corpus_counts(job.raw),
+            corpora=problem.corpus_counts(),
         )
-        for told in manifest.corpus_summary:
-            self._say(f"train from {told}")
-        return manifest
-
-    def _learn_vocabulary(
-        self, job: "UnfinishedJob", seed: int
-    ) -> Mapping[str, Mapping[str, Any]]:
-        """Return the text that each learned file was learned from."""
-        learned = job.load("vocabulary")
-        if learned is None:
-            self._say("learning the vocabulary")
-            train = self.problem.train_encoders
-            learned = train(job.raw, job.folder, seed) or {}
-            job.save("vocabulary", learned)
-        for name, source in sorted(learned.items()):
-            lines = "{sampled_lines:,} of {lines:,} lines, seed {seed}"
-            self._say(f"{name} learned from {lines.format(**source)}")
-        return learned
 
     def _make_split(
         self, encoder: SplitEncoder, job: "UnfinishedJob"
@@ -241,14 +223,14 @@ class Generation:
         folder = job.folder / encoder.split
         folder.mkdir(exist_ok=True)
         pairs = self._encode_split(encoder, job, folder)
-        chunks = shuffle.ChunkFiles(sorted(folder.glob("chunk-?????")))
+        chunks = sorted(folder.glob("chunk-?????"))
         counts, records = Counts(), []
-        for report in chunks.reports:
-            counts.merge(Counts(**report))
+        for path in chunks:
+            counts.merge(shuffle.read_counts(path))
         number = shuffle.count_shards(pairs)
         for path, shard in zip(
             shard_paths(encoder, job.folder, number),
-            chunks.read_shards(number, encoder.is_shuffled),
+            shuffle.read_shards(chunks, number, encoder.is_shuffled),
             strict=True,
         ):
             found, record = write_shard(path, encoder, *shard)
@@ -259,10 +241,7 @@ class Generation:
     def _encode_split(
         self, encoder: SplitEncoder, job: "UnfinishedJob", folder: pathlib.Path
     ) -> int:
-        """Write the missing chunks; return the number of pairs of the split.
-
-        A resumed job reads the corpus from its start to find where it stopped.
-        """
+        """Write the missing chunks; return the number of pairs of the split."""
         total = 0
         samples = encoder.problem.samples(encoder.split, job.raw)
 
@@ -270,7 +249,7 @@ class Generation:
             nonlocal total
             for chunk in split_into_chunks(samples, encoder.label):
                 total += len(chunk.pairs)
-                if _chunk_path(folder, chunk).exists():
+                if shuffle.chunk_path(folder, chunk).exists():  # resumed
                     counter.advance(len(chunk.pairs))
                 else:
                     job.save_sources()
@@ -278,7 +257,7 @@ class Generation:
 
         with Counter(encoder.label, "pairs", self.progress) as counter:
             encode_chunks(
-                functools.partial(_write_chunk, encoder, folder),
+                functools.partial(shuffle.write_chunk, encoder, folder),
                 missing_chunks(),
                 encoder.problem,
                 job.folder,
@@ -287,18 +266,15 @@ class Generation:
             )
         return total
 
-    @contextlib.contextmanager
-    def _only_one(self) -> Iterator[None]:
-        """Let one process at a time generate the data."""
+    def _only_one(self) -> filelock.AcquireReturnProxy:
+        """Wait until no other process generates the data; return the lock."""
         folder = self._folder
         lock = filelock.FileLock(folder / f".{self.problem.base_name}.lock")
         try:
-            held = lock.acquire(blocking=False)
+            return lock.acquire(blocking=False)
         except filelock.Timeout:
             self._say(f"another process is generating it in {folder}; waiting")
-            held = lock.acquire()
-        with held:
-            yield
+            return lock.acquire()
 
     def _say(self, text: str, split: str = "") -> None:
         if self.progress:
@@ -310,7 +286,7 @@ class UnfinishedJob:
     """The folder of an unfinished generation, with a record of each step.
 
     Args:
-      folder: the folder.
+      folder: its path.
       identity: what makes the job the same job, fit for JSON.
       raw: notes size and time of the corpus files as they are read.
     """
@@ -323,27 +299,23 @@ class UnfinishedJob:
 
     def start(self) -> str:
         """Make the folder, or resume the job in it; return what happens."""
-        message = "resuming the unfinished job" * self.folder.exists()
-        if message and (difference := self._compare()):
-            message = f"starting over, because {difference}"
-            self.remove()
+        message = ""
+        if self.folder.exists():
+            job = self.load("job") or {"identity": None, "sources": {}}
+            if job["identity"] == self._identity and all(
+                state_of(path) == was for path, was in job["sources"].items()
+            ):
+                message = "resuming the unfinished job"
+                self.raw.noted.update(job["sources"])
+            else:
+                message = "starting over: problem, seed, folder, corpus or "
+                message += "versions differ from the unfinished job's"
+                self.remove()
         self.folder.mkdir(exist_ok=True)
         for folder in (self.folder, *self.folder.glob("*/")):
             files.remove_unfinished(folder)
         self.save_sources()
         return message
-
-    def _compare(self) -> str:
-        """Return how the job in the folder differs; "" if it does not."""
-        job = self.load("job") or {"identity": {}, "sources": {}}
-        for key, value in self._identity.items():
-            if job["identity"].get(key) != value:
-                return f"{key} differs"
-        for path, state in job["sources"].items():
-            if state_of(path) != state:
-                return f"{path} has changed"
-        self.raw.noted.update(job["sources"])
-        return ""
 
     def save_sources(self) -> None:
         """Save which corpus files were read, before what is made of them."""
@@ -364,25 +336,8 @@ class UnfinishedJob:
 
     def remove(self) -> None:
         """Remove the folder."""
-        if self.folder.is_dir() and not self.folder.is_symlink():
+        if self.folder.exists():
             files.remove_folder(self.folder)
-        else:
-            self.folder.unlink(missing_ok=True)
-
-
-def _write_chunk(
-    encoder: SplitEncoder,
-    folder: pathlib.Path,
-    encoders: Mapping[str, Any],
-    chunk: Chunk,
-) -> None:
-    index, records, counts = encoder.encode(encoders, chunk)
-    path = _chunk_path(folder, chunk)
-    shuffle.write_chunk(path, index, records, vars(counts))
-
-
-def _chunk_path(folder: pathlib.Path, chunk: Chunk) -> pathlib.Path:
-    return folder / f"chunk-{chunk.number:05d}"
 
 
 def shard_paths(
@@ -433,23 +388,16 @@ def make_split_record(
     Raises:
       T2TLiteError: the split has no pair.
     """
-
-    def of_pairs(values, are_damaged):
-        """Return the values of reasons to drop pairs, or of damage, sorted."""
-        reasons = [r for r in sorted(values) if (r in DAMAGE) == are_damaged]
-        return {reason: values[reason] for reason in reasons}
-
+    reasons = dict(sorted(counts.reasons.items()))
     record = SplitRecord(
         examples=counts.lengths.total(),
         source_tokens=counts.source_tokens,
         target_tokens=counts.target_tokens,
         lengths=dict(sorted(counts.lengths.items())),
-        dropped=of_pairs(counts.reasons, False),
-        dropped_samples=of_pairs(counts.samples, False),
+        dropped={r: n for r, n in reasons.items() if r not in DAMAGE},
         shards=tuple(shards),
         unknown_words=counts.unknown_words,
-        damaged=of_pairs(counts.reasons, True),
-        damaged_samples=of_pairs(counts.samples, True),
+        damaged={r: n for r, n in reasons.items() if r in DAMAGE},
     )
     if not record.examples:
         raise T2TLiteError(

@@ -9,14 +9,14 @@ import itertools
 import json
 import pathlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from t2t_lite import files
 from t2t_lite.corpus import filters
-from t2t_lite.datagen.encode import INDEX, Counts
+from t2t_lite.datagen.encode import INDEX, Chunk, Counts, SplitEncoder
 from t2t_lite.errors import T2TLiteError
 
 # Half of the input pipeline's shuffle window, so that a pair meets other shards
@@ -43,54 +43,55 @@ def shard_of(keys: np.ndarray, shards: int, is_shuffled: bool) -> np.ndarray:
     return (keys - np.uint64(1)) // np.uint64(SHARD_PAIRS)
 
 
+def chunk_path(folder: pathlib.Path, chunk: Chunk) -> pathlib.Path:
+    """Return the path of an encoded chunk."""
+    return folder / f"chunk-{chunk.number:05d}"
+
+
 def write_chunk(
-    path: pathlib.Path,
-    index: np.ndarray,
-    records: Sequence[bytes],
-    report: Any,
+    encoder: SplitEncoder,
+    folder: pathlib.Path,
+    encoders: Mapping[str, Any],
+    chunk: Chunk,
 ) -> None:
-    """Write a file: a line of JSON, INDEX [records] by key, the records.
+    """Encode a chunk: a line of JSON, INDEX [records] by key, the records.
 
     Nothing waits for the disk, because the file is read soon.
     """
+    index, records, counts = encoder.encode(encoders, chunk)
     order = np.argsort(index["key"], kind="stable")
+    path = chunk_path(folder, chunk)
     with files.write_file(path, to_disk=False) as file:
-        file.write(json.dumps([len(index), report]).encode() + b"\n")
+        file.write(json.dumps([len(index), vars(counts)]).encode() + b"\n")
         file.write(index[order].tobytes())
         file.write(b"".join([records[i] for i in order.tolist()]))
 
 
-class ChunkFiles:
-    """The chunks of a split, with their `reports`, to be read by shard."""
+def read_counts(path: pathlib.Path) -> Counts:
+    """Return the counts of a chunk."""
+    with open(path, "rb") as file:
+        return Counts(**json.loads(file.readline())[1])
 
-    def __init__(self, paths: Sequence[pathlib.Path]):
-        self._paths = paths
-        self.reports: list[Any] = []
-        for path in paths:
-            with open(path, "rb") as file:
-                self.reports.append(json.loads(file.readline())[1])
 
-    def read_shards(
-        self, shards: int, is_shuffled: bool
-    ) -> Iterator[tuple[np.ndarray, list[bytes]]]:
-        """Yield INDEX [records] and the records of each shard, in any order.
+def read_shards(
+    paths: Sequence[pathlib.Path], shards: int, is_shuffled: bool
+) -> Iterator[tuple[np.ndarray, list[bytes]]]:
+    """Yield INDEX [records] and the records of each shard, in any order.
 
-        Raises:
-          T2TLiteError: a chunk is damaged.
-        """
-        bounds = [_find_shards(p, shards, is_shuffled) for p in self._paths]
-        for shard in range(shards):
-            indices, records = [np.zeros(0, INDEX)], []
-            for path, (index_at, data_at) in zip(
-                self._paths, bounds, strict=True
-            ):
-                index = _read(path, *index_at[shard : shard + 2])
-                indices.append(np.frombuffer(index, INDEX))
-                data = _read(path, *data_at[shard : shard + 2])
-                ends = np.cumsum(indices[-1]["bytes"], dtype=np.int64).tolist()
-                pairs = itertools.pairwise([0, *ends])
-                records += [data[start:end] for start, end in pairs]
-            yield np.concatenate(indices), records
+    Raises:
+      T2TLiteError: a chunk is damaged.
+    """
+    bounds = [_find_shards(path, shards, is_shuffled) for path in paths]
+    for shard in range(shards):
+        indices, records = [np.zeros(0, INDEX)], []
+        for path, (index_at, data_at) in zip(paths, bounds, strict=True):
+            index = _read(path, *index_at[shard : shard + 2])
+            indices.append(np.frombuffer(index, INDEX))
+            data = _read(path, *data_at[shard : shard + 2])
+            ends = np.cumsum(indices[-1]["bytes"], dtype=np.int64).tolist()
+            pairs = itertools.pairwise([0, *ends])
+            records += [data[start:end] for start, end in pairs]
+        yield np.concatenate(indices), records
 
 
 def _find_shards(

@@ -168,7 +168,7 @@ class TokenDetails:
                 if target is None:
                     ends = range(1, len(tokens) + 1)
                     prefixes = encoder.decode([tokens[:end] for end in ends])
-                    words = words_of_prefixes([x.encode() for x in prefixes])
+                    words = words_of_prefixes(prefixes)
                 else:
                     words = encoder.words_of_text(target)
                 pairs = pairs_of_words(pairs, self._source_words(source), words)

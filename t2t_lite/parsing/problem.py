@@ -190,7 +190,7 @@ class ParsingProblem(Problem):
 
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
-    ) -> dict[str, Any]:
+    ) -> None:
         """Learn the vocabulary of the words, and list that of the targets."""
         from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
         from t2t_lite.text.token_encoder import TokenEncoder
@@ -204,7 +204,7 @@ class ParsingProblem(Problem):
                 yield source
 
         size = self.settings.vocab_size or self._layout(raw).vocab_size
-        encoder = SentencePieceEncoder.train(
+        SentencePieceEncoder.train(
             sources(), size, pathlib.Path(data_dir) / files["inputs"], seed
         )
         brackets = _brackets({token[1:] for token in found if token[0] in "()"})
@@ -212,7 +212,6 @@ class ParsingProblem(Problem):
             [*self._declared_tokens(), *sorted({*found, *brackets})],
             pathlib.Path(data_dir) / files["targets"],
         )
-        return {files["inputs"]: encoder.learned_from}
 
     def require_sources(self, raw: RawFiles) -> None:
         missing = [p for p in self._additional_files() if not os.path.isfile(p)]

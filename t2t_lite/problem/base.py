@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from t2t_lite.text.encoder import TextEncoder
 
 T = TypeVar("T")
-_OR_TEXT = "or be a Text2TextProblem, which has a SentencePiece vocabulary"
 # Attributes that score or describe: a change of them leaves the data valid.
 _DO_NOT_SHAPE_DATA = ("name", "options", "metric", "reversed", "tfds_bytes")
 _SHOWN_CHARACTERS = 60  # of a wrong pair
@@ -94,7 +93,7 @@ class Problem:
           split: one of `splits`.
           raw: finds the files of the corpus: `raw.path("train.en")`.
         """
-        raise _undefined(self, "samples(self, split, raw)")
+        raise _undefined(self, "samples")
 
     def require_sources(self, raw: RawFiles) -> None:
         """Find and check the corpus before long work.
@@ -115,7 +114,7 @@ class Problem:
         """Tags before source texts, see `text.tags`; each is one piece."""
         return ()
 
-    def corpus_counts(self, raw: RawFiles) -> list[dict[str, Any]]:
+    def corpus_counts(self) -> list[dict[str, Any]]:
         """Return `Manifest.corpora`."""
         return []
 
@@ -132,7 +131,7 @@ class Problem:
 
         Equal names mean one shared vocabulary.
         """
-        raise _undefined(self, f"vocabulary_files(self), {_OR_TEXT}")
+        raise _undefined(self, "vocabulary_files")
 
     def expected_vocab_sizes(self) -> tuple[int, int]:
         """Return the sizes of both vocabularies before they exist."""
@@ -140,16 +139,9 @@ class Problem:
 
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
-    ) -> dict[str, Any] | None:
-        """Make the vocabulary files in `data_dir`.
-
-        Returns:
-          `SentencePieceEncoder.learned_from` of each learned vocabulary, by
-          file; it is printed, and kept in the manifest.
-        """
-        raise _undefined(
-            self, f"train_encoders(self, raw, data_dir, seed), {_OR_TEXT}"
-        )
+    ) -> None:
+        """Make the vocabulary files in `data_dir`."""
+        raise _undefined(self, "train_encoders")
 
     def load_encoders(
         self, directory: str | os.PathLike
@@ -184,7 +176,7 @@ class Problem:
           references: the target texts of the shards.
           outputs: the outputs of the model, without `complete`.
         """
-        raise _undefined(self, "evaluate(self, sources, references, outputs)")
+        raise _undefined(self, "evaluate")
 
     def tokenize(self, text: str) -> str:
         """Return a raw source text as the corpus has it, for `--tokenize`.
@@ -205,10 +197,8 @@ class Problem:
     def text_form(self, encoders: Mapping[str, "TextEncoder"]) -> Any:
         """Return the form of the texts for graphs; None, the default: any.
 
-        It has the methods of `parsing.tree_form.TreeForm`.
-
-        Args:
-          encoders: as `load_encoders` returns them.
+        It has the methods of `parsing.tree_form.TreeForm`; `encoders` are those
+        of `load_encoders`.
         """
         return None
 
@@ -266,8 +256,6 @@ class Problem:
             value = inspect.getattr_static(type(self), name)
             if name.startswith("_") or name in _DO_NOT_SHAPE_DATA:
                 continue
-            if name == "filters" and not value:
-                continue  # the same as no filters
             if name == "files":  # an address may move, the content may not
                 value = [[file.name, file.sha256] for file in value]
             with contextlib.suppress(TypeError):  # it is not plain data
@@ -308,21 +296,19 @@ class Text2TextProblem(Problem):
 
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
-    ) -> dict[str, Any]:
+    ) -> None:
         from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 
-        learned = {}
         names = dict.fromkeys(self.vocabulary_files().values())
         for side, name in enumerate(names):
             lines = self.vocabulary_lines(raw)
-            learned[name] = SentencePieceEncoder.train(
+            SentencePieceEncoder.train(
                 itertools.islice(lines, side, None, len(names)),
                 self.vocab_size,
                 pathlib.Path(data_dir) / name,
                 seed,
                 self.source_tags,
-            ).learned_from
-        return learned
+            )
 
     def evaluate(
         self,
@@ -385,9 +371,12 @@ def checked_pairs(
                 )
 
 
-def _undefined(problem: Problem, rule: str) -> T2TLiteError:
+def _undefined(problem: Problem, method: str) -> T2TLiteError:
     """Return the error for a declaration that lacks a method."""
-    return T2TLiteError(f"{type(problem).__name__} must define {rule}.")
+    return T2TLiteError(
+        f"{type(problem).__name__} must define {method}. A Text2TextProblem "
+        "has all but samples."
+    )
 
 
 def _tokenized_bleu(hypotheses, references, language):

@@ -1,5 +1,6 @@
 """`OwnText`: a problem whose files and choices are options, not code."""
 
+import collections
 import dataclasses
 import functools
 import itertools
@@ -24,13 +25,13 @@ from t2t_lite.corpus.lines import (
     known_encoding,
 )
 from t2t_lite.corpus.mixture import Corpus
-from t2t_lite.corpus.pair_files import (
+from t2t_lite.corpus.parallel import (
     format_of,
     read_json_lines,
+    read_parallel,
     read_tmx,
     read_tsv,
 )
-from t2t_lite.corpus.parallel import read_parallel
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.problem.base import (
@@ -51,8 +52,6 @@ from t2t_lite.validators import (
 
 # The beginnings of the names of the options of a split's files.
 _PREFIXES = {"train": "", "dev": "dev_", "test": "test_"}
-# Endings that a copy of a given vocabulary keeps; others become .model.
-_VOCABULARY_ENDINGS = (".txt", ".subwords")
 _CACHED = ("_corpora", "_held_out", "_counts")
 
 _name = condition(
@@ -274,25 +273,20 @@ class OwnText(Text2TextProblem):
                 (tagged(tag, source), target)
                 for source, target, tag in self._held_out[split]
             )
-        split_samples = functools.partial(self._samples_of, split)
-        counts = itertools.repeat(None)
-        if self._has_shares(split):
-            counts = iter(self._counts)
-        return itertools.chain.from_iterable(
-            map(split_samples, self._corpora[split], counts)
-        )
+        read = functools.partial(self._samples_of, split)
+        has_shares = self._has_shares(split)
+        counts = self._counts if has_shares else itertools.repeat(None)
+        pairs = map(read, self._corpora[split], counts)
+        return itertools.chain.from_iterable(pairs)
 
-    def corpus_counts(self, raw: RawFiles) -> list[dict[str, Any]]:
-        corpora = self._corpora["train"]
-        if len(corpora) < 2:
+    def corpus_counts(self) -> list[dict[str, Any]]:
+        if not self._has_shares("train"):
             return []
-        self._require_files(raw)
+        found = zip(self._corpora["train"], self._counts, strict=True)
         return [
             dataclasses.asdict(corpus)
             | {"files": list(corpus.files), "pairs": pairs, "copies": copies}
-            for corpus, (pairs, copies) in zip(
-                corpora, self._counts, strict=True
-            )
+            for corpus, (pairs, copies) in found
         ]
 
     def require_sources(self, raw: RawFiles) -> None:
@@ -329,9 +323,7 @@ class OwnText(Text2TextProblem):
             source, *target = settings.adopted.split(",")
             return {"inputs": source, "targets": (target or [source])[0]}
         if settings.vocabulary:
-            ending = os.path.splitext(settings.vocabulary)[1]
-            if ending not in _VOCABULARY_ENDINGS:
-                ending = ".model"
+            ending = pathlib.Path(settings.vocabulary).suffix
             file = f"{self.base_name}.vocab{ending}"
             return {"inputs": file, "targets": file}
         if settings.shared_vocabulary:
@@ -352,11 +344,12 @@ class OwnText(Text2TextProblem):
 
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
-    ) -> dict[str, Any]:
+    ) -> None:
         """Learn the vocabularies, or copy the given one."""
         path = self.settings.vocabulary
         if not path:
-            return super().train_encoders(raw, data_dir, seed)
+            super().train_encoders(raw, data_dir, seed)
+            return
         from t2t_lite.text.vocabulary import open_vocabulary
 
         encoder = open_vocabulary(path)
@@ -370,7 +363,6 @@ class OwnText(Text2TextProblem):
                 )
         name = self.vocabulary_files()["inputs"]
         shutil.copyfile(path, pathlib.Path(data_dir) / name)
-        return {}
 
     def evaluate(
         self,
@@ -384,13 +376,13 @@ class OwnText(Text2TextProblem):
             return report
         from t2t_lite.evaluation.bleu import bleu
 
-        found: dict[str, list[tuple[str, str]]] = {}
+        found = collections.defaultdict(list)
         for source, *texts in zip(sources, outputs, references, strict=True):
-            tag, _ = parted(source, tags)
-            found.setdefault(tag or "no tag", []).append((texts[0], texts[1]))
+            found[parted(source, tags)[0] or "no tag"].append(texts)
         by_tag = {}
         for tag, pairs in sorted(found.items()):
-            scores = bleu([o for o, _ in pairs], [r for _, r in pairs])
+            hypotheses, correct = zip(*pairs, strict=True)
+            scores = bleu(hypotheses, correct)
             by_tag[tag] = {key: scores[key] for key in ("score", "sentences")}
         return report | {"by_tag": by_tag}
 
@@ -473,8 +465,6 @@ class OwnText(Text2TextProblem):
             sum(is_usable(*pair) for pair in self._samples_of("train", corpus))
             for corpus in corpora
         ]
-        if not self._has_shares("train"):
-            return list(zip(counts, counts, strict=True))
         for corpus, count in zip(corpora, counts, strict=True):
             if not count:
                 raise T2TLiteError(

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 
-from t2t_lite.corpus.parallel import find_sides, read_sides
+from t2t_lite.corpus.parallel import find_sides, read_parallel
 from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem.base import Text2TextProblem
@@ -41,7 +41,12 @@ class ParallelCorpus(Text2TextProblem):
 
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
         if raw.raw_dir is not None:
-            return read_sides(self._find_files(split, raw))
+            files = find_sides(raw.raw_dir, self.stems[split], self._sides)
+            for path in itertools.chain.from_iterable(files):
+                raw.note(path)
+            return itertools.chain.from_iterable(
+                itertools.starmap(read_parallel, files)
+            )
         builder = self._builder(raw)
         return _read_dataset(builder, self.tfds_splits[split], self._sides)
 
@@ -49,13 +54,6 @@ class ParallelCorpus(Text2TextProblem):
     def _sides(self):
         """The languages of `samples`, in either direction."""
         return self.source_language, self.target_language
-
-    def _find_files(self, split, raw):
-        """Return the pairs of files of a split, and note them."""
-        found = find_sides(raw.raw_dir, self.stems[split], self._sides)
-        for path in itertools.chain.from_iterable(found):
-            raw.note(path)
-        return found
 
     def _builder(self, raw):
         """Return the dataset, prepared and noted."""

@@ -4,11 +4,12 @@ Data generation, decoding and the exported model use the same ops. They are TF
 Text's, which the stock TensorFlow Serving links.
 """
 
+import bisect
 import hashlib
 import os
 import pathlib
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -19,8 +20,6 @@ from t2t_lite.errors import T2TLiteError, UsageError, in_words, nearest
 PAD_ID = 0
 EOS_ID = 1
 UNK_ID = 2  # of text that a vocabulary without bytes cannot write
-
-Span = tuple[int, int]  # the first byte, and the byte after the last
 
 
 class TextEncoder(tf.Module):
@@ -43,12 +42,11 @@ class TextEncoder(tf.Module):
     unknown_id: int | None = None
     _pieces: Sequence[str]  # by id
 
-    def _read(self, path):
-        """Return the content of the file; set `path` and `sha256`."""
+    def __init__(self, path: str | os.PathLike):
+        super().__init__()
         self.path = pathlib.Path(path)
-        content = read_vocabulary(path)
-        self.sha256 = hashlib.sha256(content).hexdigest()
-        return content
+        self._content = read_vocabulary(path)
+        self.sha256 = hashlib.sha256(self._content).hexdigest()
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Return the ids of each text, without EOS.
@@ -62,15 +60,9 @@ class TextEncoder(tf.Module):
         raise NotImplementedError
 
     def tokenize_behind(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Return the ids of each text where it continues a sentence.
+        """Return what `tokenize` gives for texts that continue a sentence.
 
         A vocabulary may write a word in another way at the start of a line.
-
-        Args:
-          text: tf.string [B].
-
-        Returns:
-          ragged int32 [B, None].
         """
         before = tf.constant("a")
         count = self.tokenize(before[None]).row_lengths()[0]
@@ -121,8 +113,7 @@ class TextEncoder(tf.Module):
         Raises:
           UsageError: the vocabulary lacks an entry.
         """
-        everything = self.pieces(range(self.vocab_size)) if pieces else []
-        known = {piece: number for number, piece in enumerate(everything)}
+        known = {piece: number for number, piece in enumerate(self._pieces)}
         for piece in pieces:
             if piece not in known:
                 raise UsageError(
@@ -137,8 +128,9 @@ class TextEncoder(tf.Module):
         Example: "Two  men." in pieces "Two", " ", " men", "." -> 0, none, 1, 1.
         """
         (ids,) = self.tokenize(tf.constant([cleaned(text)])).to_list()
-        prefixes = self.decode([ids[:n] for n in range(1, len(ids) + 1)])
-        return words_of_prefixes([each.encode() for each in prefixes])
+        return words_of_prefixes(
+            self.decode([ids[:n] for n in range(1, len(ids) + 1)])
+        )
 
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
         """Return the ids of each text, int32, without EOS, as `tokenize`."""
@@ -228,44 +220,31 @@ def matchable(
     ]
 
 
-def words_of_spans(text: bytes, spans: Iterable[Span]) -> list[range]:
-    """Return the indices of the words that each span touches.
-
-    Example: b"Two men." and (0, 2), (2, 4), (4, 7), (7, 8) -> 0, 0, 1, 1. Spans
-    are in bytes. White space touches none; an empty span touches its first.
-    """
-    word_at: list[int | None] = []  # of each byte
-    words = 0
-    for part in re.findall(r"\s+|\S+", text.decode()):
-        is_word = not part.isspace()
-        word_at += [words if is_word else None] * len(part.encode())
-        words += is_word
-    touched = [
-        [w for w in word_at[start : max(end, start + 1)] if w is not None]
-        for start, end in spans
-    ]
-    return [range(w[0], w[-1] + 1) if w else range(0) for w in touched]
-
-
-def words_of_prefixes(prefixes: Sequence[bytes]) -> list[range]:
+def words_of_prefixes(prefixes: Sequence[str]) -> list[range]:
     """Return the indices of the words of each piece, by texts of prefixes.
 
-    Example: b"Two", b"Two m", b"Two men" -> 0, 1, 1.
+    Example: "Two", "Two m", "Two men" -> 0, 1, 1.
 
     Args:
       prefixes: the texts of the first n pieces, for n = 1, 2, ... up to all.
         While a character is incomplete, a prefix may end in other text: these
         pieces lie where the piece lies that completes the character.
     """
-    spans: list[Span] = []
+    text = prefixes[-1] if prefixes else ""
+    spans = [found.span() for found in re.finditer(r"\S+", text)]
+    starts, ends = [a for a, _ in spans], [b for _, b in spans]
+    words: list[range] = []
     start = waiting = 0
     for prefix in prefixes:
-        common = len(os.path.commonprefix([prefix, prefixes[-1]]))
-        if start >= common < len(prefix):
+        end = len(os.path.commonprefix([prefix, text]))
+        if start >= end < len(prefix):
             waiting += 1
             continue
         # A piece that adds no text lies where the text before it ends.
-        begin = start if common > start else max(start - 1, 0)
-        spans += [(begin, max(start, common))] * (1 + waiting)
-        start, waiting = max(start, common), 0
-    return words_of_spans(prefixes[-1] if prefixes else b"", spans)
+        begin = start if end > start else max(start - 1, 0)
+        start = max(start, end)
+        first = bisect.bisect(ends, begin)
+        last = bisect.bisect_left(starts, max(start, begin + 1))
+        words += [range(first, max(first, last))] * (1 + waiting)
+        waiting = 0
+    return words

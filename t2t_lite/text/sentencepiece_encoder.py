@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
+from google.protobuf.message import DecodeError
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.text.encoder import (
@@ -24,7 +25,6 @@ from t2t_lite.text.encoder import (
     TextEncoder,
     clean_utf8,
     cleaned,
-    words_of_spans,
     write_vocabulary,
 )
 
@@ -68,14 +68,13 @@ class SentencePieceEncoder(TextEncoder):
     """
 
     def __init__(self, path: str | os.PathLike):
-        super().__init__(name="sentence_piece_encoder")
-        content = self._read(path)
+        super().__init__(path)
         try:
-            self._model, writes_all = _with_our_ids(content)
+            self._model, writes_all = _with_our_ids(self._content)
             tokenizer = self._tokenizer()
             self.vocab_size = int(tokenizer.vocab_size())
             pieces = tokenizer.id_to_string(tf.range(self.vocab_size))
-        except (tf.errors.OpError, ValueError) as error:
+        except (tf.errors.OpError, DecodeError, ValueError) as error:
             raise T2TLiteError(
                 f"{path} is not a SentencePiece model or is damaged; "
                 "t2t-lite-datagen makes a new one."
@@ -108,19 +107,6 @@ class SentencePieceEncoder(TextEncoder):
         """
         return self._tokenizer().detokenize(self._ids_of_text(ids, UNK_ID))
 
-    def words_of_text(self, text: str) -> list[range]:
-        # By the offsets in the text: other models may decode to other words.
-        content = cleaned(text).encode()
-        _, *ends = self._tokenizer().tokenize_with_offsets([content])
-        starts, ends = (each.flat_values.numpy().tolist() for each in ends)
-        return words_of_spans(content, zip(starts, ends, strict=True))
-
-    @property
-    def learned_from(self) -> dict[str, int]:
-        """The `lines`, `sampled_lines` and `seed` that `train` learned from."""
-        # tf.Module wraps the dict, which json may not accept.
-        return dict(self._learned_from)
-
     @classmethod
     def train(
         cls,
@@ -137,9 +123,8 @@ class SentencePieceEncoder(TextEncoder):
 
         Args:
           lines: the texts, streamed.
-          vocab_size: the number of pieces, 3 special ones and 256 bytes among
-            them.
-          path: of the model file, which is written completely or not at all.
+          vocab_size: of pieces, 3 special ones and 256 bytes among them.
+          path: of the model file.
           seed: of the sample.
           tags: texts that are one piece each, wherever they stand.
 
@@ -147,18 +132,14 @@ class SentencePieceEncoder(TextEncoder):
           T2TLiteError: there is no text, too little for so many pieces, or too
             many different characters for so few.
         """
-        kept, count = _sample_lines(lines, seed)
+        kept = _sample_lines(lines, seed)
         if not kept:
             raise T2TLiteError(
                 "A vocabulary needs text; got a corpus without any. Check the "
                 "files of the train split."
             )
         write_vocabulary(path, _train_model(kept, vocab_size, tags))
-        encoder = cls(path)
-        encoder._learned_from = dict(
-            lines=count, sampled_lines=len(kept), seed=seed
-        )
-        return encoder
+        return cls(path)
 
 
 class _WordTable:
@@ -241,11 +222,8 @@ class _WordTable:
         return [ids[start:end] for start, end in itertools.pairwise(cuts)]
 
 
-def _sample_lines(lines: Iterable[str], seed: int) -> tuple[list[str], int]:
-    """Return lines for the trainer, and the number of lines they are from.
-
-    None is blank or too long.
-    """
+def _sample_lines(lines: Iterable[str], seed: int) -> list[str]:
+    """Return lines for the trainer, none of them blank or too long."""
     choose = random.Random(seed)
     kept, count = [], 0
     for line in lines:
@@ -259,7 +237,7 @@ def _sample_lines(lines: Iterable[str], seed: int) -> tuple[list[str], int]:
             index = choose.randrange(count)  # reservoir sampling
             if index < MOST_VOCABULARY_LINES:
                 kept[index] = line[start : start + _CHUNK]
-    return kept, count
+    return kept
 
 
 def _train_model(
@@ -271,14 +249,13 @@ def _train_model(
 
     model = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder:
+        rules = [
+            [" ".join(f"{ord(c):X}" for c in text) for text in rule]
+            for rule in _ESCAPES.items()
+        ]
         paths = [pathlib.Path(folder) / name for name in ("to.tsv", "from.tsv")]
-        for a, b in _ESCAPES.items():
-            for path, texts in zip(paths, ((a, b), (b, a)), strict=True):
-                codes = (
-                    " ".join(f"{ord(c):X}" for c in text) for text in texts
-                )
-                with path.open("a") as file:
-                    file.write("\t".join(codes) + "\n")
+        paths[0].write_text("".join(f"{a}\t{b}\n" for a, b in rules))
+        paths[1].write_text("".join(f"{b}\t{a}\n" for a, b in rules))
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(lines),
@@ -304,15 +281,10 @@ def _train_model(
                 minloglevel=2,  # errors only
             )
         except RuntimeError as error:
-            message = str(error)
-            bound = f"SentencePiece cannot train it: {message}"
-            if most := re.search(r"too high .*<= (\d+)", message):
-                bound = f"at most {most[1]} for so small a corpus"
-            if least := re.search(r"required_chars\. \d+ vs (\d+)", message):
-                bound = (
-                    f"at least {least[1]}, for the 256 bytes and the "
-                    "characters of the corpus"
-                )
+            bound = f"one that SentencePiece can train: {error}"
+            if found := re.search(r" (<=|vs) (\d+)", str(error)):
+                words = {"<=": "at most", "vs": "at least"}
+                bound = f"{words[found[1]]} {found[2]} for this corpus"
             raise T2TLiteError(
                 f"vocab_size must be {bound}; got vocab_size={vocab_size}."
             ) from error
@@ -328,15 +300,14 @@ def _with_our_ids(model: bytes) -> tuple[bytes, bool]:
 
     Pieces keep their order, scores and meaning, so those of texts do not
     change. Also returns whether the model writes every text, with bytes for
-    characters that it does not know. ValueError: it is not a model.
+    characters that it does not know.
+
+    Raises:
+      DecodeError, ValueError: it is not a model.
     """
-    from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2
 
-    try:
-        proto = sentencepiece_model_pb2.ModelProto.FromString(model)
-    except DecodeError as error:
-        raise ValueError("it is not a model") from error
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model)
     if not proto.pieces:
         raise ValueError("it has no pieces")
     spec, by_name = proto.trainer_spec, {p.piece: p for p in proto.pieces}
@@ -350,11 +321,6 @@ def _with_our_ids(model: bytes) -> tuple[bytes, bool]:
         for piece, kind in zip(pieces, kinds.values(), strict=True):
             piece.type = kind
         pieces += [p for p in proto.pieces if p.piece not in kinds]
-        names = [piece.piece for piece in pieces]
-        spec.pad_id, spec.eos_id, spec.unk_id = PAD_ID, EOS_ID, UNK_ID
-        has_bos = spec.bos_piece in by_name
-        spec.bos_id = names.index(spec.bos_piece) if has_bos else -1
-        spec.vocab_size = len(pieces)
         del proto.pieces[:]
         proto.pieces.extend(pieces)
         model = proto.SerializeToString(deterministic=True)

@@ -52,18 +52,13 @@ class SubwordEncoder(TextEncoder):
       path: one piece a line, in quotes or not, `<pad>_` and `<EOS>_` first.
 
     Raises:
-      T2TLiteError: the file is missing or of another kind, or a character
-        that escapes are made of is not a piece.
+      T2TLiteError: the file is missing or of another kind: a character that
+        escapes are made of is not a piece.
     """
 
     def __init__(self, path: str | os.PathLike):
-        super().__init__(name="subword_encoder")
-        pieces = subwords_of(lines_of(self._read(path)))
-        if not pieces:
-            raise T2TLiteError(
-                f"{path} is not a tensor2tensor subword file: its first lines "
-                "must be '<pad>_' and '<EOS>_', and all of it UTF-8."
-            )
+        super().__init__(path)
+        pieces = subwords_of(lines_of(self._content))
         self.vocab_size = len(pieces)
         self._texts = tf.constant(pieces)
         self._pieces = pieces

@@ -32,8 +32,8 @@ class TokenEncoder(TextEncoder):
     """
 
     def __init__(self, path: str | os.PathLike):
-        super().__init__(name="token_encoder")
-        tokens = lines_of(self._read(path))
+        super().__init__(path)
+        tokens = lines_of(self._content)
         is_list = tuple(tokens[:3]) == SPECIAL_TOKENS
         if not is_list or len(set(tokens)) < len(tokens):
             raise T2TLiteError(

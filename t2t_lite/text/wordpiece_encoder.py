@@ -6,7 +6,6 @@ import unicodedata
 
 import tensorflow as tf
 
-from t2t_lite.errors import T2TLiteError
 from t2t_lite.text import encoder
 
 
@@ -19,11 +18,8 @@ class WordPieceEncoder(encoder.TextEncoder):
     """
 
     def __init__(self, path: str | os.PathLike):
-        super().__init__(name="wordpiece_encoder")
-        pieces = encoder.lines_of(self._read(path))
-        if "[UNK]" not in pieces:
-            rule = "not a WordPiece vocabulary: UTF-8 with [UNK] as a line"
-            raise T2TLiteError(f"{path} is {rule}.")
+        super().__init__(path)
+        pieces = encoder.lines_of(self._content)
         from keras_hub.tokenizers import WordPieceTokenizer  # takes seconds
 
         self._pieces = ["<pad>", "</s>", *pieces]

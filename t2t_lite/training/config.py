@@ -13,7 +13,6 @@ from t2t_lite.errors import T2TLiteError, UsageError, in_words
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
 from t2t_lite.training.schedules import has_an_end
-from t2t_lite.validators import is_of_type
 
 # Files of a run.
 CONFIG = "config.json"
@@ -107,12 +106,12 @@ _TYPES = {
     "data.dir": str,
     "data.fingerprint": str,
     "data.seed": int,
-    "vocabulary": dict[str, str],
+    "vocabulary": dict,
     "conditions": dict,
-    "freeze": list[str],
+    "freeze": list,
     "usr_dir": str,
 }
-_WORDS = {str: "text", dict: "an object", int: "a whole number"}
+_WORDS = {str: "text", dict: "an object", int: "a whole number", list: "a list"}
 _MAY_BE_ABSENT = ("problem_options", "conditions", "freeze", "data.seed")
 _MAY_BE_NULL = ("data.seed", "usr_dir")
 
@@ -143,6 +142,9 @@ def read_config(output_dir: pathlib.Path) -> dict[str, Any]:
         for key in _TYPES:
             _require_type(config, key)
         files = config["vocabulary"]
+        texts = *files.values(), *config.get("freeze", ())
+        if not all(isinstance(text, str) for text in texts):
+            raise UsageError("vocabulary and freeze must hold text")
         if len(files) not in (1, 2) or set(files) - set(
             map(os.path.basename, files)
         ):
@@ -173,10 +175,10 @@ def _require_type(config: Any, key: str) -> None:
                 return
             raise UsageError(f"it has no {key}")
         value = value[part]
-    fits = is_of_type(value, kind) or (value is None and key in _MAY_BE_NULL)
+    fits = type(value) is kind or (value is None and key in _MAY_BE_NULL)
     if not fits or "\\x00" in repr(value):
         raise UsageError(
-            f"{key} must be {_WORDS.get(kind, kind)}; got {repr(value)[:80]}"
+            f"{key} must be {_WORDS[kind]}; got {repr(value)[:80]}"
         )
 
 

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple, Self
 from t2t_lite import files
 from t2t_lite.data import pipeline
 from t2t_lite.data.manifest import Manifest, check_shards, generate_command
-from t2t_lite.data.stats import PaddingReport, padding_report
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError, UsageError, in_words
@@ -103,14 +102,14 @@ class RunData:
             )
         return manifest
 
-    def check(self) -> PaddingReport:
+    def check(self) -> pipeline.PaddingReport:
         """Compare every shard with its checksum; return the share of padding.
 
         Raises:
           T2TLiteError: a shard is missing or damaged, or no pair is usable.
         """
         check_shards(self.folder, self._problem, self.manifest)
-        return padding_report(
+        return pipeline.padding_report(
             self.folder,
             self._problem,
             self.manifest,

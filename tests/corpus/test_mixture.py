@@ -1,6 +1,7 @@
 """Several corpora as one: what an option says, how often a pair is there."""
 
 import collections
+import os
 
 import pytest
 
@@ -33,7 +34,8 @@ from t2t_lite.errors import UsageError
 )
 def test_corpora_are_files_with_shares_and_tags(value, corpora):
     assert read_corpora(value) == tuple(
-        Corpus((file,), share, tag) for file, share, tag in corpora
+        Corpus((os.path.abspath(file),), share, tag)
+        for file, share, tag in corpora
     )
 
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from t2t_lite.corpus.lines import LENIENT
-from t2t_lite.corpus.pair_files import format_of, read_json_lines, read_tsv
+from t2t_lite.corpus.parallel import format_of, read_json_lines, read_tsv
 from t2t_lite.errors import T2TLiteError, UsageError
 
 

@@ -4,12 +4,7 @@ import gzip
 
 import pytest
 
-from t2t_lite.corpus.parallel import (
-    find_sides,
-    read_parallel,
-    read_segments,
-    read_sides,
-)
+from t2t_lite.corpus.parallel import find_sides, read_parallel
 from t2t_lite.errors import T2TLiteError, UsageError
 
 XY = ("xx", "yy")
@@ -34,7 +29,7 @@ def test_line_i_is_paired_with_line_i(tmp_path):
     (tmp_path / "train.zz").write_text("another language")
     pairs = [("one", "eins"), ("", ""), ("two", "zwei")]
     assert list(read_parallel(source, target)) == pairs
-    assert list(read_sides(find_sides(tmp_path, ["train"], XY))) == pairs
+    assert find_sides(tmp_path, ["train"], XY) == [(source, target)]
 
 
 @pytest.mark.parametrize(
@@ -60,8 +55,8 @@ def test_parts_follow_one_another_by_name(tmp_path):
         train_news__xx="n",
         train_news__yy="N",
     )
-    pairs = list(read_sides(find_sides(tmp_path, ["train"], XY)))
-    assert pairs == [("a", "A"), ("b", "B"), ("c", "C"), ("n", "N")]
+    stems = ("train.1", "train.2", "train-news")
+    assert found(tmp_path) == [(f"{x}.xx", f"{x}.yy") for x in stems]
 
 
 def test_the_first_name_of_a_split_that_is_there_counts(tmp_path):
@@ -70,48 +65,6 @@ def test_the_first_name_of_a_split_that_is_there_counts(tmp_path):
     assert found(tmp_path, stems) == [("newstest.xx", "newstest.yy")]
     fill(tmp_path, dev__xx="a", dev__yy="A")
     assert found(tmp_path, stems) == [("dev.xx", "dev.yy")]
-
-
-def test_sgml_of_the_right_languages_and_roles_is_found(tmp_path):
-    fill(
-        tmp_path,
-        test_xxyy_src__xx__sgm="<seg>a</seg>",
-        test_xxyy_ref__yy__sgm="<seg>A</seg>",
-        test_xxyy_src__yy__sgm="",
-        test_xxyy_ref__xx__sgm="",
-        test_zzxx_src__xx__sgm="",
-        test_zzxx_ref__zz__sgm="",
-    )
-    sides = find_sides(tmp_path, ["test"], XY)
-    assert list(read_sides(sides)) == [("a", "A")]
-
-
-def test_segments_are_read_with_entities_and_broken_markup(tmp_path):
-    path = tmp_path / "test-src.xx.sgm"
-    path.write_text(
-        '<srcset setid="t" srclang="any">\n<DOC docid="1">\n<hl>\n'
-        '<seg id="1">A &amp; B</seg>\n</hl><p>\n'
-        '<seg id="2"> Q&A, 3 &lt; 4 – “ä” </seg>\n'
-        '<SEG id="3">two\nlines</SEG><seg id="4"></seg>\n'
-        "</p></DOC></srcset>\n",
-        "utf-8",
-    )
-    texts = ["A & B", "Q&A, 3 < 4 – “ä”", "two lines", ""]
-    assert list(read_segments(path)) == texts
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"plain text", "has no <seg>"),
-        ("<seg id='1'>Grüße</seg>".encode("latin-1"), "must be UTF-8"),
-    ],
-)
-def test_bad_sgml_is_one_clear_error(tmp_path, content, message):
-    path = tmp_path / "test-src.xx.sgm"
-    path.write_bytes(content)
-    with pytest.raises(T2TLiteError, match=rf"xx\.sgm {message}"):
-        list(read_segments(path))
 
 
 def test_nothing_found_says_what_was_looked_for(tmp_path):

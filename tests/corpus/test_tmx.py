@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from t2t_lite.corpus.pair_files import read_tmx
+from t2t_lite.corpus.parallel import read_tmx
 from t2t_lite.errors import T2TLiteError
 
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'

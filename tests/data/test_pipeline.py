@@ -15,7 +15,6 @@ from t2t_lite.data.manifest import (  # noqa: E402
 )
 from t2t_lite.data.packing import SIDES  # noqa: E402
 from t2t_lite.data.pipeline import Position  # noqa: E402
-from t2t_lite.data.stats import padding_report  # noqa: E402
 from t2t_lite.datagen.generate import Generation  # noqa: E402
 from t2t_lite.errors import T2TLiteError  # noqa: E402
 from t2t_lite.problem import Problem  # noqa: E402
@@ -56,7 +55,7 @@ def write_data(folder, shard_lengths, split="train"):
             ShardRecord(file, len(lengths), size, sha256_of(folder / file))
         )
     record = SplitRecord(
-        sum(all_lengths.values()), 0, 0, all_lengths, {}, {}, tuple(shards)
+        sum(all_lengths.values()), 0, 0, all_lengths, {}, tuple(shards)
     )
     return Manifest("numbered", "", {}, {}, {split: record}, 0, {})
 
@@ -246,7 +245,7 @@ def test_over_long_pairs_are_left_out_and_counted(data):
     kept = [n for n, pair in enumerate(random_pairs(500)) if max(pair) <= 12]
     elements = epoch_of(training_batches(data, max_length=12))
     assert sorted(numbers_in(elements)) == kept
-    report = padding_report(
+    report = pipeline.padding_report(
         *(data[0], Numbered(), data[1]),
         max_positions=128,
         max_length=12,
@@ -333,7 +332,7 @@ def test_read_pairs_gives_the_files_order(data):
 @pytest.mark.parametrize("packing", [False, True])
 def test_padding_report_counts_the_batches_of_the_stream(data, packing):
     elements = epoch_of(training_batches(data, packing=packing))
-    report = padding_report(
+    report = pipeline.padding_report(
         *(data[0], Numbered(), data[1]),
         max_positions=128,
         max_length=20,
@@ -403,7 +402,7 @@ def multi30k(tmp_path_factory):
 @pytest.mark.parametrize("name", ["multi30k_ende", "multi30k_enfr"])
 def test_95_percent_of_the_positions_are_real_on_multi30k(multi30k, name):
     for max_positions in (2048, 4096):
-        report = padding_report(
+        report = pipeline.padding_report(
             *multi30k(name),
             max_positions=max_positions,
             max_length=128,

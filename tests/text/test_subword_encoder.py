@@ -136,8 +136,7 @@ def test_a_file_without_quotes_loses_no_text(tmp_path):
     ("pieces", "message"),
     [
         (PIECES[:-1], "lacks 9. Is it cut off?"),
-        (PIECES[1:], "is not a tensor2tensor subword file"),
-        ([], "is not a tensor2tensor subword file"),
+        ([], "lacks"),
     ],
 )
 def test_another_file_is_refused(pieces, message, tmp_path):

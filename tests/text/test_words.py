@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from t2t_lite.text.encoder import words_of_prefixes, words_of_spans
+from t2t_lite.text.encoder import words_of_prefixes
 from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 from t2t_lite.text.subword_encoder import SubwordEncoder
 from t2t_lite.text.wordpiece_encoder import WordPieceEncoder
@@ -43,28 +43,26 @@ def as_lists(words):
 
 def words_of_ids(encoder, ids):
     prefixes = encoder.decode([ids[: n + 1] for n in range(len(ids))])
-    return as_lists(words_of_prefixes([text.encode() for text in prefixes]))
-
-
-@pytest.mark.parametrize(
-    ("text", "spans", "words"),
-    [
-        (
-            "Two men.",
-            [(0, 2), (2, 4), (3, 4), (4, 7), (7, 7), (0, 8)],
-            [[0], [0], [], [1], [1], [0, 1]],
-        ),
-        ("é \u3000x", [(0, 1), (2, 7)], [[0], [1]]),
-    ],
-)
-def test_a_span_touches_the_words_it_has_a_byte_of(text, spans, words):
-    assert as_lists(words_of_spans(text.encode(), spans)) == words
+    return as_lists(words_of_prefixes(prefixes))
 
 
 def test_pieces_that_end_no_character_lie_where_it_ends():
     prefixes = ["a", "a\ufffd", "a\ufffd", "a \u20ac", "a \u20ac", "a \u20acb"]
-    words = words_of_prefixes([prefix.encode() for prefix in prefixes])
-    assert as_lists(words) == [[0], [1], [1], [1], [1], [1]]
+    assert as_lists(words_of_prefixes(prefixes)) == [
+        [0],
+        [1],
+        [1],
+        [1],
+        [1],
+        [1],
+    ]
+
+
+def test_a_piece_lies_in_the_words_it_has_a_character_of():
+    prefixes = ["T", "Two", "Two ", "Two m", "Two m", "Two men a", "Two men a "]
+    words = as_lists(words_of_prefixes([*prefixes, "Two men a \u3000x"]))
+    assert words == [[0], [0], [], [1], [1], [1, 2], [], [3]]
+    assert words_of_prefixes([]) == []
 
 
 def test_wordpieces_keep_the_words_of_the_text_they_lose(folder):

@@ -39,7 +39,7 @@ def data(tmp_path):
             fingerprint=problem.fingerprint(),
             definition=problem.definition(),
             vocabulary={},
-            splits={"train": SplitRecord(1, 2, 2, {2: 1}, {}, {}, ())},
+            splits={"train": SplitRecord(1, 2, 2, {2: 1}, {}, ())},
             seed=0,
             versions={},
         ).save(tmp_path / folder)

@@ -125,7 +125,6 @@ def _read_split(
         target_tokens=int(tokens[1]),
         lengths=dict(sorted(lengths.items())),
         dropped={},
-        dropped_samples={},
         shards=tuple(shards),
         row_lengths=dict(sorted(rows.items())) if is_packed else {},
     )

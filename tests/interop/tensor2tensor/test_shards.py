@@ -13,7 +13,6 @@ from t2t_lite import registry
 from t2t_lite.data import pipeline
 from t2t_lite.data.manifest import Manifest, sha256_of
 from t2t_lite.data.packing import feature_names
-from t2t_lite.data.stats import padding_report
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.interop.tensor2tensor.shards import adopt
 
@@ -170,7 +169,7 @@ def test_rows_wider_than_max_length_are_left_out_and_told(packed):
     rows = rows_of_an_epoch(*packed, width=5)
     assert_same_rows(rows, [padded(row, 5) for row in ROWS[1:]])
     folder, problem, manifest = packed
-    report = padding_report(
+    report = pipeline.padding_report(
         folder,
         problem,
         manifest,
