@@ -126,7 +126,6 @@ def _plan(
             f"best_metric is one of {', '.join(metrics)} for {task.name}; got "
             f"{options.best_metric!r}."
         )
-    options.slices(values.micro_batches)  # refuses what does not fit them
     require_fitting_vocabularies(task, values)
     return _Job(task, values, set_name, run_dir, data_dir, options, config)
 

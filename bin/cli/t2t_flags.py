@@ -45,7 +45,7 @@ FLAGS = {
     "--worker_gpu": "use --replicas, or CUDA_VISIBLE_DEVICES to choose GPUs",
     "--worker_id": _WORKERS,
     "--worker_replicas": _WORKERS,
-    "--xla_compile": "use --jit",
+    "--xla_compile": "leave it out, or use --jit of t2t-lite-decoder",
 }
 
 

@@ -39,8 +39,7 @@ def make_strategy(
     """
     addresses, index = find_workers(options.workers, options.worker)
     if not addresses:
-        halved = None if options.jit else hparams
-        return choose_strategy(options.replicas, halved)
+        return choose_strategy(options.replicas, hparams)
     if options.replicas:
         raise UsageError(
             "replicas conflicts with workers: each worker trains on its GPUs "

@@ -40,11 +40,8 @@ def _full_batch(
 def _describe(updater: Updater) -> str:
     """Return the size of the largest pass in words."""
     rows, columns = _largest_shape(updater.hparams)
-    passes = updater.slices * updater.hparams.micro_batches
-    return (
-        f"{passes} x {-(-rows // updater.slices)} sentences of {columns} "
-        "tokens a side"
-    )
+    passes = updater.hparams.micro_batches
+    return f"{passes} x {rows} sentences of {columns} tokens a side"
 
 
 def try_largest_batch(updater: Updater, phase: Callable[[str], None]) -> None:
@@ -69,12 +66,12 @@ def _explaining_shortage(updater: Updater) -> Iterator[None]:
     try:
         yield
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
-        more = 2 * updater.slices * updater.hparams.micro_batches
+        more = 2 * updater.hparams.micro_batches
         raise T2TLiteError(
             f"The largest batch, {_describe(updater)} on each device, does not "
-            f"fit into the memory of {devices.device_name()}. Give "
-            f"--micro_batches={more}: more passes, the same update; or lower "
-            "max_length or the sizes of the model in a new run."
+            f"fit into the memory of {devices.device_name()}. Give --recompute;"
+            f" or, in a new run, --hparams_override=micro_batches={more}, or "
+            "smaller values of max_length or the model."
         ) from error
 
 
@@ -98,7 +95,6 @@ def dry_run(
         strategy,
         options.seed,
         options.freeze,
-        options.slices(hparams.micro_batches),
         recompute=options.recompute,
     )
     shape = _largest_shape(hparams)

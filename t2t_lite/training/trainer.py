@@ -128,8 +128,6 @@ class Trainer:
                 strategy,
                 run.seed,
                 freeze=run.config.get("freeze", ()),
-                slices=options.slices(run.hparams.micro_batches),
-                jit=options.jit,
                 recompute=options.recompute,
             )
         if run.config.get("freeze"):
