@@ -237,8 +237,9 @@ class Updater:
 
     def _pass(self, side_by_side):
         """Return the sums of what `_of` returns for each part."""
-        parts = [self._gradients(features) for features in side_by_side]
-        return [functools.reduce(tf.add, each) for each in zip(*parts)]
+        parts = map(self._gradients, side_by_side)
+        sums = zip(*parts, strict=True)
+        return [functools.reduce(tf.add, each) for each in sums]
 
     def _pass_and_apply(self, side_by_side, learning_rate):
         counts, *gradients = self._pass(side_by_side)
