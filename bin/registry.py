@@ -38,7 +38,7 @@ def _add_flags(parser: flags.Parser) -> None:
         metavar="DIR",
         nargs="?",
         const=_RUNS,
-        help="the runs in a folder and its subfolders, with step, last score "
+        help="the runs in a folder and its subfolders, with step, best score "
         f"and date (default: {_RUNS})",
     )
     flags.add_override(parser)

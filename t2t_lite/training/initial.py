@@ -7,16 +7,13 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-import tensorflow as tf
-
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.problem import Problem
 from t2t_lite.progress import say
-from t2t_lite.text.encoder import EOS_ID, PAD_ID, TextEncoder
 from t2t_lite.training import checkpoints
-from t2t_lite.training.checkpoints import MODEL_PREFIX, Checkpoint
+from t2t_lite.training.checkpoints import Checkpoint
 from t2t_lite.training.config import CONFIG
 from t2t_lite.training.optimizers import frozen_paths
 from t2t_lite.training.options import TrainingOptions
@@ -28,11 +25,6 @@ _FREE = (
     *("num_hidden_layers", "attention_window", "shift_whole_rows"),
     *("residual_dropout", "attention_dropout", "relu_dropout"),
 )
-# The tables that have a row for each piece of a side's vocabulary.
-_TABLES = {
-    "inputs": ("shared_embedding/table", "source_embedding/table"),
-    "targets": ("target_embedding/table", "softmax/table"),
-}
 
 
 def facts_of_start(
@@ -48,7 +40,7 @@ def facts_of_start(
     its first checkpoint.
 
     Args:
-      options: with `init_from`, `init_vocabulary` and `freeze`.
+      options: with `init_from` and `freeze`.
       problem: of the run.
       hparams: of the run.
       data_dir: holds its vocabulary.
@@ -85,8 +77,6 @@ def facts_of_start(
             )
         return facts
     if not options.init_from:
-        if options.init_vocabulary != "same":
-            raise UsageError("init_vocabulary requires init_from.")
         return facts
     run, found = _find(options.init_from)
     sizes, sizes_here = _sizes(run.hparams), _sizes(hparams)
@@ -99,20 +89,18 @@ def facts_of_start(
             "init_from requires a model of the same sizes; "
             f"{'; '.join(differences)}."
         )
-    encoders = problem.load_encoders(data_dir)
-    mapped = any(run.encoders[s].sha256 != encoders[s].sha256 for s in _TABLES)
-    if mapped and options.init_vocabulary != "map":
-        raise UsageError(
-            f"init_from: the vocabulary of {run.output_dir} differs; "
-            "--init_vocabulary=map takes the pieces that both have."
-        )
+    for side, encoder in problem.load_encoders(data_dir).items():
+        if encoder.sha256 != run.encoders[side].sha256:
+            raise UsageError(
+                f"init_from: the vocabulary of {run.output_dir} differs: make "
+                "the data with that one, by --vocabulary=FILE."
+            )
     facts[_FACT] = {
         "given": str(options.init_from),
         "run": str(run.output_dir),
         "checkpoint": str(found.path),
         "step": found.step,
         "checksum": found.checksum,
-        "vocabulary": "map" if mapped else "same",
     }
     return facts
 
@@ -121,10 +109,7 @@ def options_of_start(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options, by name, with which another run starts alike."""
     options: dict[str, Any] = {}
     if source := config.get(_FACT):
-        options = {
-            "init_from": source["checkpoint"],
-            "init_vocabulary": source["vocabulary"],
-        }
+        options["init_from"] = source["checkpoint"]
     if "freeze" in config:
         options["freeze"] = tuple(config["freeze"])
     return options
@@ -147,43 +132,7 @@ def load_initial_weights(run: Run, model: Any) -> None:
             "or has changed: put it back, or choose another --output_dir."
         )
     say(f"Beginning with {found} of {source['run']}.")
-    tensors = checkpoints.model_tensors(model)
-    reader = checkpoints.Reader(path)
-    if source["vocabulary"] == "map":
-        there = Run.open(source["run"], to_decode=True).encoders
-        for side, tables in _TABLES.items():
-            names = [f"{MODEL_PREFIX}{model.name}/{table}" for table in tables]
-            if names := [name for name in names if name in tensors]:
-                known, own = _common_rows(there[side], run.encoders[side])
-                for name in names:
-                    table = tensors.pop(name)
-                    values = tf.convert_to_tensor(table).numpy()
-                    values[own] = reader[name][known]
-                    table.assign(values)
-    checkpoints.restore(path, tensors)
-
-
-def _common_rows(
-    there: TextEncoder, here: TextEncoder
-) -> tuple[list[int], list[int]]:
-    """Return the ids of the pieces that both have, there and here.
-
-    Padding and EOS are the same, whatever a vocabulary calls them. A line
-    counts the pieces.
-    """
-    pieces = there.pieces(range(there.vocab_size))
-    known: dict[str, int] = {}
-    for number, piece in enumerate(pieces):
-        known.setdefault(piece, number)
-    rows = {PAD_ID: PAD_ID, EOS_ID: EOS_ID}
-    for number, piece in enumerate(here.pieces(range(here.vocab_size))):
-        if piece in known:
-            rows.setdefault(number, known[piece])
-    say(
-        f"{here.path.name}: {len(rows):,} of {here.vocab_size:,} pieces are "
-        f"taken over, {here.vocab_size - len(rows):,} start fresh."
-    )
-    return list(rows.values()), list(rows)
+    checkpoints.restore(path, checkpoints.model_tensors(model))
 
 
 def _find(given: pathlib.Path) -> tuple[Run, Checkpoint]:

@@ -10,14 +10,12 @@ import os
 import platform
 import re
 import shlex
-import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psutil
 import yaml
 
-import t2t_lite
 from t2t_lite import files, registry
 from t2t_lite.errors import T2TLiteError, in_words
 from t2t_lite.progress import say
@@ -45,15 +43,14 @@ _CONDITIONS = ("weights", "beam_size", "alpha", "sentences", "signature")
 def provenance_of(run: Run, options: TrainingOptions) -> dict[str, Any]:
     """Return the facts that `config.json` records when training starts.
 
-    They are the command, the code, the machine and the data, with the tokens of
-    source and target.
+    They are the command, the machine and the data, with the tokens of source
+    and target.
     """
     manifest = run.data.manifest
     sides = run.problem.directed("source_tokens", "target_tokens")
     return {
         "command": command_of(run, options),
         "train_steps": options.train_steps or run.hparams.train_steps,
-        "code": code_revision(),
         "hardware": {
             "system": platform.platform(),
             "processor": devices.processor_name(),
@@ -113,26 +110,6 @@ def command_of(run: Run, options: TrainingOptions) -> list[str]:
     return ["t2t-lite-trainer", *words]
 
 
-def code_revision() -> str:
-    """Return the version, with the commit if this is a git checkout."""
-    version = f"t2t-lite {t2t_lite.__version__}"
-    # Fails if the commit lacks the file: an environment may lie in the checkout
-    # of another project.
-    words = ["git", "rev-parse", "HEAD", "HEAD:./__init__.py"]
-    try:
-        done = subprocess.run(
-            words,
-            cwd=os.path.dirname(t2t_lite.__file__),
-            capture_output=True,
-            check=True,
-            text=True,
-            timeout=10,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return version
-    return f"{version}, commit {done.stdout.split()[0]}"
-
-
 def write_card(run: Run) -> None:
     """Write the card; a failure is a warning, because training is intact."""
     try:
@@ -170,7 +147,6 @@ def make_card(run: Run, exported: Sequence[Checkpoint] = ()) -> str:
             **(config.get("training_cost") or {}),
             "seed": run.seed,
             "hardware": provenance.get("hardware"),
-            "code": provenance.get("code"),
             "versions": config.get("versions"),
         },
         "Hyperparameters": run.hparams.to_dict(),

@@ -9,7 +9,7 @@ import functools
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from t2t_lite.errors import UsageError
 from t2t_lite.validators import (
@@ -88,13 +88,8 @@ class TrainingOptions:
     init_from: _Folder | None = _start(
         None,
         "a run, or a checkpoint of one, whose weights a new run takes; its "
-        "sizes must be the same",
+        "sizes and its vocabulary must be the same",
         "RUN",
-    )
-    init_vocabulary: Literal["same", "map"] = _start(
-        "same",
-        "same: the vocabulary of that run must be the same; map: the rows of "
-        "common pieces are taken",
     )
     freeze: Annotated[tuple[str, ...], texts] = _start(
         (),

@@ -50,10 +50,9 @@ def test_the_trainer_writes_a_card_with_all_facts(tiny_run):
     config = read_config(tiny_run)
     assert "Training ended after 4 updates." in card
     provenance = config["conditions"]
-    assert provenance["code"].startswith(f"t2t-lite {t2t_lite.__version__}")
     for part in (
         config["data"]["fingerprint"],
-        provenance["code"],
+        t2t_lite.__version__,
         provenance["hardware"]["processor"],
         shlex.join(provenance["command"]),
         '"pairs": 40',
