@@ -173,38 +173,37 @@ def scores_of(
     The dev scores of training (greedy search) come first, then each distinct
     report of `t2t-lite-evaluator`. Those of a run have a key `weights`.
     """
-    metric, best = run.problem.metric, run.reached.best
-    scores: list[dict[str, Any]] = []
+    metric, best = run.problem.metric, run.reached.best or {"step": None}
+    found: list[dict[str, Any]] = []
     for record in read_metrics(run.output_dir):
         step, name = record["step"], record.get("weights")
+        chosen = step == best["step"]
+        if name not in (None, checkpoints.EMA):  # an average, made at the end
+            chosen = True
+        elif not weights:
+            name = f"{name} at step {step}" if name else f"step {step}"
         if weights:
             chosen = (step, name) == (weights.step, weights.weights)
-        else:
-            is_average = name not in (None, checkpoints.EMA)
-            chosen = is_average or (best is not None and step == best["step"])
-            if not is_average:
-                name = f"{name} at step {step}" if name else f"step {step}"
         if chosen:
             score = {"metric": metric, "score": record.get(f"dev_{metric}")}
-            scores.append(
+            found.append(
                 {"weights": name, "split": "dev", "beam_size": 1, **score}
             )
     for report in read_records(run.output_dir / EVALUATIONS_FILE):
         checksum = report.pop("weights", None)
         name = report.pop("checkpoint", f"step {report.pop('step')}")
         if not weights or checksum == weights.checksum:
-            scores.append({"weights": name, **report})
-    if weights:
-        for score in scores:
+            found.append({"weights": name, **report})
+    scores: list[dict[str, Any]] = []
+    for score in found:
+        if weights:
             del score["weights"]
-    # Anybody may write into a run's folder.
-    distinct = [s for i, s in enumerate(scores) if s not in scores[:i]]
-    return [
-        score
-        for score in distinct
-        if isinstance(score.get("score"), int | float)
-        and all(isinstance(score.get(key), str) for key in ("metric", "split"))
-    ]
+        # Anybody may write into a run's folder.
+        texts = (score.get("metric"), score.get("split"))
+        is_score = isinstance(score.get("score"), int | float)
+        if is_score and all(isinstance(text, str) for text in texts):
+            scores += [score] * (score not in scores)
+    return scores
 
 
 def _front_matter(run: Run, scores: Sequence[Mapping[str, Any]]) -> str:
@@ -246,7 +245,6 @@ def _languages(run: Run) -> list[str]:
 
 def _introduction(run: Run, config: Mapping[str, Any]) -> str:
     sides = " to ".join(map(_code, _languages(run)))
-    problem = f"{_code(run.problem.name)}{sides and f', from {sides}'}"
     reached, cost = run.reached, config.get("training_cost") or {}
     ended = f"Training ended after {reached.step:,} updates."
     if cost.get("step") != reached.step:
@@ -255,22 +253,19 @@ def _introduction(run: Run, config: Mapping[str, Any]) -> str:
             f"Training has not ended: {reached.step:,} of {steps:,} updates "
             "are saved."
         )
-    best = reached.best_text
-    best = best and f" The best checkpoint on dev: {best}."
-    return f"A Transformer trained by t2t-lite on {problem}. {ended}{best}"
+    best = reached.best_text and f"Best on dev: {reached.best_text}."
+    problem = f"{_code(run.problem.name)}{sides and f', from {sides}'}"
+    return f"A Transformer trained by t2t-lite on {problem}. {ended} {best}"
 
 
 def _score_table(scores: Sequence[Mapping[str, Any]]) -> str:
     if not scores:
         return "None yet: `t2t-lite-evaluator` scores a split."
-    lines = ["| Split | Metric | Score | Conditions |", "|---|---|---|---|"]
+    lines = ["| Score | Metric | Split | Conditions |", "|---|---|---|---|"]
     for score in scores:
-        texts = (score["split"], score["metric"], _conditions(score))
-        split, metric, conditions = (
-            _code(text).replace("|", r"\|") for text in texts
-        )
-        value = f"{score['score']:.2f}"
-        lines.append(f"| {split} | {metric} | {value} | {conditions} |")
+        texts = (score["metric"], score["split"], _conditions(score))
+        cells = [_code(text).replace("|", r"\|") for text in texts]
+        lines.append(f"| {score['score']:.2f} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
