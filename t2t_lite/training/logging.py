@@ -33,14 +33,13 @@ class MetricsFile:
       step: the update from which the run resumes. Evaluations of later steps
         are repeated, so they count as not yet made.
 
-    Raises:
-      T2TLiteError: the file cannot be read.
+    Attributes:
+      evaluated: the step and the weights of each evaluation on dev, in order.
     """
 
     def __init__(self, path: pathlib.Path, step: int):
         self._path = path
-        # The step and weights of each evaluation, in order.
-        self._evaluated = {
+        self.evaluated = {
             (record["step"], record.get("weights")): None
             for record in read_records(path)
             if record["step"] <= step and "dev_loss" in record
@@ -52,12 +51,9 @@ class MetricsFile:
         A record that cannot be written is lost, and a line reports that.
         """
         if "dev_loss" in record:
-            self._evaluated[record["step"], record.get("weights")] = None
+            self.evaluated[record["step"], record.get("weights")] = None
         line = json.dumps(
-            {
-                key: value if _is_finite(value) else None
-                for key, value in record.items()
-            }
+            {k: v if _is_finite(v) else None for k, v in record.items()}
         )
         try:
             with self._path.open("ab+") as file:
@@ -70,14 +66,6 @@ class MetricsFile:
             reason = in_words(error, place=False)
             say(f"WARNING: {self._path} lacks a record: {reason}.")
 
-    def has_evaluation(self, step: int, weights: str | None = None) -> bool:
-        """Return whether dev was evaluated at `step` with these weights."""
-        return (step, weights) in self._evaluated
-
-    def evaluations(self, weights: str | None) -> list[int]:
-        """Return the steps at which these weights were evaluated on dev."""
-        return [step for step, each in self._evaluated if each == weights]
-
 
 class TrainingLog:
     """Shows and records the progress of training.
@@ -89,11 +77,10 @@ class TrainingLog:
       output_dir: the run.
       step: the first update is the one after it.
       total_steps: the last update.
-      stream: of the bar and the lines; None: stderr. stdout is for results.
+      stream: as of `Counter`, whose `say` is `note`.
 
     Attributes:
       metrics: `metrics.jsonl`.
-      note: writes a line for people.
     """
 
     def __init__(
@@ -165,9 +152,8 @@ class TrainingLog:
         weights = record.get("weights")
         self._write(record, "averaged" if weights else "dev")
         if samples:
-            keys = record.keys() & {"step", "weights"}
+            of = {k: record[k] for k in ("step", "weights") if k in record}
             texts = [sample._asdict() for sample in samples]
-            of = {key: record[key] for key in sorted(keys)}
             self._samples.write({**of, "samples": texts})
         values = "  ".join(
             f"{key.removeprefix('dev_')} {value:.4g}"
@@ -286,7 +272,7 @@ class Meter:
         return sum(bool(each.skipped) for each in self._interval)
 
     def record(self) -> dict[str, Any]:
-        """Return the line of `metrics.jsonl` on the updates of the interval.
+        """Return the facts of `metrics.jsonl` on the updates of the interval.
 
         `loss` is the smoothed cross-entropy per real target token in nats, and
         `gradient_norm` the mean, both without skipped updates; `padding` is the

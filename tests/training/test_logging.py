@@ -48,10 +48,7 @@ def test_a_resumed_run_appends_and_readers_take_the_last_record(tmp_path):
     metrics.write({"step": 2, "dev_loss": 2.0, "weights": "ema"})
     before = path.read_bytes()
     metrics = MetricsFile(path, 2)
-    assert metrics.has_evaluation(2)
-    assert metrics.has_evaluation(2, "ema")
-    assert not metrics.has_evaluation(1, "ema")
-    assert not metrics.has_evaluation(3)
+    assert list(metrics.evaluated) == [(1, None), (2, None), (2, "ema")]
     metrics.write({"step": 3, "loss": 0.5})
     assert path.read_bytes().startswith(before)
     records = read_metrics(tmp_path)
@@ -73,7 +70,7 @@ def test_damaged_lines_cost_no_other_line(tmp_path):
     cut_off = b'{"step": 2, "lo'  # by a crash
     path.write_bytes(b"\n".join([*damaged, sound, cut_off]))
     metrics = MetricsFile(path, 2)
-    assert metrics.has_evaluation(2)
+    assert list(metrics.evaluated) == [(2, None)]
     metrics.write({"step": 3})
     assert [r["step"] for r in read_metrics(tmp_path)] == [2, 3]
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
