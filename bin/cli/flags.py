@@ -78,7 +78,10 @@ class Parser(argparse.ArgumentParser):
         for word in words:
             flag = word.split("=")[0]
             if flag[:2] == "--" and flag not in known:
-                if advice := t2t_flags.advice(flag):
+                positive = f"--{flag.removeprefix('--no')}"
+                if advice := t2t_flags.FLAGS.get(flag) or t2t_flags.FLAGS.get(
+                    positive
+                ):
                     raise UsageError(
                         f"{flag} is a flag of tensor2tensor: {advice}."
                     )
@@ -100,13 +103,10 @@ def add(
     validator: Callable[[Any], Any] | None = None,
     default: Any = None,
 ) -> None:
-    """Add flags that take a value, and switches.
+    """Add flags to a parser or a group.
 
-    Args:
-      parser: of the command, or a group of one.
-      table: their help by "--name=METAVAR", or by "--name" for a switch.
-      validator: of the values; None accepts any text.
-      default: of the values.
+    The `table` has their help by "--name=METAVAR", or by "--name" for a switch.
+    Values are those that the `validator` accepts, or any text.
     """
     for flag, told in table.items():
         name, _, metavar = flag.partition("=")
@@ -136,7 +136,7 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         "--hparams=SET": "see --problem",
     }
     add(group, flags)
-    add_usr_dir(group)
+    add_settings(group, TrainingOptions, ["usr_dir"])
 
 
 def add_override(parser: Any) -> None:
@@ -156,11 +156,6 @@ def _hparams_override(text: str) -> str:
             "docs/from-tensor2tensor.md lists the values, too."
         )
     return text
-
-
-def add_usr_dir(parser: Any) -> None:
-    """Add `--usr_dir`, for commands that look problems or sets up."""
-    add_settings(parser, TrainingOptions, ["usr_dir"])
 
 
 def add_text_flags(parser: argparse.ArgumentParser) -> None:
@@ -224,15 +219,10 @@ def add_settings(
 ) -> None:
     """Add a flag for each field of a dataclass of settings.
 
-    The value of a flag that is not given is None.
-
-    Args:
-      parser: of the command, or a group of one.
-      settings: a dataclass whose fields are `validators.setting`s.
-      names: of the fields to add to `parser` itself; None means all, each in
-        the group that it names.
-      skip: names of fields without a flag.
-      hparams: names of fields whose default is a hparam of the run.
+    Its fields are `validators.setting`s. Without `names` all but those to
+    `skip` are added, each in the group that it names, else those to `parser`
+    itself. The default of some is one of the run's `hparams`. The value of a
+    flag that is not given is None.
     """
     groups: dict[str, Any] = {"": parser}
     for field in dataclasses.fields(settings):
@@ -321,12 +311,8 @@ def check_together(
 ) -> None:
     """Raise UsageError for flags that conflict or lack another one.
 
-    A flag is its name, or its name and value as in "format=json".
-
-    Args:
-      args: of the command.
-      conflicts: flags, of which the first conflicts with each of the others.
-      required: the flag that each flag requires.
+    A flag is its name, or its name and value as in "format=json". Of flags that
+    are `conflicts`, the first conflicts with each of the others.
     """
     given = set()
     for name, value in vars(args).items():

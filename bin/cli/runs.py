@@ -73,16 +73,8 @@ def open_run(
 ) -> "Run":
     """Return the `Run` that `find_run` finds; imports TensorFlow.
 
-    The weights of its models must not be changed.
-
-    Args:
-      args: of the command.
-      to_decode: see `Run.open`.
-      to_export: its graphs are for other processes.
-
-    Raises:
-      UsageError: as `find_run`.
-      T2TLiteError: as `find_run`.
+    The weights of its models must not be changed. If it is `to_export`, its
+    graphs are for other processes. Raises the errors of `find_run`.
     """
     output_dir, config = find_run(args)
     if "sample" in args:  # what is wrong by itself, before anything is loaded
@@ -108,10 +100,7 @@ def make_translator(
 ) -> "tuple[Translator, list[Checkpoint]]":
     """Return a translator as the flags say, and the checkpoints of its weights.
 
-    Args:
-      run: of the model.
-      args: of the command.
-      say: called with the names of the checkpoints.
+    `say` is called with the names of the latter.
     """
     model, found = run.load_ensemble(args.checkpoint, flags.members(args))
     names = ", ".join(f"{each} ({each.path})" for each in found)

@@ -47,11 +47,3 @@ FLAGS = {
     "--worker_replicas": _WORKERS,
     "--xla_compile": "leave it out, or use --jit of t2t-lite-decoder",
 }
-
-
-def advice(flag: str) -> str | None:
-    """Return what to do instead of a flag of tensor2tensor, or None.
-
-    Example: "--t2t_usr_dir" gives "use --usr_dir". `--noNAME` is `--NAME`.
-    """
-    return FLAGS.get(flag) or FLAGS.get(f"--{flag.removeprefix('--no')}")

@@ -145,12 +145,8 @@ def save(
 ) -> Checkpoint:
     """Save variables, tensors or arrays by name, completely or not at all.
 
-    Args:
-      directory: the `checkpoints` folder of a run.
-      tensors: by name.
-      state: has `step`, and fits JSON.
-      averaged: for an average, the number of its sources.
-      ema: the moving average of the weights, by the same names.
+    `state` has the `step`, and fits JSON. An average has the number of its
+    sources, `averaged`; `ema` is the moving average, by the same names.
 
     Raises:
       SaveError: it cannot be written; older checkpoints are as they were.

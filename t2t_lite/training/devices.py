@@ -22,13 +22,9 @@ def choose_strategy(
 ) -> tf.distribute.Strategy:
     """Return the strategy of one process: all GPUs, else one CPU.
 
-    Call it before TensorFlow computes anything. Afterwards TensorFlow keeps
-    its threads, and passes side by side are not faster; see `computes_halves`.
-
-    Args:
-      replicas: number of logical CPU devices, to try distribution without
-        GPUs; None uses the GPUs, or one CPU.
-      hparams: of the model to train; None computes no halves.
+    Call it before TensorFlow computes anything. Afterwards TensorFlow keeps its
+    threads, and passes side by side are not faster; see `computes_halves`. As
+    many `replicas` are logical CPU devices, to try distribution without GPUs.
 
     Raises:
       T2TLiteError: TensorFlow already runs with fewer logical devices.

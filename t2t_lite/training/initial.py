@@ -36,15 +36,9 @@ def facts_of_start(
 ) -> dict[str, Any]:
     """Return the checked facts on the start of a run, for its `config.json`.
 
-    A run that is there keeps its own, so that it needs the other run only until
-    its first checkpoint.
-
-    Args:
-      options: with `init_from` and `freeze`.
-      problem: of the run.
-      hparams: of the run.
-      data_dir: holds its vocabulary.
-      config: of the run that is there.
+    The vocabulary of its data is in `data_dir`. A run that is there, with that
+    `config`, keeps its own start, so that it needs the other run only until its
+    first checkpoint.
 
     Raises:
       UsageError: sizes or vocabularies that differ, a pattern that matches no

@@ -15,7 +15,6 @@ import tensorflow as tf
 from t2t_lite.errors import in_words
 from t2t_lite.progress import Counter, say
 from t2t_lite.training.config import METRICS_FILE, SAMPLES_FILE, read_records
-from t2t_lite.training.evaluation import Sample
 from t2t_lite.training.update import UpdateStats
 
 EVENTS_FOLDER = "tensorboard"
@@ -25,13 +24,9 @@ _SHOWN = 500  # characters of a text of dev; its file has all
 class MetricsFile:
     """Append JSON records to a file of a run, one object with a `step` a line.
 
-    The file is append-only. A run that resumes from an older checkpoint records
-    some steps again; readers use the last record of each step.
-
-    Args:
-      path: the file; created with the first record.
-      step: the update from which the run resumes. Evaluations of later steps
-        are repeated, so they count as not yet made.
+    The file is append-only. A run that resumes from an older checkpoint, at
+    `step`, records later steps again, with their evaluations; readers use the
+    last record of each step.
 
     Attributes:
       evaluated: the step and the weights of each evaluation on dev, in order.
@@ -71,13 +66,8 @@ class TrainingLog:
     """Shows and records the progress of training.
 
     On a terminal there is a live bar, elsewhere a line for every record. Enter
-    it to show the bar.
-
-    Args:
-      output_dir: the run.
-      step: the first update is the one after it.
-      total_steps: the last update.
-      stream: as of `Counter`, whose `say` is `note`.
+    it to show the bar. The first update is the one after `step`, the last is
+    `total_steps`. `note` writes a line to the `stream`, by default stderr.
 
     Attributes:
       metrics: `metrics.jsonl`.
@@ -146,15 +136,14 @@ class TrainingLog:
             )
 
     def evaluation(
-        self, record: Mapping[str, Any], samples: Sequence[Sample] = ()
+        self, record: Mapping[str, Any], samples: Sequence[dict[str, str]] = ()
     ) -> None:
         """Record an evaluation, and show one of the samples."""
         weights = record.get("weights")
         self._write(record, "averaged" if weights else "dev")
         if samples:
             of = {k: record[k] for k in ("step", "weights") if k in record}
-            texts = [sample._asdict() for sample in samples]
-            self._samples.write({**of, "samples": texts})
+            self._samples.write({**of, "samples": list(samples)})
         values = "  ".join(
             f"{key.removeprefix('dev_')} {value:.4g}"
             for key, value in record.items()
@@ -163,7 +152,7 @@ class TrainingLog:
         of_weights = f" ({weights})" if weights else ""
         self.note(f"step {record['step']}{of_weights} on dev:  {values}")
         for sample in samples[len(samples) // 2 :][:1]:
-            for name, text in sample._asdict().items():
+            for name, text in sample.items():
                 more = " ..." if len(text) > _SHOWN else ""
                 self.note(f"  {name + ':':12} {text[:_SHOWN]}{more}")
 

@@ -12,7 +12,7 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
 from t2t_lite.model import costs
 from t2t_lite.model.transformer import Transformer
-from t2t_lite.progress import duration
+from t2t_lite.progress import duration, gib
 from t2t_lite.training import devices
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.update import Updater
@@ -81,10 +81,8 @@ def dry_run(
     """Measure an update of the largest batch; return a report in lines.
 
     The micro-batches of an update are alike, so the time of one is multiplied,
-    and its peak of memory is that of them all.
-
-    Raises:
-      T2TLiteError: it does not fit.
+    and its peak of memory is that of them all. Raises a `T2TLiteError` if it
+    does not fit.
     """
     strategy = devices.choose_strategy(options.replicas, hparams)
     with strategy.scope():
@@ -131,8 +129,3 @@ def dry_run(
         "loss": f"{stats.loss_sum / stats.target_tokens:.3f}",
     }
     return "\n".join(f"{key}: {value}" for key, value in lines.items())
-
-
-def gib(count: int) -> str:
-    """Return a number of bytes in GiB, with its unit."""
-    return f"{count / 2**30:.2f} GiB"

@@ -101,13 +101,8 @@ def cooldown(step: int, train_steps: int, share: float) -> float:
     """Return the share of its rate that an update near the end keeps.
 
     Short training runs gain from a rate that comes to rest: it falls linearly
-    over the last updates (arXiv:2405.18392, section 3), to 1 / (share *
-    train_steps) at `train_steps`. The paper has no cooldown.
-
-    Args:
-      step: the update's number.
-      train_steps: the number of the last update.
-      share: of all updates, the last ones, which the fall takes; 0 for none.
+    over the last `share` of all updates (arXiv:2405.18392, section 3), to 1 /
+    (share * train_steps) at `train_steps`. The paper has no cooldown.
     """
     if not share:
         return 1.0

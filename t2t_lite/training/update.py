@@ -56,15 +56,9 @@ class Updater:
     cores: cores that share an operation wait for the slowest of them after
     each, and there are thousands of operations.
 
-    Args:
-      model: has `trainable_variables` and
-        `loss_sum(features, label_smoothing, seed)`; built within the strategy's
-        scope.
-      hparams: its training part is used.
-      strategy: see `distribute.make_strategy`.
-      seed: of the run, for dropout.
-      freeze: patterns of weights that do not train, see `frozen_paths`.
-      recompute: see `Transformer`.
+    The model has `trainable_variables` and `loss_sum(features, label_smoothing,
+    seed)`, and is built within the strategy's scope. The `seed` is for dropout.
+    For `freeze` see `optimizers.frozen_paths`, for `recompute` `Transformer`.
 
     Attributes:
       hparams, strategy, recompute: as given.
@@ -111,9 +105,22 @@ class Updater:
             )
             # Sums on each replica: of the counts, and of each gradient.
             passes = max(hparams.micro_batches, self.replicas)
-            shapes = [[3], *(v.shape for v in self._variables)]
-            self._sums = [_sum(each) for each in shapes if passes > 1]
-        self._local_replicas = _local_replicas(strategy)
+            self._sums = [
+                tf.Variable(
+                    tf.zeros(shape),
+                    trainable=False,
+                    synchronization=tf.VariableSynchronization.ON_READ,
+                    aggregation=tf.VariableAggregation.SUM,
+                )
+                for shape in [[3], *(v.shape for v in self._variables)]
+                if passes > 1
+            ]
+        # The numbers of the replicas of this process.
+        distribute = strategy.experimental_distribute_values_from_function
+        numbers = strategy.experimental_local_results(
+            distribute(lambda context: context.replica_id_in_sync_group)
+        )
+        self._local_replicas = range(numbers[0], numbers[-1] + 1)
         rows = tf.TensorSpec([None, None], tf.int32)
         seeds = tf.TensorSpec([2 if self.parts == 1 else 3], tf.int32)
         features = dict.fromkeys(self._names, rows) | {"seed": seeds}
@@ -303,21 +310,3 @@ class Updater:
 def _graph(function, *signature):
     # Autograph would find nothing to convert; looking costs seconds.
     return tf.function(function, input_signature=signature, autograph=False)
-
-
-def _sum(shape):
-    return tf.Variable(
-        tf.zeros(shape),
-        trainable=False,
-        synchronization=tf.VariableSynchronization.ON_READ,
-        aggregation=tf.VariableAggregation.SUM,
-    )
-
-
-def _local_replicas(strategy):
-    """Return the numbers of the replicas of this process."""
-    distribute = strategy.experimental_distribute_values_from_function
-    numbers = strategy.experimental_local_results(
-        distribute(lambda context: context.replica_id_in_sync_group)
-    )
-    return range(numbers[0], numbers[-1] + 1)

@@ -13,7 +13,6 @@ from tensorboard.backend.event_processing.event_accumulator import (
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.training.config import read_metrics
-from t2t_lite.training.evaluation import Sample
 from t2t_lite.training.logging import (
     Meter,
     MetricsFile,
@@ -124,7 +123,8 @@ def test_without_a_terminal_there_is_a_line_for_every_record(tmp_path, clock):
 
 
 def _samples(*translations):
-    return [Sample("Two dogs.", text, "Hunde.") for text in translations]
+    known = {"source": "Two dogs.", "reference": "Hunde."}
+    return [{**known, "translation": text} for text in translations]
 
 
 def test_an_evaluation_shows_a_sentence_of_middling_length(tmp_path):
@@ -138,12 +138,12 @@ def test_an_evaluation_shows_a_sentence_of_middling_length(tmp_path):
     shown = stream.getvalue().splitlines()
     assert shown[1:4] == [
         "  source:      Two dogs.",
-        f"  translation: {'Hünd' * 125} ...",  # 500 characters
         "  reference:   Hunde.",
+        f"  translation: {'Hünd' * 125} ...",  # 500 characters
     ]
     # The file has all of all.
     five, nine = _records(tmp_path / "samples.jsonl")
-    assert five == {"step": 5, "samples": [s._asdict() for s in samples]}
+    assert five == {"step": 5, "samples": samples}
     assert (nine["step"], nine["weights"]) == (9, "average")
 
 
