@@ -170,13 +170,13 @@ def plot_runs(folders: Sequence[pathlib.Path], path: pathlib.Path) -> None:
             axis.plot(*zip(*points, strict=True), look, color=f"C{number}")
     for axis in axes[len(curves) :]:
         axis.set_axis_off()
-    lines = [
+    colors = [
         axes[0].plot([], [], color=f"C{number}")[0]
         for number in range(len(folders))
     ]
     # A name is no formula of matplotlib.
     names = [folder.name.replace("$", r"\$") for folder in folders]
-    figure.legend(lines, names, loc="outside lower center")
+    figure.legend(colors, names, loc="outside lower center")
     with files.write_file(path) as file:
         figure.savefig(file, format="png", dpi=120)
 

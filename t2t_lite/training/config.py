@@ -224,10 +224,9 @@ def add_evaluation(
     weights: str,
     report: Mapping[str, Any],
 ) -> None:
-    """Keep a report of the evaluator on a split, for the card and exports.
+    """Keep a report of the evaluator for cards, if the run can be written.
 
-    The weights have a step and a checksum. In a run that cannot be written the
-    report is not kept.
+    The weights have a step and a checksum.
     """
     record = {"step": step, "weights": weights, **report}
     with (

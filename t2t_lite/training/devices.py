@@ -29,7 +29,7 @@ def choose_strategy(
     Raises:
       T2TLiteError: TensorFlow already runs with fewer logical devices.
     """
-    if (replicas or 1) == 1 and hparams and _has_halves(hparams):
+    if hparams and computes_halves(replicas or 1, hparams):
         with contextlib.suppress(RuntimeError):  # the threads exist already
             share_cores(2)
     if replicas is None:
@@ -56,16 +56,12 @@ def choose_strategy(
     )
 
 
-def computes_halves(strategy: tf.distribute.Strategy, hparams: HParams) -> bool:
+def computes_halves(replicas: int, hparams: HParams) -> bool:
     """Return whether two passes share a processor, see `Updater`.
 
     The operations of small models are too small for two cores.
     """
-    return strategy.num_replicas_in_sync == 1 and _has_halves(hparams)
-
-
-def _has_halves(hparams):
-    small = hparams.hidden_size <= _LARGEST_HALVED
+    small = replicas == 1 and hparams.hidden_size <= _LARGEST_HALVED
     return small and not is_gpu() and usable_cores() > 1
 
 

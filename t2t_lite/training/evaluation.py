@@ -113,11 +113,7 @@ class DevEvaluation:
 
         With `best_metric` "loss" that is the loss. With "auto" it is the loss
         until the score reaches one point of a hundred, and the score from then
-        on: below, it is noise.
-
-        Args:
-          scores: of an evaluation.
-          best: the mark of the best checkpoint so far, or {}.
+        on: below, it is noise. `best` is the best mark so far, or {}.
         """
         score = scores.get(self.metric)
         by_score = best.get("metric") == self.metric and best["value"] >= 1

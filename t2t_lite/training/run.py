@@ -419,14 +419,8 @@ class Run:
     ) -> Translator:
         """Return a `Translator` with the run's vocabulary.
 
-        Args:
-          model: the run's, or an ensemble with it.
-          jit: compile the search by XLA.
-          options: any of `SearchSettings`; the default is the run's hparam, if
-            there is one.
-
-        Raises:
-          UsageError: an option that is wrong, or not for this problem.
+        With `jit` it compiles searches by XLA. The options are `SearchSettings`
+        with defaults from the run's hparams.
         """
         hparams = self.hparams
         return Translator(

@@ -158,9 +158,6 @@ def run_lock(output_dir: pathlib.Path) -> Iterator[None]:
 
     Two would overwrite each other's checkpoints. The system releases the lock
     when the process ends in any way.
-
-    Raises:
-      T2TLiteError: another process trains there, or it cannot be written.
     """
     lock = filelock.FileLock(output_dir / ".lock", timeout=0)
     try:

@@ -88,7 +88,7 @@ class Updater:
         trained = [v for v in weights if v.path not in frozen]
         self._paths = [v.path for v in trained]
         self._variables = [v.value for v in trained]
-        self.parts = 2 if computes_halves(strategy, hparams) else 1
+        self.parts = 2 if computes_halves(self.replicas, hparams) else 1
         self._gradients = self._of
         if self.parts > 1:  # one graph for both, which is not copied for each
             self._gradients = tf.function(

@@ -85,17 +85,6 @@ def test_the_hub_reads_the_scores(run):
     }
 
 
-def test_the_evaluator_adds_its_report_to_the_card(run_command, run):
-    flags = [f"--output_dir={run.output_dir}", "--split=test", "--beam_size=1"]
-    code, _, err = run_command("evaluator", *flags)
-    assert code == 0, err
-    assert scores_of(run)[-1]["weights"] == "the average of 2 up to step 4"
-    assert (
-        "the average of 2 up to step 4"
-        in (run.output_dir / "card.md").read_text()
-    )
-
-
 def test_the_best_step_of_a_moving_average_has_its_score(run):
     with open(run.output_dir / "metrics.jsonl", "a") as file:
         for step, score in ((2, 1.5), (4, 2.5)):
