@@ -193,23 +193,20 @@ class _Job:
                 distribute.exchange(strategy, "run")
             else:
                 distribute.exchange(strategy, "run")  # the chief has made it
-                self._require_shared_folder()
+                # A network file system may take a while to show a new file.
+                deadline = time.monotonic() + _SECONDS_TO_SEE
+                while not (self.output_dir / CONFIG).exists():
+                    if time.monotonic() > deadline:
+                        raise T2TLiteError(
+                            f"{self.output_dir} lacks the files of the chief: "
+                            "output_dir must be a folder that all share."
+                        )
+                    time.sleep(0.5)
                 run = self._run(manifest, dry_run=True)
             trainer.train(run, self.options, strategy)
             # No worker leaves early, and all know the cost.
             run.config = distribute.exchange(strategy, run.config)[0]
         return run
-
-    def _require_shared_folder(self) -> None:
-        # A network file system may take a while to show a new file.
-        deadline = time.monotonic() + _SECONDS_TO_SEE
-        while not (self.output_dir / CONFIG).exists():
-            if time.monotonic() > deadline:
-                raise T2TLiteError(
-                    f"{self.output_dir} lacks the files of the chief: "
-                    "output_dir must be a folder that all workers share."
-                )
-            time.sleep(0.5)
 
     def _command(self) -> dict[str, Any]:
         """Return what must be the same on all workers."""

@@ -30,20 +30,15 @@ class Parser(argparse.ArgumentParser):
     ) -> Any:
         """Return the flags; an unknown one is a UsageError with the nearest."""
         words = list(sys.argv[1:] if args is None else args)
-        try:
-            words = self._with_each_flag_once(words)
-            parsed, unknown = self.parse_known_args(words, namespace)
-        except UsageError:
-            # What is wrong may follow from a flag that is not known.
-            self._refuse_unknown(itertools.takewhile("--".__ne__, words))
-            raise
-        if not unknown:
-            return parsed
-        self._refuse_unknown(unknown)
-        raise UsageError(
-            f"Unexpected argument {unknown[0]!r}; flags look like "
-            f"--flag=value. {self.prog} --help lists them all."
-        )
+        self._refuse_unknown(itertools.takewhile("--".__ne__, words))
+        words = self._with_each_flag_once(words)
+        parsed, unknown = self.parse_known_args(words, namespace)
+        if unknown:
+            raise UsageError(
+                f"Unexpected argument {unknown[0]!r}; flags look like "
+                f"--flag=value. {self.prog} --help lists them all."
+            )
+        return parsed
 
     def _with_each_flag_once(self, words: Iterable[str]) -> list[str]:
         """Return the words; the values of a list that is given again are added.
@@ -78,13 +73,11 @@ class Parser(argparse.ArgumentParser):
         for word in words:
             flag = word.split("=")[0]
             if flag[:2] == "--" and flag not in known:
-                positive = f"--{flag.removeprefix('--no')}"
-                if advice := t2t_flags.FLAGS.get(flag) or t2t_flags.FLAGS.get(
-                    positive
-                ):
-                    raise UsageError(
-                        f"{flag} is a flag of tensor2tensor: {advice}."
-                    )
+                for name in (flag, f"--{flag.removeprefix('--no')}"):
+                    if advice := t2t_flags.FLAGS.get(name):
+                        raise UsageError(
+                            f"{flag} is a flag of tensor2tensor: {advice}."
+                        )
                 hint = nearest(flag, known)
                 raise UsageError(
                     f"Unknown flag {flag}.{hint} {self.prog} --help lists "

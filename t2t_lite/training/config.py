@@ -284,11 +284,6 @@ def _identity(config: dict[str, Any], with_data: bool) -> dict[str, Any]:
     }
 
 
-def has_data(config: Mapping[str, Any]) -> bool:
-    """Return whether a run knows its data; an imported one may not."""
-    return bool(config["data"]["fingerprint"])
-
-
 def require_same(
     output_dir: pathlib.Path, there: dict[str, Any], here: dict[str, Any]
 ) -> None:
@@ -300,7 +295,7 @@ def require_same(
     Raises:
       T2TLiteError: names every difference that matters.
     """
-    with_data = has_data(there)
+    with_data = bool(there["data"]["fingerprint"])
     there, here = _identity(there, with_data), _identity(here, with_data)
     differences = [
         f"{key} is {_brief(there.get(key))} there and "

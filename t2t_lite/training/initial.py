@@ -19,7 +19,7 @@ from t2t_lite.training.optimizers import frozen_paths
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
 
-_FACT = "initialized_from"
+SOURCE = "initialized_from"  # in `config.json`
 # Hparams that neither shape the weights nor change their meaning.
 _FREE = (
     *("num_hidden_layers", "attention_window", "shift_whole_rows"),
@@ -62,7 +62,7 @@ def facts_of_start(
         frozen_paths(paths, options.freeze)
         facts["freeze"] = sorted(set(options.freeze))
     if config:
-        there = config.get(_FACT, {}).get("given")
+        there = config.get(SOURCE, {}).get("given")
         if options.init_from and str(options.init_from) != there:
             raise T2TLiteError(
                 f"The run in output_dir started from {there or 'no other run'};"
@@ -89,7 +89,7 @@ def facts_of_start(
                 f"init_from: the vocabulary of {run.output_dir} differs: make "
                 "the data with that one, by --vocabulary=FILE."
             )
-    facts[_FACT] = {
+    facts[SOURCE] = {
         "given": str(options.init_from),
         "run": str(run.output_dir),
         "checkpoint": str(found.path),
@@ -99,23 +99,13 @@ def facts_of_start(
     return facts
 
 
-def options_of_start(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options, by name, with which another run starts alike."""
-    options: dict[str, Any] = {}
-    if source := config.get(_FACT):
-        options["init_from"] = source["checkpoint"]
-    if "freeze" in config:
-        options["freeze"] = tuple(config["freeze"])
-    return options
-
-
 def load_initial_weights(run: Run, model: Any) -> None:
     """Give the fresh model of a new run the weights that its config names.
 
     Raises:
       T2TLiteError: they are gone, damaged or have changed.
     """
-    source = run.config.get(_FACT)
+    source = run.config.get(SOURCE)
     if not source:
         return
     path = pathlib.Path(source["checkpoint"])

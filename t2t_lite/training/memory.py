@@ -87,14 +87,8 @@ def dry_run(
     strategy = devices.choose_strategy(options.replicas, hparams)
     with strategy.scope():
         model = Transformer.from_hparams(hparams, *vocab_sizes).build_weights()
-    updater = Updater(
-        model,
-        hparams,
-        strategy,
-        options.seed,
-        options.freeze,
-        recompute=options.recompute,
-    )
+    model.recompute = options.recompute
+    updater = Updater(model, hparams, strategy, options.seed, options.freeze)
     shape = _largest_shape(hparams)
     tiny, full = (
         [_full_batch(each, hparams.packing)] * updater.replicas

@@ -28,7 +28,7 @@ from t2t_lite.training.config import (
     read_metrics,
     read_records,
 )
-from t2t_lite.training.initial import options_of_start
+from t2t_lite.training.initial import SOURCE
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
 from t2t_lite.validators import changed
@@ -99,7 +99,11 @@ def command_of(run: Run, options: TrainingOptions) -> list[str]:
     if lines := override(name):
         words.append(f"--hparams_override={','.join(lines)}")
     words += run.problem.option_flags()
-    given = changed(options) | options_of_start(run.config)
+    given = changed(options)
+    if "freeze" in run.config:
+        given["freeze"] = tuple(run.config["freeze"])
+    if source := run.config.get(SOURCE):
+        given["init_from"] = source["checkpoint"]
     given |= {"data_dir": run.data.folder, "output_dir": run.output_dir}
     for name, value in given.items():
         if name in ("hparams_override", "problem_options"):  # as above

@@ -14,7 +14,7 @@ from t2t_lite.data.manifest import Manifest, find_data, import_hint
 from t2t_lite.errors import T2TLiteError, UsageError, nearest
 from t2t_lite.problem import Problem
 from t2t_lite.problem.own_text import OwnText
-from t2t_lite.training.config import CONFIG, has_data, problem_options
+from t2t_lite.training.config import CONFIG, problem_options
 from t2t_lite.training.options import DATA_DIR
 from t2t_lite.validators import folder
 
@@ -58,7 +58,8 @@ def choose_problem(
         )
     if given.keys() - ({"name"} if name else ()):
         return task.with_options(given), place
-    if output_dir and config and has_data(config):
+    # An imported run may not know its data.
+    if output_dir and config and config["data"]["fingerprint"]:
         kept = problem_options(config).get("name", task.base_name)
         trained = config["problem"].removesuffix(registry.REVERSED_SUFFIX)
         if trained == type(task).name and name in (None, kept):

@@ -122,15 +122,12 @@ class Trainer:
         with unset_weights(self._resumes and self._workers == 1):
             with strategy.scope():
                 self.model = run.model()
+            self.model.recompute = options.recompute
+            freeze = run.config.get("freeze", ())
             self.updater = Updater(
-                self.model,
-                run.hparams,
-                strategy,
-                run.seed,
-                freeze=run.config.get("freeze", ()),
-                recompute=options.recompute,
+                self.model, run.hparams, strategy, run.seed, freeze
             )
-        if run.config.get("freeze"):
+        if freeze:
             say(
                 f"{self.updater.trained_parameters:,} of "
                 f"{self.model.count_params():,} parameters are trained."
@@ -174,7 +171,7 @@ class Trainer:
                 self._log.phase("Checking the data.")
                 self._log.note(str(run.data.check()))
                 # A guess: three float32 for each parameter, on a slow disk.
-                requests.expect_save(12 * self.model.count_params() / 100e6)
+                requests.save_seconds = 12 * self.model.count_params() / 100e6
                 requests.progress()
                 if self.step < self._steps:
                     try_largest_batch(self.updater, self._log.phase)

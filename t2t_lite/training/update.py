@@ -58,10 +58,10 @@ class Updater:
 
     The model has `trainable_variables` and `loss_sum(features, label_smoothing,
     seed)`, and is built within the strategy's scope. The `seed` is for dropout.
-    For `freeze` see `optimizers.frozen_paths`, for `recompute` `Transformer`.
+    For `freeze` see `optimizers.frozen_paths`.
 
     Attributes:
-      hparams, strategy, recompute: as given.
+      hparams, strategy: as given.
       replicas: devices that share an update.
       parts: slices of a micro-batch, by rows, that are computed side by side.
       optimizer: of the hparam `optimizer`.
@@ -75,9 +75,7 @@ class Updater:
         strategy: tf.distribute.Strategy,
         seed: int,
         freeze: Sequence[str] = (),
-        recompute: bool = False,
     ):
-        self.recompute = model.recompute = recompute
         self.hparams = hparams
         self.strategy = strategy
         self.replicas: int = strategy.num_replicas_in_sync

@@ -26,15 +26,17 @@ OTHERS = {
 FREEZING = {**OTHERS["adamw"], **OTHERS["clipped"], **OTHERS["averaged"]}
 
 
-def _updater(replicas, freeze=(), make_model=ToyModel, **changes):
-    recompute = changes.pop("recompute", False)
+def _updater(
+    replicas, freeze=(), make_model=ToyModel, recompute=False, **changes
+):
     hparams = tiny_hparams(**changes)
     prepare(1, deterministic=False)
     strategy = choose_strategy(replicas)
     with strategy.scope():
         model = make_model.from_hparams(hparams, VOCAB_SIZE, VOCAB_SIZE)
         model.build_weights()
-    return model, Updater(model, hparams, strategy, 1, freeze, recompute)
+    model.recompute = recompute
+    return model, Updater(model, hparams, strategy, 1, freeze)
 
 
 def _batches(step):
