@@ -9,6 +9,8 @@ import pathlib
 import shutil
 import tempfile
 
+import psutil
+
 from t2t_lite import plugins, registry
 from t2t_lite.bin.cli import flags
 from t2t_lite.bin.cli.command import Command
@@ -96,9 +98,7 @@ def _check_devices() -> tuple[bool, str]:
 
 
 def _check_memory() -> tuple[bool, str]:
-    from t2t_lite.training import devices
-
-    free = devices.free_bytes()
+    free = psutil.virtual_memory().available
     return free >= _MIN_BYTES, f"{gib(free)} available, 2 required"
 
 

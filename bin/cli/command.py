@@ -144,12 +144,9 @@ def _has_waiting_thread() -> bool:
 
 
 class LineNotes:
-    """Remarks on lines: the first three, and at the end how many more.
+    """Remarks on lines: the first three, or `every` one, and how many more.
 
     Enter it, call it with a line's number and the remark.
-
-    Args:
-      every: write all of them.
     """
 
     def __init__(self, every: bool = False):

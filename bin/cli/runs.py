@@ -35,10 +35,6 @@ def find_run(args: argparse.Namespace) -> tuple[pathlib.Path, dict[str, Any]]:
     """Return the folder and the config of the run that the flags name.
 
     That is `--output_dir`, or the default one of `--problem` and `--hparams`.
-
-    Raises:
-      UsageError: the flags name no run, or not the problem that is there.
-      T2TLiteError: there is no run, or it is damaged.
     """
     output_dir = flags.folder(args.output_dir)
     if not output_dir:
@@ -136,12 +132,7 @@ def add_quantization(parser: Any, condition: str) -> None:
 
 
 def make_replicas(run: "Run", args: argparse.Namespace) -> "list[Replica]":
-    """Return the engines that the flags ask for, on their devices.
-
-    Raises:
-      UsageError: there are too few GPUs, or the engine cannot run the model.
-      T2TLiteError: the engine is not installed.
-    """
+    """Return the engines that the flags ask for, on their devices."""
     from t2t_lite.decoding.stream import Replica, choose_devices, make_on
 
     if getattr(args, "backend", "tensorflow") != "tensorflow":

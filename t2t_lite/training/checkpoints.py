@@ -321,9 +321,6 @@ def average_checkpoints(directory: _Path, count: int) -> Checkpoint:
 
     Sums are made in float64, one tensor at a time. The optimizer's state is
     left out: an average is for decoding, not for training.
-
-    Raises:
-      T2TLiteError: there is none, one is damaged, or they do not match.
     """
     resolve(directory, "latest")  # there is one
     sources = list_checkpoints(directory)[-count:]
@@ -356,13 +353,10 @@ def _mean(name, readers):
 def resolve(directory: _Path, which: str | int) -> Checkpoint:
     """Return the checkpoint of a name.
 
-    Args:
-      directory: the `checkpoints` folder of a run.
-      which: "latest", "best", "average" (the newest one), "ema" (the newest
-        moving average), a step, or the path of a checkpoint's folder;
-        "default" is the average made of the newest checkpoint if there is one,
-        else the newest. With a moving average, "default" and "best" name that
-        of the checkpoint.
+    It is "latest", "best", "average" (the newest one), "ema" (the newest moving
+    average), a step, or the path of a checkpoint's folder. "default" is the
+    average made of the newest checkpoint if there is one, else the newest. With
+    a moving average, "default" and "best" name that of the checkpoint.
 
     Raises:
       T2TLiteError: there is no such checkpoint.

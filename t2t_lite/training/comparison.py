@@ -34,9 +34,6 @@ def compare_runs(folders: Sequence[pathlib.Path]) -> list[dict[str, Any]]:
     A row has the run's progress, best dev scores, evaluator's scores and cost,
     and each hyperparameter and version whose value differs between the runs.
     The runs may still be training.
-
-    Raises:
-      T2TLiteError: a folder has no run, or its config is damaged.
     """
     configs = [read_config(folder) for folder in folders]
     rows = [
@@ -144,9 +141,6 @@ def plot_runs(folders: Sequence[pathlib.Path], path: pathlib.Path) -> None:
     """Write a PNG with a chart for each number in `metrics.jsonl`, by step.
 
     The file is written whole or not at all.
-
-    Raises:
-      T2TLiteError: matplotlib is not installed, or the runs have no records.
     """
     try:
         from matplotlib.figure import Figure

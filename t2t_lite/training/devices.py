@@ -6,7 +6,6 @@ import platform
 import resource
 import sys
 
-import psutil
 import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
@@ -99,8 +98,3 @@ def peak_bytes() -> int:
         return tf.config.experimental.get_memory_info("GPU:0")["peak"]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-def free_bytes() -> int:
-    """Return the free memory of the machine; a container may have less."""
-    return psutil.virtual_memory().available

@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 
+import psutil
 import tensorflow as tf
 
 from t2t_lite.data.packing import feature_names, packed_shape
@@ -51,7 +52,9 @@ def try_largest_batch(updater: Updater, phase: Callable[[str], None]) -> None:
       T2TLiteError: it does not fit.
     """
     hparams = updater.hparams
-    free = f" ({gib(devices.free_bytes())} free)" * (not devices.is_gpu())
+    free = f" ({gib(psutil.virtual_memory().available)} free)" * (
+        not devices.is_gpu()
+    )
     # The kernel may end a process on a CPU: this is its last line then.
     phase(f"Trying the largest batch: {_describe(updater)}{free}.")
     # Without a target token, an update is skipped.

@@ -131,9 +131,6 @@ def make_card(run: Run, exported: Sequence[Checkpoint] = ()) -> str:
 
     That of an export has the scores of the `exported` weights, unless they are
     an ensemble, and names no folder of this machine.
-
-    Raises:
-      T2TLiteError: a file of the run is damaged.
     """
     config = read_config(run.output_dir)
     provenance = config.get("conditions", {})

@@ -158,8 +158,7 @@ class Adafactor(Optimizer):
     """Adafactor (arXiv:1804.04235), without the mean of gradients.
 
     The learning rate is relative: each variable changes by that share of its
-    own root mean square. A matrix keeps means of its squared gradients by row
-    and by column.
+    own root mean square. A matrix keeps means of its squares by row and column.
 
     `keras.optimizers.Adafactor` also keeps every square, and bounds the rate by
     `update ** -0.5` whatever the schedule says. Below that bound the two are

@@ -170,9 +170,7 @@ class Updater:
           step: the update's number, for its learning rate and dropout.
           between_passes: called before each pass. If it raises, the weights
             are as before, but no other update must be made.
-          wants_decision: called after the passes: whether this worker wants
-            all workers to save or to stop. The replicas that do are counted
-            with the sums.
+          wants_decision: whether this worker wants all to save or to stop.
         """
         passes = self.passes(micro_batches, step)
         at_once = self.replicas * self.parts
