@@ -1,8 +1,4 @@
-"""What is not filled at first is read from a checkpoint, all of it.
-
-Here it is filled with what is no number, so that whatever were never set
-would show.
-"""
+"""Weights that are not filled at first, here NaN, come from a checkpoint."""
 
 import numpy as np
 import pytest
