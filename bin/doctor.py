@@ -9,12 +9,15 @@ import pathlib
 import shutil
 import tempfile
 
+import psutil
+
 from t2t_lite import plugins, registry
 from t2t_lite.bin.cli import flags
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.bin.cli.output import print_json
 from t2t_lite.errors import T2TLiteError, in_words
 from t2t_lite.problem import Problem
+from t2t_lite.progress import gib
 from t2t_lite.runtime import start_tensorflow, usable_cores
 from t2t_lite.training.config import find_config
 from t2t_lite.training.options import (
@@ -95,10 +98,8 @@ def _check_devices() -> tuple[bool, str]:
 
 
 def _check_memory() -> tuple[bool, str]:
-    from t2t_lite.training import devices
-
-    free = devices.free_bytes()
-    return free >= _MIN_BYTES, f"{_gib(free)} available, 2 required"
+    free = psutil.virtual_memory().available
+    return free >= _MIN_BYTES, f"{gib(free)} available, 2 required"
 
 
 def _check_folder(folder: pathlib.Path) -> tuple[bool, str]:
@@ -107,11 +108,7 @@ def _check_folder(folder: pathlib.Path) -> tuple[bool, str]:
         folder = folder.parent
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor-"):
         free = shutil.disk_usage(folder).free
-    return free >= _MIN_BYTES, f"{folder}: {_gib(free)} free, 2 required"
-
-
-def _gib(count: int) -> str:
-    return f"{count / 2**30:,.1f} GiB"
+    return free >= _MIN_BYTES, f"{folder}: {gib(free)} free, 2 required"
 
 
 def _check_data(data_dir: pathlib.Path, problem: Problem) -> tuple[bool, str]:

@@ -22,6 +22,7 @@ from t2t_lite.interop.tensor2tensor.hparams import (
 from t2t_lite.problem import Problem
 from t2t_lite.problem.own_text import OwnText
 from t2t_lite.runtime import start_tensorflow
+from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.problem_choice import choose_problem
 from t2t_lite.validators import integer
 
@@ -50,7 +51,7 @@ def _add_flags(parser: flags.Parser) -> None:
     flags.add(parser, {"--target_space=N": told}, integer(0))
     told = "of later training"
     flags.add(parser, {"--seed=N": told}, integer(0, 2**63 - 1), 1)
-    flags.add_usr_dir(parser)
+    flags.add_settings(parser, TrainingOptions, ["usr_dir"])
 
 
 def import_checkpoint(args: argparse.Namespace) -> None:

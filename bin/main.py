@@ -6,6 +6,7 @@
 import argparse
 import ast
 import importlib.util
+import itertools
 import sys
 from importlib import metadata
 from typing import Any
@@ -32,9 +33,6 @@ def _add_flags(parser: flags.Parser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     told = "one of those below; COMMAND --help shows its flags"
     parser.add_argument("command", metavar="COMMAND", nargs="?", help=told)
-    parser.add_argument(
-        "words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS
-    )
     version = f"%(prog)s {t2t_lite.__version__}"
     parser.add_argument("--version", action="version", version=version)
     lines = [f"  {k:12}{_purpose(script)}" for k, script in commands().items()]
@@ -70,8 +68,9 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command that the first word names; return its exit code."""
     words = sys.argv[1:] if argv is None else argv
     script = commands().get(words[0]) if words else None
-    if script is None:
-        return _front(argv)
+    if script is None:  # what follows the command are its own flags
+        ours = itertools.takewhile(lambda word: word.startswith("-"), words)
+        return _front(words[: len([*ours]) + 1])
     if argv is None:
         del sys.argv[1]  # what is left are its flags
         return script.load()()

@@ -11,6 +11,7 @@ from t2t_lite.bin.cli.command import Command
 from t2t_lite.bin.cli.output import print_json, print_rows, print_table
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
+from t2t_lite.training.options import TrainingOptions
 from t2t_lite.validators import integer
 
 DEFAULT_LENGTH = 25  # tokens of an ordinary sentence of news
@@ -38,11 +39,11 @@ def _add_flags(parser: flags.Parser) -> None:
         metavar="DIR",
         nargs="?",
         const=_RUNS,
-        help="the runs in a folder and its subfolders, with step, last score "
+        help="the runs in a folder and its subfolders, with step, best score "
         f"and date (default: {_RUNS})",
     )
     flags.add_override(parser)
-    flags.add_usr_dir(parser)
+    flags.add_settings(parser, TrainingOptions, ["usr_dir"])
     flags.add_json(parser)
 
 
@@ -171,14 +172,13 @@ def _show_problem(args: argparse.Namespace) -> None:
         "files": [file.name for file in problem.files],
         "fingerprint": problem.fingerprint(),
     }
-    fields = dataclasses.fields(problem.options_type)
     options = [
         {
             "option": field.name,
             "meaning": field.metadata["help"],
             "default": str(field.default).lower(),
         }
-        for field in fields
+        for field in dataclasses.fields(problem.options_type)
     ]
     if args.json:
         print_json(report | ({"options": options} if options else {}))
@@ -186,8 +186,7 @@ def _show_problem(args: argparse.Namespace) -> None:
     for key, value in report.items():
         print(f"{key}: {value}")
     for row in options:
-        print(f"\n{row['option']} (default: {row['default']})")
-        print(f"  {row['meaning']}")
+        print("\n{option} (default: {default})\n  {meaning}".format(**row))
 
 
 main = Command("t2t-lite-registry", __doc__, _add_flags, show)

@@ -25,33 +25,30 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def _add_flags(parser: flags.Parser) -> None:
-    about = "the folder that holds the versions of an export"
-    flags.add(parser, {"--model_base_path=DIR": about})
-    about = "name of the model in requests"
-    flags.add(parser, {"--model_name=NAME": about}, default="default")
+    table = {"--model_base_path=DIR": "the versions of an export"}
+    flags.add(parser, table)
+    table = {"--model_name=NAME": "name of the model in requests"}
+    flags.add(parser, table, default="default")
     group = parser.add_argument_group("address")
     about = "address to listen at; use a reverse proxy for other machines"
     flags.add(group, {"--host=ADDRESS": about}, default="127.0.0.1")
-    about = "port of gRPC; 0 takes a free one"
-    flags.add(group, {"--port=N": about}, integer(0, 65535), 8500)
-    about = "port of REST and the page; 0 takes a free one"
-    flags.add(group, {"--rest_api_port=N": about}, integer(0, 65535), 8501)
-    whole = integer(1)
-    group = parser.add_argument_group("batches")
-    about = "largest number of texts in a batch; 1 turns batching off"
-    flags.add(group, {"--max_batch_size=N": about}, whole, 32)
-    about = "largest number of texts in the queue; others are refused with 503"
-    flags.add(group, {"--max_queue=N": about}, whole, 1024)
-    about = "concurrent batches, which share the cores (default: one per core)"
-    flags.add(group, {"--workers=N": about}, whole)
-    group = parser.add_argument_group("limits")
-    about = "bytes of a request"
-    flags.add(group, {"--max_body_bytes=N": about}, whole, 16 << 20)
-    flags.add(group, {"--max_texts=N": "texts of a request"}, whole, 1024)
-    about = "characters of a text"
-    flags.add(group, {"--max_characters=N": about}, whole, 10_000)
-    about = "milliseconds until a request is refused with 504"
-    flags.add(group, {"--rest_api_timeout_in_ms=N": about}, whole, 30_000)
+    for flag, about, port in (
+        ("port", "gRPC", 8500),
+        ("rest_api_port", "REST and the page", 8501),
+    ):
+        about = f"port of {about}; 0 takes a free one"
+        flags.add(group, {f"--{flag}=N": about}, integer(0, 65535), port)
+    group = parser.add_argument_group("batches and limits")
+    for flag, about, default in (
+        ("max_batch_size", "texts in a batch; 1 turns batching off", 32),
+        ("max_queue", "texts in the queue; others are refused with 503", 1024),
+        ("workers", "concurrent batches (default: one per core)", None),
+        ("max_body_bytes", "bytes of a request", 16 << 20),
+        ("max_texts", "texts of a request", 1024),
+        ("max_characters", "characters of a text", 10_000),
+        ("rest_api_timeout_in_ms", "milliseconds until an error 504", 30_000),
+    ):
+        flags.add(group, {f"--{flag}=N": about}, integer(1), default)
     about = "seconds between checks for new versions"
     name = "--file_system_poll_wait_seconds=X"
     flags.add(group, {name: about}, real(at_least=0.01), 1.0)

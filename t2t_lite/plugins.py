@@ -26,11 +26,8 @@ def load_plugins(usr_dir: str | None = None) -> None:
     """Import all that registers problems and hparams sets, each once.
 
     An installed plugin that fails to import is a warning on stderr, because
-    most commands do not need it.
-
-    Args:
-      usr_dir: also import this: a folder with an `__init__.py` (a package), a
-        folder of plain modules, or the name of an importable package.
+    most commands do not need it. A `usr_dir` is a folder with an `__init__.py`
+    (a package), a folder of plain modules, or the name of a package.
 
     Raises:
       UsageError: `usr_dir` is neither a folder nor a package.

@@ -30,19 +30,19 @@ def duration(seconds: float) -> str:
     return " ".join(f"{count:,} {name}" for count, name in parts[:2] if count)
 
 
+def gib(count: int) -> str:
+    """Return a number of bytes in GiB, with its unit."""
+    return f"{count / 2**30:,.2f} GiB"
+
+
 class Counter:
     """A count of some work: live with a bar on a terminal, else now and then.
 
-    Enter it to show it. Text from `say` appears above it.
-
-    Args:
-      label: the work, such as "wmt_ende train".
-      unit: the plural of the things that `advance` counts, such as "pairs".
-      shown: False shows nothing.
-      total: the count at the end; None if it is unknown.
-      done: the count at the start.
-      stream: the terminal, or any other text stream; None means stderr.
-      stays: keep the line on the terminal after the end.
+    Enter it to show it, unless `shown` is false. The `label` names the work,
+    such as "wmt_ende train", the `unit` is the plural of the things that
+    `advance` counts, from `done` to `total` if that is known. Text from `say`
+    appears above it. The stream is stderr by default. A line that `stays`
+    remains on the terminal after the end.
 
     Attributes:
       is_live: whether the line is on a terminal; if not, `update` only counts.

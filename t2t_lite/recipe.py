@@ -101,7 +101,15 @@ def _plan(
             f"of a run (got problem={problem}, hparams={hparams}, "
             f"output_dir={output_dir})."
         )
-    values, set_name = _choose_hparams(hparams, config or {})
+    set_name = None
+    if isinstance(hparams, HParams):
+        values = hparams
+    elif hparams is not None:
+        values, set_name = registry.hparams(hparams), hparams
+    else:
+        config = config or {}
+        values = HParams.from_dict(config["hparams"])
+        set_name = config.get("hparams_set")
     values = values.override(options.hparams_override)
     if not run_dir and set_name and problem:
         name = problem if isinstance(problem, str) else problem.name
@@ -126,20 +134,8 @@ def _plan(
             f"best_metric is one of {', '.join(metrics)} for {task.name}; got "
             f"{options.best_metric!r}."
         )
-    options.slices(values.micro_batches)  # refuses what does not fit them
     require_fitting_vocabularies(task, values)
     return _Job(task, values, set_name, run_dir, data_dir, options, config)
-
-
-def _choose_hparams(
-    hparams: str | HParams | None, config: Mapping[str, Any]
-) -> tuple[HParams, str | None]:
-    """Return the hyperparameters, and the name of the set they are from."""
-    if isinstance(hparams, HParams):
-        return hparams, None
-    if hparams is not None:
-        return registry.hparams(hparams), hparams
-    return HParams.from_dict(config["hparams"]), config.get("hparams_set")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,37 +193,32 @@ class _Job:
                 distribute.exchange(strategy, "run")
             else:
                 distribute.exchange(strategy, "run")  # the chief has made it
-                self._require_shared_folder()
+                # A network file system may take a while to show a new file.
+                deadline = time.monotonic() + _SECONDS_TO_SEE
+                while not (self.output_dir / CONFIG).exists():
+                    if time.monotonic() > deadline:
+                        raise T2TLiteError(
+                            f"{self.output_dir} lacks the files of the chief: "
+                            "output_dir must be a folder that all share."
+                        )
+                    time.sleep(0.5)
                 run = self._run(manifest, dry_run=True)
             trainer.train(run, self.options, strategy)
             # No worker leaves early, and all know the cost.
             run.config = distribute.exchange(strategy, run.config)[0]
         return run
 
-    def _require_shared_folder(self) -> None:
-        # A network file system may take a while to show a new file.
-        deadline = time.monotonic() + _SECONDS_TO_SEE
-        while not (self.output_dir / CONFIG).exists():
-            if time.monotonic() > deadline:
-                raise T2TLiteError(
-                    f"{self.output_dir} lacks the files of the chief: "
-                    "output_dir must be a folder that all workers share."
-                )
-            time.sleep(0.5)
-
     def _command(self) -> dict[str, Any]:
         """Return what must be the same on all workers."""
         options = dataclasses.asdict(self.options)
+        for name in _OF_ONE_WORKER:
+            del options[name]
         return {
             **versions(),
             "problem": self.problem.name,
             "problem definition": self.problem.fingerprint(),
             **self.hparams.to_dict(),
-            **{
-                f"--{name}": str(value)
-                for name, value in options.items()
-                if name not in _OF_ONE_WORKER
-            },
+            **{f"--{name}": str(value) for name, value in options.items()},
         }
 
     @property
@@ -239,10 +230,9 @@ class _Job:
     def _generation(self) -> "Generation":
         from t2t_lite.datagen.generate import Generation
 
-        seed = None
+        seed, options = None, self.options
         if self.config and not self._has_data:  # make the run's data again
             seed = self.config["data"].get("seed")
-        options = self.options
         return Generation(
             self.problem, self.data_dir, options.raw_dir, options.tfds_dir, seed
         )

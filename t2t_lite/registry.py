@@ -105,9 +105,7 @@ def _add(entries, kind, name, entry):
 def problem(name: str, options: Mapping[str, Any] | None = None) -> Problem:
     """Return the problem of that name; `NAME_rev` has its sides swapped.
 
-    Args:
-      name: as registered, with or without `_rev`.
-      options: as in `Problem.with_options`.
+    For its options see `Problem.with_options`.
 
     Raises:
       UsageError: there is no such problem or option; names the nearest ones.
@@ -156,13 +154,7 @@ def describe(name: str) -> str:
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """Return the error for a name that is not registered.
-
-    Args:
-      kind: of the name, such as "problem".
-      name: as the user wrote it.
-      known: the names that exist, of which the nearest are named.
-    """
+    """Return the error for a name of a `kind`, such as "problem"."""
     base = name.removesuffix(REVERSED_SUFFIX)
     hint = nearest(base, known)
     if base in OTHER_NAMES:

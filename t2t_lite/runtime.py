@@ -21,11 +21,9 @@ def start_tensorflow(
 
     Call it when work starts, before anything else imports TensorFlow.
 
-    Args:
-      verbose: show the messages that TensorFlow logs while it starts.
-      fixed_weights: the value of `weights_are_fixed` in this process; None
-        keeps the environment variable. It has no effect if TensorFlow is
-        already imported.
+    If it is `verbose`, its messages are shown. `weights_are_fixed` then returns
+    `fixed_weights`, or if that is None the environment variable's value; it has
+    no effect if TensorFlow is already imported.
 
     Raises:
       T2TLiteError: Keras already runs on another backend in this process.

@@ -99,7 +99,6 @@ def test_unknown_names_are_wrong_usage(given, message):
     ("options", "message"),
     [
         ({"best_metric": "f1"}, "best_metric is one of auto, loss, bleu for"),
-        ({"init_vocabulary": "maps"}, "init_vocabulary .*same, map;"),
         ({"keep_best": 0}, "keep_best must be .*got 0"),
         ({"keep_bset": 2}, "Did you mean keep_best"),
     ],

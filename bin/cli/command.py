@@ -30,19 +30,12 @@ note = say  # to stderr, where it does not mix with results
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """A command; call it with its flags to run it.
+    """A command; call it with its flags to run it."""
 
-    Attributes:
-      program: its name.
-      description: for `--help`.
-      add_flags: adds its flags to a parser.
-      body: does the work; prints results to stdout, all else to stderr.
-    """
-
-    program: str
-    description: str | None
+    program: str  # its name
+    description: str | None  # for `--help`
     add_flags: Callable[[Parser], None]
-    body: Callable[[argparse.Namespace], None]
+    body: Callable[[argparse.Namespace], None]  # prints results to stdout
 
     def make_parser(self) -> Parser:
         """Return the parser of the flags."""
@@ -53,9 +46,8 @@ class Command:
     def __call__(self, argv: Sequence[str] | None = None) -> int:
         """Run the command and return its exit code.
 
-        Args:
-          argv: the flags; None takes them from the command line. Then the
-            process is ours, and Ctrl-C ends it immediately.
+        If the flags are those of the command line, the process is ours, and
+        Ctrl-C ends it immediately.
         """
         parser = self.make_parser()
         if "_ARGCOMPLETE" in os.environ:  # the shell's Tab
@@ -121,11 +113,8 @@ def interruptible(work: Callable[[], T], *numbers: signal.Signals) -> T:
 
     Python handles a signal between two steps of its main thread, and one call
     of TensorFlow may last for many seconds. So the work has a thread of its
-    own, which is abandoned: its files must be whole at any time.
-
-    Args:
-      work: what to do.
-      numbers: those without their default handler are left alone.
+    own, which is abandoned: its files must be whole at any time. Signals with
+    a handler of their own are left alone.
 
     Raises:
       KeyboardInterrupt: a signal came.
@@ -155,12 +144,9 @@ def _has_waiting_thread() -> bool:
 
 
 class LineNotes:
-    """Remarks on lines: the first three, and at the end how many more.
+    """Remarks on lines: the first three, or `every` one, and how many more.
 
     Enter it, call it with a line's number and the remark.
-
-    Args:
-      every: write all of them.
     """
 
     def __init__(self, every: bool = False):

@@ -30,20 +30,15 @@ class Parser(argparse.ArgumentParser):
     ) -> Any:
         """Return the flags; an unknown one is a UsageError with the nearest."""
         words = list(sys.argv[1:] if args is None else args)
-        try:
-            words = self._with_each_flag_once(words)
-            parsed, unknown = self.parse_known_args(words, namespace)
-        except UsageError:
-            # What is wrong may follow from a flag that is not known.
-            self._refuse_unknown(itertools.takewhile("--".__ne__, words))
-            raise
-        if not unknown:
-            return parsed
-        self._refuse_unknown(unknown)
-        raise UsageError(
-            f"Unexpected argument {unknown[0]!r}; flags look like "
-            f"--flag=value. {self.prog} --help lists them all."
-        )
+        self._refuse_unknown(itertools.takewhile("--".__ne__, words))
+        words = self._with_each_flag_once(words)
+        parsed, unknown = self.parse_known_args(words, namespace)
+        if unknown:
+            raise UsageError(
+                f"Unexpected argument {unknown[0]!r}; flags look like "
+                f"--flag=value. {self.prog} --help lists them all."
+            )
+        return parsed
 
     def _with_each_flag_once(self, words: Iterable[str]) -> list[str]:
         """Return the words; the values of a list that is given again are added.
@@ -78,10 +73,11 @@ class Parser(argparse.ArgumentParser):
         for word in words:
             flag = word.split("=")[0]
             if flag[:2] == "--" and flag not in known:
-                if advice := t2t_flags.advice(flag):
-                    raise UsageError(
-                        f"{flag} is a flag of tensor2tensor: {advice}."
-                    )
+                for name in (flag, f"--{flag.removeprefix('--no')}"):
+                    if advice := t2t_flags.FLAGS.get(name):
+                        raise UsageError(
+                            f"{flag} is a flag of tensor2tensor: {advice}."
+                        )
                 hint = nearest(flag, known)
                 raise UsageError(
                     f"Unknown flag {flag}.{hint} {self.prog} --help lists "
@@ -100,13 +96,10 @@ def add(
     validator: Callable[[Any], Any] | None = None,
     default: Any = None,
 ) -> None:
-    """Add flags that take a value, and switches.
+    """Add flags to a parser or a group.
 
-    Args:
-      parser: of the command, or a group of one.
-      table: their help by "--name=METAVAR", or by "--name" for a switch.
-      validator: of the values; None accepts any text.
-      default: of the values.
+    The `table` has their help by "--name=METAVAR", or by "--name" for a switch.
+    Values are those that the `validator` accepts, or any text.
     """
     for flag, told in table.items():
         name, _, metavar = flag.partition("=")
@@ -136,7 +129,7 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         "--hparams=SET": "see --problem",
     }
     add(group, flags)
-    add_usr_dir(group)
+    add_settings(group, TrainingOptions, ["usr_dir"])
 
 
 def add_override(parser: Any) -> None:
@@ -156,11 +149,6 @@ def _hparams_override(text: str) -> str:
             "docs/from-tensor2tensor.md lists the values, too."
         )
     return text
-
-
-def add_usr_dir(parser: Any) -> None:
-    """Add `--usr_dir`, for commands that look problems or sets up."""
-    add_settings(parser, TrainingOptions, ["usr_dir"])
 
 
 def add_text_flags(parser: argparse.ArgumentParser) -> None:
@@ -224,15 +212,10 @@ def add_settings(
 ) -> None:
     """Add a flag for each field of a dataclass of settings.
 
-    The value of a flag that is not given is None.
-
-    Args:
-      parser: of the command, or a group of one.
-      settings: a dataclass whose fields are `validators.setting`s.
-      names: of the fields to add to `parser` itself; None means all, each in
-        the group that it names.
-      skip: names of fields without a flag.
-      hparams: names of fields whose default is a hparam of the run.
+    Its fields are `validators.setting`s. Without `names` all but those to
+    `skip` are added, each in the group that it names, else those to `parser`
+    itself. The default of some is one of the run's `hparams`. The value of a
+    flag that is not given is None.
     """
     groups: dict[str, Any] = {"": parser}
     for field in dataclasses.fields(settings):
@@ -321,12 +304,8 @@ def check_together(
 ) -> None:
     """Raise UsageError for flags that conflict or lack another one.
 
-    A flag is its name, or its name and value as in "format=json".
-
-    Args:
-      args: of the command.
-      conflicts: flags, of which the first conflicts with each of the others.
-      required: the flag that each flag requires.
+    A flag is its name, or its name and value as in "format=json". Of flags that
+    are `conflicts`, the first conflicts with each of the others.
     """
     given = set()
     for name, value in vars(args).items():

@@ -22,12 +22,7 @@ def print_report(report: Mapping[str, Any], as_json: bool) -> None:
 
 
 def print_table(rows: Iterable[Sequence[Any]], numbers: bool = False) -> None:
-    """Print rows of cells in aligned columns.
-
-    Args:
-      rows: equally many cells each.
-      numbers: align all columns but the first on the right.
-    """
+    """Print rows of cells in aligned columns, `numbers` on the right."""
     table = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:

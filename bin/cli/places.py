@@ -13,12 +13,7 @@ from t2t_lite.errors import T2TLiteError, UsageError
 
 
 def check(source: str | None, target: str | None) -> None:
-    """Refuse files that cannot be read or written, before any work.
-
-    Args:
-      source: of the lines; None: stdin.
-      target: of the answers, or of `open_resumable`; None: stdout.
-    """
+    """Refuse files that cannot be read or written, before any work."""
     if source and not pathlib.Path(source).exists():
         raise T2TLiteError(f"--decode_from_file: there is no file {source}.")
     if source and pathlib.Path(source).is_dir():

@@ -35,10 +35,6 @@ def find_run(args: argparse.Namespace) -> tuple[pathlib.Path, dict[str, Any]]:
     """Return the folder and the config of the run that the flags name.
 
     That is `--output_dir`, or the default one of `--problem` and `--hparams`.
-
-    Raises:
-      UsageError: the flags name no run, or not the problem that is there.
-      T2TLiteError: there is no run, or it is damaged.
     """
     output_dir = flags.folder(args.output_dir)
     if not output_dir:
@@ -73,16 +69,8 @@ def open_run(
 ) -> "Run":
     """Return the `Run` that `find_run` finds; imports TensorFlow.
 
-    The weights of its models must not be changed.
-
-    Args:
-      args: of the command.
-      to_decode: see `Run.open`.
-      to_export: its graphs are for other processes.
-
-    Raises:
-      UsageError: as `find_run`.
-      T2TLiteError: as `find_run`.
+    The weights of its models must not be changed. If it is `to_export`, its
+    graphs are for other processes. Raises the errors of `find_run`.
     """
     output_dir, config = find_run(args)
     if "sample" in args:  # what is wrong by itself, before anything is loaded
@@ -108,10 +96,7 @@ def make_translator(
 ) -> "tuple[Translator, list[Checkpoint]]":
     """Return a translator as the flags say, and the checkpoints of its weights.
 
-    Args:
-      run: of the model.
-      args: of the command.
-      say: called with the names of the checkpoints.
+    `say` is called with the names of the latter.
     """
     model, found = run.load_ensemble(args.checkpoint, flags.members(args))
     names = ", ".join(f"{each} ({each.path})" for each in found)
@@ -147,12 +132,7 @@ def add_quantization(parser: Any, condition: str) -> None:
 
 
 def make_replicas(run: "Run", args: argparse.Namespace) -> "list[Replica]":
-    """Return the engines that the flags ask for, on their devices.
-
-    Raises:
-      UsageError: there are too few GPUs, or the engine cannot run the model.
-      T2TLiteError: the engine is not installed.
-    """
+    """Return the engines that the flags ask for, on their devices."""
     from t2t_lite.decoding.stream import Replica, choose_devices, make_on
 
     if getattr(args, "backend", "tensorflow") != "tensorflow":

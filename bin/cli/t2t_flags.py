@@ -45,13 +45,5 @@ FLAGS = {
     "--worker_gpu": "use --replicas, or CUDA_VISIBLE_DEVICES to choose GPUs",
     "--worker_id": _WORKERS,
     "--worker_replicas": _WORKERS,
-    "--xla_compile": "use --jit",
+    "--xla_compile": "leave it out, or use --jit of t2t-lite-decoder",
 }
-
-
-def advice(flag: str) -> str | None:
-    """Return what to do instead of a flag of tensor2tensor, or None.
-
-    Example: "--t2t_usr_dir" gives "use --usr_dir". `--noNAME` is `--NAME`.
-    """
-    return FLAGS.get(flag) or FLAGS.get(f"--{flag.removeprefix('--no')}")

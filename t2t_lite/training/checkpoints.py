@@ -145,12 +145,8 @@ def save(
 ) -> Checkpoint:
     """Save variables, tensors or arrays by name, completely or not at all.
 
-    Args:
-      directory: the `checkpoints` folder of a run.
-      tensors: by name.
-      state: has `step`, and fits JSON.
-      averaged: for an average, the number of its sources.
-      ema: the moving average of the weights, by the same names.
+    `state` has the `step`, and fits JSON. An average has the number of its
+    sources, `averaged`; `ema` is the moving average, by the same names.
 
     Raises:
       SaveError: it cannot be written; older checkpoints are as they were.
@@ -325,9 +321,6 @@ def average_checkpoints(directory: _Path, count: int) -> Checkpoint:
 
     Sums are made in float64, one tensor at a time. The optimizer's state is
     left out: an average is for decoding, not for training.
-
-    Raises:
-      T2TLiteError: there is none, one is damaged, or they do not match.
     """
     resolve(directory, "latest")  # there is one
     sources = list_checkpoints(directory)[-count:]
@@ -360,13 +353,10 @@ def _mean(name, readers):
 def resolve(directory: _Path, which: str | int) -> Checkpoint:
     """Return the checkpoint of a name.
 
-    Args:
-      directory: the `checkpoints` folder of a run.
-      which: "latest", "best", "average" (the newest one), "ema" (the newest
-        moving average), a step, or the path of a checkpoint's folder;
-        "default" is the average made of the newest checkpoint if there is one,
-        else the newest. With a moving average, "default" and "best" name that
-        of the checkpoint.
+    It is "latest", "best", "average" (the newest one), "ema" (the newest moving
+    average), a step, or the path of a checkpoint's folder. "default" is the
+    average made of the newest checkpoint if there is one, else the newest. With
+    a moving average, "default" and "best" name that of the checkpoint.
 
     Raises:
       T2TLiteError: there is no such checkpoint.

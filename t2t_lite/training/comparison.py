@@ -34,9 +34,6 @@ def compare_runs(folders: Sequence[pathlib.Path]) -> list[dict[str, Any]]:
     A row has the run's progress, best dev scores, evaluator's scores and cost,
     and each hyperparameter and version whose value differs between the runs.
     The runs may still be training.
-
-    Raises:
-      T2TLiteError: a folder has no run, or its config is damaged.
     """
     configs = [read_config(folder) for folder in folders]
     rows = [
@@ -57,15 +54,15 @@ def _progress(
     folder: pathlib.Path, config: Mapping[str, Any]
 ) -> dict[str, Any]:
     records = read_metrics(folder)
-    conditions = config.get("conditions", {})
+    steps = [record["step"] for record in records]
     times = [r["seconds"] for r in records if _is_number(r.get("seconds"))]
     cost = config.get("training_cost") or {}
     row = {
         "problem": config["problem"],
         "hparams_set": config.get("hparams_set"),
         "parameters": cost.get("parameters"),
-        "step": max((record["step"] for record in records), default=0),
-        "train_steps": conditions.get("train_steps")
+        "step": max(steps or [config.get("imported_from", {}).get("step", 0)]),
+        "train_steps": config.get("conditions", {}).get("train_steps")
         or config["hparams"].get("train_steps"),
         "training_time": duration(times[-1]) if times else None,
         "devices": cost.get("devices"),
@@ -100,7 +97,6 @@ def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
         "data": config["data"]["fingerprint"][:12],
         **config["hparams"],
         "seed": config["seed"],
-        "code": provenance.get("code"),
         **config.get("versions", {}),
         "processor": hardware.get("processor"),
         "gpus": ", ".join(hardware.get("gpus", ())) or None,
@@ -111,37 +107,33 @@ def list_runs(folder: pathlib.Path) -> list[dict[str, str | int]]:
     """Return a row of facts for each run in a folder and its subfolders.
 
     A run whose config.json is damaged has the reason in place of its problem.
-    Its score is the metric of the last evaluation, such as "bleu 26.30".
+    Its score is the best on dev, by the metric if there is one, else the loss.
     """
     rows: list[dict[str, str | int]] = []
     for config_file in sorted(folder.rglob(CONFIG)):
         run = config_file.parent
-        config: dict[str, Any] = {}
         try:
-            config = read_config(run)
-            problem = config["problem"]
+            row = _progress(run, read_config(run))
         except T2TLiteError as error:
-            problem = str(error)
-        records = read_metrics(run)
-        imported = config.get("imported_from", {}).get("step", 0)
-        evaluations = [*filter(None, map(_scores, records))] or [{}]
-        # The metric, else the loss.
-        scores = sorted(evaluations[-1].items(), key=lambda e: e[0] in _LOSSES)
+            row = {"problem": str(error)}
+        scores = [key for key in row if key.startswith("best dev_")]
+        scores.sort(key=lambda key: key.removeprefix("best ") in _LOSSES)
         metrics = run / METRICS_FILE
         newest = metrics if metrics.exists() else config_file
         changed = datetime.datetime.fromtimestamp(newest.stat().st_mtime)
-        row = {
-            "folder": str(run),
-            "problem": problem,
-            "hparams_set": config.get("hparams_set") or "",
-            "step": max([each["step"] for each in records] or [imported]),
-            "score": "".join(
-                f"{key.removeprefix('dev_')} {value:.2f}"
-                for key, value in scores[:1]
-            ),
-            "changed": f"{changed:%Y-%m-%d %H:%M}",
-        }
-        rows.append(row)
+        rows.append(
+            {
+                "folder": str(run),
+                "problem": row["problem"],
+                "hparams_set": row.get("hparams_set") or "",
+                "step": row.get("step", 0),
+                "score": "".join(
+                    f"{key.removeprefix('best dev_')} {row[key]:.2f}"
+                    for key in scores[:1]
+                ),
+                "changed": f"{changed:%Y-%m-%d %H:%M}",
+            }
+        )
     return rows
 
 
@@ -149,9 +141,6 @@ def plot_runs(folders: Sequence[pathlib.Path], path: pathlib.Path) -> None:
     """Write a PNG with a chart for each number in `metrics.jsonl`, by step.
 
     The file is written whole or not at all.
-
-    Raises:
-      T2TLiteError: matplotlib is not installed, or the runs have no records.
     """
     try:
         from matplotlib.figure import Figure
@@ -175,15 +164,13 @@ def plot_runs(folders: Sequence[pathlib.Path], path: pathlib.Path) -> None:
             axis.plot(*zip(*points, strict=True), look, color=f"C{number}")
     for axis in axes[len(curves) :]:
         axis.set_axis_off()
-    names = [
+    colors = [
         axes[0].plot([], [], color=f"C{number}")[0]
         for number in range(len(folders))
     ]
-    legend = figure.legend(
-        names, [folder.name for folder in folders], loc="outside lower center"
-    )
-    for text in legend.get_texts():
-        text.set_parse_math(False)
+    # A name is no formula of matplotlib.
+    names = [folder.name.replace("$", r"\$") for folder in folders]
+    figure.legend(colors, names, loc="outside lower center")
     with files.write_file(path) as file:
         figure.savefig(file, format="png", dpi=120)
 
@@ -193,13 +180,11 @@ def _curves(folders: Sequence[pathlib.Path]) -> dict[str, dict[Any, list]]:
     curves: dict[str, dict[Any, list]] = {}
     for number, folder in enumerate(folders):
         for record in read_metrics(folder):
-            shown = {key: record[key] for key in _CHARTS if key in record}
+            line = number, record.get("weights")
+            shown = {key: record.get(key) for key in _CHARTS}
             for key, value in (shown | _scores(record)).items():
                 if _is_number(value):
-                    lines = curves.setdefault(key, {})
-                    points = lines.setdefault(
-                        (number, record.get("weights")), []
-                    )
+                    points = curves.setdefault(key, {}).setdefault(line, [])
                     points.append((record["step"], value))
     return curves
 

@@ -226,10 +226,9 @@ def add_evaluation(
     weights: str,
     report: Mapping[str, Any],
 ) -> None:
-    """Keep a report of the evaluator on a split, for the card and exports.
+    """Keep a report of the evaluator for cards, if the run can be written.
 
-    The weights have a step and a checksum. In a run that cannot be written the
-    report is not kept.
+    The weights have a step and a checksum.
     """
     record = {"step": step, "weights": weights, **report}
     with (
@@ -287,11 +286,6 @@ def _identity(config: dict[str, Any], with_data: bool) -> dict[str, Any]:
     }
 
 
-def has_data(config: Mapping[str, Any]) -> bool:
-    """Return whether a run knows its data; an imported one may not."""
-    return bool(config["data"]["fingerprint"])
-
-
 def require_same(
     output_dir: pathlib.Path, there: dict[str, Any], here: dict[str, Any]
 ) -> None:
@@ -303,7 +297,7 @@ def require_same(
     Raises:
       T2TLiteError: names every difference that matters.
     """
-    with_data = has_data(there)
+    with_data = bool(there["data"]["fingerprint"])
     there, here = _identity(there, with_data), _identity(here, with_data)
     differences = [
         f"{key} is {_brief(there.get(key))} there and "

@@ -6,7 +6,6 @@ import platform
 import resource
 import sys
 
-import psutil
 import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
@@ -22,18 +21,14 @@ def choose_strategy(
 ) -> tf.distribute.Strategy:
     """Return the strategy of one process: all GPUs, else one CPU.
 
-    Call it before TensorFlow computes anything. Afterwards TensorFlow keeps
-    its threads, and passes side by side are not faster; see `computes_halves`.
-
-    Args:
-      replicas: number of logical CPU devices, to try distribution without
-        GPUs; None uses the GPUs, or one CPU.
-      hparams: of the model to train; None computes no halves.
+    Call it before TensorFlow computes anything. Afterwards TensorFlow keeps its
+    threads, and passes side by side are not faster; see `computes_halves`. As
+    many `replicas` are logical CPU devices, to try distribution without GPUs.
 
     Raises:
       T2TLiteError: TensorFlow already runs with fewer logical devices.
     """
-    if (replicas or 1) == 1 and hparams and _has_halves(hparams):
+    if hparams and computes_halves(replicas or 1, hparams):
         with contextlib.suppress(RuntimeError):  # the threads exist already
             share_cores(2)
     if replicas is None:
@@ -60,16 +55,12 @@ def choose_strategy(
     )
 
 
-def computes_halves(strategy: tf.distribute.Strategy, hparams: HParams) -> bool:
+def computes_halves(replicas: int, hparams: HParams) -> bool:
     """Return whether two passes share a processor, see `Updater`.
 
     The operations of small models are too small for two cores.
     """
-    return strategy.num_replicas_in_sync == 1 and _has_halves(hparams)
-
-
-def _has_halves(hparams):
-    small = hparams.hidden_size <= _LARGEST_HALVED
+    small = replicas == 1 and hparams.hidden_size <= _LARGEST_HALVED
     return small and not is_gpu() and usable_cores() > 1
 
 
@@ -107,8 +98,3 @@ def peak_bytes() -> int:
         return tf.config.experimental.get_memory_info("GPU:0")["peak"]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-def free_bytes() -> int:
-    """Return the free memory of the machine; a container may have less."""
-    return psutil.virtual_memory().available

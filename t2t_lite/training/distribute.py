@@ -13,8 +13,8 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -25,7 +25,6 @@ from t2t_lite.progress import say
 from t2t_lite.training.devices import choose_strategy
 from t2t_lite.training.options import TrainingOptions
 
-T = TypeVar("T")
 cluster_resolver = tf.distribute.cluster_resolver
 _ROLES = ("chief", "master", "worker")  # of TF_CONFIG
 
@@ -35,18 +34,42 @@ def make_strategy(
 ) -> tf.distribute.Strategy:
     """Return the strategy of all workers, or that of a single process.
 
-    Call it before TensorFlow computes anything.
+    Call it once, before TensorFlow computes anything.
+
+    Raises:
+      UsageError: see `find_workers`.
+      T2TLiteError: a worker did not start within `cluster_timeout` seconds.
     """
     addresses, index = find_workers(options.workers, options.worker)
     if not addresses:
-        halved = None if options.jit else hparams
-        return choose_strategy(options.replicas, halved)
+        return choose_strategy(options.replicas, hparams)
     if options.replicas:
-        raise UsageError(
-            "replicas conflicts with workers: each worker trains on its GPUs "
-            "or one CPU."
+        raise UsageError("replicas conflicts with workers: leave it out.")
+    timeout = options.cluster_timeout
+    # TensorFlow holds the GIL while it joins, so only a C timer can end the
+    # wait for a worker that dies after it opened its port.
+    faulthandler.dump_traceback_later(timeout + 5, exit=True, file=2)
+    try:
+        _wait_for_workers(addresses, index, timeout)
+        # Without the number of GPUs, the strategy would use the CPU.
+        gpus = tf.config.list_physical_devices("GPU")
+        resolver = cluster_resolver.SimpleClusterResolver(
+            tf.train.ClusterSpec({"worker": addresses}),
+            task_type="worker",
+            task_id=index,
+            num_accelerators={"GPU": len(gpus)},
         )
-    return join_workers(addresses, index, options.cluster_timeout)
+        strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+    with contextlib.suppress(ValueError):  # not in the main thread
+        # TensorFlow has installed its own handler, which ignores SIGTERM.
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+    # TensorFlow's threads log that the other workers leave, and have kept a
+    # process that lost a worker from its exit.
+    atexit.register(signal.alarm, 30)
+    atexit.register(os.dup2, os.open(os.devnull, os.O_WRONLY), 2)
+    return strategy
 
 
 def find_workers(
@@ -61,13 +84,14 @@ def find_workers(
     Raises:
       UsageError: an address, a role or an index is not valid.
     """
-    config = workers or os.environ.get("TF_CONFIG")
+    text = workers or os.environ.get("TF_CONFIG") or "{}"
+    cluster: dict[str, list[str]] = {"worker": text.replace(" ", "").split(",")}
+    task: dict[str, Any] = {"type": "worker", "index": worker}
     try:
-        if workers is not None:
-            resolver = _resolver(workers.replace(" ", "").split(","), worker)
-        elif config:
-            resolver = cluster_resolver.TFConfigClusterResolver()
-        elif int(os.environ.get("SLURM_STEP_NUM_TASKS", 1)) > 1:
+        if not workers:
+            config = json.loads(text)
+            cluster, task = config.get("cluster", {}), config.get("task", {})
+        if text == "{}" and int(os.environ.get("SLURM_STEP_NUM_TASKS", 1)) > 1:
             # SLURM itself gives GPUs to tasks. Jobs that share a node get
             # different ports.
             resolver = cluster_resolver.SlurmClusterResolver(
@@ -76,32 +100,19 @@ def find_workers(
                 gpus_per_task=1,
                 auto_set_gpu=False,
             )
-        else:
+            cluster = resolver.cluster_spec().as_dict()
+            task = {"type": "worker", "index": resolver.task_id}
+        if sum(map(len, cluster.values())) < 2:
             return [], 0
-        roles = resolver.cluster_spec().as_dict()
-        if sum(map(len, roles.values())) < 2:
-            return [], 0
-        addresses = [each for name in _ROLES for each in roles.get(name, [])]
-        index = addresses.index(roles[resolver.task_type][resolver.task_id])
+        addresses = [each for role in _ROLES for each in cluster.get(role, [])]
+        own = cluster[task["type"]][int(task["index"])]
         if len({_split(each) for each in addresses}) == len(addresses):
-            return addresses, index
+            return addresses, addresses.index(own)
     except (ValueError, LookupError, TypeError, AttributeError):
         pass  # of parsing, reported below
     raise UsageError(
-        "workers (or TF_CONFIG) must be different addresses host:port with "
-        f"the roles {', '.join(_ROLES)}, and this worker one of them (got "
-        f"{config})."
-    )
-
-
-def _resolver(addresses, index):
-    # Without the number of GPUs, the strategy would use the CPU.
-    gpus = tf.config.list_physical_devices("GPU")
-    return cluster_resolver.SimpleClusterResolver(
-        tf.train.ClusterSpec({"worker": addresses}),
-        task_type="worker",
-        task_id=index,
-        num_accelerators={"GPU": len(gpus)},
+        "workers (or TF_CONFIG) must be different addresses host:port of roles "
+        f"{', '.join(_ROLES)}, and this worker one of them (got {text})."
     )
 
 
@@ -110,78 +121,27 @@ def _split(address):
     return host.strip("[]"), int(port)
 
 
-def join_workers(
-    addresses: Sequence[str], index: int, timeout: float
-) -> tf.distribute.Strategy:
-    """Return the strategy of all devices of all workers.
-
-    Call it once, before any TensorFlow operation, after `find_workers`.
-
-    Raises:
-      T2TLiteError: a worker did not start within `timeout` seconds; the message
-        names it.
-    """
-    # TensorFlow holds the GIL while it joins, so only a C timer can end the
-    # wait for a worker that dies after it opened its port.
-    faulthandler.dump_traceback_later(timeout + 5, exit=True, file=2)
-    try:
-        _wait_for_workers(addresses, index, timeout)
-        resolver = _resolver(addresses, index)
-        strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
-    finally:
-        faulthandler.cancel_dump_traceback_later()
-    with contextlib.suppress(ValueError):  # not in the main thread
-        # TensorFlow has installed its own handler, which ignores SIGTERM.
-        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
-    atexit.register(_prepare_exit)
-    return strategy
-
-
-def _prepare_exit():
-    # TensorFlow's threads log that the other workers leave, and have kept a
-    # process that lost a worker from its exit.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    signal.alarm(30)
-
-
 def _wait_for_workers(addresses, index, timeout):
     # TensorFlow waits for missing workers without a word, so each worker
     # listens at its address until it has reached all others.
     deadline = time.monotonic() + timeout
-    logged = ""
     dual = socket.has_dualstack_ipv6()
-    try:
-        server = socket.create_server(
-            ("", _split(addresses[index])[1]),
-            family=socket.AF_INET6 if dual else socket.AF_INET,
-            dualstack_ipv6=dual,
-        )
-    except OSError as error:
-        raise T2TLiteError(
-            f"{_name(index, addresses)} cannot listen: {error.strerror}. Use "
-            "another port, or stop the process there."
-        ) from error
-    missing = [n for n in range(len(addresses)) if n != index]
-    with server:
-        while missing := [n for n in missing if not _is_open(addresses[n])]:
-            names = ", ".join(_name(n, addresses) for n in missing)
-            if time.monotonic() > deadline:
-                raise T2TLiteError(
-                    f"cluster_timeout: no answer from {names} in {timeout:g} "
-                    "seconds. Start it, or look at its log."
-                )
-            if names != logged:
-                say(f"Waiting for {names}.")
-                logged = names
-            time.sleep(0.5)
-    say(f"All {len(addresses)} workers are running.")
-
-
-def _is_open(address):
-    with contextlib.suppress(OSError):
-        socket.create_connection(_split(address), 2).close()
-        return True
-    return False
+    family = socket.AF_INET6 if dual else socket.AF_INET
+    here = "", _split(addresses[index])[1]
+    with socket.create_server(here, family=family, dualstack_ipv6=dual):
+        for number in {*range(len(addresses))} - {index}:
+            there, name = _split(addresses[number]), _name(number, addresses)
+            say(f"Waiting for {name}.")
+            while True:
+                with contextlib.suppress(OSError):
+                    socket.create_connection(there, timeout=2).close()
+                    break
+                if time.monotonic() > deadline:
+                    raise T2TLiteError(
+                        f"cluster_timeout: no answer from {name} in "
+                        f"{timeout:g} seconds. Start it, or look at its log."
+                    )
+                time.sleep(0.5)
 
 
 def workers_of(strategy: tf.distribute.Strategy) -> tuple[list[str], int]:
@@ -194,7 +154,7 @@ def workers_of(strategy: tf.distribute.Strategy) -> tuple[list[str], int]:
     return resolver.cluster_spec().as_dict()["worker"], resolver.task_id
 
 
-def exchange(strategy: tf.distribute.Strategy, value: T) -> list[T]:
+def exchange(strategy: tf.distribute.Strategy, value: Any) -> list[Any]:
     """Return the values of all workers, in their order; they fit JSON."""
     count = len(workers_of(strategy)[0])
     if count == 1:
@@ -213,11 +173,7 @@ def exchange(strategy: tf.distribute.Strategy, value: T) -> list[T]:
 def require_equal(
     strategy: tf.distribute.Strategy, facts: Mapping[str, Any], fix: str
 ) -> None:
-    """Require that every worker has the facts of the chief, which fit JSON.
-
-    Raises:
-      T2TLiteError: on every worker, for the first difference, with the `fix`.
-    """
+    """Raise T2TLiteError on every worker if their facts differ."""
     addresses, _ = workers_of(strategy)
     chief, *others = exchange(strategy, dict(facts))
     for number, other in enumerate(others, 1):
@@ -231,19 +187,15 @@ def require_equal(
 
 @contextlib.contextmanager
 def naming_lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Turn TensorFlow's page about a lost worker into a line with its address.
-
-    Raises:
-      T2TLiteError: instead of TensorFlow's error.
-    """
+    """Turn TensorFlow's page about a lost worker into a T2TLiteError."""
     try:
         yield
     except tf.errors.OpError as error:
         addresses, index = workers_of(strategy)
         tasks = re.findall(r"/job:worker/replica:0/task:(\d+)", error.message)
+        # The chief runs the coordination service.
+        tasks += ["0"] * ("CoordinationService" in error.message)
         lost = [n for n in map(int, tasks) if n != index]
-        if not lost and "CoordinationService" in error.message:
-            lost = [0]  # which runs that service
         if not lost:
             raise
         # An error that came through several workers begins with its cause.

@@ -4,7 +4,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -18,27 +18,12 @@ _SAMPLES = 10  # lines of dev that show the progress
 _SIDE = tf.TensorSpec([None, None], tf.int32)
 
 
-class Sample(NamedTuple):
-    """A sentence of dev and its translation, to look at."""
-
-    source: str
-    translation: str
-    reference: str
-
-
 class DevEvaluation:
     """Evaluates a model in training on the dev split, translating greedily.
 
-    Workers share the split: `share` evaluates the part of one, and `scores`
-    combines the parts of all.
-
-    Args:
-      run: the run in training.
-      model: its model.
-      best_metric: see `judge`.
-      index: of this worker.
-      workers: their number.
-      check: called after each batch of the loss and each sentence.
+    Workers share the split: `share` evaluates the part of the worker `index`,
+    and `scores` combines the parts of all. After each batch of the loss and
+    each sentence it calls `check`. For `best_metric` see `judge`.
 
     Attributes:
       metric: the name of the score, such as `dev_bleu`.
@@ -68,7 +53,7 @@ class DevEvaluation:
         self._workers = workers
         self._check = check
         self.metric = f"dev_{run.problem.metric}"
-        self.samples: list[Sample] = []
+        self.samples: list[dict[str, str]] = []
 
     def share(self) -> dict[str, Any]:
         """Evaluate each n-th batch and sentence, as one of n workers."""
@@ -109,7 +94,11 @@ class DevEvaluation:
         ranked = sorted(range(len(sources)), key=lambda i: len(sources[i]))
         parts = np.array_split(ranked, _SAMPLES)  # of similar lengths
         self.samples = [
-            Sample(sources[i], translations[i], references[i])
+            {
+                "source": sources[i],
+                "translation": translations[i],
+                "reference": references[i],
+            }
             for i, *_ in filter(len, parts)
         ]
         report = self._run.problem.evaluate(sources, references, translations)
@@ -124,11 +113,7 @@ class DevEvaluation:
 
         With `best_metric` "loss" that is the loss. With "auto" it is the loss
         until the score reaches one point of a hundred, and the score from then
-        on: below, it is noise.
-
-        Args:
-          scores: of an evaluation.
-          best: the mark of the best checkpoint so far, or {}.
+        on: below, it is noise. `best` is the best mark so far, or {}.
         """
         score = scores.get(self.metric)
         by_score = best.get("metric") == self.metric and best["value"] >= 1

@@ -7,32 +7,24 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-import tensorflow as tf
-
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.problem import Problem
 from t2t_lite.progress import say
-from t2t_lite.text.encoder import EOS_ID, PAD_ID, TextEncoder
 from t2t_lite.training import checkpoints
-from t2t_lite.training.checkpoints import MODEL_PREFIX, Checkpoint
+from t2t_lite.training.checkpoints import Checkpoint
 from t2t_lite.training.config import CONFIG
 from t2t_lite.training.optimizers import frozen_paths
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
 
-_FACT = "initialized_from"
+SOURCE = "initialized_from"  # in `config.json`
 # Hparams that neither shape the weights nor change their meaning.
 _FREE = (
     *("num_hidden_layers", "attention_window", "shift_whole_rows"),
     *("residual_dropout", "attention_dropout", "relu_dropout"),
 )
-# The tables that have a row for each piece of a side's vocabulary.
-_TABLES = {
-    "inputs": ("shared_embedding/table", "source_embedding/table"),
-    "targets": ("target_embedding/table", "softmax/table"),
-}
 
 
 def facts_of_start(
@@ -44,15 +36,9 @@ def facts_of_start(
 ) -> dict[str, Any]:
     """Return the checked facts on the start of a run, for its `config.json`.
 
-    A run that is there keeps its own, so that it needs the other run only until
-    its first checkpoint.
-
-    Args:
-      options: with `init_from`, `init_vocabulary` and `freeze`.
-      problem: of the run.
-      hparams: of the run.
-      data_dir: holds its vocabulary.
-      config: of the run that is there.
+    The vocabulary of its data is in `data_dir`. A run that is there, with that
+    `config`, keeps its own start, so that it needs the other run only until its
+    first checkpoint.
 
     Raises:
       UsageError: sizes or vocabularies that differ, a pattern that matches no
@@ -76,7 +62,7 @@ def facts_of_start(
         frozen_paths(paths, options.freeze)
         facts["freeze"] = sorted(set(options.freeze))
     if config:
-        there = config.get(_FACT, {}).get("given")
+        there = config.get(SOURCE, {}).get("given")
         if options.init_from and str(options.init_from) != there:
             raise T2TLiteError(
                 f"The run in output_dir started from {there or 'no other run'};"
@@ -85,8 +71,6 @@ def facts_of_start(
             )
         return facts
     if not options.init_from:
-        if options.init_vocabulary != "same":
-            raise UsageError("init_vocabulary requires init_from.")
         return facts
     run, found = _find(options.init_from)
     sizes, sizes_here = _sizes(run.hparams), _sizes(hparams)
@@ -99,35 +83,20 @@ def facts_of_start(
             "init_from requires a model of the same sizes; "
             f"{'; '.join(differences)}."
         )
-    encoders = problem.load_encoders(data_dir)
-    mapped = any(run.encoders[s].sha256 != encoders[s].sha256 for s in _TABLES)
-    if mapped and options.init_vocabulary != "map":
-        raise UsageError(
-            f"init_from: the vocabulary of {run.output_dir} differs; "
-            "--init_vocabulary=map takes the pieces that both have."
-        )
-    facts[_FACT] = {
+    for side, encoder in problem.load_encoders(data_dir).items():
+        if encoder.sha256 != run.encoders[side].sha256:
+            raise UsageError(
+                f"init_from: the vocabulary of {run.output_dir} differs: make "
+                "the data with that one, by --vocabulary=FILE."
+            )
+    facts[SOURCE] = {
         "given": str(options.init_from),
         "run": str(run.output_dir),
         "checkpoint": str(found.path),
         "step": found.step,
         "checksum": found.checksum,
-        "vocabulary": "map" if mapped else "same",
     }
     return facts
-
-
-def options_of_start(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options, by name, with which another run starts alike."""
-    options: dict[str, Any] = {}
-    if source := config.get(_FACT):
-        options = {
-            "init_from": source["checkpoint"],
-            "init_vocabulary": source["vocabulary"],
-        }
-    if "freeze" in config:
-        options["freeze"] = tuple(config["freeze"])
-    return options
 
 
 def load_initial_weights(run: Run, model: Any) -> None:
@@ -136,7 +105,7 @@ def load_initial_weights(run: Run, model: Any) -> None:
     Raises:
       T2TLiteError: they are gone, damaged or have changed.
     """
-    source = run.config.get(_FACT)
+    source = run.config.get(SOURCE)
     if not source:
         return
     path = pathlib.Path(source["checkpoint"])
@@ -147,43 +116,7 @@ def load_initial_weights(run: Run, model: Any) -> None:
             "or has changed: put it back, or choose another --output_dir."
         )
     say(f"Beginning with {found} of {source['run']}.")
-    tensors = checkpoints.model_tensors(model)
-    reader = checkpoints.Reader(path)
-    if source["vocabulary"] == "map":
-        there = Run.open(source["run"], to_decode=True).encoders
-        for side, tables in _TABLES.items():
-            names = [f"{MODEL_PREFIX}{model.name}/{table}" for table in tables]
-            if names := [name for name in names if name in tensors]:
-                known, own = _common_rows(there[side], run.encoders[side])
-                for name in names:
-                    table = tensors.pop(name)
-                    values = tf.convert_to_tensor(table).numpy()
-                    values[own] = reader[name][known]
-                    table.assign(values)
-    checkpoints.restore(path, tensors)
-
-
-def _common_rows(
-    there: TextEncoder, here: TextEncoder
-) -> tuple[list[int], list[int]]:
-    """Return the ids of the pieces that both have, there and here.
-
-    Padding and EOS are the same, whatever a vocabulary calls them. A line
-    counts the pieces.
-    """
-    pieces = there.pieces(range(there.vocab_size))
-    known: dict[str, int] = {}
-    for number, piece in enumerate(pieces):
-        known.setdefault(piece, number)
-    rows = {PAD_ID: PAD_ID, EOS_ID: EOS_ID}
-    for number, piece in enumerate(here.pieces(range(here.vocab_size))):
-        if piece in known:
-            rows.setdefault(number, known[piece])
-    say(
-        f"{here.path.name}: {len(rows):,} of {here.vocab_size:,} pieces are "
-        f"taken over, {here.vocab_size - len(rows):,} start fresh."
-    )
-    return list(rows.values()), list(rows)
+    checkpoints.restore(path, checkpoints.model_tensors(model))
 
 
 def _find(given: pathlib.Path) -> tuple[Run, Checkpoint]:

@@ -15,7 +15,6 @@ import tensorflow as tf
 from t2t_lite.errors import in_words
 from t2t_lite.progress import Counter, say
 from t2t_lite.training.config import METRICS_FILE, SAMPLES_FILE, read_records
-from t2t_lite.training.evaluation import Sample
 from t2t_lite.training.update import UpdateStats
 
 EVENTS_FOLDER = "tensorboard"
@@ -25,22 +24,17 @@ _SHOWN = 500  # characters of a text of dev; its file has all
 class MetricsFile:
     """Append JSON records to a file of a run, one object with a `step` a line.
 
-    The file is append-only. A run that resumes from an older checkpoint records
-    some steps again; readers use the last record of each step.
+    The file is append-only. A run that resumes from an older checkpoint, at
+    `step`, records later steps again, with their evaluations; readers use the
+    last record of each step.
 
-    Args:
-      path: the file; created with the first record.
-      step: the update from which the run resumes. Evaluations of later steps
-        are repeated, so they count as not yet made.
-
-    Raises:
-      T2TLiteError: the file cannot be read.
+    Attributes:
+      evaluated: the step and the weights of each evaluation on dev, in order.
     """
 
     def __init__(self, path: pathlib.Path, step: int):
         self._path = path
-        # The step and weights of each evaluation, in order.
-        self._evaluated = {
+        self.evaluated = {
             (record["step"], record.get("weights")): None
             for record in read_records(path)
             if record["step"] <= step and "dev_loss" in record
@@ -52,12 +46,9 @@ class MetricsFile:
         A record that cannot be written is lost, and a line reports that.
         """
         if "dev_loss" in record:
-            self._evaluated[record["step"], record.get("weights")] = None
+            self.evaluated[record["step"], record.get("weights")] = None
         line = json.dumps(
-            {
-                key: value if _is_finite(value) else None
-                for key, value in record.items()
-            }
+            {k: v if _is_finite(v) else None for k, v in record.items()}
         )
         try:
             with self._path.open("ab+") as file:
@@ -70,30 +61,16 @@ class MetricsFile:
             reason = in_words(error, place=False)
             say(f"WARNING: {self._path} lacks a record: {reason}.")
 
-    def has_evaluation(self, step: int, weights: str | None = None) -> bool:
-        """Return whether dev was evaluated at `step` with these weights."""
-        return (step, weights) in self._evaluated
-
-    def evaluations(self, weights: str | None) -> list[int]:
-        """Return the steps at which these weights were evaluated on dev."""
-        return [step for step, each in self._evaluated if each == weights]
-
 
 class TrainingLog:
     """Shows and records the progress of training.
 
     On a terminal there is a live bar, elsewhere a line for every record. Enter
-    it to show the bar.
-
-    Args:
-      output_dir: the run.
-      step: the first update is the one after it.
-      total_steps: the last update.
-      stream: of the bar and the lines; None: stderr. stdout is for results.
+    it to show the bar. The first update is the one after `step`, the last is
+    `total_steps`. `note` writes a line to the `stream`, by default stderr.
 
     Attributes:
       metrics: `metrics.jsonl`.
-      note: writes a line for people.
     """
 
     def __init__(
@@ -159,16 +136,14 @@ class TrainingLog:
             )
 
     def evaluation(
-        self, record: Mapping[str, Any], samples: Sequence[Sample] = ()
+        self, record: Mapping[str, Any], samples: Sequence[dict[str, str]] = ()
     ) -> None:
         """Record an evaluation, and show one of the samples."""
         weights = record.get("weights")
         self._write(record, "averaged" if weights else "dev")
         if samples:
-            keys = record.keys() & {"step", "weights"}
-            texts = [sample._asdict() for sample in samples]
-            of = {key: record[key] for key in sorted(keys)}
-            self._samples.write({**of, "samples": texts})
+            of = {k: record[k] for k in ("step", "weights") if k in record}
+            self._samples.write({**of, "samples": list(samples)})
         values = "  ".join(
             f"{key.removeprefix('dev_')} {value:.4g}"
             for key, value in record.items()
@@ -177,7 +152,7 @@ class TrainingLog:
         of_weights = f" ({weights})" if weights else ""
         self.note(f"step {record['step']}{of_weights} on dev:  {values}")
         for sample in samples[len(samples) // 2 :][:1]:
-            for name, text in sample._asdict().items():
+            for name, text in sample.items():
                 more = " ..." if len(text) > _SHOWN else ""
                 self.note(f"  {name + ':':12} {text[:_SHOWN]}{more}")
 
@@ -286,7 +261,7 @@ class Meter:
         return sum(bool(each.skipped) for each in self._interval)
 
     def record(self) -> dict[str, Any]:
-        """Return the line of `metrics.jsonl` on the updates of the interval.
+        """Return the facts of `metrics.jsonl` on the updates of the interval.
 
         `loss` is the smoothed cross-entropy per real target token in nats, and
         `gradient_norm` the mean, both without skipped updates; `padding` is the

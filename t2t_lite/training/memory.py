@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 
+import psutil
 import tensorflow as tf
 
 from t2t_lite.data.packing import feature_names, packed_shape
@@ -12,7 +13,7 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
 from t2t_lite.model import costs
 from t2t_lite.model.transformer import Transformer
-from t2t_lite.progress import duration
+from t2t_lite.progress import duration, gib
 from t2t_lite.training import devices
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.update import Updater
@@ -40,11 +41,8 @@ def _full_batch(
 def _describe(updater: Updater) -> str:
     """Return the size of the largest pass in words."""
     rows, columns = _largest_shape(updater.hparams)
-    passes = updater.slices * updater.hparams.micro_batches
-    return (
-        f"{passes} x {-(-rows // updater.slices)} sentences of {columns} "
-        "tokens a side"
-    )
+    passes = updater.hparams.micro_batches
+    return f"{passes} x {rows} sentences of {columns} tokens a side"
 
 
 def try_largest_batch(updater: Updater, phase: Callable[[str], None]) -> None:
@@ -54,7 +52,9 @@ def try_largest_batch(updater: Updater, phase: Callable[[str], None]) -> None:
       T2TLiteError: it does not fit.
     """
     hparams = updater.hparams
-    free = f" ({gib(devices.free_bytes())} free)" * (not devices.is_gpu())
+    free = f" ({gib(psutil.virtual_memory().available)} free)" * (
+        not devices.is_gpu()
+    )
     # The kernel may end a process on a CPU: this is its last line then.
     phase(f"Trying the largest batch: {_describe(updater)}{free}.")
     # Without a target token, an update is skipped.
@@ -69,12 +69,12 @@ def _explaining_shortage(updater: Updater) -> Iterator[None]:
     try:
         yield
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
-        more = 2 * updater.slices * updater.hparams.micro_batches
+        more = 2 * updater.hparams.micro_batches
         raise T2TLiteError(
             f"The largest batch, {_describe(updater)} on each device, does not "
-            f"fit into the memory of {devices.device_name()}. Give "
-            f"--micro_batches={more}: more passes, the same update; or lower "
-            "max_length or the sizes of the model in a new run."
+            f"fit into the memory of {devices.device_name()}. Give --recompute;"
+            f" or, in a new run, --hparams_override=micro_batches={more}, or "
+            "smaller values of max_length or the model."
         ) from error
 
 
@@ -84,23 +84,14 @@ def dry_run(
     """Measure an update of the largest batch; return a report in lines.
 
     The micro-batches of an update are alike, so the time of one is multiplied,
-    and its peak of memory is that of them all.
-
-    Raises:
-      T2TLiteError: it does not fit.
+    and its peak of memory is that of them all. Raises a `T2TLiteError` if it
+    does not fit.
     """
     strategy = devices.choose_strategy(options.replicas, hparams)
     with strategy.scope():
         model = Transformer.from_hparams(hparams, *vocab_sizes).build_weights()
-    updater = Updater(
-        model,
-        hparams,
-        strategy,
-        options.seed,
-        options.freeze,
-        options.slices(hparams.micro_batches),
-        recompute=options.recompute,
-    )
+    model.recompute = options.recompute
+    updater = Updater(model, hparams, strategy, options.seed, options.freeze)
     shape = _largest_shape(hparams)
     tiny, full = (
         [_full_batch(each, hparams.packing)] * updater.replicas
@@ -135,8 +126,3 @@ def dry_run(
         "loss": f"{stats.loss_sum / stats.target_tokens:.3f}",
     }
     return "\n".join(f"{key}: {value}" for key, value in lines.items())
-
-
-def gib(count: int) -> str:
-    """Return a number of bytes in GiB, with its unit."""
-    return f"{count / 2**30:.2f} GiB"

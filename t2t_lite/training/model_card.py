@@ -10,14 +10,12 @@ import os
 import platform
 import re
 import shlex
-import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psutil
 import yaml
 
-import t2t_lite
 from t2t_lite import files, registry
 from t2t_lite.errors import T2TLiteError, in_words
 from t2t_lite.progress import say
@@ -30,7 +28,7 @@ from t2t_lite.training.config import (
     read_metrics,
     read_records,
 )
-from t2t_lite.training.initial import options_of_start
+from t2t_lite.training.initial import SOURCE
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
 from t2t_lite.validators import changed
@@ -45,15 +43,14 @@ _CONDITIONS = ("weights", "beam_size", "alpha", "sentences", "signature")
 def provenance_of(run: Run, options: TrainingOptions) -> dict[str, Any]:
     """Return the facts that `config.json` records when training starts.
 
-    They are the command, the code, the machine and the data, with the tokens of
-    source and target.
+    They are the command, the machine and the data, with the tokens of source
+    and target.
     """
     manifest = run.data.manifest
     sides = run.problem.directed("source_tokens", "target_tokens")
     return {
         "command": command_of(run, options),
         "train_steps": options.train_steps or run.hparams.train_steps,
-        "code": code_revision(),
         "hardware": {
             "system": platform.platform(),
             "processor": devices.processor_name(),
@@ -102,7 +99,11 @@ def command_of(run: Run, options: TrainingOptions) -> list[str]:
     if lines := override(name):
         words.append(f"--hparams_override={','.join(lines)}")
     words += run.problem.option_flags()
-    given = changed(options) | options_of_start(run.config)
+    given = changed(options)
+    if "freeze" in run.config:
+        given["freeze"] = tuple(run.config["freeze"])
+    if source := run.config.get(SOURCE):
+        given["init_from"] = source["checkpoint"]
     given |= {"data_dir": run.data.folder, "output_dir": run.output_dir}
     for name, value in given.items():
         if name in ("hparams_override", "problem_options"):  # as above
@@ -111,26 +112,6 @@ def command_of(run: Run, options: TrainingOptions) -> list[str]:
             value = ",".join(value)
         words.append(f"--{name}" if value is True else f"--{name}={value}")
     return ["t2t-lite-trainer", *words]
-
-
-def code_revision() -> str:
-    """Return the version, with the commit if this is a git checkout."""
-    version = f"t2t-lite {t2t_lite.__version__}"
-    # Fails if the commit lacks the file: an environment may lie in the checkout
-    # of another project.
-    words = ["git", "rev-parse", "HEAD", "HEAD:./__init__.py"]
-    try:
-        done = subprocess.run(
-            words,
-            cwd=os.path.dirname(t2t_lite.__file__),
-            capture_output=True,
-            check=True,
-            text=True,
-            timeout=10,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return version
-    return f"{version}, commit {done.stdout.split()[0]}"
 
 
 def write_card(run: Run) -> None:
@@ -150,9 +131,6 @@ def make_card(run: Run, exported: Sequence[Checkpoint] = ()) -> str:
 
     That of an export has the scores of the `exported` weights, unless they are
     an ensemble, and names no folder of this machine.
-
-    Raises:
-      T2TLiteError: a file of the run is damaged.
     """
     config = read_config(run.output_dir)
     provenance = config.get("conditions", {})
@@ -170,7 +148,6 @@ def make_card(run: Run, exported: Sequence[Checkpoint] = ()) -> str:
             **(config.get("training_cost") or {}),
             "seed": run.seed,
             "hardware": provenance.get("hardware"),
-            "code": provenance.get("code"),
             "versions": config.get("versions"),
         },
         "Hyperparameters": run.hparams.to_dict(),
@@ -197,38 +174,37 @@ def scores_of(
     The dev scores of training (greedy search) come first, then each distinct
     report of `t2t-lite-evaluator`. Those of a run have a key `weights`.
     """
-    metric, best = run.problem.metric, run.reached.best
-    scores: list[dict[str, Any]] = []
+    metric, best = run.problem.metric, run.reached.best or {"step": None}
+    found: list[dict[str, Any]] = []
     for record in read_metrics(run.output_dir):
         step, name = record["step"], record.get("weights")
+        chosen = step == best["step"]
+        if name not in (None, checkpoints.EMA):  # an average, made at the end
+            chosen = True
+        elif not weights:
+            name = f"{name} at step {step}" if name else f"step {step}"
         if weights:
             chosen = (step, name) == (weights.step, weights.weights)
-        else:
-            is_average = name not in (None, checkpoints.EMA)
-            chosen = is_average or (best is not None and step == best["step"])
-            if not is_average:
-                name = f"{name} at step {step}" if name else f"step {step}"
         if chosen:
             score = {"metric": metric, "score": record.get(f"dev_{metric}")}
-            scores.append(
+            found.append(
                 {"weights": name, "split": "dev", "beam_size": 1, **score}
             )
     for report in read_records(run.output_dir / EVALUATIONS_FILE):
         checksum = report.pop("weights", None)
         name = report.pop("checkpoint", f"step {report.pop('step')}")
         if not weights or checksum == weights.checksum:
-            scores.append({"weights": name, **report})
-    if weights:
-        for score in scores:
+            found.append({"weights": name, **report})
+    scores: list[dict[str, Any]] = []
+    for score in found:
+        if weights:
             del score["weights"]
-    # Anybody may write into a run's folder.
-    distinct = [s for i, s in enumerate(scores) if s not in scores[:i]]
-    return [
-        score
-        for score in distinct
-        if isinstance(score.get("score"), int | float)
-        and all(isinstance(score.get(key), str) for key in ("metric", "split"))
-    ]
+        # Anybody may write into a run's folder.
+        texts = (score.get("metric"), score.get("split"))
+        is_score = isinstance(score.get("score"), int | float)
+        if is_score and all(isinstance(text, str) for text in texts):
+            scores += [score] * (score not in scores)
+    return scores
 
 
 def _front_matter(run: Run, scores: Sequence[Mapping[str, Any]]) -> str:
@@ -270,7 +246,6 @@ def _languages(run: Run) -> list[str]:
 
 def _introduction(run: Run, config: Mapping[str, Any]) -> str:
     sides = " to ".join(map(_code, _languages(run)))
-    problem = f"{_code(run.problem.name)}{sides and f', from {sides}'}"
     reached, cost = run.reached, config.get("training_cost") or {}
     ended = f"Training ended after {reached.step:,} updates."
     if cost.get("step") != reached.step:
@@ -279,22 +254,19 @@ def _introduction(run: Run, config: Mapping[str, Any]) -> str:
             f"Training has not ended: {reached.step:,} of {steps:,} updates "
             "are saved."
         )
-    best = reached.best_text
-    best = best and f" The best checkpoint on dev: {best}."
-    return f"A Transformer trained by t2t-lite on {problem}. {ended}{best}"
+    best = reached.best_text and f"Best on dev: {reached.best_text}."
+    problem = f"{_code(run.problem.name)}{sides and f', from {sides}'}"
+    return f"A Transformer trained by t2t-lite on {problem}. {ended} {best}"
 
 
 def _score_table(scores: Sequence[Mapping[str, Any]]) -> str:
     if not scores:
         return "None yet: `t2t-lite-evaluator` scores a split."
-    lines = ["| Split | Metric | Score | Conditions |", "|---|---|---|---|"]
+    lines = ["| Score | Metric | Split | Conditions |", "|---|---|---|---|"]
     for score in scores:
-        texts = (score["split"], score["metric"], _conditions(score))
-        split, metric, conditions = (
-            _code(text).replace("|", r"\|") for text in texts
-        )
-        value = f"{score['score']:.2f}"
-        lines.append(f"| {split} | {metric} | {value} | {conditions} |")
+        texts = (score["metric"], score["split"], _conditions(score))
+        cells = [_code(text).replace("|", r"\|") for text in texts]
+        lines.append(f"| {score['score']:.2f} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -57,8 +57,7 @@ def _zeros(shape: tf.TensorShape) -> tf.Variable:
 class Optimizer:
     """Updates variables by their gradients, or skips an update.
 
-    Args:
-      variables: the `tf.Variable`s to train; call within the strategy's scope.
+    Make it within the strategy's scope.
 
     Attributes:
       applied: number of updates made.
@@ -104,14 +103,9 @@ class Adam(Optimizer):
     `keras.optimizers.Adam` writes out the same formula as a dozen operations
     per variable.
 
-    Args:
-      variables: the `tf.Variable`s to train; call within the strategy's scope.
-      beta1: decay of the mean of gradients.
-      beta2: decay of the mean of squares.
-      epsilon: added to the root of the latter.
-      weight_decay: AdamW's (arXiv:1711.05101): before each update the
-        matrices, embeddings included, lose this share of themselves times the
-        learning rate. Biases and norms, the vectors, lose nothing.
+    The weight decay is AdamW's (arXiv:1711.05101): before each update the
+    matrices, embeddings included, lose this share of themselves times the
+    learning rate. Biases and norms, the vectors, lose nothing.
     """
 
     name = "adam"
@@ -162,8 +156,7 @@ class Adafactor(Optimizer):
     """Adafactor (arXiv:1804.04235), without the mean of gradients.
 
     The learning rate is relative: each variable changes by that share of its
-    own root mean square. A matrix keeps means of its squared gradients by row
-    and by column.
+    own root mean square. A matrix keeps means of its squares by row and column.
 
     `keras.optimizers.Adafactor` also keeps every square, and bounds the rate by
     `update ** -0.5` whatever the schedule says. Below that bound the two are
@@ -260,12 +253,7 @@ class MovingAverage:
     def update(
         self, applied: tf.Variable, made: tf.Tensor | bool = True
     ) -> None:
-        """Include the variables, unless `made` is false, in a replica context.
-
-        Args:
-          applied: n, the number of updates made.
-          made: bool.
-        """
+        """Include the variables, unless `made` is false, in a replica."""
         n = tf.cast(read(applied), tf.float32)
         taken = 1.0 - tf.minimum(self._decay, (1.0 + n) / (10.0 + n))
         taken = tf.where(made, taken, 0.0)
@@ -284,18 +272,14 @@ def frozen_paths(paths: Iterable[str], patterns: Sequence[str]) -> set[str]:
     Raises:
       UsageError: a pattern matches nothing, or nothing is left to train.
     """
-    names = {path: path.partition("/")[2] for path in paths}
+    names = {path.partition("/")[2]: path for path in paths}
     frozen: set[str] = set()
     for pattern in patterns:
         globs = GROUPS.get(pattern, (pattern,))
-        found = {
-            path
-            for path, name in names.items()
-            if any(fnmatch.fnmatchcase(name, glob) for glob in globs)
-        }
+        found = {n for glob in globs for n in fnmatch.filter(names, glob)}
         if not found:
-            parts = {name.partition("/")[0] + "/*" for name in names.values()}
-            known = [*GROUPS, *sorted(parts), *names.values()]
+            parts = {name.partition("/")[0] + "/*" for name in names}
+            known = [*GROUPS, *sorted(parts), *names]
             raise UsageError(
                 f"freeze: {pattern!r} matches no weight; it is one of "
                 f"{', '.join(GROUPS)}, or a pattern such as "
@@ -306,4 +290,4 @@ def frozen_paths(paths: Iterable[str], patterns: Sequence[str]) -> set[str]:
         raise UsageError(
             f"freeze: {','.join(patterns)} leaves no weight to train."
         )
-    return frozen
+    return {names[name] for name in frozen}

@@ -9,7 +9,7 @@ import functools
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from t2t_lite.errors import UsageError
 from t2t_lite.validators import (
@@ -88,13 +88,8 @@ class TrainingOptions:
     init_from: _Folder | None = _start(
         None,
         "a run, or a checkpoint of one, whose weights a new run takes; its "
-        "sizes must be the same",
+        "sizes and its vocabulary must be the same",
         "RUN",
-    )
-    init_vocabulary: Literal["same", "map"] = _start(
-        "same",
-        "same: the vocabulary of that run must be the same; map: the rows of "
-        "common pieces are taken",
     )
     freeze: Annotated[tuple[str, ...], texts] = _start(
         (),
@@ -148,20 +143,10 @@ class TrainingOptions:
         "or auto: the loss on dev until the score reaches 1, then the score",
         "NAME",
     )
-    jit: bool = _devices(
-        False,
-        "compile the passes by XLA, once for each shape of batches; the hparam "
-        "packing=true keeps these few",
-    )
     recompute: bool = _devices(
         False,
         "recompute activations within layers in the backward pass: less "
         "memory, more time, the same result",
-    )
-    micro_batches: _Count | None = _devices(
-        None,
-        "passes of an update, a multiple of the hparam: more take less memory, "
-        "and an update has the same pairs (default: the hparam)",
     )
     replicas: _Count | None = _devices(
         None,
@@ -197,21 +182,3 @@ class TrainingOptions:
             raise UsageError("workers and worker require each other.")
         if self.workers and self.dry_run:
             raise UsageError("workers conflicts with dry_run.")
-
-    def slices(self, planned: int) -> int:
-        """Return the number of slices of each micro-batch.
-
-        Args:
-          planned: the hparam `micro_batches`, which defines an update.
-
-        Raises:
-          UsageError: the passes do not slice each micro-batch alike.
-        """
-        passes = self.micro_batches or planned
-        if passes % planned:
-            raise UsageError(
-                "micro_batches must be a multiple of the hparam "
-                f"micro_batches={planned}; got {passes}. An update of other "
-                "parts is another run: --hparams_override=micro_batches=N."
-            )
-        return passes // planned

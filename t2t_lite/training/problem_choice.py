@@ -14,7 +14,7 @@ from t2t_lite.data.manifest import Manifest, find_data, import_hint
 from t2t_lite.errors import T2TLiteError, UsageError, nearest
 from t2t_lite.problem import Problem
 from t2t_lite.problem.own_text import OwnText
-from t2t_lite.training.config import CONFIG, has_data, problem_options
+from t2t_lite.training.config import CONFIG, problem_options
 from t2t_lite.training.options import DATA_DIR
 from t2t_lite.validators import folder
 
@@ -31,25 +31,19 @@ def choose_problem(
     Given options win, unless they are only the `name` of own text. Otherwise
     the options are those of the run, else those of the data in `data_dir`.
 
-    Args:
-      problem: its name, with or without `_rev`, or the problem itself; None:
-        the problem of the run.
-      given: its options.
-      data_dir: None: the folder of the run's data, or the default.
-      output_dir: the folder of the run, if there is one.
-      config: of that run.
+    Without a `problem` it is that of the run in `output_dir`, which has that
+    `config`; without `data_dir` the folder of its data, or the default.
 
     Raises:
       UsageError: no such problem or option; or, of own text, no files are given
         and none or several are kept.
       T2TLiteError: a manifest or an option in the config is damaged.
     """
+    task: Any = problem
     if problem is None:
         task = _registered(config, output_dir)
-    else:
-        task = (
-            registry.problem(problem) if isinstance(problem, str) else problem
-        )
+    elif isinstance(problem, str):
+        task = registry.problem(problem)
     if task.base_name not in registry.problem_names():
         raise UsageError(
             "A run finds its problem by name: put @register_problem before "
@@ -64,25 +58,20 @@ def choose_problem(
         )
     if given.keys() - ({"name"} if name else ()):
         return task.with_options(given), place
-    if output_dir and config and _is_run_of(config, task, name):
-        task = _with_options_of_run(task, output_dir, config)
-        return task, data_dir or _find_data(task, place, output_dir, config)
+    # An imported run may not know its data.
+    if output_dir and config and config["data"]["fingerprint"]:
+        kept = problem_options(config).get("name", task.base_name)
+        trained = config["problem"].removesuffix(registry.REVERSED_SUFFIX)
+        if trained == type(task).name and name in (None, kept):
+            task = _with_options_of_run(task, output_dir, config)
+            there = data_dir or _find_data(task, place, output_dir, config)
+            return task, there
     if isinstance(task, OwnText):
         task = _data_of_text(task, name, place)
     has_options = dataclasses.fields(task.options_type)
     if has_options and Manifest.path(place, task).exists():
         return task.with_options(Manifest.load(place, task).options), place
     return task.with_options({}), place
-
-
-def _is_run_of(config, problem, name):
-    """Return whether a run knows data of this problem, and of this name."""
-    kept = problem_options(config).get("name", problem.base_name)
-    return (
-        config["problem"].removesuffix("_rev") == type(problem).name
-        and name in (None, kept)
-        and has_data(config)
-    )
 
 
 def _with_options_of_run(problem, output_dir, config):
@@ -110,9 +99,10 @@ def _data_of_text(problem, name, data_dir):
     """Return the own text whose data is in the folder."""
     names = find_data(data_dir, problem)
     default = name or problem.base_name
-    if default in names or (len(names) == 1 and not name):
-        chosen = default if default in names else names[0]
-        return problem.with_options({"name": chosen})
+    if len(names) == 1 and not name:
+        default = names[0]
+    if default in names:
+        return problem.with_options({"name": default})
     if names and not name:
         raise UsageError(
             f"{data_dir} holds the data of {', '.join(names)}: name one with "
@@ -135,10 +125,9 @@ def problem_of_run(
 ) -> Problem:
     """Return the problem that a run was trained on.
 
-    Problems of installed packages are registered already. Of a user's code only
-    `usr_dir`, a folder or package, is imported, never the one that the config
-    names. If only decoding is needed, and the config says that it needs only
-    the vocabulary, no code is needed.
+    Of a user's code only `usr_dir`, a folder or package, is imported, never the
+    one that the config names. `to_decode` requires no code, if the config says
+    that decoding needs only the vocabulary.
 
     Raises:
       UsageError: the problem is defined in a `usr_dir`, which is not given.
@@ -146,9 +135,9 @@ def problem_of_run(
     """
     plugins.load_plugins(usr_dir)
     base_name = config["problem"].removesuffix(registry.REVERSED_SUFFIX)
-    if base_name not in registry.problem_names() and not usr_dir:
-        if to_decode and config.get("decodes_alone"):
-            return _Recorded(config)
+    is_known = usr_dir or base_name in registry.problem_names()
+    if to_decode and config.get("decodes_alone") and not is_known:
+        return _Recorded(config)
     problem = _registered(config, output_dir, usr_dir)
     return _with_options_of_run(problem, output_dir, config)
 
@@ -180,6 +169,5 @@ class _Recorded(Problem):
         self._vocabulary = list(config["vocabulary"])
 
     def vocabulary_files(self) -> dict[str, str]:
-        inputs, targets = self._vocabulary[0], self._vocabulary[-1]
-        source_side, target_side = self.directed(inputs, targets)
-        return {"inputs": source_side, "targets": target_side}
+        sides = self.directed(self._vocabulary[0], self._vocabulary[-1])
+        return dict(zip(("inputs", "targets"), sides, strict=True))

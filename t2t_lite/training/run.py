@@ -90,10 +90,8 @@ class RunData:
             )
         manifest = Manifest.load(self.folder, problem)
         files = {file["sha256"] for file in manifest.vocabulary.values()}
-        fits = files == {each.sha256 for each in self._encoders.values()}
-        if fingerprint:
-            fits = manifest.digest == fingerprint
-        if not fits:
+        same = files == {each.sha256 for each in self._encoders.values()}
+        if (manifest.digest != fingerprint) if fingerprint else not same:
             raise T2TLiteError(
                 f"The data in {self.folder} has changed since the run was "
                 "created, or has another vocabulary: name the folder of its "
@@ -201,8 +199,6 @@ class Reached(NamedTuple):
 class Run:
     """The folder of a training run, with its model and its data.
 
-    Made by `Run.create` or `Run.open`.
-
     Attributes:
       output_dir: its folder.
       config: the content of `config.json`.
@@ -243,17 +239,9 @@ class Run:
     ) -> Self:
         """Make a new run, or return the one that is there if it is the same.
 
-        Args:
-          output_dir: its folder; made if it is missing.
-          problem: the task to learn.
-          hparams: resolved in full.
-          seed: of everything random.
-          data_dir: holds the shards, with the `manifest`, and the vocabulary.
-          manifest: of the data.
-          usr_dir: the folder or package with the code of the problem.
-          hparams_set: the name of the set, for people.
-          facts: more for `config.json`, see `initial.facts_of_start`.
-          dry_run: check everything, write nothing.
+        The folder `data_dir` has the shards of the `manifest`, and the
+        vocabulary. `config.json` also gets the `facts`, see
+        `initial.facts_of_start`. A `dry_run` checks all, but writes nothing.
 
         Raises:
           UsageError: one embedding is to be shared by two vocabularies.
@@ -341,8 +329,10 @@ class Run:
     @property
     def vocab_sizes(self) -> tuple[int, int]:
         """The model's V of source and target."""
-        inputs, targets = self.encoders["inputs"], self.encoders["targets"]
-        return self.hparams.vocab_sizes(inputs.vocab_size, targets.vocab_size)
+        sizes = [
+            self.encoders[side].vocab_size for side in ("inputs", "targets")
+        ]
+        return self.hparams.vocab_sizes(*sizes)
 
     @property
     def reached(self) -> Reached:
@@ -361,17 +351,15 @@ class Run:
         return str(self.output_dir)
 
     def __repr__(self) -> str:
-        return (
-            f"Run({str(self.output_dir)!r}, problem={self.problem.name!r}, "
-            f"step={self.reached.step})"
-        )
+        name, step = self.problem.name, self.reached.step
+        return f"Run({str(self.output_dir)!r}, problem={name!r}, step={step})"
 
     def model(self) -> Transformer:
         """Return the run's model, built, with fresh weights."""
-        inputs, targets = self.encoders["inputs"], self.encoders["targets"]
-        return Transformer.from_hparams(
-            self.hparams, inputs.vocab_size, targets.vocab_size
-        ).build_weights()
+        sizes = [
+            self.encoders[side].vocab_size for side in ("inputs", "targets")
+        ]
+        return Transformer.from_hparams(self.hparams, *sizes).build_weights()
 
     def load_model(
         self, which: str | int = "default"
@@ -430,14 +418,8 @@ class Run:
     ) -> Translator:
         """Return a `Translator` with the run's vocabulary.
 
-        Args:
-          model: the run's, or an ensemble with it.
-          jit: compile the search by XLA.
-          options: any of `SearchSettings`; the default is the run's hparam, if
-            there is one.
-
-        Raises:
-          UsageError: an option that is wrong, or not for this problem.
+        With `jit` it compiles searches by XLA. The options are `SearchSettings`
+        with defaults from the run's hparams.
         """
         hparams = self.hparams
         return Translator(

@@ -1,4 +1,4 @@
-"""Learning-rate schedules: plain functions of the update's number."""
+"""Learning-rate schedules: plain functions of an update's number, from 1."""
 
 import math
 
@@ -7,7 +7,7 @@ from t2t_lite.hparam import FALLING_SCHEDULES, FLAT_SCHEDULE, HParams
 
 
 def training_rate(hparams: HParams, step: int) -> float:
-    """The rate of an update, counted from 1, with all that a set says of it.
+    """Return the rate of an update, by all hparams that change it.
 
     `learning_rate` is a factor on the schedule of the paper, and the peak rate
     of every other one. With a `rate_delay` the first updates come before the
@@ -27,12 +27,12 @@ def training_rate(hparams: HParams, step: int) -> float:
 
 
 def has_an_end(hparams: HParams) -> bool:
-    """Whether the rate falls to 0 at `train_steps`, which fixes that number."""
+    """Return whether the rate falls to 0 after `train_steps` updates."""
     return bool(hparams.cooldown) or hparams.schedule in FALLING_SCHEDULES
 
 
 def last_step(hparams: HParams, train_steps: int | None) -> int:
-    """The number of the last update, if `train_steps` is asked for or None.
+    """Return the number of the last update; `train_steps` is None or given.
 
     Raises:
       UsageError: the rate has fallen to 0 by then.
@@ -52,29 +52,17 @@ def last_step(hparams: HParams, train_steps: int | None) -> int:
 def learning_rate(
     step: int, hidden_size: int, warmup_steps: int, factor: float = 1.0
 ) -> float:
-    """The rate of an update (arXiv:1706.03762, equation 3).
+    """Return the rate of an update (arXiv:1706.03762, equation 3).
 
     It rises linearly for `warmup_steps` updates and falls with the inverse
     square root of the update's number from there on. Others call it "noam".
-
     The first update has the rate of step 1. tensor2tensor's first sets count
-    so, too; its later ones give update n the rate of n - 1, so that the first
-    one changes nothing: they have a `rate_delay` of 1.
-
-    Args:
-      step: the update's number, counted from 1.
-      hidden_size: d_model; wider models get smaller rates.
-      warmup_steps: updates until the peak.
-      factor: multiplies every rate; 1 is the paper's.
+    so, too; its later ones have a `rate_delay` of 1.
 
     Returns:
       factor * hidden_size ** -0.5 * min(step ** -0.5, step * warmup_steps **
       -1.5).
-
-    Raises:
-      ValueError: `step` is below 1.
     """
-    _require_update(step)
     shape = min(step**-0.5, step * warmup_steps**-1.5)
     return factor * hidden_size**-0.5 * shape
 
@@ -82,7 +70,7 @@ def learning_rate(
 def share_of_peak(
     schedule: str, step: int, warmup_steps: int, train_steps: int
 ) -> float:
-    """The share of the peak rate that an update has, by another schedule.
+    """Return the share of the peak rate by another schedule.
 
     Each but flat_inverse_sqrt rises linearly to 1 at update `warmup_steps`.
     From there on, with p = (step - warmup_steps) / (train_steps + 1 -
@@ -95,63 +83,27 @@ def share_of_peak(
       linear: 1 - p (arXiv:1810.04805, appendix A.2).
       cosine: (1 + cos(pi * p)) / 2 (arXiv:1608.03983, equation 5, one period).
 
-    The last two would be 0 one update after the last, so that every update
-    changes something.
-
-    Args:
-      schedule: one of these names.
-      step: the update's number, counted from 1.
-      warmup_steps: updates until the peak.
-      train_steps: the number of the last update, for the last two.
-
-    Raises:
-      ValueError: `step` is below 1, or beyond the end of one that has an end.
+    The last two would be 0 one update after `train_steps`, the last.
     """
-    _require_update(step)
-    if schedule in FALLING_SCHEDULES and step > train_steps:
-        raise ValueError(
-            f"the rate has fallen to 0 at update {train_steps}; "
-            f"got step={step}."
-        )
     if step <= warmup_steps:
         return 1.0 if schedule == FLAT_SCHEDULE else step / warmup_steps
     progress = (step - warmup_steps) / (train_steps + 1 - warmup_steps)
     return {
-        "constant": lambda: 1.0,
-        "inverse_sqrt": lambda: (warmup_steps / step) ** 0.5,
-        FLAT_SCHEDULE: lambda: (warmup_steps / step) ** 0.5,
-        "linear": lambda: 1 - progress,
-        "cosine": lambda: (1 + math.cos(math.pi * progress)) / 2,
-    }[schedule]()
+        "constant": 1.0,
+        "inverse_sqrt": (warmup_steps / step) ** 0.5,
+        FLAT_SCHEDULE: (warmup_steps / step) ** 0.5,
+        "linear": 1 - progress,
+        "cosine": (1 + math.cos(math.pi * progress)) / 2,
+    }[schedule]
 
 
 def cooldown(step: int, train_steps: int, share: float) -> float:
-    """The share of its rate that an update near the end of training keeps.
+    """Return the share of its rate that an update near the end keeps.
 
-    Short trainings gain from a rate that comes to rest: it falls linearly
-    over the last updates (arXiv:2405.18392, section 3). The paper has none.
-
-    Args:
-      step: the update's number, counted from 1.
-      train_steps: the number of the last update.
-      share: of all updates, the last ones, which the fall takes; 0 for none.
-
-    Returns:
-      1 before the fall begins, 1 / (share * train_steps) at the last update.
-
-    Raises:
-      ValueError: there is a cooldown, and `step` is beyond its end.
+    Short training runs gain from a rate that comes to rest: it falls linearly
+    over the last `share` of all updates (arXiv:2405.18392, section 3), to 1 /
+    (share * train_steps) at `train_steps`. The paper has no cooldown.
     """
     if not share:
         return 1.0
-    if step > train_steps:
-        raise ValueError(
-            f"the rate has cooled down at update {train_steps}; "
-            f"got step={step}."
-        )
     return min(1.0, (train_steps + 1 - step) / (share * train_steps))
-
-
-def _require_update(step: int) -> None:
-    if step < 1:
-        raise ValueError(f"updates are counted from 1; got step={step}.")

@@ -50,7 +50,8 @@ class Requests:
     After `stall_minutes` without progress the stacks of all threads go to
     stderr. Training continues, because a file system that hangs may recover.
 
-    The minutes of `max_minutes` count from the start of the process.
+    The minutes of `max_minutes` count from the start of the process. The next
+    save is expected to take `save_seconds`, as the last one did.
     """
 
     def __init__(self, options: TrainingOptions):
@@ -59,7 +60,7 @@ class Requests:
         if options.max_minutes is not None:
             left = options.max_minutes * 60 - process_seconds()
             self._ends_at = time.monotonic() + left
-        self._save_seconds = 0.0
+        self.save_seconds = 0.0
         self._saved_at = time.monotonic()
         self._updates = collections.deque([0.0], maxlen=_RECENT_UPDATES)
         self._signal: str | None = None
@@ -101,10 +102,6 @@ class Requests:
             # A thread of C writes the stacks, also if a call holds the GIL.
             faulthandler.dump_traceback_later(minutes * 60, file=2)
 
-    def expect_save(self, seconds: float) -> None:
-        """Set the expected duration of the first save."""
-        self._save_seconds = seconds
-
     def check(self) -> None:
         """Raise StopRequested if this process must stop now."""
         if reason := self._stop_reason(needed=0.0):
@@ -123,7 +120,7 @@ class Requests:
 
     def _stop_reason(self, needed: float) -> str | None:
         """Return why to stop, if the next step needs so many seconds."""
-        save = self._save_seconds * _SAVE_MARGIN + _EXIT_SECONDS
+        save = self.save_seconds * _SAVE_MARGIN + _EXIT_SECONDS
         if self._signal or self._ends_at - save - time.monotonic() > needed:
             return self._signal
         return f"--max_minutes={self._options.max_minutes:g}"
@@ -144,7 +141,7 @@ class Requests:
         finally:
             self._save_requested = False
             self._saved_at = time.monotonic()
-        self._save_seconds = self._saved_at - start
+        self.save_seconds = self._saved_at - start
 
 
 def process_seconds() -> float:
@@ -158,9 +155,6 @@ def run_lock(output_dir: pathlib.Path) -> Iterator[None]:
 
     Two would overwrite each other's checkpoints. The system releases the lock
     when the process ends in any way.
-
-    Raises:
-      T2TLiteError: another process trains there, or it cannot be written.
     """
     lock = filelock.FileLock(output_dir / ".lock", timeout=0)
     try:

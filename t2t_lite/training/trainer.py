@@ -40,14 +40,14 @@ def train(
 ) -> None:
     """Train a run to its end, from where it stopped.
 
-    All workers of a strategy call this alike; the chief writes.
+    All workers of a strategy call this alike; the chief writes. The caller
+    keeps other trainers out of the run's folder, see `signals.run_lock`.
 
     Args:
-      run: its folder gets checkpoints, metrics, the card, and in its config the
-        cost; the caller keeps other trainers out of it, see `signals.run_lock`.
-      options: that may change when a run resumes.
-      strategy: of the devices that train; None chooses one for a single
-        process.
+      run: its folder gets checkpoints, metrics and the card, its config the
+        cost.
+      options: may differ from those of the last call.
+      strategy: of the devices that train; None makes it by the options.
 
     Raises:
       Interrupted: a signal came or the time is over; everything is saved.
@@ -122,17 +122,12 @@ class Trainer:
         with skip_init(self._resumes and self._workers == 1):
             with strategy.scope():
                 self.model = run.model()
+            self.model.recompute = options.recompute
+            freeze = run.config.get("freeze", ())
             self.updater = Updater(
-                self.model,
-                run.hparams,
-                strategy,
-                run.seed,
-                freeze=run.config.get("freeze", ()),
-                slices=options.slices(run.hparams.micro_batches),
-                jit=options.jit,
-                recompute=options.recompute,
+                self.model, run.hparams, strategy, run.seed, freeze
             )
-        if run.config.get("freeze"):
+        if freeze:
             say(
                 f"{self.updater.trained_parameters:,} of "
                 f"{self.model.count_params():,} parameters are trained."
@@ -176,7 +171,7 @@ class Trainer:
                 self._log.phase("Checking the data.")
                 self._log.note(str(run.data.check()))
                 # A guess: three float32 for each parameter, on a slow disk.
-                requests.expect_save(12 * self.model.count_params() / 100e6)
+                requests.save_seconds = 12 * self.model.count_params() / 100e6
                 requests.progress()
                 if self.step < self._steps:
                     try_largest_batch(self.updater, self._log.phase)
@@ -222,18 +217,15 @@ class Trainer:
             "device": device_name(),
         }
         tflops = options.sustained_tflops
-        parameters = costs.count_parameters(run.hparams, *run.vocab_sizes)
-        return {
-            "step": self.step,
-            "parameters": sum(parameters.values()),
-            **costs.training_cost(
-                run.hparams,
-                run.vocab_sizes[1],
-                run.data.attended_lengths(),
-                work,
-                tflops and tflops * 1e12,
-            ),
-        }
+        cost = costs.training_cost(
+            run.hparams,
+            run.vocab_sizes[1],
+            run.data.attended_lengths(),
+            work,
+            tflops and tflops * 1e12,
+        )
+        parameters = self.model.count_params()
+        return {"step": self.step, "parameters": parameters, **cost}
 
     def _check(self) -> None:
         """Stop between passes or batches, if requested; several workers agree.
@@ -274,7 +266,7 @@ class Trainer:
         saves, stops = zip(*self._exchange(decision), strict=True)
         return Decision(any(saves), next(filter(None, stops), None))
 
-    def _exchange(self, value: T) -> list[T]:
+    def _exchange(self, value: Any) -> list[Any]:
         return distribute.exchange(self._strategy, value)
 
     def _report(self, is_last: bool) -> None:
@@ -313,8 +305,11 @@ class Trainer:
         if self._options.stop_after is None:
             return False
         best = next(iter(self._marks()), {"step": 0})["step"]
-        steps = self._log.metrics.evaluations(self._judged)
-        since = self._exchange(sum(step > best for step in steps))[0]
+        since = sum(
+            step > best and weights == self._judged
+            for step, weights in self._log.metrics.evaluated
+        )
+        since = self._exchange(since)[0]
         if since < self._options.stop_after:
             return False
         self._log.note(
@@ -370,8 +365,7 @@ class Trainer:
 
     def _is_evaluated(self, step: int, weights: str | None) -> bool:
         """Return whether the chief's metrics have that evaluation."""
-        known = self._log.metrics.has_evaluation(step, weights)
-        return self._exchange(known)[0]
+        return self._exchange((step, weights) in self._log.metrics.evaluated)[0]
 
     def _average(self) -> None:
         """Average and evaluate the last checkpoints; the model becomes that.
@@ -382,18 +376,17 @@ class Trainer:
         directory = self.run.checkpoints_dir
         saved = len(checkpoints.list_checkpoints(directory))
         count = min(saved, self.run.hparams.average_checkpoints)
-        count = self._exchange(count)[0]
-        if count < 2 or self._judged:
+        if self._exchange(count)[0] < 2 or self._judged:
             return
 
-        def average() -> tuple[str, int]:
+        def average() -> str:
             made = checkpoints.resolve(directory, "default")
             if made.averaged != count:
                 made = checkpoints.average_checkpoints(directory, count)
-            return made.path.name, made.step
+            return made.path.name
 
-        name, step = self._by_chief(average)
-        if not self._is_evaluated(step, name):
+        name = self._by_chief(average)
+        if not self._is_evaluated(self.step, name):
             model = checkpoints.model_tensors(self.model)
             checkpoints.restore(directory / name, model)
             self._evaluate(name)
@@ -405,8 +398,7 @@ class Trainer:
           best: marks of the best checkpoints, with this one.
 
         Raises:
-          SaveError: on every worker: it cannot be written. What was saved
-            before is intact.
+          SaveError: on every worker: it cannot be written.
         """
         if self.step != self.saved_step:
             self._log.phase("saving", brief=True)

@@ -1,19 +1,18 @@
 """Updates: gradients of several passes, summed, normalized and applied.
 
-An update makes `micro_batches` passes; if these do not fit in memory, each is
-sliced by rows into more passes. Each replica makes one pass at a time. The sum
-of all gradients is divided by the number of real target tokens. Dropout is
-seeded per micro-batch. So neither the number of replicas nor their share of the
-tokens nor the slices change the result, apart from the order in which floats
-are added. Where one pass on one replica is the whole update, nothing is summed:
-sums take memory of the size of the model.
+An update makes `micro_batches` passes. Each replica makes one pass at a time.
+The sum of all gradients is divided by the number of real target tokens. Dropout
+is seeded per micro-batch. So neither the number of replicas nor their share of
+the tokens changes the result, apart from the order in which floats are added.
+Where one pass on one replica is the whole update, nothing is summed: sums take
+memory of the size of the model.
 """
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -22,9 +21,6 @@ from t2t_lite.hparam import HParams
 from t2t_lite.training import optimizers
 from t2t_lite.training.devices import computes_halves
 from t2t_lite.training.schedules import training_rate
-
-# Loss sum, number of target tokens, and the gradient of each variable.
-_Pass = tuple[tf.Tensor, tf.Tensor, list[tf.Tensor | None]]
 
 
 class UpdateStats(NamedTuple):
@@ -60,26 +56,14 @@ class Updater:
     cores: cores that share an operation wait for the slowest of them after
     each, and there are thousands of operations.
 
-    XLA compiles a graph for each shape of micro-batches, which takes a while:
-    packing keeps shapes few. Where a seed is negative XLA draws other random
-    bits than TensorFlow, so that dropout drops other values.
-
-    Args:
-      model: has `trainable_variables` and
-        `loss_sum(features, label_smoothing, seed)`; built within the strategy's
-        scope.
-      hparams: its training part is used.
-      strategy: see `distribute.make_strategy`.
-      seed: of the run, for dropout.
-      freeze: patterns of weights that do not train, see `frozen_paths`.
-      slices: parts by rows that each micro-batch is passed in, to save memory.
-      jit: compile the passes by XLA.
-      recompute: see `Transformer`.
+    The model has `trainable_variables` and `loss_sum(features, label_smoothing,
+    seed)`, and is built within the strategy's scope. The `seed` is for dropout.
+    For `freeze` see `optimizers.frozen_paths`.
 
     Attributes:
-      hparams, strategy, slices, recompute: as given.
+      hparams, strategy: as given.
       replicas: devices that share an update.
-      parts: number of passes of a micro-batch.
+      parts: slices of a micro-batch, by rows, that are computed side by side.
       optimizer: of the hparam `optimizer`.
       average: of the weights; None without the hparam `ema_decay`.
     """
@@ -91,36 +75,25 @@ class Updater:
         strategy: tf.distribute.Strategy,
         seed: int,
         freeze: Sequence[str] = (),
-        slices: int = 1,
-        jit: bool = False,
-        recompute: bool = False,
     ):
-        self.recompute = model.recompute = recompute
         self.hparams = hparams
         self.strategy = strategy
         self.replicas: int = strategy.num_replicas_in_sync
         self._model, self._seed = model, seed
-        self.slices = slices
         self._names = feature_names(hparams.packing)
         weights = model.trainable_variables
         frozen = optimizers.frozen_paths((v.path for v in weights), freeze)
         trained = [v for v in weights if v.path not in frozen]
         self._paths = [v.path for v in trained]
         self._variables = [v.value for v in trained]
-        # XLA makes few operations of a pass, so cores hardly wait.
-        halves = computes_halves(strategy, hparams) and not jit
-        self._side_by_side = 2 if halves else 1
-        self.parts = slices * self._side_by_side
-        self._gradients = self._with_weights if jit else self._of
-        if halves:  # one graph for both, which is not copied for each
+        self.parts = 2 if computes_halves(self.replicas, hparams) else 1
+        self._gradients = self._of
+        if self.parts > 1:  # one graph for both, which is not copied for each
             self._gradients = tf.function(
-                lambda features: _dense(self._of(features)),
+                self._of,
                 autograph=False,
                 experimental_attributes={"_noinline": True},
             )
-        self._compiled = tf.function(
-            self._of_weights, jit_compile=True, autograph=False
-        )
         with strategy.scope():
             self.optimizer = optimizers.make_optimizer(hparams, self._variables)
             self.average = (
@@ -129,14 +102,27 @@ class Updater:
                 else None
             )
             # Sums on each replica: of the counts, and of each gradient.
-            passes = max(hparams.micro_batches * slices, self.replicas)
-            shapes = [[3], *(v.shape for v in self._variables)]
-            self._sums = [_sum(each) for each in shapes if passes > 1]
-        self._local_replicas = _local_replicas(strategy)
+            passes = max(hparams.micro_batches, self.replicas)
+            self._sums = [
+                tf.Variable(
+                    tf.zeros(shape),
+                    trainable=False,
+                    synchronization=tf.VariableSynchronization.ON_READ,
+                    aggregation=tf.VariableAggregation.SUM,
+                )
+                for shape in [[3], *(v.shape for v in self._variables)]
+                if passes > 1
+            ]
+        # The numbers of the replicas of this process.
+        distribute = strategy.experimental_distribute_values_from_function
+        numbers = strategy.experimental_local_results(
+            distribute(lambda context: context.replica_id_in_sync_group)
+        )
+        self._local_replicas = range(numbers[0], numbers[-1] + 1)
         rows = tf.TensorSpec([None, None], tf.int32)
         seeds = tf.TensorSpec([2 if self.parts == 1 else 3], tf.int32)
         features = dict.fromkeys(self._names, rows) | {"seed": seeds}
-        passes = [features] * self._side_by_side
+        passes = [features] * self.parts
         number = tf.TensorSpec([], tf.float32)
         self._update_alone = self._graph(self._pass_and_apply, passes, number)
         self._accumulate = _graph(
@@ -184,12 +170,10 @@ class Updater:
           step: the update's number, for its learning rate and dropout.
           between_passes: called before each pass. If it raises, the weights
             are as before, but no other update must be made.
-          wants_decision: called after the passes: whether this worker wants
-            all workers to save or to stop. The replicas that do are counted
-            with the sums.
+          wants_decision: whether this worker wants all to save or to stop.
         """
         passes = self.passes(micro_batches, step)
-        at_once = self.replicas * self._side_by_side
+        at_once = self.replicas * self.parts
         # Passes without a token, for what has none left to do.
         nothing = dict.fromkeys(self._names, np.zeros((1, 1), np.int32))
         nothing |= {"seed": passes[0]["seed"]}
@@ -216,7 +200,7 @@ class Updater:
     def passes(
         self, micro_batches: Sequence[Mapping[str, tf.Tensor]], step: int
     ) -> list[dict[str, Any]]:
-        """Return the features of each pass: micro-batches, or parts of them."""
+        """Return the features of each micro-batch, or of its parts."""
         passes = []
         for number, batch in enumerate(micro_batches):
             seed = dropout_seed(self._seed, step, number)
@@ -232,63 +216,37 @@ class Updater:
                 passes.append(part)
         return passes
 
-    def _with_weights(self, features: Mapping[str, Any]) -> _Pass:
-        # XLA cannot read variables that lie on another replica's device, so
-        # the compiled pass is a function of the weights, too.
-        weights = [v.value.read_value() for v in self._model.variables]
-        return self._compiled(weights, dict(features))
-
-    def _of_weights(
-        self, weights: Sequence[tf.Tensor], features: Mapping[str, Any]
-    ) -> _Pass:
-        own = self._model.variables
-        values = dict(zip((id(v.value) for v in own), weights, strict=True))
-        mapping = list(zip(own, weights, strict=True))
-        with keras.StatelessScope(state_mapping=mapping):
-            variables = [values[id(v)] for v in self._variables]
-            return _dense(self._of(features, variables))
-
-    def _of(
-        self,
-        features: Mapping[str, Any],
-        variables: Sequence[Any] | None = None,
-    ) -> _Pass:
-        variables = variables or self._variables
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(variables)
-            loss, tokens = self._model.loss_sum(
-                {name: features[name] for name in self._names},
-                label_smoothing=self.hparams.label_smoothing,
-                seed=features["seed"],
-            )
-        return loss, tokens, tape.gradient(loss, variables)
-
-    def _pass(self, side_by_side):
+    def _of(self, features):
         """Return the counts, float32 [3], and the gradient of each variable.
 
         The counts are the summed loss in nats, and the real tokens of target
         and source, EOS included.
         """
-        counts, sums = tf.zeros([3]), [None] * len(self._variables)
-        for features in side_by_side:
-            loss, tokens, gradients = self._gradients(features)
-            source_tokens = tf.math.count_nonzero(
-                features["inputs"], dtype=tf.float32
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(self._variables)
+            loss, tokens = self._model.loss_sum(
+                {name: features[name] for name in self._names},
+                label_smoothing=self.hparams.label_smoothing,
+                seed=features["seed"],
             )
-            counts += tf.stack([loss, tokens, source_tokens])
-            sums = [
-                each if total is None else total + each
-                for total, each in zip(sums, gradients, strict=True)
-            ]
-        return counts, sums
+        gradients = tape.gradient(
+            loss, self._variables, unconnected_gradients="zero"
+        )
+        source_tokens = tf.math.count_nonzero(
+            features["inputs"], dtype=tf.float32
+        )
+        counts = tf.stack([loss, tokens, source_tokens])
+        return [counts, *map(tf.convert_to_tensor, gradients)]
+
+    def _pass(self, side_by_side):
+        """Return the sums of what `_of` returns for each part."""
+        parts = map(self._gradients, side_by_side)
+        sums = zip(*parts, strict=True)
+        return [functools.reduce(tf.add, each) for each in sums]
 
     def _pass_and_apply(self, side_by_side, learning_rate):
-        counts, gradients = self._pass(side_by_side)
-        dense = [
-            tf.zeros(v.shape) if g is None else tf.convert_to_tensor(g)
-            for g, v in zip(gradients, self._variables, strict=True)
-        ]
-        return self._apply(counts, dense, learning_rate)
+        counts, *gradients = self._pass(side_by_side)
+        return self._apply(counts, gradients, learning_rate)
 
     def _accumulate_all(self, of_replicas):
         distribute = self.strategy.experimental_distribute_values_from_function
@@ -301,10 +259,10 @@ class Updater:
         self.strategy.run(self._accumulate_here, args=(passes,))
 
     def _accumulate_here(self, side_by_side):
-        counts, gradients = self._pass(side_by_side)
-        for total, each in zip(self._sums, [counts, *gradients], strict=True):
-            if each is not None:
-                optimizers.add(total, tf.convert_to_tensor(each))
+        for total, each in zip(
+            self._sums, self._pass(side_by_side), strict=True
+        ):
+            optimizers.add(total, each)
 
     def _apply_and_clear(self, learning_rate, wants_decision):
         own = [optimizers.read(v) for v in self._sums]
@@ -345,30 +303,6 @@ class Updater:
         }
 
 
-def _dense(done: _Pass) -> _Pass:
-    loss, tokens, gradients = done
-    dense = [g if g is None else tf.convert_to_tensor(g) for g in gradients]
-    return loss, tokens, dense
-
-
 def _graph(function, *signature):
     # Autograph would find nothing to convert; looking costs seconds.
     return tf.function(function, input_signature=signature, autograph=False)
-
-
-def _sum(shape):
-    return tf.Variable(
-        tf.zeros(shape),
-        trainable=False,
-        synchronization=tf.VariableSynchronization.ON_READ,
-        aggregation=tf.VariableAggregation.SUM,
-    )
-
-
-def _local_replicas(strategy):
-    """Return the numbers of the replicas of this process."""
-    distribute = strategy.experimental_distribute_values_from_function
-    numbers = strategy.experimental_local_results(
-        distribute(lambda context: context.replica_id_in_sync_group)
-    )
-    return range(numbers[0], numbers[-1] + 1)

@@ -53,6 +53,8 @@ def test_a_report_is_kept_for_exports_of_these_weights(
     assert scores["default"][1:] == [report]
     assert [each["split"] for each in scores[4]] == ["dev"]
     assert scores[2] == []
+    card = (copy / "card.md").read_text()
+    assert f"{report['score']:.2f} | `bleu` | `test` | `weights the av" in card
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from t2t_lite.training.config import find_config
 from t2t_lite.training.initial import (
     facts_of_start,
     load_initial_weights,
-    options_of_start,
 )
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
@@ -83,7 +82,6 @@ def test_a_run_of_the_same_vocabulary_begins_with_all_weights(begin):
     assert source["step"] == 7
     found = checkpoints.list_checkpoints(there.checkpoints_dir)[0]
     assert source["checksum"] == found.checksum
-    assert source["vocabulary"] == "same"
 
 
 def test_a_checkpoint_is_taken_as_it_is_named(begin):
@@ -95,54 +93,10 @@ def test_a_checkpoint_is_taken_as_it_is_named(begin):
     assert here.config["initialized_from"]["step"] == 7
 
 
-def _common_pieces(there, here, side):
-    """Pairs of rows, by hand: the text of the piece says which."""
-    old, new = there.encoders[side], here.encoders[side]
-    pieces = old.pieces(range(old.vocab_size))
-    return {
-        number: pieces.index(piece)
-        for number, piece in enumerate(new.pieces(range(new.vocab_size)))
-        if piece in pieces
-    }
-
-
-@pytest.mark.parametrize("shared", [True, False])
-def test_rows_of_common_pieces_are_taken_over_by_their_text(
-    begin, capsys, shared
-):
-    hparams = HPARAMS.replace(shared_embedding=shared)
-    there = begin("old", hparams=hparams)
-    saved = _save(there)
-    here = begin(
-        "new",
-        "other_words",
-        init_from=there.output_dir,
-        init_vocabulary="map",
-        hparams=hparams,
-    )
-    loaded, drawn = _loaded(here)
-    rows = _common_pieces(there, here, "inputs")
-    size = here.encoders["inputs"].vocab_size
-    assert 250 < len(rows) < size
-    tables = [name for name in loaded if name.endswith("/table")]
-    assert len(tables) == (1 if shared else 3)
-    for name in tables:
-        for row in range(size):
-            expected = (
-                saved[name][rows[row]] if row in rows else drawn[name][row]
-            )
-            np.testing.assert_array_equal(loaded[name][row], expected)
-    for name in loaded.keys() - set(tables):
-        np.testing.assert_array_equal(loaded[name], saved[name])
-    told = f"{len(rows)} of {size} pieces"
-    assert capsys.readouterr().err.count(told) == (1 if shared else 2)
-    assert here.config["initialized_from"]["vocabulary"] == "map"
-
-
 def test_another_vocabulary_is_refused_with_what_to_do(begin):
     there = begin("old")
     _save(there)
-    with pytest.raises(UsageError, match="--init_vocabulary=map"):
+    with pytest.raises(UsageError, match="vocabulary of"):
         begin("new", "other_words", init_from=there.output_dir)
 
 
@@ -171,7 +125,6 @@ def test_sizes_that_differ_are_named(begin, base, changes):
 def test_a_refused_beginning_leaves_no_run(begin, tmp_path):
     for options in (
         {"init_from": tmp_path},
-        {"init_vocabulary": "map"},
         {"freeze": "encodr"},
     ):
         with pytest.raises(UsageError):
@@ -230,11 +183,9 @@ def test_fine_tuning_by_command(tiny_run, tiny_flags, run_command, tmp_path):
         assert same == ("decoder_" not in path), path
     config = json.loads((tmp_path / "tuned" / "config.json").read_text())
     assert config["freeze"] == ["embeddings", "encoder"]
-    assert options_of_start(config) == {
-        "init_from": str(source / "checkpoints" / name),
-        "init_vocabulary": "same",
-        "freeze": ("embeddings", "encoder"),
-    }
+    words = config["conditions"]["command"]
+    assert f"--init_from={source / 'checkpoints' / name}" in words
+    assert "--freeze=embeddings,encoder" in words
     # The same command goes on, and needs the other run no more.
     shutil.rmtree(source)
     code, out, err = run_command("trainer", *flags, "--train_steps=3")

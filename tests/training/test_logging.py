@@ -13,7 +13,6 @@ from tensorboard.backend.event_processing.event_accumulator import (
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.training.config import read_metrics
-from t2t_lite.training.evaluation import Sample
 from t2t_lite.training.logging import (
     Meter,
     MetricsFile,
@@ -48,10 +47,7 @@ def test_a_resumed_run_appends_and_readers_take_the_last_record(tmp_path):
     metrics.write({"step": 2, "dev_loss": 2.0, "weights": "ema"})
     before = path.read_bytes()
     metrics = MetricsFile(path, 2)
-    assert metrics.has_evaluation(2)
-    assert metrics.has_evaluation(2, "ema")
-    assert not metrics.has_evaluation(1, "ema")
-    assert not metrics.has_evaluation(3)
+    assert list(metrics.evaluated) == [(1, None), (2, None), (2, "ema")]
     metrics.write({"step": 3, "loss": 0.5})
     assert path.read_bytes().startswith(before)
     records = read_metrics(tmp_path)
@@ -73,7 +69,7 @@ def test_damaged_lines_cost_no_other_line(tmp_path):
     cut_off = b'{"step": 2, "lo'  # by a crash
     path.write_bytes(b"\n".join([*damaged, sound, cut_off]))
     metrics = MetricsFile(path, 2)
-    assert metrics.has_evaluation(2)
+    assert list(metrics.evaluated) == [(2, None)]
     metrics.write({"step": 3})
     assert [r["step"] for r in read_metrics(tmp_path)] == [2, 3]
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
@@ -127,7 +123,8 @@ def test_without_a_terminal_there_is_a_line_for_every_record(tmp_path, clock):
 
 
 def _samples(*translations):
-    return [Sample("Two dogs.", text, "Hunde.") for text in translations]
+    known = {"source": "Two dogs.", "reference": "Hunde."}
+    return [{**known, "translation": text} for text in translations]
 
 
 def test_an_evaluation_shows_a_sentence_of_middling_length(tmp_path):
@@ -141,12 +138,12 @@ def test_an_evaluation_shows_a_sentence_of_middling_length(tmp_path):
     shown = stream.getvalue().splitlines()
     assert shown[1:4] == [
         "  source:      Two dogs.",
-        f"  translation: {'Hünd' * 125} ...",  # 500 characters
         "  reference:   Hunde.",
+        f"  translation: {'Hünd' * 125} ...",  # 500 characters
     ]
     # The file has all of all.
     five, nine = _records(tmp_path / "samples.jsonl")
-    assert five == {"step": 5, "samples": [s._asdict() for s in samples]}
+    assert five == {"step": 5, "samples": samples}
     assert (nine["step"], nine["weights"]) == (9, "average")
 
 

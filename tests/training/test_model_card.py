@@ -50,10 +50,9 @@ def test_the_trainer_writes_a_card_with_all_facts(tiny_run):
     config = read_config(tiny_run)
     assert "Training ended after 4 updates." in card
     provenance = config["conditions"]
-    assert provenance["code"].startswith(f"t2t-lite {t2t_lite.__version__}")
     for part in (
         config["data"]["fingerprint"],
-        provenance["code"],
+        t2t_lite.__version__,
         provenance["hardware"]["processor"],
         shlex.join(provenance["command"]),
         '"pairs": 40',
@@ -84,17 +83,6 @@ def test_the_hub_reads_the_scores(run):
             }
         ],
     }
-
-
-def test_the_evaluator_adds_its_report_to_the_card(run_command, run):
-    flags = [f"--output_dir={run.output_dir}", "--split=test", "--beam_size=1"]
-    code, _, err = run_command("evaluator", *flags)
-    assert code == 0, err
-    assert scores_of(run)[-1]["weights"] == "the average of 2 up to step 4"
-    assert (
-        "the average of 2 up to step 4"
-        in (run.output_dir / "card.md").read_text()
-    )
 
 
 def test_the_best_step_of_a_moving_average_has_its_score(run):

@@ -321,7 +321,7 @@ def test_dev_is_translated_and_scored_with_the_problems_metric(create):
     assert 0 <= scores["dev_bleu"] <= 100
     # Samples: at most ten lines of it, from the shortest to the longest.
     sources, references = run.data.texts("dev")
-    pairs = [(each.source, each.reference) for each in evaluation.samples]
+    pairs = [(s["source"], s["reference"]) for s in evaluation.samples]
     assert len(pairs) == min(10, len(sources))
     assert set(pairs) <= set(zip(sources, references, strict=True))
     lengths = [len(source) for source, _ in pairs]

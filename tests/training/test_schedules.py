@@ -81,15 +81,13 @@ def test_a_schedule_without_an_end_may_cool_down(schedule):
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
-def test_updates_beyond_the_end_of_a_schedule_are_refused(schedule):
+def test_a_schedule_with_an_end_falls_to_0_after_it(schedule):
     hparams = HParams(
         schedule=schedule, learning_rate=0.01, warmup_steps=2, train_steps=8
     )
     assert has_an_end(hparams) and has_an_end(HParams(cooldown=0.1))
     assert not has_an_end(HParams())
-    assert training_rate(hparams, 8) > 0
-    with pytest.raises(ValueError, match="at update 8; got step=9"):
-        training_rate(hparams, 9)
+    assert training_rate(hparams, 8) > training_rate(hparams, 9) == 0
 
 
 def test_a_delay_puts_updates_without_a_rate_before_the_schedule():

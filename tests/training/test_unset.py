@@ -1,10 +1,4 @@
-"""What is not filled at first is read from a checkpoint, all of it.
-
-Here it is filled with what is no number, so that whatever were never set
-would show.
-"""
-
-import json
+"""Weights that are not filled at first, here NaN, come from a checkpoint."""
 
 import numpy as np
 import pytest
@@ -14,8 +8,6 @@ from support.tiny_run import TinyRun
 from support.tiny_training import make_trainer, steps, train, weights
 from t2t_lite.model import layers
 from t2t_lite.model.transformer import Transformer
-from t2t_lite.training import checkpoints
-from t2t_lite.training.run import Run
 
 
 @pytest.fixture
@@ -29,10 +21,6 @@ def poisoned(monkeypatch):
 
     monkeypatch.setattr(layers, "uninitialized", fill)
     return shapes
-
-
-def shapes_of(tensors):
-    return {tuple(value.shape) for value in tensors.values()}
 
 
 @pytest.mark.parametrize(
@@ -70,22 +58,3 @@ def test_what_a_damaged_checkpoint_set_is_set_again(tmp_path, poisoned):
     assert poisoned
     for name, value in resumed.tensors().items():
         np.testing.assert_array_equal(value.numpy(), saved[name])
-
-
-@pytest.fixture
-def run(tiny_run, tmp_path):
-    """The run of `tiny_run` without its checkpoints, in a folder of its own."""
-    config = json.loads((tiny_run / "config.json").read_text())
-    for name in ("config.json", *config["vocabulary"]):
-        (tmp_path / name).write_bytes((tiny_run / name).read_bytes())
-    return Run.open(tmp_path, to_decode=True)
-
-
-def test_a_model_to_decode_with_is_read_whole(run, poisoned):
-    tensors = checkpoints.model_tensors(run.model())
-    checkpoints.save(run.checkpoints_dir, tensors, {"step": 9})
-    assert not poisoned
-    model, _ = run.load_model("latest")
-    assert set(poisoned) <= shapes_of(tensors)
-    for name, weight in checkpoints.model_tensors(model).items():
-        np.testing.assert_array_equal(weight.numpy(), tensors[name].numpy())
