@@ -42,8 +42,6 @@ def _add_flags(parser: flags.Parser) -> None:
         "on (default: chosen by the first training run)",
         "--weights_only": "import the model, but not the hparams and the state "
         "of its training",
-        "--verify=FILE.npz": "compare with logits of the original: arrays "
-        "inputs, targets and logits",
     }
     flags.add(parser, meanings)
     told = "the target space, 0 to 31 (default: the trained one, or 0)"
@@ -73,7 +71,6 @@ def import_checkpoint(args: argparse.Namespace) -> None:
         seed=args.seed,
         target_space=args.target_space,
         weights_only=args.weights_only,
-        verify=flags.folder(args.verify),
         data_dir=flags.folder(args.data_dir),
         usr_dir=args.usr_dir,
     )

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t2t_lite.decoding.batching import DEFAULT_SIZE
+from t2t_lite.decoding.batching import DEFAULT_SIZE, Batching
 from t2t_lite.decoding.requests import Request
 from t2t_lite.errors import T2TLiteError, UsageError, in_words
 from t2t_lite.progress import Counter
@@ -18,7 +18,7 @@ from t2t_lite.serving.versions import (
     SAVED_MODEL,
     newest_version,
 )
-from t2t_lite.validators import check, integer, optional
+from t2t_lite.validators import check, integer, one_of, optional
 
 if TYPE_CHECKING:
     from t2t_lite.decoding.results import PairScore, Translation
@@ -180,8 +180,8 @@ class LoadedTranslator:
           mbr: "chrf" returns the hypothesis most similar to all others.
           token_scores: with `nbest`, of a run: add the log-probability of each
             token to the hypotheses.
-          alignment: with `nbest`, of a run: "tokens" or "words", add pairs of
-            source and target positions to the hypotheses.
+          alignment: with `nbest`, of a run: "words" adds pairs of source and
+            target words to the hypotheses.
 
         Returns:
           A str for a text, a list of them for several. With `nbest`, a list of
@@ -199,7 +199,7 @@ class LoadedTranslator:
                     f"{name} requires nbest: only hypotheses have details."
                 )
         answers: list[Any] = []
-        how = {"batch_size": batch_size, "batch_tokens": batch_tokens}
+        how = {"batching": Batching(batch_size, batch_tokens)}
         translations = self.stream(several, how, nbest=nbest, **options)
         is_long = len(several) > (batch_size or DEFAULT_SIZE)
         with Counter("translating", "texts", is_long, len(several)) as counter:
@@ -232,7 +232,6 @@ class LoadedTranslator:
           **options: as in a call.
         """
         from t2t_lite.decoding.stream import splitter_of, translate_lines
-        from t2t_lite.evaluation.minimum_bayes_risk import require_utility
 
         replicas, details = self._replicas(options, how)
         split = None
@@ -244,8 +243,7 @@ class LoadedTranslator:
                     "token_scores and alignment."
                 )
             split = splitter_of(self._run.problem, self._run.encoders)
-        if mbr is not None:
-            require_utility(mbr)
+        check("mbr", mbr, optional(one_of("chrf")))
         most = replicas[0].translator.most_hypotheses
         count = nbest or (most if mbr else 1)
         if count is None:
@@ -262,7 +260,7 @@ class LoadedTranslator:
             num_hypotheses=count,
             complete=problem.complete if problem else None,
             details=details,
-            mbr=mbr,
+            rerank=mbr is not None,
             split=split,
             tags=problem.source_tags if problem else (),
             **how,
@@ -302,7 +300,7 @@ class LoadedTranslator:
                 "Each source needs one target, a str that is one or a list "
                 f"of as many; got {len(texts)} and {len(others)}."
             )
-        how = {"batch_size": batch_size, "batch_tokens": batch_tokens}
+        how = {"batching": Batching(batch_size, batch_tokens)}
         pairs = zip(texts, others, strict=True)
         scores = list(self.score_stream(pairs, how, **options))
         return scores[0] if one else scores
@@ -337,7 +335,7 @@ class LoadedTranslator:
         asked = {name: hashable.pop(name, None) for name in _DETAILS}
         replicas = self._make_replicas(**hashable)
         engine = replicas[0].translator
-        if how.get("batch_tokens") and engine.source_encoder is None:
+        if how["batching"].tokens and engine.source_encoder is None:
             raise UsageError(
                 "An export does not count the tokens of a text: give "
                 "batch_size instead of batch_tokens."

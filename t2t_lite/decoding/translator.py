@@ -424,15 +424,8 @@ def encode_options(
 ) -> dict[str, tf.Tensor]:
     """Return the options of B texts as ids, those of the settings included.
 
-    Args:
-      count: B.
-      asked: any of COLUMNS by name.
-      settings: of the search.
-      encoder: of the target side.
-
-    Returns:
-      `prefix`, int32 [B, M], then NO_TOKEN; `constraints`, as `RequiredPhrases`
-      takes them; `avoid`, as `BadPhrases` does; `seed`, int64 [B].
+    They are `prefix`, int32 [B, M], then NO_TOKEN; `constraints`, as
+    `RequiredPhrases` takes them; `avoid`, as `BadPhrases`; `seed`, int64 [B].
     """
     options = {}
     if "prefix" in asked:
@@ -457,10 +450,8 @@ def encode_options(
 def _phrases(texts, encoder):
     """Return the tokens of ragged texts [B, None], in two tokenizations each.
 
-    A word may be tokenized differently where a translation begins.
-
-    Returns:
-      int32 [B, P, 2, M], P and M at least 1.
+    A word may be tokenized differently where a translation begins. They are
+    int32 [B, P, 2, M], P and M at least 1.
     """
     words = texts.flat_values
     first = tf.fill([tf.size(words), 1], START)
@@ -510,13 +501,8 @@ def compiled(
     batches are padded to powers of two, sources to at least 32 tokens.
 
     Args:
-      search: `(ids int32 [B, S], limits int32 [B], longest=L)` -> tokens int32
-        [B, N, L] and scores float32 [B, N], of operations that XLA compiles;
-        sentences do not affect one another.
+      search: `Translator._search`, of ids, limits and their bound L.
       longest_of: `S -> L`, the largest limit of sources of that length.
-
-    Returns:
-      `(ids, limits) -> (tokens, scores)`, where L is the largest limit.
     """
 
     @tf.function(jit_compile=True, autograph=False)

@@ -49,6 +49,7 @@ def export_saved_model(
       run: the run of the translator, which the export then describes.
       weights: the checkpoints of its weights.
       warmup: number of text lengths in the warm-up requests; 0 for none.
+        TensorFlow Serving loads no version with more than 1000 requests.
       verified: whether to verify the export.
       note: receives a line about the verification.
 
@@ -56,7 +57,7 @@ def export_saved_model(
       the folder of the version.
 
     Raises:
-      UsageError: see `translator_to_serve` and `check_warmup`.
+      UsageError: see `translator_to_serve`.
       T2TLiteError: the folder cannot be written or holds another format, the
         stock server does not link an op, or the verification fails.
     """
@@ -64,7 +65,6 @@ def export_saved_model(
     translator = translator_to_serve(translator, options)
     served = ServedTranslator(translator, options)
     signatures = served.answers
-    requests.check_warmup(warmup, len(signatures))
     with _new_version(export_dir, versions.SAVED_MODEL) as (target, folder):
         # A tenth of the graph is gradients.
         how = tf.saved_model.SaveOptions(experimental_custom_gradients=False)

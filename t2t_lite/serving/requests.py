@@ -10,13 +10,12 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from t2t_lite.decoding.translator import Translator
-from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.errors import T2TLiteError
 from t2t_lite.text.encoder import EOS_ID, TextEncoder
 from t2t_lite.training.run import Run
 
 # TensorFlow Serving reads requests from this file in the folder of a version.
 WARMUP_FILE = pathlib.Path("assets.extra", "tf_serving_warmup_requests")
-_MAX_WARMUP_REQUESTS = 1000  # with more, the server loads no version
 _DEV_PAIRS = 1000
 _RANDOM_PAIRS = 10
 
@@ -26,25 +25,6 @@ class Request(NamedTuple):
 
     signature: str
     inputs: dict[str, list[str]]
-
-
-def check_warmup(count: int, signatures: int) -> None:
-    """Check that TensorFlow Serving takes the warm-up requests.
-
-    Args:
-      count: number of requests to each signature.
-      signatures: number of signatures.
-
-    Raises:
-      UsageError: it would take no version with as many.
-    """
-    most = _MAX_WARMUP_REQUESTS // signatures
-    if count > most:
-        raise UsageError(
-            f"--warmup must be at most {most} with {signatures} signatures, "
-            f"because TensorFlow Serving takes {_MAX_WARMUP_REQUESTS} "
-            f"requests; got {count}."
-        )
 
 
 def sample_pairs(
@@ -94,14 +74,12 @@ def requests_for(
 ) -> list[Request]:
     """Return a request for each signature, with all pairs as its batch."""
     sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
-    words = [(target.split() or [""])[0] for target in targets]
-    others = {
-        "score": {"targets": targets},
-        "attention": {"targets": targets},
-        "prefixed": {"prefix": words},
-    }
+    both = {"inputs": sources, "targets": targets}
     return [
-        Request(name, {"inputs": sources, **others.get(name, {})})
+        Request(
+            name,
+            both if name in ("score", "attention") else {"inputs": sources},
+        )
         for name in signatures
     ]
 

@@ -1,21 +1,16 @@
 """`import_run`: convert a checkpoint of tensor2tensor to a run."""
 
 import pathlib
-import re
 import shutil
-import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from t2t_lite import files
-from t2t_lite.errors import T2TLiteError, UsageError, in_words
+from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.interop.tensor2tensor.checkpoint import Checkpoint
 from t2t_lite.interop.tensor2tensor.hparams import TrainDir
 from t2t_lite.model.layers import unset_weights
-from t2t_lite.model.transformer import Transformer
 from t2t_lite.problem import Problem
 from t2t_lite.text.vocabulary import open_vocabulary
 from t2t_lite.training import checkpoints
@@ -29,10 +24,6 @@ from t2t_lite.training.optimizers import Adam
 from t2t_lite.training.run import Run
 from t2t_lite.training.update import Updater
 
-# Of logits, relative to the largest one: float32 sums of the same numbers in
-# another order.
-_TOLERANCE = 1e-4
-
 
 def import_run(
     train_dir: TrainDir,
@@ -44,7 +35,6 @@ def import_run(
     seed: int,
     target_space: int | None = None,
     weights_only: bool = False,
-    verify: pathlib.Path | None = None,
     data_dir: pathlib.Path | None = None,
     usr_dir: str | None = None,
 ) -> tuple[Run, list[str]]:
@@ -62,10 +52,6 @@ def import_run(
       target_space: which of the 32 rows becomes the source vector; None takes
         the trained one, or 0 if the optimizer's state is missing.
       weights_only: import the weights without the optimizer's state.
-      verify: an `.npz` with `inputs` int [B, S], `targets` int [B, T] and
-        `logits` float [B, T, V] of tensor2tensor; or several of these,
-        `inputs_0`, `targets_0`, `logits_0`, ... Other dimensions of 1 are
-        dropped.
       data_dir: data of the problem to train on; None: the first training run
         chooses it.
       usr_dir: the folder with the code of the problem.
@@ -75,7 +61,7 @@ def import_run(
 
     Raises:
       UsageError: the vocabulary or the folder does not match.
-      T2TLiteError: a file is damaged, or the logits differ.
+      T2TLiteError: a file is damaged.
     """
     if output_dir.exists() and any(output_dir.iterdir()):
         raise UsageError(f"output_dir must be a new folder; got {output_dir}.")
@@ -116,8 +102,6 @@ def import_run(
     values = variables.weights(space, shapes)
     for weight in model.weights:
         weight.assign(values[_name(weight)])
-    if verify:
-        remarks.append(_compare_logits(model, verify))
     updater = Updater(model, hparams, choose_strategy(), seed)
     adam = updater.optimizer
     slots = [] if weights_only else variables.slots(space)
@@ -146,53 +130,3 @@ def import_run(
 def _name(weight: Any) -> str:
     """Return a weight's name without the model's name."""
     return weight.path.partition("/")[2]
-
-
-def _compare_logits(model: Transformer, path: pathlib.Path) -> str:
-    """Return a sentence with the largest difference to tensor2tensor's logits.
-
-    Raises:
-      T2TLiteError: they differ, or the file is missing or has other content.
-    """
-    tokens, gaps, largest = 0, [0.0], [1.0]
-    for inputs, targets, expected in _cases(path):
-        inputs, targets = (x.reshape(x.shape[:2]) for x in (inputs, targets))
-        real = targets != 0
-        logits = np.asarray(model({"inputs": inputs, "targets": targets}))
-        if logits.size != expected.size:
-            raise T2TLiteError(
-                f"{path} must have logits of {logits.shape[-1]} tokens of the "
-                f"vocabulary; got {expected.shape[-1]}."
-            )
-        expected = expected.reshape(logits.shape)
-        tokens += int(real.sum())
-        gaps.append(np.abs(logits - expected)[real].max(initial=0))
-        largest.append(np.abs(expected[real]).max(initial=0))
-    difference = np.max(gaps)  # NaN if there is one
-    if not difference <= _TOLERANCE * np.max(largest):
-        raise T2TLiteError(
-            f"The logits differ from those in {path} by up to "
-            f"{difference:.3g}: check the hparams, the target space and the "
-            "vocabulary of the checkpoint."
-        )
-    return f"the logits of {tokens:,} tokens agree to {difference:.1e}"
-
-
-def _cases(path: pathlib.Path) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yield the (inputs, targets, logits) of each case in an `.npz`."""
-    try:
-        with np.load(path) as arrays:
-            matches = [re.fullmatch(r"inputs(_\d+)?", name) for name in arrays]
-            endings = [match[1] or "" for match in matches if match]
-            if not endings:
-                raise ValueError("it has none of these")
-            for ending in endings:
-                names = (
-                    f"{x}{ending}" for x in ("inputs", "targets", "logits")
-                )
-                yield tuple(arrays[name] for name in names)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as e:
-        raise T2TLiteError(
-            f"verify must name an .npz with inputs, targets, logits; got "
-            f"{path}: {in_words(e, place=False)}."
-        ) from e
