@@ -44,7 +44,7 @@ def score_files(args: argparse.Namespace) -> None:
     scores = bracket_f1.score_lines(
         gold, test, parameters, args.gold, args.test
     )
-    _note_errors(scores, args.test, parameters.max_errors)
+    _note_errors(scores, args.test)
     report = bracket_f1.report(scores, parameters)
     if args.json:
         if args.sentences:
@@ -56,7 +56,7 @@ def score_files(args: argparse.Namespace) -> None:
     print_table(_totals(report), numbers=True)
 
 
-def _note_errors(scores: Sequence[SentenceScore], name: str, most: int) -> None:
+def _note_errors(scores: Sequence[SentenceScore], name: str) -> None:
     """Write to stderr the number of sentences that do not count, and why."""
     left_out = [
         f"line {number} of {name}: {score.problem or 'no words'}"
@@ -68,8 +68,6 @@ def _note_errors(scores: Sequence[SentenceScore], name: str, most: int) -> None:
             f"{len(left_out)} of {len(scores)} sentences are left out of the "
             f"scores, as EVALB does; the first is {left_out[0].rstrip('.')}."
         )
-    if sum(score.status == bracket_f1.ERROR for score in scores) > most:
-        command.note(f"EVALB itself would stop after {most} error sentences.")
 
 
 def _sentence_table(

@@ -130,7 +130,7 @@ def _decode(args: argparse.Namespace) -> None:
     with command.LineNotes(args.verbose or args.interactive) as note:
         answers = _Answers(translator, run.problem, args, note)
         if args.interactive:
-            replicas[0].translator.warm_up(args.nbest or 1)
+            translator("", nbest=args.nbest)  # so that the first line is quick
             _converse(answers)
         else:
             command.interruptible(

@@ -244,7 +244,8 @@ class LoadedTranslator:
                 )
             split = splitter_of(self._run.problem, self._run.encoders)
         check("mbr", mbr, optional(one_of("chrf")))
-        most = replicas[0].translator.most_hypotheses
+        search = replicas[0].translator.settings
+        most = None if search.sample else search.beam_size
         count = nbest or (most if mbr else 1)
         if count is None:
             raise UsageError("With sample=True, mbr requires nbest.")
@@ -361,20 +362,16 @@ class _ExportedModel:
 
         from t2t_lite.decoding.search.settings import SearchSettings
 
-        self.settings = SearchSettings()
         try:
             self._signatures = tf.saved_model.load(str(folder)).signatures
             about = json.loads((folder / ABOUT).read_text("utf-8"))
             self.max_length = int(about["max_length"])
+            beam_size = about["search"]["beam_size"]
+            self.settings = SearchSettings(beam_size=beam_size)
         except (OSError, ValueError, KeyError) as error:
             raise T2TLiteError(
                 f"Cannot load the export {folder}: {in_words(error)}."
             ) from error
-
-    @property
-    def most_hypotheses(self) -> int:
-        outputs = self._signatures["nbest"].structured_outputs
-        return outputs["scores"].shape[1]
 
     def translate(
         self,
@@ -394,9 +391,6 @@ class _ExportedModel:
 
     def score(self, sources: Any, targets: Any) -> dict[str, Any]:
         return self._signatures["score"](inputs=sources, targets=targets)
-
-    def warm_up(self, num_hypotheses: int = 1) -> None:
-        """Do nothing: a SavedModel has no graph to trace."""
 
 
 def _refuse(options: Iterable[str]) -> None:

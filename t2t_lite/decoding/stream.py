@@ -392,15 +392,12 @@ def share_processor(
 
     Most operations of a search are too small for two cores: two searches on a
     core each are faster than one on both. TensorFlow keeps its threads once it
-    has computed anything.
+    has computed anything. With GPUs nothing is divided.
 
     Args:
       count: the number of searches; None: one a core, but at most four.
       units_of_line: D of a model that gets one line at a time, which uses one
         core if it is small; None: it gets batches.
-
-    Returns:
-      The number; with GPUs the count as it is, and nothing is divided.
     """
     if tf.config.list_physical_devices("GPU"):
         return count

@@ -79,11 +79,8 @@ class TokenDetails:
     ) -> dict[str, tf.Tensor]:
         """Return the values that `describe` needs, by name, as `tokens`.
 
-        Args:
-          translator: the engine, or a replica of it.
-          texts: tf.string [B], the sources.
-          tokens: int32 [B, T], a target of each, or [B, N, T], N targets of
-            each; EOS, then zeros.
+        The translator is the engine or a replica; texts are sources [B]; tokens
+        int32 [B, T] or [B, N, T], one or N targets of each; EOS, then zeros.
         """
         if not (self._scores or self._aligns):
             return {}
@@ -138,7 +135,7 @@ class TokenDetails:
           source: the text.
           tokens: of the target, EOS included.
           row: values of this target, from `compute` or `Translator.score`.
-          target: the text, if it is given; None: the text of the tokens.
+          target: its text, or None for that of the tokens.
 
         Returns:
           Some of `pieces` and `token_log_probabilities`, both with the EOS, and

@@ -55,9 +55,6 @@ class Engine(Protocol):
     source_encoder: TextEncoder
     target_encoder: TextEncoder
 
-    @property
-    def most_hypotheses(self) -> int | None: ...
-
     def translate(
         self,
         texts: Any,
@@ -68,8 +65,6 @@ class Engine(Protocol):
     def require_can_do(self, asked: Iterable[str]) -> None: ...
 
     def score(self, sources: Any, targets: Any) -> dict[str, Any]: ...
-
-    def warm_up(self, num_hypotheses: int = 1) -> None: ...
 
     def __hash__(self) -> int: ...
 
@@ -134,11 +129,6 @@ class Translator(tf.Module):
             raise UsageError("This needs one model: leave out the ensemble.")
         return self.model
 
-    @property
-    def most_hypotheses(self) -> int | None:
-        """The most hypotheses of a text; None: any number of samples."""
-        return None if self.settings.sample else self.settings.beam_size
-
     def translate(
         self,
         texts: tf.Tensor,
@@ -149,7 +139,8 @@ class Translator(tf.Module):
 
         Args:
           texts: tf.string [B].
-          num_hypotheses: N, from 1 to `most_hypotheses`.
+          num_hypotheses: N, at least 1, and at most the beam size but for
+            samples.
           asked: options of each text, any of COLUMNS by name.
 
         Returns: a dict of
@@ -195,10 +186,6 @@ class Translator(tf.Module):
     def require_can_do(self, asked: Iterable[str]) -> None:
         """Raise UsageError for a name of COLUMNS that is not supported here."""
         self.settings.check_supported([*asked, *(["jit"] if self.jit else [])])
-
-    def warm_up(self, num_hypotheses: int = 1) -> None:
-        """Trace the graph of `translate`, so that the first text is quick."""
-        self.translate(tf.constant([""]), num_hypotheses)
 
     def score(
         self, sources: tf.Tensor, targets: tf.Tensor

@@ -50,11 +50,7 @@ _PATIENCE = 2
 
 
 def load_ctranslate2() -> Any:
-    """Return the package `ctranslate2`.
-
-    Raises:
-      T2TLiteError: it is not installed.
-    """
+    """Return the package `ctranslate2`, or raise T2TLiteError without it."""
     try:
         import ctranslate2
     except ImportError as error:
@@ -65,12 +61,7 @@ def load_ctranslate2() -> Any:
 
 
 def require_runnable(translator: Translator) -> None:
-    """Raise UsageError for a model or an option that CTranslate2 lacks.
-
-    Raises:
-      UsageError: names the hparam or the option, and the reason.
-      T2TLiteError: CTranslate2 is not installed.
-    """
+    """Raise UsageError for a model or an option that CTranslate2 lacks."""
     load_ctranslate2()
     hparams = translator.one_model.hparams
     attention = translator.one_model.decoder_layers[0].self_attention
@@ -104,12 +95,8 @@ def write_ctranslate2(
 ) -> None:
     """Write the model, the vocabularies and the settings of a translator.
 
-    Nothing is approximated but by the type of the weights.
-
-    Args:
-      translator: the model, its vocabularies and its search.
-      folder: empty.
-      quantization: the type of the weights.
+    Nothing is approximated but by `quantization`, the type of the weights. The
+    folder is empty.
 
     Raises:
       UsageError: CTranslate2 cannot run it.
@@ -343,12 +330,7 @@ class CTranslate2Translator:
         quantization: Quantization = "float32",
         searches: int = 1,
     ) -> Self:
-        """Return the same translator in this engine; leaves no files.
-
-        Raises:
-          UsageError: CTranslate2 cannot run it.
-          T2TLiteError: CTranslate2 is not installed.
-        """
+        """Return the same translator in this engine; leaves no files."""
         with tempfile.TemporaryDirectory(prefix="t2t_lite_") as folder:
             write_ctranslate2(translator, folder, quantization)
             return cls(folder, searches, translator)
@@ -363,17 +345,9 @@ class CTranslate2Translator:
         other.settings = dataclasses.replace(self.settings, **given)
         return other
 
-    @property
-    def most_hypotheses(self) -> int:
-        """The largest number of hypotheses of a text."""
-        return self.settings.beam_size
-
     def require_can_do(self, asked: Iterable[str]) -> None:
         """Raise UsageError for any option of a single text."""
         _refuse(asked)
-
-    def warm_up(self, num_hypotheses: int = 1) -> None:
-        """CTranslate2 has no graph to trace."""
 
     def translate(
         self,
@@ -476,9 +450,8 @@ class CTranslate2Translator:
             answer.hypotheses, answer.scores, strict=True
         ):
             # A name that is not in the vocabulary is the number of an id.
-            known = (self._target_ids.get(name, name) for name in names)
-            ids = [int(each) for each in known]
-            penalty = ((5 + len(ids)) / 6) ** self.settings.alpha
+            ids = [int(self._target_ids.get(name, name)) for name in names]
+            penalty = length_penalty(len(ids), self.settings.alpha)
             found.append((ids, log_prob / penalty))
         return sorted(found, key=lambda one: (one[0][-1] != EOS_ID, -one[1]))
 

@@ -38,7 +38,6 @@ class Parameters:
     equal_words: tuple[tuple[str, str], ...] = ()
     labeled: bool = True  # labels must be equal, not only spans
     cutoff_length: int = 40  # words, for the second block of totals
-    max_errors: int = 10  # EVALB would stop after these; here scoring goes on
 
     def same_label(self, one: str, other: str) -> bool:
         """Return whether two labels, or two tags, count as one."""
@@ -59,7 +58,7 @@ COLLINS = Parameters(
 # The field of each key, and the number of values on a line.
 _KEYS = {
     "DEBUG": ("", 1),  # what EVALB prints
-    "MAX_ERROR": ("max_errors", 1),
+    "MAX_ERROR": ("", 1),  # after which it stops
     "CUTOFF_LEN": ("cutoff_length", 1),
     "LABELED": ("labeled", 1),
     "DELETE_LABEL": ("deleted_labels", 1),

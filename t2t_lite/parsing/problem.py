@@ -348,10 +348,8 @@ def numbered_files(
 ) -> dict[int, pathlib.Path]:
     """Return the files of a treebank by number, in order, also in folders.
 
-    Example, for the stem "wsj_": `wsj/02/wsj_0201.mrg` has the number 201.
-
-    Raises:
-      T2TLiteError: there are none, or a number has two files.
+    Example, for the stem "wsj_": `wsj/02/wsj_0201.mrg` has the number 201. No
+    files, or two of a number, are a T2TLiteError.
     """
     packed = "|".join(map(re.escape, PACKED))
     name = re.compile(

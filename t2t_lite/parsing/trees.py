@@ -121,9 +121,8 @@ def format_tree(tree: Tree) -> str:
 def _checked(text):
     if not _NAME.fullmatch(text):
         raise T2TLiteError(
-            "A word, tag or label of a tree must not be empty, nor contain "
-            f"brackets or white space; got {text!r}. Write -LRB- and -RRB- for "
-            "brackets."
+            "A word, tag or label of a tree must not be empty or contain white "
+            f"space or brackets, which are -LRB- and -RRB-; got {text!r}."
         )
     return text
 

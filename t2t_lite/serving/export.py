@@ -165,7 +165,7 @@ def _describe(
     model = translator.model
     one = model.models[0] if isinstance(model, Ensemble) else model
     languages = getattr(run and run.problem, "languages", ("", ""))
-    first = weights[0] if run else None
+    first, *others = weights if run else [None]
     return {
         "format": 1,
         "t2t_lite": t2t_lite.__version__,
@@ -176,7 +176,8 @@ def _describe(
         "averaged": first.averaged if first else None,
         "moving_average": first.is_ema if first else None,
         "training": run.config.get("training_cost") if run else None,
-        "scores": _scores(run, weights) if run else [],
+        # Those of one checkpoint; ensembles have none.
+        "scores": scores_of(run, weights[0]) if run and not others else [],
         "hparams": one.hparams.model_part(),
         "models": len(model.models) if isinstance(model, Ensemble) else 1,
         "parameters": sum(math.prod(weight.shape) for weight in model.weights),
@@ -191,8 +192,3 @@ def _describe(
         "form": translator.form.kind if translator.form else None,
         "signatures": list(signatures),
     }
-
-
-def _scores(run: Run, weights: Sequence[Checkpoint]) -> list[dict[str, Any]]:
-    """Return the scores of the weights; ensembles have none."""
-    return scores_of(run, weights[0]) if len(weights) == 1 else []

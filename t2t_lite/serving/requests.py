@@ -1,5 +1,6 @@
 """Requests that warm up and verify an export."""
 
+import contextlib
 import os
 import pathlib
 from collections.abc import Iterable, Sequence
@@ -36,11 +37,10 @@ def sample_pairs(
     the vocabulary, up to the longest text that the model takes.
     """
     pairs: list[tuple[str, str]] = []
-    if run:
-        try:
+    # The data may have been removed or changed.
+    with contextlib.suppress(T2TLiteError, OSError):
+        if run:
             pairs += zip(*run.data.texts("dev", _DEV_PAIRS), strict=True)
-        except (T2TLiteError, OSError):
-            pairs = []  # the data was removed or changed
     if not pairs:
         lengths = np.geomspace(1, translator.max_length - 1, _RANDOM_PAIRS)
         encoders = (translator.source_encoder, translator.target_encoder)
@@ -59,12 +59,7 @@ def _random_texts(encoder: TextEncoder, lengths: np.ndarray) -> list[str]:
 def at_several_lengths(
     pairs: Sequence[tuple[str, str]], count: int
 ) -> list[tuple[str, str]]:
-    """Return `count` evenly spaced pairs, the last one included.
-
-    Args:
-      pairs: sorted by length.
-      count: if there are fewer pairs, all are returned.
-    """
+    """Return `count` evenly spaced pairs, the last one included, or all."""
     indices = np.linspace(len(pairs) - 1, 0, min(count, len(pairs)))
     return [pairs[index] for index in sorted(indices.round().astype(int))]
 

@@ -222,11 +222,9 @@ def _attention(translator: Translator) -> Callable[..., Answers]:
 
 
 def _without_padding(weights: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
-    """Return weights [N, B, H, T, S] as [B, N, H, T, S], 0 in padded rows.
+    """Return weights [N, B, H, T, S] as [B, N, H, T, S], 0 for NaN and padding.
 
-    Args:
-      weights: attention weights; NaN becomes 0, too.
-      real: bool [B, T], False in padding.
+    `real`, bool [B, T], is False in padding.
     """
     weights = tf.transpose(weights, [1, 0, 2, 3, 4])
     wanted = real[:, None, None, :, None] & tf.math.is_finite(weights)

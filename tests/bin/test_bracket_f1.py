@@ -92,9 +92,7 @@ def test_damaged_lines_cost_no_other_and_are_counted(score, files):
     test = [GOLD[:-1], f" {GOLD}", "", *["(S (X a))"] * 12]
     report, err = score(*files(gold, test))
     assert (report["f1"], report["errors"], report["skipped"]) == (100, 13, 1)
-    first, second = err.splitlines()
-    assert "14 of 15" in first and "line 1 of" in first
-    assert "10 error sentences" in second
+    assert "14 of 15" in err and "line 1 of" in err
 
 
 def test_parameters_are_read_from_a_file(score, files, tmp_path):

@@ -226,7 +226,6 @@ def test_every_key_of_a_parameter_file_is_known(parameter_file):
         equal_words=(("This", "this"),),
         labeled=False,
         cutoff_length=70,
-        max_errors=5,
     )
     assert read_parameters(parameter_file("")) == Parameters()
 
