@@ -7,9 +7,10 @@ from typing import Any
 from t2t_lite.bin.cli import command, flags
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.bin.cli.output import print_json, print_table, shown
+from t2t_lite.corpus.lines import read_lines
 from t2t_lite.parsing import bracket_f1
 from t2t_lite.parsing.bracket_f1 import SentenceScore, percent
-from t2t_lite.parsing.trees import one_tree_a_line
+from t2t_lite.parsing.trees import STRICT
 
 # EVALB's own table, so that whoever reads its output reads ours.
 _RULE = "=" * 76
@@ -23,12 +24,11 @@ _HEADING = (
 
 def _add_flags(parser: flags.Parser) -> None:
     table = {
-        "--gold=FILE": "bracketed trees: one a line, or as treebanks have them",
-        "--test=FILE": "parses of the same words, one a line or as treebanks "
-        "have them; an empty line where there is none",
+        "--gold=FILE": "bracketed trees, one a line",
+        "--test=FILE": "parses of the same words, one a line; an empty line "
+        "where there is none",
         "--parameters=FILE": "an EVALB parameter file (default: COLLINS.prm)",
         "--sentences": "show each sentence, too",
-        "--labels": "show each label, too",
     }
     flags.add(parser, table)
     flags.add_json(parser)
@@ -40,17 +40,12 @@ def score_files(args: argparse.Namespace) -> None:
     parameters = bracket_f1.COLLINS
     if args.parameters:
         parameters = bracket_f1.read_parameters(args.parameters)
-    gold, of_treebank = one_tree_a_line(args.gold)
-    test, test_of_treebank = one_tree_a_line(args.test, len(gold))
+    gold, test = (list(read_lines(x, STRICT)) for x in (args.gold, args.test))
     scores = bracket_f1.score_lines(
-        *(gold, test, parameters, args.gold, args.test),
-        # Treebanks have a bracket around each tree that lines may lack.
-        outer_brackets=not (of_treebank or test_of_treebank),
+        gold, test, parameters, args.gold, args.test
     )
-    _note_errors(scores, args.test, parameters.max_errors)
+    _note_errors(scores, args.test)
     report = bracket_f1.report(scores, parameters)
-    if args.labels:
-        report["labels"] = bracket_f1.label_totals(scores)
     if args.json:
         if args.sentences:
             report["per_sentence"] = [score._asdict() for score in scores]
@@ -59,12 +54,9 @@ def score_files(args: argparse.Namespace) -> None:
     if args.sentences:
         print(*_sentence_table(scores, report), sep="\n", end="\n\n")
     print_table(_totals(report), numbers=True)
-    if args.labels:
-        print()
-        print_table(_label_table(report["labels"]), numbers=True)
 
 
-def _note_errors(scores: Sequence[SentenceScore], name: str, most: int) -> None:
+def _note_errors(scores: Sequence[SentenceScore], name: str) -> None:
     """Write to stderr the number of sentences that do not count, and why."""
     left_out = [
         f"line {number} of {name}: {score.problem or 'no words'}"
@@ -76,8 +68,6 @@ def _note_errors(scores: Sequence[SentenceScore], name: str, most: int) -> None:
             f"{len(left_out)} of {len(scores)} sentences are left out of the "
             f"scores, as EVALB does; the first is {left_out[0].rstrip('.')}."
         )
-    if sum(score.status == bracket_f1.ERROR for score in scores) > most:
-        command.note(f"EVALB itself would stop after {most} error sentences.")
 
 
 def _sentence_table(
@@ -109,16 +99,6 @@ def _totals(report: Mapping[str, Any]) -> Iterator[Sequence[str]]:
     yield "", "all", f"length <= {report['cutoff_length']}"
     for key, short in report["within_cutoff"].items():
         yield key.replace("_", " "), shown(report[key]), shown(short)
-
-
-def _label_table(
-    labels: Mapping[str, Mapping[str, float]],
-) -> Iterator[Sequence[str]]:
-    """Yield counts and scores of each label, the most frequent first."""
-    keys = ("gold", "test", "recall", "precision", "f1")
-    yield "label", *keys
-    for label, counts in labels.items():
-        yield label, *(shown(counts[key]) for key in keys)
 
 
 main = Command("t2t-lite-bracket-f1", __doc__, _add_flags, score_files)

@@ -22,11 +22,8 @@ import t2t_lite
 from t2t_lite.bin.cli import command, flags, places, runs
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.corpus.lines import lines_without_mark, open_packed
-from t2t_lite.decoding.batching import Batching
-from t2t_lite.decoding.resumable_output import (
-    open_resumable,
-    partial_paths,
-)
+from t2t_lite.decoding.batching import DEFAULT_BATCHING, Batching
+from t2t_lite.decoding.resumable_output import open_resumable
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.loading import LoadedTranslator
 from t2t_lite.problem import Problem
@@ -35,7 +32,7 @@ from t2t_lite.text.tags import known_tag
 from t2t_lite.validators import integer
 
 if TYPE_CHECKING:
-    from t2t_lite.decoding.requests import Request
+    from t2t_lite.decoding.requests import Pair, Request
     from t2t_lite.decoding.results import PairScore, Translation
     from t2t_lite.training.run import Run
 
@@ -104,10 +101,10 @@ def _add_flags(parser: flags.Parser) -> None:
     )
     flags.add(group, {"--token_scores": told})
     told = (
-        "the source of each token or word, as `0-0 1-2` (source-target) after "
+        "the source of each word, as `0-0 1-2` (source-target) after "
         "` ||| `, or in JSON"
     )
-    flags.add_choice(group, "alignment", told, "tokens", "words")
+    flags.add_choice(group, "alignment", told, "words")
     told = (
         "of the --nbest=N translations of a line (default: --beam_size) print "
         "the one most similar to all of them; JSON has them all, with their "
@@ -133,7 +130,7 @@ def _decode(args: argparse.Namespace) -> None:
     with command.LineNotes(args.verbose or args.interactive) as note:
         answers = _Answers(translator, run.problem, args, note)
         if args.interactive:
-            replicas[0].translator.warm_up(args.nbest or 1)
+            translator("", nbest=args.nbest)  # so that the first line is quick
             _converse(answers)
         else:
             command.interruptible(
@@ -173,20 +170,21 @@ class _Answers:
         self.errors, self.last_error = 0, ""
 
     def __call__(
-        self, lines: Iterable[bytes], first_line: int = 1, prompt: bool = True
+        self,
+        lines: Iterable[bytes],
+        first_line: int = 1,
+        batching: Batching = DEFAULT_BATCHING,
     ) -> Iterator[str]:
         """Yield the output for each line, in their order."""
         args = self._args
         how = {
-            "batch_size": args.batch_size,
-            "batch_tokens": args.batch_tokens,
-            "prompt": prompt,
+            "batching": batching,
             "first_line": first_line,
             "note": self._note,
         }
         options = {name: getattr(args, name) for name in _DETAILS}
         if args.score:
-            pairs = self._pairs(lines, first_line)
+            pairs = map(self._pair, lines)
             results: Any = self._translator.score_stream(pairs, how, **options)
         else:
             for name in ("nbest", "mbr", "split_sentences"):
@@ -202,16 +200,6 @@ class _Answers:
                 yield _with_alignment(f"{result.score:.6f}", result.alignment)
             else:
                 yield self._text(result)
-
-    def count_error(self, line: bytes, answer: bytes) -> None:
-        """Count an answer that an earlier process wrote, if it is an error."""
-        if self._args.input_format != "json":
-            return
-        error = self._request(line).error
-        if self._args.format == "json":
-            error = json.loads(answer).get("error")
-        if error:
-            self.errors, self.last_error = self.errors + 1, error
 
     def _request(self, line: bytes) -> "Request":
         from t2t_lite.decoding.requests import Request
@@ -236,12 +224,11 @@ class _Answers:
         # A TAB inside a text must not look like a separator.
         return "\t".join(text.replace("\t", " ") for text in texts)
 
-    def _pairs(self, lines: Iterable[bytes], first_line: int) -> Iterator[Any]:
-        from t2t_lite.decoding.requests import Pair, split_pairs
+    def _pair(self, line: bytes) -> "Pair":
+        from t2t_lite.decoding.requests import Pair
 
         in_json = self._args.input_format == "json"
-        pairs = map(Pair.parse, lines) if in_json else None
-        return map(self._tagged, pairs or split_pairs(lines, first_line))
+        return self._tagged(Pair.parse(line) if in_json else Pair.split(line))
 
     def _tagged(self, item: Any) -> Any:
         return dataclasses.replace(item, tag=item.tag or self._args.tag or "")
@@ -266,9 +253,8 @@ def _with_alignment(
 ) -> str:
     if alignment is None:
         return text
-    from t2t_lite.decoding.token_info import pharaoh
-
-    return f"{text} ||| {pharaoh(alignment)}"
+    pairs = " ".join(f"{source}-{target}" for source, target in alignment)
+    return f"{text} ||| {pairs}"
 
 
 def _write(
@@ -295,14 +281,8 @@ def _write(
         # Lines that were sorted together are sorted together again, so that
         # scores are the same to the last bit.
         start = kept - kept % batching.chunk(replicas)
-        lines = iter(lines)
-        if kept:
-            with open(partial_paths(path)[0], "rb") as earlier:
-                for line, written in zip(
-                    itertools.islice(lines, start), earlier, strict=False
-                ):
-                    answers.count_error(line, written)
-        found = answers(lines, start + 1, batching.prompt)
+        rest = itertools.islice(lines, start, None)
+        found = answers(rest, start + 1, batching)
         left = None if total is None else total - kept
         shown = bool(args.decode_to_file) or not sys.stdout.isatty()
         with Counter("decoding", "lines", shown, left) as counter:

@@ -1,12 +1,13 @@
 """Translate a split of a run's problem and print its metric."""
 
 import argparse
-import functools
 import signal
 
 from t2t_lite.bin.cli import command, flags, runs
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.bin.cli.output import print_report
+from t2t_lite.decoding.batching import Batching
+from t2t_lite.progress import Counter
 
 
 def _add_flags(parser: flags.Parser) -> None:
@@ -33,19 +34,24 @@ def evaluate(args: argparse.Namespace) -> None:
     args.checkpoint = str(weights.path)  # a trainer may be running
     replicas = runs.make_replicas(run, args)
     command.note(f"Translating {len(sources)} sentences of {args.split}.")
-    from t2t_lite.decoding.stream import best_translations
+    from t2t_lite.decoding.stream import translate_lines
     from t2t_lite.training.model_card import write_card
 
-    with command.LineNotes(args.verbose) as note:
-        translate = functools.partial(
-            best_translations,
-            replicas,
-            sources,
-            batch_size=args.batch_size,
-            batch_tokens=args.batch_tokens,
-            note=note,
-        )
-        hypotheses = command.interruptible(translate, signal.SIGINT)
+    hypotheses: list[str] = []
+
+    def translate() -> None:
+        batching = Batching(args.batch_size, args.batch_tokens)
+        with (
+            command.LineNotes(args.verbose) as note,
+            Counter("translating", "sentences", total=len(sources)) as counter,
+        ):
+            for found in translate_lines(
+                replicas, sources, batching=batching, note=note
+            ):
+                hypotheses.append(found.hypotheses[0].text)
+                counter.advance(1)
+
+    command.interruptible(translate, signal.SIGINT)
     report = run.problem.evaluate(sources, references, hypotheses)
     translator = replicas[0].translator
     report |= {

@@ -14,7 +14,7 @@ from t2t_lite.validators import integer
 
 # Flags of --format=saved_model; all are None unless given.
 _SERVING = (
-    *("prefixed", "attention", "precision", "max_length"),
+    *("attention", "precision", "max_length"),
     *("warmup", "noverify"),
 )
 _WARMUP = 4  # lengths
@@ -40,8 +40,6 @@ def _add_flags(parser: flags.Parser) -> None:
     flags.add(parser, {"--keep=N": about}, integer(1))
     group = parser.add_argument_group("of --format=saved_model")
     switches = {
-        "--prefixed": "add the signature 'prefixed': translations that begin "
-        "with a given prefix",
         "--attention": "add the signature 'attention': the weights of every "
         "head, for the web page",
         "--noverify": "do not load the export in a process without t2t-lite "
@@ -62,7 +60,8 @@ def _add_flags(parser: flags.Parser) -> None:
         "number of text lengths in the warm-up requests, which a server sends "
         f"to each signature when it loads; 0: none (default: {_WARMUP})"
     )
-    flags.add(group, {"--warmup=N": lengths}, integer(0))
+    # TensorFlow Serving takes 1000 requests; there are up to 4 signatures.
+    flags.add(group, {"--warmup=N": lengths}, integer(0, 250))
     parser.set_defaults(**dict.fromkeys(_SERVING))
     flags.add_search_flags(parser, batches=False)
 

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t2t_lite.decoding.batching import DEFAULT_SIZE
+from t2t_lite.decoding.batching import DEFAULT_SIZE, Batching
 from t2t_lite.decoding.requests import Request
 from t2t_lite.errors import T2TLiteError, UsageError, in_words
 from t2t_lite.progress import Counter
@@ -18,7 +18,7 @@ from t2t_lite.serving.versions import (
     SAVED_MODEL,
     newest_version,
 )
-from t2t_lite.validators import check, integer, optional
+from t2t_lite.validators import check, integer, one_of, optional
 
 if TYPE_CHECKING:
     from t2t_lite.decoding.results import PairScore, Translation
@@ -180,8 +180,8 @@ class LoadedTranslator:
           mbr: "chrf" returns the hypothesis most similar to all others.
           token_scores: with `nbest`, of a run: add the log-probability of each
             token to the hypotheses.
-          alignment: with `nbest`, of a run: "tokens" or "words", add pairs of
-            source and target positions to the hypotheses.
+          alignment: with `nbest`, of a run: "words" adds pairs of source and
+            target words to the hypotheses.
 
         Returns:
           A str for a text, a list of them for several. With `nbest`, a list of
@@ -199,7 +199,7 @@ class LoadedTranslator:
                     f"{name} requires nbest: only hypotheses have details."
                 )
         answers: list[Any] = []
-        how = {"batch_size": batch_size, "batch_tokens": batch_tokens}
+        how = {"batching": Batching(batch_size, batch_tokens)}
         translations = self.stream(several, how, nbest=nbest, **options)
         is_long = len(several) > (batch_size or DEFAULT_SIZE)
         with Counter("translating", "texts", is_long, len(several)) as counter:
@@ -232,7 +232,6 @@ class LoadedTranslator:
           **options: as in a call.
         """
         from t2t_lite.decoding.stream import splitter_of, translate_lines
-        from t2t_lite.evaluation.minimum_bayes_risk import require_utility
 
         replicas, details = self._replicas(options, how)
         split = None
@@ -244,9 +243,9 @@ class LoadedTranslator:
                     "token_scores and alignment."
                 )
             split = splitter_of(self._run.problem, self._run.encoders)
-        if mbr is not None:
-            require_utility(mbr)
-        most = replicas[0].translator.most_hypotheses
+        check("mbr", mbr, optional(one_of("chrf")))
+        search = replicas[0].translator.settings
+        most = None if search.sample else search.beam_size
         count = nbest or (most if mbr else 1)
         if count is None:
             raise UsageError("With sample=True, mbr requires nbest.")
@@ -262,7 +261,7 @@ class LoadedTranslator:
             num_hypotheses=count,
             complete=problem.complete if problem else None,
             details=details,
-            mbr=mbr,
+            rerank=mbr is not None,
             split=split,
             tags=problem.source_tags if problem else (),
             **how,
@@ -302,7 +301,7 @@ class LoadedTranslator:
                 "Each source needs one target, a str that is one or a list "
                 f"of as many; got {len(texts)} and {len(others)}."
             )
-        how = {"batch_size": batch_size, "batch_tokens": batch_tokens}
+        how = {"batching": Batching(batch_size, batch_tokens)}
         pairs = zip(texts, others, strict=True)
         scores = list(self.score_stream(pairs, how, **options))
         return scores[0] if one else scores
@@ -337,7 +336,7 @@ class LoadedTranslator:
         asked = {name: hashable.pop(name, None) for name in _DETAILS}
         replicas = self._make_replicas(**hashable)
         engine = replicas[0].translator
-        if how.get("batch_tokens") and engine.source_encoder is None:
+        if how["batching"].tokens and engine.source_encoder is None:
             raise UsageError(
                 "An export does not count the tokens of a text: give "
                 "batch_size instead of batch_tokens."
@@ -363,20 +362,16 @@ class _ExportedModel:
 
         from t2t_lite.decoding.search.settings import SearchSettings
 
-        self.settings = SearchSettings()
         try:
             self._signatures = tf.saved_model.load(str(folder)).signatures
             about = json.loads((folder / ABOUT).read_text("utf-8"))
             self.max_length = int(about["max_length"])
+            beam_size = about["search"]["beam_size"]
+            self.settings = SearchSettings(beam_size=beam_size)
         except (OSError, ValueError, KeyError) as error:
             raise T2TLiteError(
                 f"Cannot load the export {folder}: {in_words(error)}."
             ) from error
-
-    @property
-    def most_hypotheses(self) -> int:
-        outputs = self._signatures["nbest"].structured_outputs
-        return outputs["scores"].shape[1]
 
     def translate(
         self,
@@ -396,9 +391,6 @@ class _ExportedModel:
 
     def score(self, sources: Any, targets: Any) -> dict[str, Any]:
         return self._signatures["score"](inputs=sources, targets=targets)
-
-    def warm_up(self, num_hypotheses: int = 1) -> None:
-        """Do nothing: a SavedModel has no graph to trace."""
 
 
 def _refuse(options: Iterable[str]) -> None:

@@ -26,7 +26,7 @@ from t2t_lite.data.manifest import Manifest, check_data, find_data
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
 from t2t_lite.parsing.bracket_f1 import read_parameters
-from t2t_lite.parsing.trees import one_tree_a_line, read_trees
+from t2t_lite.parsing.trees import read_trees
 from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
 from t2t_lite.text.vocabulary import open_vocabulary
 from t2t_lite.training.config import (
@@ -130,7 +130,6 @@ READERS = {
     "a.jsonl": (read_json_lines, *JSON_LINES),
     "a.tmx": (lambda path: read_tmx(path, "xx", "yy"), *XML),
     "a.mrg": (read_trees, "(", ")", " ", "(S (NP a))", "a", "\xa0"),
-    "lines.mrg": (lambda path: one_tree_a_line(path, 2), "(", ")", "(S a)\n"),
     "a.prm": (
         lambda path: [read_parameters(path)],
         *("DELETE_LABEL TOP\n", "EQ_LABEL ", "LABELED ", "-1\n"),

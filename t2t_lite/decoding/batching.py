@@ -90,13 +90,15 @@ class Batching:
         return batches
 
 
+DEFAULT_BATCHING = Batching()
+
+
 def map_sorted(
     items: Iterable[Item],
     parts: Callable[[Item], Sequence[Part]],
     work: Sequence[Callable[[list[Part]], Iterable[Result]]],
     lengths: Callable[[list[Part]], Sequence[int]],
     batching: Batching,
-    share_out: bool = False,
 ) -> Iterator[tuple[Item, list[Result]]]:
     """Apply work to batches of parts of similar length; keep the order.
 
@@ -107,8 +109,8 @@ def map_sorted(
         whichever is free; several have a thread each, and Ctrl-C does not wait
         for them.
       lengths: the lengths of parts, in the unit of `batching`.
-      batching: which parts form a batch.
-      share_out: split few parts into smaller batches, so that all work.
+      batching: which parts form a batch; few parts are shared out, so that all
+        work.
 
     Yields:
       Each item and the results of its parts.
@@ -131,8 +133,8 @@ def map_sorted(
         for chunk in _chunks(items, size, batching.prompt):
             parts_of = [parts(item) for item in chunk]
             flat = list(itertools.chain.from_iterable(parts_of))
-            shares = len(work) if share_out else 1
-            batches = batching.batches(lengths(flat) if flat else [], shares)
+            counts = lengths(flat) if flat else []
+            batches = batching.batches(counts, len(work))
             found = run_all(run, [[flat[i] for i in rows] for rows in batches])
             results: dict[int, Result] = {}
             for rows, row_results in zip(batches, found, strict=True):

@@ -5,11 +5,11 @@ import json
 import re
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Self
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar, Self
 
 from t2t_lite import validators
-from t2t_lite.errors import T2TLiteError, UsageError, nearest
+from t2t_lite.errors import UsageError, nearest
 from t2t_lite.validators import Validator, condition, integer
 
 _LINE_END = re.compile("\r\n|\r|\n")
@@ -56,10 +56,13 @@ class _Line:
     """A record that checks its values, and that a line of JSON may hold.
 
     Attributes:
+      SIDES: the names of its texts, the source first.
       id: returned with the result.
       error: the reason why it cannot be answered, which is its result then.
       tag: the tag to put before the source text, see `text.tags`.
     """
+
+    SIDES: ClassVar[tuple[str, ...]]
 
     id: _Id | None = None
     error: _String | None = None
@@ -77,35 +80,31 @@ class _Line:
         make: Any = cls
         if isinstance(line, bytes):
             line = line.decode("utf-8", "replace")
-        fields = [x for x in dataclasses.fields(cls) if x.name != "error"]
-        keys = [field.name for field in fields]
-        required = [x.name for x in fields if x.default is dataclasses.MISSING]
+        fields = dataclasses.fields(cls)
+        keys = [field.name for field in fields if field.name != "error"]
         given: dict[str, Any] = {}
         try:
             record = json.loads(line)
             if not isinstance(record, dict):
-                raise UsageError(
-                    f"A line must be a JSON object; got {record!r}."
-                )
+                raise UsageError(f"A line must be an object; got {record!r}.")
             given = {k: v for k, v in record.items() if v is not None}
             for key in given.keys() - keys:
                 raise UsageError(
                     f"The keys are {', '.join(keys)}; got {key!r}."
                     f"{nearest(key, keys)}"
                 )
-            for key in required:
-                if key not in given:
-                    raise UsageError(f"{key} must be a string; it is missing.")
-                if isinstance(given[key], str):
-                    given[key] = _LINE_END.sub(" ", given[key])
-            return make(**given)
+            texts = {side: given.get(side) for side in cls.SIDES}
+            for side, text in texts.items():
+                if isinstance(text, str):
+                    texts[side] = _LINE_END.sub(" ", text)
+            return make(**{**given, **texts})
         except UsageError as error:
             message = str(error)
         except (ValueError, RecursionError) as error:
             message = f"A line must be a JSON object; it is not JSON: {error}."
         message = textwrap.shorten(message, _MAX_ERROR, placeholder="...")
-        kept = {"id": given["id"]} if _is_id(given.get("id")) else {}
-        return make(**dict.fromkeys(required, ""), **kept, error=message)
+        id = given.get("id") if _is_id(given.get("id")) else None
+        return make(**dict.fromkeys(cls.SIDES, ""), id=id, error=message)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +122,8 @@ class Request(_Line):
       UsageError: a value breaks its rule.
     """
 
+    SIDES = ("text",)
+
     text: _Text
     prefix: _String = ""
     constraints: _Phrases = ()
@@ -131,10 +132,8 @@ class Request(_Line):
 
     def asked(self) -> dict[str, Any]:
         """Return the options that are set, by their name in `COLUMNS`."""
-        asked = {
-            name: getattr(self, name)
-            for name in ("prefix", "constraints", "avoid", "seed")
-        }
+        names = ("prefix", "constraints", "avoid", "seed")
+        asked = {name: getattr(self, name) for name in names}
         return {k: v for k, v in asked.items() if v not in ("", (), None)}
 
     def violations(
@@ -142,13 +141,8 @@ class Request(_Line):
     ) -> dict[str, list[str]]:
         """Return the texts of the request that a translation violates.
 
-        Args:
-          text: the translation.
-          avoid: texts that must not appear, in addition to the request's.
-
-        Returns:
-          `missing`, the prefix and constraints that do not appear, and
-          `unavoided`, the texts that appear as whole words; without empty ones.
+        They are `missing`, the prefix and constraints that do not appear, and
+        `unavoided`, the texts, also of `avoid`, that appear as whole words.
         """
         text = _normalize(text)
         missing = [x for x in self.constraints if _normalize(x) not in text]
@@ -167,29 +161,19 @@ class Request(_Line):
 class Pair(_Line):
     """A text and a translation of it, to be scored; see `Request`."""
 
+    SIDES = ("source", "target")
+
     source: _Text
     target: _Text
 
-
-def split_pairs(lines: Iterable[bytes], first_line: int = 1) -> Iterator[Pair]:
-    r"""Split lines `source<TAB>target`: `b"one\teins\n"` -> one, eins.
-
-    Args:
-      lines: with or without line ends.
-      first_line: the number of the first line.
-
-    Raises:
-      T2TLiteError: a line has no tab, or more than one.
-    """
-    for number, line in enumerate(lines, start=first_line):
+    @classmethod
+    def split(cls, line: bytes) -> Self:
+        r"""Return the pair of `b"one\teins\n"`; without one tab an error."""
         sides = line.split(b"\t")
-        if len(sides) != 2:
-            raise T2TLiteError(
-                "Pairs to score are lines source<TAB>target, one tab each; "
-                f"line {number} has {len(sides) - 1} tabs."
-            )
-        source, target = sides
-        yield Pair(source, target)
+        if len(sides) == 2:
+            return cls(*sides)
+        message = f"A pair is source<TAB>target; got {len(sides) - 1} tabs."
+        return cls("", "", error=message)
 
 
 def _normalize(text: str) -> str:

@@ -26,7 +26,7 @@ class Hypothesis:
         the request that are `missing` or `unavoided`.
       pieces: the vocabulary's entries of the tokens, if requested.
       token_log_probabilities: of each token, if requested.
-      alignment: pairs [source, target] of tokens or words, if requested.
+      alignment: pairs [source, target] of words, if requested.
       utility: mean similarity to all hypotheses, 0-100, if it orders them.
     """
 
@@ -50,7 +50,6 @@ class Translation:
       hypotheses: best first, at least one; none if there is an error.
       id: of the request.
       error: the reason why the request has no hypotheses.
-      source_pieces: the source tokens that an alignment of tokens counts.
     """
 
     line: int
@@ -58,7 +57,6 @@ class Translation:
     hypotheses: list[Hypothesis]
     id: str | int | None = None
     error: str | None = None
-    source_pieces: list[str] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record for JSON; facts are keys of their hypothesis."""
@@ -85,7 +83,6 @@ class PairScore:
       error: the reason why the pair has no score; the numbers are NaN then.
       pieces, token_log_probabilities, alignment: of the target, if requested;
         see `Hypothesis`.
-      source_pieces: see `Translation`.
     """
 
     line: int
@@ -99,7 +96,6 @@ class PairScore:
     pieces: list[str] | None = None
     token_log_probabilities: list[float] | None = None
     alignment: list[list[int]] | None = None
-    source_pieces: list[str] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record for JSON."""
@@ -120,16 +116,13 @@ def _to_dict(result: Hypothesis | Translation | PairScore) -> dict[str, Any]:
 
 
 def hypotheses_of(row: Mapping[str, Any], line: int) -> list[Hypothesis]:
-    """Return the hypotheses of one text.
+    """Return the hypotheses of one text, the line of this number.
 
     Args:
       row: values of a graph: `outputs` bytes [N] and `scores` [N], best first,
         and maybe `tokens` int32 [N, L]. Those that do not exist have impossible
         scores.
-      line: the number of the text, for an error.
-
-    Raises:
-      T2TLiteError: the model's scores are not numbers.
+      line: for the T2TLiteError of a model whose scores are not numbers.
     """
     require_finite(row["scores"][0], line)
     return [
@@ -146,14 +139,10 @@ def hypotheses_of(row: Mapping[str, Any], line: int) -> list[Hypothesis]:
 def concat_sentences(
     sentences: Sequence[Hypothesis], alpha: float
 ) -> Hypothesis:
-    """Return one hypothesis for the sentences of a line.
+    """Return one hypothesis of the best ones of a line's sentences.
 
     Its score is that of one hypothesis: the log-probabilities add up, and so do
-    the lengths in the penalty.
-
-    Args:
-      sentences: the best hypothesis of each.
-      alpha: of the length penalty.
+    the lengths in the penalty, which has the weight `alpha`.
     """
     tokens: list[int] = []
     log_probability = 0.0

@@ -5,7 +5,6 @@ produce them. Both are gone when FILE is complete.
 """
 
 import contextlib
-import difflib
 import fcntl
 import json
 import os
@@ -19,7 +18,6 @@ from t2t_lite.errors import T2TLiteError, UsageError
 
 def partial_paths(path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
     """Return the paths of the partial file and of its options."""
-    path = path.resolve() if path.is_symlink() else path
     partial = path.with_name(f"{path.name}.partial")
     return partial, path.with_name(f"{path.name}.partial.json")
 
@@ -38,11 +36,11 @@ def open_resumable(
       options: all that the lines depend on; a later call with equal options
         appends. None: the file always starts from nothing.
       overwrite: start from nothing in any case.
-      note: called with the number of lines left after an exception.
+      note: told the number of lines that an exception leaves.
 
     Yields:
       A function that appends a line, which a kill cannot lose, and the number
-      of lines that an earlier process with the same options left.
+      of lines that an earlier process left.
 
     Raises:
       UsageError: the partial file has other options.
@@ -58,27 +56,20 @@ def open_resumable(
             if not os.path.samestat(os.fstat(file.fileno()), partial.stat()):
                 raise BlockingIOError
         except (BlockingIOError, FileNotFoundError) as error:
-            raise T2TLiteError(
-                f"Another process is writing {partial}: wait for it, or choose "
-                "another file."
-            ) from error
+            raise T2TLiteError(f"Another process writes {partial}.") from error
         files.remove_unfinished(path.parent, path.name)
-        # A line for each option.
         given = {name: str(value) for name, value in (options or {}).items()}
         here = json.dumps(given, indent=0, sort_keys=True)
         kept = 0 if overwrite else _truncate_to_lines(file)
         if kept and record.exists():
             there = record.read_text("utf-8", "replace")
-            changes = difflib.ndiff(there.splitlines(), here.splitlines())
-            if there != here:
+            if changes := {*there.splitlines()} ^ {*here.splitlines()}:
                 raise UsageError(
-                    f"{partial} has lines of other options: "
-                    f"{' '.join(x for x in changes if x[0] in '+-')} Use the "
-                    "same options, or start again with --overwrite."
+                    f"{partial} has lines of other options, "
+                    f"{' '.join(sorted(changes))}: start with --overwrite."
                 )
         else:
-            kept = 0
-            file.truncate(0)  # first: lines never have other options
+            kept = file.truncate(0)  # first: lines never have other options
             record.unlink(missing_ok=True)
             if options is not None:
                 files.write_text(record, here)

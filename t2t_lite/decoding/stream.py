@@ -10,7 +10,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite.decoding.batching import Batching, map_sorted
+from t2t_lite.decoding.batching import (
+    DEFAULT_BATCHING,
+    Batching,
+    map_sorted,
+)
 from t2t_lite.decoding.requests import Pair, Request
 from t2t_lite.decoding.results import (
     Hypothesis,
@@ -25,9 +29,8 @@ from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.token_info import TokenDetails
 from t2t_lite.decoding.translator import Engine, prepare
 from t2t_lite.errors import UsageError
-from t2t_lite.evaluation.minimum_bayes_risk import choose
+from t2t_lite.evaluation.minimum_bayes_risk import mean_utilities
 from t2t_lite.problem import Problem
-from t2t_lite.progress import Counter
 from t2t_lite.runtime import share_cores, usable_cores
 from t2t_lite.text.sentences import sentence_splitter
 from t2t_lite.text.tags import known_tag, parted, split_behind_tag, tagged
@@ -57,14 +60,12 @@ def translate_lines(
     translator: Engine | Sequence[Replica],
     lines: Iterable[str | bytes | Request],
     *,
-    batch_size: int | None = None,
-    batch_tokens: int | None = None,
-    prompt: bool = True,
+    batching: Batching = DEFAULT_BATCHING,
     first_line: int = 1,
     num_hypotheses: int = 1,
     complete: Callable[[str, str], tuple[str, Mapping[str, Any]]] | None = None,
     details: TokenDetails | None = None,
-    mbr: str | None = None,
+    rerank: bool = False,
     split: Callable[[str], Sequence[str]] | None = None,
     tags: Sequence[str] = (),
     note: Callable[[int, str], None] | None = None,
@@ -80,14 +81,12 @@ def translate_lines(
         such as NUL or U+2028, belongs to the line. It may be an open binary
         file. A `Request` has options of its own; if they cannot be met, its
         result is an error.
-      batch_size: see `Batching`.
-      batch_tokens: see `Batching`.
-      prompt: see `Batching`.
+      batching: which lines form a batch.
       first_line: the number of the first line.
       num_hypotheses: hypotheses a line, at most the translator's beam size.
       complete: `Problem.complete`; None returns the model's text.
       details: the fields to add to each hypothesis.
-      mbr: order the hypotheses by this utility, see `minimum_bayes_risk`.
+      rerank: order the hypotheses by their mean utility, the best first.
       split: splits a line into sentences, which are translated separately and
         concatenated; requires one hypothesis and no details.
       tags: `Problem.source_tags`, which a `Request` may name.
@@ -112,7 +111,7 @@ def translate_lines(
 
     def request_of(line: str | bytes | Request) -> Request:
         request = line if isinstance(line, Request) else Request(line)
-        return _prepared(request, "text", tags, check)
+        return _prepared(request, tags, check)
 
     def sentences(request: Request) -> list[Request]:
         if split is None:
@@ -128,70 +127,46 @@ def translate_lines(
             found |= details.compute(engine, texts, found["tokens"])
         return found
 
+    def finish(request: Request, hypothesis: Hypothesis) -> Hypothesis:
+        """Add the facts of the problem, and what the request's text misses."""
+        text = hypothesis.text
+        facts: Mapping[str, Any] = {}
+        violations = request.violations(text, engine.settings.avoid)
+        if complete:
+            text, facts = complete(request.text, text)
+        return dataclasses.replace(
+            hypothesis, text=text, facts={**facts, **violations}
+        )
+
     for line, request, rows in _run_batches(
         map(request_of, lines),
         sentences,
-        lambda request: [request.text],
         run,
         replicas,
-        Batching(batch_size, batch_tokens, prompt),
+        batching,
         first_line,
         note,
     ):
         result = Translation(line, request.text, [], request.id, request.error)
         if rows:
-            hypotheses = _hypotheses(line, request, rows, engine, details)
             hypotheses = [
-                _completed(request, each, complete, engine.settings.avoid)
-                for each in hypotheses
+                finish(request, each)
+                for each in _hypotheses(line, request, rows, engine, details)
             ]
-            if mbr:
-                hypotheses = rerank_by_utility(hypotheses, mbr)
+            if rerank:
+                hypotheses = _reranked(hypotheses)
             for name, message in _VIOLATIONS.items():
                 if texts := hypotheses[0].facts.get(name):
                     note(line, message.format(", ".join(texts)))
-            result = dataclasses.replace(
-                result,
-                hypotheses=hypotheses,
-                source_pieces=(
-                    details.source_pieces(request.text) if details else None
-                ),
-            )
+            result = dataclasses.replace(result, hypotheses=hypotheses)
         yield result
-
-
-def best_translations(
-    translator: Engine | Sequence[Replica],
-    texts: Sequence[str],
-    doing: str = "translating",
-    **options: Any,
-) -> list[str]:
-    """Return the best hypothesis of each text; show the progress on stderr.
-
-    Args:
-      translator: an engine, or several replicas.
-      texts: one line each.
-      doing: the label of the progress.
-      options: of `translate_lines`.
-
-    Raises:
-      T2TLiteError: the model's scores are not finite.
-    """
-    best = []
-    with Counter(doing, "sentences", total=len(texts)) as counter:
-        for translation in translate_lines(translator, texts, **options):
-            best.append(translation.hypotheses[0].text)
-            counter.advance(1)
-    return best
 
 
 def score_pairs(
     translator: Engine | Sequence[Replica],
     pairs: Iterable[Sequence[str | bytes] | Pair],
     *,
-    batch_size: int | None = None,
-    batch_tokens: int | None = None,
-    prompt: bool = True,
+    batching: Batching = DEFAULT_BATCHING,
     first_line: int = 1,
     details: TokenDetails | None = None,
     tags: Sequence[str] = (),
@@ -203,9 +178,7 @@ def score_pairs(
       translator: an engine, or several replicas; its alpha and its longest
         length apply.
       pairs: texts, with or without line ends.
-      batch_size: see `Batching`.
-      batch_tokens: see `Batching`.
-      prompt: see `Batching`.
+      batching: which pairs form a batch.
       first_line: the number of the first pair.
       details: the fields to add; log-probabilities of tokens in any case.
       tags: `Problem.source_tags`, which a `Pair` may name.
@@ -216,10 +189,7 @@ def score_pairs(
     """
 
     def pair_of(line: Sequence[str | bytes] | Pair) -> Pair:
-        if not isinstance(line, Pair):
-            source, target = line
-            line = Pair(source, target)
-        return _prepared(line, "source", tags)
+        return _prepared(line if isinstance(line, Pair) else Pair(*line), tags)
 
     def run(engine: Engine, pairs: Sequence[Pair]) -> Row:
         sources = tf.constant([pair.source for pair in pairs])
@@ -232,10 +202,9 @@ def score_pairs(
     for line, pair, rows in _run_batches(
         map(pair_of, pairs),
         lambda pair: [pair],
-        lambda pair: [pair.source, pair.target],
         run,
         _replicas_of(translator),
-        Batching(batch_size, batch_tokens, prompt),
+        batching,
         first_line,
         note or log_note,
     ):
@@ -248,7 +217,6 @@ def score_pairs(
             if details:
                 tokens = strip_padding(row["tokens"])
                 fields = details.describe(pair.source, tokens, row, pair.target)
-                fields["source_pieces"] = details.source_pieces(pair.source)
             result = dataclasses.replace(
                 result,
                 score=float(row["scores"]),
@@ -264,17 +232,6 @@ def log_note(number: int, message: str) -> None:
     logging.getLogger("t2t_lite").warning("line %d: %s", number, message)
 
 
-def rerank_by_utility(
-    hypotheses: Sequence[Hypothesis], utility: str
-) -> list[Hypothesis]:
-    """Return hypotheses by their mean utility against all, best first."""
-    _, utilities = choose([each.text for each in hypotheses], utility)
-    order = sorted(range(len(utilities)), key=lambda k: -utilities[k])
-    return [
-        dataclasses.replace(hypotheses[k], utility=utilities[k]) for k in order
-    ]
-
-
 def _replicas_of(translator: Engine | Sequence[Replica]) -> Sequence[Replica]:
     if isinstance(translator, Sequence):
         return translator
@@ -284,7 +241,6 @@ def _replicas_of(translator: Engine | Sequence[Replica]) -> Sequence[Replica]:
 def _run_batches(
     items: Iterable[Any],
     parts: Callable[[Any], list[Any]],
-    texts_of: Callable[[Any], list[str]],
     run: Callable[[Engine, list[Any]], Mapping[str, tf.Tensor]],
     replicas: Sequence[Replica],
     batching: Batching,
@@ -293,8 +249,8 @@ def _run_batches(
 ) -> Iterator[tuple[int, Any, list[Row]]]:
     """Yield the line number, the item and the rows of its parts, in order.
 
-    An item with an error has no rows. Truncated texts are noted. The lengths of
-    `texts_of` a part matter for batches; `run` returns values [B, ...] by name.
+    An item with an error has no rows. Truncated texts are noted. `run` returns
+    values [B, ...] by name.
     """
     engine = replicas[0].translator
 
@@ -306,15 +262,13 @@ def _run_batches(
             yield {name: value[row] for name, value in values.items()}
 
     def lengths(batch: list[Any]) -> list[int]:
-        texts = list(map(texts_of, batch))
+        texts = [[getattr(x, side) for x in batch] for side in batch[0].SIDES]
         if batching.tokens is None:
-            return [sum(map(len, sides)) for sides in texts]
+            return [sum(map(len, sides)) for sides in zip(*texts, strict=True)]
         encoders = (engine.source_encoder, engine.target_encoder)
         counts = [
             encoder.tokenize(prepare(tf.constant(side), engine.form))
-            for encoder, side in zip(
-                encoders, zip(*texts, strict=True), strict=False
-            )
+            for encoder, side in zip(encoders, texts, strict=False)
         ]
         longest = np.max([each.row_lengths() for each in counts], axis=0)
         return np.minimum(longest + 1, engine.max_length).tolist()
@@ -325,7 +279,6 @@ def _run_batches(
         [functools.partial(work, replica) for replica in replicas],
         lengths,
         batching,
-        share_out=True,
     )
     for line, (item, rows) in enumerate(results, start=first_line):
         if any(row["cut"] for row in rows):
@@ -339,7 +292,6 @@ def _run_batches(
 
 def _prepared(
     item: Any,
-    side: str,
     tags: Sequence[str],
     check: Callable[[Any], None] = lambda item: None,
 ) -> Any:
@@ -349,6 +301,7 @@ def _prepared(
     """
     try:
         if item.tag:
+            side = item.SIDES[0]
             tag, text = known_tag(item.tag, tags), getattr(item, side)
             has_tag, _ = parted(text, tags)
             text = text if has_tag else tagged(tag, text)
@@ -406,21 +359,13 @@ def _hypotheses(
     ]
 
 
-def _completed(
-    request: Request,
-    hypothesis: Hypothesis,
-    complete: Callable[[str, str], tuple[str, Mapping[str, Any]]] | None,
-    avoid: Iterable[str],
-) -> Hypothesis:
-    """Return the hypothesis with the problem's facts and its violations."""
-    text = hypothesis.text
-    facts: Mapping[str, Any] = {}
-    violations = request.violations(text, avoid)
-    if complete:
-        text, facts = complete(request.text, text)
-    return dataclasses.replace(
-        hypothesis, text=text, facts={**facts, **violations}
-    )
+def _reranked(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
+    """Return hypotheses with their mean utility against all, best first."""
+    utilities = mean_utilities([each.text for each in hypotheses])
+    order = sorted(range(len(utilities)), key=lambda k: -utilities[k])
+    return [
+        dataclasses.replace(hypotheses[k], utility=utilities[k]) for k in order
+    ]
 
 
 def splitter_of(
@@ -428,12 +373,8 @@ def splitter_of(
 ) -> Callable[[str], list[str]]:
     """Return the function that splits a source text into sentences.
 
-    Args:
-      problem: names the language; English replaces a missing one.
-      encoders: of the problem.
-
-    Raises:
-      UsageError: the answers are not sentences that can be concatenated.
+    The problem names the language; English replaces a missing one. Answers that
+    are not sentences that can be concatenated are a UsageError.
     """
     if problem.text_form(encoders) is not None:
         raise UsageError(
@@ -451,15 +392,12 @@ def share_processor(
 
     Most operations of a search are too small for two cores: two searches on a
     core each are faster than one on both. TensorFlow keeps its threads once it
-    has computed anything.
+    has computed anything. With GPUs nothing is divided.
 
     Args:
       count: the number of searches; None: one a core, but at most four.
       units_of_line: D of a model that gets one line at a time, which uses one
         core if it is small; None: it gets batches.
-
-    Returns:
-      The number; with GPUs the count as it is, and nothing is divided.
     """
     if tf.config.list_physical_devices("GPU"):
         return count

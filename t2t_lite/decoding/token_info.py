@@ -5,7 +5,7 @@ is.
 """
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,17 +15,15 @@ from t2t_lite.decoding.translator import (
     Engine,
     Translator,
     encode_sources,
-    prepare,
 )
 from t2t_lite.errors import UsageError
 from t2t_lite.model.attention_weights import source_attention
 from t2t_lite.text.encoder import EOS_ID, words_of_prefixes
+from t2t_lite.validators import check, one_of, optional
 
-ALIGNMENTS = ("tokens", "words")
+_ALIGNMENT = optional(one_of("words"))
 _NONE = -1  # in place of a source token
-# Shown in place of the ends of a target.
-START = "⟨start⟩"
-END = "⟨end⟩"
+END = "⟨end⟩"  # shown in place of EOS
 
 
 class TokenDetails:
@@ -40,11 +38,11 @@ class TokenDetails:
       translator: the engine, whose encoders are used.
       token_scores: add the log-probability of each token of hypotheses; scored
         pairs have it anyway.
-      alignment: of "tokens" or "words"; None: none.
+      alignment: "words", or None for none.
 
     Raises:
-      UsageError: the engine is not a `Translator` of one model, or answers with
-        a form, such as trees, have no words.
+      UsageError: the engine is not a `Translator` of one model, or an alignment
+        is unknown or of answers with a form, such as trees.
     """
 
     def __init__(
@@ -56,26 +54,21 @@ class TokenDetails:
     ):
         self._translator = translator
         self._scores = token_scores
-        self._alignment = alignment
-        requested = token_scores or alignment is not None
-        if requested and not isinstance(translator, Translator):
+        self._aligns = check("alignment", alignment, _ALIGNMENT) is not None
+        if token_scores or self._aligns:
+            if not isinstance(translator, Translator):
+                raise UsageError(
+                    "token_scores and alignment require TensorFlow: leave out "
+                    "the other backend."
+                )
+            if self._aligns:
+                _, layers = translator.one_model.hparams.layers
+                self._layer = max(1, layers - 1)
+        if self._aligns and translator.form is not None:
             raise UsageError(
-                "token_scores and alignment require TensorFlow: leave out "
-                "the other backend."
+                "alignment conflicts with answers that have a form, such as "
+                "trees: leave it out."
             )
-        if alignment not in (None, *ALIGNMENTS):
-            raise UsageError(
-                f"alignment must be one of {', '.join(ALIGNMENTS)}; got "
-                f"{alignment!r}."
-            )
-        if alignment == "words" and translator.form is not None:
-            raise UsageError(
-                "alignment=words conflicts with answers that have a form, such "
-                "as trees: choose alignment=tokens."
-            )
-        if alignment and isinstance(translator, Translator):
-            _, layers = translator.one_model.hparams.layers
-            self._layer = max(1, layers - 1)
         self._graph = functools.cache(self._new_graph)
         # Used for each hypothesis of a source, one after another.
         words_of_text = translator.source_encoder.words_of_text
@@ -86,13 +79,10 @@ class TokenDetails:
     ) -> dict[str, tf.Tensor]:
         """Return the values that `describe` needs, by name, as `tokens`.
 
-        Args:
-          translator: the engine, or a replica of it.
-          texts: tf.string [B], the sources.
-          tokens: int32 [B, T], a target of each, or [B, N, T], N targets of
-            each; EOS, then zeros.
+        The translator is the engine or a replica; texts are sources [B]; tokens
+        int32 [B, T] or [B, N, T], one or N targets of each; EOS, then zeros.
         """
-        if not (self._scores or self._alignment):
+        if not (self._scores or self._aligns):
             return {}
         graph = self._graph(translator)
         if len(tokens.shape) == 2:
@@ -120,7 +110,7 @@ class TokenDetails:
                 found["token_log_probabilities"] = (
                     translator.model.token_log_probs(features)
                 )
-            if self._alignment:
+            if self._aligns:
                 found["sources"] = argmax_alignment(
                     source_attention(
                         translator.one_model, features, self._layer
@@ -145,45 +135,35 @@ class TokenDetails:
           source: the text.
           tokens: of the target, EOS included.
           row: values of this target, from `compute` or `Translator.score`.
-          target: the text, if it is given; None: the text of the tokens.
+          target: its text, or None for that of the tokens.
 
         Returns:
           Some of `pieces` and `token_log_probabilities`, both with the EOS, and
-          `alignment`, pairs [source, target] from 0 in the target's order.
+          `alignment`, pairs of words [source, target] from 0 in the target's
+          order.
         """
         encoder = self._translator.target_encoder
         fields: dict[str, Any] = {}
         scores = row.get("token_log_probabilities")
-        if scores is not None or self._alignment == "tokens":
-            fields["pieces"] = encoder.pieces(tokens)
         if scores is not None:
+            fields["pieces"] = encoder.pieces(tokens)
             fields["token_log_probabilities"] = scores[: len(tokens)].tolist()
-        if self._alignment:
-            pairs = [
-                (int(start), end)
+        if self._aligns:
+            if target is None:
+                ends = range(1, len(tokens) + 1)
+                prefixes = encoder.decode([tokens[:end] for end in ends])
+                words = words_of_prefixes(prefixes)
+            else:
+                words = encoder.words_of_text(target)
+            pairs = {
+                (target_word, source_word)
                 for end, start in enumerate(row["sources"][: len(tokens)])
                 if start != _NONE
-            ]
-            if self._alignment == "words":
-                if target is None:
-                    ends = range(1, len(tokens) + 1)
-                    prefixes = encoder.decode([tokens[:end] for end in ends])
-                    words = words_of_prefixes(prefixes)
-                else:
-                    words = encoder.words_of_text(target)
-                pairs = pairs_of_words(pairs, self._source_words(source), words)
-            fields["alignment"] = [list(pair) for pair in pairs]
+                for source_word in self._source_words(source)[start]
+                for target_word in words[end]
+            }
+            fields["alignment"] = [[one, other] for other, one in sorted(pairs)]
         return fields
-
-    def source_pieces(self, source: str) -> list[str] | None:
-        """Return the source tokens that an alignment of tokens counts."""
-        if self._alignment != "tokens":
-            return None
-        encoder = self._translator.source_encoder
-        (ids,) = encoder.tokenize(
-            prepare(tf.constant([source]), self._translator.form)
-        )
-        return encoder.pieces(ids[: self._translator.max_length - 1].numpy())
 
 
 def argmax_alignment(
@@ -191,42 +171,11 @@ def argmax_alignment(
 ) -> tf.Tensor:
     """Return the source token with the highest weight for each target token.
 
-    Args:
-      weights: float32 [B, T, S].
-      inputs: int32 [B, S].
-      targets: int32 [B, T].
-
-    Returns:
-      int32 [B, T]; -1 for EOS and padding, and where the source has only these.
+    Of weights [B, T, S], inputs [B, S] and targets [B, T] it is int32 [B, T];
+    -1 for EOS and padding, and where the source has only these.
     """
     readable, written = (ids > EOS_ID for ids in (inputs, targets))
     weights = tf.where(readable[:, None], weights, -1.0)
     best = tf.argmax(weights, axis=-1, output_type=tf.int32)
     exists = written & tf.reduce_any(readable, axis=-1, keepdims=True)
     return tf.where(exists, best, _NONE)
-
-
-def pairs_of_words(
-    pairs: Iterable[tuple[int, int]],
-    source_words: Sequence[range],
-    target_words: Sequence[range],
-) -> list[tuple[int, int]]:
-    """Return the words that pairs of tokens align, in the target's order.
-
-    Args:
-      pairs: (source token, target token).
-      source_words: the words of each source token.
-      target_words: the words of each target token.
-    """
-    words = {
-        (target, source)
-        for i, j in pairs
-        for source in source_words[i]
-        for target in target_words[j]
-    }
-    return [(source, target) for target, source in sorted(words)]
-
-
-def pharaoh(alignment: Iterable[Sequence[int]]) -> str:
-    """Return [[0, 0], [2, 1]] as "0-0 2-1"."""
-    return " ".join(f"{source}-{target}" for source, target in alignment)

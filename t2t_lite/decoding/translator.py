@@ -55,9 +55,6 @@ class Engine(Protocol):
     source_encoder: TextEncoder
     target_encoder: TextEncoder
 
-    @property
-    def most_hypotheses(self) -> int | None: ...
-
     def translate(
         self,
         texts: Any,
@@ -68,8 +65,6 @@ class Engine(Protocol):
     def require_can_do(self, asked: Iterable[str]) -> None: ...
 
     def score(self, sources: Any, targets: Any) -> dict[str, Any]: ...
-
-    def warm_up(self, num_hypotheses: int = 1) -> None: ...
 
     def __hash__(self) -> int: ...
 
@@ -134,11 +129,6 @@ class Translator(tf.Module):
             raise UsageError("This needs one model: leave out the ensemble.")
         return self.model
 
-    @property
-    def most_hypotheses(self) -> int | None:
-        """The most hypotheses of a text; None: any number of samples."""
-        return None if self.settings.sample else self.settings.beam_size
-
     def translate(
         self,
         texts: tf.Tensor,
@@ -149,7 +139,8 @@ class Translator(tf.Module):
 
         Args:
           texts: tf.string [B].
-          num_hypotheses: N, from 1 to `most_hypotheses`.
+          num_hypotheses: N, at least 1, and at most the beam size but for
+            samples.
           asked: options of each text, any of COLUMNS by name.
 
         Returns: a dict of
@@ -195,10 +186,6 @@ class Translator(tf.Module):
     def require_can_do(self, asked: Iterable[str]) -> None:
         """Raise UsageError for a name of COLUMNS that is not supported here."""
         self.settings.check_supported([*asked, *(["jit"] if self.jit else [])])
-
-    def warm_up(self, num_hypotheses: int = 1) -> None:
-        """Trace the graph of `translate`, so that the first text is quick."""
-        self.translate(tf.constant([""]), num_hypotheses)
 
     def score(
         self, sources: tf.Tensor, targets: tf.Tensor
@@ -425,15 +412,8 @@ def encode_options(
 ) -> dict[str, tf.Tensor]:
     """Return the options of B texts as ids, those of the settings included.
 
-    Args:
-      count: B.
-      asked: any of COLUMNS by name.
-      settings: of the search.
-      encoder: of the target side.
-
-    Returns:
-      `prefix`, int32 [B, M], then NO_TOKEN; `constraints`, as `RequiredPhrases`
-      takes them; `avoid`, as `BadPhrases` does; `seed`, int64 [B].
+    They are `prefix`, int32 [B, M], then NO_TOKEN; `constraints`, as
+    `RequiredPhrases` takes them; `avoid`, as `BadPhrases`; `seed`, int64 [B].
     """
     options = {}
     if "prefix" in asked:
@@ -458,10 +438,8 @@ def encode_options(
 def _phrases(texts, encoder):
     """Return the tokens of ragged texts [B, None], in two tokenizations each.
 
-    A word may be tokenized differently where a translation begins.
-
-    Returns:
-      int32 [B, P, 2, M], P and M at least 1.
+    A word may be tokenized differently where a translation begins. They are
+    int32 [B, P, 2, M], P and M at least 1.
     """
     words = texts.flat_values
     first = tf.fill([tf.size(words), 1], START)
@@ -511,13 +489,8 @@ def compiled(
     batches are padded to powers of two, sources to at least 32 tokens.
 
     Args:
-      search: `(ids int32 [B, S], limits int32 [B], longest=L)` -> tokens int32
-        [B, N, L] and scores float32 [B, N], of operations that XLA compiles;
-        sentences do not affect one another.
+      search: `Translator._search`, of ids, limits and their bound L.
       longest_of: `S -> L`, the largest limit of sources of that length.
-
-    Returns:
-      `(ids, limits) -> (tokens, scores)`, where L is the largest limit.
     """
 
     @tf.function(jit_compile=True, autograph=False)

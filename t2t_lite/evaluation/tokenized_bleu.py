@@ -18,10 +18,9 @@ def tokenized_bleu(
 
     The steps of tensor2tensor's `get_ende_bleu.sh` as it was for the paper:
     `tokenizer.perl`, here sacremoses; `split_compounds`; `multi-bleu.perl`,
-    here sacreBLEU's counting without smoothing. Both sides are plain text and
-    go through all steps. The score depends on the tokenizer: compare it only
-    with scores of that script. Punctuation counts as it is written; later
-    versions of the script, and the reference file used with it, replace quotes.
+    here sacreBLEU's counting without smoothing. The score depends on the
+    tokenizer: compare it only with scores of that script. Punctuation counts as
+    it is written; later versions of the script replace quotes.
 
     Args:
       hypotheses: the translations, detokenized.

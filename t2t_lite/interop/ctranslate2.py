@@ -31,8 +31,8 @@ from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.search.state import IMPOSSIBLE
 from t2t_lite.decoding.translator import (
     Translator,
+    encode_sources,
     on_one_line,
-    prepare,
     with_eos,
 )
 from t2t_lite.errors import T2TLiteError, UsageError, in_words
@@ -50,11 +50,7 @@ _PATIENCE = 2
 
 
 def load_ctranslate2() -> Any:
-    """Return the package `ctranslate2`.
-
-    Raises:
-      T2TLiteError: it is not installed.
-    """
+    """Return the package `ctranslate2`, or raise T2TLiteError without it."""
     try:
         import ctranslate2
     except ImportError as error:
@@ -65,12 +61,7 @@ def load_ctranslate2() -> Any:
 
 
 def require_runnable(translator: Translator) -> None:
-    """Raise UsageError for a model or an option that CTranslate2 lacks.
-
-    Raises:
-      UsageError: names the hparam or the option, and the reason.
-      T2TLiteError: CTranslate2 is not installed.
-    """
+    """Raise UsageError for a model or an option that CTranslate2 lacks."""
     load_ctranslate2()
     hparams = translator.one_model.hparams
     attention = translator.one_model.decoder_layers[0].self_attention
@@ -104,12 +95,8 @@ def write_ctranslate2(
 ) -> None:
     """Write the model, the vocabularies and the settings of a translator.
 
-    Nothing is approximated but by the type of the weights.
-
-    Args:
-      translator: the model, its vocabularies and its search.
-      folder: empty.
-      quantization: the type of the weights.
+    Nothing is approximated but by `quantization`, the type of the weights. The
+    folder is empty.
 
     Raises:
       UsageError: CTranslate2 cannot run it.
@@ -131,15 +118,11 @@ def write_ctranslate2(
     source, target = translator.source_encoder, translator.target_encoder
     for path in {source.path, target.path}:
         shutil.copyfile(path, folder / path.name)
+    names = {"source": source.path.name, "target": target.path.name}
+    search = translator.settings
     settings = {
-        "vocabularies": {
-            "source": source.path.name,
-            "target": target.path.name,
-        },
-        "search": {
-            "beam_size": translator.settings.beam_size,
-            "alpha": translator.settings.alpha,
-        },
+        "vocabularies": names,
+        "search": {"beam_size": search.beam_size, "alpha": search.alpha},
         "extra_decode_length": translator.extra_decode_length,
         "max_length": translator.max_length,
     }
@@ -202,19 +185,12 @@ def _spec(translator: Translator) -> Any:
     spec.decoder.start_from_zero_embedding = True
     longest = translator.max_length + translator.extra_decode_length
     start = np.zeros((1, longest, hparams.hidden_size), np.float32)
-    for side, table, embedding, positions in (
-        (
-            spec.encoder,
-            spec.encoder.embeddings[0],
-            model.source_embedding,
-            model.encoder_positions,
-        ),
-        (
-            spec.decoder,
-            spec.decoder.embeddings,
-            model.target_embedding,
-            model.decoder_positions,
-        ),
+    for side, table, embedding, positions in zip(
+        (spec.encoder, spec.decoder),
+        (spec.encoder.embeddings[0], spec.decoder.embeddings),
+        (model.source_embedding, model.target_embedding),
+        (model.encoder_positions, model.decoder_positions),
+        strict=True,
     ):
         side.scale_embeddings = embedding.scaled
         table.weight = _values(embedding.table)
@@ -242,13 +218,9 @@ def _spec(translator: Translator) -> Any:
 def _set_layer(spec, layer):
     """Set the weights of a block of the encoder or the decoder."""
     attention = layer.self_attention
-    inputs = (
-        attention.query_kernel,
-        attention.key_kernel,
-        attention.value_kernel,
-    )
-    _set_kernels(spec.self_attention.linear[0], *inputs)
-    _set_kernels(spec.self_attention.linear[1], attention.output_kernel)
+    inputs, output = spec.self_attention.linear
+    inputs.weight = _kernels(attention, "query", "key", "value")
+    output.weight = _kernels(attention, "output")
     if attention.max_relative_position is not None:
         keys, values = attention.relative_keys, attention.relative_values
         spec.self_attention.relative_position_keys = _values(keys)
@@ -256,22 +228,22 @@ def _set_layer(spec, layer):
     _set_norm(spec.self_attention.layer_norm, layer.self_attention_norm)
     if hasattr(spec, "attention"):
         query, memory, output = spec.attention.linear
-        cross = layer.cross_attention
-        _set_kernels(query, cross.query_kernel)
-        _set_kernels(memory, cross.key_kernel, cross.value_kernel)
-        _set_kernels(output, cross.output_kernel)
+        query.weight = _kernels(layer.cross_attention, "query")
+        memory.weight = _kernels(layer.cross_attention, "key", "value")
+        output.weight = _kernels(layer.cross_attention, "output")
         _set_norm(spec.attention.layer_norm, layer.cross_attention_norm)
     feed_forward = layer.feed_forward
-    _set_kernels(spec.ffn.linear_0, feed_forward.hidden_kernel)
+    spec.ffn.linear_0.weight = _kernels(feed_forward, "hidden")
     spec.ffn.linear_0.bias = _values(feed_forward.hidden_bias)
-    _set_kernels(spec.ffn.linear_1, feed_forward.output_kernel)
+    spec.ffn.linear_1.weight = _kernels(feed_forward, "output")
     spec.ffn.linear_1.bias = _values(feed_forward.output_bias)
     _set_norm(spec.ffn.layer_norm, layer.feed_forward_norm)
 
 
-def _set_kernels(spec, *kernels):
-    """Set kernels [D, C] side by side, as CTranslate2 has them: [all C, D]."""
-    spec.weight = np.concatenate([_values(k).T for k in kernels])
+def _kernels(layer, *names):
+    """Return kernels [D, C] side by side, as CTranslate2's [all C, D]."""
+    kernels = [_values(getattr(layer, f"{name}_kernel")) for name in names]
+    return np.concatenate([kernel.T for kernel in kernels])
 
 
 def _set_norm(spec, norm):
@@ -332,10 +304,8 @@ class CTranslate2Translator:
         else:
             encoder = open_vocabulary(source)
             is_shared = source == target
-            encoders = (
-                encoder,
-                encoder if is_shared else open_vocabulary(target),
-            )
+            other = encoder if is_shared else open_vocabulary(target)
+            encoders = encoder, other
         self.source_encoder, self.target_encoder = encoders
         self._searches = searches
         self._source_names = token_names(self.source_encoder)
@@ -360,12 +330,7 @@ class CTranslate2Translator:
         quantization: Quantization = "float32",
         searches: int = 1,
     ) -> Self:
-        """Return the same translator in this engine; leaves no files.
-
-        Raises:
-          UsageError: CTranslate2 cannot run it.
-          T2TLiteError: CTranslate2 is not installed.
-        """
+        """Return the same translator in this engine; leaves no files."""
         with tempfile.TemporaryDirectory(prefix="t2t_lite_") as folder:
             write_ctranslate2(translator, folder, quantization)
             return cls(folder, searches, translator)
@@ -380,17 +345,9 @@ class CTranslate2Translator:
         other.settings = dataclasses.replace(self.settings, **given)
         return other
 
-    @property
-    def most_hypotheses(self) -> int:
-        """The largest number of hypotheses of a text."""
-        return self.settings.beam_size
-
     def require_can_do(self, asked: Iterable[str]) -> None:
         """Raise UsageError for any option of a single text."""
         _refuse(asked)
-
-    def warm_up(self, num_hypotheses: int = 1) -> None:
-        """CTranslate2 has no graph to trace."""
 
     def translate(
         self,
@@ -443,10 +400,7 @@ class CTranslate2Translator:
 
     def _source_tokens(self, texts):
         """Return the names of each text's tokens without EOS, and its facts."""
-        ids, lengths, cut = with_eos(
-            self.source_encoder.tokenize(prepare(texts, self.form)),
-            self.max_length,
-        )
+        ids, lengths, cut = encode_sources(self, texts)
         about = {"source_lengths": lengths, "cut": cut}
         return _named(self._source_names, ids, lengths), about
 
@@ -496,9 +450,8 @@ class CTranslate2Translator:
             answer.hypotheses, answer.scores, strict=True
         ):
             # A name that is not in the vocabulary is the number of an id.
-            known = (self._target_ids.get(name, name) for name in names)
-            ids = [int(each) for each in known]
-            penalty = ((5 + len(ids)) / 6) ** self.settings.alpha
+            ids = [int(self._target_ids.get(name, name)) for name in names]
+            penalty = length_penalty(len(ids), self.settings.alpha)
             found.append((ids, log_prob / penalty))
         return sorted(found, key=lambda one: (one[0][-1] != EOS_ID, -one[1]))
 

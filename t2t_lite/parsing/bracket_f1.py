@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from t2t_lite.corpus.lines import read_lines
 from t2t_lite.errors import T2TLiteError, nearest
-from t2t_lite.parsing.trees import LEAF, OPEN, Tree, parse_line, walk
+from t2t_lite.parsing.trees import LEAF, OPEN, Tree, parse_trees, walk
 
 SCORED, ERROR, SKIPPED = 0, 1, 2  # EVALB's status of a sentence
 _QUOTES = ("'", '"', "/")  # the words that QUOTE_LABEL applies to
@@ -38,7 +38,6 @@ class Parameters:
     equal_words: tuple[tuple[str, str], ...] = ()
     labeled: bool = True  # labels must be equal, not only spans
     cutoff_length: int = 40  # words, for the second block of totals
-    max_errors: int = 10  # EVALB would stop after these; here scoring goes on
 
     def same_label(self, one: str, other: str) -> bool:
         """Return whether two labels, or two tags, count as one."""
@@ -59,7 +58,7 @@ COLLINS = Parameters(
 # The field of each key, and the number of values on a line.
 _KEYS = {
     "DEBUG": ("", 1),  # what EVALB prints
-    "MAX_ERROR": ("max_errors", 1),
+    "MAX_ERROR": ("", 1),  # after which it stops
     "CUTOFF_LEN": ("cutoff_length", 1),
     "LABELED": ("labeled", 1),
     "DELETE_LABEL": ("deleted_labels", 1),
@@ -119,8 +118,6 @@ class SentenceScore(NamedTuple):
     words: int = 0  # compared, without punctuation
     correct_tags: int = 0
     problem: str = ""  # of an error sentence
-    # (label, matched, gold, test) of each label in either tree.
-    labels: tuple[tuple[str, int, int, int], ...] = ()
 
 
 class _Bracket(NamedTuple):
@@ -146,7 +143,6 @@ def score_lines(
     parameters: Parameters = COLLINS,
     gold_name: str = "The gold trees",
     test_name: str = "The test trees",
-    outer_brackets: bool = True,
 ) -> list[SentenceScore]:
     """Return the score of each line with trees; `report` sums them up.
 
@@ -161,8 +157,6 @@ def score_lines(
       parameters: the rules; EVALB's COLLINS.prm.
       gold_name: of the gold trees in errors.
       test_name: of the others.
-      outer_brackets: False removes the brackets without a label that treebanks
-        put around each tree, `( (S ...))`.
 
     Raises:
       T2TLiteError: no lines at all, unequal numbers of them, or a gold line
@@ -175,19 +169,11 @@ def score_lines(
             f"{len(test_lines)} in {test_name}."
         )
 
-    def parse(line, name, number):
-        return [
-            tree.children[0]
-            if not (outer_brackets or tree.label) and len(tree.children) == 1
-            else tree
-            for tree in parse_line(line, name, number)
-        ]
-
     scores = []
     for number, pair in enumerate(zip(gold_lines, test_lines, strict=True), 1):
-        gold = parse(pair[0], gold_name, number)
+        gold = list(parse_trees(pair[:1], gold_name, number))
         try:
-            test = parse(pair[1], test_name, number)
+            test = list(parse_trees(pair[1:], test_name, number))
         except T2TLiteError as error:
             length = _read(gold, parameters).length
             scores.append(SentenceScore(ERROR, length, problem=str(error)))
@@ -214,21 +200,15 @@ def score_trees(
     if problem:
         return SentenceScore(ERROR, length, problem=problem)
     tags = zip(gold.leaves, test.leaves, strict=True)
-    matched = _matched(gold.brackets, test.brackets, parameters)
-    sides = matched, *([x.label for x in y.brackets] for y in (gold, test))
     return SentenceScore(
         SCORED,
         length,
-        len(matched),
+        _matched(gold.brackets, test.brackets, parameters),
         len(gold.brackets),
         len(test.brackets),
         _crossing(gold.brackets, test.brackets),
         len(gold.leaves),
         sum(parameters.same_label(a.label, b.label) for a, b in tags),
-        labels=tuple(
-            (label, *(labels.count(label) for labels in sides))
-            for label in dict.fromkeys(sides[1] + sides[2])
-        ),
     )
 
 
@@ -313,11 +293,11 @@ def _difference(gold, test, parameters):
 
 
 def _matched(gold, test, parameters):
-    """Return the labels of gold brackets with a test bracket of their own."""
+    """Count gold brackets with a test bracket of their own."""
     unmatched = defaultdict(list)
     for bracket in test:
         unmatched[bracket.start, bracket.end].append(bracket.label)
-    matched = []
+    matched = 0
     for bracket in gold:
         labels = unmatched[bracket.start, bracket.end]
         for label in labels:
@@ -325,7 +305,7 @@ def _matched(gold, test, parameters):
                 bracket.label, label
             ):
                 labels.remove(label)
-                matched.append(bracket.label)
+                matched += 1
                 break
     return matched
 
@@ -361,27 +341,6 @@ def report(
     }
 
 
-def label_totals(scores: Sequence[SentenceScore]) -> dict[str, dict]:
-    """Return recall, precision and F1, 0-100, of each label, by frequency.
-
-    A bracket that matches one of another label, which some parameters allow,
-    counts for the gold tree's label.
-    """
-    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
-    for score in scores:
-        for label, *counts in score.labels:
-            sums[label] = [
-                a + b for a, b in zip(sums[label], counts, strict=True)
-            ]
-    return {
-        label: {"gold": gold, "test": test, "matched": matched}
-        | _rates(matched, gold, test)
-        for label, (matched, gold, test) in sorted(
-            sums.items(), key=lambda item: (-item[1][1], item[0])
-        )
-    }
-
-
 def totals(scores: Sequence[SentenceScore]) -> dict:
     """Return the sums and averages of a corpus.
 
@@ -393,6 +352,7 @@ def totals(scores: Sequence[SentenceScore]) -> dict:
         name: sum(getattr(score, name) for score in valid)
         for name in SentenceScore._fields[2:8]
     }
+    matched, gold, test, *_ = counts.values()
     crossing = [score.crossing for score in valid]
     complete = sum(x.matched == x.gold == x.test for x in valid)
     return {
@@ -400,7 +360,9 @@ def totals(scores: Sequence[SentenceScore]) -> dict:
         "errors": sum(score.status == ERROR for score in scores),
         "skipped": sum(score.status == SKIPPED for score in scores),
         "valid": len(valid),
-        **_rates(counts["matched"], counts["gold"], counts["test"]),
+        "recall": percent(matched, gold),
+        "precision": percent(matched, test),
+        "f1": percent(2 * matched, gold + test),  # 2PR / (P + R), of counts
         "complete_match": percent(complete, len(valid)),
         "average_crossing": percent(sum(crossing), len(valid)) / 100,
         "no_crossing": percent(crossing.count(0), len(valid)),
@@ -412,14 +374,6 @@ def totals(scores: Sequence[SentenceScore]) -> dict:
             name if name in ("words", "correct_tags") else f"{name}_brackets": n
             for name, n in counts.items()
         },
-    }
-
-
-def _rates(matched, gold, test):
-    return {
-        "recall": percent(matched, gold),
-        "precision": percent(matched, test),
-        "f1": percent(2 * matched, gold + test),  # 2PR / (P + R), of counts
     }
 
 

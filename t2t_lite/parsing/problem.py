@@ -53,12 +53,9 @@ def _parse_numbers(text: str) -> list[range]:
     return ranges
 
 
-def _normal_numbers(value: Any) -> str:
-    """Return the text of ranges: " 01-3 + 12-12" is "1-3+12"."""
-    return "+".join(
-        f"{numbers[0]}-{numbers[-1]}" if numbers[1:] else f"{numbers[0]}"
-        for numbers in _parse_numbers(str(value))
-    )
+def _checked_numbers(value: Any) -> str:
+    _parse_numbers(str(value))
+    return str(value)
 
 
 def _paths(value: Any) -> str:
@@ -68,7 +65,7 @@ def _paths(value: Any) -> str:
 
 _Numbers = Annotated[
     str,
-    Validator("numbers of files such as 200-2199 or 1-9+12", _normal_numbers),
+    Validator("numbers of files such as 200-2199 or 1-9+12", _checked_numbers),
 ]
 _MEANING = (
     "file numbers, such as 200-2199 or 1-9+12; give all three splits or none "
@@ -350,10 +347,8 @@ def numbered_files(
 ) -> dict[int, pathlib.Path]:
     """Return the files of a treebank by number, in order, also in folders.
 
-    Example, for the stem "wsj_": `wsj/02/wsj_0201.mrg` has the number 201.
-
-    Raises:
-      T2TLiteError: there are none, or a number has two files.
+    Example, for the stem "wsj_": `wsj/02/wsj_0201.mrg` has the number 201. No
+    files, or two of a number, are a T2TLiteError.
     """
     packed = "|".join(map(re.escape, PACKED))
     name = re.compile(
@@ -392,10 +387,9 @@ def _choose(
 def _with_subtrees(
     found: Iterable[Tree | None], most: int
 ) -> Iterator[Tree | None]:
-    """Yield each tree, and after it its constituents of 2 to `most` words.
+    """Yield each tree, then its constituents of 2 to `most` words.
 
-    Example, with a `most` of 2: after `(S (NP (X a) (X b)) (VP (X c)))` comes
-    `(NP (X a) (X b))`.
+    Example, for 2: `(S (NP (X a) (X b)) (VP (X c)))`, then `(NP (X a) (X b))`.
     """
     for tree in found:
         yield tree
@@ -411,10 +405,8 @@ def mix(
     """Yield each additional item once, and the treebank as often as its share.
 
     Example: [a, b], [1, 2, 3, 4, 5, 6], a share of a third:
-    1, 2, 3, 4, 5, 6, a, b, a. Train is shuffled when its data is made.
-
-    Each item of the treebank, of which there is one, comes at least once.
-    `share` is above 0 and below 1.
+    1, 2, 3, 4, 5, 6, a, b, a. Train is shuffled when its data is made. Each
+    item of the treebank comes at least once.
     """
     count = 0
     for item in additional:

@@ -1,4 +1,4 @@
-"""Bracketed trees: read, walked, written, drawn and stripped of annotation.
+"""Bracketed trees: read, walked, written and stripped of annotation.
 
 A tree in brackets, as treebanks write it, and as a `Tree`:
 
@@ -7,7 +7,6 @@ A tree in brackets, as treebanks write it, and as a `Tree`:
 """
 
 import functools
-import itertools
 import os
 import re
 import reprlib
@@ -25,7 +24,7 @@ ROOTS = ("", TOP, "ROOT", "S1")  # outermost brackets that name no constituent
 OPEN, LEAF, CLOSE = "open", "leaf", "close"
 
 _MAX_LINES = 10_000  # of a tree, in case it never ends
-_STRICT = Encoding(broken_share=0)  # one broken word is a wrong tree
+STRICT = Encoding(broken_share=0)  # one broken word is a wrong tree
 # Only ASCII white space: a no-break space is part of its word.
 _TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
 _NAME = re.compile(r"[^\s()]+", re.ASCII)
@@ -122,9 +121,8 @@ def format_tree(tree: Tree) -> str:
 def _checked(text):
     if not _NAME.fullmatch(text):
         raise T2TLiteError(
-            "A word, tag or label of a tree must not be empty, nor contain "
-            f"brackets or white space; got {text!r}. Write -LRB- and -RRB- for "
-            "brackets."
+            "A word, tag or label of a tree must not be empty or contain white "
+            f"space or brackets, which are -LRB- and -RRB-; got {text!r}."
         )
     return text
 
@@ -176,10 +174,12 @@ def read_trees(path: str | os.PathLike) -> Iterator[Tree]:
     Raises:
       T2TLiteError: the file cannot be read or is not UTF-8; see `parse_trees`.
     """
-    return parse_trees(read_lines(path, _STRICT), str(path))
+    return parse_trees(read_lines(path, STRICT), str(path))
 
 
-def parse_trees(lines: Iterable[str], name: str = "The text") -> Iterator[Tree]:
+def parse_trees(
+    lines: Iterable[str], name: str = "The text", first_line: int = 1
+) -> Iterator[Tree]:
     """Yield the trees of some lines, exactly as written.
 
     Example: `["( (S (NP-SBJ (PRP It))", "(VP (VBZ is)) ))"]` gives one tree,
@@ -191,79 +191,59 @@ def parse_trees(lines: Iterable[str], name: str = "The text") -> Iterator[Tree]:
     Args:
       lines: text, with or without line ends.
       name: of the file, for errors.
+      first_line: the number of the first line.
 
     Raises:
-      T2TLiteError: brackets are not balanced, a word contains one, a tree has
-        no words, or text stands outside of brackets. The message names the
-        line and the column (of characters, from 1).
+      T2TLiteError: brackets are not balanced, a word contains one, or text
+        stands outside of brackets. The message names the line and the column
+        (of characters, from 1).
     """
-    for place, tree in _parse(lines, name, "text"):
-        if not words(tree):
-            raise _fault(
-                name,
-                place,
-                "a tree must have at least one word; got one without. Take it "
-                "out of the file.",
-            )
-        yield tree
-
-
-def parse_line(
-    line: str, name: str = "The text", number: int = 1
-) -> list[Tree]:
-    """Return the trees of a line, which may have no words; see `parse_trees`.
-
-    `name` of the file and `number` of the line are for errors.
-    """
-    return [tree for _, tree in _parse([line], name, "line", number)]
-
-
-def _parse(lines, name, unit, first_number=1):
-    """Yield the place and the tree of each outermost bracket."""
     # Of each open bracket: its line and column; its label, word and trees.
     opened: list[tuple[tuple[int, int], list[Any]]] = []
     has_tags = True  # no bracket of this tree holds several words
-    for number, line in enumerate(lines, first_number):
+    for number, line in enumerate(lines, first_line):
         if opened and number - opened[0][0][0] > _MAX_LINES:
-            raise _unclosed(name, opened, f"after {_MAX_LINES:,} lines")
+            break
         for match in _TOKEN.finditer(line):
             token, place = match[0], (number, match.start() + 1)
             if token == ")" and opened:
-                start, parts = opened.pop()
+                _, parts = opened.pop()
                 tree = _tree_of(parts)
                 several_words = len(parts) > 2 and isinstance(parts[2], str)
                 has_tags = has_tags and not several_words
                 if opened:
                     opened[-1][1].append(tree)
                     continue
-                yield start, tree if has_tags else _without_tags(tree)
+                yield tree if has_tags else _without_tags(tree)
                 has_tags = True
                 continue
             parts = opened[-1][1] if opened else []
             if not opened and token != "(":
-                raise _fault(
-                    name,
-                    place,
-                    f"{reprlib.repr(token)} stands outside of brackets; a tree "
-                    "is written like (S (NP (PRP It)) (VP (VBZ works))). In "
-                    "words, write -LRB- and -RRB- for brackets.",
-                )
+                raise _fault(name, place, f"{reprlib.repr(token)} is outside")
             has_word = len(parts) > 1 and isinstance(parts[1], str)
             has_tree = bool(parts) and isinstance(parts[-1], Tree)
             if has_word if token == "(" else has_tree:
-                raise _fault(
-                    name,
-                    place,
-                    "a bracket must hold words or brackets; got "
-                    f"{reprlib.repr(token)} besides. In words, write -LRB- and "
-                    "-RRB- for brackets.",
-                )
+                reason = f"{reprlib.repr(token)} is beside words or brackets"
+                raise _fault(name, place, reason)
             if token == "(":
                 opened.append((place, []))
             else:
                 parts.append(token)
     if opened:
-        raise _unclosed(name, opened, f"at the end of the {unit}")
+        reason = (
+            f"of the tree that begins here, {len(opened)} open brackets are "
+            f"not closed at the end of the text, or after {_MAX_LINES:,} lines"
+        )
+        raise _fault(name, opened[0][0], reason)
+
+
+def _fault(name, place, reason):
+    number, column = place
+    return T2TLiteError(
+        f"{name}, line {number}, column {column}: {reason}. A tree is written "
+        "like (S (NP (PRP It)) (VP (VBZ works))); write -LRB- and -RRB- for "
+        "brackets in words."
+    )
 
 
 def _tree_of(parts):
@@ -287,42 +267,3 @@ def _without_tags(tree):
         ),
         lambda bracket, parts: bracket._replace(children=tuple(parts)),
     )
-
-
-def _unclosed(name, opened, where):
-    return _fault(
-        name,
-        opened[0][0],
-        "each opening bracket must be closed; the tree that begins here has "
-        f"{len(opened)} open {where}. Close them, write -LRB- for the sign, or "
-        "get the file again if it is incomplete.",
-    )
-
-
-def _fault(name, place, text):
-    number, column = place
-    return T2TLiteError(f"{name}, line {number}, column {column}: {text}")
-
-
-def one_tree_a_line(
-    path: str | os.PathLike, sentences: int | None = None
-) -> tuple[list[str], bool]:
-    """Return lines with a tree each, and whether the file is a treebank's.
-
-    There a tree may take several lines, of which all but the first begin with a
-    space. Other files, and those of as many lines as `sentences`, are returned
-    line by line: an empty or damaged line stays the answer to its sentence.
-
-    Raises:
-      T2TLiteError: see `read_trees`.
-    """
-    lines = list(read_lines(path, _STRICT))
-    is_treebank = len(lines) != sentences and any(
-        line[:1].isspace()
-        and line.strip()
-        and before.count("(") > before.count(")")
-        for before, line in itertools.pairwise(lines)
-    )
-    if is_treebank:
-        lines = [format_tree(tree) for tree in parse_trees(lines, str(path))]
-    return lines, is_treebank

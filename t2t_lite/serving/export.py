@@ -49,6 +49,7 @@ def export_saved_model(
       run: the run of the translator, which the export then describes.
       weights: the checkpoints of its weights.
       warmup: number of text lengths in the warm-up requests; 0 for none.
+        TensorFlow Serving loads no version with more than 1000 requests.
       verified: whether to verify the export.
       note: receives a line about the verification.
 
@@ -56,7 +57,7 @@ def export_saved_model(
       the folder of the version.
 
     Raises:
-      UsageError: see `translator_to_serve` and `check_warmup`.
+      UsageError: see `translator_to_serve`.
       T2TLiteError: the folder cannot be written or holds another format, the
         stock server does not link an op, or the verification fails.
     """
@@ -64,7 +65,6 @@ def export_saved_model(
     translator = translator_to_serve(translator, options)
     served = ServedTranslator(translator, options)
     signatures = served.answers
-    requests.check_warmup(warmup, len(signatures))
     with _new_version(export_dir, versions.SAVED_MODEL) as (target, folder):
         # A tenth of the graph is gradients.
         how = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
@@ -165,7 +165,7 @@ def _describe(
     model = translator.model
     one = model.models[0] if isinstance(model, Ensemble) else model
     languages = getattr(run and run.problem, "languages", ("", ""))
-    first = weights[0] if run else None
+    first, *others = weights if run else [None]
     return {
         "format": 1,
         "t2t_lite": t2t_lite.__version__,
@@ -176,7 +176,8 @@ def _describe(
         "averaged": first.averaged if first else None,
         "moving_average": first.is_ema if first else None,
         "training": run.config.get("training_cost") if run else None,
-        "scores": _scores(run, weights) if run else [],
+        # Those of one checkpoint; ensembles have none.
+        "scores": scores_of(run, weights[0]) if run and not others else [],
         "hparams": one.hparams.model_part(),
         "models": len(model.models) if isinstance(model, Ensemble) else 1,
         "parameters": sum(math.prod(weight.shape) for weight in model.weights),
@@ -191,8 +192,3 @@ def _describe(
         "form": translator.form.kind if translator.form else None,
         "signatures": list(signatures),
     }
-
-
-def _scores(run: Run, weights: Sequence[Checkpoint]) -> list[dict[str, Any]]:
-    """Return the scores of the weights; ensembles have none."""
-    return scores_of(run, weights[0]) if len(weights) == 1 else []

@@ -1,5 +1,6 @@
 """Requests that warm up and verify an export."""
 
+import contextlib
 import os
 import pathlib
 from collections.abc import Iterable, Sequence
@@ -10,13 +11,12 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from t2t_lite.decoding.translator import Translator
-from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.errors import T2TLiteError
 from t2t_lite.text.encoder import EOS_ID, TextEncoder
 from t2t_lite.training.run import Run
 
 # TensorFlow Serving reads requests from this file in the folder of a version.
 WARMUP_FILE = pathlib.Path("assets.extra", "tf_serving_warmup_requests")
-_MAX_WARMUP_REQUESTS = 1000  # with more, the server loads no version
 _DEV_PAIRS = 1000
 _RANDOM_PAIRS = 10
 
@@ -28,25 +28,6 @@ class Request(NamedTuple):
     inputs: dict[str, list[str]]
 
 
-def check_warmup(count: int, signatures: int) -> None:
-    """Check that TensorFlow Serving takes the warm-up requests.
-
-    Args:
-      count: number of requests to each signature.
-      signatures: number of signatures.
-
-    Raises:
-      UsageError: it would take no version with as many.
-    """
-    most = _MAX_WARMUP_REQUESTS // signatures
-    if count > most:
-        raise UsageError(
-            f"--warmup must be at most {most} with {signatures} signatures, "
-            f"because TensorFlow Serving takes {_MAX_WARMUP_REQUESTS} "
-            f"requests; got {count}."
-        )
-
-
 def sample_pairs(
     translator: Translator, run: Run | None
 ) -> list[tuple[str, str]]:
@@ -56,11 +37,10 @@ def sample_pairs(
     the vocabulary, up to the longest text that the model takes.
     """
     pairs: list[tuple[str, str]] = []
-    if run:
-        try:
+    # The data may have been removed or changed.
+    with contextlib.suppress(T2TLiteError, OSError):
+        if run:
             pairs += zip(*run.data.texts("dev", _DEV_PAIRS), strict=True)
-        except (T2TLiteError, OSError):
-            pairs = []  # the data was removed or changed
     if not pairs:
         lengths = np.geomspace(1, translator.max_length - 1, _RANDOM_PAIRS)
         encoders = (translator.source_encoder, translator.target_encoder)
@@ -79,12 +59,7 @@ def _random_texts(encoder: TextEncoder, lengths: np.ndarray) -> list[str]:
 def at_several_lengths(
     pairs: Sequence[tuple[str, str]], count: int
 ) -> list[tuple[str, str]]:
-    """Return `count` evenly spaced pairs, the last one included.
-
-    Args:
-      pairs: sorted by length.
-      count: if there are fewer pairs, all are returned.
-    """
+    """Return `count` evenly spaced pairs, the last one included, or all."""
     indices = np.linspace(len(pairs) - 1, 0, min(count, len(pairs)))
     return [pairs[index] for index in sorted(indices.round().astype(int))]
 
@@ -94,14 +69,12 @@ def requests_for(
 ) -> list[Request]:
     """Return a request for each signature, with all pairs as its batch."""
     sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
-    words = [(target.split() or [""])[0] for target in targets]
-    others = {
-        "score": {"targets": targets},
-        "attention": {"targets": targets},
-        "prefixed": {"prefix": words},
-    }
+    both = {"inputs": sources, "targets": targets}
     return [
-        Request(name, {"inputs": sources, **others.get(name, {})})
+        Request(
+            name,
+            both if name in ("score", "attention") else {"inputs": sources},
+        )
         for name in signatures
     ]
 

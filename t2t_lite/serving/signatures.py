@@ -27,7 +27,6 @@ _OF_TEXTS = ("source_lengths", "cut")
 class ServingOptions:
     """The options of an export."""
 
-    prefixed: bool = False  # add the signature `prefixed`
     attention: bool = False  # add the signature `attention`
     precision: Precision = "float32"  # of the stored weights
     max_length: int | None = None  # source tokens, EOS included
@@ -123,10 +122,6 @@ class ServedTranslator(tf.Module):
             "nbest": signature(search, "inputs"),
             "score": signature(_score(translator), *pair),
         }
-        if options.prefixed:
-            self.answers["prefixed"] = signature(
-                _best(translator, ("prefix",)), "inputs", "prefix"
-            )
         if options.attention:
             self.answers["attention"] = signature(_attention(translator), *pair)
 
@@ -145,20 +140,18 @@ def _reading(
     return keras.StatelessScope(state_mapping=values)
 
 
-def _search(
-    translator: Translator, count: int, columns: tuple[str, ...] = ()
-) -> Callable[..., Answers]:
+def _search(translator: Translator, count: int) -> Callable[..., Answers]:
     """Return the signature `nbest`, of `count` hypotheses.
 
     `outputs` of models with a form are complete, such as trees in brackets;
     `targets` are as in the training data.
     """
     # Traced again, so that the graph reads the weights of the signature.
-    graph: Any = translator.graph(count, columns)
+    graph: Any = translator.graph(count)
     form = translator.form
 
-    def answer(texts: tf.Tensor, *others: tf.Tensor) -> Answers:
-        found = graph.python_function(texts, *others)
+    def answer(texts: tf.Tensor) -> Answers:
+        found = graph.python_function(texts)
         answers = {
             name: found[name] for name in ("outputs", "scores", *_OF_TEXTS)
         }
@@ -173,16 +166,14 @@ def _search(
     return answer
 
 
-def _best(
-    translator: Translator, columns: tuple[str, ...] = ()
-) -> Callable[..., Answers]:
-    """Return the signature `serving_default`, or `prefixed`; values [B]."""
-    search = _search(translator, 1, columns)
+def _best(translator: Translator) -> Callable[..., Answers]:
+    """Return the signature `serving_default`; values [B]."""
+    search = _search(translator, 1)
 
-    def answer(*texts: tf.Tensor) -> Answers:
+    def answer(texts: tf.Tensor) -> Answers:
         return {
             name: value if name in _OF_TEXTS else value[:, 0]
-            for name, value in search(*texts).items()
+            for name, value in search(texts).items()
         }
 
     return answer
@@ -231,11 +222,9 @@ def _attention(translator: Translator) -> Callable[..., Answers]:
 
 
 def _without_padding(weights: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
-    """Return weights [N, B, H, T, S] as [B, N, H, T, S], 0 in padded rows.
+    """Return weights [N, B, H, T, S] as [B, N, H, T, S], 0 for NaN and padding.
 
-    Args:
-      weights: attention weights; NaN becomes 0, too.
-      real: bool [B, T], False in padding.
+    `real`, bool [B, T], is False in padding.
     """
     weights = tf.transpose(weights, [1, 0, 2, 3, 4])
     wanted = real[:, None, None, :, None] & tf.math.is_finite(weights)

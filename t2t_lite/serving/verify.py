@@ -155,12 +155,9 @@ _answer_alone(sys.argv[1])"""
 
 
 def is_equal(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> bool:
-    """Return whether two arrays are equal, and all their numbers finite.
+    """Return whether an output is the wanted one, and all its numbers finite.
 
-    Args:
-      found: output of the export.
-      wanted: output of the reference.
-      tolerance: relative and absolute, of floats.
+    The tolerance of floats is relative and absolute.
     """
     if found.dtype.kind != "f":
         return np.array_equal(found, wanted)

@@ -49,15 +49,9 @@ def next_version(export_dir: str | os.PathLike, mark: str) -> pathlib.Path:
 def remove_old_versions(newest: pathlib.Path, keep: int) -> list[pathlib.Path]:
     """Remove the oldest exports, so that `keep` remain.
 
-    Only numbered folders with an export count. Versions above `newest` are
-    neither counted nor removed: someone else has just written them.
-
-    Args:
-      newest: the folder of a version, complete.
-      keep: number of exports that remain, `newest` included, at least 1.
-
-    Returns:
-      the removed folders, oldest first.
+    Only numbered folders with an export count, `newest` included. Versions
+    above it are neither counted nor removed: someone else has just written
+    them. The removed folders are returned, oldest first.
     """
     old = [
         path

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from support.lines import two_files, write
+from support.lines import two_files
 from support.places import SHARED_DATA
 
 EVALB = SHARED_DATA / "evalb"
@@ -42,51 +42,11 @@ def test_json_is_one_object_with_the_keys_of_the_contract(score, files):
     assert "per_sentence" not in report
 
 
-def test_treebanks_and_compressed_lines_are_read(score, tmp_path):
-    gold, lines = tmp_path / "wsj_0001.mrg", tmp_path / "lines.gz"
-    gold.write_text(
-        "\n( (S \n    (NP-SBJ (X a) )\n    (VP (X b) \n      (X c) )))\n"
-        "( (S \n  (NP (X a))\n  (VP (X b) (X c)) ))\n"
-    )
-    lines.write_bytes(gzip.compress(f"{GOLD}\n\n".encode()))
-    for test, skipped in ((gold, 0), (lines, 1)):
-        report, _ = score(f"--gold={gold}", f"--test={test}")
-        assert (report["f1"], report["sentences"]) == (100, 2)
-        assert report["skipped"] == skipped
-        # S, NP and VP: the bracket around a treebank's tree does not count.
-        assert report["gold_brackets"] == 3 * (2 - skipped)
-
-
-def test_the_bracket_around_a_treebanks_tree_counts_on_both_sides_or_none(
-    score, tmp_path
-):
-    treebank = tmp_path / "wsj.mrg"
-    treebank.write_text(f"( (S\n  {GOLD[3:]} )\n")
-    lines = write(tmp_path / "lines", [f"( {GOLD} )"])
-    for gold, test, brackets in (
-        (lines, lines, 4),  # EVALB counts it
-        (treebank, lines, 3),
-        (lines, treebank, 3),
-    ):
-        report, _ = score(f"--gold={gold}", f"--test={test}")
-        assert (report["f1"], report["gold_brackets"]) == (100, brackets)
-
-
-def test_labels_are_scored_one_by_one(run_command, score, files):
-    flags = [*files([GOLD, GOLD], [GOLD, TEST]), "--labels"]
-    labels = score(*flags)[0]["labels"]
-    assert list(labels) == ["NP", "S", "VP"]
-    assert labels["S"]["f1"] == 100
-    assert labels["NP"] == {
-        "gold": 2,
-        "test": 2,
-        "matched": 1,
-        "recall": 50,
-        "precision": 50,
-        "f1": 50,
-    }
-    _, out, _ = run_command("bracket_f1", *flags)
-    assert out.splitlines()[-1].split() == "VP 2 2 50.00 50.00 50.00".split()
+def test_compressed_lines_are_read(score, tmp_path):
+    lines = tmp_path / "lines.gz"
+    lines.write_bytes(gzip.compress(f"{GOLD}\n".encode()))
+    report, _ = score(f"--gold={lines}", f"--test={lines}")
+    assert (report["f1"], report["sentences"]) == (100, 1)
 
 
 def test_the_table_has_all_and_the_short_sentences(run_command, files):
@@ -132,9 +92,7 @@ def test_damaged_lines_cost_no_other_and_are_counted(score, files):
     test = [GOLD[:-1], f" {GOLD}", "", *["(S (X a))"] * 12]
     report, err = score(*files(gold, test))
     assert (report["f1"], report["errors"], report["skipped"]) == (100, 13, 1)
-    first, second = err.splitlines()
-    assert "14 of 15" in first and "line 1 of" in first
-    assert "10 error sentences" in second
+    assert "14 of 15" in err and "line 1 of" in err
 
 
 def test_parameters_are_read_from_a_file(score, files, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from support import tiny_treebank
 from support.lines import records
 from t2t_lite.parsing import trees
-from t2t_lite.parsing.trees import parse_line
+from t2t_lite.parsing.trees import parse_trees
 
 SENTENCES = ["the cat sees a dog .", "", "cat ( bird", "dog"]
 SMALL = (
@@ -62,7 +62,7 @@ def test_line_i_out_is_a_tree_over_line_i_in(decode, run, constrained):
     for answer in answers:
         words = list(map(trees.escape_brackets, answer["source"].split()))
         for hypothesis in answer["hypotheses"]:
-            found = parse_line(hypothesis["text"])
+            found = list(parse_trees([hypothesis["text"]]))
             assert [trees.words(tree) for tree in found] == [words][
                 : len(found)
             ]
@@ -147,6 +147,6 @@ def test_raw_text_is_split_into_the_words_of_a_treebank(decode, run):
     assert code == 0, err
     first, second = records(out)
     assert first["source"] == "It is n't -LRB- yet -RRB- a dog ."
-    (tree,) = parse_line(first["hypotheses"][0]["text"])
+    (tree,) = parse_trees([first["hypotheses"][0]["text"]])
     assert trees.words(tree) == first["source"].split()
     assert second["source"] == second["hypotheses"][0]["text"] == ""

@@ -143,14 +143,14 @@ def test_a_bad_line_is_empty_and_named_and_costs_no_other(ask):
 
 def test_a_busy_server_is_asked_again(ask, model):
     model.refusals = [Refusal("full", "RESOURCE_EXHAUSTED")]
-    code, out, _ = ask(["a", "b"])
+    code, out, _ = ask(["a", "b"], "--at_once=1")
     assert (code, out) == (0, ["A", "B"])
     assert len(model.asked) == 2
 
 
 def test_a_message_that_is_too_large_is_halved(ask, model):
     long = "x" * 90_000
-    code, out, _ = ask(["a", long, long, long], "--timeout=3")
+    code, out, _ = ask(["a", long, long, long], "--timeout=3", "--at_once=1")
     assert (code, out) == (0, ["A", *[long.upper()] * 3])
     assert [len(texts) for _, texts in model.asked] == [2, 2]
 

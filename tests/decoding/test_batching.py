@@ -56,7 +56,7 @@ def test_bounds_must_be_positive(bound):
         Batching(**{bound: 0})
 
 
-def run(items, work, batching, parts=lambda item: [item], **options):
+def run(items, work, batching, parts=lambda item: [item]):
     lengths = [len] if parts is str.split else []
     return map_sorted(
         items,
@@ -64,23 +64,19 @@ def run(items, work, batching, parts=lambda item: [item], **options):
         work,
         lambda batch: [len(x) if lengths else 1 for x in batch],
         batching,
-        **options,
     )
 
 
-@pytest.mark.parametrize(("share_out", "sizes"), [(True, [2, 3]), (False, [5])])
-def test_workers_may_get_a_share_of_few_items(share_out, sizes):
+def test_workers_get_a_share_of_few_items():
     seen = []
 
     def work(batch):
         seen.append(len(batch))
         return batch
 
-    found = run(
-        "abcde", [work] * 2, Batching(prompt=False), share_out=share_out
-    )
+    found = run("abcde", [work] * 2, Batching(prompt=False))
     assert [item for item, _ in found] == list("abcde")
-    assert sorted(seen) == sizes
+    assert sorted(seen) == [2, 3]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])

@@ -14,6 +14,7 @@ from support.random_translator import (
     random_model,
     random_sentences,
 )
+from t2t_lite.decoding.batching import Batching
 from t2t_lite.decoding.requests import Request
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.stream import translate_lines
@@ -76,7 +77,7 @@ def log_prob(translator, line, hypothesis, model=None):
 def test_a_line_and_its_seed_give_one_text(searching):
     translator = searching(sample=True, temperature=1.5)
     lines = [Request(line, seed=i % 3) for i, line in enumerate(LINES)]
-    together = found(translator, lines, 4, batch_size=12)
+    together = found(translator, lines, 4, batching=Batching(12))
     for line, wanted in zip(lines, together, strict=True):
         assert_same(found(translator, [line], 4), [wanted])
     assert len({each.text for each in together[0]}) > 1
@@ -144,7 +145,7 @@ def test_constraints_appear_and_avoided_words_do_not(searching):
         for line in LINES
     ]
     lines[3] = Request(LINES[3])
-    results = found(translator, lines, 1, batch_size=5)
+    results = found(translator, lines, 1, batching=Batching(5))
     assert_same([results[3][:1]], [plain[0][:1]])
     for number, (best, *_) in enumerate(results):
         if number != 3:

@@ -23,10 +23,10 @@ from support.random_translator import (
 )
 from support.rounding import approx_score
 from t2t_lite.decoding import stream
+from t2t_lite.decoding.batching import Batching
 from t2t_lite.decoding.requests import Pair, Request
 from t2t_lite.decoding.stream import (
     Replica,
-    best_translations,
     score_pairs,
     share_processor,
     translate_lines,
@@ -70,7 +70,7 @@ def texts(translations):
 def alone(translator):
     """The translation of each line in a batch of its own."""
     found = translate_lines(
-        translator, LINES, batch_size=1, num_hypotheses=2, note=quiet
+        translator, LINES, batching=Batching(1), num_hypotheses=2, note=quiet
     )
     return dict(zip(LINES, found, strict=True))
 
@@ -82,13 +82,11 @@ def alone(translator):
 )
 @given(
     lines=st.lists(st.sampled_from(LINES), max_size=40),
-    batching=st.fixed_dictionaries(
-        {},
-        optional={
-            "batch_size": st.integers(1, 20),
-            "batch_tokens": st.integers(1, 400),
-            "prompt": st.booleans(),
-        },
+    batching=st.builds(
+        Batching,
+        st.none() | st.integers(1, 20),
+        st.none() | st.integers(1, 400),
+        st.booleans(),
     ),
     replicas=st.integers(1, 3),
 )
@@ -100,7 +98,7 @@ def test_a_result_depends_on_its_line_alone(
         lines,
         num_hypotheses=2,
         note=quiet,
-        **batching,
+        batching=batching,
     )
     for number, (line, one) in enumerate(
         itertools.zip_longest(lines, found), start=1
@@ -123,10 +121,12 @@ def test_the_lines_of_the_property_differ(alone):
 def test_scores_of_pairs_do_not_depend_on_batches(translator):
     targets = random.Random(1).sample(LINES, len(LINES))
     pairs = [*zip(LINES, targets, strict=True), ("", "rot"), ("rot", "")]
-    wanted = list(score_pairs(translator, pairs, batch_size=1, note=quiet))
-    for batching in ({"batch_size": 7}, {"batch_tokens": 90}):
+    wanted = list(
+        score_pairs(translator, pairs, batching=Batching(1), note=quiet)
+    )
+    for batching in (Batching(7), Batching(tokens=90)):
         found = score_pairs(
-            [Replica(translator)] * 2, pairs, note=quiet, **batching
+            [Replica(translator)] * 2, pairs, note=quiet, batching=batching
         )
         for one, other in zip(wanted, found, strict=True):
             assert (one.line, one.tokens) == (other.line, other.tokens)
@@ -162,7 +162,11 @@ def test_batches_by_tokens_keep_their_bound(translator, monkeypatch):
         return translate(texts, *args)
 
     monkeypatch.setattr(translator, "translate", watched)
-    list(translate_lines(translator, random_sentences(60), batch_tokens=60))
+    list(
+        translate_lines(
+            translator, random_sentences(60), batching=Batching(tokens=60)
+        )
+    )
     assert sum(rows for rows, _ in shapes) == 60
     assert all(rows * width <= 60 for rows, width in shapes)
     assert max(rows for rows, _ in shapes) > 2
@@ -186,16 +190,17 @@ def test_fewer_hypotheses_are_the_first_ones(translator):
         assert len({tuple(h.tokens) for h in translation.hypotheses}) == 3
 
 
-def test_best_translations_are_completed_first_hypotheses(translator):
+def test_translations_are_completed(translator):
     lines = random_sentences(5)
-    found = best_translations(
+    found = translate_lines(
         translator,
         lines,
-        batch_size=2,
         complete=lambda source, text: (f"{source}: {text}", {}),
     )
     first = texts(translate_lines(translator, lines))
-    assert found == [f"{a}: {b}" for a, b in zip(lines, first, strict=True)]
+    assert texts(found) == [
+        f"{a}: {b}" for a, b in zip(lines, first, strict=True)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -294,7 +299,9 @@ def test_the_graph_is_traced_once(translator):
 
 def test_a_pause_in_the_stream_is_answered(translator):
     lines = queue.Queue()
-    found = translate_lines(translator, iter(lines.get, None), batch_size=4)
+    found = translate_lines(
+        translator, iter(lines.get, None), batching=Batching(4)
+    )
     for number in range(1, 4):
         lines.put(b"eins zwei\n")  # and nothing more until it is answered
         assert next(found).line == number
@@ -342,7 +349,7 @@ def test_sentences_are_translated_separately_and_concatenated(translator):
         return ((5 + len(tokens)) / 6) ** translator.settings.alpha
 
     found = translate_lines(
-        [Replica(translator)] * 2, lines, batch_size=2, split=at_stops
+        [Replica(translator)] * 2, lines, batching=Batching(2), split=at_stops
     )
     for line, one in zip(lines, found, strict=True):
         parts = [alone[sentence] for sentence in at_stops(line)]
@@ -418,6 +425,7 @@ from support.random_translator import (
     random_sentences,
     train_encoder,
 )
+from t2t_lite.decoding.batching import Batching
 from t2t_lite.decoding.stream import Replica, make_on, translate_lines
 from t2t_lite.decoding.translator import Translator
 
@@ -433,7 +441,7 @@ for replica in replicas:
     assert len(places) == 1 and places.pop().endswith(replica.device)
 lines = random_sentences(40)
 wanted = list(translate_lines(replicas[0].translator, lines))
-found = list(translate_lines(replicas, lines, batch_size=4))
+found = list(translate_lines(replicas, lines, batching=Batching(4)))
 for one, other in zip(wanted, found, strict=True):
     assert one.hypotheses[0].text == other.hypotheses[0].text
 """

@@ -9,12 +9,11 @@ from support.random_translator import (
     random_translator,
 )
 from support.rounding import approx_score
+from t2t_lite.decoding.batching import Batching
 from t2t_lite.decoding.stream import score_pairs, translate_lines
 from t2t_lite.decoding.token_info import (
     TokenDetails,
     argmax_alignment,
-    pairs_of_words,
-    pharaoh,
 )
 from t2t_lite.errors import UsageError
 from t2t_lite.text.encoder import EOS_ID, PAD_ID
@@ -28,15 +27,18 @@ def translator(encoder):
 
 
 def test_details_add_fields_and_change_nothing_else(translator):
-    details = TokenDetails(translator, token_scores=True, alignment="tokens")
+    details = TokenDetails(translator, token_scores=True, alignment="words")
     plain = translate_lines(translator, LINES, num_hypotheses=2)
     found = translate_lines(
-        translator, LINES, num_hypotheses=2, batch_size=4, details=details
+        translator,
+        LINES,
+        num_hypotheses=2,
+        batching=Batching(4),
+        details=details,
     )
     added = {"pieces", "token_log_probabilities", "alignment"}
     for one, other in zip(plain, found, strict=True):
         one, other = one.to_dict(), other.to_dict()
-        assert other.pop("source_pieces") is not None
         for ours, more in zip(
             one.pop("hypotheses"), other.pop("hypotheses"), strict=True
         ):
@@ -57,7 +59,7 @@ def test_details_add_fields_and_change_nothing_else(translator):
 
 def test_scores_of_a_pair_sum_to_its_own(translator):
     pairs = [*zip(LINES, reversed(LINES), strict=True), ("", "")]
-    details = TokenDetails(translator, alignment="tokens")
+    details = TokenDetails(translator)
     for pair in score_pairs(translator, pairs, details=details):
         ids = translator.target_encoder.encode([pair.target])[0].tolist()
         ids = [*ids[: translator.max_length - 1], EOS_ID]
@@ -66,11 +68,6 @@ def test_scores_of_a_pair_sum_to_its_own(translator):
         assert sum(pair.token_log_probabilities) == approx_score(
             pair.log_probability
         )
-        # Every token but EOS has one source token, if there is any.
-        targets = [target for _, target in pair.alignment]
-        assert targets == list(range(len(ids) - 1) if pair.source else ())
-        sources = {source for source, _ in pair.alignment}
-        assert sources <= set(range(len(pair.source_pieces)))
 
 
 def test_a_token_is_aligned_to_the_source_token_with_the_most_attention():
@@ -85,16 +82,6 @@ def test_a_token_is_aligned_to_the_source_token_with_the_most_attention():
         [0, -1, -1],
         [-1, -1, -1],
     ]
-
-
-def test_words_are_aligned_if_any_of_their_tokens_are():
-    # ein_haus -> a _small_house
-    source = [range(0, 1), range(1, 2), range(1, 2)]
-    target = [range(0, 1), range(0), range(1, 3)]
-    pairs = [(0, 0), (2, 1), (1, 2), (2, 2)]
-    found = pairs_of_words(pairs, source, target)
-    assert found == [(0, 0), (1, 1), (1, 2)]
-    assert pharaoh(found) == "0-0 1-1 1-2"
 
 
 def test_the_heads_of_the_layer_are_averaged(translator, monkeypatch):
@@ -115,14 +102,10 @@ def test_the_heads_of_the_layer_are_averaged(translator, monkeypatch):
             "weights_of",
             lambda x, bias, memory, weights=weights: tf.constant(weights),
         )
-    for kind in ("tokens", "words"):
-        details = TokenDetails(translator, alignment=kind)
-        (pair,) = score_pairs(translator, [(source, target)], details=details)
-        if kind == "tokens":
-            assert {s for s, _ in pair.alignment} == {index}
-        else:
-            (word,) = translator.source_encoder.words_of_text(source)[index]
-            assert pair.alignment == [[word, 0], [word, 1]]
+    details = TokenDetails(translator, alignment="words")
+    (pair,) = score_pairs(translator, [(source, target)], details=details)
+    (word,) = translator.source_encoder.words_of_text(source)[index]
+    assert pair.alignment == [[word, 0], [word, 1]]
 
 
 def test_words_of_an_alignment_are_words_of_the_texts(translator):
@@ -137,5 +120,5 @@ def test_words_of_an_alignment_are_words_of_the_texts(translator):
 
 
 def test_an_unknown_alignment_is_refused(translator):
-    with pytest.raises(UsageError, match="tokens, words; got 'all'"):
+    with pytest.raises(UsageError, match="alignment.*got 'all'"):
         TokenDetails(translator, alignment="all")

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import t2t_lite
 from support.rounding import approx_score, assert_scores_close
+from t2t_lite.decoding.batching import Batching
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.stream import score_pairs, translate_lines
 from t2t_lite.decoding.translator import Translator, with_eos
@@ -229,7 +230,7 @@ def test_what_stands_beside_a_line_changes_nothing(translator):
     ]
     for batch_size in (3, 64):
         found = translate_lines(
-            engine, lines, batch_size=batch_size, num_hypotheses=2
+            engine, lines, batching=Batching(batch_size), num_hypotheses=2
         )
         for one, other in zip(wanted, found, strict=True):
             for a, b in zip(one, other.hypotheses, strict=True):

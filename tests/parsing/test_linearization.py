@@ -17,7 +17,6 @@ from t2t_lite.parsing.trees import (
     Tree,
     fold,
     format_tree,
-    parse_line,
     parse_trees,
     strip_annotation,
     walk,
@@ -30,7 +29,7 @@ TREE = (
 
 
 def tree(text):
-    (only,) = parse_line(text)
+    (only,) = parse_trees([text])
     return only
 
 

@@ -156,11 +156,6 @@ def test_bad_options_are_refused(options, word):
         problem(**options)
 
 
-def test_numbers_are_ranges_and_single_ones():
-    options = problem(train=" 01-3 + 12-12", dev="4", test="5").options
-    assert options["train"] == "1-3+12"
-
-
 def test_an_answer_is_a_tree_over_the_words_and_tells_its_repairs():
     text, facts = problem().complete(
         " It  (works) . ", "(S (NP XX )NP (VP XX . )S"

@@ -9,7 +9,6 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.parsing.trees import (
     Tree,
     format_tree,
-    parse_line,
     parse_trees,
     read_trees,
     strip_annotation,
@@ -85,8 +84,6 @@ def test_a_tree_may_have_spaces_wherever_brackets_allow_them():
         (["(S (: :-() (NN a))"], "line 1, column 9", "'('"),
         ([TREE, "It works"], "line 2, column 1", "'It'"),
         (["x" * 10_000], "line 1, column 1", "xx"),
-        ([TREE, " ()"], "line 2, column 2", "word"),
-        (["(S (NP ))"], "line 1, column 1", "word"),
         (["(S", *[TREE] * 20_000], "line 1, column 1", "10,000 lines"),
     ],
 )
@@ -110,6 +107,7 @@ def test_empty_constituents_are_read_and_written():
     empty = Tree("S", (Tree("NP"), Tree(""), Tree("NN", (), "a")))
     assert tree("(S (NP ) () (NN a))") == empty
     assert format_tree(empty) == "(S (NP) () (NN a))"
+    assert list(parse_trees(["(())"])) == [Tree("", (Tree(""),))]
 
 
 def test_a_no_break_space_is_part_of_its_word():
@@ -131,13 +129,6 @@ def test_trees_are_read_one_by_one_and_never_all_at_once():
     endless = itertools.cycle(TREEBANK_TREE.splitlines())
     trees = list(itertools.islice(parse_trees(endless), 1000))
     assert trees[999] == tree(ON_ONE_LINE)
-
-
-def test_a_line_may_hold_no_tree_or_one_without_words():
-    assert parse_line("\n") == []
-    assert parse_line("(())") == [Tree("", (Tree(""),))]
-    with pytest.raises(T2TLiteError, match="f, line 7, column 1:"):
-        parse_line("(S (NP", "f", 7)
 
 
 def test_a_file_is_read_packed_or_not_and_with_a_byte_order_mark(tmp_path):

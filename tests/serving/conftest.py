@@ -26,6 +26,6 @@ def translator(encoder):
 def exported(translator, tmp_path_factory):
     """An export with all signatures, in a folder to which it was moved."""
     folder = tmp_path_factory.mktemp("export")
-    options = ServingOptions(prefixed=True, attention=True)
+    options = ServingOptions(attention=True)
     made = export_saved_model(translator, folder / "e", options, warmup=3)
     return made.rename(folder / "7")

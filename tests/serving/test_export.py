@@ -272,11 +272,3 @@ def test_warmup_texts_are_of_dev_where_the_data_is_else_made_up(
     del run.data.manifest
     made_up = sample_pairs(translator, run)
     assert made_up and not {*made_up} & {*pairs}
-
-
-def test_more_warmup_requests_than_the_server_takes_are_refused(
-    translator, tmp_path
-):
-    with pytest.raises(UsageError, match="--warmup .* 333 .* got 334"):
-        export_saved_model(translator, tmp_path / "export", warmup=334)
-    assert not (tmp_path / "export").exists()

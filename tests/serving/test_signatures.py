@@ -20,7 +20,7 @@ from t2t_lite.serving.signatures import (
 
 SOURCES = ["eins zwei drei", "", "haus 😀", "katze " * 40, "   ", b"ein\xff"]
 TARGETS = ["drei", "", "weiß " * 40, "haus", "hund maus", "rot\x00"]
-ALL = ServingOptions(prefixed=True, attention=True)
+ALL = ServingOptions(attention=True)
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +45,7 @@ def answers_of(translator, **options):
 
 
 def test_signatures_are_those_of_the_contract(served):
-    assert set(served) == {
-        *("serving_default", "nbest", "score", "prefixed", "attention")
-    }
+    assert set(served) == {"serving_default", "nbest", "score", "attention"}
     for name, shape in (("serving_default", [None]), ("nbest", [None, 3])):
         _, inputs = served[name].structured_input_signature
         assert inputs == {"inputs": tf.TensorSpec([None], tf.string, "inputs")}
@@ -109,15 +107,6 @@ def test_given_pairs_have_the_decoders_scores(translator, served):
             assert_scores_close(given, values)
 
 
-def test_a_prefix_begins_each_translation(served):
-    texts, prefixes = ["eins zwei", "drei", ""], ["haus", "", "hund"]
-    found = ask(served["prefixed"], inputs=texts, prefix=prefixes)
-    outputs = [text.decode() for text in found["outputs"]]
-    assert outputs[0].startswith("haus") and outputs[2] == ""
-    plain = ask(served["serving_default"], inputs=texts)
-    assert plain["outputs"][1] == found["outputs"][1]
-
-
 def test_attention_is_that_of_each_pair_alone_and_zero_in_padding(
     translator, served
 ):
@@ -155,7 +144,7 @@ def test_attention_requires_one_model(translator):
     assert translator_to_serve(ensemble, options).model is ensemble.model
 
 
-@pytest.mark.parametrize("name", ["score", "prefixed", "attention"])
+@pytest.mark.parametrize("name", ["score", "attention"])
 def test_a_text_without_its_pair_is_refused(served, name):
     (other,) = set(inputs_of(served[name])) - {"inputs"}
     for first, second in (("inputs", other), (other, "inputs")):

@@ -89,7 +89,6 @@ def beam_search(
       false.
     """
     count = beam_size if num_hypotheses is None else num_hypotheses
-    _check(beam_size, vocab_size, alpha, count)
     if longest is None:
         longest = ops.max(limits, initial=0)
     limits = ops.cast(limits, "int32")
@@ -129,19 +128,6 @@ def beam_search(
     return _search_shrinking_batch(
         state, lambda part: search(part, _mostly), alpha, select_fn
     )
-
-
-def _check(beam_size, vocab_size, alpha, count):
-    if beam_size < 1 or vocab_size < 2 or not 1 <= count <= beam_size:
-        raise ValueError(
-            "A search needs beam_size >= 1, vocab_size >= 2 and from 1 to "
-            f"beam_size hypotheses; got beam_size={beam_size}, "
-            f"vocab_size={vocab_size}, num_hypotheses={count}."
-        )
-    if alpha < 0:
-        # The bound that ends a sentence relies on this: the longest hypothesis
-        # has the mildest penalty.
-        raise ValueError(f"alpha must be at least 0; got alpha={alpha}.")
 
 
 def _start(cache, own_states, shape, limits):
@@ -231,7 +217,8 @@ def _running(state, alpha):
     """Return in which sentences a live hypothesis may still be returned.
 
     A log-probability can only decrease, and its divisor is largest at the
-    limit: the best live one divided by that bounds all scores to come.
+    limit, as alpha is not negative: the best live one divided by that bounds
+    all scores to come.
     """
     best_live = ops.max(state.live_log_probs, axis=1)
     longest = ops.cast(state.limits, "float32")

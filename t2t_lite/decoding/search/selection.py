@@ -98,9 +98,7 @@ class Sample(TopK):
         self, state: SearchState, logits: Tensor, normalizer: Tensor | None
     ) -> Candidates:
         """Return the token drawn for each sentence, with the model's score."""
-        _, beam_size, vocab_size = ops.shape(logits)
-        if beam_size != 1:
-            raise ValueError(f"Sampling needs a beam of 1; got {beam_size}.")
+        vocab_size = ops.shape(logits)[-1]
         logits = ops.cast(logits[:, 0], "float32")
         if normalizer is None:
             normalizer = logsumexp(logits)[:, None]

@@ -78,10 +78,3 @@ def test_the_likeliest_only_is_greedy_search(seed):
     wanted, log_prob = greedy(table, 6)
     assert ids == wanted
     assert score == approx_score(log_prob)
-
-
-def test_sampling_is_for_a_beam_of_one():
-    with pytest.raises(ValueError, match="beam of 1; got 2"):
-        search_one(
-            random_table(0), 4, 2, 0.0, selector=Sample(tf.zeros([1, 4]))
-        )
