@@ -9,8 +9,7 @@ from t2t_lite.runtime import start_tensorflow
 
 # No hypothesis may end early: the end of sequence is an id that does not exist.
 NO_EOS = -1
-# What a compiled search has room for beyond the source, as in the decoder.
-ROOM = 50
+ROOM = 50  # tokens beyond the source, as in the decoder
 
 
 def make_step(sizes, beam_size, precision="float32"):

@@ -1,8 +1,7 @@
 """The protocol between a benchmark and the sides it compares.
 
-Each side is a process of its own, maybe of another virtual environment. It
-prepares, says so, and then does as many rounds as it is asked to, so that
-the sides can take turns and a machine's changing speed meets all of them.
+Each side is a process, maybe of another virtual environment. The sides take
+turns, so that a machine's changing speed affects all of them.
 """
 
 import json
@@ -12,7 +11,7 @@ import time
 
 
 def serve(make_step, arguments):
-    """Answers a benchmark: prepares a step, then times it when asked.
+    """Prepare a step, and time it whenever the benchmark asks for it.
 
     Args:
       make_step: called with the JSON arguments, returns a function.

@@ -1,9 +1,11 @@
 """The two sides of a corpus: two files of lines, or one file with both.
 
-One file is TSV, JSON lines or TMX. Of two files line i translates line i.
+One file is TSV, JSON lines or TMX. Of two files line i translates line i, or
+segment i of a test set in SGML.
 """
 
 import contextlib
+import html
 import itertools
 import json
 import os
@@ -27,6 +29,7 @@ Sides = tuple[pathlib.Path, pathlib.Path]
 FORMATS = (".tsv", ".jsonl", ".tmx")
 
 _COMPRESSED = "|".join(map(re.escape, PACKED))
+_SGML = r"\.sgml?"
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 # Elements of TMX with the formatting of another program, not text.
 _FORMATTING = ("{*}bpt", "{*}ept", "{*}it", "{*}ph", "{*}ut")
@@ -42,7 +45,7 @@ def read_parallel(
     Example: files `a\nb\n` and `x\ny\n` give `("a", "x")`, `("b", "y")`.
 
     Args:
-      source_path: a file, compressed or not.
+      source_path: a file, compressed or not; of `.sgm`, its segments.
       target_path: another.
       encoding: of both files, see `read_lines`.
 
@@ -51,7 +54,11 @@ def read_parallel(
         other; or `read_lines` raises it.
     """
     both = (source_path, target_path)
-    sources, targets = (read_lines(path, encoding) for path in both)
+    is_sgml = re.compile(f"{_SGML}(?:{_COMPRESSED})?$").search
+    sources, targets = (
+        (_read_segments if is_sgml(str(path)) else read_lines)(path, encoding)
+        for path in both
+    )
     for count, pair in enumerate(itertools.zip_longest(sources, targets)):
         if None in pair:
             short, long = both if pair[0] is None else both[::-1]
@@ -73,8 +80,9 @@ def find_sides(
 
       train.x train.y                    one pair of files
       train.1.x train.1.y ...            parts, also `train-news.x`
+      train-src.x.sgm train-ref.y.sgm    SGML, as the workshops publish tests
 
-    each compressed or not.
+    each compressed or not. SGML for other languages may lie there, too.
 
     Args:
       folder: where to look; not in folders below it.
@@ -95,7 +103,10 @@ def find_sides(
             "the folder that holds it with --raw_dir."
         ) from error
     for stem in stems:
-        sources, targets = (_parts(names, stem, x) for x in languages)
+        sources, targets = (
+            _parts(names, rf"{re.escape(stem)}(?:[.-](.+))?\.{re.escape(x)}")
+            for x in languages
+        )
         for part in sorted(sources.keys() ^ targets.keys()):
             missing = stem, part, languages[part in sources]
             raise T2TLiteError(
@@ -103,21 +114,26 @@ def find_sides(
                 f"no {'.'.join(filter(None, missing))}: both sides of a corpus "
                 "are needed."
             )
-        if sources:
-            parts = sorted(sources)
+        if not sources:
+            sources, targets = (
+                _parts(
+                    names, rf"{re.escape(stem)}(?:-(.+?))?-{role}\.{x}{_SGML}"
+                )
+                for role, x in zip(("src", "ref"), languages, strict=True)
+            )
+        if parts := sorted(sources.keys() & targets.keys()):
             return [(folder / sources[p], folder / targets[p]) for p in parts]
     wanted = " or ".join(f"{x}.{y}" for x in stems for y in languages)
     raise T2TLiteError(
         f"{folder} holds no {wanted}. Put both sides there, in parts "
-        f"({stems[0]}.1.{languages[0]} ...) or compressed "
-        f"({', '.join(PACKED)}), or name another folder with --raw_dir."
+        f"({stems[0]}.1.{languages[0]} ...), compressed ({', '.join(PACKED)}) "
+        "or as SGML, or name another folder with --raw_dir."
     )
 
 
-def _parts(names, stem, language):
+def _parts(names, pattern):
     """Return the files of one side by their part of the split; "": whole."""
-    ending = rf"\.{re.escape(language)}(?:{_COMPRESSED})?"
-    pattern = re.compile(rf"{re.escape(stem)}(?:[.-](.+))?{ending}")
+    pattern = re.compile(f"{pattern}(?:{_COMPRESSED})?")
     found = [match for name in names if (match := pattern.fullmatch(name))]
     parts = {match[1] or "": match[0] for match in found}
     if len(parts) < len(found) or ("" in parts and len(parts) > 1):
@@ -126,6 +142,22 @@ def _parts(names, stem, language):
             f"{' and '.join(match[0] for match in found)}. Remove the others."
         )
     return parts
+
+
+def _read_segments(path, encoding):
+    """Yield the text of each `<seg>` of an SGML file, as mteval reads it.
+
+    A "<" within a segment is text. Example: `<seg id="1"> 1 <2 &amp; 3
+    </seg>` gives "1 <2 & 3".
+    """
+    content = "\n".join(read_lines(path, encoding))
+    _, *segments = re.split(r"<seg\b", content, flags=re.IGNORECASE)
+    if not segments:
+        raise T2TLiteError(f"{path} has no <seg>: is it a test set in SGML?")
+    for segment in segments:
+        _, _, text = segment.partition(">")
+        text, *_ = re.split("</seg>", text, maxsplit=1, flags=re.IGNORECASE)
+        yield html.unescape(" ".join(text.split()))
 
 
 def format_of(path: str | os.PathLike) -> str:

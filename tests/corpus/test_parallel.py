@@ -67,6 +67,36 @@ def test_the_first_name_of_a_split_that_is_there_counts(tmp_path):
     assert found(tmp_path, stems) == [("dev.xx", "dev.yy")]
 
 
+def test_sgml_is_found_by_language_and_role_and_read_as_mteval_reads_it(
+    tmp_path,
+):
+    fill(
+        tmp_path,
+        test_xxyy_src__xx__sgm=(
+            '<srcset setid="t">\n<DOC docid="1">\n<hl>\n'
+            '<seg id="1">A &amp; B</seg>\n</hl><p>\n'
+            '<seg id="2"> Q&A, 3 &lt; 4 – “ä” </seg>\n'
+            '<seg id="3">if x <y then</seg>\n'
+            '<SEG id="4">two\nlines</SEG><seg id="5"></seg>\n'
+            "</p></DOC></srcset>\n"
+        ),
+        test_xxyy_ref__yy__sgm="<seg>" * 5,
+        test_xxyy_src__yy__sgm="",
+        test_xxyy_ref__xx__sgm="",
+        test_zzxx_src__xx__sgm="",
+    )
+    ((source, target),) = find_sides(tmp_path, ["test"], XY)
+    texts, empty = zip(*read_parallel(source, target), strict=True)
+    assert texts == (
+        *("A & B", "Q&A, 3 < 4 – “ä”", "if x <y then", "two lines"),
+        "",
+    )
+    assert set(empty) == {""}
+    target.write_text("plain text", "utf-8")
+    with pytest.raises(T2TLiteError, match=rf"{target.name} .*<seg>"):
+        list(read_parallel(source, target))
+
+
 def test_nothing_found_says_what_was_looked_for(tmp_path):
     fill(tmp_path, other__xx="a")
     with pytest.raises(T2TLiteError, match=r"dev\.xx .*newstest\.yy"):
