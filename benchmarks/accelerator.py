@@ -10,7 +10,7 @@ trains only: `nn.Transformer` decodes without a cache.
 Training: rows of 256 positions, full of pairs of 32 + 32 that do not see one
 another, 25,088 target tokens an update; post-norm, one embedding matrix,
 dropout 0.1, label smoothing 0.1, Adam. FLOPs are the model's, as
-`t2t_lite.model.costs` counts them. Decoding: 64 sentences of 32 tokens, to
+`t2t_lite.model.flops` counts them. Decoding: 64 sentences of 32 tokens, to
 exactly 32. The sides take turns in one run: quote the ratios.
 """
 
@@ -25,7 +25,7 @@ from pathlib import Path
 from side import Side
 
 from t2t_lite.hparam import HParams
-from t2t_lite.model import costs
+from t2t_lite.model import flops
 
 HERE = Path(__file__).parent
 # hidden_size, filter_size, num_heads, num_hidden_layers
@@ -56,7 +56,7 @@ def flops_of_update(sizes):
     """The model FLOPs of an update, over whole packed rows."""
     hparams = HParams(**sizes["model"])
     tokens = sizes["rows"] * sizes["length"]
-    return costs.count_training_flops(
+    return flops.count_training_flops(
         hparams,
         sizes["vocab_size"],
         *(tokens, tokens),

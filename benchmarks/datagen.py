@@ -74,7 +74,7 @@ def write_corpus(folder: pathlib.Path, pairs: int) -> None:
 
 def write_vocabulary(folder: pathlib.Path, size: int) -> None:
     """Learns one of the first lines of train."""
-    from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
+    from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
 
     with (
         open(folder / "train.source") as source,

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from side import serve
 
-from t2t_lite.runtime import start_tensorflow
+from t2t_lite.tf_setup import start_tensorflow
 
 # No hypothesis may end early: the end of sequence is an id that does not exist.
 NO_EOS = -1

@@ -25,10 +25,10 @@ import pcfg
 from nltk import Tree as NltkTree
 
 from t2t_lite import registry
-from t2t_lite.corpus.raw_files import RawFiles
+from t2t_lite.corpus.download import RawFiles
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.parsing import trees
-from t2t_lite.parsing.linearization import (
+from t2t_lite.parsing.linearize import (
     MARKS,
     PUNCTUATION,
     linearize,

@@ -6,7 +6,7 @@ import sys
 from side import serve
 from training_step import hparams_of
 
-from t2t_lite.runtime import start_tensorflow
+from t2t_lite.tf_setup import start_tensorflow
 
 
 def make_step(sizes, precision):

@@ -8,7 +8,7 @@ import argparse
 from t2t_lite.bin.cli import command, flags, runs
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.hparam import HParams
-from t2t_lite.runtime import start_tensorflow
+from t2t_lite.tf_setup import start_tensorflow
 from t2t_lite.validators import integer
 
 

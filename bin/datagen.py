@@ -15,8 +15,8 @@ from t2t_lite.bin.cli.command import Command
 from t2t_lite.bin.cli.output import print_json
 from t2t_lite.errors import UsageError
 from t2t_lite.problem import Problem
-from t2t_lite.problem.own_text import TextOptions
-from t2t_lite.runtime import start_tensorflow
+from t2t_lite.problem.text_files import TextOptions
+from t2t_lite.tf_setup import start_tensorflow
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.problem_choice import choose_problem
 from t2t_lite.validators import integer

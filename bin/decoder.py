@@ -19,16 +19,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import t2t_lite
+from t2t_lite.api import LoadedTranslator
 from t2t_lite.bin.cli import command, flags, places, runs
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.corpus.lines import lines_without_mark, open_packed
 from t2t_lite.decoding.batching import DEFAULT_BATCHING, Batching
 from t2t_lite.decoding.resumable_output import open_resumable
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.loading import LoadedTranslator
 from t2t_lite.problem import Problem
 from t2t_lite.progress import Counter
-from t2t_lite.text.tags import known_tag
+from t2t_lite.tokenizers.tags import known_tag
 from t2t_lite.validators import integer
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from t2t_lite.bin.cli.output import print_json
 from t2t_lite.errors import T2TLiteError, in_words
 from t2t_lite.problem import Problem
 from t2t_lite.progress import gib
-from t2t_lite.runtime import start_tensorflow, usable_cores
+from t2t_lite.tf_setup import start_tensorflow, usable_cores
 from t2t_lite.training.config import find_config
 from t2t_lite.training.options import (
     DATA_DIR,

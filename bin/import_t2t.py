@@ -20,8 +20,8 @@ from t2t_lite.interop.tensor2tensor.hparams import (
     read_values,
 )
 from t2t_lite.problem import Problem
-from t2t_lite.problem.own_text import OwnText
-from t2t_lite.runtime import start_tensorflow
+from t2t_lite.problem.text_files import OwnText
+from t2t_lite.tf_setup import start_tensorflow
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.problem_choice import choose_problem
 from t2t_lite.validators import integer

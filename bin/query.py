@@ -17,7 +17,7 @@ from t2t_lite.bin.cli import command, flags, places
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.progress import Counter
-from t2t_lite.runtime import start_tensorflow
+from t2t_lite.tf_setup import start_tensorflow
 from t2t_lite.validators import integer, real
 
 

@@ -120,11 +120,11 @@ def _show_set(args: argparse.Namespace) -> None:
 
 def _costs(hparams: HParams, size: int, length: int) -> dict[str, Any]:
     """Return what a set costs with a vocabulary of `size` tokens."""
-    from t2t_lite.model import costs
+    from t2t_lite.model import flops
 
-    parts = costs.count_parameters(hparams, size, size)
-    source, target = costs.count_forward_flops(hparams, size, length, length)
-    step = costs.count_step_flops(hparams, size, length)
+    parts = flops.count_parameters(hparams, size, size)
+    source, target = flops.count_forward_flops(hparams, size, length, length)
+    step = flops.count_step_flops(hparams, size, length)
     return {
         "vocab_size": size,
         "length": length,
@@ -133,8 +133,8 @@ def _costs(hparams: HParams, size: int, length: int) -> dict[str, Any]:
         "flops": {
             "forward_per_source_token": source,
             "forward_per_target_token": target,
-            "training_per_source_token": costs.TRAINING_PER_FORWARD * source,
-            "training_per_target_token": costs.TRAINING_PER_FORWARD * target,
+            "training_per_source_token": flops.TRAINING_PER_FORWARD * source,
+            "training_per_target_token": flops.TRAINING_PER_FORWARD * target,
             "training_per_update": step,
             "training": step * hparams.train_steps,
         },
@@ -144,12 +144,12 @@ def _costs(hparams: HParams, size: int, length: int) -> dict[str, Any]:
 def _show_table3(args: argparse.Namespace) -> None:
     """Print our sizes of the models of table 3, and the paper's."""
     from t2t_lite.hparams import table3
-    from t2t_lite.model import costs
+    from t2t_lite.model import flops
 
     size = table3.PAPER_VOCAB_SIZE
     rows = []
     for name, paper in table3.PAPER_MILLIONS.items():
-        parts = costs.count_parameters(registry.hparams(name), size, size)
+        parts = flops.count_parameters(registry.hparams(name), size, size)
         count, told = sum(parts.values()), registry.describe(name)
         row = {"name": name, "parameters": count, "paper_millions": paper}
         rows.append(row | {"meaning": told})

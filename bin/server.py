@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from t2t_lite.bin.cli import command, flags
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.runtime import share_cores, start_tensorflow, usable_cores
+from t2t_lite.tf_setup import share_cores, start_tensorflow, usable_cores
 from t2t_lite.validators import integer, real
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import shlex
 import signal
 from typing import TYPE_CHECKING
 
-from t2t_lite import plugins, recipe, registry
+from t2t_lite import api, plugins, registry
 from t2t_lite.bin.cli import command, flags
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.training.options import RUNS_DIR, TrainingOptions
@@ -49,7 +49,7 @@ def train(args: argparse.Namespace) -> None:
         return
     options = flags.given_settings(args, TrainingOptions)
     options["problem_options"] = flags.given_problem_options(args)
-    trained = recipe.train(
+    trained = api.train(
         args.problem, args.hparams, args.output_dir, **options
     )
     from t2t_lite.training.run import Run

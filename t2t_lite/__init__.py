@@ -8,12 +8,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what __getattr__ loads, for type checkers
+    from t2t_lite.api import load, train
     from t2t_lite.decoding.requests import Request
     from t2t_lite.hparam import HParams
-    from t2t_lite.loading import load
     from t2t_lite.model.transformer import Transformer
     from t2t_lite.problem import Problem, Text2TextProblem
-    from t2t_lite.recipe import train
 
 __version__ = "0.2.0"
 
@@ -23,8 +22,8 @@ _HOME_OF = {
     "Request": "t2t_lite.decoding.requests",
     "Text2TextProblem": "t2t_lite.problem",
     "Transformer": "t2t_lite.model.transformer",
-    "load": "t2t_lite.loading",
-    "train": "t2t_lite.recipe",
+    "load": "t2t_lite.api",
+    "train": "t2t_lite.api",
 }
 
 __all__ = [

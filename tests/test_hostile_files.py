@@ -27,8 +27,8 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
 from t2t_lite.parsing.bracket_f1 import read_parameters
 from t2t_lite.parsing.trees import read_trees
-from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
-from t2t_lite.text.vocabulary import open_vocabulary
+from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
+from t2t_lite.tokenizers.vocabulary import open_vocabulary
 from t2t_lite.training.config import (
     make_config,
     problem_options,

@@ -20,7 +20,7 @@ ROOMS = ("t2t_lite", "problems", "hparams", "bin")
 ROWS = (
     ("bin",),
     ("problems", "hparams"),
-    ("loading", "recipe"),
+    ("api",),
     ("serving.server",),
     ("serving.client", "serving.page"),
     ("serving",),
@@ -38,8 +38,8 @@ ROWS = (
     ("problem",),
     ("evaluation",),
     ("corpus",),
-    ("text",),
-    ("hparam", "files", "progress", "validators", "runtime"),
+    ("tokenizers",),
+    ("hparam", "files", "progress", "validators", "tf_setup"),
     ("errors",),
 )
 HEAVY = (
@@ -155,10 +155,10 @@ def run_python(code):
 
 
 def test_light_modules_load_nothing_heavy():
-    light = ["loading", "plugins", "problem", "problems", "hparams"]
-    light += ["corpus.raw_files", "training.schedules", "training.comparison"]
+    light = ["api", "plugins", "problem", "problems", "hparams"]
+    light += ["corpus.download", "training.schedules", "training.comparison"]
     light += ["evaluation.bleu", "decoding.search.settings", "serving.page"]
-    light += ["parsing.bracket_f1", "parsing.linearization"]
+    light += ["parsing.bracket_f1", "parsing.linearize"]
     run_python(
         "import importlib, sys, t2t_lite\n"
         "t2t_lite.Problem, t2t_lite.HParams, t2t_lite.load, t2t_lite.train\n"

@@ -153,7 +153,7 @@ def _hparams_override(text: str) -> str:
 
 def add_text_flags(parser: argparse.ArgumentParser) -> None:
     """Add the options of `--problem=text`, for commands that make data."""
-    from t2t_lite.problem.own_text import TextOptions
+    from t2t_lite.problem.text_files import TextOptions
 
     group = parser.add_argument_group(
         "your own text, with --problem=text",
@@ -252,7 +252,7 @@ def given_problem_options(args: argparse.Namespace) -> dict[str, Any]:
     Raises:
       UsageError: both are given.
     """
-    from t2t_lite.problem.own_text import TextOptions
+    from t2t_lite.problem.text_files import TextOptions
 
     given = given_settings(args, TextOptions)
     if given and args.problem_options:

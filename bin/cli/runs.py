@@ -11,7 +11,7 @@ from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.interop.quantization import QUANTIZATIONS
 from t2t_lite.registry import REVERSED_SUFFIX
-from t2t_lite.runtime import start_tensorflow
+from t2t_lite.tf_setup import start_tensorflow
 from t2t_lite.training.config import problem_options, read_config
 from t2t_lite.training.options import default_output_dir
 

@@ -18,8 +18,8 @@ class InlineSections(griffe.Extension):
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Rewrites the docstring of an object that has one."""
-        if obj.path == "t2t_lite.recipe.train":
-            from t2t_lite.recipe import train
+        if obj.path == "t2t_lite.api.train":
+            from t2t_lite.api import train
 
             obj.docstring.value = inspect.getdoc(train)
         if obj.docstring:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from t2t_lite.errors import UsageError, nearest
-from t2t_lite.text.tags import parted
+from t2t_lite.tokenizers.tags import parted
 from t2t_lite.validators import (
     Validator,
     check,

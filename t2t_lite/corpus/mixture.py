@@ -10,7 +10,7 @@ from typing import Any
 
 from t2t_lite.corpus.parallel import format_of
 from t2t_lite.errors import UsageError
-from t2t_lite.text.tags import tag_of
+from t2t_lite.tokenizers.tags import tag_of
 from t2t_lite.validators import file_path, text
 
 Pairs = Iterable[tuple[str, str]]

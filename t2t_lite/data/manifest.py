@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from t2t_lite import files
-from t2t_lite.corpus.raw_files import state_of
+from t2t_lite.corpus.download import state_of
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Problem
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from t2t_lite import files
-from t2t_lite.corpus.raw_files import RawFiles
+from t2t_lite.corpus.download import RawFiles
 from t2t_lite.data.manifest import ShardRecord, SplitRecord
 from t2t_lite.datagen import shuffle
 from t2t_lite.datagen.encode import (

@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from t2t_lite.corpus import filters
-from t2t_lite.corpus.held_out import digest_of
+from t2t_lite.corpus.splits import digest_of
 from t2t_lite.problem import Problem
 from t2t_lite.problem.base import checked_pairs
-from t2t_lite.runtime import usable_cores
+from t2t_lite.tf_setup import usable_cores
 
 CHUNK_PAIRS = 32_768
 CHUNK_CHARACTERS = 1 << 25  # a chunk of longer lines has fewer pairs
@@ -149,7 +149,7 @@ class SplitEncoder:
         Returns:
           INDEX [records]; the serialized tf.train.Examples; the counts.
         """
-        from t2t_lite.text.encoder import EOS_ID
+        from t2t_lite.tokenizers.base import EOS_ID
 
         counts = Counts()
         numbers, pairs, digests = self._choose(chunk, counts)

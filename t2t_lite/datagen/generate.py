@@ -22,7 +22,7 @@ import filelock
 
 from t2t_lite import files
 from t2t_lite.corpus import filters
-from t2t_lite.corpus.raw_files import RawFiles, state_of
+from t2t_lite.corpus.download import RawFiles, state_of
 from t2t_lite.data.manifest import (
     DEFAULT_SEED,
     Manifest,

@@ -10,7 +10,7 @@ import numpy as np
 from t2t_lite.decoding.search.beam_search import length_penalty
 from t2t_lite.decoding.search.state import is_possible
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text.encoder import EOS_ID, PAD_ID
+from t2t_lite.tokenizers.base import EOS_ID, PAD_ID
 
 
 @dataclasses.dataclass(frozen=True)

@@ -31,9 +31,9 @@ from t2t_lite.decoding.translator import Engine, prepare
 from t2t_lite.errors import UsageError
 from t2t_lite.evaluation.minimum_bayes_risk import mean_utilities
 from t2t_lite.problem import Problem
-from t2t_lite.runtime import share_cores, usable_cores
-from t2t_lite.text.sentences import sentence_splitter
-from t2t_lite.text.tags import known_tag, parted, split_behind_tag, tagged
+from t2t_lite.tf_setup import share_cores, usable_cores
+from t2t_lite.tokenizers.sentence_splitter import sentence_splitter
+from t2t_lite.tokenizers.tags import known_tag, parted, split_behind_tag, tagged
 
 # Options of a `Request` that apply to one sentence only.
 _OF_ONE_SENTENCE = ("prefix", "constraints")

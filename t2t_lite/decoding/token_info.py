@@ -18,7 +18,7 @@ from t2t_lite.decoding.translator import (
 )
 from t2t_lite.errors import UsageError
 from t2t_lite.model.attention_weights import source_attention
-from t2t_lite.text.encoder import EOS_ID, words_of_prefixes
+from t2t_lite.tokenizers.base import EOS_ID, words_of_prefixes
 from t2t_lite.validators import check, one_of, optional
 
 _ALIGNMENT = optional(one_of("words"))

@@ -28,7 +28,7 @@ from t2t_lite.errors import UsageError
 from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.ops import for_xla
-from t2t_lite.text.encoder import EOS_ID, PAD_ID, TextEncoder
+from t2t_lite.tokenizers.base import EOS_ID, PAD_ID, TextEncoder
 
 # White space as `str.strip` defines it, which is what counts in a corpus.
 _BLANK = r"[\s\v\x1c-\x1f\x{85}\pZ]*"

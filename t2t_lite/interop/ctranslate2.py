@@ -37,10 +37,10 @@ from t2t_lite.decoding.translator import (
 )
 from t2t_lite.errors import T2TLiteError, UsageError, in_words
 from t2t_lite.interop.quantization import Quantization
-from t2t_lite.runtime import usable_cores
-from t2t_lite.text.encoder import EOS_ID, PAD_ID, TextEncoder
-from t2t_lite.text.token_encoder import SPECIAL_TOKENS
-from t2t_lite.text.vocabulary import open_vocabulary
+from t2t_lite.tf_setup import usable_cores
+from t2t_lite.tokenizers.base import EOS_ID, PAD_ID, TextEncoder
+from t2t_lite.tokenizers.closed import SPECIAL_TOKENS
+from t2t_lite.tokenizers.vocabulary import open_vocabulary
 
 _SETTINGS = "t2t-lite.json"
 _PAD, _EOS, _UNK = SPECIAL_TOKENS

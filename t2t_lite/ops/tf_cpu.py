@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from t2t_lite import ops
 from t2t_lite.ops import DROPOUT_STEPS, Tensor
-from t2t_lite.runtime import weights_are_fixed
+from t2t_lite.tf_setup import weights_are_fixed
 
 R = TypeVar("R")
 

@@ -13,11 +13,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
+from t2t_lite.corpus.download import RawFiles
 from t2t_lite.corpus.lines import PACKED
-from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.parsing import trees
-from t2t_lite.parsing.linearization import PUNCTUATION, linearize, rebuild
+from t2t_lite.parsing.linearize import PUNCTUATION, linearize, rebuild
 from t2t_lite.parsing.trees import (
     NO_TAG,
     OPEN,
@@ -189,8 +189,8 @@ class ParsingProblem(Problem):
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
     ) -> None:
         """Learn the vocabulary of the words, and list that of the targets."""
-        from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
-        from t2t_lite.text.token_encoder import TokenEncoder
+        from t2t_lite.tokenizers.closed import TokenEncoder
+        from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
 
         files = self.vocabulary_files()
         found: set[str] = set()
@@ -220,7 +220,7 @@ class ParsingProblem(Problem):
         """Return a `tree_form.TreeForm`; None for trees to sentences."""
         if self.reversed:
             return None
-        from t2t_lite.parsing.tree_form import TreeForm
+        from t2t_lite.parsing.tree_constraint import TreeForm
 
         targets = encoders["targets"]
         return TreeForm(targets.pieces(range(targets.vocab_size)))
@@ -230,7 +230,7 @@ class ParsingProblem(Problem):
 
         Example: `"It isn't (yet)."` gives `"It is n't -LRB- yet -RRB- ."`.
         """
-        from t2t_lite.parsing.treebank_tokens import tokenize
+        from t2t_lite.parsing.ptb_tokenizer import tokenize
 
         return " ".join(tokenize(text))
 

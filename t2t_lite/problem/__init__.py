@@ -1,10 +1,10 @@
 """Declarations of tasks: `Problem`, its options, and the files it may read."""
 
+from t2t_lite.corpus.download import RawFiles, RemoteFile
 from t2t_lite.corpus.parallel import read_parallel
-from t2t_lite.corpus.raw_files import RawFiles, RemoteFile
 from t2t_lite.problem.base import Problem, ProblemOptions, Text2TextProblem
-from t2t_lite.problem.own_text import OwnText
 from t2t_lite.problem.parallel_corpus import ParallelCorpus
+from t2t_lite.problem.text_files import OwnText
 
 __all__ = [
     "OwnText",

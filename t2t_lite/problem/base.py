@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from t2t_lite.corpus import filters
-from t2t_lite.corpus.raw_files import RawFiles, RemoteFile
+from t2t_lite.corpus.download import RawFiles, RemoteFile
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.validators import changed, require_known, validate
 
 if TYPE_CHECKING:
-    from t2t_lite.text.encoder import TextEncoder
+    from t2t_lite.tokenizers.base import TextEncoder
 
 T = TypeVar("T")
 # Attributes that score or describe: a change of them leaves the data valid.
@@ -153,7 +153,7 @@ class Problem:
         Raises:
           T2TLiteError: a file is missing, damaged, or not a vocabulary.
         """
-        from t2t_lite.text.vocabulary import open_vocabulary
+        from t2t_lite.tokenizers.vocabulary import open_vocabulary
 
         files = self.vocabulary_files()
         encoders = {
@@ -297,7 +297,7 @@ class Text2TextProblem(Problem):
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
     ) -> None:
-        from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
+        from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
 
         names = dict.fromkeys(self.vocabulary_files().values())
         for side, name in enumerate(names):

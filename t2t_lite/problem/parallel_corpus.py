@@ -6,8 +6,8 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 
+from t2t_lite.corpus.download import RawFiles
 from t2t_lite.corpus.parallel import find_sides, read_parallel
-from t2t_lite.corpus.raw_files import RawFiles
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem.base import Text2TextProblem
 from t2t_lite.progress import say

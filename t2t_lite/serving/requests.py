@@ -12,7 +12,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text.encoder import EOS_ID, TextEncoder
+from t2t_lite.tokenizers.base import EOS_ID, TextEncoder
 from t2t_lite.training.run import Run
 
 # TensorFlow Serving reads requests from this file in the folder of a version.

@@ -14,7 +14,7 @@ from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import UsageError
 from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.model.ensemble import Ensemble
-from t2t_lite.text.encoder import EOS_ID, PAD_ID
+from t2t_lite.tokenizers.base import EOS_ID, PAD_ID
 
 Answers: TypeAlias = dict[str, tf.Tensor]
 Precision: TypeAlias = Literal["float32", "bfloat16"]

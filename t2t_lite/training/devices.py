@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
-from t2t_lite.runtime import share_cores, usable_cores
+from t2t_lite.tf_setup import share_cores, usable_cores
 
 # A model with larger layers gains 3 % from halves, and needs 10 % more memory.
 _LARGEST_HALVED = 256

@@ -11,7 +11,7 @@ import tensorflow as tf
 from t2t_lite.data.packing import feature_names, packed_shape
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
-from t2t_lite.model import costs
+from t2t_lite.model import flops
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.progress import duration, gib
 from t2t_lite.training import devices
@@ -108,7 +108,7 @@ def dry_run(
     more_rounds = math.ceil(hparams.micro_batches / updater.replicas) - 1
     seconds = whole + more_rounds * max(whole - optimizer, 0)
     steps = options.train_steps or hparams.train_steps
-    flops = costs.count_step_flops(hparams, model.vocab_sizes[1], shape[1])
+    step_flops = flops.count_step_flops(hparams, model.vocab_sizes[1], shape[1])
     parameters = f"{model.count_params():,}"
     if options.freeze:
         trained = updater.trained_parameters
@@ -121,8 +121,8 @@ def dry_run(
         "peak memory": gib(devices.peak_bytes()),
         "seconds per update": f"{seconds:.2f}",
         f"time for {steps:,} updates": duration(seconds * steps),
-        "FLOPs per update": f"{flops:.3g}",
-        f"FLOPs of {steps:,} updates": f"{flops * steps:.3g}",
+        "FLOPs per update": f"{step_flops:.3g}",
+        f"FLOPs of {steps:,} updates": f"{step_flops * steps:.3g}",
         "loss": f"{stats.loss_sum / stats.target_tokens:.3f}",
     }
     return "\n".join(f"{key}: {value}" for key, value in lines.items())

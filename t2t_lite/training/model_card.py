@@ -19,7 +19,7 @@ import yaml
 from t2t_lite import files, registry
 from t2t_lite.errors import T2TLiteError, in_words
 from t2t_lite.progress import say
-from t2t_lite.runtime import usable_cores
+from t2t_lite.tf_setup import usable_cores
 from t2t_lite.training import checkpoints, devices
 from t2t_lite.training.checkpoints import Checkpoint
 from t2t_lite.training.config import (
@@ -28,9 +28,9 @@ from t2t_lite.training.config import (
     read_metrics,
     read_records,
 )
-from t2t_lite.training.initial import SOURCE
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
+from t2t_lite.training.warm_start import SOURCE
 from t2t_lite.validators import changed
 
 CARD = "card.md"

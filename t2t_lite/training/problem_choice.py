@@ -13,7 +13,7 @@ from t2t_lite import plugins, registry
 from t2t_lite.data.manifest import Manifest, find_data, import_hint
 from t2t_lite.errors import T2TLiteError, UsageError, nearest
 from t2t_lite.problem import Problem
-from t2t_lite.problem.own_text import OwnText
+from t2t_lite.problem.text_files import OwnText
 from t2t_lite.training.config import CONFIG, problem_options
 from t2t_lite.training.options import DATA_DIR
 from t2t_lite.validators import folder

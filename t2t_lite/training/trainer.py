@@ -12,13 +12,12 @@ import tensorflow as tf
 
 from t2t_lite import files
 from t2t_lite.errors import Interrupted, T2TLiteError
-from t2t_lite.model import costs
+from t2t_lite.model import flops
 from t2t_lite.model.layers import skip_init
 from t2t_lite.progress import say
 from t2t_lite.training import checkpoints, distribute
 from t2t_lite.training.devices import device_name
 from t2t_lite.training.evaluation import DevEvaluation
-from t2t_lite.training.initial import load_initial_weights
 from t2t_lite.training.logging import Meter, Totals, TrainingLog
 from t2t_lite.training.memory import try_largest_batch
 from t2t_lite.training.model_card import write_card
@@ -27,6 +26,7 @@ from t2t_lite.training.run import Run
 from t2t_lite.training.schedules import last_step
 from t2t_lite.training.signals import Decision, Requests, StopRequested
 from t2t_lite.training.update import Updater
+from t2t_lite.training.warm_start import load_initial_weights
 
 T = TypeVar("T")
 
@@ -217,7 +217,7 @@ class Trainer:
             "device": device_name(),
         }
         tflops = options.sustained_tflops
-        cost = costs.training_cost(
+        cost = flops.training_cost(
             run.hparams,
             run.vocab_sizes[1],
             run.data.attended_lengths(),

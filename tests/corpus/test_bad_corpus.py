@@ -9,7 +9,7 @@ from t2t_lite.data.pipeline import read_pairs
 from t2t_lite.datagen.generate import Generation
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.plugins import load_plugins
-from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
+from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
 
 LONG = "word " * 2_000_000 + "end"  # 10 MB
 ODD = [  # bytes of a line, and the text that it is

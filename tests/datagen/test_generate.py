@@ -19,8 +19,8 @@ from support.toy_problem import (
     make,
     texts,
 )
+from t2t_lite.corpus.download import RemoteFile
 from t2t_lite.corpus.parallel import read_parallel
-from t2t_lite.corpus.raw_files import RemoteFile
 from t2t_lite.data.manifest import Manifest, sha256_of
 from t2t_lite.datagen import encode, shuffle
 from t2t_lite.datagen.generate import Generation

@@ -10,7 +10,7 @@ from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.stream import score_pairs, translate_lines
 from t2t_lite.decoding.token_info import TokenDetails
 from t2t_lite.decoding.translator import Translator, on_one_line
-from t2t_lite.text.encoder import UNK_ID
+from t2t_lite.tokenizers.base import UNK_ID
 
 
 @pytest.fixture(scope="module")

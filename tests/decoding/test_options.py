@@ -21,7 +21,7 @@ from t2t_lite.decoding.stream import translate_lines
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import UsageError
 from t2t_lite.model.ensemble import Ensemble
-from t2t_lite.text.encoder import EOS_ID
+from t2t_lite.tokenizers.base import EOS_ID
 
 LINES = random_sentences(12)
 

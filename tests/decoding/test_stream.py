@@ -33,7 +33,7 @@ from t2t_lite.decoding.stream import (
 )
 from t2t_lite.decoding.translator import Translator, prepare, with_eos
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text.encoder import EOS_ID
+from t2t_lite.tokenizers.base import EOS_ID
 
 HOSTILE = [
     b"",

@@ -16,7 +16,7 @@ from t2t_lite.decoding.token_info import (
     argmax_alignment,
 )
 from t2t_lite.errors import UsageError
-from t2t_lite.text.encoder import EOS_ID, PAD_ID
+from t2t_lite.tokenizers.base import EOS_ID, PAD_ID
 
 LINES = [*random_sentences(9), "", "ein haus\u3000é"]
 

@@ -25,8 +25,8 @@ from t2t_lite.interop.ctranslate2 import (
 from t2t_lite.interop.quantization import QUANTIZATIONS
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.serving.export import export_ctranslate2
-from t2t_lite.text.encoder import EOS_ID, PAD_ID
-from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
+from t2t_lite.tokenizers.base import EOS_ID, PAD_ID
+from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
 
 pytest.importorskip(
     "ctranslate2", reason="needs pip install 't2t-lite[ctranslate2]'"

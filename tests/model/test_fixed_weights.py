@@ -8,7 +8,7 @@ import pytest
 from support.rounding import requires_bfloat16
 
 _SCRIPT = """
-from t2t_lite.runtime import start_tensorflow, weights_are_fixed
+from t2t_lite.tf_setup import start_tensorflow, weights_are_fixed
 
 start_tensorflow(fixed_weights=True)
 assert weights_are_fixed()

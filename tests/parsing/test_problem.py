@@ -4,7 +4,7 @@ import pytest
 
 from support import tiny_treebank
 from t2t_lite import registry
-from t2t_lite.corpus.raw_files import RawFiles
+from t2t_lite.corpus.download import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.parsing import trees
 from t2t_lite.parsing.problem import mix, numbered_files

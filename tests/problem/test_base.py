@@ -5,8 +5,8 @@ from typing import Annotated
 
 import pytest
 
+from t2t_lite.corpus.download import RawFiles, RemoteFile
 from t2t_lite.corpus.parallel import read_parallel
-from t2t_lite.corpus.raw_files import RawFiles, RemoteFile
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.problem import Problem, ProblemOptions, Text2TextProblem
 from t2t_lite.validators import integer, setting

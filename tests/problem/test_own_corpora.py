@@ -6,12 +6,12 @@ import random
 import pytest
 
 from t2t_lite import registry
-from t2t_lite.corpus.raw_files import RawFiles
+from t2t_lite.corpus.download import RawFiles
 from t2t_lite.data.manifest import Manifest
 from t2t_lite.datagen.generate import Generation
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.plugins import load_plugins
-from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
+from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
 
 LARGE = [(f"word {i}", f"Wort {i}") for i in range(300)]
 SMALL = [(f"big {i}", f"gros {i}") for i in range(20)]

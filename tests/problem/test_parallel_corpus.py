@@ -5,7 +5,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from t2t_lite import plugins, registry
-from t2t_lite.corpus.raw_files import RawFiles
+from t2t_lite.corpus.download import RawFiles
 from t2t_lite.datagen.generate import Generation
 from t2t_lite.errors import T2TLiteError, UsageError
 

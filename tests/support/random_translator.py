@@ -7,8 +7,8 @@ import numpy as np
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.model.transformer import Transformer
-from t2t_lite.text.encoder import EOS_ID
-from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
+from t2t_lite.tokenizers.base import EOS_ID
+from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
 
 WORDS = "eins zwei drei vier haus katze hund maus rot grün blau weiß".split()
 

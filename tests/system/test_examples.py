@@ -7,7 +7,7 @@ import pytest
 
 from support.places import ROOT
 from t2t_lite import plugins, registry
-from t2t_lite.corpus.raw_files import RawFiles
+from t2t_lite.corpus.download import RawFiles
 
 EXAMPLE = ROOT / "examples" / "roman_numerals"
 

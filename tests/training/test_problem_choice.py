@@ -281,7 +281,7 @@ def test_two_vocabularies_keep_their_sides_without_code(run_of_user):
         return {"inputs": "source.model", "targets": "target.model"}
 
     def train_encoders(self, raw, data_dir, seed):
-        from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
+        from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
 
         sides = zip(*self.samples("train", raw))
         for side, size, name in zip(sides, (265, 275), ("source", "target")):

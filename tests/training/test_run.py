@@ -193,7 +193,7 @@ class WithOptions(Text2TextProblem):
         return dict(zip(("inputs", "targets"), names, strict=True))
 
     def train_encoders(self, raw, data_dir, seed):
-        from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
+        from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
 
         for name in set(self.vocabulary_files().values()):
             lines = [f"{name} abcd" * 9]

@@ -25,7 +25,7 @@ from support.tiny_training import (
     weights,
 )
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.model.costs import count_parameters
+from t2t_lite.model.flops import count_parameters
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.training import checkpoints
 from t2t_lite.training.devices import choose_strategy

@@ -17,7 +17,7 @@ from t2t_lite.interop.tensor2tensor.hparams import TrainDir
 from t2t_lite.model.layers import skip_init
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.problem import Problem
-from t2t_lite.text.vocabulary import open_vocabulary
+from t2t_lite.tokenizers.vocabulary import open_vocabulary
 from t2t_lite.training import checkpoints
 from t2t_lite.training.config import (
     CONFIG,

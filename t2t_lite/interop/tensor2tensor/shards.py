@@ -19,8 +19,8 @@ from t2t_lite.data.pipeline import unpack
 from t2t_lite.datagen import generate
 from t2t_lite.errors import T2TLiteError, in_words
 from t2t_lite.problem import Problem
-from t2t_lite.text.encoder import EOS_ID
-from t2t_lite.text.vocabulary import open_vocabulary
+from t2t_lite.tokenizers.base import EOS_ID
+from t2t_lite.tokenizers.vocabulary import open_vocabulary
 
 _MADE_BY = "tensor2tensor"  # an entry of the manifest's versions
 _FEATURES = feature_names(packing=True)

@@ -14,7 +14,7 @@ from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import UsageError
 from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.serving import page
-from t2t_lite.text.encoder import EOS_ID, TextEncoder
+from t2t_lite.tokenizers.base import EOS_ID, TextEncoder
 
 _DIGITS = 4  # of a weight
 

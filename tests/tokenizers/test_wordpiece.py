@@ -2,8 +2,8 @@
 
 import pytest
 
-from t2t_lite.text.encoder import EOS_ID, PAD_ID
-from t2t_lite.text.wordpiece_encoder import WordPieceEncoder
+from t2t_lite.tokenizers.base import EOS_ID, PAD_ID
+from t2t_lite.tokenizers.wordpiece import WordPieceEncoder
 
 SPECIAL = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]"]
 PIECES = [*SPECIAL, "two", "men", "walk", "##ing", "##s", ".", "'", "t", "don"]

@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from t2t_lite import runtime
+from t2t_lite import tf_setup
 from t2t_lite.errors import T2TLiteError
 
 
@@ -15,7 +15,7 @@ def test_keras_on_another_backend_is_refused(monkeypatch):
     keras = types.SimpleNamespace(backend=backend)
     monkeypatch.setitem(sys.modules, "keras", keras)
     with pytest.raises(T2TLiteError, match="jax"):
-        runtime.start_tensorflow()
+        tf_setup.start_tensorflow()
 
 
 @pytest.mark.slow
@@ -31,7 +31,7 @@ def test_a_silent_start_says_whether_weights_are_fixed(
     if environment is not None:
         monkeypatch.setenv("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", environment)
     code = (
-        "from t2t_lite.runtime import start_tensorflow, weights_are_fixed\n"
+        "from t2t_lite.tf_setup import start_tensorflow, weights_are_fixed\n"
         f"start_tensorflow(fixed_weights={asked})\n"
         f"start_tensorflow(fixed_weights={not asked})  # no effect any more\n"
         "print(weights_are_fixed())\n"

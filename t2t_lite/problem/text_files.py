@@ -12,11 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Self
 
 from t2t_lite.corpus import filters, mixture
-from t2t_lite.corpus.held_out import (
-    MOST_BY_DEFAULT,
-    SHARE_BY_DEFAULT,
-    choose_held_out,
-)
+from t2t_lite.corpus.download import RawFiles
 from t2t_lite.corpus.lines import (
     CORPUS,
     ENCODING,
@@ -32,14 +28,18 @@ from t2t_lite.corpus.parallel import (
     read_tmx,
     read_tsv,
 )
-from t2t_lite.corpus.raw_files import RawFiles
+from t2t_lite.corpus.splits import (
+    MOST_BY_DEFAULT,
+    SHARE_BY_DEFAULT,
+    choose_held_out,
+)
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.problem.base import (
     ProblemOptions,
     Text2TextProblem,
     read_some,
 )
-from t2t_lite.text.tags import parted, tagged
+from t2t_lite.tokenizers.tags import parted, tagged
 from t2t_lite.validators import (
     Validator,
     changed,
@@ -336,7 +336,7 @@ class OwnText(Text2TextProblem):
 
     def expected_vocab_sizes(self) -> tuple[int, int]:
         if self.settings.vocabulary:
-            from t2t_lite.text.vocabulary import open_vocabulary
+            from t2t_lite.tokenizers.vocabulary import open_vocabulary
 
             size = open_vocabulary(self.settings.vocabulary).vocab_size
             return size, size
@@ -350,7 +350,7 @@ class OwnText(Text2TextProblem):
         if not path:
             super().train_encoders(raw, data_dir, seed)
             return
-        from t2t_lite.text.vocabulary import open_vocabulary
+        from t2t_lite.tokenizers.vocabulary import open_vocabulary
 
         encoder = open_vocabulary(path)
         for tag in self.source_tags:

@@ -5,7 +5,7 @@ import pytest
 from t2t_lite import plugins, registry
 from t2t_lite.hparam import HParams
 from t2t_lite.hparams import table3
-from t2t_lite.model import costs
+from t2t_lite.model import flops
 from t2t_lite.model.transformer import Transformer
 
 SMALL = HParams(
@@ -42,7 +42,7 @@ def built_in_sets():
 def test_parameters_are_those_of_the_built_model(changes):
     hparams = SMALL.replace(**changes)
     sizes = (17, 17) if hparams.shared_embedding else (17, 23)
-    parts = costs.count_parameters(hparams, *sizes)
+    parts = flops.count_parameters(hparams, *sizes)
     model = Transformer.from_hparams(hparams, *sizes).build_weights()
     assert sum(parts.values()) == model.count_params()
 
@@ -56,7 +56,7 @@ def test_flops_of_a_small_model_counted_by_hand():
         key_depth=1,
         value_depth=3,
     )
-    source, target = costs.count_forward_flops(hparams, 10, 5, 7)
+    source, target = flops.count_forward_flops(hparams, 10, 5, 7)
     projections = 2 * (4 * 2 + 4 * 2 + 4 * 6 + 6 * 4)  # q, k, v and back
     feed_forward = 2 * (4 * 6 + 6 * 4)
     to_source = 2 * (2 * 1 * 5 + 2 * 3 * 5)  # scores, weighted values
@@ -71,20 +71,20 @@ def test_flops_of_a_small_model_counted_by_hand():
 
 def test_a_window_bounds_what_attention_costs():
     windowed = SMALL.replace(attention_window=4)
-    short = costs.count_forward_flops(SMALL, 17, 2, 2)
-    assert costs.count_forward_flops(windowed, 17, 2, 2) == short
+    short = flops.count_forward_flops(SMALL, 17, 2, 2)
+    assert flops.count_forward_flops(windowed, 17, 2, 2) == short
     # w = 16, 3 layers: 5 positions in the encoder, 3 in the decoder.
-    bare_source, bare_target = costs.count_forward_flops(SMALL, 17, 0, 0)
-    source, target = costs.count_forward_flops(windowed, 17, 100, 100)
+    bare_source, bare_target = flops.count_forward_flops(SMALL, 17, 0, 0)
+    source, target = flops.count_forward_flops(windowed, 17, 100, 100)
     assert source == bare_source + 3 * 2 * 16 * 5
     assert target == bare_target + 3 * 2 * 16 * (3 + 100)
 
 
 def test_relative_positions_cost_products_with_their_tables():
     relative = SMALL.replace(max_relative_position=4)
-    plain = costs.count_forward_flops(SMALL, 17, 6, 7)
+    plain = flops.count_forward_flops(SMALL, 17, 6, 7)
     # w = 16, 3 layers, 9 rows a table.
-    assert costs.count_forward_flops(relative, 17, 6, 7) == (
+    assert flops.count_forward_flops(relative, 17, 6, 7) == (
         plain[0] + 3 * 2 * 16 * 9,
         plain[1] + 3 * 2 * 16 * 9,
     )
@@ -93,10 +93,10 @@ def test_relative_positions_cost_products_with_their_tables():
 def test_flops_follow_the_layers_of_each_stack_and_the_models_vocabulary():
     changes = {"num_encoder_layers": 1, "num_decoder_layers": 2}
     one, two = (
-        costs.count_forward_flops(SMALL.replace(num_hidden_layers=n), 24, 6, 7)
+        flops.count_forward_flops(SMALL.replace(num_hidden_layers=n), 24, 6, 7)
         for n in (1, 2)
     )
-    source, target = costs.count_forward_flops(
+    source, target = flops.count_forward_flops(
         SMALL.replace(vocab_divisor=8, **changes), 17, 6, 7
     )
     assert target == two[1]
@@ -107,7 +107,7 @@ def test_flops_follow_the_layers_of_each_stack_and_the_models_vocabulary():
 @pytest.mark.parametrize("name,millions", table3.PAPER_MILLIONS.items())
 def test_sizes_of_table_3_are_near_the_papers(name, millions):
     """Within 8 %: the paper does not say which vocabulary it counted with."""
-    parts = costs.count_parameters(registry.hparams(name), 37000, 37000)
+    parts = flops.count_parameters(registry.hparams(name), 37000, 37000)
     assert sum(parts.values()) / 1e6 == pytest.approx(millions, rel=0.08)
 
 
@@ -124,16 +124,16 @@ def test_training_cost_is_counted_and_estimated_as_in_table_2(device, rate):
     """The base model took 12 hours on 8 P100s: 3.3e18 in table 2."""
     work = {"seconds": 12 * 3600, "devices": 8, "device": device}
     tokens = {"source_tokens": 1000, "target_tokens": 2000}
-    cost = costs.training_cost(SMALL, 17, (6, 7), work | tokens)
-    source, target = costs.count_forward_flops(SMALL, 17, 6, 7)
+    cost = flops.training_cost(SMALL, 17, (6, 7), work | tokens)
+    source, target = flops.count_forward_flops(SMALL, 17, 6, 7)
     assert cost["flops_counted"] == 3 * (1000 * source + 2000 * target)
     assert cost["flops_as_table_2"] == (rate and 12 * 3600 * 8 * rate)
     if rate == 9.5e12:
         assert cost["flops_as_table_2"] == pytest.approx(3.3e18, rel=0.01)
-    given = costs.training_cost(SMALL, 17, (6, 7), work | tokens, 1e12)
+    given = flops.training_cost(SMALL, 17, (6, 7), work | tokens, 1e12)
     assert given["flops_as_table_2"] == 12 * 3600 * 8 * 1e12
 
 
 def test_a_step_counts_its_tokens_on_both_sides():
-    step = costs.count_step_flops(SMALL.replace(batch_tokens=100), 17, 6)
-    assert step == costs.count_training_flops(SMALL, 17, 100, 100, 6, 6)
+    step = flops.count_step_flops(SMALL.replace(batch_tokens=100), 17, 6)
+    assert step == flops.count_training_flops(SMALL, 17, 100, 100, 6, 6)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from t2t_lite.text.sentences import sentence_splitter
+from t2t_lite.tokenizers.sentence_splitter import sentence_splitter
 
 
 @pytest.mark.parametrize(

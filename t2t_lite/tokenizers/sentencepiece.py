@@ -18,7 +18,7 @@ import tensorflow_text as tf_text
 from google.protobuf.message import DecodeError
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text.encoder import (
+from t2t_lite.tokenizers.base import (
     EOS_ID,
     PAD_ID,
     UNK_ID,

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from t2t_lite.corpus.raw_files import RawFiles, RemoteFile
+from t2t_lite.corpus.download import RawFiles, RemoteFile
 from t2t_lite.errors import T2TLiteError
 
 

@@ -9,13 +9,11 @@ import sentencepiece
 import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text import sentencepiece_encoder
-from t2t_lite.text.encoder import EOS_ID, PAD_ID, UNK_ID, clean_utf8
-from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
+from t2t_lite.tokenizers.base import EOS_ID, PAD_ID, UNK_ID, clean_utf8
+from t2t_lite.tokenizers.sentencepiece import ESCAPE, SentencePieceEncoder
 
 WORDS = "the cat sat on a mat while two small dogs ran over green hills".split()
 VOCAB_SIZE = 340
-ESCAPE = sentencepiece_encoder.ESCAPE
 
 
 def corpus(lines=400):
@@ -248,7 +246,8 @@ def test_models_of_other_trainers_give_the_same_pieces(tmp_path, options):
 
 @pytest.mark.parametrize("most", [0, 500_000])
 def test_python_gives_the_ids_of_the_graph(encoder, most, monkeypatch):
-    monkeypatch.setattr(sentencepiece_encoder, "_MOST_CHARACTERS", most)
+    name = "t2t_lite.tokenizers.sentencepiece._MOST_CHARACTERS"
+    monkeypatch.setattr(name, most)
     texts = ["  two  dogs  ", "the\tcat ", "\u2581 a\0 </s>", "größer\u3000猫 "]
     texts += [*corpus(50), " ", ""]
     for _ in range(2):

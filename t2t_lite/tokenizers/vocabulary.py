@@ -3,11 +3,11 @@
 import os
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text.encoder import TextEncoder, lines_of, read_vocabulary
-from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
-from t2t_lite.text.subword_encoder import SubwordEncoder, subwords_of
-from t2t_lite.text.token_encoder import SPECIAL_TOKENS, TokenEncoder
-from t2t_lite.text.wordpiece_encoder import WordPieceEncoder
+from t2t_lite.tokenizers.base import TextEncoder, lines_of, read_vocabulary
+from t2t_lite.tokenizers.closed import SPECIAL_TOKENS, TokenEncoder
+from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
+from t2t_lite.tokenizers.t2t_subword import SubwordEncoder, subwords_of
+from t2t_lite.tokenizers.wordpiece import WordPieceEncoder
 
 
 def open_vocabulary(path: str | os.PathLike) -> TextEncoder:

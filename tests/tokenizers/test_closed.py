@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text.token_encoder import TokenEncoder
+from t2t_lite.tokenizers.closed import TokenEncoder
 
 
 @pytest.fixture

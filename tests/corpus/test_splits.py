@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from t2t_lite.corpus.held_out import choose_held_out, digest_of
+from t2t_lite.corpus.splits import choose_held_out, digest_of
 from t2t_lite.errors import T2TLiteError
 
 PAIRS = [(f"source {i}", f"target {i}") for i in range(1000)]

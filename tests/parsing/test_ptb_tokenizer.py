@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from t2t_lite.parsing.treebank_tokens import tokenize
+from t2t_lite.parsing.ptb_tokenizer import tokenize
 from t2t_lite.parsing.trees import parse_trees, strip_annotation, words
 
 

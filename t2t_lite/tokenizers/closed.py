@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text.encoder import (
+from t2t_lite.tokenizers.base import (
     UNK_ID,
     TextEncoder,
     cleaned,

@@ -13,12 +13,12 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.registry import problem, register_problem
 from t2t_lite.training import checkpoints
 from t2t_lite.training.config import find_config
-from t2t_lite.training.initial import (
+from t2t_lite.training.options import TrainingOptions
+from t2t_lite.training.run import Run
+from t2t_lite.training.warm_start import (
     facts_of_start,
     load_initial_weights,
 )
-from t2t_lite.training.options import TrainingOptions
-from t2t_lite.training.run import Run
 
 
 class OtherWords(Words):

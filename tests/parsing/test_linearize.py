@@ -6,7 +6,7 @@ import time
 import pytest
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.parsing.linearization import (
+from t2t_lite.parsing.linearize import (
     MARKS,
     PUNCTUATION,
     linearize,

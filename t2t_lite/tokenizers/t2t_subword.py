@@ -17,7 +17,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text.encoder import (
+from t2t_lite.tokenizers.base import (
     EOS_ID,
     PAD_ID,
     TextEncoder,

@@ -15,10 +15,10 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.plugins import load_plugins
 from t2t_lite.problem import RawFiles
 from t2t_lite.serving.verify import check_servable
-from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
-from t2t_lite.text.subword_encoder import SubwordEncoder
-from t2t_lite.text.vocabulary import open_vocabulary
-from t2t_lite.text.wordpiece_encoder import WordPieceEncoder
+from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
+from t2t_lite.tokenizers.t2t_subword import SubwordEncoder
+from t2t_lite.tokenizers.vocabulary import open_vocabulary
+from t2t_lite.tokenizers.wordpiece import WordPieceEncoder
 
 WORDS = "one two three four five".split()
 NUMBERS = [" ".join(WORDS[int(d) % 5] for d in str(n)) for n in range(40)]

@@ -13,9 +13,9 @@ from t2t_lite.decoding.search.logits_processors import (
     mask_logits,
 )
 from t2t_lite.ops import gather_rows
-from t2t_lite.parsing.linearization import MARKS, MARKS_OR_WORDS, PUNCTUATION
-from t2t_lite.text.encoder import EOS_ID
-from t2t_lite.text.token_encoder import SPECIAL_TOKENS
+from t2t_lite.parsing.linearize import MARKS, MARKS_OR_WORDS, PUNCTUATION
+from t2t_lite.tokenizers.base import EOS_ID
+from t2t_lite.tokenizers.closed import SPECIAL_TOKENS
 
 MOST_OPEN_BRACKETS = 100
 # The trees of the treebank's free sample need 6. Without a limit, a model that

@@ -9,8 +9,8 @@ import tensorflow as tf
 from support.rounding import approx_score
 from t2t_lite.decoding.search.beam_search import beam_search
 from t2t_lite.parsing import trees
-from t2t_lite.parsing.linearization import rebuild
-from t2t_lite.parsing.tree_form import TreeForm
+from t2t_lite.parsing.linearize import rebuild
+from t2t_lite.parsing.tree_constraint import TreeForm
 
 TOKENS = ("<pad>", "</s>", "<unk>", "XX", ",", ".", "(S", "(NP", ")S", ")NP")
 IDS = {token: number for number, token in enumerate(TOKENS)}

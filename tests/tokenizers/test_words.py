@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from t2t_lite.text.encoder import words_of_prefixes
-from t2t_lite.text.sentencepiece_encoder import SentencePieceEncoder
-from t2t_lite.text.subword_encoder import SubwordEncoder
-from t2t_lite.text.wordpiece_encoder import WordPieceEncoder
+from t2t_lite.tokenizers.base import words_of_prefixes
+from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
+from t2t_lite.tokenizers.t2t_subword import SubwordEncoder
+from t2t_lite.tokenizers.wordpiece import WordPieceEncoder
 
 LINES = ["two small men eat a soup.", "the cat sat on the mat"] * 40
 SUBWORDS = ["<pad>_", "<EOS>_", "men_", "Two_", "Two", "a", "b", "é"]

@@ -9,7 +9,7 @@ import random
 import pytest
 
 from t2t_lite import registry
-from t2t_lite.corpus.raw_files import RawFiles
+from t2t_lite.corpus.download import RawFiles
 from t2t_lite.data.manifest import Manifest
 from t2t_lite.datagen import generate
 from t2t_lite.errors import T2TLiteError, UsageError

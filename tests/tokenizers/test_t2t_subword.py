@@ -7,8 +7,8 @@ import pytest
 
 from support.places import SHARED_DATA
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.text.encoder import EOS_ID, PAD_ID
-from t2t_lite.text.subword_encoder import SubwordEncoder
+from t2t_lite.tokenizers.base import EOS_ID, PAD_ID
+from t2t_lite.tokenizers.t2t_subword import SubwordEncoder
 
 RECORDED = SHARED_DATA / "t2t"
 ESCAPES = list("\\_u;0123456789")

@@ -3,7 +3,7 @@
 import pytest
 
 from t2t_lite.errors import UsageError
-from t2t_lite.text.tags import (
+from t2t_lite.tokenizers.tags import (
     known_tag,
     parted,
     split_behind_tag,
