@@ -20,7 +20,10 @@ def make_step(sizes, precision):
     from t2t_lite.training.update import Updater
 
     hparams = hparams_of(
-        sizes, residual_dropout=0.1, precision=precision, micro_batches=1
+        sizes,
+        residual_dropout=0.1,
+        precision=precision,
+        gradient_accumulation_steps=1,
     )
     vocab_size = sizes["vocab_size"]
     strategy = choose_strategy(hparams=hparams)

@@ -28,9 +28,9 @@ _ADOPTS = ("vocabulary", "adopted")
 _GENERATES = ("overwrite", "raw_dir", "tfds_dir", "processes")
 _CONFLICTS = (
     ("inspect", "seed", *_GENERATES),
-    ("adopt", "inspect", *_GENERATES, "runner", "problem_options"),
+    ("import_shards", "inspect", *_GENERATES, "runner", "problem_options"),
     *(
-        ("adopt", f.name)
+        ("import_shards", f.name)
         for f in dataclasses.fields(TextOptions)
         if f.name not in _ADOPTS
     ),
@@ -54,7 +54,7 @@ def _add_flags(parser: flags.Parser) -> None:
         "there and fits",
         "--inspect": "generate nothing; check the data that is there, and show "
         "its counts and ten pairs of train, with their tokens",
-        "--adopt=DIR": "generate nothing; check the shards "
+        "--import_shards=DIR": "generate nothing; check the shards "
         "NAME-{train,dev,test}-* that tensor2tensor left in DIR, and make them "
         "data of --problem=NAME, where they lie; needs --vocabulary=FILE, or "
         "SOURCE,TARGET",
@@ -87,7 +87,7 @@ def generate_data(args: argparse.Namespace) -> None:
     flags.require(args, "problem")
     flags.check_together(args, _CONFLICTS, {"beam_options": "runner"})
     plugins.load_plugins(args.usr_dir)
-    if args.adopt:
+    if args.import_shards:
         _print_counts(args, _adopt(args))
         return
     problem, data_dir = choose_problem(
@@ -122,16 +122,16 @@ def generate_data(args: argparse.Namespace) -> None:
 
 
 def _adopt(args: argparse.Namespace) -> "Manifest":
-    """Adopt the shards in `--adopt` and return their manifest."""
+    """Adopt the shards in `--import_shards` and return their manifest."""
     flags.require(args, "vocabulary")
-    folder = flags.folder(args.adopt)
+    folder = flags.folder(args.import_shards)
     if args.data_dir not in (None, folder):
         raise UsageError(
-            "--adopt is the folder of the data: leave --data_dir out; got "
-            f"{args.data_dir}."
+            "--import_shards conflicts with --data_dir: it is the folder of "
+            f"the data (got {args.data_dir})."
         )
     if not folder.is_dir():
-        raise UsageError(f"--adopt must be a folder; got {folder}.")
+        raise UsageError(f"--import_shards must be a folder; got {folder}.")
     vocabulary = [flags.folder(name) for name in args.vocabulary.split(",")]
     name = args.problem.removesuffix(registry.REVERSED_SUFFIX)
     if name in registry.problem_names():
@@ -143,7 +143,7 @@ def _adopt(args: argparse.Namespace) -> "Manifest":
     start_tensorflow(args.verbose)
     from t2t_lite.interop.tensor2tensor import shards
 
-    return shards.adopt(folder, problem, vocabulary)
+    return shards.import_shards(folder, problem, vocabulary)
 
 
 def _print_counts(args: argparse.Namespace, manifest: "Manifest") -> None:

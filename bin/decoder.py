@@ -84,8 +84,8 @@ def _add_flags(parser: flags.Parser) -> None:
     flags.add(group, {"--nbest=N": told}, integer(1))
     told = (
         'json: one request a line, {"text", "id", "prefix", "constraints", '
-        '"avoid", "seed", "tag"}, or with --score {"source", "target", "id", '
-        '"tag"}; any other line is answered with {"error"}'
+        '"bad_phrases", "seed", "tag"}, or with --score {"source", "target", '
+        '"id", "tag"}; any other line is answered with {"error"}'
     )
     kinds = ("text", "json")
     flags.add_choice(group, "input_format", told, *kinds, default="text")

@@ -35,7 +35,7 @@ def _add_flags(parser: flags.Parser) -> None:
     group = parser.add_argument_group("requests")
     count = integer(1)
     flags.add(group, {"--batch_size=N": "texts in a request"}, count, 16)
-    flags.add(group, {"--at_once=N": "concurrent requests"}, count, 4)
+    flags.add(group, {"--concurrency=N": "concurrent requests"}, count, 4)
     about = (
         "seconds until a request is given up; while the server is busy or "
         "away, it is repeated"
@@ -95,7 +95,7 @@ def query(args: argparse.Namespace) -> None:
         answered = map_sorted(
             (line.removesuffix(b"\n").removesuffix(b"\r") for line in lines),
             parts=lambda line: [line.decode(errors="replace")],
-            work=[client.translate] * args.at_once,
+            work=[client.translate] * args.concurrency,
             lengths=lambda texts: [len(text) for text in texts],
             batching=Batching(args.batch_size),
         )

@@ -49,9 +49,7 @@ def train(args: argparse.Namespace) -> None:
         return
     options = flags.given_settings(args, TrainingOptions)
     options["problem_options"] = flags.given_problem_options(args)
-    trained = api.train(
-        args.problem, args.hparams, args.output_dir, **options
-    )
+    trained = api.train(args.problem, args.hparams, args.output_dir, **options)
     from t2t_lite.training.run import Run
 
     if isinstance(trained, Run):

@@ -51,7 +51,7 @@ def transformer_parsing_small() -> HParams:
         max_length=512,
         residual_dropout=0.2,
         batch_tokens=2048,
-        micro_batches=1,
+        gradient_accumulation_steps=1,
         learning_rate=1.0,  # a peak rate of 0.0028
         warmup_steps=1000,
         train_steps=10000,

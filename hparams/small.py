@@ -14,7 +14,7 @@ def transformer_toy() -> HParams:
         num_hidden_layers=2,
         max_length=64,
         batch_tokens=1024,
-        micro_batches=1,
+        gradient_accumulation_steps=1,
         learning_rate=0.3,  # a peak rate of 0.004
         warmup_steps=100,
         train_steps=200,
@@ -32,7 +32,7 @@ def transformer_quickstart() -> HParams:
         num_hidden_layers=2,
         max_length=64,
         batch_tokens=3072,
-        micro_batches=1,
+        gradient_accumulation_steps=1,
         learning_rate=0.6,  # a peak rate of 0.0027
         warmup_steps=400,
         train_steps=1000,
@@ -57,7 +57,7 @@ def transformer_multi30k() -> HParams:
         max_length=128,
         residual_dropout=0.2,
         batch_tokens=2048,
-        micro_batches=1,
+        gradient_accumulation_steps=1,
         learning_rate=1.2,  # a peak rate of 0.0034
         warmup_steps=1000,
         train_steps=10000,

@@ -2,7 +2,8 @@
 
 Its `transformer_base` and `transformer_big` were changed after the paper; here
 those names have the paper's values, and the later ones are `_v3`. There
-`batch_size` is what one GPU takes in one pass: `batch_tokens / micro_batches`.
+`batch_size` is the positions of one GPU in one pass: `batch_tokens` divided by
+`gradient_accumulation_steps`.
 The sets for several GPUs have the update of eight, on any number of devices.
 """
 
@@ -26,29 +27,29 @@ def transformer_base_v3() -> HParams:
         num_hidden_layers=6,
         norm_placement="pre",
         position_encoding="concatenated",
-        source_vector=True,  # its target space
-        shift_whole_rows=True,  # of packed rows
+        target_space_embedding=True,  # its target space
+        shift_across_segments=True,  # of packed rows
         residual_dropout=0.1,
         attention_dropout=0.1,
         relu_dropout=0.1,
         label_smoothing=0.1,
         batch_tokens=8 * 4096,  # eight GPUs
-        micro_batches=8,
+        gradient_accumulation_steps=8,
         learning_rate=2.0,
         warmup_steps=8000,
-        rate_delay=1,  # the first update has a rate of 0
+        schedule_offset=1,  # the first update has a rate of 0
         adam_beta2=0.997,
         train_steps=250000,  # the default of its trainer
         average_checkpoints=5,
         extra_decode_length=100,  # the default of its decoder
-        longest_source=2048,  # it has no limit
+        max_source_length=2048,  # it has no limit
     )
 
 
 @register_hparams
 def transformer_base_v2() -> HParams:
     """tensor2tensor's second: pre-norm, more dropout, twice the rate."""
-    return transformer_base_v3().replace(rate_delay=0, adam_beta2=0.98)
+    return transformer_base_v3().replace(schedule_offset=0, adam_beta2=0.98)
 
 
 @register_hparams
@@ -60,7 +61,7 @@ def transformer_base_v1() -> HParams:
         relu_dropout=0.0,
         learning_rate=1.0,
         warmup_steps=4000,
-        rate_delay=0,
+        schedule_offset=0,
         adam_beta2=0.98,
     )
 
@@ -73,7 +74,7 @@ def transformer_base_single_gpu() -> HParams:
     """
     return transformer_base_v3().replace(
         batch_tokens=1024,
-        micro_batches=1,
+        gradient_accumulation_steps=1,
         schedule="inverse_sqrt",
         learning_rate=0.1 * 16000**-0.5,  # a peak rate of 0.0008
         warmup_steps=16000,
@@ -88,7 +89,7 @@ def transformer_big_single_gpu() -> HParams:
         filter_size=4096,
         num_heads=16,
         batch_tokens=2048,
-        micro_batches=1,
+        gradient_accumulation_steps=1,
         warmup_steps=16000,
     )
 
@@ -126,5 +127,5 @@ def transformer_tiny() -> HParams:
         num_heads=4,
         num_hidden_layers=2,
         batch_tokens=4096,
-        micro_batches=1,
+        gradient_accumulation_steps=1,
     )

@@ -15,7 +15,7 @@ def transformer_base() -> HParams:
         residual_dropout=0.1,
         label_smoothing=0.1,
         batch_tokens=25000,  # positions of one update, each side, all replicas
-        micro_batches=8,  # passes an update is cut into
+        gradient_accumulation_steps=8,  # passes an update is cut into
         warmup_steps=4000,  # optimizer updates
         train_steps=100000,
         average_checkpoints=5,

@@ -73,7 +73,8 @@ def in_words(error: BaseException, place: bool = True) -> str:
     if isinstance(error, MemoryError) or "OOM when" in text:
         return (
             "out of memory: in training, lower batch_tokens or raise "
-            "micro_batches; in decoding, lower --batch_size or --beam_size"
+            "gradient_accumulation_steps; in decoding, lower --batch_size or "
+            "--beam_size"
         )
     return f"{name}{text}"
 

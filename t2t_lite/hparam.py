@@ -54,7 +54,9 @@ class ModelHParams:
     vocab_divisor: Count = 1  # V is the vocabulary's rounded up to a multiple
     # Section 3.4: embeddings times the root of d_model; or as they are.
     embedding_scale: Literal["sqrt_depth", "none"] = "sqrt_depth"
-    source_vector: bool = False  # one more vector, added to source embeddings
+    target_space_embedding: bool = (
+        False  # one more vector, added to source embeddings
+    )
     norm_placement: Literal["post", "pre"] = "post"  # the paper has "post"
     norm_epsilon: Positive = 1e-6  # added to the variance, inside the root
     # Section 3.5; tensor2tensor's, all sines first; table 3, row E; none.
@@ -65,7 +67,7 @@ class ModelHParams:
     attention_window: Count | None = None  # r, self-attention's; none: all
     max_length: Count = 256  # tokens a side, EOS included, that are trained on
     # Packed: a later sentence is first fed the id before it, not padding.
-    shift_whole_rows: bool = False
+    shift_across_segments: bool = False
     residual_dropout: Share = 0.1  # P_drop; also on embedding + position
     attention_dropout: Share = 0.0  # on the attention weights
     relu_dropout: Share = 0.0  # inside the feed-forward layer
@@ -129,7 +131,7 @@ class HParams(ModelHParams):
     # One update.
     label_smoothing: Share = 0.1  # eps_ls, spread over the V - 1 others
     batch_tokens: Count = 25000  # positions of one update, each side, in all
-    micro_batches: Count = 8  # passes an update is cut into
+    gradient_accumulation_steps: Count = 8  # passes an update is cut into
     packing: bool = False  # several pairs in a row of max_length; else buckets
     clip_norm: Positive | None = None  # most of the gradient's; none: any
     schedule: Literal[
@@ -143,7 +145,7 @@ class HParams(ModelHParams):
     # Factor on equation 3, the schedule "paper"; of any other the peak rate.
     learning_rate: Positive = 1.0
     warmup_steps: Count = 4000  # optimizer updates until the peak rate
-    rate_delay: CountOrZero = 0  # update n has the rate of n - this
+    schedule_offset: CountOrZero = 0  # update n has the rate of n - this
     optimizer: Literal["adam", "adamw", "adafactor"] = "adam"
     weight_decay: PositiveOrZero = 0.0  # times the rate, of matrices; adamw's
     adam_beta1: Share = 0.9  # also adamw's
@@ -164,14 +166,16 @@ class HParams(ModelHParams):
     length_penalty_alpha: PositiveOrZero = 0.6
     extra_decode_length: CountOrZero = 50  # most tokens beyond the source's
     # Tokens of a source, EOS included, that are translated; none: max_length.
-    longest_source: Count | None = None
+    max_source_length: Count | None = None
     constrained_search: bool = False  # of a problem whose answers have a form
 
     def __post_init__(self) -> None:
         super().__post_init__()
         falls = self.schedule in FALLING_SCHEDULES
-        if self.micro_batches > self.batch_tokens:
-            self._refuse("micro_batches must not exceed batch_tokens")
+        if self.gradient_accumulation_steps > self.batch_tokens:
+            self._refuse(
+                "gradient_accumulation_steps must not exceed batch_tokens"
+            )
         if self.weight_decay and self.optimizer != "adamw":
             self._refuse("weight_decay requires optimizer=adamw")
         if self.cooldown and falls:

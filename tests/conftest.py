@@ -113,7 +113,7 @@ def tiny_digits_set():
         num_hidden_layers=1,
         max_length=64,
         batch_tokens=512,
-        micro_batches=2,
+        gradient_accumulation_steps=2,
         warmup_steps=4,
         train_steps=4,
         average_checkpoints=2,

@@ -1,6 +1,8 @@
 """Flags of tensor2tensor that have another name here, or are not needed."""
 
-_EARLY_STOPPING = "use --stop_after, in evaluations, and --best_metric"
+_EARLY_STOPPING = (
+    "use --early_stopping_patience, in evaluations, and --best_metric"
+)
 _WORKERS = "use --workers=HOST:PORT,... and --worker=N"
 FLAGS = {
     "--bleu_variant": "use --lowercase for uncased",

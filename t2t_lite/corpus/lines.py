@@ -51,15 +51,15 @@ class Encoding(NamedTuple):
 
     Attributes:
       name: Python's name of the encoding.
-      broken_share: the largest share of broken lines, 0-1.
+      max_invalid_ratio: the largest share of broken lines, 0-1.
     """
 
     name: str = UTF_8
-    broken_share: float = 1.0
+    max_invalid_ratio: float = 1.0
 
 
 LENIENT = Encoding()
-CORPUS = Encoding(broken_share=0.01)
+CORPUS = Encoding(max_invalid_ratio=0.01)
 
 
 def known_encoding(value: object) -> str:
@@ -96,13 +96,13 @@ def read_lines(
     count = broken = first = 0
 
     def check(least: int) -> None:
-        if broken > encoding.broken_share * max(count, least):
+        if broken > encoding.max_invalid_ratio * max(count, least):
             raise T2TLiteError(
                 f"{path} must be {encoding.name.upper()} text; {broken:,} of "
                 f"{count:,} lines have invalid bytes or NUL, first line "
                 f"{first:,}. Convert it, for example with iconv, or for your "
                 "own text give its --encoding, such as windows-1252 or utf-16. "
-                "--broken_share=1 accepts it."
+                "--max_invalid_ratio=1 accepts it."
             )
 
     with open_packed(path) as file:

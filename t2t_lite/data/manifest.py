@@ -364,7 +364,7 @@ def import_hint(data_dir: str | os.PathLike, name: str) -> str:
         return ""
     return (
         "there are shards without a manifest, as tensor2tensor writes them, "
-        f"which t2t-lite-datagen --adopt={data_dir} --problem={name} "
+        f"which t2t-lite-datagen --import_shards={data_dir} --problem={name} "
         "--vocabulary=FILE makes usable."
     )
 

@@ -73,7 +73,7 @@ def training_batches(
       problem: its reversed copy swaps the sides.
       manifest: of the data in `data_dir`.
       max_positions: bound of rows * padded length on either side, that is
-        batch_tokens / micro_batches.
+        batch_tokens / gradient_accumulation_steps.
       max_length: longer pairs are left out; tokens a side, EOS included.
       seed: of the order; at least 0.
       start: where to start.
@@ -321,10 +321,11 @@ class Batching:
             )
         if min(record.longest, self.max_length) > self.max_positions:
             raise T2TLiteError(
-                "batch_tokens / micro_batches must be at least min(max_length, "
-                f"longest pair); got {self.max_positions}, max_length="
-                f"{self.max_length}, longest={record.longest}. Lower "
-                "max_length or micro_batches, or raise batch_tokens."
+                "batch_tokens / gradient_accumulation_steps must be at least "
+                f"min(max_length, longest pair); got {self.max_positions}, "
+                f"max_length={self.max_length}, longest={record.longest}. "
+                "Lower max_length or gradient_accumulation_steps, or raise "
+                "batch_tokens."
             )
 
     def apply(

@@ -115,7 +115,7 @@ class Request(_Line):
       text: one line; its end is removed, U+FFFD replaces invalid UTF-8.
       prefix: the text that the translation must begin with.
       constraints: texts that must appear in it.
-      avoid: texts that must not appear in it.
+      bad_phrases: texts that must not appear in it.
       seed: of its samples.
 
     Raises:
@@ -127,22 +127,23 @@ class Request(_Line):
     text: _Text
     prefix: _String = ""
     constraints: _Phrases = ()
-    avoid: _Phrases = ()
+    bad_phrases: _Phrases = ()
     seed: _Seed | None = None
 
     def asked(self) -> dict[str, Any]:
         """Return the options that are set, by their name in `COLUMNS`."""
-        names = ("prefix", "constraints", "avoid", "seed")
+        names = ("prefix", "constraints", "bad_phrases", "seed")
         asked = {name: getattr(self, name) for name in names}
         return {k: v for k, v in asked.items() if v not in ("", (), None)}
 
     def violations(
-        self, text: str, avoid: Iterable[str] = ()
+        self, text: str, bad_phrases: Iterable[str] = ()
     ) -> dict[str, list[str]]:
         """Return the texts of the request that a translation violates.
 
         They are `missing`, the prefix and constraints that do not appear, and
-        `unavoided`, the texts, also of `avoid`, that appear as whole words.
+        `unavoided`, the bad phrases, also those given, that appear as whole
+        words.
         """
         text = _normalize(text)
         missing = [x for x in self.constraints if _normalize(x) not in text]
@@ -150,7 +151,7 @@ class Request(_Line):
             missing.insert(0, self.prefix)
         unavoided = [
             x
-            for x in (*self.avoid, *avoid)
+            for x in (*self.bad_phrases, *bad_phrases)
             if re.search(rf"(?<!\w){re.escape(_normalize(x))}(?!\w)", text)
         ]
         found = {"missing": missing, "unavoided": unavoided}

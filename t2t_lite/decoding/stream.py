@@ -131,7 +131,7 @@ def translate_lines(
         """Add the facts of the problem, and what the request's text misses."""
         text = hypothesis.text
         facts: Mapping[str, Any] = {}
-        violations = request.violations(text, engine.settings.avoid)
+        violations = request.violations(text, engine.settings.bad_phrases)
         if complete:
             text, facts = complete(request.text, text)
         return dataclasses.replace(

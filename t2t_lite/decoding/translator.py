@@ -39,7 +39,7 @@ _TEXTS = tf.RaggedTensorSpec([None, None], tf.string, ragged_rank=1)
 COLUMNS = {
     "prefix": tf.TensorSpec([None], tf.string, "prefix"),
     "constraints": _TEXTS,
-    "avoid": _TEXTS,
+    "bad_phrases": _TEXTS,
     "seed": tf.TensorSpec([None], tf.int64, "seed"),
 }
 _POWERS_OF_TWO = [2**power for power in range(31)]
@@ -115,7 +115,7 @@ class Translator(tf.Module):
         self.extra_decode_length = extra_decode_length
         self.max_length = max_length
         self.require_can_do(())
-        self._suppressed = target_encoder.ids_of(self.settings.suppress)
+        self._suppressed = target_encoder.ids_of(self.settings.suppress_tokens)
         self._graphs: dict[tuple, Callable] = {}
         text = tf.TensorSpec([None], tf.string)
         self.score_graph = tf.function(
@@ -340,8 +340,8 @@ class Translator(tf.Module):
             others.append(MinimumLength(settings.min_new_tokens, EOS_ID))
         if settings.no_repeat_ngram_size:
             others.append(NoRepeat(settings.no_repeat_ngram_size))
-        if "avoid" in options:
-            others.append(BadPhrases(options["avoid"]))
+        if "bad_phrases" in options:
+            others.append(BadPhrases(options["bad_phrases"]))
         if "constraints" in options:
             selector = RequiredPhrases(options["constraints"], EOS_ID)
             others.append(selector)
@@ -413,7 +413,8 @@ def encode_options(
     """Return the options of B texts as ids, those of the settings included.
 
     They are `prefix`, int32 [B, M], then NO_TOKEN; `constraints`, as
-    `RequiredPhrases` takes them; `avoid`, as `BadPhrases`; `seed`, int64 [B].
+    `RequiredPhrases` takes them; `bad_phrases`, as `BadPhrases`; `seed`, int64
+    [B].
     """
     options = {}
     if "prefix" in asked:
@@ -421,14 +422,14 @@ def encode_options(
         options["prefix"] = prefixes.to_tensor(NO_TOKEN)
     if "constraints" in asked:
         options["constraints"] = _phrases(asked["constraints"], encoder)
-    avoided = [asked["avoid"]] if "avoid" in asked else []
-    if settings.avoid:
-        everywhere = tf.tile(tf.constant([settings.avoid]), [count, 1])
+    avoided = [asked["bad_phrases"]] if "bad_phrases" in asked else []
+    if settings.bad_phrases:
+        everywhere = tf.tile(tf.constant([settings.bad_phrases]), [count, 1])
         avoided.append(tf.RaggedTensor.from_tensor(everywhere))
     if avoided:
         phrases = _phrases(tf.concat(avoided, axis=1), encoder)
         shape = [count, -1, tf.shape(phrases)[3]]
-        options["avoid"] = tf.reshape(phrases, shape)
+        options["bad_phrases"] = tf.reshape(phrases, shape)
     if settings.sample:
         seed = tf.constant(settings.seed, tf.int64)
         options["seed"] = asked.get("seed", tf.fill([count], seed))

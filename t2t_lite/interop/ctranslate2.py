@@ -207,8 +207,8 @@ def _spec(translator: Translator) -> Any:
     if spec.encoder.pre_norm:
         _set_norm(spec.encoder.layer_norm, model.encoder_norm)
         _set_norm(spec.decoder.layer_norm, model.decoder_norm)
-    if hparams.source_vector:
-        vector = _values(model.source_vector.vector)
+    if hparams.target_space_embedding:
+        vector = _values(model.target_space_embedding.vector)
         scaled = vector / model.source_embedding.scale
         spec.encoder.embeddings[0].weight += scaled
     spec.decoder.projection.weight = _values(model.softmax_embedding.table)

@@ -47,7 +47,7 @@ def count_parameters(
         for part in ("source embedding", "target embedding", "softmax"):
             del parts[part]
         parts = {"embedding and softmax": source * d, **parts}
-    if hparams.source_vector:
+    if hparams.target_space_embedding:
         parts["vector of the source"] = d
     if hparams.position_encoding == "learned":
         parts["positions"] = 2 * hparams.max_length * d

@@ -147,7 +147,7 @@ class TokenEmbedding(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
-class SourceVector(keras.layers.Layer):
+class TargetSpaceEmbedding(keras.layers.Layer):
     """Adds one vector to every embedded source token.
 
     tensor2tensor has one for each kind of target. It is initialized to zero.

@@ -19,7 +19,7 @@ from t2t_lite.model.layers import (
     LayerNormalization,
     LearnedPositions,
     SinusoidalPositions,
-    SourceVector,
+    TargetSpaceEmbedding,
     TokenEmbedding,
     no_dropout,
 )
@@ -242,9 +242,10 @@ class Transformer(keras.Model):
       training: whether to apply dropout.
 
     Attributes:
-      recompute: training keeps no activations within layers, but computes them
-        again in the backward pass (arXiv:1604.06174). No result changes. On
-        TensorFlow only: JAX refuses the dropout within such a layer.
+      gradient_checkpointing: whether training computes the activations within
+        layers again in the backward pass instead of keeping them
+        (arXiv:1604.06174). No result changes. On TensorFlow only: JAX refuses
+        the dropout within such a layer.
 
     Returns:
       float32 [B, T, V]; row t scores `targets[:, t]` given the targets before
@@ -278,7 +279,7 @@ class Transformer(keras.Model):
             source_vocab_size, target_vocab_size
         )
         self.seed = seed
-        self.recompute = False
+        self.gradient_checkpointing = False
         self.dropout_seed = keras.random.SeedGenerator(seed)
         if not self.hparams.shared_embedding:
             self.source_embedding = self._embedding(0, "source_embedding")
@@ -294,10 +295,10 @@ class Transformer(keras.Model):
                 f"source_vocab_size={source_vocab_size}, "
                 f"target_vocab_size={target_vocab_size}."
             )
-        self.source_vector: Any = lambda x: x
-        if self.hparams.source_vector:
-            self.source_vector = SourceVector(
-                name="source_vector", dtype=self.dtype_policy
+        self.target_space_embedding: Any = lambda x: x
+        if self.hparams.target_space_embedding:
+            self.target_space_embedding = TargetSpaceEmbedding(
+                name="target_space_embedding", dtype=self.dtype_policy
             )
         self.encoder_positions = self._positions("encoder_positions")
         self.decoder_positions = self._positions("decoder_positions")
@@ -511,7 +512,7 @@ class Transformer(keras.Model):
         return self.decoder_norm(x)
 
     def _apply(self, layer, *inputs, dropout, **options):
-        if self.recompute and dropout is not no_dropout:
+        if self.gradient_checkpointing and dropout is not no_dropout:
             return _remat(layer, *inputs, dropout=dropout, **options)
         return layer(*inputs, dropout=dropout, **options)
 
@@ -519,7 +520,7 @@ class Transformer(keras.Model):
         self, inputs: Tensor, segments: Segments | None = None
     ) -> Tensor:
         """Return the input of the encoder's first layer: [B, S, D]."""
-        x = self.source_vector(self.source_embedding(inputs))
+        x = self.target_space_embedding(self.source_embedding(inputs))
         return self.encoder_positions(
             x, positions=segments and segments.positions
         )
@@ -528,7 +529,7 @@ class Transformer(keras.Model):
         self, targets: Tensor, segments: Segments | None = None
     ) -> Tensor:
         """Return the input of the decoder's first layer: [B, T, D]."""
-        apart = None if self.hparams.shift_whole_rows else segments
+        apart = None if self.hparams.shift_across_segments else segments
         x = self.target_embedding(shift_right(targets, apart))
         return self.decoder_positions(
             x, positions=segments and segments.positions

@@ -24,7 +24,7 @@ ROOTS = ("", TOP, "ROOT", "S1")  # outermost brackets that name no constituent
 OPEN, LEAF, CLOSE = "open", "leaf", "close"
 
 _MAX_LINES = 10_000  # of a tree, in case it never ends
-STRICT = Encoding(broken_share=0)  # one broken word is a wrong tree
+STRICT = Encoding(max_invalid_ratio=0)  # one broken word is a wrong tree
 # Only ASCII white space: a no-break space is part of its word.
 _TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
 _NAME = re.compile(r"[^\s()]+", re.ASCII)

@@ -108,8 +108,8 @@ class TextOptions(ProblemOptions):
     encoding: Annotated[str, Validator(ENCODING, known_encoding)] = setting(
         UTF_8, "of the text files, such as windows-1252 or utf-16", "NAME"
     )
-    broken_share: _Share = setting(
-        CORPUS.broken_share,
+    max_invalid_ratio: _Share = setting(
+        CORPUS.max_invalid_ratio,
         "the largest share of lines of a file with bytes that are not text, or "
         "NUL, 0-1",
         "SHARE",
@@ -142,9 +142,9 @@ class TextOptions(ProblemOptions):
         "characters=N, duplicates, identical, broken_encoding, "
         "control_characters",
     )
-    # The shards of tensor2tensor that `--adopt` uses have it; no flag sets it.
+    # Set by `--import_shards`; no flag sets it.
     adopted: str | None = setting(
-        None, "the vocabulary of adopted shards, or two of them"
+        None, "the vocabulary of imported shards, or two of them"
     )
 
     def __post_init__(self) -> None:
@@ -299,9 +299,10 @@ class OwnText(Text2TextProblem):
         """Check that all files are there, and note them."""
         if self.settings.adopted:
             raise T2TLiteError(
-                f"{self.base_name} was adopted, so its text is not here: put "
-                "its shards back, and adopt them again with t2t-lite-datagen "
-                f"--adopt=FOLDER --problem={self.base_name} --vocabulary=FILE."
+                f"{self.base_name} has imported shards, but not its text: put "
+                "them back, and import them again with t2t-lite-datagen "
+                f"--import_shards=FOLDER --problem={self.base_name} "
+                "--vocabulary=FILE."
             )
         if not self._corpora["train"]:
             raise UsageError(
@@ -428,7 +429,7 @@ class OwnText(Text2TextProblem):
 
     def _pairs(self, files):
         settings = self.settings
-        encoding = Encoding(settings.encoding, settings.broken_share)
+        encoding = Encoding(settings.encoding, settings.max_invalid_ratio)
         if len(files) == 2:
             source, target = files
             return read_parallel(source, target, encoding=encoding)

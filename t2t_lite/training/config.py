@@ -27,7 +27,7 @@ _PACKAGES = (
 # What may differ when a run goes on: how long, and how to decode.
 _MAY_CHANGE = {
     *("train_steps", "average_checkpoints", "beam_size"),
-    *("length_penalty_alpha", "extra_decode_length", "longest_source"),
+    *("length_penalty_alpha", "extra_decode_length", "max_source_length"),
     "constrained_search",
 }
 

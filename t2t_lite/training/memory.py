@@ -21,7 +21,7 @@ from t2t_lite.training.update import Updater
 
 def _largest_shape(hparams: HParams) -> tuple[int, int]:
     """Return rows and columns of the micro-batch that needs most memory."""
-    positions = hparams.batch_tokens // hparams.micro_batches
+    positions = hparams.batch_tokens // hparams.gradient_accumulation_steps
     return packed_shape(positions, hparams.max_length)
 
 
@@ -41,7 +41,7 @@ def _full_batch(
 def _describe(updater: Updater) -> str:
     """Return the size of the largest pass in words."""
     rows, columns = _largest_shape(updater.hparams)
-    passes = updater.hparams.micro_batches
+    passes = updater.hparams.gradient_accumulation_steps
     return f"{passes} x {rows} sentences of {columns} tokens a side"
 
 
@@ -69,12 +69,13 @@ def _explaining_shortage(updater: Updater) -> Iterator[None]:
     try:
         yield
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
-        more = 2 * updater.hparams.micro_batches
+        more = 2 * updater.hparams.gradient_accumulation_steps
         raise T2TLiteError(
             f"The largest batch, {_describe(updater)} on each device, does not "
-            f"fit into the memory of {devices.device_name()}. Give --recompute;"
-            f" or, in a new run, --hparams_override=micro_batches={more}, or "
-            "smaller values of max_length or the model."
+            f"fit into the memory of {devices.device_name()}. Give "
+            "--gradient_checkpointing; or, in a new run, --hparams_override="
+            f"gradient_accumulation_steps={more}, or smaller values of "
+            "max_length or the model."
         ) from error
 
 
@@ -90,7 +91,7 @@ def dry_run(
     strategy = devices.choose_strategy(options.replicas, hparams)
     with strategy.scope():
         model = Transformer.from_hparams(hparams, *vocab_sizes).build_weights()
-    model.recompute = options.recompute
+    model.gradient_checkpointing = options.gradient_checkpointing
     updater = Updater(model, hparams, strategy, options.seed, options.freeze)
     shape = _largest_shape(hparams)
     tiny, full = (
@@ -105,7 +106,9 @@ def dry_run(
             stats = updater.update(batches, step).read()
             times.append(time.monotonic())
     optimizer, whole = times[2] - times[1], times[3] - times[2]
-    more_rounds = math.ceil(hparams.micro_batches / updater.replicas) - 1
+    more_rounds = (
+        math.ceil(hparams.gradient_accumulation_steps / updater.replicas) - 1
+    )
     seconds = whole + more_rounds * max(whole - optimizer, 0)
     steps = options.train_steps or hparams.train_steps
     step_flops = flops.count_step_flops(hparams, model.vocab_sizes[1], shape[1])

@@ -108,13 +108,13 @@ class TrainingOptions:
         "minutes of the process, before which it saves and exits with 75 "
         "(default: no limit)",
     )
-    stall_minutes: _Minutes = _loop(
+    hang_timeout_minutes: _Minutes = _loop(
         30,
         "minutes without an update until the stacks of all threads go to "
         "stderr; 0: never",
     )
     log_steps: _Count = _loop(100, "updates between records of metrics.jsonl")
-    stop_after: _Count | None = _loop(
+    early_stopping_patience: _Count | None = _loop(
         None,
         "evaluations without a better best_metric until training ends "
         "(default: never)",
@@ -143,7 +143,7 @@ class TrainingOptions:
         "or auto: the loss on dev until the score reaches 1, then the score",
         "NAME",
     )
-    recompute: bool = _devices(
+    gradient_checkpointing: bool = _devices(
         False,
         "recompute activations within layers in the backward pass: less "
         "memory, more time, the same result",

@@ -61,7 +61,8 @@ class RunData:
             "packing": hparams.packing,
         }
         self._sizes: dict[str, Any] = {
-            "max_positions": hparams.batch_tokens // hparams.micro_batches,
+            "max_positions": hparams.batch_tokens
+            // hparams.gradient_accumulation_steps,
             "max_length": hparams.max_length,
         }
         self._eval_batches: dict[str, Iterable[dict[str, Any]]] = {}
@@ -433,7 +434,7 @@ class Run:
                 constrained=hparams.constrained_search,
             ),
             extra_decode_length=hparams.extra_decode_length,
-            max_length=hparams.longest_source or hparams.max_length,
+            max_length=hparams.max_source_length or hparams.max_length,
             form=self.problem.text_form(self.encoders),
             jit=jit,
         )

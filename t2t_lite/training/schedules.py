@@ -10,12 +10,12 @@ def training_rate(hparams: HParams, step: int) -> float:
     """Return the rate of an update, by all hparams that change it.
 
     `learning_rate` is a factor on the schedule of the paper, and the peak rate
-    of every other one. With a `rate_delay` the first updates come before the
-    schedule's: they have the rate 0, if it begins with a warm-up.
+    of every other one. With a `schedule_offset` the first updates come before
+    the schedule: they have the rate 0, if it begins with a warm-up.
     """
     fall = cooldown(step, hparams.train_steps, hparams.cooldown)
     schedule, warmup = hparams.schedule, hparams.warmup_steps
-    step -= hparams.rate_delay
+    step -= hparams.schedule_offset
     if step < 1 and schedule != FLAT_SCHEDULE:
         return 0.0
     step = max(step, 1)
@@ -57,7 +57,7 @@ def learning_rate(
     It rises linearly for `warmup_steps` updates and falls with the inverse
     square root of the update's number from there on. Others call it "noam".
     The first update has the rate of step 1. tensor2tensor's first sets count
-    so, too; its later ones have a `rate_delay` of 1.
+    so, too; its later ones have a `schedule_offset` of 1.
 
     Returns:
       factor * hidden_size ** -0.5 * min(step ** -0.5, step * warmup_steps **

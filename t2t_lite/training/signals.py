@@ -47,8 +47,8 @@ class Requests:
     stop, SIGUSR1 requests to save. The first SIGINT or SIGTERM restores the
     previous handlers, so that the next one acts immediately.
 
-    After `stall_minutes` without progress the stacks of all threads go to
-    stderr. Training continues, because a file system that hangs may recover.
+    After `hang_timeout_minutes` without progress the stacks of all threads go
+    to stderr. Training continues, because a file system that hangs may recover.
 
     The minutes of `max_minutes` count from the start of the process. The next
     save is expected to take `save_seconds`, as the last one did.
@@ -98,7 +98,7 @@ class Requests:
 
     def progress(self) -> None:
         """Report progress, which restarts the hang watchdog."""
-        if minutes := self._options.stall_minutes:
+        if minutes := self._options.hang_timeout_minutes:
             # A thread of C writes the stacks, also if a call holds the GIL.
             faulthandler.dump_traceback_later(minutes * 60, file=2)
 

@@ -122,7 +122,7 @@ class Trainer:
         with skip_init(self._resumes and self._workers == 1):
             with strategy.scope():
                 self.model = run.model()
-            self.model.recompute = options.recompute
+            self.model.gradient_checkpointing = options.gradient_checkpointing
             freeze = run.config.get("freeze", ())
             self.updater = Updater(
                 self.model, run.hparams, strategy, run.seed, freeze
@@ -242,7 +242,7 @@ class Trainer:
         with self.meter.timed():
             if self._batches is None:
                 self._batches = self.run.data.training_batches(self.position)
-            count = self.run.hparams.micro_batches
+            count = self.run.hparams.gradient_accumulation_steps
             batches = [next(self._batches) for _ in range(count)]
             stats = self.updater.update(
                 batches,
@@ -302,7 +302,7 @@ class Trainer:
         if self.step % self._options.eval_steps_every:
             return False
         self._evaluate_all()
-        if self._options.stop_after is None:
+        if self._options.early_stopping_patience is None:
             return False
         best = next(iter(self._marks()), {"step": 0})["step"]
         since = sum(
@@ -310,7 +310,7 @@ class Trainer:
             for step, weights in self._log.metrics.evaluated
         )
         since = self._exchange(since)[0]
-        if since < self._options.stop_after:
+        if since < self._options.early_stopping_patience:
             return False
         self._log.note(
             f"Training ends at update {self.step}: {since} evaluations were "

@@ -1,9 +1,10 @@
 """Updates: gradients of several passes, summed, normalized and applied.
 
-An update makes `micro_batches` passes. Each replica makes one pass at a time.
-The sum of all gradients is divided by the number of real target tokens. Dropout
-is seeded per micro-batch. So neither the number of replicas nor their share of
-the tokens changes the result, apart from the order in which floats are added.
+An update makes `gradient_accumulation_steps` passes, one at a time on each
+replica. The sum of all gradients is divided by the number of real target
+tokens. Dropout is seeded per micro-batch. So neither the number of replicas nor
+their share of the tokens changes the result, apart from the order in which
+floats are added.
 Where one pass on one replica is the whole update, nothing is summed: sums take
 memory of the size of the model.
 """
@@ -102,7 +103,7 @@ class Updater:
                 else None
             )
             # Sums on each replica: of the counts, and of each gradient.
-            passes = max(hparams.micro_batches, self.replicas)
+            passes = max(hparams.gradient_accumulation_steps, self.replicas)
             self._sums = [
                 tf.Variable(
                     tf.zeros(shape),
@@ -157,7 +158,7 @@ class Updater:
 
     def update(
         self,
-        micro_batches: Sequence[Mapping[str, tf.Tensor]],
+        batches: Sequence[Mapping[str, tf.Tensor]],
         step: int,
         between_passes: Callable[[], None] = lambda: None,
         wants_decision: Callable[[], bool] = lambda: False,
@@ -165,14 +166,14 @@ class Updater:
         """Make one update; return its results, which are not waited for.
 
         Args:
-          micro_batches: dicts of int32 `inputs` [b, S] and `targets` [b, T],
+          batches: dicts of int32 `inputs` [b, S] and `targets` [b, T],
             and with the hparam `packing` the other `packing.feature_names`.
           step: the update's number, for its learning rate and dropout.
           between_passes: called before each pass. If it raises, the weights
             are as before, but no other update must be made.
           wants_decision: whether this worker wants all to save or to stop.
         """
-        passes = self.passes(micro_batches, step)
+        passes = self.passes(batches, step)
         at_once = self.replicas * self.parts
         # Passes without a token, for what has none left to do.
         nothing = dict.fromkeys(self._names, np.zeros((1, 1), np.int32))
@@ -192,17 +193,17 @@ class Updater:
             sums = self._apply_sums(rate, float(wants_decision()))
         positions = sum(
             math.prod(batch[side].shape)
-            for batch in micro_batches
+            for batch in batches
             for side in ("inputs", "targets")
         )
         return UpdateStats(learning_rate=rate, positions=positions, **sums)
 
     def passes(
-        self, micro_batches: Sequence[Mapping[str, tf.Tensor]], step: int
+        self, batches: Sequence[Mapping[str, tf.Tensor]], step: int
     ) -> list[dict[str, Any]]:
         """Return the features of each micro-batch, or of its parts."""
         passes = []
-        for number, batch in enumerate(micro_batches):
+        for number, batch in enumerate(batches):
             seed = dropout_seed(self._seed, step, number)
             features = {name: batch[name] for name in self._names}
             if self.parts == 1:

@@ -22,7 +22,7 @@ from t2t_lite.training.run import Run
 SOURCE = "initialized_from"  # in `config.json`
 # Hparams that neither shape the weights nor change their meaning.
 _FREE = (
-    *("num_hidden_layers", "attention_window", "shift_whole_rows"),
+    *("num_hidden_layers", "attention_window", "shift_across_segments"),
     *("residual_dropout", "attention_dropout", "relu_dropout"),
 )
 

@@ -187,7 +187,7 @@ def shards(tmp_path):
     )
     vocabulary = folder / t2t_shards.VOCABULARY
     flags = ["--problem=translate_packed", f"--vocabulary={vocabulary}"]
-    return folder, [f"--adopt={folder}", *flags]
+    return folder, [f"--import_shards={folder}", *flags]
 
 
 @pytest.mark.slow
@@ -197,7 +197,10 @@ def test_adopted_shards_are_own_text_to_train_on(run_command, shards):
     train += [f"--data_dir={folder}", f"--output_dir={folder / 'run'}"]
     code, _, err = run_command("trainer", *train, "--hparams=transformer_toy")
     assert (code, err.count("\n")) == (2, 1)
-    assert f"t2t-lite-datagen --adopt={folder} --problem=translate_pac" in err
+    assert (
+        f"t2t-lite-datagen --import_shards={folder} --problem=translate_pac"
+        in err
+    )
     code, out, err = run_command("datagen", *flags)
     assert (code, out.splitlines()) == (
         0,
@@ -233,7 +236,7 @@ def test_adopted_shards_are_own_text_to_train_on(run_command, shards):
         (["--overwrite"], "--overwrite"),
         (["--source=a.txt"], "--source"),
         (["--data_dir=elsewhere"], "elsewhere"),
-        (["--adopt=nowhere"], "nowhere"),
+        (["--import_shards=nowhere"], "nowhere"),
         (["--vocabulary="], "--vocabulary"),
         (["--problem=b@d"], "b@d"),
     ],

@@ -225,7 +225,7 @@ def test_flags_do_what_keywords_do_in_python(
 def test_requests_have_options_of_their_own(decode):
     requests = [
         {"text": "1 2 3", "prefix": "4 4"},
-        {"text": "1 2 3", "constraints": ["9 8"], "avoid": ["7"]},
+        {"text": "1 2 3", "constraints": ["9 8"], "bad_phrases": ["7"]},
         {"text": "1 2 3", "seed": 4},
     ]
     flags = ["--input_format=json", "--beam_size=8"]
@@ -303,8 +303,12 @@ def test_checkpoint_in_use_is_named(decode, which, step):
         (["--top_p=0.5"], 2, ["top_p"]),
         (["--sample", "--beam_size=2"], 2, ["beam_size", "sample"]),
         (["--no_repeat_ngram_size=-1"], 2, ["--no_repeat_ngram_size"]),
-        (["--suppress=nothing"], 2, ["'nothing'"]),
-        (["--constrained=true", "--avoid=a"], 2, ["avoid", "constrained"]),
+        (["--suppress_tokens=nothing"], 2, ["'nothing'"]),
+        (
+            ["--constrained=true", "--bad_phrases=a"],
+            2,
+            ["bad_phrases", "constrained"],
+        ),
         (["--quantization=int8"], 2, ["--backend=ctranslate2"]),
         (["--backend=ctranslate2", "--replicas=2"], 2, ["--replicas"]),
         (["--backend=ctranslate2", "--jit"], 2, ["--jit"]),

@@ -130,7 +130,7 @@ def test_dry_run_of_the_whole_treebank_needs_only_the_files(
         "trainer",
         "--problem=wsj_parsing",
         "--hparams=transformer_parsing_base",
-        f"{SMALL},micro_batches=1",
+        f"{SMALL},gradient_accumulation_steps=1",
         f"--raw_dir={tmp_path}",
         f"--data_dir={tmp_path / 'data'}",
         "--dry_run",

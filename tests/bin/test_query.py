@@ -87,7 +87,7 @@ def ask(run_command, tmp_path, url):
 
 def test_lines_come_back_in_order(ask, model):
     lines = [f"line {i} {'x' * (i * 7 % 50)}" for i in range(100)] + ["", "ü"]
-    code, out, _ = ask(lines, "--batch_size=8", "--at_once=3")
+    code, out, _ = ask(lines, "--batch_size=8", "--concurrency=3")
     assert (code, out) == (0, [line.upper() for line in lines])
     assert max(len(texts) for _, texts in model.asked) == 8
     assert {name for name, _ in model.asked} == {"serving_default"}
@@ -143,14 +143,16 @@ def test_a_bad_line_is_empty_and_named_and_costs_no_other(ask):
 
 def test_a_busy_server_is_asked_again(ask, model):
     model.refusals = [Refusal("full", "RESOURCE_EXHAUSTED")]
-    code, out, _ = ask(["a", "b"], "--at_once=1")
+    code, out, _ = ask(["a", "b"], "--concurrency=1")
     assert (code, out) == (0, ["A", "B"])
     assert len(model.asked) == 2
 
 
 def test_a_message_that_is_too_large_is_halved(ask, model):
     long = "x" * 90_000
-    code, out, _ = ask(["a", long, long, long], "--timeout=3", "--at_once=1")
+    code, out, _ = ask(
+        ["a", long, long, long], "--timeout=3", "--concurrency=1"
+    )
     assert (code, out) == (0, ["A", *[long.upper()] * 3])
     assert [len(texts) for _, texts in model.asked] == [2, 2]
 

@@ -66,7 +66,7 @@ def make(tmp_path, vocabulary):
 def test_odd_lines_come_back_beside_their_translations(make, tmp_path):
     lines = b"".join(line + b"\n" for line, _ in ODD)
     (tmp_path / "dev.xx").write_bytes(lines)
-    problem, manifest = make(broken_share=1)
+    problem, manifest = make(max_invalid_ratio=1)
     record = manifest.splits["dev"]
     assert record.damaged == {"NUL": 1, "invalid UTF-8": 2}
     assert record.dropped == {"empty source": 2}

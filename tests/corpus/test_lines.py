@@ -109,7 +109,7 @@ def test_one_line_in_a_hundred_may_be_broken(tmp_path):
     path = write(tmp_path / "a.en", b"caf\xe9\n" + b"good\n" * 99)
     assert list(read_lines(path, CORPUS)) == ["caf\ufffd"] + ["good"] * 99
     with pytest.raises(T2TLiteError, match="1 of 100 lines .* first line 1"):
-        list(read_lines(path, Encoding(broken_share=0.009)))
+        list(read_lines(path, Encoding(max_invalid_ratio=0.009)))
 
 
 def test_a_long_file_is_judged_before_its_end(tmp_path):

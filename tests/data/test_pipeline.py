@@ -286,7 +286,9 @@ def test_pair_longer_than_a_pass_is_refused_at_the_start(data):
             max_length=20,
         ),
     ):
-        message = "micro_batches .* got 16, max_length=20, longest=20"
+        message = (
+            "gradient_accumulation_steps .* got 16, max_length=20, longest=20"
+        )
         with pytest.raises(T2TLiteError, match=message):
             make()
 

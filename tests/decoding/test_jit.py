@@ -34,7 +34,7 @@ LIMITS = {
     "min_new_tokens": 4,
     "max_new_tokens": 9,
     "no_repeat_ngram_size": 2,
-    "suppress": ("<unk>",),
+    "suppress_tokens": ("<unk>",),
 }
 
 
@@ -81,7 +81,9 @@ def test_the_results_are_those_of_the_search_that_is_not_compiled(
     assert none["tokens"].shape == (0, count, 0)
 
 
-@pytest.mark.parametrize("settings", [{"sample": True}, {"avoid": ("haus",)}])
+@pytest.mark.parametrize(
+    "settings", [{"sample": True}, {"bad_phrases": ("haus",)}]
+)
 def test_settings_that_cannot_be_compiled_are_refused(encoder, model, settings):
     with pytest.raises(UsageError, match=f"{next(iter(settings))}.*jit"):
         make(encoder, model, True, **settings)

@@ -141,7 +141,7 @@ def test_constraints_appear_and_avoided_words_do_not(searching):
     translator = searching(beam_size=8, extra_decode_length=12)
     plain = found(translator, LINES[3:4], 8)
     lines = [
-        Request(line, constraints=("hund", "rot blau"), avoid=("grün",))
+        Request(line, constraints=("hund", "rot blau"), bad_phrases=("grün",))
         for line in LINES
     ]
     lines[3] = Request(LINES[3])
@@ -157,7 +157,7 @@ def test_constraints_appear_and_avoided_words_do_not(searching):
 def test_an_avoided_word_of_the_settings_is_avoided_in_each_line(searching):
     (plain,) = found(searching(), LINES[:1])
     word = plain[0].text.split()[0]
-    (other,) = found(searching(avoid=(word,)), LINES[:1])
+    (other,) = found(searching(bad_phrases=(word,)), LINES[:1])
     assert word not in other[0].text.split()
 
 
@@ -185,10 +185,10 @@ def test_lengths_and_repetitions_keep_to_their_limits(searching):
 def test_suppressed_pieces_never_appear(searching, encoder):
     (plain,) = found(searching(), LINES[:1])
     pieces = tuple(set(encoder.pieces(plain[0].tokens[:-1])))
-    (other,) = found(searching(suppress=pieces), LINES[:1])
+    (other,) = found(searching(suppress_tokens=pieces), LINES[:1])
     assert not set(pieces) & set(encoder.pieces(other[0].tokens))
     with pytest.raises(UsageError, match="'▁eisn'"):
-        searching(suppress="▁eisn")
+        searching(suppress_tokens="▁eisn")
 
 
 def test_an_ensemble_averages_probabilities(searching, encoder, model):
@@ -225,14 +225,17 @@ def test_an_ensemble_averages_probabilities(searching, encoder, model):
         ({"temperature": 2.0}, ["temperature", "sample"]),
         ({"seed": 3}, ["seed", "sample"]),
         ({"sample": True, "beam_size": 2}, ["beam_size", "sample"]),
-        ({"constrained": True, "avoid": "a"}, ["avoid", "constrained"]),
+        (
+            {"constrained": True, "bad_phrases": "a"},
+            ["bad_phrases", "constrained"],
+        ),
         ({"top_p": 0.0, "sample": True}, ["top_p", "above 0"]),
         ({"alpha": -1}, ["alpha", "at least 0; got -1"]),
         (
             {"min_new_tokens": 4, "max_new_tokens": 4},
             ["min_new_tokens", "max_new_tokens"],
         ),
-        ({"suppress": ["", "a"]}, ["suppress"]),
+        ({"suppress_tokens": ["", "a"]}, ["suppress_tokens"]),
         ({"no_repeat_ngram": 2}, ["Did you mean no_repeat_ngram_size?"]),
         ({"no_repeat_ngram_size": 10**9}, ["from 0 to 100"]),
         ({"sample": True, "seed": 2**63}, ["seed"]),

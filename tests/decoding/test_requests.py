@@ -14,7 +14,7 @@ def test_a_request_has_the_values_of_its_keys():
         "id": "a7",
         "prefix": "Zwei",
         "constraints": ["Hunde"],
-        "avoid": ["Köter", "Katze"],
+        "bad_phrases": ["Köter", "Katze"],
         "seed": 5,
         "tag": "2de",
     }
@@ -23,7 +23,7 @@ def test_a_request_has_the_values_of_its_keys():
         id="a7",
         prefix="Zwei",
         constraints=("Hunde",),
-        avoid=("Köter", "Katze"),
+        bad_phrases=("Köter", "Katze"),
         seed=5,
         tag="2de",
     )
@@ -55,9 +55,12 @@ def test_a_text_is_one_line_and_keeps_every_other_character():
         (b'{"text": "a", "id": 1.5}', "id must be a string or a whole number"),
         (b'{"text": "a", "id": true}', "id must be a string or a whole number"),
         (b'{"text": "a", "seed": -1}', "seed must be a whole number from 0"),
-        (b'{"text": "a", "avoid": "b"}', "avoid must be a list"),
-        (b'{"text": "a", "avoid": [" "]}', "avoid must be a list"),
-        (b'{"text": "a", "avoid": [' + b"5, " * 999 + b"5]}", "avoid must"),
+        (b'{"text": "a", "bad_phrases": "b"}', "bad_phrases must be a list"),
+        (b'{"text": "a", "bad_phrases": [" "]}', "bad_phrases must be a list"),
+        (
+            b'{"text": "a", "bad_phrases": [' + b"5, " * 999 + b"5]}",
+            "bad_phrases must",
+        ),
         (b'{"text": "a", "constraint": []}', "Did you mean constraints?"),
         (b'{"text": "a", "error": "b"}', "got 'error'"),
     ],
@@ -86,7 +89,7 @@ def test_a_wrong_line_keeps_its_id(line, id):
     "options",
     [
         {"constraints": "hund"},
-        {"avoid": (3,)},
+        {"bad_phrases": (3,)},
         {"prefix": None},
         {"seed": -3},
         {"seed": 2**70},

@@ -15,7 +15,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def stop_after(path, *lines, options=OPTIONS):
+def early_stopping_patience(path, *lines, options=OPTIONS):
     with (
         contextlib.suppress(KeyboardInterrupt),
         open_resumable(path, options) as (write, _),
@@ -26,13 +26,13 @@ def stop_after(path, *lines, options=OPTIONS):
 
 
 def test_a_stop_before_the_first_line_leaves_nothing(tmp_path):
-    stop_after(tmp_path / "out")
+    early_stopping_patience(tmp_path / "out")
     assert names(tmp_path) == []
 
 
 def test_a_partial_file_with_damaged_options_is_refused(tmp_path):
     path = tmp_path / "out"
-    stop_after(path, "eins")
+    early_stopping_patience(path, "eins")
     (tmp_path / "out.partial.json").write_text("[")
     with (
         pytest.raises(UsageError, match="beam"),
@@ -43,7 +43,7 @@ def test_a_partial_file_with_damaged_options_is_refused(tmp_path):
 
 def test_output_without_options_starts_from_nothing(tmp_path):
     path = tmp_path / "out"
-    stop_after(path, "eins", options=None)
+    early_stopping_patience(path, "eins", options=None)
     assert names(tmp_path) == ["out.partial"]
     with open_resumable(path, OPTIONS) as (_, kept):
         assert kept == 0

@@ -43,7 +43,7 @@ KINDS = {
     "learned positions": {"position_encoding": "learned", "max_length": 9},
     "deep heads": {"num_heads": 3, "key_depth": 10, "value_depth": 10},
     "a source vector, no positions": {
-        "source_vector": True,
+        "target_space_embedding": True,
         "position_encoding": "none",
         "num_decoder_layers": 1,
         "embedding_scale": "none",
@@ -53,7 +53,7 @@ KINDS = {
     "relative positions": {
         "max_relative_position": 3,
         "position_encoding": "none",
-        "source_vector": True,
+        "target_space_embedding": True,
     },
 }
 

@@ -133,7 +133,7 @@ def main():
         num_hidden_layers=1,
         position_encoding="none",
         max_relative_position=2,
-        source_vector=True,
+        target_space_embedding=True,
     ).build_weights()
     check_gradients(model)
     for beam_size in (1, 3):

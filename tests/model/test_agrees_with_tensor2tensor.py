@@ -18,8 +18,8 @@ POST = {"norm_placement": "post", "position_encoding": "concatenated"}
 VARIANTS = {
     "pre-norm": PRE,
     "post-norm": POST,
-    "a source vector": {**PRE, "source_vector": True},
-    "a source vector, post-norm": {**POST, "source_vector": True},
+    "a source vector": {**PRE, "target_space_embedding": True},
+    "a source vector, post-norm": {**POST, "target_space_embedding": True},
     "other stacks": {**PRE, "num_encoder_layers": 1, "num_decoder_layers": 3},
     "embeddings as they are": {**POST, "embedding_scale": "none"},
     "a large epsilon": {**PRE, "norm_epsilon": 0.1},
@@ -37,7 +37,7 @@ VARIANTS = {
         **PRE,
         "position_encoding": "none",
         "max_relative_position": 2,
-        "source_vector": True,
+        "target_space_embedding": True,
     },
     "relative positions, post-norm, depths": {
         **POST,
@@ -120,7 +120,7 @@ def variables_there(model):
                 variables[place + str(number)] = shard
         elif part in POSITIONS:
             variables[f"{body}/{POSITIONS[part]}"] = value
-        elif part == "source_vector":
+        elif part == "target_space_embedding":
             rows = np.random.default_rng(3).normal(size=(32, len(value)))
             rows[SPACE] = value
             variables[f"{body}/target_space_embedding/kernel"] = rows
@@ -142,7 +142,7 @@ def hparams_there(hparams):
         "num_encoder_layers": hparams.num_encoder_layers or 0,
         "num_decoder_layers": hparams.num_decoder_layers or 0,
         "multiply_embedding_mode": hparams.embedding_scale,
-        "use_target_space_embedding": hparams.source_vector,
+        "use_target_space_embedding": hparams.target_space_embedding,
         "norm_epsilon": hparams.norm_epsilon,
         "layer_preprocess_sequence": "n" if pre else "none",
         "layer_postprocess_sequence": "da" if pre else "dan",
@@ -211,7 +211,7 @@ def test_cached_steps_are_tensor2tensors(model):
 )
 def test_packed_rows_are_tensor2tensors(changes, spacing):
     """A sentence is fed the id before it: EOS, or padding after a gap."""
-    model = make_model({**changes, "shift_whole_rows": True})
+    model = make_model({**changes, "shift_across_segments": True})
     features = packed(spacing)
     real = features["targets"] > 0
     found, expected = np.array(model(features)), wanted(model, features)

@@ -34,7 +34,7 @@ def built_in_sets():
         {"attention_window": 4},
         {"num_encoder_layers": 2, "num_decoder_layers": 1},
         {"vocab_divisor": 8},
-        {"source_vector": True, "position_encoding": "none"},
+        {"target_space_embedding": True, "position_encoding": "none"},
         {"max_relative_position": 3, "key_depth": 3, "num_decoder_layers": 1},
     ],
     ids=str,

@@ -96,7 +96,7 @@ def test_weights_have_the_paths_that_checkpoints_store():
         norm_placement="pre",
         position_encoding="learned",
         max_relative_position=2,
-        source_vector=True,
+        target_space_embedding=True,
     )
     norm = ("scale", "bias")
     attention = [f"{n}_kernel" for n in ("query", "key", "value", "output")]
@@ -104,7 +104,7 @@ def test_weights_have_the_paths_that_checkpoints_store():
     network = ("hidden_kernel", "hidden_bias", "output_kernel", "output_bias")
     parts = {
         "shared_embedding": ["table"],
-        "source_vector": ["vector"],
+        "target_space_embedding": ["vector"],
     }
     for stack in ("encoder", "decoder"):
         layer = f"{stack}_layer_0"
@@ -215,9 +215,9 @@ def test_every_model_hparam_survives_from_hparams_and_config():
         norm_epsilon=0.5,
         position_encoding="learned",
         embedding_scale="none",
-        source_vector=True,
+        target_space_embedding=True,
         max_length=9,
-        shift_whole_rows=True,
+        shift_across_segments=True,
         residual_dropout=0.2,
         attention_dropout=0.3,
         relu_dropout=0.4,
@@ -347,7 +347,7 @@ def test_recomputing_changes_no_loss_and_no_gradient(changes):
         batch[f"{side}_segmentation"] = np.array([[1, 1, 2, 2, 2]] * 2)
         batch[f"{side}_position"] = np.array([[0, 1, 0, 1, 2]] * 2)
     loss, gradients = loss_and_gradients(model, batch)
-    model.recompute = True
+    model.gradient_checkpointing = True
     again, recomputed = loss_and_gradients(model, batch)
     np.testing.assert_allclose(again, loss, rtol=1e-6)
     for ours, theirs in zip(recomputed, gradients, strict=True):
@@ -361,7 +361,7 @@ def test_recomputing_holds_less():
         side: tf.ones((16, 32), tf.int32) for side in ("inputs", "targets")
     }
     peaks = []
-    for model.recompute in (False, True):
+    for model.gradient_checkpointing in (False, True):
         step = tf.function(lambda: loss_and_gradients(model, batch))
         step()
         try:

@@ -28,7 +28,7 @@ def tiny_hparams(**changes):
         "num_heads": 2,
         "num_hidden_layers": 1,
         "batch_tokens": 96,
-        "micro_batches": 3,
+        "gradient_accumulation_steps": 3,
         "warmup_steps": 20,
         "train_steps": 6,
         "residual_dropout": 0.0,

@@ -10,7 +10,7 @@ HPARAMS = HParams(
     num_hidden_layers=1,
     max_length=32,
     batch_tokens=256,
-    micro_batches=2,
+    gradient_accumulation_steps=2,
 )
 
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 COMMAND = [sys.executable, "-m", "t2t_lite.bin.main", "trainer"]
 # Five micro-batches do not divide evenly among workers.
-HPARAMS = "micro_batches=5,learning_rate=0.05,train_steps="
+HPARAMS = "gradient_accumulation_steps=5,learning_rate=0.05,train_steps="
 OPTIONS = {"eval_steps_every": 10, "save_steps": 10, "log_steps": 1}
 ENDLESS = ["--train_steps=1000000", "--eval_steps_every=1000000"]
 

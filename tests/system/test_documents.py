@@ -139,7 +139,7 @@ def test_documents_name_only_problems_sets_and_hparams_that_exist():
     for document, _, arguments in documented_commands():
         given = dict(a.partition("=")[::2] for a in arguments if "=" in a)
         HParams().override(given.get("--hparams_override", ""))
-        if given.keys() & {"--usr_dir", "--adopt"}:
+        if given.keys() & {"--usr_dir", "--import_shards"}:
             continue
         if name := given.get("--problem"):
             assert name.removesuffix("_rev") in problems, document

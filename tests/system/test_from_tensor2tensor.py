@@ -41,7 +41,7 @@ def test_a_checkpoint_and_its_data_go_all_the_way(run_process, tmp_path):
 
     succeed(
         "datagen",
-        f"--adopt={data}",
+        f"--import_shards={data}",
         "--problem=translate_ende_m30k",
         f"--vocabulary={vocabulary}",
     )

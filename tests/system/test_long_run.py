@@ -52,7 +52,7 @@ def test_memory_files_and_threads_do_not_grow(tmp_path, forget_plugins):
             num_hidden_layers=1,
             max_length=64,
             batch_tokens=1024,
-            micro_batches=2,
+            gradient_accumulation_steps=2,
             warmup_steps=100,
             learning_rate=0.1,
             average_checkpoints=2,

@@ -29,15 +29,18 @@ class _Large(ToyModel):
 def test_a_batch_that_does_not_fit_is_refused_and_smaller_ones_fit(tmp_path):
     # The largest micro-batch has 4 rows of 16 tokens.
     sizes = {"make_model": _Large, "batch_tokens": 192, "max_length": 16}
-    with pytest.raises(T2TLiteError, match="3 x 4 .*micro_batches=6"):
+    with pytest.raises(
+        T2TLiteError, match="3 x 4 .*gradient_accumulation_steps=6"
+    ):
         train(TinyRun(tmp_path, **sizes))
-    run = TinyRun(tmp_path, micro_batches=12, **sizes)
+    run = TinyRun(tmp_path, gradient_accumulation_steps=12, **sizes)
     train(run)
     assert steps(run) == [6]
 
 
 @pytest.mark.parametrize(
-    ("replicas", "changes"), [(1, {}), (2, {}), (1, {"micro_batches": 1})]
+    ("replicas", "changes"),
+    [(1, {}), (2, {}), (1, {"gradient_accumulation_steps": 1})],
 )
 def test_trying_the_largest_batch_changes_nothing(tmp_path, replicas, changes):
     changes = {"residual_dropout": 0.3, "ema_decay": 0.9, **changes}

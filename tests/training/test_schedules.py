@@ -92,7 +92,7 @@ def test_a_schedule_with_an_end_falls_to_0_after_it(schedule):
 
 def test_a_delay_puts_updates_without_a_rate_before_the_schedule():
     plain = HParams(warmup_steps=4)
-    late = plain.replace(rate_delay=2)
+    late = plain.replace(schedule_offset=2)
     assert [training_rate(late, step) for step in (1, 2)] == [0, 0]
     for step in (3, 6, 7, 100):
         assert training_rate(late, step) == training_rate(plain, step - 2)
@@ -103,7 +103,7 @@ def test_a_flat_start_has_the_peak_rate_from_the_first_update_on():
         schedule="flat_inverse_sqrt",
         learning_rate=0.01,
         warmup_steps=4,
-        rate_delay=1,
+        schedule_offset=1,
     )
     rates = [training_rate(hparams, step) for step in (1, 2, 5, 17)]
     assert rates == pytest.approx([0.01, 0.01, 0.01, 0.005])
@@ -120,13 +120,13 @@ def test_a_flat_start_has_the_peak_rate_from_the_first_update_on():
         ("transformer_big_single_gpu", None),
         ("transformer_tiny", None),
         # Not ours.
-        ("transformer_big", {"learning_rate": 2.0, "rate_delay": 1}),
+        ("transformer_big", {"learning_rate": 2.0, "schedule_offset": 1}),
         (
             "transformer_tpu",
             {
                 "schedule": "flat_inverse_sqrt",
                 "learning_rate": 0.01,
-                "rate_delay": 1,
+                "schedule_offset": 1,
             },
         ),
     ],

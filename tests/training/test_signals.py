@@ -151,7 +151,8 @@ def hang_in_the_data(epoch, number):
 
 run = TinyRun(sys.argv[1])
 run.data.before_batch = hang_in_the_data
-options = TrainingOptions(train_steps=4, stall_minutes=float(sys.argv[2]))
+minutes = float(sys.argv[2])
+options = TrainingOptions(train_steps=4, hang_timeout_minutes=minutes)
 trainer.train(run, options)
 print("trained")
 """

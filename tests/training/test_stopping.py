@@ -26,22 +26,22 @@ def _evaluations(run):
 def test_training_ends_after_evaluations_that_were_not_better(tmp_path, capsys):
     run = TinyRun(tmp_path, train_steps=100)
     scores = [10.0, 30.0, 20.0, 25.0]
-    _scored(run, scores, stop_after=2)
+    _scored(run, scores, early_stopping_patience=2)
     assert _evaluations(run) == [2, 4, 6, 8]
     assert steps(run)[-1] == 8
     err = capsys.readouterr().err
     assert "ends at update 8: 2 evaluations" in err and "update 4" in err
     # The same command does not train on.
-    _scored(run, [], stop_after=2)
+    _scored(run, [], early_stopping_patience=2)
     assert steps(run)[-1] == 8
     # A longer patience does, and counts on from where it was.
-    _scored(run, [26.0, 27.0], stop_after=4)
+    _scored(run, [26.0, 27.0], early_stopping_patience=4)
     assert steps(run)[-1] == 12
 
 
 def test_patience_is_counted_across_a_restart(tmp_path):
     run = TinyRun(tmp_path, train_steps=100, average_checkpoints=2)
-    options = {"stop_after": 3}
+    options = {"early_stopping_patience": 3}
     _scored(run, [30.0, 20.0, 25.0, 1.0], train_steps=6, **options)
     _scored(run, [10.0, 11.0], **options)
     # An early end averages the last checkpoints as any end.
@@ -54,14 +54,14 @@ def test_the_loss_ends_training_if_it_tells_the_best(tmp_path):
     # Its rate is too small for any weight to change in float32.
     run = TinyRun(tmp_path, train_steps=100, learning_rate=1e-30)
     scores = [1.0, 2.0, 3.0, 4.0]
-    _scored(run, scores, stop_after=3, best_metric="loss")
+    _scored(run, scores, early_stopping_patience=3, best_metric="loss")
     assert _evaluations(run) == [2, 4, 6, 8]
 
 
 def test_a_moving_average_is_what_has_to_get_better(tmp_path):
     run = TinyRun(tmp_path, train_steps=100, ema_decay=0.9)
     scores = [1.0, 9.0, 2.0, 8.0, 3.0, 7.0]  # the weights get better
-    _scored(run, scores, stop_after=2)
+    _scored(run, scores, early_stopping_patience=2)
     assert steps(run)[-1] == 6
 
 

@@ -226,7 +226,7 @@ def _stumble_at(run, steps):
     def batches(position=(0, 0, 0)):
         number = int(position[2])
         while True:
-            step = number // run.hparams.micro_batches + 1
+            step = number // run.hparams.gradient_accumulation_steps + 1
             ids = tf.constant([[13 if step in steps else 5, 6, 1]])
             number += 1
             position = tf.constant([0, 0, number])

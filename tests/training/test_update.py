@@ -27,7 +27,11 @@ FREEZING = {**OTHERS["adamw"], **OTHERS["clipped"], **OTHERS["averaged"]}
 
 
 def _updater(
-    replicas, freeze=(), make_model=ToyModel, recompute=False, **changes
+    replicas,
+    freeze=(),
+    make_model=ToyModel,
+    gradient_checkpointing=False,
+    **changes,
 ):
     hparams = tiny_hparams(**changes)
     prepare(1, deterministic=False)
@@ -35,7 +39,7 @@ def _updater(
     with strategy.scope():
         model = make_model.from_hparams(hparams, VOCAB_SIZE, VOCAB_SIZE)
         model.build_weights()
-    model.recompute = recompute
+    model.gradient_checkpointing = gradient_checkpointing
     return model, Updater(model, hparams, strategy, 1, freeze)
 
 
@@ -82,7 +86,9 @@ def test_updates_on_replicas_equal_updates_on_one(name):
 def test_an_update_of_one_pass_equals_one_that_sums_passes(name):
     results = []
     for count in (1, 3):
-        model, updater = _updater(1, micro_batches=count, **OTHERS[name])
+        model, updater = _updater(
+            1, gradient_accumulation_steps=count, **OTHERS[name]
+        )
         stats = [updater.update(_batches(s)[:1], s).read() for s in (1, 2)]
         results.append((_all_of(model, updater), stats))
     (alone, stats), (summed, other_stats) = results
@@ -141,7 +147,10 @@ def test_an_update_that_is_not_finite_leaves_all_as_it_was(
     name, replicas, passes
 ):
     model, updater = _updater(
-        replicas, make_model=_Bad, micro_batches=passes, **OTHERS[name]
+        replicas,
+        make_model=_Bad,
+        gradient_accumulation_steps=passes,
+        **OTHERS[name],
     )
     before = _all_of(model, updater)
     assert updater.update(_batches(1)[:passes], 1).read().skipped == 1
@@ -166,7 +175,7 @@ def _transformer_after(replicas, **options):
     "replicas", [1, pytest.param(2, marks=pytest.mark.slow)]
 )
 def test_recomputing_gives_the_same_updates(replicas):
-    ours, stats = _transformer_after(replicas, recompute=True)
+    ours, stats = _transformer_after(replicas, gradient_checkpointing=True)
     theirs, other_stats = _transformer_after(1)
     np.testing.assert_allclose(stats, other_stats, rtol=1e-5)
     _assert_equal(ours, theirs, within=1e-5)
@@ -200,7 +209,7 @@ def test_halves_of_a_pass_drop_the_same_units_and_sum_to_it(
         model, updater = _updater(
             1,
             make_model=Transformer,
-            micro_batches=1,
+            gradient_accumulation_steps=1,
             packing=packing,
             residual_dropout=0.5,
             attention_dropout=0.3,

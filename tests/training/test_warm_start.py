@@ -105,7 +105,7 @@ def test_another_vocabulary_is_refused_with_what_to_do(begin):
     [
         ({}, {"hidden_size": 16, "norm_placement": "pre"}),
         ({}, {"num_decoder_layers": 2, "embedding_scale": "none"}),
-        ({}, {"source_vector": True, "vocab_divisor": 64}),
+        ({}, {"target_space_embedding": True, "vocab_divisor": 64}),
         ({}, {"norm_epsilon": 0.001, "max_relative_position": 4}),
         ({"position_encoding": "learned"}, {"max_length": 64}),
     ],

@@ -45,10 +45,10 @@ class SearchSettings:
     no_repeat_ngram_size: Annotated[int, integer(0, 100)] = setting(
         0, "no N tokens in a row appear twice; 0: they may"
     )
-    suppress: _Texts = setting(
+    suppress_tokens: _Texts = setting(
         (), "pieces of the vocabulary never to be used", "PIECE,..."
     )
-    avoid: _Texts = setting((), "words that must not appear")
+    bad_phrases: _Texts = setting((), "words that must not appear")
     sample: bool = setting(
         False, "draw each token by chance; --nbest=N draws N times"
     )
@@ -120,15 +120,15 @@ def _conflict(name: str, other: str) -> UsageError:
 
 # Options that require `sample`.
 _OF_SAMPLES = ("temperature", "top_k", "top_p", "seed")
-# Options of a search or of single lines ("prefix", "constraints", "avoid",
-# "seed") that conflict with another one.
+# Options of a search or of single lines ("prefix", "constraints",
+# "bad_phrases", "seed") that conflict with another one.
 _CONFLICTS = {
     # Trees define by themselves which tokens may follow and how many.
     "constrained": (
         *("min_new_tokens", "max_new_tokens", "no_repeat_ngram_size"),
-        *("suppress", "avoid", "prefix", "constraints"),
+        *("suppress_tokens", "bad_phrases", "prefix", "constraints"),
     ),
     "sample": ("constraints",),
     # XLA compiles neither ops on texts nor tensors of varying shapes.
-    "jit": ("constrained", "sample", "avoid", "prefix", "constraints"),
+    "jit": ("constrained", "sample", "bad_phrases", "prefix", "constraints"),
 }

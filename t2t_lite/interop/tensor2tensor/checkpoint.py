@@ -20,7 +20,7 @@ from t2t_lite.training.checkpoints import UNREADABLE, short
 
 _TARGET_SPACES = "transformer/body/target_space_embedding/kernel"
 _SPACES = 32  # rows of this table
-_SOURCE_VECTOR = "source_vector/vector"
+_SOURCE_VECTOR = "target_space_embedding/vector"
 # Replaced one after the other, these turn tensor2tensor's names into ours.
 _RENAMED = {
     r"^transformer/body/": "",

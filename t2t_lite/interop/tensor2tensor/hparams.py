@@ -52,7 +52,7 @@ _HPARAMS: dict[str, tuple[str, Any]] = {
     "relu_dropout": ("relu_dropout", 0.0),
     "self_attention_type": ("max_relative_position", "dot_product"),
     "shared_embedding_and_softmax_weights": ("shared_embedding", True),
-    "use_target_space_embedding": ("source_vector", True),
+    "use_target_space_embedding": ("target_space_embedding", True),
     "vocab_divisor": ("vocab_divisor", 1),
 }
 NAMES = {name: ours for name, (ours, _) in _HPARAMS.items()}
@@ -226,7 +226,7 @@ def hparams_of(
         problem = flags.get("problem", "").removesuffix("_rev")
         converted |= _schedule(values) | {
             "batch_tokens": values["batch_size"] * gpus,
-            "micro_batches": gpus,  # one GPU has one
+            "gradient_accumulation_steps": gpus,  # one GPU has one
             "clip_norm": values["clip_grad_norm"] or None,
             "packing": values["pack_dataset"] or problem.endswith("_packed"),
             "train_steps": int(flags.get("train_steps") or 250000),
@@ -236,7 +236,7 @@ def hparams_of(
         "beam_size": given.get("beam_size", 4),
         "length_penalty_alpha": given.get("alpha", 0.6),
         "extra_decode_length": given.get("extra_length", 100),
-        "longest_source": 2048,  # tensor2tensor's decoder has no limit
+        "max_source_length": 2048,  # tensor2tensor's decoder has no limit
     }
     return HParams(**converted)
 
@@ -279,7 +279,7 @@ def _model(values: Mapping[str, Any]) -> dict[str, Any]:
         "norm_placement": _NORM_PLACEMENTS[sequences],
         "max_relative_position": distance,
         "max_length": values["max_length"] or values["batch_size"],
-        "shift_whole_rows": True,
+        "shift_across_segments": True,
     }
 
 
@@ -319,5 +319,5 @@ def _schedule(values: Mapping[str, Any]) -> dict[str, Any]:
         "schedule": schedule,
         "learning_rate": math.prod(scale.get(name, 1.0) for name in factors),
         "warmup_steps": warmup if shape else 1,
-        "rate_delay": 1 if shape else 0,
+        "schedule_offset": 1 if shape else 0,
     }

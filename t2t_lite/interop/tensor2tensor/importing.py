@@ -94,7 +94,7 @@ def import_run(
     variables = Checkpoint(train_dir.checkpoint)
     step = variables.global_step(train_dir.step)
     space, remarks = 0, []
-    if hparams.source_vector:
+    if hparams.target_space_embedding:
         space, remark = variables.choose_space(target_space)
         remarks.append(remark)
     data = {"dir": str(data_dir or ""), "fingerprint": ""}
@@ -103,7 +103,7 @@ def import_run(
         "toolkit": "tensor2tensor",
         "checkpoint": train_dir.checkpoint.name,
         "step": step,
-        "target_space": space if hparams.source_vector else None,
+        "target_space": space if hparams.target_space_embedding else None,
     }
     config["has_checkpoints"] = True
     run = Run(output_dir, config, problem, encoders)

@@ -27,7 +27,7 @@ _FEATURES = feature_names(packing=True)
 _RECORDS = 1024  # that are checked together
 
 
-def adopt(
+def import_shards(
     folder: pathlib.Path, problem: Problem, vocabulary: Sequence[pathlib.Path]
 ) -> Manifest:
     """Check the shards `NAME-train-*` ... of a problem; write their manifest.
@@ -42,7 +42,7 @@ def adopt(
     if has_data and _MADE_BY not in Manifest.load(folder, problem).versions:
         raise T2TLiteError(
             f"{folder} holds data of {name} that t2t-lite-datagen made: it is "
-            "ready, leave --adopt out."
+            "ready, leave --import_shards out."
         )
     shards = {s: _shards(folder, name, s) for s in ("train", "dev", "test")}
     sizes = [open_vocabulary(path).vocab_size for path in vocabulary]

@@ -47,7 +47,7 @@ def repeats(ids, size):
 
 # Processors, and whether they allow ids (up to EOS).
 CASES = {
-    "suppress": ([Suppress([0, 3])], lambda ids: not {0, 3} & {*ids}),
+    "suppress_tokens": ([Suppress([0, 3])], lambda ids: not {0, 3} & {*ids}),
     "minimum": ([MinimumLength(2, EOS)], lambda ids: EOS not in ids[:2]),
     "no token twice": ([NoRepeat(1)], lambda ids: not repeats(ids, 1)),
     "no pair twice": ([NoRepeat(2)], lambda ids: not repeats(ids, 2)),
@@ -228,12 +228,12 @@ def test_a_phrase_begun_in_vain_is_begun_again():
 
 
 @pytest.mark.parametrize(
-    "name", ["avoid", "prefix", "required", "sample", "own state"]
+    "name", ["bad_phrases", "prefix", "required", "sample", "own state"]
 )
 def test_sentences_keep_their_options_when_others_leave_the_batch(name):
     phrases = np.stack([rows([token]) for token in (2, 3, 0, 4, 2)])
     options = {
-        "avoid": {"processors": [BadPhrases(phrases)]},
+        "bad_phrases": {"processors": [BadPhrases(phrases)]},
         "prefix": {
             "processors": [ForcedPrefix(rows([2], [3, 3], [], [4], [0]))]
         },

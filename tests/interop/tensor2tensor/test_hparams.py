@@ -84,7 +84,10 @@ def test_flags_say_how_many_gpus_shared_an_update_and_how_it_decoded():
     }
     found = of(flags=flags.items(), max_length=0)
     assert found.max_length == 4096  # that of a batch
-    assert (found.batch_tokens, found.micro_batches) == (8 * 4096, 8)
+    assert (found.batch_tokens, found.gradient_accumulation_steps) == (
+        8 * 4096,
+        8,
+    )
     assert (found.train_steps, found.beam_size) == (300, 6)
     assert (found.length_penalty_alpha, found.extra_decode_length) == (1.1, 100)
 
@@ -208,6 +211,6 @@ def test_its_big_set_is_what_the_page_on_moving_says():
     plugins.load_plugins()
     ours = registry.hparams("transformer_big_single_gpu").override(
         "residual_dropout=0.3,warmup_steps=8000,batch_tokens=16384,"
-        "micro_batches=8"
+        "gradient_accumulation_steps=8"
     )
     assert ours == of("transformer_big", {"worker_gpu": "8"})

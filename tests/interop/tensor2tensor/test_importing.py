@@ -122,7 +122,7 @@ def test_adam_goes_on_as_it_was(tmp_path):
         kept = [state[part] for state in adam.state]
         expected = everything[f"training/{theirs}/{slot}"]
         np.testing.assert_array_equal(kept[place].numpy(), expected)
-        vector = names.index("transformer/source_vector/vector")
+        vector = names.index("transformer/target_space_embedding/vector")
         space = everything[
             f"training/transformer/body/target_space_embedding/kernel/{slot}"
         ][5]
@@ -208,7 +208,7 @@ def test_a_target_space_that_was_never_trained_is_a_warning(tmp_path):
     )
     assert "warning" in remarks[0] and "5" in remarks[0]
     model, _ = run.load_model()
-    (vector,) = (w for w in model.weights if "source_vector" in w.path)
+    (vector,) = (w for w in model.weights if "target_space_embedding" in w.path)
     table = variables["transformer/body/target_space_embedding/kernel"]
     np.testing.assert_array_equal(vector, table[4])
 

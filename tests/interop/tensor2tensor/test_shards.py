@@ -14,7 +14,7 @@ from t2t_lite.data import pipeline
 from t2t_lite.data.manifest import Manifest, sha256_of
 from t2t_lite.data.packing import feature_names
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.interop.tensor2tensor.shards import adopt
+from t2t_lite.interop.tensor2tensor.shards import import_shards
 
 RECORDED = SHARED_DATA / "t2t/records"
 needs_recordings = pytest.mark.skipif(
@@ -42,7 +42,7 @@ def own_text(name="digits", adopted=VOCABULARY):
 def adopted(folder, problem=None, vocabulary=None):
     problem = problem or own_text()
     vocabulary = vocabulary or [folder / VOCABULARY]
-    return problem, adopt(folder, problem, vocabulary)
+    return problem, import_shards(folder, problem, vocabulary)
 
 
 def contents(folder):
@@ -293,7 +293,7 @@ def test_data_that_was_made_here_is_not_adopted(tmp_path):
     _, manifest = adopted(folder)
     manifest.versions.pop("tensor2tensor")
     manifest.save(folder)
-    require_refused(folder, "--adopt")
+    require_refused(folder, "--import_shards")
 
 
 @needs_recordings
