@@ -74,7 +74,7 @@ def write_corpus(folder: pathlib.Path, pairs: int) -> None:
 
 def write_vocabulary(folder: pathlib.Path, size: int) -> None:
     """Learns one of the first lines of train."""
-    from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
+    from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
 
     with (
         open(folder / "train.source") as source,
@@ -87,7 +87,7 @@ def write_vocabulary(folder: pathlib.Path, size: int) -> None:
                 itertools.islice(target, VOCABULARY_LINES // 2),
             )
         )
-        SentencePieceEncoder.train(lines, size, folder / "ready.model")
+        SentencePieceTokenizer.train(lines, size, folder / "ready.model")
 
 
 def arguments_for(corpus: pathlib.Path, data_dir: pathlib.Path) -> list[str]:

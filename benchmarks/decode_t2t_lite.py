@@ -14,17 +14,17 @@ ROOM = 50  # tokens beyond the source, as in the decoder
 
 def make_step(sizes, beam_size, precision="float32"):
     """Return a function that decodes the fixed batch as the decoder would."""
-    start_tensorflow(fixed_weights=precision == "bfloat16")
+    start_tensorflow(frozen_weights=precision == "bfloat16")
     import numpy as np
     import tensorflow as tf
 
     from t2t_lite.decoding.search.beam_search import beam_search
-    from t2t_lite.decoding.stream import share_processor
+    from t2t_lite.decoding.stream import configure_cpu_threads
     from t2t_lite.decoding.translator import compiled
     from t2t_lite.model.transformer import Transformer
 
     is_one = sizes["rows"] == 1  # before TensorFlow makes its threads
-    searches = share_processor(
+    searches = configure_cpu_threads(
         1 if is_one else None, sizes["hidden_size"] if is_one else None
     )
     tf.keras.utils.set_random_seed(1)

@@ -165,13 +165,13 @@ def main() -> None:
     parser.add_argument("--data_dir", help="kept; default: a temporary one")
     flags = parser.parse_args()
     from t2t_lite.data import pipeline
-    from t2t_lite.datagen.generate import Generation
+    from t2t_lite.datagen.generate import DataGenerator
 
     problem = make_problem()
     problem.pairs["train"] = flags.pairs
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(flags.data_dir or temporary)
-        manifest = Generation(problem, folder, processes=1).run()
+        manifest = DataGenerator(problem, folder, processes=1).run()
         train = manifest.splits["train"]
         files = [str(folder / shard.file) for shard in train.shards]
         tokens = train.source_tokens + train.target_tokens

@@ -11,12 +11,7 @@ import time
 
 
 def serve(make_step, arguments):
-    """Prepare a step, and time it whenever the benchmark asks for it.
-
-    Args:
-      make_step: called with the JSON arguments, returns a function.
-      arguments: the command line's: each one JSON.
-    """
+    """Make a step of the JSON arguments; time it when the benchmark asks."""
     step = make_step(*map(json.loads, arguments))
     step()
     step()

@@ -97,9 +97,9 @@ def generate_data(args: argparse.Namespace) -> None:
     if args.inspect:
         _inspect(args, problem, data_dir)
         return
-    from t2t_lite.datagen.generate import Generation
+    from t2t_lite.datagen.generate import DataGenerator
 
-    generation: Callable[..., Generation] = Generation
+    generation: Callable[..., DataGenerator] = DataGenerator
     if args.runner:
         # Beam's messages are for developers; an error is one line of ours.
         level = logging.INFO if args.verbose else logging.CRITICAL

@@ -22,13 +22,13 @@ import t2t_lite
 from t2t_lite.api import LoadedTranslator
 from t2t_lite.bin.cli import command, flags, places, runs
 from t2t_lite.bin.cli.command import Command
-from t2t_lite.corpus.lines import lines_without_mark, open_packed
+from t2t_lite.corpus.lines import lines_without_mark, open_compressed
 from t2t_lite.decoding.batching import DEFAULT_BATCHING, Batching
 from t2t_lite.decoding.resumable_output import open_resumable
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Problem
 from t2t_lite.progress import Counter
-from t2t_lite.tokenizers.tags import known_tag
+from t2t_lite.tokenizers.tags import check_tag
 from t2t_lite.validators import integer
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _decode(args: argparse.Namespace) -> None:
         args.replicas = 1
     run = runs.open_run(args)
     if args.tag:
-        args.tag = known_tag(args.tag, run.problem.source_tags)
+        args.tag = check_tag(args.tag, run.problem.source_tags)
     asked = _asked(args, run)
     replicas = runs.make_replicas(run, args)
     translator = LoadedTranslator(str(run.output_dir), lambda: replicas, run)
@@ -303,7 +303,7 @@ def _measure(path: str | None) -> tuple[int | None, str | None]:
     if not (path and pathlib.Path(path).is_file()):
         return None, None
     sha256, count = hashlib.sha256(), 0
-    with open_packed(path) as file:
+    with open_compressed(path) as file:
         for line in file:
             sha256.update(line)
             count += 1

@@ -15,10 +15,10 @@ from t2t_lite import plugins, registry
 from t2t_lite.bin.cli import flags
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.bin.cli.output import print_json
-from t2t_lite.errors import T2TLiteError, in_words
+from t2t_lite.errors import T2TLiteError, format_error
 from t2t_lite.problem import Problem
 from t2t_lite.progress import gib
-from t2t_lite.tf_setup import start_tensorflow, usable_cores
+from t2t_lite.tf_setup import num_cpus, start_tensorflow
 from t2t_lite.training.config import find_config
 from t2t_lite.training.options import (
     DATA_DIR,
@@ -70,7 +70,7 @@ def _examine(args: argparse.Namespace) -> None:
         try:
             ok, text = check()
         except Exception as error:  # the other checks are made all the same
-            ok, text = False, in_words(error)
+            ok, text = False, format_error(error)
         findings.append({"name": name, "ok": ok, "text": text})
         if not args.json:
             mark = "ok" if ok else "TO DO"
@@ -93,7 +93,7 @@ def _check_devices() -> tuple[bool, str]:
             "install 't2t-lite[gpu]', and check nvidia-smi and "
             "CUDA_VISIBLE_DEVICES"
         )
-    cores = f"{usable_cores()} core(s) of {devices.processor_name()}"
+    cores = f"{num_cpus()} core(s) of {devices.processor_name()}"
     return True, f"{', '.join(usable) or 'no GPU'}; {cores}"
 
 

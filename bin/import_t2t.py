@@ -20,7 +20,7 @@ from t2t_lite.interop.tensor2tensor.hparams import (
     read_values,
 )
 from t2t_lite.problem import Problem
-from t2t_lite.problem.text_files import OwnText
+from t2t_lite.problem.text_files import TextFiles
 from t2t_lite.tf_setup import start_tensorflow
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.problem_choice import choose_problem
@@ -111,7 +111,7 @@ def _problem(
         options = {"name": base_name} if base_name else {}
         name = "text"
     problem = registry.problem(name)
-    if not isinstance(problem, OwnText):
+    if not isinstance(problem, TextFiles):
         return problem
     if args.data_dir:
         return choose_problem(problem, options, flags.folder(args.data_dir))[0]

@@ -14,7 +14,7 @@ from typing import Any
 import t2t_lite
 from t2t_lite.bin.cli import flags
 from t2t_lite.bin.cli.command import Command
-from t2t_lite.errors import UsageError, nearest
+from t2t_lite.errors import UsageError, did_you_mean
 
 _PREFIX = "t2t-lite-"
 
@@ -53,7 +53,7 @@ def _show(args: argparse.Namespace) -> None:
             f"A command comes before its flags: t2t-lite {args.command} ..."
         )
     if args.command:
-        hint = nearest(args.command, commands())
+        hint = did_you_mean(args.command, commands())
         raise UsageError(
             f"Unknown command {args.command!r}.{hint} t2t-lite --help lists "
             "them all."

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from t2t_lite.bin.cli import command, flags
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.tf_setup import share_cores, start_tensorflow, usable_cores
+from t2t_lite.tf_setup import num_cpus, set_num_threads, start_tensorflow
 from t2t_lite.validators import integer, real
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> None:
         raise T2TLiteError(
             f"{error.name} is not installed: pip install 't2t-lite[serve]'."
         ) from error
-    workers = args.workers or usable_cores()
+    workers = args.workers or num_cpus()
     limits = Limits(
         body_bytes=args.max_body_bytes,
         texts=args.max_texts,
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> None:
         args.file_system_poll_wait_seconds,
         args.drain_seconds,
     )
-    share_cores(workers)
+    set_num_threads(workers)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         finished = runner.run(_serve(config))
     if not finished:

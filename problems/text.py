@@ -1,9 +1,9 @@
 """The user's own text files, without a line of Python."""
 
-from t2t_lite.problem import OwnText
+from t2t_lite.problem import TextFiles
 from t2t_lite.registry import register_problem
 
 
 @register_problem("text")
-class Text(OwnText):
+class Text(TextFiles):
     """Your own files: lines, TSV, JSON lines or TMX; see --source, --pairs."""

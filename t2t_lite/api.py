@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from t2t_lite import plugins, registry
 from t2t_lite.decoding.batching import DEFAULT_SIZE, Batching
 from t2t_lite.decoding.requests import Request
-from t2t_lite.errors import T2TLiteError, UsageError, in_words
+from t2t_lite.errors import T2TLiteError, UsageError, format_error
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
-from t2t_lite.progress import Counter, say
+from t2t_lite.progress import Counter, log
 from t2t_lite.serving.versions import (
     ABOUT,
     CTRANSLATE2,
@@ -48,7 +48,7 @@ from t2t_lite.validators import (
 
 if TYPE_CHECKING:
     from t2t_lite.data.manifest import Manifest
-    from t2t_lite.datagen.generate import Generation
+    from t2t_lite.datagen.generate import DataGenerator
     from t2t_lite.decoding.results import PairScore, Translation
     from t2t_lite.decoding.stream import Replica
     from t2t_lite.decoding.token_info import TokenDetails
@@ -96,8 +96,8 @@ def train(
     require_known(options, TrainingOptions, "train")
     job = _plan(problem, hparams, output_dir, TrainingOptions(**options))
     if "tensorflow" not in sys.modules:
-        say("Starting TensorFlow.")
-    start_tensorflow(job.options.verbose, fixed_weights=False)
+        log("Starting TensorFlow.")
+    start_tensorflow(job.options.verbose, frozen_weights=False)
     return job.measure() if job.options.dry_run else job.train()
 
 
@@ -184,7 +184,9 @@ class _Job:
             run = self._run(data.run(), dry_run=True)
             sizes, lines = run.vocab_sizes, [f"data: {run.data.check()}"]
         else:
-            sizes = self.problem.directed(*self.problem.expected_vocab_sizes())
+            sizes = self.problem.swap_if_reversed(
+                *self.problem.expected_vocab_sizes()
+            )
             lines = self._missing_data()
         trainer.prepare(options.seed, deterministic=False)
         return "\n".join([*lines, dry_run(self.hparams, sizes, options)])
@@ -209,7 +211,7 @@ class _Job:
                 # Nobody else changes the run that is compared.
                 stack.enter_context(run_lock(self.output_dir))
                 run = self._run(manifest)
-                say(f"Training {self.problem.name} in {run.output_dir}.")
+                log(f"Training {self.problem.name} in {run.output_dir}.")
                 run.record(conditions=provenance_of(run, self.options))
                 distribute.exchange(strategy, "run")
             else:
@@ -248,13 +250,13 @@ class _Job:
 
         return Manifest.path(self.data_dir, self.problem).exists()
 
-    def _generation(self) -> "Generation":
-        from t2t_lite.datagen.generate import Generation
+    def _generation(self) -> "DataGenerator":
+        from t2t_lite.datagen.generate import DataGenerator
 
         seed, options = None, self.options
         if self.config and not self._has_data:  # make the run's data again
             seed = self.config["data"].get("seed")
-        return Generation(
+        return DataGenerator(
             self.problem, self.data_dir, options.raw_dir, options.tfds_dir, seed
         )
 
@@ -290,7 +292,7 @@ class _Job:
             problem.files, options.raw_dir, tfds_dir=options.tfds_dir
         )
         try:
-            problem.require_sources(raw)
+            problem.check_sources(raw)
             told = "its corpus is there"
         except T2TLiteError as error:
             told = str(error)
@@ -363,10 +365,10 @@ def load(
     from t2t_lite.training.run import Run
 
     if replicas != 1:
-        replicas = stream.share_processor(replicas)
+        replicas = stream.configure_cpu_threads(replicas)
     run = Run.open(folder, str(usr_dir or "") or None, to_decode=True)
     devices = stream.choose_devices(replicas)
-    models = stream.make_on(
+    models = stream.build_per_device(
         devices,
         lambda: run.load_ensemble(checkpoint, list(map(str, ensemble))),
     )
@@ -533,7 +535,7 @@ class LoadedTranslator:
             replicas,
             texts,
             num_hypotheses=count,
-            complete=problem.complete if problem else None,
+            postprocess=problem.postprocess if problem else None,
             details=details,
             rerank=mbr is not None,
             split=split,
@@ -644,7 +646,7 @@ class _ExportedModel:
             self.settings = SearchSettings(beam_size=beam_size)
         except (OSError, ValueError, KeyError) as error:
             raise T2TLiteError(
-                f"Cannot load the export {folder}: {in_words(error)}."
+                f"Cannot load the export {folder}: {format_error(error)}."
             ) from error
 
     def translate(
@@ -660,7 +662,7 @@ class _ExportedModel:
             found[key] = rows[:, :num_hypotheses]
         return found
 
-    def require_can_do(self, asked: Iterable[str]) -> None:
+    def check_supported(self, asked: Iterable[str]) -> None:
         _refuse(asked)
 
     def score(self, sources: Any, targets: Any) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class Interrupted(T2TLiteError):
     exit_code = 75
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a hint with the known names closest to `name`, at most three.
 
     Example: " Did you mean transformer_big?"; "" if none is close.
@@ -46,7 +46,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {', '.join(close)}?" if close else ""
 
 
-def in_words(error: BaseException, place: bool = True) -> str:
+def format_error(error: BaseException, place: bool = True) -> str:
     """Return an exception as one clause, with advice if there is any.
 
     Examples: "/data/x: No space left on device; free some space, then run the

@@ -32,15 +32,15 @@ def write_file(path: pathlib.Path, to_disk: bool = True) -> Iterator[BinaryIO]:
     """Open a new binary file, which becomes `path` if the block succeeds.
 
     Args:
-      path: as in `place_of`; a file there is replaced.
-      to_disk: as in `put_in_place`.
+      path: as in `resolve_path`; a file there is replaced.
+      to_disk: as in `atomic_replace`.
     """
-    path = place_of(path)
-    hidden = aside(path)
+    path = resolve_path(path)
+    hidden = temp_path(path)
     try:
         with open(hidden, "wb") as file:
             yield file
-        put_in_place(hidden, path, to_disk)
+        atomic_replace(hidden, path, to_disk)
     except OSError as error:
         if error.filename == str(hidden):
             error.filename = str(path)  # the name that people know
@@ -59,23 +59,23 @@ def write_folder(
       path: its parents are made if they are missing.
       replace: an existing folder is removed; if False, it is an OSError.
     """
-    hidden = aside(path)
+    hidden = temp_path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         hidden.mkdir()
         yield hidden
         for file in hidden.rglob("*"):
             _sync(file)
-        old = aside(path.with_name(f"{path.name}.old"))
+        old = temp_path(path.with_name(f"{path.name}.old"))
         if replace and path.exists():
             path.rename(old)
-        put_in_place(hidden, path)
+        atomic_replace(hidden, path)
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
 
 
-def place_of(path: pathlib.Path) -> pathlib.Path:
+def resolve_path(path: pathlib.Path) -> pathlib.Path:
     """Return the path to write to; a symbolic link is resolved.
 
     Raises:
@@ -86,12 +86,12 @@ def place_of(path: pathlib.Path) -> pathlib.Path:
     return path.resolve() if path.is_symlink() else path
 
 
-def aside(path: pathlib.Path) -> pathlib.Path:
+def temp_path(path: pathlib.Path) -> pathlib.Path:
     """Return the hidden path under which this process writes `path`."""
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
 
-def put_in_place(
+def atomic_replace(
     written: pathlib.Path, path: pathlib.Path, to_disk: bool = True
 ) -> None:
     """Rename a complete file or folder; a file at `path` is replaced.
@@ -110,12 +110,12 @@ def put_in_place(
 
 def remove_folder(path: pathlib.Path) -> None:
     """Delete a folder; it is renamed first, so that no part keeps its name."""
-    hidden = aside(path)
+    hidden = temp_path(path)
     path.rename(hidden)
     shutil.rmtree(hidden, ignore_errors=True)
 
 
-def under_way(folder: pathlib.Path) -> set[str]:
+def in_progress(folder: pathlib.Path) -> set[str]:
     """Return the names that other processes of this machine are writing."""
     import psutil
 

@@ -118,7 +118,7 @@ class ModelHParams:
         divisor = self.vocab_divisor
         return -(-source // divisor) * divisor, -(-target // divisor) * divisor
 
-    def model_part(self) -> dict[str, Any]:
+    def model_kwargs(self) -> dict[str, Any]:
         """Return the hyperparameters of the model alone, by name."""
         names = [field.name for field in dataclasses.fields(ModelHParams)]
         return {name: getattr(self, name) for name in names}

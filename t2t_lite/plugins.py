@@ -14,7 +14,7 @@ from importlib import metadata
 from typing import Any
 
 from t2t_lite import progress, registry
-from t2t_lite.errors import T2TLiteError, UsageError, in_words
+from t2t_lite.errors import T2TLiteError, UsageError, format_error
 
 GROUP = "t2t_lite.plugins"
 _NOT_DECLARATIONS = ("_", "test_", "setup.", "conftest.")  # in a bare folder
@@ -35,22 +35,24 @@ def load_plugins(usr_dir: str | None = None) -> None:
         message has file and line), or `usr_dir` registers nothing.
     """
     # Our own come first, so that no plugin can take a built-in name.
-    for entry in sorted(metadata.entry_points(group=GROUP), key=_is_foreign):
+    for entry in sorted(
+        metadata.entry_points(group=GROUP), key=_is_third_party
+    ):
         source = f"plugin {entry.name!r} ({entry.value})"
         if source in loaded:
             continue
         try:
-            _guarded(entry.load, source)
+            _import_or_raise(entry.load, source)
         except T2TLiteError as error:
-            if not _is_foreign(entry):
+            if not _is_third_party(entry):
                 raise
-            progress.say(f"Warning: {error}")
+            progress.log(f"Warning: {error}")
         loaded.add(source)
     if usr_dir:
         _load_usr_dir(str(usr_dir))
 
 
-def _is_foreign(entry):
+def _is_third_party(entry):
     return entry.value.partition(".")[0] != "t2t_lite"
 
 
@@ -63,9 +65,9 @@ def _load_usr_dir(usr_dir):
     before = registry.problem_names(), registry.hparams_names()
     is_imported = usr_dir in sys.modules  # it may have registered then
     if (folder / "__init__.py").is_file():
-        _guarded(lambda: _import_package(folder), source, folder)
+        _import_or_raise(lambda: _import_package(folder), source, folder)
     elif folder.is_dir():
-        _guarded(lambda: _import_modules(folder), source, folder)
+        _import_or_raise(lambda: _import_modules(folder), source, folder)
     else:
         _import_by_name(usr_dir)
     after = registry.problem_names(), registry.hparams_names()
@@ -87,13 +89,13 @@ def _import_by_name(name):
         raise UsageError(
             f"--usr_dir={name} is neither a folder nor an importable package."
         )
-    _guarded(lambda: importlib.import_module(name), f"--usr_dir={name}")
+    _import_or_raise(lambda: importlib.import_module(name), f"--usr_dir={name}")
 
 
 def _import_package(folder):
     """Import a folder with an `__init__.py` under the folder's name."""
     name, file = folder.name, folder / "__init__.py"
-    _require_free(name, file)
+    _check_name_is_free(name, file)
     # Not by sys.path: nothing else in the parent folder may be imported.
     spec: Any = importlib.util.spec_from_file_location(
         name, file, submodule_search_locations=[str(folder)]
@@ -114,11 +116,11 @@ def _import_modules(folder):
     importlib.invalidate_caches()
     for file in sorted(folder.glob("*.py")):
         if not file.name.startswith(_NOT_DECLARATIONS):
-            _require_free(file.stem, file)
+            _check_name_is_free(file.stem, file)
             importlib.import_module(file.stem)
 
 
-def _require_free(name, file):
+def _check_name_is_free(name, file):
     """Raise T2TLiteError for a module whose name means another file."""
     module = sys.modules.get(name)
     spec = module.__spec__ if module else importlib.util.find_spec(name)
@@ -128,14 +130,14 @@ def _require_free(name, file):
         )
 
 
-def _guarded(load, source, folder=None):
+def _import_or_raise(load, source, folder=None):
     """Call `load`; a failure becomes one line with the file and the line."""
     try:
         load()
     except (Exception, SystemExit) as error:  # a script exits at its end
         line = _line_of(error, folder)
         raise T2TLiteError(
-            f"{source} failed to import: {line}{in_words(error)}."
+            f"{source} failed to import: {line}{format_error(error)}."
         ) from error
 
 

@@ -11,7 +11,7 @@ _SECONDS_BETWEEN_LINES = 30
 _SECONDS_OF_SPEED = 1800  # the window of the speed from which the ETA follows
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     """Write a line to stderr; stdout is for results."""
     print(text, file=sys.stderr, flush=True)
 
@@ -40,7 +40,7 @@ class Counter:
 
     Enter it to show it, unless `shown` is false. The `label` names the work,
     such as "wmt_ende train", the `unit` is the plural of the things that
-    `advance` counts, from `done` to `total` if that is known. Text from `say`
+    `advance` counts, from `done` to `total` if that is known. Text from `log`
     appears above it. The stream is stderr by default. A line that `stays`
     remains on the terminal after the end.
 
@@ -109,7 +109,7 @@ class Counter:
         """The time until `total`, such as "1:23:20"; "-:--:--" if unknown."""
         return str(self._time_left.render(self._progress.tasks[0]))
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         """Write a line of its own."""
         self._console.print(text, markup=False)
 
@@ -127,4 +127,4 @@ class Counter:
             self._written = now
             is_known = self._progress.tasks[0].total is not None
             left = f"  ETA {self.time_left}" if is_known else ""
-            say(f"{self._label}: {status}{left}")
+            log(f"{self._label}: {status}{left}")

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, overload
 
-from t2t_lite.errors import T2TLiteError, UsageError, nearest
+from t2t_lite.errors import T2TLiteError, UsageError, did_you_mean
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
 
@@ -156,7 +156,7 @@ def describe(name: str) -> str:
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """Return the error for a name of a `kind`, such as "problem"."""
     base = name.removesuffix(REVERSED_SUFFIX)
-    hint = nearest(base, known)
+    hint = did_you_mean(base, known)
     if base in OTHER_NAMES:
         hint = f" Here it is {OTHER_NAMES[base]}{name[len(base) :]}."
     elif "=" in name:

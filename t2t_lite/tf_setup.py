@@ -15,15 +15,17 @@ _FIXED_WEIGHTS = "TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"
 
 
 def start_tensorflow(
-    verbose: bool = False, fixed_weights: bool | None = None
+    verbose: bool = False, frozen_weights: bool | None = None
 ) -> None:
     """Import TensorFlow as the backend of Keras.
 
     Call it when work starts, before anything else imports TensorFlow.
 
-    If it is `verbose`, its messages are shown. `weights_are_fixed` then returns
-    `fixed_weights`, or if that is None the environment variable's value; it has
-    no effect if TensorFlow is already imported.
+    Args:
+      verbose: show the messages that TensorFlow logs while it starts.
+      frozen_weights: the value of `weights_are_frozen` in this process; None
+        keeps the environment variable. It has no effect if TensorFlow is
+        already imported.
 
     Raises:
       T2TLiteError: Keras already runs on another backend in this process.
@@ -36,8 +38,8 @@ def start_tensorflow(
             "KERAS_BACKEND=tensorflow."
         )
     os.environ["KERAS_BACKEND"] = "tensorflow"
-    if fixed_weights is not None and "tensorflow" not in sys.modules:
-        if fixed_weights:
+    if frozen_weights is not None and "tensorflow" not in sys.modules:
+        if frozen_weights:
             os.environ.setdefault(_FIXED_WEIGHTS, "1")
         else:  # a value of the user's shell may be meant for decoding
             os.environ[_FIXED_WEIGHTS] = "0"
@@ -52,7 +54,7 @@ def start_tensorflow(
     if "tensorflow" not in sys.modules:
         # Modules contain no garbage: the collector takes a fifth of the time.
         gc.disable()
-        with contextlib.nullcontext() if verbose else _stderr_held_back():
+        with contextlib.nullcontext() if verbose else _suppress_stderr():
             import tensorflow
         gc.freeze()
         gc.enable()
@@ -63,7 +65,7 @@ def start_tensorflow(
         )
 
 
-def weights_are_fixed() -> bool:
+def weights_are_frozen() -> bool:
     """Return whether no weight changes after a graph has read it.
 
     TensorFlow then packs the kernel of a product with a bias once, instead of
@@ -72,14 +74,14 @@ def weights_are_fixed() -> bool:
     return os.environ.get(_FIXED_WEIGHTS) == "1"
 
 
-def usable_cores() -> int:
+def num_cpus() -> int:
     """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # not on macOS
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def share_cores(count: int) -> None:
+def set_num_threads(count: int) -> None:
     """Give each of `count` concurrent computations its share of the cores.
 
     Call it before TensorFlow computes anything.
@@ -87,12 +89,12 @@ def share_cores(count: int) -> None:
     import tensorflow as tf
 
     threads = tf.config.threading
-    threads.set_intra_op_parallelism_threads(max(1, usable_cores() // count))
+    threads.set_intra_op_parallelism_threads(max(1, num_cpus() // count))
     threads.set_inter_op_parallelism_threads(count)
 
 
 @contextlib.contextmanager
-def _stderr_held_back() -> Iterator[None]:
+def _suppress_stderr() -> Iterator[None]:
     """Drop what C++ code writes to stderr, unless the block fails.
 
     TensorFlow's libraries log before they read their own log level, and a

@@ -15,7 +15,7 @@ import textwrap
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from t2t_lite.errors import UsageError, nearest
+from t2t_lite.errors import UsageError, did_you_mean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,7 +221,7 @@ def require_known(names: Iterable[str], settings: type, what: str) -> None:
     for name in names:
         if name not in known:
             raise UsageError(
-                f"{what} has no option {name}.{nearest(name, known)}"
+                f"{what} has no option {name}.{did_you_mean(name, known)}"
             )
 
 

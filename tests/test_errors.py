@@ -6,7 +6,7 @@ import os
 import pytest
 import tensorflow as tf
 
-from t2t_lite.errors import UsageError, in_words
+from t2t_lite.errors import UsageError, format_error
 
 
 def of_system(number):
@@ -58,7 +58,7 @@ def of_graph():
     ],
 )
 def test_errors_are_one_clause_and_what_to_do(error, begin, end):
-    words = in_words(error() if error is of_graph else error)
+    words = format_error(error() if error is of_graph else error)
     assert words.startswith(begin) and words.endswith(end)
     for part in ("\n", "{{", "[Op:", "[["):
         assert part not in words

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from support.toy_problem import Toy, make
 from t2t_lite.corpus.lines import (
+    COMPRESSED_SUFFIXES,
     CORPUS,
-    PACKED,
     Encoding,
     read_byte_lines,
     read_lines,
@@ -27,7 +27,7 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
 from t2t_lite.parsing.bracket_f1 import read_parameters
 from t2t_lite.parsing.trees import read_trees
-from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
+from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
 from t2t_lite.tokenizers.vocabulary import open_vocabulary
 from t2t_lite.training.config import (
     make_config,
@@ -96,7 +96,7 @@ def test_lines_of_two_files(give, folder, source, target):
     give("a.txt", source, lambda path: read_parallel(path, folder / "b.txt"))
 
 
-@pytest.mark.parametrize("ending", PACKED)
+@pytest.mark.parametrize("ending", COMPRESSED_SUFFIXES)
 @given(content=st.binary(max_size=30), cut=st.integers(0, 60))
 def test_packed_lines(give, folder, ending, content, cut):
     import bz2
@@ -190,7 +190,7 @@ def test_sentencepiece_models(give, model, place, content, cut):
 @pytest.fixture(scope="module")
 def model(folder):
     path = folder / "whole.model"
-    SentencePieceEncoder.train(["one two three"] * 9, 280, path)
+    SentencePieceTokenizer.train(["one two three"] * 9, 280, path)
     return path.read_bytes()
 
 

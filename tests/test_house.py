@@ -150,7 +150,7 @@ def run_python(code):
         check=True,
         capture_output=True,
         text=True,
-        env=os.environ | {"COLUMNS": "80"},
+        env=os.environ | {"REQUEST_OPTIONS": "80"},
     ).stdout
 
 

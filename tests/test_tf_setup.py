@@ -32,9 +32,9 @@ def test_a_silent_start_says_whether_weights_are_fixed(
         monkeypatch.setenv("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", environment)
     code = (
         "from t2t_lite.tf_setup import start_tensorflow, weights_are_fixed\n"
-        f"start_tensorflow(fixed_weights={asked})\n"
-        f"start_tensorflow(fixed_weights={not asked})  # no effect any more\n"
-        "print(weights_are_fixed())\n"
+        f"start_tensorflow(frozen_weights={asked})\n"
+        f"start_tensorflow(frozen_weights={not asked})  # no effect any more\n"
+        "print(weights_are_frozen())\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -20,12 +20,12 @@ from typing import Self, TypeVar
 
 from t2t_lite.bin import CTRL_C, end_now
 from t2t_lite.bin.cli.flags import Parser
-from t2t_lite.errors import T2TLiteError, in_words
-from t2t_lite.progress import say
+from t2t_lite.errors import T2TLiteError, format_error
+from t2t_lite.progress import log
 
 FAILED = 1
 T = TypeVar("T")
-note = say  # to stderr, where it does not mix with results
+note = log  # to stderr, where it does not mix with results
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Command:
         except Exception as error:
             is_known = isinstance(error, (OSError, MemoryError))
             where = "" if is_known else " (--verbose shows where it comes from)"
-            self._say(f"{in_words(error)}{where}.", verbose)
+            self._say(f"{format_error(error)}{where}.", verbose)
             return FAILED
 
     def _work(self, args: argparse.Namespace) -> None:

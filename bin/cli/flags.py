@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from t2t_lite import validators
 from t2t_lite.bin.cli import t2t_flags
 from t2t_lite.decoding.search.settings import SearchSettings
-from t2t_lite.errors import UsageError, nearest
+from t2t_lite.errors import UsageError, did_you_mean
 from t2t_lite.interop.tensor2tensor.hparams import NAMES
 from t2t_lite.training.options import RUNS_DIR, TrainingOptions
 from t2t_lite.validators import check
@@ -78,7 +78,7 @@ class Parser(argparse.ArgumentParser):
                         raise UsageError(
                             f"{flag} is a flag of tensor2tensor: {advice}."
                         )
-                hint = nearest(flag, known)
+                hint = did_you_mean(flag, known)
                 raise UsageError(
                     f"Unknown flag {flag}.{hint} {self.prog} --help lists "
                     "them all."

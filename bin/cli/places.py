@@ -26,7 +26,7 @@ def check(source: str | None, target: str | None) -> None:
             f"--decode_to_file must be a regular file; got {target}. For "
             "another one leave it out, and redirect stdout."
         )
-    path = files.place_of(path)
+    path = files.resolve_path(path)
     if not path.absolute().parent.is_dir():
         raise T2TLiteError(f"--decode_to_file: no folder of {target}.")
     for file in (path, *resumable_output.partial_paths(path)):

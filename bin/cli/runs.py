@@ -78,12 +78,12 @@ def open_run(
     # In float32 fixed weights gain too little for the memory of more copies.
     hparams = HParams.from_dict(config["hparams"])
     fixed = hparams.precision == "bfloat16" and not to_export
-    start_tensorflow(args.verbose, fixed_weights=fixed)
+    start_tensorflow(args.verbose, frozen_weights=fixed)
     if "replicas" in args:
-        from t2t_lite.decoding.stream import share_processor
+        from t2t_lite.decoding.stream import configure_cpu_threads
 
         by_line = getattr(args, "interactive", False)
-        args.replicas = share_processor(
+        args.replicas = configure_cpu_threads(
             args.replicas, hparams.hidden_size if by_line else None
         )
     from t2t_lite.training.run import Run
@@ -92,15 +92,15 @@ def open_run(
 
 
 def make_translator(
-    run: "Run", args: argparse.Namespace, say: Any = command.note
+    run: "Run", args: argparse.Namespace, log: Any = command.note
 ) -> "tuple[Translator, list[Checkpoint]]":
     """Return a translator as the flags say, and the checkpoints of its weights.
 
-    `say` is called with the names of the latter.
+    `log` is called with the names of the latter.
     """
     model, found = run.load_ensemble(args.checkpoint, flags.members(args))
     names = ", ".join(f"{each} ({each.path})" for each in found)
-    say(f"Weights: {names}.")
+    log(f"Weights: {names}.")
     settings = flags.given_settings(args, SearchSettings)
     jit = getattr(args, "jit", False)
     return run.translator(model, jit, **settings), found
@@ -133,7 +133,11 @@ def add_quantization(parser: Any, condition: str) -> None:
 
 def make_replicas(run: "Run", args: argparse.Namespace) -> "list[Replica]":
     """Return the engines that the flags ask for, on their devices."""
-    from t2t_lite.decoding.stream import Replica, choose_devices, make_on
+    from t2t_lite.decoding.stream import (
+        Replica,
+        build_per_device,
+        choose_devices,
+    )
 
     if getattr(args, "backend", "tensorflow") != "tensorflow":
         from t2t_lite.interop.ctranslate2 import CTranslate2Translator
@@ -147,6 +151,8 @@ def make_replicas(run: "Run", args: argparse.Namespace) -> "list[Replica]":
         return [Replica(engine)]
     said: list[str] = []
     devices = choose_devices(args.replicas)
-    made = make_on(devices, lambda: make_translator(run, args, said.append)[0])
+    made = build_per_device(
+        devices, lambda: make_translator(run, args, said.append)[0]
+    )
     command.note(said[0])
     return [Replica(made[device], device) for device in devices]

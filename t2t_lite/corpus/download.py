@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterable
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.progress import say
+from t2t_lite.progress import log
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +50,7 @@ class RawFiles:
       tfds_dir: the folder of TensorFlow Datasets; None: that library's default.
 
     Attributes:
-      noted: size and time of change of each file that was read, by path.
+      sources: size and time of change of each file that was read, by path.
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class RawFiles:
             for folder in (raw_dir, download_dir, tfds_dir)
         )
         self.progress = progress
-        self.noted: dict[str, dict[str, int]] = {}
+        self.sources: dict[str, dict[str, int]] = {}
 
-    def note(self, path: str | os.PathLike) -> None:
+    def record_source(self, path: str | os.PathLike) -> None:
         """Record that the corpus is read from this file; `path` does it."""
-        if state := state_of(path):
-            self.noted.setdefault(os.path.abspath(path), state)
+        if state := file_stat(path):
+            self.sources.setdefault(os.path.abspath(path), state)
 
     def path(self, name: str) -> pathlib.Path:
         """Return the path of the file of that name; download it if necessary.
@@ -85,7 +85,7 @@ class RawFiles:
         path = (self.raw_dir or self.download_dir or pathlib.Path()) / name
         if self.raw_dir is None:
             self._download(self.files[name], path)
-        self.note(path)
+        self.record_source(path)
         return path
 
     def require(self, names: Iterable[str]) -> None:
@@ -110,7 +110,7 @@ class RawFiles:
             return
         import pooch
 
-        say(f"downloading {file.url}")
+        log(f"downloading {file.url}")
         pooch.get_logger().setLevel("WARNING")
         fix = f"Get {file.name} by hand and name its folder with --raw_dir."
         path.unlink(missing_ok=True)
@@ -135,7 +135,7 @@ class RawFiles:
             )
 
 
-def state_of(path: str | os.PathLike) -> dict[str, int] | None:
+def file_stat(path: str | os.PathLike) -> dict[str, int] | None:
     """Return the size and the time of change of a file; None without one."""
     try:
         stat = os.stat(path)

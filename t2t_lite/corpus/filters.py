@@ -15,8 +15,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from t2t_lite.errors import UsageError, nearest
-from t2t_lite.tokenizers.tags import parted
+from t2t_lite.errors import UsageError, did_you_mean
+from t2t_lite.tokenizers.tags import split_tag
 from t2t_lite.validators import (
     Validator,
     check,
@@ -37,20 +37,20 @@ _INSIDE = re.sub(
 ).encode()
 
 
-def words_of(text: str) -> int:
+def count_words(text: str) -> int:
     """Return the number of words: "Don't go, Ann." has 7."""
     return len(_WORD.findall(text))
 
 
-def _most_words(text):
-    """Return an upper bound of `words_of`, which is cheaper."""
+def _max_words(text):
+    """Return an upper bound of `count_words`, which is cheaper."""
     ends = text.encode("utf-8", "surrogatepass").translate(None, _INSIDE)
     return 2 * len(ends) + 1  # each may be a mark, and end a word before it
 
 
 def _length(most, source, target):
     return any(
-        _most_words(text) > most and words_of(text) > most
+        _max_words(text) > most and count_words(text) > most
         for text in (source, target)
     )
 
@@ -62,7 +62,7 @@ def _length_ratio(most, source, target):
         len(target) <= most * len(source.split())
     ):
         return False
-    shorter, longer = sorted((words_of(source), words_of(target)))
+    shorter, longer = sorted((count_words(source), count_words(target)))
     return longer > most * shorter
 
 
@@ -94,7 +94,7 @@ _FILTERS: dict[str, tuple[Validator, Callable[..., bool] | None]] = {
 }
 
 
-def find_reason(
+def make_filter(
     filters: Mapping[str, Any], tags: Sequence[str] = ()
 ) -> Callable[[str, str], str | None]:
     """Return a function that gives the first filter that drops a pair, or None.
@@ -113,7 +113,7 @@ def find_reason(
 
     def reason(source, target):
         if tags:
-            _, source = parted(source, tags)
+            _, source = split_tag(source, tags)
         for name, says in asked:
             if says(source, target):
                 return name
@@ -138,8 +138,8 @@ def checked(filters: str | Mapping[str, Any]) -> dict[str, Any]:
     for name in filters:
         if name not in _FILTERS:
             raise UsageError(
-                f"There is no filter {name!r}.{nearest(name, _FILTERS)} The "
-                f"filters: {', '.join(_FILTERS)}."
+                f"There is no filter {name!r}.{did_you_mean(name, _FILTERS)} "
+                f"The filters: {', '.join(_FILTERS)}."
             )
     return {
         name: check(f"The filter {name}", filters[name], validator)

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Literal, NamedTuple
 
-from t2t_lite.errors import T2TLiteError, in_words
+from t2t_lite.errors import T2TLiteError, format_error
 
 
 def _open_zstd(path: str | os.PathLike, mode: Literal["rb"]) -> Any:
@@ -36,7 +36,7 @@ _OPENERS: dict[str, Any] = {
     ".xz": lzma.open,
     ".zst": _open_zstd,
 }
-PACKED = tuple(_OPENERS)  # name endings of compressed files
+COMPRESSED_SUFFIXES = tuple(_OPENERS)  # name endings of compressed files
 UTF_8 = "utf-8"
 ENCODING = "an encoding of text, such as windows-1252 or utf-16"  # the rule
 # Escapes tell invalid bytes of UTF-8 from a U+FFFD that the file contains.
@@ -105,7 +105,7 @@ def read_lines(
                 "--max_invalid_ratio=1 accepts it."
             )
 
-    with open_packed(path) as file:
+    with open_compressed(path) as file:
         text = io.TextIOWrapper(
             file, encoding.name, errors=errors, newline="\n"
         )
@@ -131,7 +131,7 @@ def read_lines(
 
 def read_byte_lines(path: str | os.PathLike) -> Iterator[bytes]:
     r"""Yield the lines of a UTF-8 file as bytes, without `\n` or `\r\n`."""
-    with open_packed(path) as file:
+    with open_compressed(path) as file:
         for line in lines_without_mark(file, str(path)):
             yield line.removesuffix(b"\n").removesuffix(b"\r")
 
@@ -154,8 +154,8 @@ def lines_without_mark(lines: Iterable[bytes], name: str) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def open_packed(path: str | os.PathLike) -> Iterator[BinaryIO]:
-    """Open a file for reading; decompress it if its name ends as PACKED.
+def open_compressed(path: str | os.PathLike) -> Iterator[BinaryIO]:
+    """Open a file for reading; COMPRESSED_SUFFIXES of its name decompress it.
 
     Raises:
       T2TLiteError: the file is missing, unreadable or damaged; also if that
@@ -168,7 +168,7 @@ def open_packed(path: str | os.PathLike) -> Iterator[BinaryIO]:
     except OSError as error:
         if error.errno:
             raise T2TLiteError(
-                f"Cannot read {path}: {in_words(error, place=False)}."
+                f"Cannot read {path}: {format_error(error, place=False)}."
             ) from error
         raise damaged(path, error) from error
     except (EOFError, zlib.error, lzma.LZMAError) as error:

@@ -87,7 +87,7 @@ def checked(value: Any) -> str:
     return ",".join(map(str, read_corpora(name)))
 
 
-def copies_for(counts: Sequence[int], shares: Sequence[float]) -> list[int]:
+def target_counts(counts: Sequence[int], shares: Sequence[float]) -> list[int]:
     """Return the fewest pairs that each corpus gives to have its share.
 
     The corpus that is largest for its share gives each pair once.
@@ -101,7 +101,7 @@ def copies_for(counts: Sequence[int], shares: Sequence[float]) -> list[int]:
     ]
 
 
-def repeated(
+def oversample(
     pairs: Pairs, count: int, copies: int, is_usable: Callable[..., bool]
 ) -> Iterator[tuple[str, str]]:
     """Yield pairs, each followed by its copies, `copies` usable ones in all.

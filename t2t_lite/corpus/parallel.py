@@ -16,19 +16,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from t2t_lite.corpus.lines import (
+    COMPRESSED_SUFFIXES,
     CORPUS,
-    PACKED,
     Encoding,
     damaged,
-    open_packed,
+    open_compressed,
     read_lines,
 )
-from t2t_lite.errors import T2TLiteError, UsageError, in_words
+from t2t_lite.errors import T2TLiteError, UsageError, format_error
 
-Sides = tuple[pathlib.Path, pathlib.Path]
+FilePair = tuple[pathlib.Path, pathlib.Path]
 FORMATS = (".tsv", ".jsonl", ".tmx")
 
-_COMPRESSED = "|".join(map(re.escape, PACKED))
+_COMPRESSED = "|".join(map(re.escape, COMPRESSED_SUFFIXES))
 _SGML = r"\.sgml?"
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 # Elements of TMX with the formatting of another program, not text.
@@ -69,11 +69,11 @@ def read_parallel(
         yield pair
 
 
-def find_sides(
+def find_parallel_files(
     folder: str | os.PathLike,
     stems: Sequence[str],
     languages: tuple[str, str],
-) -> list[Sides]:
+) -> list[FilePair]:
     """Return the (source, target) files of a split, ordered by name.
 
     Where `train` is the stem and the languages are x and y, these are sides:
@@ -99,7 +99,7 @@ def find_sides(
     except OSError as error:
         raise T2TLiteError(
             f"Cannot look for a corpus in {folder}: "
-            f"{in_words(error, place=False)}. Name "
+            f"{format_error(error, place=False)}. Name "
             "the folder that holds it with --raw_dir."
         ) from error
     for stem in stems:
@@ -126,8 +126,9 @@ def find_sides(
     wanted = " or ".join(f"{x}.{y}" for x in stems for y in languages)
     raise T2TLiteError(
         f"{folder} holds no {wanted}. Put both sides there, in parts "
-        f"({stems[0]}.1.{languages[0]} ...), compressed ({', '.join(PACKED)}) "
-        "or as SGML, or name another folder with --raw_dir."
+        f"({stems[0]}.1.{languages[0]} ...), compressed "
+        f"({', '.join(COMPRESSED_SUFFIXES)}) or as SGML, or name another "
+        "folder with --raw_dir."
     )
 
 
@@ -167,11 +168,13 @@ def format_of(path: str | os.PathLike) -> str:
       UsageError: the name ends in something else.
     """
     name = pathlib.Path(path)
-    ending = (name.with_suffix("") if name.suffix in PACKED else name).suffix
+    ending = (
+        name.with_suffix("") if name.suffix in COMPRESSED_SUFFIXES else name
+    ).suffix
     if ending not in FORMATS:
         raise UsageError(
             f"A file of pairs must end in {', '.join(FORMATS)}, or in one of "
-            f"these and {', '.join(PACKED)}; got {path}."
+            f"these and {', '.join(COMPRESSED_SUFFIXES)}; got {path}."
         )
     return ending
 
@@ -277,7 +280,7 @@ def _units(path):
     """Yield each `<tu>`, and free it when the next one is asked for."""
     from lxml import etree
 
-    with open_packed(path) as file:
+    with open_compressed(path) as file:
         # Nothing but the file itself is read: no DTD, no entity.
         units = etree.iterparse(
             file,

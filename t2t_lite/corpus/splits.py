@@ -16,7 +16,7 @@ SHARE_BY_DEFAULT = 100  # one pair of so many goes to a split
 _DIGEST_BYTES = 8
 
 
-def digest_of(source: str, target: str, size: int, key: bytes = b"") -> bytes:
+def pair_hash(source: str, target: str, size: int, key: bytes = b"") -> bytes:
     """Return `size` bytes that stand for a pair and a key everywhere."""
     # The length tells where the source ends.
     text = f"{len(source)} {source}{target}".encode("utf-8", "surrogatepass")
@@ -51,7 +51,7 @@ def choose_held_out(
         source, target = pair[:2]
         if source.strip() and target.strip():
             total += 1
-            if (key := digest_of(source, target, _DIGEST_BYTES)) <= largest:
+            if (key := pair_hash(source, target, _DIGEST_BYTES)) <= largest:
                 smallest.setdefault(key, []).append((total, pair))
             if len(smallest) > 2 * most:
                 kept = heapq.nsmallest(most, smallest)

@@ -51,7 +51,7 @@ def length_boundaries(max_length: int, growth: float = GROWTH) -> np.ndarray:
     return np.array(boundaries, np.int64)
 
 
-def rows_of_class(boundary: int, max_positions: int) -> int:
+def bucket_batch_size(boundary: int, max_positions: int) -> int:
     """Return the number of rows of a padded length in a batch; at least one.
 
     Example: of 15 in 2048 positions: 136, which is 17 times 8.
@@ -88,7 +88,7 @@ def plan_batches(
     Returns:
       A `Plan`, a pure function of the arguments.
     """
-    kept = usable(source_lengths, target_lengths, max_length)
+    kept = length_filter(source_lengths, target_lengths, max_length)
     longest = np.maximum(source_lengths, target_lengths)
     boundaries = length_boundaries(min(max_length, max_positions))
     keys = source_lengths - target_lengths
@@ -98,7 +98,7 @@ def plan_batches(
         kept,
         np.searchsorted(boundaries, longest[kept]),
         keys,
-        [rows_of_class(boundary, max_positions) for boundary in boundaries],
+        [bucket_batch_size(boundary, max_positions) for boundary in boundaries],
         generator,
     )
     if generator is None:
@@ -116,7 +116,7 @@ def plan_batches(
     return Plan(examples, np.arange(len(examples) + 1), splits, widths)
 
 
-def usable(
+def length_filter(
     source_lengths: np.ndarray, target_lengths: np.ndarray, max_length: int
 ) -> np.ndarray:
     """Return the indices of examples neither empty nor too long: int64."""

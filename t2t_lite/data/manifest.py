@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from t2t_lite import files
-from t2t_lite.corpus.download import state_of
+from t2t_lite.corpus.download import file_stat
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Problem
 
@@ -278,7 +278,7 @@ def check_sources(
     A file is read only if it has its size but another time.
     """
     for path, then in manifest.sources.items():
-        now = state_of(path)
+        now = file_stat(path)
         if now is None or then == now | {"sha256": then["sha256"]}:
             continue
         if now["bytes"] != then["bytes"] or sha256_of(path) != then["sha256"]:

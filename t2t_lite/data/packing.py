@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from t2t_lite.data.bucketing import Plan, usable
+from t2t_lite.data.bucketing import Plan, length_filter
 
 SIDES = ("inputs", "targets")
 # What a packed batch has of each side: its ids, and where the pairs lie.
@@ -63,7 +63,7 @@ def plan_rows(
       batch may be empty.
     """
     height, width = packed_shape(max_positions, max_length)
-    examples = usable(source_lengths, target_lengths, width)
+    examples = length_filter(source_lengths, target_lengths, width)
     if keep_rows:
         if generator is not None:
             examples = generator.permutation(examples)

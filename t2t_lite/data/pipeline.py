@@ -19,7 +19,7 @@ import tensorflow as tf
 from t2t_lite.data import bucketing, packing
 from t2t_lite.data.manifest import Manifest, SplitRecord, check_shards
 from t2t_lite.data.packing import PARTS, SIDES, feature_names
-from t2t_lite.errors import T2TLiteError, in_words
+from t2t_lite.errors import T2TLiteError, format_error
 from t2t_lite.problem import Problem
 
 PORTION_SIZE = 65_536  # records; about 10 MB of text
@@ -277,7 +277,7 @@ def read_errors(
     ) as error:
         check_shards(data_dir, problem, manifest, [split])
         raise T2TLiteError(
-            f"Cannot read the data in {data_dir}: {in_words(error)}."
+            f"Cannot read the data in {data_dir}: {format_error(error)}."
         ) from error
 
 
@@ -458,7 +458,7 @@ def parse_examples(
             side: unpack(found[side], found[f"{side}_segmentation"])
             for side in SIDES
         }
-    sides = zip(SIDES, problem.directed(*SIDES), strict=True)
+    sides = zip(SIDES, problem.swap_if_reversed(*SIDES), strict=True)
     parts = PARTS if keep_rows else PARTS[:1]
     return {a + part: found[b + part] for a, b in sides for part in parts}
 

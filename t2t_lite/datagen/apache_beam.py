@@ -28,13 +28,13 @@ from t2t_lite.datagen.encode import (
     split_into_chunks,
 )
 from t2t_lite.datagen.generate import (
-    Generation,
+    DataGenerator,
     UnfinishedJob,
     make_split_record,
     shard_paths,
     write_shard,
 )
-from t2t_lite.errors import T2TLiteError, UsageError, nearest
+from t2t_lite.errors import T2TLiteError, UsageError, did_you_mean
 
 try:
     import apache_beam as beam
@@ -50,7 +50,7 @@ except ModuleNotFoundError as error:
 
 
 @dataclasses.dataclass
-class BeamGeneration(Generation):
+class BeamGeneration(DataGenerator):
     """A generation whose splits are written by Apache Beam.
 
     Attributes:
@@ -106,7 +106,7 @@ class BeamGeneration(Generation):
                 if name not in known:
                     raise UsageError(
                         f"Apache Beam has no option --{name}."
-                        f"{nearest(name, known)}"
+                        f"{did_you_mean(name, known)}"
                     )
         try:
             return beam.Pipeline(options=options)

@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from t2t_lite.corpus import filters
-from t2t_lite.corpus.splits import digest_of
+from t2t_lite.corpus.splits import pair_hash
 from t2t_lite.problem import Problem
-from t2t_lite.problem.base import checked_pairs
-from t2t_lite.tf_setup import usable_cores
+from t2t_lite.problem.base import validate_pairs
+from t2t_lite.tf_setup import num_cpus
 
 CHUNK_PAIRS = 32_768
 CHUNK_CHARACTERS = 1 << 25  # a chunk of longer lines has fewer pairs
@@ -68,12 +68,12 @@ def split_into_chunks(
 ) -> Iterator[Chunk]:
     """Yield the chunks of a split; they depend on its pairs only.
 
-    Args and Raises: as of `checked_pairs`.
+    Args and Raises: as of `validate_pairs`.
     """
     number, first = 0, 1
     held: list[tuple[str, str]] = []
     characters = 0
-    for pair in checked_pairs(pairs, label):
+    for pair in validate_pairs(pairs, label):
         held.append(pair)
         characters += len(pair[0]) + len(pair[1])
         if len(held) == CHUNK_PAIRS or characters >= CHUNK_CHARACTERS:
@@ -180,15 +180,15 @@ class SplitEncoder:
         self, chunk: Chunk, counts: Counts
     ) -> tuple[list[int], list[tuple[str, str]], list[bytes]]:
         """Return numbers and texts of the kept pairs; digests if distinct."""
-        reason = filters.find_reason(self.filters, self.problem.source_tags)
-        is_distinct = filters.DUPLICATES in self.filters
+        reason = filters.make_filter(self.filters, self.problem.source_tags)
+        deduplicate = filters.DUPLICATES in self.filters
         key = self.seed.to_bytes(16, "little")  # another seed, another order
         numbers, pairs = [], []
         digests: dict[bytes, None] = {}  # in the order of the pairs
         for number, pair in enumerate(chunk.pairs, start=chunk.first):
             why = _empty_side(*pair) or reason(*pair)
-            if is_distinct and not why:
-                digest = digest_of(*pair, size=16, key=key)
+            if deduplicate and not why:
+                digest = pair_hash(*pair, size=16, key=key)
                 if digest in digests:
                     why = filters.DUPLICATES
                 digests[digest] = None
@@ -259,7 +259,7 @@ def encode_chunks(
     Raises:
       BrokenProcessPool: a process died.
     """
-    processes = processes or usable_cores()
+    processes = processes or num_cpus()
     chunks = iter(chunks)
     ahead = list(itertools.islice(chunks, MIN_CHUNKS_FOR_POOL))
     chunks = itertools.chain(ahead, chunks)

@@ -22,7 +22,7 @@ import filelock
 
 from t2t_lite import files
 from t2t_lite.corpus import filters
-from t2t_lite.corpus.download import RawFiles, state_of
+from t2t_lite.corpus.download import RawFiles, file_stat
 from t2t_lite.data.manifest import (
     DEFAULT_SEED,
     Manifest,
@@ -41,16 +41,16 @@ from t2t_lite.datagen.encode import (
     encode_chunks,
     split_into_chunks,
 )
-from t2t_lite.errors import T2TLiteError, UsageError, in_words
-from t2t_lite.problem import OwnText, Problem
-from t2t_lite.progress import Counter, say
+from t2t_lite.errors import T2TLiteError, UsageError, format_error
+from t2t_lite.problem import Problem, TextFiles
+from t2t_lite.progress import Counter, log
 
 _SHARD = "[0-9]" * 5 + "-of-" + "[0-9]" * 5  # ends a shard's name
 _PACKAGES = ("t2t-lite", "tensorflow", "tensorflow-text", "sentencepiece")
 
 
 @dataclasses.dataclass
-class Generation:
+class DataGenerator:
     """How the data of a problem is made; `run` makes it.
 
     The corpus is streamed. Pairs with an empty side are dropped and counted; in
@@ -80,7 +80,7 @@ class Generation:
 
     def __post_init__(self) -> None:
         name = self.problem.registered_name
-        if self.raw_dir is not None and isinstance(self.problem, OwnText):
+        if self.raw_dir is not None and isinstance(self.problem, TextFiles):
             raise UsageError(
                 f"{name} reads --source, --target or --pairs: leave --raw_dir "
                 f"out; got {self.raw_dir}."
@@ -146,7 +146,7 @@ class Generation:
         )
         if raw.raw_dir is not None and not raw.raw_dir.is_dir():
             raise T2TLiteError(f"--raw_dir: there is no folder {raw.raw_dir}.")
-        self.problem.require_sources(raw)  # now, not after hours
+        self.problem.check_sources(raw)  # now, not after hours
         identity = {
             "definition": self.problem.definition(),
             "seed": seed,
@@ -181,8 +181,8 @@ class Generation:
             for split in problem.splits
         }
         sources = {}
-        for path, state in sorted(job.raw.noted.items()):
-            if state_of(path) != state:
+        for path, state in sorted(job.raw.sources.items()):
+            if file_stat(path) != state:
                 raise T2TLiteError(
                     f"{path} must not change while data is made of it; it did. "
                     "The same command starts over."
@@ -279,7 +279,7 @@ class Generation:
     def _say(self, text: str, split: str = "") -> None:
         if self.progress:
             label = f"{self.problem.base_name} {split}".strip()
-            say(f"{label}: {text}")
+            log(f"{label}: {text}")
 
 
 class UnfinishedJob:
@@ -303,10 +303,10 @@ class UnfinishedJob:
         if self.folder.exists():
             job = self.load("job") or {"identity": None, "sources": {}}
             if job["identity"] == self._identity and all(
-                state_of(path) == was for path, was in job["sources"].items()
+                file_stat(path) == was for path, was in job["sources"].items()
             ):
                 message = "resuming the unfinished job"
-                self.raw.noted.update(job["sources"])
+                self.raw.sources.update(job["sources"])
             else:
                 message = "starting over: problem, seed, folder, corpus or "
                 message += "versions differ from the unfinished job's"
@@ -319,7 +319,7 @@ class UnfinishedJob:
 
     def save_sources(self) -> None:
         """Save which corpus files were read, before what is made of them."""
-        job = {"identity": self._identity, "sources": self.raw.noted}
+        job = {"identity": self._identity, "sources": self.raw.sources}
         if self.load("job") != job:
             files.write_json(self.folder / "job.json", job)
 
@@ -360,17 +360,17 @@ def write_shard(
     """
     import tensorflow as tf
 
-    is_distinct = filters.DUPLICATES in encoder.filters
-    kept, counts = shuffle.select_records(index, is_distinct)
+    deduplicate = filters.DUPLICATES in encoder.filters
+    kept, counts = shuffle.select_records(index, deduplicate)
     if not path.exists():
-        hidden = files.aside(path)
+        hidden = files.temp_path(path)
         try:
             with tf.io.TFRecordWriter(str(hidden)) as writer:
                 for i in kept.tolist():
                     writer.write(records[i])
         except tf.errors.OpError as error:
             raise OSError(errno.EIO, error.message, str(path)) from error
-        files.put_in_place(hidden, path)
+        files.atomic_replace(hidden, path)
     return counts, describe_shard(path, len(kept))
 
 
@@ -441,7 +441,7 @@ def _move_into_place(
                 old.unlink()
     for name in sorted([*shards, *manifest.vocabulary]):
         if (folder / name).exists():
-            files.put_in_place(folder / name, data_dir / name)
+            files.atomic_replace(folder / name, data_dir / name)
     check_data(data_dir, problem, manifest)
     files.remove_unfinished(data_dir, Manifest.path(data_dir, problem).name)
     manifest.save(data_dir)
@@ -459,8 +459,8 @@ def _write_errors_named(data_dir: pathlib.Path) -> Iterator[None]:
             raise  # it is about the corpus
         error.filename = str(place)
         raise T2TLiteError(
-            f"Cannot write data: {in_words(error)}. The same command resumes; "
-            "or choose another --data_dir."
+            f"Cannot write data: {format_error(error)}. The same command "
+            "resumes; or choose another --data_dir."
         ) from error
     except BrokenProcessPool as error:
         raise T2TLiteError(

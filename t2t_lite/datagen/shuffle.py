@@ -118,17 +118,17 @@ def _read(path: pathlib.Path, start: int, end: int) -> bytes:
 
 
 def select_records(
-    index: np.ndarray, is_distinct: bool
+    index: np.ndarray, deduplicate: bool
 ) -> tuple[np.ndarray, Counts]:
     """Return the positions of the records to write, in order; and the counts.
 
     Args:
       index: INDEX [records] of a shard, in any order.
-      is_distinct: keep only the first pair of those with equal hashes.
+      deduplicate: keep only the first pair of those with equal hashes.
     """
     order = np.lexsort((index["pair"], index["check"], index["key"]))
     is_copy = np.zeros(len(order), bool)
-    if is_distinct:
+    if deduplicate:
         hashes = index[order][["key", "check"]]
         is_copy[1:] = hashes[1:] == hashes[:-1]
     kept = order[~is_copy]

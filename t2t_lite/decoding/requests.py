@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Self
 
 from t2t_lite import validators
-from t2t_lite.errors import UsageError, nearest
+from t2t_lite.errors import UsageError, did_you_mean
 from t2t_lite.validators import Validator, condition, integer
 
 _LINE_END = re.compile("\r\n|\r|\n")
@@ -91,7 +91,7 @@ class _Line:
             for key in given.keys() - keys:
                 raise UsageError(
                     f"The keys are {', '.join(keys)}; got {key!r}."
-                    f"{nearest(key, keys)}"
+                    f"{did_you_mean(key, keys)}"
                 )
             texts = {side: given.get(side) for side in cls.SIDES}
             for side, text in texts.items():
@@ -131,7 +131,7 @@ class Request(_Line):
     seed: _Seed | None = None
 
     def asked(self) -> dict[str, Any]:
-        """Return the options that are set, by their name in `COLUMNS`."""
+        """Return the options that are set, by name, of `REQUEST_OPTIONS`."""
         names = ("prefix", "constraints", "bad_phrases", "seed")
         asked = {name: getattr(self, name) for name in names}
         return {k: v for k, v in asked.items() if v not in ("", (), None)}

@@ -22,8 +22,8 @@ class Hypothesis:
       score: log-probability / ((5 + length) / 6) ** alpha.
       tokens: the ids, with EOS unless truncated at the limit; None of an export
         as SavedModel.
-      facts: what the problem adds, see `Problem.complete`, and the phrases of
-        the request that are `missing` or `unavoided`.
+      facts: the additions of `Problem.postprocess`, and the phrases of the
+        request that are `missing` or `unavoided`.
       pieces: the vocabulary's entries of the tokens, if requested.
       token_log_probabilities: of each token, if requested.
       alignment: pairs [source, target] of words, if requested.

@@ -46,7 +46,7 @@ def open_resumable(
       UsageError: the partial file has other options.
       T2TLiteError: another process writes the file.
     """
-    path = files.place_of(path)
+    path = files.resolve_path(path)
     partial, record = partial_paths(path)
     # Unbuffered: a buffer would hold back what a full disk refused.
     with open(partial, "ab", buffering=0) as file:
@@ -81,7 +81,7 @@ def open_resumable(
 
         try:
             yield write, kept
-            files.put_in_place(partial, path)
+            files.atomic_replace(partial, path)
         except BaseException:  # keep the whole lines so far
             if count := _truncate_to_lines(file):
                 note(f"{partial} has the first {count:,} lines.")

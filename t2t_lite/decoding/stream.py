@@ -31,9 +31,14 @@ from t2t_lite.decoding.translator import Engine, prepare
 from t2t_lite.errors import UsageError
 from t2t_lite.evaluation.minimum_bayes_risk import mean_utilities
 from t2t_lite.problem import Problem
-from t2t_lite.tf_setup import share_cores, usable_cores
+from t2t_lite.tf_setup import num_cpus, set_num_threads
 from t2t_lite.tokenizers.sentence_splitter import sentence_splitter
-from t2t_lite.tokenizers.tags import known_tag, parted, split_behind_tag, tagged
+from t2t_lite.tokenizers.tags import (
+    add_tag,
+    check_tag,
+    split_keeping_tag,
+    split_tag,
+)
 
 # Options of a `Request` that apply to one sentence only.
 _OF_ONE_SENTENCE = ("prefix", "constraints")
@@ -63,7 +68,8 @@ def translate_lines(
     batching: Batching = DEFAULT_BATCHING,
     first_line: int = 1,
     num_hypotheses: int = 1,
-    complete: Callable[[str, str], tuple[str, Mapping[str, Any]]] | None = None,
+    postprocess: Callable[[str, str], tuple[str, Mapping[str, Any]]]
+    | None = None,
     details: TokenDetails | None = None,
     rerank: bool = False,
     split: Callable[[str], Sequence[str]] | None = None,
@@ -84,7 +90,7 @@ def translate_lines(
       batching: which lines form a batch.
       first_line: the number of the first line.
       num_hypotheses: hypotheses a line, at most the translator's beam size.
-      complete: `Problem.complete`; None returns the model's text.
+      postprocess: `Problem.postprocess`; None returns the model's text.
       details: the fields to add to each hypothesis.
       rerank: order the hypotheses by their mean utility, the best first.
       split: splits a line into sentences, which are translated separately and
@@ -101,7 +107,7 @@ def translate_lines(
 
     def check(request: Request) -> None:
         asked = request.asked()
-        engine.require_can_do(asked)
+        engine.check_supported(asked)
         for name in _OF_ONE_SENTENCE:
             if split and name in asked:
                 raise UsageError(
@@ -116,7 +122,7 @@ def translate_lines(
     def sentences(request: Request) -> list[Request]:
         if split is None:
             return [request]
-        texts = split_behind_tag(request.text, tags, split)
+        texts = split_keeping_tag(request.text, tags, split)
         return [dataclasses.replace(request, text=each) for each in texts]
 
     def run(engine: Engine, requests: Sequence[Request]) -> Row:
@@ -132,8 +138,8 @@ def translate_lines(
         text = hypothesis.text
         facts: Mapping[str, Any] = {}
         violations = request.violations(text, engine.settings.bad_phrases)
-        if complete:
-            text, facts = complete(request.text, text)
+        if postprocess:
+            text, facts = postprocess(request.text, text)
         return dataclasses.replace(
             hypothesis, text=text, facts={**facts, **violations}
         )
@@ -267,7 +273,7 @@ def _run_batches(
             return [sum(map(len, sides)) for sides in zip(*texts, strict=True)]
         encoders = (engine.source_encoder, engine.target_encoder)
         counts = [
-            encoder.tokenize(prepare(tf.constant(side), engine.form))
+            encoder.encode_tf(prepare(tf.constant(side), engine.form))
             for encoder, side in zip(encoders, texts, strict=False)
         ]
         longest = np.max([each.row_lengths() for each in counts], axis=0)
@@ -302,9 +308,9 @@ def _prepared(
     try:
         if item.tag:
             side = item.SIDES[0]
-            tag, text = known_tag(item.tag, tags), getattr(item, side)
-            has_tag, _ = parted(text, tags)
-            text = text if has_tag else tagged(tag, text)
+            tag, text = check_tag(item.tag, tags), getattr(item, side)
+            has_tag, _ = split_tag(text, tags)
+            text = text if has_tag else add_tag(tag, text)
             item = dataclasses.replace(item, **{side: text})
         check(item)
     except UsageError as error:
@@ -376,7 +382,7 @@ def splitter_of(
     The problem names the language; English replaces a missing one. Answers that
     are not sentences that can be concatenated are a UsageError.
     """
-    if problem.text_form(encoders) is not None:
+    if problem.output_constraint(encoders) is not None:
         raise UsageError(
             "split_sentences requires plain text; the answers of "
             f"{problem.name} have a form: leave it out."
@@ -385,7 +391,7 @@ def splitter_of(
     return sentence_splitter(language)
 
 
-def share_processor(
+def configure_cpu_threads(
     count: int | None = None, units_of_line: int | None = None
 ) -> int | None:
     """Divide the cores among several searches; return their number.
@@ -401,10 +407,10 @@ def share_processor(
     """
     if tf.config.list_physical_devices("GPU"):
         return count
-    count = count or min(usable_cores(), _MAX_REPLICAS)
+    count = count or min(num_cpus(), _MAX_REPLICAS)
     on_one_core = units_of_line is not None and units_of_line <= _SMALL_MODEL
     with contextlib.suppress(RuntimeError):  # the threads exist already
-        share_cores(usable_cores() if on_one_core else count)
+        set_num_threads(num_cpus() if on_one_core else count)
     return count
 
 
@@ -412,7 +418,7 @@ def choose_devices(count: int | None = None) -> list[str | None]:
     """Return the device of each replica.
 
     Without GPUs the replicas are threads that share the processor and one set
-    of weights; see `share_processor`.
+    of weights; see `configure_cpu_threads`.
 
     Args:
       count: the number; None: all GPUs, or one replica without GPUs.
@@ -430,7 +436,7 @@ def choose_devices(count: int | None = None) -> list[str | None]:
     return list(gpus[:count])
 
 
-def make_on(
+def build_per_device(
     devices: Sequence[str | None], make: Callable[[], Made]
 ) -> dict[str | None, Made]:
     """Return what `make` returns on each device, once for each device."""

@@ -62,7 +62,7 @@ class TokenDetails:
                     "the other backend."
                 )
             if self._aligns:
-                _, layers = translator.one_model.hparams.layers
+                _, layers = translator.single_model.hparams.layers
                 self._layer = max(1, layers - 1)
         if self._aligns and translator.form is not None:
             raise UsageError(
@@ -113,7 +113,7 @@ class TokenDetails:
             if self._aligns:
                 found["sources"] = argmax_alignment(
                     source_attention(
-                        translator.one_model, features, self._layer
+                        translator.single_model, features, self._layer
                     ),
                     inputs,
                     tokens,

@@ -28,7 +28,7 @@ from t2t_lite.errors import UsageError
 from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.ops import for_xla
-from t2t_lite.tokenizers.base import EOS_ID, PAD_ID, TextEncoder
+from t2t_lite.tokenizers.base import EOS_ID, PAD_ID, Tokenizer
 
 # White space as `str.strip` defines it, which is what counts in a corpus.
 _BLANK = r"[\s\v\x1c-\x1f\x{85}\pZ]*"
@@ -36,7 +36,7 @@ _TEXTS = tf.RaggedTensorSpec([None, None], tf.string, ragged_rank=1)
 # The options of single lines, in the order of a graph's arguments: a text that
 # the translation begins with, texts that must and must not appear in it, and
 # the seed of its samples.
-COLUMNS = {
+REQUEST_OPTIONS = {
     "prefix": tf.TensorSpec([None], tf.string, "prefix"),
     "constraints": _TEXTS,
     "bad_phrases": _TEXTS,
@@ -52,8 +52,8 @@ class Engine(Protocol):
     settings: SearchSettings
     max_length: int
     form: Any
-    source_encoder: TextEncoder
-    target_encoder: TextEncoder
+    source_encoder: Tokenizer
+    target_encoder: Tokenizer
 
     def translate(
         self,
@@ -62,7 +62,7 @@ class Engine(Protocol):
         asked: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]: ...
 
-    def require_can_do(self, asked: Iterable[str]) -> None: ...
+    def check_supported(self, asked: Iterable[str]) -> None: ...
 
     def score(self, sources: Any, targets: Any) -> dict[str, Any]: ...
 
@@ -74,8 +74,8 @@ class Translator(tf.Module):
 
     Args:
       model: a `Transformer` whose weights exist, or an `Ensemble`.
-      source_encoder: a `TextEncoder`.
-      target_encoder: a `TextEncoder`; may be the same.
+      source_encoder: a `Tokenizer`.
+      target_encoder: a `Tokenizer`; may be the same.
       settings: of the search.
       extra_decode_length: the tokens that a translation may have in addition to
         those of its source, EOS included on both sides.
@@ -91,8 +91,8 @@ class Translator(tf.Module):
     def __init__(
         self,
         model: Transformer | Ensemble,
-        source_encoder: TextEncoder,
-        target_encoder: TextEncoder,
+        source_encoder: Tokenizer,
+        target_encoder: Tokenizer,
         settings: SearchSettings | None = None,
         *,
         extra_decode_length: int = 50,
@@ -114,8 +114,10 @@ class Translator(tf.Module):
         self.target_encoder = target_encoder
         self.extra_decode_length = extra_decode_length
         self.max_length = max_length
-        self.require_can_do(())
-        self._suppressed = target_encoder.ids_of(self.settings.suppress_tokens)
+        self.check_supported(())
+        self._suppressed = target_encoder.pieces_to_ids(
+            self.settings.suppress_tokens
+        )
         self._graphs: dict[tuple, Callable] = {}
         text = tf.TensorSpec([None], tf.string)
         self.score_graph = tf.function(
@@ -123,7 +125,7 @@ class Translator(tf.Module):
         )
 
     @property
-    def one_model(self) -> Transformer:
+    def single_model(self) -> Transformer:
         """The model; raises UsageError if it is an ensemble."""
         if isinstance(self.model, Ensemble):
             raise UsageError("This needs one model: leave out the ensemble.")
@@ -141,7 +143,7 @@ class Translator(tf.Module):
           texts: tf.string [B].
           num_hypotheses: N, at least 1, and at most the beam size but for
             samples.
-          asked: options of each text, any of COLUMNS by name.
+          asked: options of each text, any of REQUEST_OPTIONS by name.
 
         Returns: a dict of
           outputs: tf.string [B, N], best first, line ends replaced by spaces;
@@ -155,7 +157,7 @@ class Translator(tf.Module):
           UsageError: an option conflicts with the settings.
         """
         asked = asked or {}
-        columns = tuple(name for name in COLUMNS if name in asked)
+        columns = tuple(name for name in REQUEST_OPTIONS if name in asked)
         graph = self.graph(num_hypotheses, columns)
         return graph(texts, *(asked[name] for name in columns))
 
@@ -164,11 +166,11 @@ class Translator(tf.Module):
     ) -> Callable:
         """Return the tf.function of `translate`, traced once.
 
-        Its arguments are the texts and the columns, in the order of COLUMNS.
+        Its arguments are the texts and the columns, ordered as REQUEST_OPTIONS.
         """
         key = (num_hypotheses, columns)
         if key not in self._graphs:
-            self.require_can_do(columns)
+            self.check_supported(columns)
             self._graphs[key] = tf.function(
                 lambda texts, *values: self._translate(
                     texts,
@@ -177,14 +179,14 @@ class Translator(tf.Module):
                 ),
                 input_signature=[
                     tf.TensorSpec([None], tf.string, "inputs"),
-                    *(COLUMNS[name] for name in columns),
+                    *(REQUEST_OPTIONS[name] for name in columns),
                 ],
                 autograph=False,  # nothing to convert; looking costs seconds
             )
         return self._graphs[key]
 
-    def require_can_do(self, asked: Iterable[str]) -> None:
-        """Raise UsageError for a name of COLUMNS that is not supported here."""
+    def check_supported(self, asked: Iterable[str]) -> None:
+        """Raise UsageError for one of REQUEST_OPTIONS that is not supported."""
         self.settings.check_supported([*asked, *(["jit"] if self.jit else [])])
 
     def score(
@@ -214,7 +216,7 @@ class Translator(tf.Module):
         """
         inputs, _, inputs_cut = encode_sources(self, sources)
         outputs, lengths, outputs_cut = with_eos(
-            self.target_encoder.tokenize(targets), self.max_length
+            self.target_encoder.encode_tf(targets), self.max_length
         )
         features = {"inputs": inputs, "targets": outputs}
         return features, lengths, inputs_cut | outputs_cut
@@ -242,7 +244,7 @@ class Translator(tf.Module):
         settings = self.settings
         texts = prepare(texts, self.form)
         ids, source_lengths, cut = with_eos(
-            self.source_encoder.tokenize(texts), self.max_length
+            self.source_encoder.encode_tf(texts), self.max_length
         )
         empty = source_lengths <= 1
         limits = tf.where(empty, 0, self._limits(source_lengths))
@@ -264,7 +266,7 @@ class Translator(tf.Module):
             )
             tokens = tf.gather(tokens, order, batch_dims=1)
         shape = tf.shape(tokens)
-        outputs = self.target_encoder.detokenize(
+        outputs = self.target_encoder.decode_tf(
             tf.reshape(tokens, [shape[0] * num_hypotheses, shape[2]])
         )
         return {
@@ -371,7 +373,7 @@ def encode_sources(
     engine: Engine, texts: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Return `with_eos` of the ids of source texts, tf.string [B]."""
-    ids = engine.source_encoder.tokenize(prepare(texts, engine.form))
+    ids = engine.source_encoder.encode_tf(prepare(texts, engine.form))
     return with_eos(ids, engine.max_length)
 
 
@@ -408,7 +410,7 @@ def encode_options(
     count: tf.Tensor,
     asked: Mapping[str, tf.Tensor | tf.RaggedTensor],
     settings: SearchSettings,
-    encoder: TextEncoder,
+    encoder: Tokenizer,
 ) -> dict[str, tf.Tensor]:
     """Return the options of B texts as ids, those of the settings included.
 
@@ -418,7 +420,7 @@ def encode_options(
     """
     options = {}
     if "prefix" in asked:
-        prefixes = encoder.tokenize(asked["prefix"])
+        prefixes = encoder.encode_tf(asked["prefix"])
         options["prefix"] = prefixes.to_tensor(NO_TOKEN)
     if "constraints" in asked:
         options["constraints"] = _phrases(asked["constraints"], encoder)
@@ -446,8 +448,8 @@ def _phrases(texts, encoder):
     first = tf.fill([tf.size(words), 1], START)
     ways = tf.stack(
         [
-            encoder.tokenize_behind(words),
-            tf.concat([first, encoder.tokenize(words)], axis=1),
+            encoder.encode_continuation_tf(words),
+            tf.concat([first, encoder.encode_tf(words)], axis=1),
         ],
         axis=1,
     )  # ragged [n, 2, None]

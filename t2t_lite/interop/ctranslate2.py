@@ -28,17 +28,17 @@ from keras import ops
 from t2t_lite import files
 from t2t_lite.decoding.search.beam_search import length_penalty
 from t2t_lite.decoding.search.settings import SearchSettings
-from t2t_lite.decoding.search.state import IMPOSSIBLE
+from t2t_lite.decoding.search.state import NEG_INF
 from t2t_lite.decoding.translator import (
     Translator,
     encode_sources,
     on_one_line,
     with_eos,
 )
-from t2t_lite.errors import T2TLiteError, UsageError, in_words
+from t2t_lite.errors import T2TLiteError, UsageError, format_error
 from t2t_lite.interop.quantization import Quantization
-from t2t_lite.tf_setup import usable_cores
-from t2t_lite.tokenizers.base import EOS_ID, PAD_ID, TextEncoder
+from t2t_lite.tf_setup import num_cpus
+from t2t_lite.tokenizers.base import EOS_ID, PAD_ID, Tokenizer
 from t2t_lite.tokenizers.closed import SPECIAL_TOKENS
 from t2t_lite.tokenizers.vocabulary import open_vocabulary
 
@@ -63,8 +63,8 @@ def load_ctranslate2() -> Any:
 def require_runnable(translator: Translator) -> None:
     """Raise UsageError for a model or an option that CTranslate2 lacks."""
     load_ctranslate2()
-    hparams = translator.one_model.hparams
-    attention = translator.one_model.decoder_layers[0].self_attention
+    hparams = translator.single_model.hparams
+    attention = translator.single_model.decoder_layers[0].self_attention
     window, encoding = hparams.attention_window, hparams.position_encoding
     is_relative = hparams.max_relative_position is not None
     depths = attention.key_depth, attention.value_depth
@@ -129,7 +129,7 @@ def write_ctranslate2(
     files.write_json(folder / _SETTINGS, settings)
 
 
-def token_names(encoder: TextEncoder, count: int = 0) -> list[str]:
+def token_names(encoder: Tokenizer, count: int = 0) -> list[str]:
     """Return CTranslate2's names of the ids of a vocabulary: its pieces.
 
     The special ids have one name in every vocabulary. A piece that has the name
@@ -153,7 +153,7 @@ def token_names(encoder: TextEncoder, count: int = 0) -> list[str]:
 
 def _spec(translator: Translator) -> Any:
     """Return the `TransformerSpec` of a translator, with its weights."""
-    model = translator.one_model
+    model = translator.single_model
     hparams = model.hparams
     attention = model.decoder_layers[0].self_attention
     sizes = {
@@ -316,11 +316,11 @@ class CTranslate2Translator:
                 str(folder),
                 device="auto",
                 inter_threads=searches,
-                intra_threads=max(1, usable_cores() // searches),
+                intra_threads=max(1, num_cpus() // searches),
             )
         except (RuntimeError, ValueError) as error:
             raise T2TLiteError(
-                f"CTranslate2 cannot load {folder}: {in_words(error)}."
+                f"CTranslate2 cannot load {folder}: {format_error(error)}."
             ) from error
 
     @classmethod
@@ -345,7 +345,7 @@ class CTranslate2Translator:
         other.settings = dataclasses.replace(self.settings, **given)
         return other
 
-    def require_can_do(self, asked: Iterable[str]) -> None:
+    def check_supported(self, asked: Iterable[str]) -> None:
         """Raise UsageError for any option of a single text."""
         _refuse(asked)
 
@@ -358,11 +358,11 @@ class CTranslate2Translator:
         """Translate any number of texts; see `Translator.translate`."""
         _refuse(asked or ())
         names, about = self._source_tokens(texts)
-        missing: list[_Found] = [([], IMPOSSIBLE)] * num_hypotheses
+        missing: list[_Found] = [([], NEG_INF)] * num_hypotheses
         found = [(x + missing)[:num_hypotheses] for x in self._search(names)]
         count = (len(found), num_hypotheses)
         tokens = _padded([ids for each in found for ids, _ in each], tf.int32)
-        outputs = on_one_line(self.target_encoder.detokenize(tokens))
+        outputs = on_one_line(self.target_encoder.decode_tf(tokens))
         scores = [[score for _, score in each] for each in found]
         return {
             "outputs": tf.reshape(outputs, count),
@@ -377,7 +377,7 @@ class CTranslate2Translator:
         """Score given translations; see `Translator.score`."""
         names, about = self._source_tokens(sources)
         ids, lengths, targets_cut = with_eos(
-            self.target_encoder.tokenize(targets), self.max_length
+            self.target_encoder.encode_tf(targets), self.max_length
         )
         answers = self._engine.score_batch(
             names,

@@ -109,7 +109,7 @@ class _TransformerLayer(keras.layers.Layer):
         return self._leave(x, output, norm, dropout)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "hparams": self.hparams.model_part()}
+        return {**super().get_config(), "hparams": self.hparams.model_kwargs()}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
@@ -358,7 +358,7 @@ class Transformer(keras.Model):
             target_vocab_size,
             seed=seed,
             dtype=_POLICIES[hparams.precision],
-            **hparams.model_part(),
+            **hparams.model_kwargs(),
         )
 
     def get_config(self) -> dict[str, Any]:
@@ -366,7 +366,7 @@ class Transformer(keras.Model):
         return {
             "source_vocab_size": source_vocab_size,
             "target_vocab_size": target_vocab_size,
-            **self.hparams.model_part(),
+            **self.hparams.model_kwargs(),
             "seed": self.seed,
             "name": self.name,
             "dtype": self.dtype_policy,

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from t2t_lite import ops
 from t2t_lite.ops import DROPOUT_STEPS, Tensor
-from t2t_lite.tf_setup import weights_are_fixed
+from t2t_lite.tf_setup import weights_are_frozen
 
 R = TypeVar("R")
 
@@ -66,7 +66,7 @@ def dense(
 
 def _product(x, kernel, bias, relu):
     rows = tf.matmul(x, kernel)
-    if bias is None and x.dtype == tf.bfloat16 and weights_are_fixed():
+    if bias is None and x.dtype == tf.bfloat16 and weights_are_frozen():
         # oneDNN keeps a fixed kernel packed only in a product with a bias.
         bias = tf.zeros(kernel.shape[1], x.dtype)
     if bias is not None:
@@ -311,7 +311,7 @@ def logsumexp(logits: Tensor) -> Tensor:
 
 def fold_constants(make: Callable[[], R]) -> R:
     """Compute a function of fixed weights once, not in each call of a graph."""
-    if not weights_are_fixed():
+    if not weights_are_frozen():
         return make()
     with tf.init_scope():
         return make()

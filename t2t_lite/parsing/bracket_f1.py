@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from t2t_lite.corpus.lines import read_lines
-from t2t_lite.errors import T2TLiteError, nearest
+from t2t_lite.errors import T2TLiteError, did_you_mean
 from t2t_lite.parsing.trees import LEAF, OPEN, Tree, parse_trees, walk
 
 SCORED, ERROR, SKIPPED = 0, 1, 2  # EVALB's status of a sentence
@@ -93,8 +93,9 @@ def read_parameters(path: str | os.PathLike) -> Parameters:
         ):
             raise T2TLiteError(
                 f"{path}, line {number}: a line is a key and its values, words "
-                f"or whole numbers; got {line!r}.{nearest(key, _KEYS)} Keys: "
-                f"{', '.join(_KEYS)}; EQ_LABEL and EQ_WORD have two values."
+                f"or whole numbers; got {line!r}.{did_you_mean(key, _KEYS)} "
+                f"Keys: {', '.join(_KEYS)}; EQ_LABEL and EQ_WORD have two "
+                "values."
             )
         if is_list:
             value = values[0] if needed == 1 else tuple(values)

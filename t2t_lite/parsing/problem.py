@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 from t2t_lite.corpus.download import RawFiles
-from t2t_lite.corpus.lines import PACKED
+from t2t_lite.corpus.lines import COMPRESSED_SUFFIXES
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.parsing import trees
 from t2t_lite.parsing.linearize import PUNCTUATION, linearize, rebuild
@@ -189,8 +189,8 @@ class ParsingProblem(Problem):
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
     ) -> None:
         """Learn the vocabulary of the words, and list that of the targets."""
-        from t2t_lite.tokenizers.closed import TokenEncoder
-        from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
+        from t2t_lite.tokenizers.closed import ClosedVocabulary
+        from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
 
         files = self.vocabulary_files()
         found: set[str] = set()
@@ -201,22 +201,22 @@ class ParsingProblem(Problem):
                 yield source
 
         size = self.settings.vocab_size or self._layout(raw).vocab_size
-        SentencePieceEncoder.train(
+        SentencePieceTokenizer.train(
             sources(), size, pathlib.Path(data_dir) / files["inputs"], seed
         )
         brackets = _brackets({token[1:] for token in found if token[0] in "()"})
-        TokenEncoder.write(
+        ClosedVocabulary.write(
             [*self._declared_tokens(), *sorted({*found, *brackets})],
             pathlib.Path(data_dir) / files["targets"],
         )
 
-    def require_sources(self, raw: RawFiles) -> None:
+    def check_sources(self, raw: RawFiles) -> None:
         missing = [p for p in self._additional_files() if not os.path.isfile(p)]
         if missing:
             raise T2TLiteError(f"trees: there is no file {', '.join(missing)}.")
-        super().require_sources(raw)
+        super().check_sources(raw)
 
-    def text_form(self, encoders: Mapping[str, Any]) -> Any:
+    def output_constraint(self, encoders: Mapping[str, Any]) -> Any:
         """Return a `tree_form.TreeForm`; None for trees to sentences."""
         if self.reversed:
             return None
@@ -234,7 +234,9 @@ class ParsingProblem(Problem):
 
         return " ".join(tokenize(text))
 
-    def complete(self, source: str, output: str) -> tuple[str, dict[str, Any]]:
+    def postprocess(
+        self, source: str, output: str
+    ) -> tuple[str, dict[str, Any]]:
         """Return the tree over the words of the source, and its repairs.
 
         Example: `("It works .", "(S (NP XX )NP (VP XX )VP . )S")` gives
@@ -350,7 +352,7 @@ def numbered_files(
     Example, for the stem "wsj_": `wsj/02/wsj_0201.mrg` has the number 201. No
     files, or two of a number, are a T2TLiteError.
     """
-    packed = "|".join(map(re.escape, PACKED))
+    packed = "|".join(map(re.escape, COMPRESSED_SUFFIXES))
     name = re.compile(
         rf"{re.escape(stem)}(\d+)(?:\.(?:mrg|mrgs|txt|trees?))?(?:{packed})?",
         re.ASCII | re.IGNORECASE,
@@ -425,7 +427,7 @@ def _words(source):
 def _trees(files, raw):
     """Return the stripped trees of files, which are noted as read."""
     for path in files:
-        raw.note(path)
+        raw.record_source(path)
     read = itertools.chain.from_iterable(map(read_trees, files))
     return map(strip_annotation, read)
 

@@ -19,7 +19,7 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.validators import changed, require_known, validate
 
 if TYPE_CHECKING:
-    from t2t_lite.tokenizers.base import TextEncoder
+    from t2t_lite.tokenizers.base import Tokenizer
 
 T = TypeVar("T")
 # Attributes that score or describe: a change of them leaves the data valid.
@@ -95,7 +95,7 @@ class Problem:
         """
         raise _undefined(self, "samples")
 
-    def require_sources(self, raw: RawFiles) -> None:
+    def check_sources(self, raw: RawFiles) -> None:
         """Find and check the corpus before long work.
 
         It reads the beginnings of dev and test. Train is read next anyway.
@@ -120,9 +120,9 @@ class Problem:
 
     def vocabulary_lines(self, raw: RawFiles) -> Iterator[str]:
         """Yield the text for a vocabulary: both sides of train, filtered."""
-        reason = filters.find_reason(self.filters, self.source_tags)
+        reason = filters.make_filter(self.filters, self.source_tags)
         label = f"{self.base_name} train"
-        for pair in checked_pairs(self.samples("train", raw), label):
+        for pair in validate_pairs(self.samples("train", raw), label):
             if not reason(*pair):
                 yield from pair
 
@@ -145,7 +145,7 @@ class Problem:
 
     def load_encoders(
         self, directory: str | os.PathLike
-    ) -> dict[str, "TextEncoder"]:
+    ) -> dict[str, "Tokenizer"]:
         """Return the encoders of `inputs` and `targets` of this direction.
 
         They are one object if they are shared.
@@ -160,7 +160,9 @@ class Problem:
             name: open_vocabulary(pathlib.Path(directory) / name)
             for name in set(files.values())
         }
-        inputs, targets = self.directed(files["inputs"], files["targets"])
+        inputs, targets = self.swap_if_reversed(
+            files["inputs"], files["targets"]
+        )
         return {"inputs": encoders[inputs], "targets": encoders[targets]}
 
     def evaluate(
@@ -174,7 +176,7 @@ class Problem:
         Args:
           sources: the source texts, as they are in the shards.
           references: the target texts of the shards.
-          outputs: the outputs of the model, without `complete`.
+          outputs: the outputs of the model, without `postprocess`.
         """
         raise _undefined(self, "evaluate")
 
@@ -187,14 +189,16 @@ class Problem:
             f"{self.registered_name} reads text as it is: leave --tokenize out."
         )
 
-    def complete(self, source: str, output: str) -> tuple[str, dict[str, Any]]:
+    def postprocess(
+        self, source: str, output: str
+    ) -> tuple[str, dict[str, Any]]:
         """Return the answer of an output, and facts on it, fit for JSON.
 
         By default that is the output, and no facts.
         """
         return output, {}
 
-    def text_form(self, encoders: Mapping[str, "TextEncoder"]) -> Any:
+    def output_constraint(self, encoders: Mapping[str, "Tokenizer"]) -> Any:
         """Return the form of the texts for graphs; None, the default: any.
 
         It has the methods of `parsing.tree_form.TreeForm`; `encoders` are those
@@ -239,7 +243,7 @@ class Problem:
         other.name = self.base_name + ("_rev" if other.reversed else "")
         return other
 
-    def directed(self, source_side: T, target_side: T) -> tuple[T, T]:
+    def swap_if_reversed(self, source_side: T, target_side: T) -> tuple[T, T]:
         """Return the values of the sides of `samples`, swapped in `_rev`."""
         if self.reversed:
             return target_side, source_side
@@ -288,7 +292,7 @@ class Text2TextProblem(Problem):
     @property
     def languages(self) -> tuple[str, str]:
         """The (source, target) languages of this direction, for reports."""
-        return self.directed(self.source_language, self.target_language)
+        return self.swap_if_reversed(self.source_language, self.target_language)
 
     def vocabulary_files(self) -> dict[str, str]:
         file = f"{self.base_name}.vocab.{self.vocab_size}.model"
@@ -297,12 +301,12 @@ class Text2TextProblem(Problem):
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
     ) -> None:
-        from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
+        from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
 
         names = dict.fromkeys(self.vocabulary_files().values())
         for side, name in enumerate(names):
             lines = self.vocabulary_lines(raw)
-            SentencePieceEncoder.train(
+            SentencePieceTokenizer.train(
                 itertools.islice(lines, side, None, len(names)),
                 self.vocab_size,
                 pathlib.Path(data_dir) / name,
@@ -347,7 +351,7 @@ def read_some(pairs: Iterable[tuple[str, str]]) -> None:
     collections.deque(itertools.islice(pairs, 10_000), maxlen=0)
 
 
-def checked_pairs(
+def validate_pairs(
     pairs: Iterable[tuple[str, str]], label: str
 ) -> Iterator[tuple[str, str]]:
     """Yield the pairs unchanged.

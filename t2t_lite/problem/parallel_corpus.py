@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from t2t_lite.corpus.download import RawFiles
-from t2t_lite.corpus.parallel import find_sides, read_parallel
+from t2t_lite.corpus.parallel import find_parallel_files, read_parallel
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem.base import Text2TextProblem
-from t2t_lite.progress import say
+from t2t_lite.progress import log
 
 _BATCH = 4096  # pairs taken from TensorFlow at a time
 
@@ -18,7 +18,7 @@ _BATCH = 4096  # pairs taken from TensorFlow at a time
 class ParallelCorpus(Text2TextProblem):
     """A declaration of where a corpus is; see the attributes.
 
-    With `--raw_dir` it is read from files (`parallel.find_sides`). Without,
+    With `--raw_dir` it is read from files (`find_parallel_files`). Without,
     TensorFlow Datasets reads it from `--tfds_dir` (by default where that
     library keeps its data), after a download if it is not there. Raise
     `version` when the pairs that it gives change.
@@ -41,9 +41,11 @@ class ParallelCorpus(Text2TextProblem):
 
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
         if raw.raw_dir is not None:
-            files = find_sides(raw.raw_dir, self.stems[split], self._sides)
+            files = find_parallel_files(
+                raw.raw_dir, self.stems[split], self._sides
+            )
             for path in itertools.chain.from_iterable(files):
-                raw.note(path)
+                raw.record_source(path)
             return itertools.chain.from_iterable(
                 itertools.starmap(read_parallel, files)
             )
@@ -80,7 +82,7 @@ class ParallelCorpus(Text2TextProblem):
             if not builder.is_prepared():
                 if raw.download_dir is None:
                     raise T2TLiteError(f"{needed}.")
-                say(f"downloading {self.tfds_name} into {builder.data_path}")
+                log(f"downloading {self.tfds_name} into {builder.data_path}")
                 # It reports progress on stdout, which is for results.
                 with contextlib.redirect_stdout(sys.stderr):
                     builder.download_and_prepare()
@@ -93,7 +95,7 @@ class ParallelCorpus(Text2TextProblem):
             raise T2TLiteError(
                 f"{self.tfds_name} is not available: {lines[0]}. {needed}."
             ) from error
-        raw.note(os.path.join(builder.data_path, "dataset_info.json"))
+        raw.record_source(os.path.join(builder.data_path, "dataset_info.json"))
         return builder
 
 

@@ -1,4 +1,4 @@
-"""`OwnText`: a problem whose files and choices are options, not code."""
+"""`TextFiles`: a problem whose files and choices are options, not code."""
 
 import collections
 import dataclasses
@@ -39,7 +39,7 @@ from t2t_lite.problem.base import (
     Text2TextProblem,
     read_some,
 )
-from t2t_lite.tokenizers.tags import parted, tagged
+from t2t_lite.tokenizers.tags import add_tag, split_tag
 from t2t_lite.validators import (
     Validator,
     changed,
@@ -215,7 +215,7 @@ class TextOptions(ProblemOptions):
         return (Corpus((source, target)),) if source else ()
 
 
-class OwnText(Text2TextProblem):
+class TextFiles(Text2TextProblem):
     """The text pairs of files that the options name, compressed or not.
 
     Train is `source` and `target`, or `pairs`; dev and test have options of
@@ -270,7 +270,7 @@ class OwnText(Text2TextProblem):
         self._require_files(raw)
         if not self._corpora[split]:
             return (
-                (tagged(tag, source), target)
+                (add_tag(tag, source), target)
                 for source, target, tag in self._held_out[split]
             )
         read = functools.partial(self._samples_of, split)
@@ -289,7 +289,7 @@ class OwnText(Text2TextProblem):
             for corpus, (pairs, copies) in found
         ]
 
-    def require_sources(self, raw: RawFiles) -> None:
+    def check_sources(self, raw: RawFiles) -> None:
         self._require_files(raw)
         for split in ("dev", "test"):  # those with files; train is read next
             for corpus in self._corpora[split]:
@@ -316,7 +316,7 @@ class OwnText(Text2TextProblem):
         if missing:
             raise T2TLiteError(f"There is no file {', '.join(missing)}.")
         for path in paths:
-            raw.note(path)
+            raw.record_source(path)
 
     def vocabulary_files(self) -> dict[str, str]:
         settings = self.settings
@@ -379,7 +379,7 @@ class OwnText(Text2TextProblem):
 
         found = collections.defaultdict(list)
         for source, *texts in zip(sources, outputs, references, strict=True):
-            found[parted(source, tags)[0] or "no tag"].append(texts)
+            found[split_tag(source, tags)[0] or "no tag"].append(texts)
         by_tag = {}
         for tag, pairs in sorted(found.items()):
             hypotheses, correct = zip(*pairs, strict=True)
@@ -403,15 +403,15 @@ class OwnText(Text2TextProblem):
             taken = {(source, target) for source, target, _ in held_out}
             pairs = (pair for pair in pairs if pair not in taken)
         if corpus.tag:
-            pairs = ((tagged(corpus.tag, source), t) for source, t in pairs)
+            pairs = ((add_tag(corpus.tag, source), t) for source, t in pairs)
         if counts:
             count, copies = counts
-            pairs = mixture.repeated(pairs, count, copies, self._is_usable())
+            pairs = mixture.oversample(pairs, count, copies, self._is_usable())
         return pairs
 
     def _is_usable(self):
         """Return a function that says whether a pair of train is kept."""
-        reason = filters.find_reason(self.filters, self.source_tags)
+        reason = filters.make_filter(self.filters, self.source_tags)
         return lambda source, target: bool(
             source.strip() and target.strip() and not reason(source, target)
         )
@@ -474,5 +474,5 @@ class OwnText(Text2TextProblem):
                     "file, --filters and --holdout."
                 )
         shares = [corpus.share for corpus in corpora]
-        copies = mixture.copies_for(counts, shares)
+        copies = mixture.target_counts(counts, shares)
         return list(zip(counts, copies, strict=True))

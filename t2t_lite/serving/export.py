@@ -12,7 +12,7 @@ import tensorflow as tf
 import t2t_lite
 from t2t_lite import files
 from t2t_lite.decoding.translator import Translator
-from t2t_lite.errors import T2TLiteError, UsageError, in_words
+from t2t_lite.errors import T2TLiteError, UsageError, format_error
 from t2t_lite.interop.ctranslate2 import require_runnable, write_ctranslate2
 from t2t_lite.interop.quantization import Quantization
 from t2t_lite.model.ensemble import Ensemble
@@ -150,7 +150,7 @@ def _new_version(
             yield target, folder
     except (OSError, tf.errors.OpError) as error:
         raise T2TLiteError(
-            f"Cannot write the export to {export_dir}: {in_words(error)}."
+            f"Cannot write the export to {export_dir}: {format_error(error)}."
         ) from error
 
 
@@ -178,7 +178,7 @@ def _describe(
         "training": run.config.get("training_cost") if run else None,
         # Those of one checkpoint; ensembles have none.
         "scores": scores_of(run, weights[0]) if run and not others else [],
-        "hparams": one.hparams.model_part(),
+        "hparams": one.hparams.model_kwargs(),
         "models": len(model.models) if isinstance(model, Ensemble) else 1,
         "parameters": sum(math.prod(weight.shape) for weight in model.weights),
         "precision": options.precision,

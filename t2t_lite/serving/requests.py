@@ -12,7 +12,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.tokenizers.base import EOS_ID, TextEncoder
+from t2t_lite.tokenizers.base import EOS_ID, Tokenizer
 from t2t_lite.training.run import Run
 
 # TensorFlow Serving reads requests from this file in the folder of a version.
@@ -49,7 +49,7 @@ def sample_pairs(
     return sorted(pairs, key=lambda pair: (len(pair[0]), pair))
 
 
-def _random_texts(encoder: TextEncoder, lengths: np.ndarray) -> list[str]:
+def _random_texts(encoder: Tokenizer, lengths: np.ndarray) -> list[str]:
     draw = np.random.default_rng(1).integers
     sizes = lengths.astype(int)
     ids = [draw(EOS_ID + 1, encoder.vocab_size, size) for size in sizes]

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import keras
 import tensorflow as tf
 
-from t2t_lite.decoding.search.state import IMPOSSIBLE, is_possible
+from t2t_lite.decoding.search.state import NEG_INF, is_possible
 from t2t_lite.decoding.token_info import END
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import UsageError
@@ -187,7 +187,7 @@ def _score(translator: Translator) -> Callable[..., Answers]:
         # JSON has no NaN and no infinity, which a damaged model computes.
         possible = is_possible(found["log_probabilities"])
         finite = {
-            name: tf.where(possible, found[name], IMPOSSIBLE)
+            name: tf.where(possible, found[name], NEG_INF)
             for name in ("scores", "log_probabilities")
         }
         return {**finite, **{n: found[n] for n in ("lengths", *_OF_TEXTS)}}
@@ -197,7 +197,7 @@ def _score(translator: Translator) -> Callable[..., Answers]:
 
 def _attention(translator: Translator) -> Callable[..., Answers]:
     """Return the signature `attention`: tokens [B, S], [B, T] and weights."""
-    model = translator.one_model
+    model = translator.single_model
     pieces = []  # of each vocabulary by id
     for encoder in (translator.source_encoder, translator.target_encoder):
         pieces.append(encoder.pieces(range(encoder.vocab_size)))

@@ -39,7 +39,7 @@ def next_version(export_dir: str | os.PathLike, mark: str) -> pathlib.Path:
                 "another --export_dir."
             )
     names = {path.name for path in export_dir.iterdir()}
-    names |= files.under_way(export_dir)
+    names |= files.in_progress(export_dir)
     numbers = [int(name) for name in names if name.isdecimal()]
     target = export_dir / str(max(numbers, default=0) + 1)
     files.remove_unfinished(export_dir, target.name)

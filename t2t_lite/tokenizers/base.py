@@ -1,4 +1,4 @@
-"""`TextEncoder`: text to ids and back, with ops that stay in a graph.
+"""`Tokenizer`: text to ids and back, with ops that stay in a graph.
 
 Data generation, decoding and the exported model use the same ops. They are TF
 Text's, which the stock TensorFlow Serving links.
@@ -15,17 +15,17 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_lite import files
-from t2t_lite.errors import T2TLiteError, UsageError, in_words, nearest
+from t2t_lite.errors import T2TLiteError, UsageError, did_you_mean, format_error
 
 PAD_ID = 0
 EOS_ID = 1
 UNK_ID = 2  # of text that a vocabulary without bytes cannot write
 
 
-class TextEncoder(tf.Module):
+class Tokenizer(tf.Module):
     """The base of all vocabularies; `open_vocabulary` opens a file.
 
-    A subclass defines `tokenize`, `detokenize` and `_pieces`. A model that
+    A subclass defines `encode_tf`, `decode_tf` and `_pieces`. A model that
     holds an encoder is exported with it and needs no vocabulary file.
 
     Attributes:
@@ -48,7 +48,7 @@ class TextEncoder(tf.Module):
         self._content = read_vocabulary(path)
         self.sha256 = hashlib.sha256(self._content).hexdigest()
 
-    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+    def encode_tf(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Return the ids of each text, without EOS.
 
         Args:
@@ -59,17 +59,17 @@ class TextEncoder(tf.Module):
         """
         raise NotImplementedError
 
-    def tokenize_behind(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Return what `tokenize` gives for texts that continue a sentence.
+    def encode_continuation_tf(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Return what `encode_tf` gives for texts that continue a sentence.
 
         A vocabulary may write a word in another way at the start of a line.
         """
         before = tf.constant("a")
-        count = self.tokenize(before[None]).row_lengths()[0]
+        count = self.encode_tf(before[None]).row_lengths()[0]
         text = tf.strings.join([before, " ", tf.strings.strip(text)])
-        return self.tokenize(text)[:, count:]
+        return self.encode_tf(text)[:, count:]
 
-    def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+    def decode_tf(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Return the text of each row, up to its first EOS, without padding.
 
         Any ids give valid UTF-8.
@@ -107,7 +107,7 @@ class TextEncoder(tf.Module):
         size = self.vocab_size
         return [self._pieces[i] if i < size else "" for i in ids]
 
-    def ids_of(self, pieces: Sequence[str]) -> list[int]:
+    def pieces_to_ids(self, pieces: Sequence[str]) -> list[int]:
         """Return the id of each entry of the vocabulary.
 
         Raises:
@@ -118,7 +118,7 @@ class TextEncoder(tf.Module):
             if piece not in known:
                 raise UsageError(
                     f"{self.path} must have the piece {piece!r}; it has not."
-                    f"{nearest(piece, known)}"
+                    f"{did_you_mean(piece, known)}"
                 )
         return [known[piece] for piece in pieces]
 
@@ -127,27 +127,27 @@ class TextEncoder(tf.Module):
 
         Example: "Two  men." in pieces "Two", " ", " men", "." -> 0, none, 1, 1.
         """
-        (ids,) = self.tokenize(tf.constant([cleaned(text)])).to_list()
+        (ids,) = self.encode_tf(tf.constant([to_valid_utf8(text)])).to_list()
         return words_of_prefixes(
             self.decode([ids[:n] for n in range(1, len(ids) + 1)])
         )
 
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
-        """Return the ids of each text, int32, without EOS, as `tokenize`."""
-        texts = [cleaned(text) for text in texts]
-        ids = self.tokenize(tf.constant(texts, tf.string, shape=[len(texts)]))
+        """Return the ids of each text, int32, without EOS, as `encode_tf`."""
+        texts = [to_valid_utf8(text) for text in texts]
+        ids = self.encode_tf(tf.constant(texts, tf.string, shape=[len(texts)]))
         ends = ids.row_splits.numpy()[1:]
         return np.split(ids.flat_values.numpy(), ends)[: len(ends)]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Return the text of each row of ids, as `detokenize`."""
+        """Return the text of each row of ids, as `decode_tf`."""
         rows = [np.asarray(row, np.int32) for row in ids]
         if not rows:
             return []
         ragged = tf.RaggedTensor.from_row_lengths(
             np.concatenate(rows), [len(row) for row in rows]
         )
-        return [text.decode() for text in self.detokenize(ragged).numpy()]
+        return [text.decode() for text in self.decode_tf(ragged).numpy()]
 
 
 def clean_utf8(text: tf.Tensor) -> tf.Tensor:
@@ -161,7 +161,7 @@ def clean_utf8(text: tf.Tensor) -> tf.Tensor:
     )
 
 
-def cleaned(text: str | bytes) -> str:
+def to_valid_utf8(text: str | bytes) -> str:
     """Return text in valid UTF-8, as `clean_utf8` does.
 
     U+FFFD replaces broken bytes, and each byte of a lone surrogate.
@@ -180,7 +180,7 @@ def read_vocabulary(path: str | os.PathLike) -> bytes:
     except OSError as error:
         raise T2TLiteError(
             f"Cannot read the vocabulary {path}: "
-            f"{in_words(error, place=False)}. "
+            f"{format_error(error, place=False)}. "
             "t2t-lite-datagen makes it."
         ) from error
 
@@ -193,7 +193,7 @@ def write_vocabulary(path: str | os.PathLike, content: bytes) -> None:
         file.write(content)
 
 
-def lines_of(content: bytes) -> list[str]:
+def vocab_lines(content: bytes) -> list[str]:
     r"""Return the lines of a vocabulary file; [] if it is not UTF-8."""
     try:
         lines = content.decode("utf-8-sig").split("\n")
@@ -203,7 +203,7 @@ def lines_of(content: bytes) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def matchable(
+def dedupe_pieces(
     pieces: Sequence[str], reserved: Container[int] = ()
 ) -> list[str]:
     """Return the pieces for a matcher of TF Text, all different, none empty.

@@ -9,16 +9,16 @@ import tensorflow as tf
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.tokenizers.base import (
     UNK_ID,
-    TextEncoder,
-    cleaned,
-    lines_of,
+    Tokenizer,
+    to_valid_utf8,
+    vocab_lines,
     write_vocabulary,
 )
 
 SPECIAL_TOKENS = ("<pad>", "</s>", "<unk>")  # of PAD_ID, EOS_ID and UNK_ID
 
 
-class TokenEncoder(TextEncoder):
+class ClosedVocabulary(Tokenizer):
     """A vocabulary of whole tokens, for formal languages such as trees.
 
     Example: "(S XX )S" -> [3, 9, 4] -> "(S XX )S"
@@ -33,7 +33,7 @@ class TokenEncoder(TextEncoder):
 
     def __init__(self, path: str | os.PathLike):
         super().__init__(path)
-        tokens = lines_of(self._content)
+        tokens = vocab_lines(self._content)
         is_list = tuple(tokens[:3]) == SPECIAL_TOKENS
         if not is_list or len(set(tokens)) < len(tokens):
             raise T2TLiteError(
@@ -50,13 +50,13 @@ class TokenEncoder(TextEncoder):
             default_value=UNK_ID,
         )
 
-    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+    def encode_tf(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Return the ids of each text; UNK_ID for an unknown token."""
         tokens = tf.strings.split(text)
         ids = self._ids.lookup(tokens.flat_values)
         return tokens.with_flat_values(tf.maximum(ids, UNK_ID))
 
-    def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+    def decode_tf(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Return the text of each row; ids that do not exist are `<unk>`."""
         kept = self._ids_of_text(ids, UNK_ID)
         tokens = tf.gather(tf.constant(self._pieces), kept)
@@ -72,7 +72,7 @@ class TokenEncoder(TextEncoder):
         rows = super().encode(texts)
         for text, ids in zip(texts, rows, strict=True):
             if UNK_ID in ids:
-                token = cleaned(text).split()[ids.tolist().index(UNK_ID)]
+                token = to_valid_utf8(text).split()[ids.tolist().index(UNK_ID)]
                 raise T2TLiteError(
                     f"Every token must be in {self.path.name}; got {token!r} "
                     f"in {text[:100]!r}. If it is not a mistake, add it to the "
@@ -83,7 +83,7 @@ class TokenEncoder(TextEncoder):
     @classmethod
     def write(
         cls, tokens: Iterable[str], path: str | os.PathLike
-    ) -> "TokenEncoder":
+    ) -> "ClosedVocabulary":
         """Write a vocabulary of these tokens, in order, without white space."""
         lines = "\n".join((*SPECIAL_TOKENS, *dict.fromkeys(tokens), ""))
         write_vocabulary(path, lines.encode())

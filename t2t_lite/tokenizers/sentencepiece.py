@@ -22,9 +22,9 @@ from t2t_lite.tokenizers.base import (
     EOS_ID,
     PAD_ID,
     UNK_ID,
-    TextEncoder,
+    Tokenizer,
     clean_utf8,
-    cleaned,
+    to_valid_utf8,
     write_vocabulary,
 )
 
@@ -46,10 +46,10 @@ _MOST_CHARACTERS = 1 << 25
 _WORD_COST = 64
 
 
-class SentencePieceEncoder(TextEncoder):
+class SentencePieceTokenizer(Tokenizer):
     """A SentencePiece vocabulary, BPE with byte fallback if `train` made it.
 
-    Then `detokenize(tokenize(text)) == text` for every valid Unicode string:
+    Then `decode_tf(encode_tf(text)) == text` for every valid Unicode string:
     runs of spaces, tabs, line ends, NUL, unknown scripts, U+2581 and texts such
     as `"</s>"` or `"<0x41>"`. Text that is not valid UTF-8 comes back with
     U+FFFD in it (`clean_utf8`).
@@ -91,15 +91,15 @@ class SentencePieceEncoder(TextEncoder):
         """
         return tf_text.SentencepieceTokenizer(self._model)
 
-    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+    def encode_tf(self, text: tf.Tensor) -> tf.RaggedTensor:
         return self._tokenizer().tokenize(clean_utf8(text))
 
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
         if self._words is None:
             self._words = _WordTable(self._model)
-        return self._words.encode([cleaned(text) for text in texts])
+        return self._words.encode([to_valid_utf8(text) for text in texts])
 
-    def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+    def decode_tf(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Return the text of each row.
 
         Bytes that are not a character, UNK_ID and ids outside the vocabulary
@@ -115,7 +115,7 @@ class SentencePieceEncoder(TextEncoder):
         path: str | os.PathLike,
         seed: int = 0,
         tags: Sequence[str] = (),
-    ) -> "SentencePieceEncoder":
+    ) -> "SentencePieceTokenizer":
         """Learn a vocabulary of exactly that size and write it to `path`.
 
         The same arguments give the same file. Of a corpus with more than
@@ -165,7 +165,7 @@ class _WordTable:
         charsmap = proto.normalizer_spec.precompiled_charsmap
         # The results of the rules, which only our own models have.
         ours = "\0".join((*sorted(_ESCAPES.values()), ""))
-        self._is_wordwise = charsmap.endswith(ours.encode())
+        self._never_crosses_spaces = charsmap.endswith(ours.encode())
         self._clear()
 
     def _clear(self):
@@ -180,7 +180,7 @@ class _WordTable:
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Return the ids of each text, int32; texts must be valid UTF-8."""
-        if not self._is_wordwise:
+        if not self._never_crosses_spaces:
             # More threads would compete with the processes of datagen.
             rows = self._processor.encode(list(texts), num_threads=1)
             return [np.array(ids, np.int32) for ids in rows]
@@ -227,7 +227,7 @@ def _sample_lines(lines: Iterable[str], seed: int) -> list[str]:
     choose = random.Random(seed)
     kept, count = [], 0
     for line in lines:
-        line = cleaned(line).translate(_RESERVED_IN_TRAINING)
+        line = to_valid_utf8(line).translate(_RESERVED_IN_TRAINING)
         starts = () if line.isspace() else range(0, len(line), _CHUNK)
         for start in starts:
             count += 1

@@ -20,10 +20,10 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.tokenizers.base import (
     EOS_ID,
     PAD_ID,
-    TextEncoder,
+    Tokenizer,
     clean_utf8,
-    lines_of,
-    matchable,
+    dedupe_pieces,
+    vocab_lines,
 )
 
 _RESERVED = {PAD_ID: ("<pad>_", "<pad>"), EOS_ID: ("<EOS>_", "<EOS>")}
@@ -34,11 +34,11 @@ _MOST_DIGITS = 7  # of a character, as sys.maxunicode has them
 _NO_CHARACTER = 0x3013  # what an escaped number beyond Unicode stands for
 
 
-class SubwordEncoder(TextEncoder):
+class T2TSubwordTokenizer(Tokenizer):
     r"""A vocabulary file of tensor2tensor's `SubwordTextEncoder`.
 
     Ids are the lines of the file, counted from 0; every text gets the ids that
-    tensor2tensor gives it. `detokenize(tokenize(text)) == text` for every valid
+    tensor2tensor gives it. `decode_tf(encode_tf(text)) == text` for every valid
     Unicode string. Where a file without quotes lost pieces that end in a space,
     tensor2tensor fails on some texts; here the space is escaped.
 
@@ -58,7 +58,7 @@ class SubwordEncoder(TextEncoder):
 
     def __init__(self, path: str | os.PathLike):
         super().__init__(path)
-        pieces = subwords_of(lines_of(self._content))
+        pieces = parse_subwords(vocab_lines(self._content))
         self.vocab_size = len(pieces)
         self._texts = tf.constant(pieces)
         self._pieces = pieces
@@ -89,7 +89,7 @@ class SubwordEncoder(TextEncoder):
             own = tf.RaggedTensor.from_tensor(tf.range(len(pieces))[:, None])
             self._alone = tf.concat([own, escapes], axis=0)
 
-    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+    def encode_tf(self, text: tf.Tensor) -> tf.RaggedTensor:
         words = self._words(clean_utf8(text))
         different, places = tf.unique(words.flat_values)
         ids = self._matcher.tokenize(self._escaped(different))
@@ -97,7 +97,7 @@ class SubwordEncoder(TextEncoder):
             ids = tf.gather(self._alone, ids).merge_dims(1, 2)
         return words.with_flat_values(tf.gather(ids, places)).merge_dims(1, 2)
 
-    def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+    def decode_tf(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Return the text of each row; ids outside the vocabulary are skipped.
 
         As in tensor2tensor, an escaped number beyond Unicode becomes U+3013.
@@ -165,7 +165,7 @@ class SubwordEncoder(TextEncoder):
         return tf.strings.reduce_join(escaped, axis=1) + "_"
 
 
-def subwords_of(lines: Sequence[str]) -> list[str]:
+def parse_subwords(lines: Sequence[str]) -> list[str]:
     """Return the pieces of a subword file; [] if it is of another kind."""
     pieces = [_unquoted(line.rstrip()) for line in lines]
     is_subwords = len(pieces) > len(_RESERVED) and all(
@@ -183,7 +183,7 @@ def _unquoted(line):
 
 def _matcher(pieces):
     """Return what covers words with the longest pieces, from their start."""
-    known = matchable(pieces, _RESERVED)
+    known = dedupe_pieces(pieces, _RESERVED)
     return tf_text.FastWordpieceTokenizer(
         known,
         suffix_indicator="",

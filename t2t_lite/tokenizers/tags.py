@@ -23,7 +23,7 @@ def tag_of(name: str) -> str | None:
     return f"<{found[1]}>" if found else None
 
 
-def known_tag(name: str, tags: Sequence[str]) -> str:
+def check_tag(name: str, tags: Sequence[str]) -> str:
     """Return the tag of a name, or raise UsageError if `tags` lack it."""
     tag = tag_of(name)
     if tag is None or tag not in tags:
@@ -34,20 +34,20 @@ def known_tag(name: str, tags: Sequence[str]) -> str:
     return tag
 
 
-def tagged(tag: str, text: str) -> str:
+def add_tag(tag: str, text: str) -> str:
     """Return a text with a tag, "<2de> Two men."; one that is blank stays."""
     return f"{tag} {text}" if tag and text.strip() else text
 
 
-def parted(text: str, tags: Sequence[str]) -> tuple[str, str]:
+def split_tag(text: str, tags: Sequence[str]) -> tuple[str, str]:
     """Return the tag before a text, "" without one, and the text itself."""
     tag, space, rest = text.partition(" ")
     return (tag, rest) if space and tag in tags else ("", text)
 
 
-def split_behind_tag(
+def split_keeping_tag(
     text: str, tags: Sequence[str], split: Callable[[str], Sequence[str]]
 ) -> list[str]:
     """Return the sentences of a text; each has the tag of the text, if any."""
-    tag, rest = parted(text, tags)
-    return [tagged(tag, sentence) for sentence in split(rest)]
+    tag, rest = split_tag(text, tags)
+    return [add_tag(tag, sentence) for sentence in split(rest)]

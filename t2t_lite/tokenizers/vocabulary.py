@@ -3,29 +3,29 @@
 import os
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.tokenizers.base import TextEncoder, lines_of, read_vocabulary
-from t2t_lite.tokenizers.closed import SPECIAL_TOKENS, TokenEncoder
-from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
-from t2t_lite.tokenizers.t2t_subword import SubwordEncoder, subwords_of
-from t2t_lite.tokenizers.wordpiece import WordPieceEncoder
+from t2t_lite.tokenizers.base import Tokenizer, read_vocabulary, vocab_lines
+from t2t_lite.tokenizers.closed import SPECIAL_TOKENS, ClosedVocabulary
+from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
+from t2t_lite.tokenizers.t2t_subword import T2TSubwordTokenizer, parse_subwords
+from t2t_lite.tokenizers.wordpiece import WordPieceVocabulary
 
 
-def open_vocabulary(path: str | os.PathLike) -> TextEncoder:
+def open_vocabulary(path: str | os.PathLike) -> Tokenizer:
     """Return the encoder of a vocabulary file, whatever its name is.
 
     Raises:
       T2TLiteError: the file is missing, damaged or of another kind.
     """
     content = read_vocabulary(path)
-    lines = lines_of(content)
-    if subwords_of(lines):
-        return SubwordEncoder(path)
+    lines = vocab_lines(content)
+    if parse_subwords(lines):
+        return T2TSubwordTokenizer(path)
     if "[UNK]" in lines:
-        return WordPieceEncoder(path)
+        return WordPieceVocabulary(path)
     if tuple(lines[:3]) == SPECIAL_TOKENS:
-        return TokenEncoder(path)
+        return ClosedVocabulary(path)
     if b"\0" in content or (content and not lines):
-        return SentencePieceEncoder(path)  # it is not text
+        return SentencePieceTokenizer(path)  # it is not text
     raise T2TLiteError(
         f"{path} is not a vocabulary, or is damaged: it is not a SentencePiece "
         "model, not a WordPiece vocabulary (one piece a line, [UNK] among "

@@ -9,7 +9,7 @@ import tensorflow as tf
 from t2t_lite.tokenizers import base
 
 
-class WordPieceEncoder(base.TextEncoder):
+class WordPieceVocabulary(base.Tokenizer):
     """A `vocab.txt`; line n, counted from 0, has the id n + 2.
 
     Ids 0 and 1 are PAD and EOS. Spaces, control characters and [CLS] are lost,
@@ -19,7 +19,7 @@ class WordPieceEncoder(base.TextEncoder):
 
     def __init__(self, path: str | os.PathLike):
         super().__init__(path)
-        pieces = base.lines_of(self._content)
+        pieces = base.vocab_lines(self._content)
         from keras_hub.tokenizers import WordPieceTokenizer  # takes seconds
 
         self._pieces = ["<pad>", "</s>", *pieces]
@@ -33,24 +33,24 @@ class WordPieceEncoder(base.TextEncoder):
         bare = "".join(c for c in parts if unicodedata.category(c) != "Mn")
         lowers = letters == letters.lower()
         # A NUL ends a text in TF Text.
-        matched = base.matchable(["" if "\0" in p else p for p in pieces])
+        matched = base.dedupe_pieces(["" if "\0" in p else p for p in pieces])
         self.unknown_id = 2 + matched.index("[UNK]")
         self._tokenizer = WordPieceTokenizer(
             matched, lowercase=lowers, strip_accents=lowers and letters == bare
         )
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+    def encode_tf(self, text: tf.Tensor) -> tf.RaggedTensor:
         # KerasHub uses TensorFlow in graphs only, and knows ASCII's spaces.
         text = base.clean_utf8(text)
         text = tf.strings.regex_replace(text, r"[\s\pZ\x00]", " ")
         return self._tokenizer.tokenize(text) + 2
 
     def words_of_text(self, text: str) -> list[range]:
-        rows = enumerate(self.encode(base.cleaned(text).split()))
+        rows = enumerate(self.encode(base.to_valid_utf8(text).split()))
         return [range(n, n + 1) for n, ids in rows for _ in ids]
 
-    def detokenize(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
+    def decode_tf(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         words = tf.gather(self._words, self._ids_of_text(ids))
         text = tf.strings.reduce_join(words, axis=-1)
         return tf.strings.regex_replace(text, "^ ", "")

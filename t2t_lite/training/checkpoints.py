@@ -28,8 +28,8 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_lite import files
-from t2t_lite.errors import T2TLiteError, UsageError, in_words
-from t2t_lite.progress import say
+from t2t_lite.errors import T2TLiteError, UsageError, format_error
+from t2t_lite.progress import log
 
 _Path = str | os.PathLike
 FOLDER = "checkpoints"  # in the folder of a run
@@ -192,8 +192,8 @@ def explaining_failed_writes(path: pathlib.Path) -> Iterator[None]:
         yield
     except (OSError, tf.errors.OpError) as error:
         raise SaveError(
-            f"{path} cannot be saved: {in_words(error, place=False)}. What was "
-            "saved before is intact."
+            f"{path} cannot be saved: {format_error(error, place=False)}. "
+            "Earlier checkpoints are intact."
         ) from error
 
 
@@ -272,7 +272,7 @@ def _explaining_damage(path):
         yield
     except _NOT_DAMAGE as error:
         raise T2TLiteError(
-            f"{path} cannot be read: {in_words(error, place=False)}."
+            f"{path} cannot be read: {format_error(error, place=False)}."
         ) from error
     except (*UNREADABLE, OSError) as error:
         raise DamagedError(path, error) from error
@@ -282,7 +282,7 @@ def short(error: Exception) -> str:
     """Return the first line of an error about a file."""
     if isinstance(error, (ValueError, IndexError)):
         return str(error).splitlines()[0].rstrip(".")
-    return in_words(error)
+    return format_error(error)
 
 
 def restore_newest(
@@ -309,7 +309,7 @@ def restore_newest(
         with explaining_failed_writes(path):
             shutil.rmtree(aside, ignore_errors=True)
             path.rename(aside)
-        say(
+        log(
             f"WARNING: {damage.told} {path.name} is {aside.name} now, and "
             f"training resumes from update {found.step}."
         )

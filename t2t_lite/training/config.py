@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
-from t2t_lite.errors import T2TLiteError, UsageError, in_words
+from t2t_lite.errors import T2TLiteError, UsageError, format_error
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
 from t2t_lite.training.schedules import has_an_end
@@ -69,7 +69,9 @@ def vocabulary_hashes(
 ) -> dict[str, str]:
     """Return the sha256 of each vocabulary file, by its name."""
     files = problem.vocabulary_files()
-    inputs, targets = problem.directed(files["inputs"], files["targets"])
+    inputs, targets = problem.swap_if_reversed(
+        files["inputs"], files["targets"]
+    )
     return {
         inputs: encoders["inputs"].sha256,
         targets: encoders["targets"].sha256,
@@ -78,7 +80,7 @@ def vocabulary_hashes(
 
 def _decodes_alone(problem: Problem) -> bool:
     """Return whether decoding needs no code of a problem."""
-    asked = ("complete", "load_encoders", "text_form", "tokenize")
+    asked = ("postprocess", "load_encoders", "output_constraint", "tokenize")
     return not problem.source_tags and all(
         getattr(getattr(problem, name), "__func__", None)
         is getattr(Problem, name)
@@ -160,9 +162,9 @@ def read_config(output_dir: pathlib.Path) -> dict[str, Any]:
         *(RecursionError, UsageError),
     ) as error:
         raise T2TLiteError(
-            f"{path} is damaged ({in_words(error, place=False)}), and nothing "
-            "else describes the run: correct it, put a copy back, or train a "
-            "new run."
+            f"Cannot read {path}: {format_error(error, place=False)}. It is "
+            "damaged, or of another version: restore a backup, or train a new "
+            "run."
         ) from error
     return config
 
@@ -196,7 +198,7 @@ def read_records(path: pathlib.Path) -> list[dict[str, Any]]:
         return []
     except OSError as error:
         raise T2TLiteError(
-            f"{path} cannot be read: {in_words(error, place=False)}."
+            f"{path} cannot be read: {format_error(error, place=False)}."
         ) from error
     records = []
     for line in content.split(b"\n"):

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
-from t2t_lite.tf_setup import share_cores, usable_cores
+from t2t_lite.tf_setup import num_cpus, set_num_threads
 
 # A model with larger layers gains 3 % from halves, and needs 10 % more memory.
 _LARGEST_HALVED = 256
@@ -30,7 +30,7 @@ def choose_strategy(
     """
     if hparams and computes_halves(replicas or 1, hparams):
         with contextlib.suppress(RuntimeError):  # the threads exist already
-            share_cores(2)
+            set_num_threads(2)
     if replicas is None:
         gpus = tf.config.list_logical_devices("GPU")
         if len(gpus) > 1:
@@ -61,7 +61,7 @@ def computes_halves(replicas: int, hparams: HParams) -> bool:
     The operations of small models are too small for two cores.
     """
     small = replicas == 1 and hparams.hidden_size <= _LARGEST_HALVED
-    return small and not is_gpu() and usable_cores() > 1
+    return small and not is_gpu() and num_cpus() > 1
 
 
 def is_gpu() -> bool:

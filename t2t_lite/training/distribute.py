@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
-from t2t_lite.progress import say
+from t2t_lite.progress import log
 from t2t_lite.training.devices import choose_strategy
 from t2t_lite.training.options import TrainingOptions
 
@@ -131,7 +131,7 @@ def _wait_for_workers(addresses, index, timeout):
     with socket.create_server(here, family=family, dualstack_ipv6=dual):
         for number in {*range(len(addresses))} - {index}:
             there, name = _split(addresses[number]), _name(number, addresses)
-            say(f"Waiting for {name}.")
+            log(f"Waiting for {name}.")
             while True:
                 with contextlib.suppress(OSError):
                     socket.create_connection(there, timeout=2).close()

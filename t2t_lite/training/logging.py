@@ -12,8 +12,8 @@ from typing import Any, Self, TextIO
 
 import tensorflow as tf
 
-from t2t_lite.errors import in_words
-from t2t_lite.progress import Counter, say
+from t2t_lite.errors import format_error
+from t2t_lite.progress import Counter, log
 from t2t_lite.training.config import METRICS_FILE, SAMPLES_FILE, read_records
 from t2t_lite.training.update import UpdateStats
 
@@ -58,8 +58,8 @@ class MetricsFile:
                         file.write(b"\n")
                 file.write(f"{line}\n".encode())
         except OSError as error:
-            reason = in_words(error, place=False)
-            say(f"WARNING: {self._path} lacks a record: {reason}.")
+            reason = format_error(error, place=False)
+            log(f"WARNING: {self._path} lacks a record: {reason}.")
 
 
 class TrainingLog:
@@ -94,7 +94,7 @@ class TrainingLog:
             stream=stream,
             stays=True,
         )
-        self.note = self._line.say
+        self.note = self._line.log
         self._line.update("starting")
 
     def __enter__(self) -> Self:

@@ -17,9 +17,9 @@ import psutil
 import yaml
 
 from t2t_lite import files, registry
-from t2t_lite.errors import T2TLiteError, in_words
-from t2t_lite.progress import say
-from t2t_lite.tf_setup import usable_cores
+from t2t_lite.errors import T2TLiteError, format_error
+from t2t_lite.progress import log
+from t2t_lite.tf_setup import num_cpus
 from t2t_lite.training import checkpoints, devices
 from t2t_lite.training.checkpoints import Checkpoint
 from t2t_lite.training.config import (
@@ -47,14 +47,14 @@ def provenance_of(run: Run, options: TrainingOptions) -> dict[str, Any]:
     and target.
     """
     manifest = run.data.manifest
-    sides = run.problem.directed("source_tokens", "target_tokens")
+    sides = run.problem.swap_if_reversed("source_tokens", "target_tokens")
     return {
         "command": command_of(run, options),
         "train_steps": options.train_steps or run.hparams.train_steps,
         "hardware": {
             "system": platform.platform(),
             "processor": devices.processor_name(),
-            "cores": usable_cores(),
+            "cores": num_cpus(),
             "memory_bytes": psutil.virtual_memory().total,
             "gpus": devices.gpu_names(),
         },
@@ -123,7 +123,7 @@ def write_card(run: Run) -> None:
         # Anybody may have edited what the run recorded.
         *(AttributeError, LookupError, TypeError, ValueError),
     ) as error:
-        say(f"Warning: the model card is not written: {in_words(error)}.")
+        log(f"Warning: the model card is not written: {format_error(error)}.")
 
 
 def make_card(run: Run, exported: Sequence[Checkpoint] = ()) -> str:

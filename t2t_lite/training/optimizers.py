@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 
-from t2t_lite.errors import UsageError, nearest
+from t2t_lite.errors import UsageError, did_you_mean
 from t2t_lite.hparam import HParams
 
 # Groups of weights to freeze. Embeddings are the token tables and the softmax.
@@ -283,7 +283,7 @@ def frozen_paths(paths: Iterable[str], patterns: Sequence[str]) -> set[str]:
             raise UsageError(
                 f"freeze: {pattern!r} matches no weight; it is one of "
                 f"{', '.join(GROUPS)}, or a pattern such as "
-                f"encoder_layer_0/*.{nearest(pattern, known)}"
+                f"encoder_layer_0/*.{did_you_mean(pattern, known)}"
             )
         frozen |= found
     if names and frozen == set(names):

@@ -11,9 +11,9 @@ from typing import Any
 
 from t2t_lite import plugins, registry
 from t2t_lite.data.manifest import Manifest, find_data, import_hint
-from t2t_lite.errors import T2TLiteError, UsageError, nearest
+from t2t_lite.errors import T2TLiteError, UsageError, did_you_mean
 from t2t_lite.problem import Problem
-from t2t_lite.problem.text_files import OwnText
+from t2t_lite.problem.text_files import TextFiles
 from t2t_lite.training.config import CONFIG, problem_options
 from t2t_lite.training.options import DATA_DIR
 from t2t_lite.validators import folder
@@ -51,7 +51,7 @@ def choose_problem(
         )
     given = {**task.options, **given}
     place = data_dir or folder(DATA_DIR)
-    name = given.get("name") if isinstance(task, OwnText) else None
+    name = given.get("name") if isinstance(task, TextFiles) else None
     if name in set(registry.problem_names()) - {task.base_name}:
         raise UsageError(
             f"--name must not be that of another problem; got {name!r}."
@@ -66,7 +66,7 @@ def choose_problem(
             task = _with_options_of_run(task, output_dir, config)
             there = data_dir or _find_data(task, place, output_dir, config)
             return task, there
-    if isinstance(task, OwnText):
+    if isinstance(task, TextFiles):
         task = _data_of_text(task, name, place)
     has_options = dataclasses.fields(task.options_type)
     if has_options and Manifest.path(place, task).exists():
@@ -111,7 +111,7 @@ def _data_of_text(problem, name, data_dir):
     way = import_hint(data_dir, default) or (
         "give its files with --source and --target, or --pairs, to "
         "t2t-lite-datagen or t2t-lite-trainer, or name another --data_dir."
-        f"{nearest(default, names)}"
+        f"{did_you_mean(default, names)}"
     )
     raise UsageError(f"{data_dir} holds no data of {default}: {way}")
 
@@ -169,5 +169,5 @@ class _Recorded(Problem):
         self._vocabulary = list(config["vocabulary"])
 
     def vocabulary_files(self) -> dict[str, str]:
-        sides = self.directed(self._vocabulary[0], self._vocabulary[-1])
+        sides = self.swap_if_reversed(self._vocabulary[0], self._vocabulary[-1])
         return dict(zip(("inputs", "targets"), sides, strict=True))

@@ -21,7 +21,7 @@ from t2t_lite.data import pipeline
 from t2t_lite.data.manifest import Manifest, check_shards, generate_command
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.translator import Translator
-from t2t_lite.errors import T2TLiteError, UsageError, in_words
+from t2t_lite.errors import T2TLiteError, UsageError, format_error
 from t2t_lite.hparam import HParams
 from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.model.layers import skip_init
@@ -128,7 +128,7 @@ class RunData:
             **self._sizes,
             **self._order,
         )
-        return self._guarded(dataset, "train")
+        return self._with_shard_errors(dataset, "train")
 
     def batches(self, split: str) -> Iterator[dict[str, Any]]:
         """Yield each example of a split that is not too long, in batches."""
@@ -138,7 +138,7 @@ class RunData:
             self._eval_batches[split] = pipeline.eval_batches(
                 self.folder, self._problem, self.manifest, split, **self._sizes
             )
-        return self._guarded(self._eval_batches[split], split)
+        return self._with_shard_errors(self._eval_batches[split], split)
 
     def texts(
         self, split: str, lines: int | None = None
@@ -147,7 +147,7 @@ class RunData:
         pairs = pipeline.read_pairs(
             self.folder, self._problem, self.manifest, split
         )
-        pairs = itertools.islice(self._guarded(pairs, split), lines)
+        pairs = itertools.islice(self._with_shard_errors(pairs, split), lines)
         sources, targets = zip(*pairs, strict=True)
         return (
             self._encoders["inputs"].decode(sources),
@@ -163,12 +163,14 @@ class RunData:
             width = min(self._sizes.values())
             return width, width
         train = self.manifest.splits["train"]
-        return self._problem.directed(
+        return self._problem.swap_if_reversed(
             train.source_tokens / train.examples,
             train.target_tokens / train.examples,
         )
 
-    def _guarded(self, dataset: Iterable[Any], split: str) -> Iterator[Any]:
+    def _with_shard_errors(
+        self, dataset: Iterable[Any], split: str
+    ) -> Iterator[Any]:
         """Yield from a dataset; an error names the damaged shard."""
         with pipeline.read_errors(
             self.folder, self._problem, self.manifest, split
@@ -280,8 +282,8 @@ class Run:
             files.write_json(output_dir / CONFIG, config)
         except OSError as error:
             raise T2TLiteError(
-                f"{output_dir} cannot be written: {in_words(error)}. Or choose "
-                "another --output_dir."
+                f"{output_dir} cannot be written: {format_error(error)}. Or "
+                "choose another --output_dir."
             ) from error
         encoders = problem.load_encoders(output_dir)
         return cls(output_dir, config, problem, encoders)
@@ -435,7 +437,7 @@ class Run:
             ),
             extra_decode_length=hparams.extra_decode_length,
             max_length=hparams.max_source_length or hparams.max_length,
-            form=self.problem.text_form(self.encoders),
+            form=self.problem.output_constraint(self.encoders),
             jit=jit,
         )
 

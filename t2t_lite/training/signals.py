@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 import filelock
 import psutil
 
-from t2t_lite.errors import T2TLiteError, in_words
+from t2t_lite.errors import T2TLiteError, format_error
 from t2t_lite.training.options import TrainingOptions
 
 _STOP = (signal.SIGINT, signal.SIGTERM)
@@ -168,7 +168,8 @@ def run_lock(output_dir: pathlib.Path) -> Iterator[None]:
     except OSError as error:
         raise T2TLiteError(
             f"{output_dir} cannot be written: "
-            f"{in_words(error, place=False)}. Or choose another --output_dir."
+            f"{format_error(error, place=False)}. Or choose another "
+            "--output_dir."
         ) from error
     with held:
         yield

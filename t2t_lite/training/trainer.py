@@ -14,7 +14,7 @@ from t2t_lite import files
 from t2t_lite.errors import Interrupted, T2TLiteError
 from t2t_lite.model import flops
 from t2t_lite.model.layers import skip_init
-from t2t_lite.progress import say
+from t2t_lite.progress import log
 from t2t_lite.training import checkpoints, distribute
 from t2t_lite.training.devices import device_name
 from t2t_lite.training.evaluation import DevEvaluation
@@ -116,7 +116,7 @@ class Trainer:
         if self._is_chief:
             for folder in (run.output_dir, run.checkpoints_dir):
                 files.remove_unfinished(folder)
-        say("Building the model.")
+        log("Building the model.")
         self._resumes = bool(checkpoints.list_checkpoints(run.checkpoints_dir))
         # Workers get their first weights from the chief, so they need values.
         with skip_init(self._resumes and self._workers == 1):
@@ -128,7 +128,7 @@ class Trainer:
                 self.model, run.hparams, strategy, run.seed, freeze
             )
         if freeze:
-            say(
+            log(
                 f"{self.updater.trained_parameters:,} of "
                 f"{self.model.count_params():,} parameters are trained."
             )

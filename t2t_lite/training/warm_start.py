@@ -11,7 +11,7 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.problem import Problem
-from t2t_lite.progress import say
+from t2t_lite.progress import log
 from t2t_lite.training import checkpoints
 from t2t_lite.training.checkpoints import Checkpoint
 from t2t_lite.training.config import CONFIG
@@ -115,7 +115,7 @@ def load_initial_weights(run: Run, model: Any) -> None:
             f"{path}, which the run in {run.output_dir} begins with, is gone "
             "or has changed: put it back, or choose another --output_dir."
         )
-    say(f"Beginning with {found} of {source['run']}.")
+    log(f"Beginning with {found} of {source['run']}.")
     checkpoints.restore(path, checkpoints.model_tensors(model))
 
 
@@ -136,7 +136,7 @@ def _find(given: pathlib.Path) -> tuple[Run, Checkpoint]:
 
 def _sizes(hparams: HParams) -> dict[str, Any]:
     """Return the hparams that give weights their shape or meaning."""
-    values = hparams.model_part()
+    values = hparams.model_kwargs()
     for name in ("key_depth", "value_depth"):
         values[name] = values[name] or hparams.hidden_size // hparams.num_heads
     stacks = ("num_encoder_layers", "num_decoder_layers")

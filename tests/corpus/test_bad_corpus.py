@@ -6,10 +6,10 @@ import pytest
 
 from t2t_lite import registry
 from t2t_lite.data.pipeline import read_pairs
-from t2t_lite.datagen.generate import Generation
+from t2t_lite.datagen.generate import DataGenerator
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.plugins import load_plugins
-from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
+from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
 
 LONG = "word " * 2_000_000 + "end"  # 10 MB
 ODD = [  # bytes of a line, and the text that it is
@@ -33,7 +33,7 @@ NUMBERS = [f"number {i}" for i in range(len(ODD))]
 @pytest.fixture(scope="module")
 def vocabulary(tmp_path_factory):
     path = tmp_path_factory.mktemp("vocabulary") / "a.model"
-    SentencePieceEncoder.train(["word end number"] * 9, 273, path)
+    SentencePieceTokenizer.train(["word end number"] * 9, 273, path)
     return path
 
 
@@ -57,7 +57,7 @@ def make(tmp_path, vocabulary):
             files[f"{prefix}target"] = tmp_path / f"{split}.yy"
         problem = registry.problem("text", files | options)
         data_dir = tmp_path / "data"
-        return problem, Generation(problem, data_dir, progress=False).run()
+        return problem, DataGenerator(problem, data_dir, progress=False).run()
 
     return make
 
@@ -125,7 +125,7 @@ def test_data_of_a_file_that_has_changed_is_refused(make, tmp_path):
         make()
     path.unlink()
     # Data needs its files no more: another machine may not have them.
-    assert Generation(
+    assert DataGenerator(
         registry.problem("text", manifest.options),
         tmp_path / "data",
         progress=False,

@@ -46,7 +46,7 @@ def test_raw_dir_is_used_as_it_is(tmp_path):
     (tmp_path / "train.en").write_bytes(b"my own text")
     raw = RawFiles((remote("train.en", "http://127.0.0.1:9/"),), tmp_path)
     assert raw.path("train.en").read_bytes() == b"my own text"
-    assert list(raw.noted) == [str(tmp_path / "train.en")]
+    assert list(raw.sources) == [str(tmp_path / "train.en")]
 
 
 def test_a_file_missing_from_raw_dir_is_named_with_what_to_do(tmp_path):

@@ -8,9 +8,9 @@ import pytest
 from t2t_lite.corpus.mixture import (
     Corpus,
     checked,
-    copies_for,
+    oversample,
     read_corpora,
-    repeated,
+    target_counts,
 )
 from t2t_lite.errors import UsageError
 
@@ -82,15 +82,17 @@ def test_wrong_shares_and_tags_are_one_clear_error(value, word):
     ],
 )
 def test_the_largest_for_its_share_is_there_once(counts, shares, copies):
-    assert copies_for(counts, shares) == copies
+    assert target_counts(counts, shares) == copies
 
 
 def test_pairs_are_there_as_whole_passes_and_a_part():
     pairs = [(str(i), "x") for i in range(10)] + [("", "y")]
-    found = list(repeated(iter(pairs), 10, 34, lambda source, _: bool(source)))
+    found = list(
+        oversample(iter(pairs), 10, 34, lambda source, _: bool(source))
+    )
     counts = collections.Counter(found)
     assert counts.pop(("", "y")) == 1  # what is left out later comes once
     assert counts.keys() == set(pairs[:-1])
     assert collections.Counter(counts.values()) == {3: 6, 4: 4}
-    again = repeated(iter(pairs), 10, 34, lambda source, _: bool(source))
+    again = oversample(iter(pairs), 10, 34, lambda source, _: bool(source))
     assert list(again) == found

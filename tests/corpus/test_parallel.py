@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from t2t_lite.corpus.parallel import find_sides, read_parallel
+from t2t_lite.corpus.parallel import find_parallel_files, read_parallel
 from t2t_lite.errors import T2TLiteError, UsageError
 
 XY = ("xx", "yy")
@@ -18,7 +18,7 @@ def fill(folder, **files):
 
 
 def found(folder, stems=("train",)):
-    sides = find_sides(folder, stems, XY)
+    sides = find_parallel_files(folder, stems, XY)
     return [(source.name, target.name) for source, target in sides]
 
 
@@ -29,7 +29,7 @@ def test_line_i_is_paired_with_line_i(tmp_path):
     (tmp_path / "train.zz").write_text("another language")
     pairs = [("one", "eins"), ("", ""), ("two", "zwei")]
     assert list(read_parallel(source, target)) == pairs
-    assert find_sides(tmp_path, ["train"], XY) == [(source, target)]
+    assert find_parallel_files(tmp_path, ["train"], XY) == [(source, target)]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_sgml_is_found_by_language_and_role_and_read_as_mteval_reads_it(
         test_xxyy_ref__xx__sgm="",
         test_zzxx_src__xx__sgm="",
     )
-    ((source, target),) = find_sides(tmp_path, ["test"], XY)
+    ((source, target),) = find_parallel_files(tmp_path, ["test"], XY)
     texts, empty = zip(*read_parallel(source, target), strict=True)
     assert texts == (
         *("A & B", "Q&A, 3 < 4 – “ä”", "if x <y then", "two lines"),
@@ -100,19 +100,19 @@ def test_sgml_is_found_by_language_and_role_and_read_as_mteval_reads_it(
 def test_nothing_found_says_what_was_looked_for(tmp_path):
     fill(tmp_path, other__xx="a")
     with pytest.raises(T2TLiteError, match=r"dev\.xx .*newstest\.yy"):
-        find_sides(tmp_path, ("dev", "newstest"), XY)
+        find_parallel_files(tmp_path, ("dev", "newstest"), XY)
     with pytest.raises(T2TLiteError, match="none"):
-        find_sides(tmp_path / "none", ("dev",), XY)
+        find_parallel_files(tmp_path / "none", ("dev",), XY)
 
 
 def test_one_side_alone_is_one_clear_error(tmp_path):
     fill(tmp_path, train__1__xx="a", train__1__yy="A", train__2__yy="B")
     with pytest.raises(T2TLiteError, match=r"train\.2\.yy .*train\.2\.xx"):
-        find_sides(tmp_path, ["train"], XY)
+        find_parallel_files(tmp_path, ["train"], XY)
 
 
 @pytest.mark.parametrize("other", ["train__xx__gz", "train__tok__xx"])
 def test_two_forms_of_a_file_are_ambiguous(tmp_path, other):
     fill(tmp_path, train__xx="a", train__yy="A", **{other: "a"})
     with pytest.raises(UsageError, match=other.replace("__", r"\.")):
-        find_sides(tmp_path, ["train"], XY)
+        find_parallel_files(tmp_path, ["train"], XY)

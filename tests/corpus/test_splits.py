@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from t2t_lite.corpus.splits import choose_held_out, digest_of
+from t2t_lite.corpus.splits import choose_held_out, pair_hash
 from t2t_lite.errors import T2TLiteError
 
 PAIRS = [(f"source {i}", f"target {i}") for i in range(1000)]
@@ -12,7 +12,7 @@ CUT = ("dev", "test")
 
 
 def hash_of(*pair):
-    return digest_of(*pair, size=8)
+    return pair_hash(*pair, size=8)
 
 
 def test_hash_is_the_same_in_every_process_and_knows_the_sides():

@@ -50,7 +50,7 @@ def test_boundaries_are_every_integer_then_grow(max_length, growth, boundaries):
     ],
 )
 def test_rows_fill_the_positions(boundary, max_positions, rows):
-    assert bucketing.rows_of_class(boundary, max_positions) == rows
+    assert bucketing.bucket_batch_size(boundary, max_positions) == rows
 
 
 def test_small_portion_worked_by_hand():
@@ -126,7 +126,7 @@ def test_at_most_one_batch_of_a_portion_is_not_full():
     sources, targets = random_lengths(5000)
     result = plan(sources, targets, max_positions=1024)
     allowed = {
-        bucketing.rows_of_class(boundary, 1024)
+        bucketing.bucket_batch_size(boundary, 1024)
         for boundary in bucketing.length_boundaries(64)
     }
     rows = np.diff(result.batches).tolist()

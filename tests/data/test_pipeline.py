@@ -15,7 +15,7 @@ from t2t_lite.data.manifest import (  # noqa: E402
 )
 from t2t_lite.data.packing import SIDES  # noqa: E402
 from t2t_lite.data.pipeline import Position  # noqa: E402
-from t2t_lite.datagen.generate import Generation  # noqa: E402
+from t2t_lite.datagen.generate import DataGenerator  # noqa: E402
 from t2t_lite.errors import T2TLiteError  # noqa: E402
 from t2t_lite.problem import Problem  # noqa: E402
 
@@ -392,7 +392,7 @@ def multi30k(tmp_path_factory):
         problem = registry.problem(name)
         if name not in made:
             folder = tmp_path_factory.mktemp(name)
-            manifest = Generation(
+            manifest = DataGenerator(
                 problem, folder, raw_dir=MULTI30K, progress=False
             ).run()
             made[name] = folder, problem, manifest

@@ -23,7 +23,7 @@ from t2t_lite.corpus.download import RemoteFile
 from t2t_lite.corpus.parallel import read_parallel
 from t2t_lite.data.manifest import Manifest, sha256_of
 from t2t_lite.datagen import encode, shuffle
-from t2t_lite.datagen.generate import Generation
+from t2t_lite.datagen.generate import DataGenerator
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.problem import Text2TextProblem
 
@@ -130,7 +130,7 @@ def test_what_is_missing_shows_before_work_begins(tmp_path, capsys):
         (TwoRemoteFiles(), "holds no file b.txt; name the folder"),
     ):
         with pytest.raises(T2TLiteError, match=re.escape(message)):
-            Generation(problem, tmp_path / "data", raw_dir=raw).run()
+            DataGenerator(problem, tmp_path / "data", raw_dir=raw).run()
         raw.mkdir(exist_ok=True)
         (raw / "a.txt").write_text("one\ntwo\n")
     assert capsys.readouterr().err == ""
@@ -278,13 +278,14 @@ def run_endless_pool(folder):
         import itertools, sys
         sys.path.insert(0, {str(TESTS)!r})
         from t2t_lite.datagen import encode
-        from t2t_lite.datagen.generate import Generation
+        from t2t_lite.datagen.generate import DataGenerator
         from support.toy_problem import Endless
         if __name__ == "__main__":
             encode.CHUNK_PAIRS = 4
             encode.MIN_CHUNKS_FOR_POOL = 2
             problem = Endless(10**9)
-            Generation(problem, sys.argv[1], processes=2, progress=False).run()
+            options = {"processes": 2, "progress": False}
+            DataGenerator(problem, sys.argv[1], **options).run()
     """
     script = folder / "script.py"
     script.write_text(textwrap.dedent(code))
@@ -339,7 +340,7 @@ def is_alive(pid):
 
 
 def test_progress_is_told_on_stderr(tmp_path, capsys):
-    Generation(WithPairs([("a", "b"), ("", "c")]), tmp_path).run()
+    DataGenerator(WithPairs([("a", "b"), ("", "c")]), tmp_path).run()
     out, err = capsys.readouterr()
     assert not out
     assert err.splitlines() == [

@@ -13,7 +13,7 @@ from t2t_lite.corpus import filters
 from t2t_lite.corpus.parallel import read_parallel
 from t2t_lite.data.manifest import Manifest
 from t2t_lite.datagen import encode, shuffle
-from t2t_lite.datagen.generate import Generation
+from t2t_lite.datagen.generate import DataGenerator
 from t2t_lite.errors import T2TLiteError
 
 
@@ -67,19 +67,19 @@ def test_killed_at_every_file_it_resumes_to_the_same_bytes(
     raw_dir, tmp_path, monkeypatch, when
 ):
     make(Files(), tmp_path / "whole", raw_dir=raw_dir)
-    put_in_place, allowed = files.put_in_place, [0]
+    atomic_replace, allowed = files.atomic_replace, [0]
 
-    def put_in_place_and_die(*arguments, **options):
+    def replace_and_die(*arguments, **options):
         if not allowed[0]:
             allowed[0] = 2
             if when == "after":
-                put_in_place(*arguments, **options)
+                atomic_replace(*arguments, **options)
             raise Killed
         allowed[0] -= 1
-        put_in_place(*arguments, **options)
+        atomic_replace(*arguments, **options)
 
     folder = tmp_path / "stopped"
-    monkeypatch.setattr(files, "put_in_place", put_in_place_and_die)
+    monkeypatch.setattr(files, "atomic_replace", replace_and_die)
     assert resume_until_complete(raw_dir, folder) > 8
     assert content(folder) == content(tmp_path / "whole")
 
@@ -135,7 +135,7 @@ def test_only_the_same_job_is_resumed(
 
     monkeypatch.setattr(Files, "samples", samples)
     seed = change.get("seed")
-    Generation(problem, data_dir, raw_dir=raw_dir, seed=seed).run()
+    DataGenerator(problem, data_dir, raw_dir=raw_dir, seed=seed).run()
     assert message in capsys.readouterr().err
     assert ("train" not in reads) == (not change)
 
@@ -143,7 +143,7 @@ def test_only_the_same_job_is_resumed(
 def test_overwriting_does_not_resume(raw_dir, tmp_path, monkeypatch, capsys):
     data_dir = tmp_path / "data"
     stop_at_dev(data_dir, raw_dir, monkeypatch)
-    Generation(Files(), data_dir, raw_dir=raw_dir).run(overwrite=True)
+    DataGenerator(Files(), data_dir, raw_dir=raw_dir).run(overwrite=True)
     assert "resuming" not in capsys.readouterr().err
     assert not any("incomplete" in name for name in files_in(data_dir))
 

@@ -49,7 +49,7 @@ def test_ids_beyond_are_searched_and_not_written(make, encoder, sample):
             beyond += known.count(UNK_ID)
             assert len(each.pieces) == len(each.tokens)
             assert len(each.token_log_probabilities) == len(each.tokens)
-            text = on_one_line(encoder.detokenize(tf.constant([known])))
+            text = on_one_line(encoder.decode_tf(tf.constant([known])))
             assert each.text == text[0].numpy().decode()
     assert beyond > 5
 

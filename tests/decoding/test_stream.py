@@ -27,8 +27,8 @@ from t2t_lite.decoding.batching import Batching
 from t2t_lite.decoding.requests import Pair, Request
 from t2t_lite.decoding.stream import (
     Replica,
+    configure_cpu_threads,
     score_pairs,
-    share_processor,
     translate_lines,
 )
 from t2t_lite.decoding.translator import Translator, prepare, with_eos
@@ -195,7 +195,7 @@ def test_translations_are_completed(translator):
     found = translate_lines(
         translator,
         lines,
-        complete=lambda source, text: (f"{source}: {text}", {}),
+        postprocess=lambda source, text: (f"{source}: {text}", {}),
     )
     first = texts(translate_lines(translator, lines))
     assert texts(found) == [
@@ -407,9 +407,9 @@ def test_there_is_a_search_a_core_but_at_most_four(
     monkeypatch, count, cores, searches
 ):
     shared = []
-    monkeypatch.setattr(stream, "usable_cores", lambda: cores)
+    monkeypatch.setattr(stream, "num_cpus", lambda: cores)
     monkeypatch.setattr(stream, "share_cores", shared.append)
-    assert share_processor(count) == searches
+    assert configure_cpu_threads(count) == searches
     assert shared == [searches]
 
 
@@ -426,7 +426,7 @@ from support.random_translator import (
     train_encoder,
 )
 from t2t_lite.decoding.batching import Batching
-from t2t_lite.decoding.stream import Replica, make_on, translate_lines
+from t2t_lite.decoding.stream import Replica, build_per_device, translate_lines
 from t2t_lite.decoding.translator import Translator
 
 encoder = train_encoder(pathlib.Path(sys.argv[1]))
@@ -434,7 +434,7 @@ def make():
     model = random_model(encoder.vocab_size)
     return Translator(model, encoder, encoder, max_length=20)
 devices = [f"/device:CPU:{number}" for number in range(2)]
-made = make_on(devices, make)
+made = build_per_device(devices, make)
 replicas = [Replica(made[device], device) for device in devices]
 for replica in replicas:
     places = {v.value.device for v in replica.translator.model.weights}

@@ -99,7 +99,7 @@ def test_the_heads_of_the_layer_are_averaged(translator, monkeypatch):
         weights = np.repeat(weights[None, :, None], rows, axis=2)
         monkeypatch.setattr(
             each.cross_attention,
-            "weights_of",
+            "attention_weights",
             lambda x, bias, memory, weights=weights: tf.constant(weights),
         )
     details = TokenDetails(translator, alignment="words")

@@ -26,7 +26,7 @@ from t2t_lite.interop.quantization import QUANTIZATIONS
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.serving.export import export_ctranslate2
 from t2t_lite.tokenizers.base import EOS_ID, PAD_ID
-from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
+from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
 
 pytest.importorskip(
     "ctranslate2", reason="needs pip install 't2t-lite[ctranslate2]'"
@@ -70,7 +70,7 @@ def encoders(tmp_path_factory):
     folder = tmp_path_factory.mktemp("vocabulary")
     lines = [f"{first} {second}" for first in WORDS for second in WORDS]
     return [
-        SentencePieceEncoder.train(lines, size, folder / f"{size}.model")
+        SentencePieceTokenizer.train(lines, size, folder / f"{size}.model")
         for size in (300, 310)
     ]
 
@@ -183,7 +183,7 @@ def learned(encoders):
     sources = sentences(200, 4)
     targets = [source.split()[0] for source in sources]
     features = {
-        side: with_eos(encoder.tokenize(tf.constant(texts)), 20)[0]
+        side: with_eos(encoder.encode_tf(tf.constant(texts)), 20)[0]
         for side, texts in (("inputs", sources), ("targets", targets))
     }
     optimizer = keras.optimizers.Adam(0.02)

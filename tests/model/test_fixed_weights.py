@@ -8,10 +8,10 @@ import pytest
 from support.rounding import requires_bfloat16
 
 _SCRIPT = """
-from t2t_lite.tf_setup import start_tensorflow, weights_are_fixed
+from t2t_lite.tf_setup import start_tensorflow, weights_are_frozen
 
-start_tensorflow(fixed_weights=True)
-assert weights_are_fixed()
+start_tensorflow(frozen_weights=True)
+assert weights_are_frozen()
 
 import numpy as np
 import tensorflow as tf

@@ -112,10 +112,10 @@ def test_files_of_additional_trees_that_are_missing_are_named(tmp_path):
     found = problem("wsj_parsing_semisupervised", **given)
     raw = RawFiles((), tiny_treebank.write(tmp_path))
     with pytest.raises(T2TLiteError, match=f"{tmp_path}/a, {tmp_path}/b"):
-        found.require_sources(raw)
+        found.check_sources(raw)
     for name in "ab":
         (tmp_path / name).write_text("(S (NP (XX x)))\n")
-    found.require_sources(raw)
+    found.check_sources(raw)
 
 
 def test_constituents_can_be_sentences_of_train_too(tmp_path):
@@ -157,12 +157,12 @@ def test_bad_options_are_refused(options, word):
 
 
 def test_an_answer_is_a_tree_over_the_words_and_tells_its_repairs():
-    text, facts = problem().complete(
+    text, facts = problem().postprocess(
         " It  (works) . ", "(S (NP XX )NP (VP XX . )S"
     )
     assert text == "(S (NP (XX It)) (VP (XX -LRB-works-RRB-) (. .)))"
     assert facts == {"repairs": {"missing_closings": 1}}
-    assert problem().complete("", "(S XX )S") == ("", {"repairs": {}})
+    assert problem().postprocess("", "(S XX )S") == ("", {"repairs": {}})
 
 
 def test_report_scores_trees_and_counts_repairs():

@@ -72,8 +72,8 @@ def test_reversed_copy_shares_data_and_vocabulary():
     assert list(other.samples("train", None)) == list(
         problem.samples("train", None)
     )
-    assert problem.directed("of source", "of target")[0] == "of source"
-    assert other.directed("of source", "of target")[0] == "of target"
+    assert problem.swap_if_reversed("of source", "of target")[0] == "of source"
+    assert other.swap_if_reversed("of source", "of target")[0] == "of target"
     assert problem.languages == ("en", "de")
     assert other.languages == ("de", "en")
 
@@ -156,11 +156,11 @@ def test_missing_files_are_named_before_the_data_is_made(tmp_path):
         for side in "ab":
             (tmp_path / f"{split}.{side}").write_text("x\n")
     raw = RawFiles(raw_dir=tmp_path)
-    Files().require_sources(raw)
-    assert len(raw.noted) == 4
+    Files().check_sources(raw)
+    assert len(raw.sources) == 4
     (tmp_path / "test.b").unlink()
     with pytest.raises(T2TLiteError, match=r"test\.b"):
-        Files().require_sources(raw)
+        Files().check_sources(raw)
     remote = (RemoteFile(n, "http://x", "00") for n in ("c", "dev.a", "d"))
     with pytest.raises(T2TLiteError, match="c, d"):
-        Files().require_sources(RawFiles(tuple(remote), tmp_path))
+        Files().check_sources(RawFiles(tuple(remote), tmp_path))

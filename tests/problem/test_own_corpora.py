@@ -8,10 +8,10 @@ import pytest
 from t2t_lite import registry
 from t2t_lite.corpus.download import RawFiles
 from t2t_lite.data.manifest import Manifest
-from t2t_lite.datagen.generate import Generation
+from t2t_lite.datagen.generate import DataGenerator
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.plugins import load_plugins
-from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
+from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
 
 LARGE = [(f"word {i}", f"Wort {i}") for i in range(300)]
 SMALL = [(f"big {i}", f"gros {i}") for i in range(20)]
@@ -43,7 +43,7 @@ def samples(problem, split="train"):
 
 
 def make(problem, folder="data", **how):
-    return Generation(problem, folder, progress=False, **how).run()
+    return DataGenerator(problem, folder, progress=False, **how).run()
 
 
 def behind(tag, pairs):
@@ -141,14 +141,14 @@ def test_a_tag_stands_before_each_source_text_and_is_one_piece():
     encoder = problem.load_encoders("data")["inputs"]
     (ids,) = encoder.encode(["<2de> word 5"])
     assert encoder.pieces(ids[:1].tolist()) == ["<2de>"]
-    assert ids.tolist() == encoder.tokenize(["<2de> word 5"]).to_list()[0]
+    assert ids.tolist() == encoder.encode_tf(["<2de> word 5"]).to_list()[0]
     assert encoder.decode([ids]) == ["<2de> word 5"]
     assert encoder.vocab_size == 300
 
 
 def test_a_given_vocabulary_must_have_the_tags():
-    SentencePieceEncoder.train(["a b c"] * 9, 265, "with.model", 0, ["<2de>"])
-    SentencePieceEncoder.train(["a b c"] * 9, 265, "without.model")
+    SentencePieceTokenizer.train(["a b c"] * 9, 265, "with.model", 0, ["<2de>"])
+    SentencePieceTokenizer.train(["a b c"] * 9, 265, "without.model")
     with open("vocab.txt", "w", encoding="utf-8") as file:
         file.write("[PAD]\n[UNK]\n<\n>\n2\n##d\n##e\n")
     options = {"dev_pairs": "b.tsv", "test_pairs": "b.tsv"}

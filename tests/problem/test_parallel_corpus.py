@@ -6,7 +6,7 @@ import tensorflow_datasets as tfds
 
 from t2t_lite import plugins, registry
 from t2t_lite.corpus.download import RawFiles
-from t2t_lite.datagen.generate import Generation
+from t2t_lite.datagen.generate import DataGenerator
 from t2t_lite.errors import T2TLiteError, UsageError
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}
@@ -67,7 +67,7 @@ def test_files_and_tensorflow_datasets_give_the_same(
 
 
 def test_data_is_made_of_tensorflow_datasets(problem, tfds_dir, tmp_path):
-    manifest = Generation(
+    manifest = DataGenerator(
         problem, tmp_path / "data", tfds_dir=tfds_dir, progress=False
     ).run()
     assert manifest.splits["train"].examples == 50
@@ -77,7 +77,9 @@ def test_data_is_made_of_tensorflow_datasets(problem, tfds_dir, tmp_path):
 
 def test_two_places_at_once_are_refused(problem, tfds_dir, raw_dir, tmp_path):
     with pytest.raises(UsageError, match="give --raw_dir or --tfds_dir"):
-        Generation(problem, tmp_path, raw_dir=raw_dir, tfds_dir=tfds_dir).run()
+        DataGenerator(
+            problem, tmp_path, raw_dir=raw_dir, tfds_dir=tfds_dir
+        ).run()
 
 
 def test_without_network_and_files_the_ways_are_named(
@@ -102,7 +104,7 @@ def test_without_a_folder_for_downloads_nothing_is_downloaded(
     problem, tmp_path
 ):
     with pytest.raises(T2TLiteError, match="wmt14_translate/de-en.*1.7 GB"):
-        problem.require_sources(RawFiles(tfds_dir=tmp_path))
+        problem.check_sources(RawFiles(tfds_dir=tmp_path))
 
 
 def test_a_corpus_of_files_alone_asks_for_them(problem, monkeypatch):

@@ -42,7 +42,7 @@ def splits_of(problem):
     return {split: samples(problem, split) for split in problem.splits}
 
 
-def lines_of(texts):
+def vocab_lines(texts):
     return "".join(f"{text}\n" for text in texts)
 
 
@@ -63,7 +63,7 @@ def sides(write):
     """Writes pairs as two files of lines; gives the options of train."""
 
     def sides(pairs=PAIRS):
-        sources, targets = map(lines_of, zip(*pairs, strict=True))
+        sources, targets = map(vocab_lines, zip(*pairs, strict=True))
         return {
             "source": write("train.xx", sources),
             "target": write("train.yy", targets),
@@ -113,7 +113,7 @@ def test_the_choice_depends_neither_on_the_order_nor_on_the_format(
     expected = splits_of(text(**sides(), holdout=5))
     shuffled = PAIRS + PAIRS[::2]
     random.shuffle(shuffled)
-    tsv = lines_of("\t".join(pair) for pair in shuffled)
+    tsv = vocab_lines("\t".join(pair) for pair in shuffled)
     found = splits_of(text(pairs=write("all.tsv", tsv), holdout=5))
     for split in expected:
         assert set(found[split]) == set(expected[split])
@@ -225,7 +225,7 @@ def make(tmp_path):
     """Generates data into a folder of its own."""
 
     def make(problem, folder="data", overwrite=False):
-        return generate.Generation(
+        return generate.DataGenerator(
             problem, tmp_path / folder, progress=False
         ).run(overwrite)
 

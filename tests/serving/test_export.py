@@ -253,7 +253,7 @@ def test_warmup_asks_each_signature_at_several_lengths(translator, exported):
         texts = {n: tf.constant(v, tf.string) for n, v in texts.items()}
         for value in served[name](**texts).values():
             assert value.shape[0] == 1
-        (ids,) = translator.source_encoder.tokenize(texts["inputs"])
+        (ids,) = translator.source_encoder.encode_tf(texts["inputs"])
         lengths[name].append(len(ids))
     for found in lengths.values():
         assert len(found) == 3 and found == sorted(found)

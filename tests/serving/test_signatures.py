@@ -83,7 +83,7 @@ def test_a_moved_export_translates_as_the_decoder(translator, served, name):
 def test_given_pairs_have_the_decoders_scores(translator, served):
     wanted = list(score_pairs(translator, zip(SOURCES, TARGETS, strict=True)))
     texts = tf.constant([text.strip() for text in SOURCES])
-    ids = translator.source_encoder.tokenize(texts)
+    ids = translator.source_encoder.encode_tf(texts)
     read = np.minimum(ids.row_lengths() + 1, translator.max_length)
     expected = {
         "scores": [pair.score for pair in wanted],

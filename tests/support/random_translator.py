@@ -8,7 +8,7 @@ from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.tokenizers.base import EOS_ID
-from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
+from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
 
 WORDS = "eins zwei drei vier haus katze hund maus rot grün blau weiß".split()
 
@@ -49,7 +49,7 @@ def random_model(vocab_size, seed=1, layers=1, **options):
 def train_encoder(folder):
     """A vocabulary of such sentences."""
     path = folder / "vocabulary.model"
-    return SentencePieceEncoder.train(random_sentences(300), 320, path)
+    return SentencePieceTokenizer.train(random_sentences(300), 320, path)
 
 
 def random_translator(encoder, layers=1, settings=None, **options):

@@ -133,7 +133,7 @@ class TinyRun:
 
     def translator(self, model, **options):
         """Stands in for one that has nothing to translate."""
-        return SimpleNamespace(require_can_do=lambda asked: None)
+        return SimpleNamespace(check_supported=lambda asked: None)
 
 
 class TinyData:

@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 
 from t2t_lite.data.pipeline import read_pairs
-from t2t_lite.datagen.generate import Generation
+from t2t_lite.datagen.generate import DataGenerator
 from t2t_lite.problem import Problem
 
 
@@ -52,8 +52,10 @@ class WithPairs(Toy):
 
 
 def make(problem, folder, overwrite=False, **choices):
-    """Makes the data of a problem; the choices are fields of `Generation`."""
-    return Generation(problem, folder, progress=False, **choices).run(overwrite)
+    """Make the data of a problem; the choices are those of `DataGenerator`."""
+    return DataGenerator(problem, folder, progress=False, **choices).run(
+        overwrite
+    )
 
 
 def texts(folder, problem, manifest, split):

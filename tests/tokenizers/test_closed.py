@@ -4,12 +4,12 @@ import pytest
 import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.tokenizers.closed import TokenEncoder
+from t2t_lite.tokenizers.closed import ClosedVocabulary
 
 
 @pytest.fixture
 def encoder(tmp_path):
-    return TokenEncoder.write(["(S", "XX", ")S", "XX"], tmp_path / "v.txt")
+    return ClosedVocabulary.write(["(S", "XX", ")S", "XX"], tmp_path / "v.txt")
 
 
 def test_ids_follow_the_special_tokens_in_the_order_given(encoder):
@@ -22,7 +22,7 @@ def test_ids_follow_the_special_tokens_in_the_order_given(encoder):
 
 def test_text_ends_at_eos_and_padding_is_none(encoder):
     rows = tf.constant([[3, 0, 5, 1, 4], [99, -1, 2, 0, 0]])
-    assert encoder.detokenize(rows).numpy().tolist() == [
+    assert encoder.decode_tf(rows).numpy().tolist() == [
         b"(S )S",
         b"<unk> <unk> <unk>",
     ]
@@ -42,11 +42,11 @@ def test_an_unknown_token_cannot_be_learned_from(encoder):
 def test_the_file_is_checked(tmp_path):
     path = tmp_path / "v.txt"
     with pytest.raises(T2TLiteError, match="Cannot read the vocabulary"):
-        TokenEncoder(path)
+        ClosedVocabulary(path)
     for content in (b"XX\n", b"<pad>\n</s>\n<unk>\nXX\nXX\n"):
         path.write_bytes(content)
         with pytest.raises(T2TLiteError, match="must begin with <pad>"):
-            TokenEncoder(path)
+            ClosedVocabulary(path)
     path.write_bytes(b"\xff")
     with pytest.raises(T2TLiteError, match="damaged"):
-        TokenEncoder(path)
+        ClosedVocabulary(path)

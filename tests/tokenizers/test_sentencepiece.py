@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.tokenizers.base import EOS_ID, PAD_ID, UNK_ID, clean_utf8
-from t2t_lite.tokenizers.sentencepiece import ESCAPE, SentencePieceEncoder
+from t2t_lite.tokenizers.sentencepiece import ESCAPE, SentencePieceTokenizer
 
 WORDS = "the cat sat on a mat while two small dogs ran over green hills".split()
 VOCAB_SIZE = 340
@@ -25,7 +25,7 @@ def corpus(lines=400):
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory):
     path = tmp_path_factory.mktemp("vocabulary") / "test.model"
-    return SentencePieceEncoder.train(corpus(), VOCAB_SIZE, path)
+    return SentencePieceTokenizer.train(corpus(), VOCAB_SIZE, path)
 
 
 def byte_ids(data):
@@ -150,7 +150,7 @@ def test_any_ids_give_valid_text(encoder, ids, text):
 
 
 def test_same_lines_and_seed_give_the_same_file(encoder, tmp_path):
-    again = SentencePieceEncoder.train(corpus(), VOCAB_SIZE, tmp_path / "m")
+    again = SentencePieceTokenizer.train(corpus(), VOCAB_SIZE, tmp_path / "m")
     assert again.sha256 == encoder.sha256
     assert again.path.read_bytes() == encoder.path.read_bytes()
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
@@ -160,17 +160,17 @@ def test_no_line_is_left_out_for_its_length_or_characters(tmp_path):
     odd = ["\tword", "\u2585word", "word\0", "wo\u2581rd", "word " * 9000]
     path = tmp_path / "m"
     for line in odd:
-        encoder = SentencePieceEncoder.train([line] * 3, 266, path)
+        encoder = SentencePieceTokenizer.train([line] * 3, 266, path)
         ids = encoder.encode(["word"])[0]
         assert min(ids) > max(byte_ids(b"\xff"))  # its letters are known
     # A single endless word cannot stop the trainer either.
-    SentencePieceEncoder.train(["ab" * 50_000], 264, path)
+    SentencePieceTokenizer.train(["ab" * 50_000], 264, path)
 
 
 @pytest.mark.parametrize("lines", [[], [""], ["", ""], [" ", "\t\u3000"]])
 def test_an_empty_corpus_is_refused(tmp_path, lines):
     with pytest.raises(T2TLiteError, match="needs text; got a corpus without"):
-        SentencePieceEncoder.train(lines, 300, tmp_path / "m")
+        SentencePieceTokenizer.train(lines, 300, tmp_path / "m")
     assert not list(tmp_path.iterdir())
 
 
@@ -185,9 +185,11 @@ def test_an_empty_corpus_is_refused(tmp_path, lines):
 )
 def test_a_wrong_size_names_the_bound(tmp_path, size, bound):
     with pytest.raises(T2TLiteError, match=f"vocab_size={size}") as raised:
-        SentencePieceEncoder.train(corpus(), size, tmp_path / "m")
+        SentencePieceTokenizer.train(corpus(), size, tmp_path / "m")
     number = re.search(rf"{bound} (\d+)", str(raised.value))[1]
-    encoder = SentencePieceEncoder.train(corpus(), int(number), tmp_path / "m")
+    encoder = SentencePieceTokenizer.train(
+        corpus(), int(number), tmp_path / "m"
+    )
     assert encoder.vocab_size == int(number)
 
 
@@ -196,7 +198,7 @@ def test_a_damaged_vocabulary_is_named(encoder, tmp_path, cut):
     path = tmp_path / "damaged.model"
     path.write_bytes(encoder.path.read_bytes()[cut])
     with pytest.raises(T2TLiteError, match="damaged.model"):
-        SentencePieceEncoder(path)
+        SentencePieceTokenizer(path)
 
 
 @pytest.mark.parametrize(
@@ -220,10 +222,10 @@ def test_models_of_other_trainers_give_the_same_pieces(tmp_path, options):
             **{"model_type": "bpe", "vocab_size": 60, **options},
         )
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    encoder = SentencePieceEncoder(path)
+    encoder = SentencePieceTokenizer(path)
     texts = ["the cat sat.", "  two  dogs", "", "<s> the </s> <pad>", "猫 ran"]
     ids = encoder.encode(texts)
-    assert encoder.tokenize(tf.constant(texts)).to_list() == [
+    assert encoder.encode_tf(tf.constant(texts)).to_list() == [
         row.tolist() for row in ids
     ]
     assert encoder.decode(ids) == [
@@ -253,13 +255,13 @@ def test_python_gives_the_ids_of_the_graph(encoder, most, monkeypatch):
     for _ in range(2):
         ids = encoder.encode(texts)
         assert all(row.dtype == np.int32 for row in ids)
-        expected = encoder.tokenize(tf.constant(texts)).to_list()
+        expected = encoder.encode_tf(tf.constant(texts)).to_list()
         assert [row.tolist() for row in ids] == expected
 
 
 def test_a_traced_encoder_survives_a_new_random_seed(encoder):
     # tf.random.set_seed drops the kernels that TensorFlow has cached.
-    tokenize = tf.function(lambda text: encoder.tokenize(text).to_tensor())
+    tokenize = tf.function(lambda text: encoder.encode_tf(text).to_tensor())
     back = tf.function(encoder.detokenize)
     ids = tokenize(tf.constant(["two small dogs"]))
     tf.random.set_seed(1)

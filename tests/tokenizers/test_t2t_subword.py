@@ -8,7 +8,7 @@ import pytest
 from support.places import SHARED_DATA
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.tokenizers.base import EOS_ID, PAD_ID
-from t2t_lite.tokenizers.t2t_subword import SubwordEncoder
+from t2t_lite.tokenizers.t2t_subword import T2TSubwordTokenizer
 
 RECORDED = SHARED_DATA / "t2t"
 ESCAPES = list("\\_u;0123456789")
@@ -38,7 +38,7 @@ def write(path, pieces, quote="'"):
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("vocabulary")
-    return SubwordEncoder(write(folder / "v.subwords", PIECES))
+    return T2TSubwordTokenizer(write(folder / "v.subwords", PIECES))
 
 
 def pieces_of(encoder, text):
@@ -91,7 +91,7 @@ def test_any_text_comes_back_and_never_holds_pad_or_eos(encoder):
     assert min(row.min() for row in ids if len(row)) > EOS_ID
 
 
-def ids_of(*pieces):
+def pieces_to_ids(*pieces):
     return [PIECES.index(piece) for piece in pieces]
 
 
@@ -99,19 +99,22 @@ def ids_of(*pieces):
     ("ids", "text"),
     [
         ([], ""),
-        ([PAD_ID, *ids_of("Two_"), EOS_ID, *ids_of("men_")], "Two"),
-        (ids_of("Two_", "men_"), "Two men"),
-        (ids_of("Two_", ".", "_", "_", "men_"), "Two.men"),
-        (ids_of("T", "w"), "Tw"),  # a word without its end
-        (ids_of("\\", "\\", "u", "_"), "\\u"),
-        (ids_of("a", "\\", "u", "\\"), "a_\\"),
-        (ids_of("\\", "9", "7", "a"), "\\97a"),  # no number without ;
-        (ids_of("\\", "0", "9", "7", ";"), "a"),
-        (ids_of("\\", "0", "0", ";"), "\0"),
-        (ids_of("\\", *"55296", ";"), "\ufffd"),  # half a surrogate pair
-        (ids_of("\\", *"1114112", ";"), "\u3013"),
-        (ids_of("\\", *"99999999999999999999", ";"), "\u3013"),
-        ([len(PIECES), -1, *ids_of("a")], "a"),
+        (
+            [PAD_ID, *pieces_to_ids("Two_"), EOS_ID, *pieces_to_ids("men_")],
+            "Two",
+        ),
+        (pieces_to_ids("Two_", "men_"), "Two men"),
+        (pieces_to_ids("Two_", ".", "_", "_", "men_"), "Two.men"),
+        (pieces_to_ids("T", "w"), "Tw"),  # a word without its end
+        (pieces_to_ids("\\", "\\", "u", "_"), "\\u"),
+        (pieces_to_ids("a", "\\", "u", "\\"), "a_\\"),
+        (pieces_to_ids("\\", "9", "7", "a"), "\\97a"),  # no number without ;
+        (pieces_to_ids("\\", "0", "9", "7", ";"), "a"),
+        (pieces_to_ids("\\", "0", "0", ";"), "\0"),
+        (pieces_to_ids("\\", *"55296", ";"), "\ufffd"),  # half a surrogate pair
+        (pieces_to_ids("\\", *"1114112", ";"), "\u3013"),
+        (pieces_to_ids("\\", *"99999999999999999999", ";"), "\u3013"),
+        ([len(PIECES), -1, *pieces_to_ids("a")], "a"),
     ],
 )
 def test_any_ids_give_valid_text(encoder, ids, text):
@@ -121,7 +124,7 @@ def test_any_ids_give_valid_text(encoder, ids, text):
 def test_a_file_without_quotes_loses_no_text(tmp_path):
     """The space is a part of ". " no more, nor a piece, but can be escaped."""
     names = ["<pad>", "<EOS>", "a_", ". .", "x", "x", *ESCAPES, ""]
-    encoder = SubwordEncoder(write(tmp_path / "v", names, quote=""))
+    encoder = T2TSubwordTokenizer(write(tmp_path / "v", names, quote=""))
     assert pieces_of(encoder, "a x") == ["a_", "x", "_"]
     assert encoder.encode(["x"])[0][0] == 5  # of equal lines the last counts
     assert encoder.pieces(encoder.encode([". "])[0]) == (
@@ -141,7 +144,7 @@ def test_a_file_without_quotes_loses_no_text(tmp_path):
 )
 def test_another_file_is_refused(pieces, message, tmp_path):
     with pytest.raises(T2TLiteError, match=message.replace("?", "[?]")):
-        SubwordEncoder(write(tmp_path / "v", pieces))
+        T2TSubwordTokenizer(write(tmp_path / "v", pieces))
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +152,7 @@ def recorded():
     if not RECORDED.is_dir():
         pytest.skip(f"needs tensor2tensor's recordings in {RECORDED}")
     lines = (RECORDED / "encode_m30k1k.jsonl").read_text("utf-8").split("\n")
-    encoder = SubwordEncoder(RECORDED / "vocab.m30k_ende.1000.subwords")
+    encoder = T2TSubwordTokenizer(RECORDED / "vocab.m30k_ende.1000.subwords")
     return encoder, [json.loads(line) for line in lines if line]
 
 

@@ -4,11 +4,11 @@ import pytest
 
 from t2t_lite.errors import UsageError
 from t2t_lite.tokenizers.tags import (
-    known_tag,
-    parted,
-    split_behind_tag,
+    add_tag,
+    check_tag,
+    split_keeping_tag,
+    split_tag,
     tag_of,
-    tagged,
 )
 
 TAGS = ("<2de>", "<web>")
@@ -28,20 +28,20 @@ def test_what_can_be_no_tag_gives_none(name):
 
 
 def test_a_known_tag_is_found_by_its_name():
-    assert known_tag("web", TAGS) == known_tag("<web>", TAGS) == "<web>"
+    assert check_tag("web", TAGS) == check_tag("<web>", TAGS) == "<web>"
     with pytest.raises(UsageError, match="<2de>, <web>; got 'wbe'"):
-        known_tag("wbe", TAGS)
+        check_tag("wbe", TAGS)
 
 
 @pytest.mark.parametrize("text", ["two men", " two  men", "<x> y"])
 def test_a_tag_is_put_before_a_text_and_taken_away_again(text):
-    assert tagged("<2de>", text) == f"<2de> {text}"
-    assert parted(tagged("<2de>", text), TAGS) == ("<2de>", text)
-    assert parted(text, TAGS) == ("", text)
-    assert tagged("", text) == text
+    assert add_tag("<2de>", text) == f"<2de> {text}"
+    assert split_tag(add_tag("<2de>", text), TAGS) == ("<2de>", text)
+    assert split_tag(text, TAGS) == ("", text)
+    assert add_tag("", text) == text
 
 
 def test_each_sentence_of_a_tagged_text_has_the_tag():
     split = str.split
-    assert split_behind_tag("<2de> a b", TAGS, split) == ["<2de> a", "<2de> b"]
-    assert split_behind_tag("a b", TAGS, split) == ["a", "b"]
+    assert split_keeping_tag("<2de> a b", TAGS, split) == ["<2de> a", "<2de> b"]
+    assert split_keeping_tag("a b", TAGS, split) == ["a", "b"]

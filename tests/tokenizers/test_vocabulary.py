@@ -15,25 +15,25 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.plugins import load_plugins
 from t2t_lite.problem import RawFiles
 from t2t_lite.serving.verify import check_servable
-from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
-from t2t_lite.tokenizers.t2t_subword import SubwordEncoder
+from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
+from t2t_lite.tokenizers.t2t_subword import T2TSubwordTokenizer
 from t2t_lite.tokenizers.vocabulary import open_vocabulary
-from t2t_lite.tokenizers.wordpiece import WordPieceEncoder
+from t2t_lite.tokenizers.wordpiece import WordPieceVocabulary
 
 WORDS = "one two three four five".split()
 NUMBERS = [" ".join(WORDS[int(d) % 5] for d in str(n)) for n in range(40)]
 PAIRS = [(text, text.upper()) for text in NUMBERS]
 KINDS = {
-    "pieces.model": SentencePieceEncoder,
-    "words.txt": WordPieceEncoder,
-    "v.subwords": SubwordEncoder,
+    "pieces.model": SentencePieceTokenizer,
+    "words.txt": WordPieceVocabulary,
+    "v.subwords": T2TSubwordTokenizer,
 }
 
 
 def write_vocabulary(folder, name):
     path = folder / name
     if name == "pieces.model":
-        SentencePieceEncoder.train(NUMBERS, 280, path)
+        SentencePieceTokenizer.train(NUMBERS, 280, path)
     elif name == "words.txt":
         path.write_text("\n".join(["[PAD]", "[UNK]", *WORDS[:4], "##s", "!"]))
     else:
@@ -89,7 +89,7 @@ def options_of(folder, vocabulary):
 def test_data_is_made_with_a_given_file(name, copy, files, tmp_path):
     load_plugins()
     problem = registry.problem("text", options_of(tmp_path, files[name]))
-    manifest = generate.Generation(
+    manifest = generate.DataGenerator(
         problem, tmp_path / "data", progress=False
     ).run()
     assert manifest.vocabulary.keys() == {copy}
@@ -113,9 +113,9 @@ class _RoundTrip(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def serve(self, text):
-        ids = [encoder.tokenize(text) for encoder in self.encoders]
+        ids = [encoder.encode_tf(text) for encoder in self.encoders]
         texts = [
-            encoder.detokenize(rows.to_tensor(0))
+            encoder.decode_tf(rows.to_tensor(0))
             for encoder, rows in zip(self.encoders, ids, strict=True)
         ]
         return {"texts": tf.stack(texts), "ids": tf.concat(ids, 1).to_tensor()}

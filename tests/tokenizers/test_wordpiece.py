@@ -3,7 +3,7 @@
 import pytest
 
 from t2t_lite.tokenizers.base import EOS_ID, PAD_ID
-from t2t_lite.tokenizers.wordpiece import WordPieceEncoder
+from t2t_lite.tokenizers.wordpiece import WordPieceVocabulary
 
 SPECIAL = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]"]
 PIECES = [*SPECIAL, "two", "men", "walk", "##ing", "##s", ".", "'", "t", "don"]
@@ -19,7 +19,7 @@ def write(path, pieces):
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("vocabulary")
-    return WordPieceEncoder(write(folder / "vocab.txt", PIECES))
+    return WordPieceVocabulary(write(folder / "vocab.txt", PIECES))
 
 
 def pieces_of(encoder, text):
@@ -71,12 +71,12 @@ def test_what_comes_back_is_what_wordpiece_keeps(encoder, text, pieces, back):
 def test_case_and_accents_go_where_no_piece_has_them(
     pieces, text, expected, tmp_path
 ):
-    encoder = WordPieceEncoder(write(tmp_path / "v", [*SPECIAL, *pieces]))
+    encoder = WordPieceVocabulary(write(tmp_path / "v", [*SPECIAL, *pieces]))
     assert pieces_of(encoder, text) == expected
 
 
 def test_empty_and_repeated_lines_keep_the_numbers_of_the_others(tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_bytes(b"[UNK]\r\ntwo\r\n\r\ntwo\r\nmen")
-    encoder = WordPieceEncoder(path)
+    encoder = WordPieceVocabulary(path)
     assert encoder.encode(["men two"])[0].tolist() == [6, 5]

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from t2t_lite.tokenizers.base import words_of_prefixes
-from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
-from t2t_lite.tokenizers.t2t_subword import SubwordEncoder
-from t2t_lite.tokenizers.wordpiece import WordPieceEncoder
+from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
+from t2t_lite.tokenizers.t2t_subword import T2TSubwordTokenizer
+from t2t_lite.tokenizers.wordpiece import WordPieceVocabulary
 
 LINES = ["two small men eat a soup.", "the cat sat on the mat"] * 40
 SUBWORDS = ["<pad>_", "<EOS>_", "men_", "Two_", "Two", "a", "b", "é"]
@@ -26,14 +26,14 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sentencepiece(folder):
-    return SentencePieceEncoder.train(LINES, 300, folder / "v.model")
+    return SentencePieceTokenizer.train(LINES, 300, folder / "v.model")
 
 
 @pytest.fixture(scope="module")
 def subwords(folder):
     path = folder / "v.subwords"
     path.write_text("".join(f"'{p}'\n" for p in SUBWORDS), "utf-8")
-    return SubwordEncoder(path)
+    return T2TSubwordTokenizer(path)
 
 
 def as_lists(words):
@@ -68,7 +68,7 @@ def test_a_piece_lies_in_the_words_it_has_a_character_of():
 def test_wordpieces_keep_the_words_of_the_text_they_lose(folder):
     path = folder / "vocab.txt"
     path.write_text("".join(f"{piece}\n" for piece in WORDPIECES))
-    encoder = WordPieceEncoder(path)
+    encoder = WordPieceVocabulary(path)
     text = "Two  mens. Don't \u732b\u732b men"
     # two men ##s . don ' t [UNK] [UNK] men
     words = as_lists(encoder.words_of_text(text))

@@ -182,7 +182,7 @@ class Bits(Text2TextProblem):
             yield f"{number:b}", f"{number:o} and {number:b}"
 """
 COMPLETE = """
-    def complete(self, source, output):
+    def postprocess(self, source, output):
         return output.upper(), {}
 """
 
@@ -210,7 +210,7 @@ class _RunOfAUser:
                 hparams=hparams,
                 seed=1,
                 data_dir=data,
-                manifest=generate.Generation(
+                manifest=generate.DataGenerator(
                     problem, data, progress=False
                 ).run(),
                 usr_dir=usr_dir,
@@ -281,12 +281,12 @@ def test_two_vocabularies_keep_their_sides_without_code(run_of_user):
         return {"inputs": "source.model", "targets": "target.model"}
 
     def train_encoders(self, raw, data_dir, seed):
-        from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
+        from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
 
         sides = zip(*self.samples("train", raw))
         for side, size, name in zip(sides, (265, 275), ("source", "target")):
             path = f"{data_dir}/{name}.model"
-            SentencePieceEncoder.train(iter(side), size, path, seed)
+            SentencePieceTokenizer.train(iter(side), size, path, seed)
 """
     untied = HPARAMS.replace(shared_embedding=False)
     folder = run_of_user.train(CODE + two, "usr_bits_rev", untied).folder

@@ -31,7 +31,7 @@ def problem(forget_plugins):
 def create(problem, tmp_path):
     """Makes the run, or another one that differs by what is given."""
     data_dir = tmp_path / "data"
-    manifest = generate.Generation(problem, data_dir, progress=False).run()
+    manifest = generate.DataGenerator(problem, data_dir, progress=False).run()
 
     def make(**changes):
         values = {
@@ -92,7 +92,7 @@ def test_another_run_in_the_folder_is_refused(create, problem, tmp_path):
 def test_other_data_and_vocabulary_are_another_run(create, problem, tmp_path):
     create()
     type(problem).vocab_size = 281
-    manifest = generate.Generation(
+    manifest = generate.DataGenerator(
         problem, tmp_path / "other", progress=False, seed=5
     ).run()
     with pytest.raises(T2TLiteError) as caught:
@@ -193,11 +193,11 @@ class WithOptions(Text2TextProblem):
         return dict(zip(("inputs", "targets"), names, strict=True))
 
     def train_encoders(self, raw, data_dir, seed):
-        from t2t_lite.tokenizers.sentencepiece import SentencePieceEncoder
+        from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
 
         for name in set(self.vocabulary_files().values()):
             lines = [f"{name} abcd" * 9]
-            SentencePieceEncoder.train(lines, 270, data_dir / name, seed)
+            SentencePieceTokenizer.train(lines, 270, data_dir / name, seed)
 
 
 @pytest.fixture
@@ -210,7 +210,9 @@ def create_with(forget_plugins, tmp_path):
     def make(name="run_options", hparams=HPARAMS, **options):
         problem = registry.problem(name, options)
         data_dir = tmp_path / f"data {options}"
-        manifest = generate.Generation(problem, data_dir, progress=False).run()
+        manifest = generate.DataGenerator(
+            problem, data_dir, progress=False
+        ).run()
         return Run.create(
             tmp_path / "run",
             problem=problem,
@@ -274,9 +276,9 @@ def test_data_that_was_made_anew_is_not_the_runs_data(
     create, problem, tmp_path
 ):
     create()
-    generate.Generation(problem, tmp_path / "data", progress=False, seed=9).run(
-        overwrite=True
-    )
+    generate.DataGenerator(
+        problem, tmp_path / "data", progress=False, seed=9
+    ).run(overwrite=True)
     with pytest.raises(T2TLiteError, match="data in .* has changed since"):
         Run.open(tmp_path / "run").data.manifest  # noqa: B018
 

@@ -205,7 +205,7 @@ def test_halves_of_a_pass_drop_the_same_units_and_sum_to_it(
         }
     results = []
     for cores in (1, 2):
-        monkeypatch.setattr(devices, "usable_cores", lambda n=cores: n)
+        monkeypatch.setattr(devices, "num_cpus", lambda n=cores: n)
         model, updater = _updater(
             1,
             make_model=Transformer,

@@ -34,7 +34,7 @@ def begin(forget_plugins, tmp_path):
     def make(folder, words="words", hparams=HPARAMS, init_from=None, **options):
         task = problem(f"initial_{words}")
         data = tmp_path / f"data_{words}"
-        manifest = generate.Generation(task, data, progress=False).run()
+        manifest = generate.DataGenerator(task, data, progress=False).run()
         start = TrainingOptions(init_from=init_from, **options)
         return Run.create(
             tmp_path / folder,

@@ -17,7 +17,7 @@ from keras import ops, tree
 from t2t_lite.decoding.search.logits_processors import LogitsProcessor
 from t2t_lite.decoding.search.selection import TopK
 from t2t_lite.decoding.search.state import (
-    IMPOSSIBLE,
+    NEG_INF,
     SearchState,
     is_possible,
 )
@@ -133,7 +133,7 @@ def beam_search(
 def _start(cache, own_states, shape, limits):
     """Return a state whose only live hypothesis, number 0, is empty."""
     batch_size, beam_size, count, longest = shape
-    live = ops.where(ops.equal(ops.arange(beam_size), 0), 0.0, IMPOSSIBLE)
+    live = ops.where(ops.equal(ops.arange(beam_size), 0), 0.0, NEG_INF)
     return SearchState(
         index=ops.convert_to_tensor(0, "int32"),
         rows=ops.arange(batch_size, dtype="int32"),
@@ -145,7 +145,7 @@ def _start(cache, own_states, shape, limits):
             ops.cast(live, "float32")[None], (batch_size, beam_size)
         ),
         finished_ids=ops.zeros((batch_size, count, longest), "int32"),
-        finished_scores=ops.full((batch_size, count), IMPOSSIBLE, "float32"),
+        finished_scores=ops.full((batch_size, count), NEG_INF, "float32"),
         processor_states=own_states,
         cache=cache,
     )
@@ -168,7 +168,7 @@ def _finish(state, candidates, ended, alpha):
     scores = candidates.log_probs / length_penalty(length, alpha)
     real = ops.logical_and(ended, is_possible(candidates.log_probs))
     scores = ops.concatenate(
-        [state.finished_scores, ops.where(real, scores, IMPOSSIBLE)], axis=1
+        [state.finished_scores, ops.where(real, scores, NEG_INF)], axis=1
     )
     scores, indices = ops.top_k(scores, ops.shape(state.finished_scores)[1])
     ids = _append(state, candidates.parents, candidates.ids)  # [B, C, L]
@@ -188,7 +188,7 @@ def _extend(state, candidates, log_probs, indices):
     return {
         "last_ids": last_ids,
         "live_ids": _append(state, parents, last_ids),
-        "live_log_probs": ops.maximum(log_probs, IMPOSSIBLE),
+        "live_log_probs": ops.maximum(log_probs, NEG_INF),
     }
 
 
@@ -272,7 +272,7 @@ def _best(state, alpha):
     longest = ops.cast(state.limits, "float32")[:, None]
     live_scores = state.live_log_probs / length_penalty(longest, alpha)
     real = is_possible(state.live_log_probs)
-    live_scores = ops.where(real, live_scores, IMPOSSIBLE)
+    live_scores = ops.where(real, live_scores, NEG_INF)
     live_ids = ops.where(real[..., None], state.live_ids, 0)
     scores = ops.concatenate([state.finished_scores, live_scores], axis=1)
     ids = ops.concatenate([state.finished_ids, live_ids], axis=1)

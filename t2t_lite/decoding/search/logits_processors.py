@@ -11,7 +11,7 @@ from typing import Any
 
 from keras import ops
 
-from t2t_lite.decoding.search.state import IMPOSSIBLE, SearchState
+from t2t_lite.decoding.search.state import NEG_INF, SearchState
 from t2t_lite.ops import Tensor
 
 # Fills rows of tokens before their first and after their last one.
@@ -58,7 +58,7 @@ class LogitsProcessor:
 
 def mask_logits(logits: Tensor, mask: Tensor) -> Tensor:
     """Return logits [B, K, V] that are impossible where the mask is true."""
-    return ops.where(mask, ops.cast(IMPOSSIBLE, logits.dtype), logits)
+    return ops.where(mask, ops.cast(NEG_INF, logits.dtype), logits)
 
 
 @dataclasses.dataclass(frozen=True)

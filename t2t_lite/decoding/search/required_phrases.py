@@ -22,7 +22,7 @@ from t2t_lite.decoding.search.selection import (
     best_log_probs,
 )
 from t2t_lite.decoding.search.state import (
-    IMPOSSIBLE,
+    NEG_INF,
     Candidates,
     SearchState,
     is_possible,
@@ -76,10 +76,10 @@ class RequiredPhrases(LogitsProcessor, TopK):
         log_probs = ops.take_along_axis(logits, ops.maximum(ids, 0), axis=2)
         log_probs = ops.cast(log_probs, "float32") - normalizer
         log_probs = state.live_log_probs[..., None] + log_probs
-        real = ops.logical_and(ids >= 0, log_probs > IMPOSSIBLE)
+        real = ops.logical_and(ids >= 0, log_probs > NEG_INF)
         parents = ops.arange(beam_size, dtype="int32")[None, :, None]
         others = (
-            ops.where(real, log_probs, IMPOSSIBLE),
+            ops.where(real, log_probs, NEG_INF),
             ops.broadcast_to(parents, ops.shape(ids)),
             ops.maximum(ids, 0),
         )
@@ -101,7 +101,7 @@ class RequiredPhrases(LogitsProcessor, TopK):
         fullest banks, then to the likeliest candidates.
         """
         rows = self._rows(state)
-        log_probs = ops.where(ended, IMPOSSIBLE, candidates.log_probs)
+        log_probs = ops.where(ended, NEG_INF, candidates.log_probs)
         beam_size = ops.shape(state.live_log_probs)[1]
         banks = rows.banks(state, candidates)
         banks = ops.where(is_possible(log_probs), banks, -1)
@@ -221,7 +221,7 @@ def _without_duplicates(log_probs, parents, ids):
     indices = ops.arange(ops.shape(ids)[1])
     earlier = indices[None, :] < indices[:, None]
     duplicate = ops.any(ops.logical_and(same, earlier), axis=-1)
-    return ops.where(duplicate, IMPOSSIBLE, log_probs)
+    return ops.where(duplicate, NEG_INF, log_probs)
 
 
 def _precedes(keys):

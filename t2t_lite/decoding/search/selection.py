@@ -8,7 +8,7 @@ import dataclasses
 from keras import ops
 
 from t2t_lite.decoding.search.state import (
-    IMPOSSIBLE,
+    NEG_INF,
     Candidates,
     SearchState,
 )
@@ -68,7 +68,7 @@ class TopK:
         Returns:
           Their log-probabilities and indices, [B, K].
         """
-        log_probs = ops.where(ended, IMPOSSIBLE, candidates.log_probs)
+        log_probs = ops.where(ended, NEG_INF, candidates.log_probs)
         return ops.top_k(log_probs, ops.shape(state.live_log_probs)[1])
 
 
@@ -112,7 +112,7 @@ class Sample(TopK):
         )
         drawn = ops.minimum(drawn, vocab_size - 1)  # [B, 1]
         log_probs = gather_rows(logits, drawn) - normalizer[:, 0]
-        log_probs = ops.where(log_probs > IMPOSSIBLE, log_probs, IMPOSSIBLE)
+        log_probs = ops.where(log_probs > NEG_INF, log_probs, NEG_INF)
         return Candidates(
             state.live_log_probs + log_probs, ops.zeros_like(drawn), drawn
         )
@@ -155,4 +155,4 @@ def best_log_probs(
     best, ids = top_k(logits, width)
     log_probs = best - (logsumexp(logits) if normalizer is None else normalizer)
     # Written so that a NaN becomes impossible, too.
-    return ops.where(log_probs > IMPOSSIBLE, log_probs, IMPOSSIBLE), ids
+    return ops.where(log_probs > NEG_INF, log_probs, NEG_INF), ids

@@ -12,12 +12,12 @@ from t2t_lite.ops import Tensor
 
 # The log-probability of a hypothesis that does not exist. It is finite because
 # differences of infinities are NaN, and NaN is not valid JSON.
-IMPOSSIBLE = -1e9
+NEG_INF = -1e9
 
 
 def is_possible(log_probs: Tensor) -> Tensor:
     """Return whether log-probabilities or scores are of real hypotheses."""
-    return log_probs > 0.01 * IMPOSSIBLE
+    return log_probs > 0.01 * NEG_INF
 
 
 class SearchState(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from t2t_lite import files
-from t2t_lite.errors import T2TLiteError, UsageError, in_words
+from t2t_lite.errors import T2TLiteError, UsageError, format_error
 from t2t_lite.hparam import HParams
 from t2t_lite.interop.tensor2tensor.checkpoint import Checkpoint
 from t2t_lite.interop.tensor2tensor.hparams import TrainDir
@@ -194,5 +194,5 @@ def _cases(path: pathlib.Path) -> Iterator[tuple[np.ndarray, ...]]:
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as e:
         raise T2TLiteError(
             f"verify must name an .npz with inputs, targets, logits; got "
-            f"{path}: {in_words(e, place=False)}."
+            f"{path}: {format_error(e, place=False)}."
         ) from e

@@ -17,7 +17,7 @@ from t2t_lite.data.manifest import Manifest, SplitRecord, sha256_of
 from t2t_lite.data.packing import feature_names
 from t2t_lite.data.pipeline import unpack
 from t2t_lite.datagen import generate
-from t2t_lite.errors import T2TLiteError, in_words
+from t2t_lite.errors import T2TLiteError, format_error
 from t2t_lite.problem import Problem
 from t2t_lite.tokenizers.base import EOS_ID
 from t2t_lite.tokenizers.vocabulary import open_vocabulary
@@ -114,7 +114,7 @@ def _read_split(
         except (tf.errors.OpError, ValueError) as error:
             raise T2TLiteError(
                 f"{path} is damaged or of another kind, in the {_RECORDS} "
-                f"records from number {count + 1} on: {in_words(error)}."
+                f"records from number {count + 1} on: {format_error(error)}."
             ) from error
         if not count:  # tensor2tensor gives records to all shards in turn
             raise T2TLiteError(f"{path} has no record: copy it again.")

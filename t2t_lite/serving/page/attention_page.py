@@ -14,7 +14,7 @@ from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import UsageError
 from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.serving import page
-from t2t_lite.tokenizers.base import EOS_ID, TextEncoder
+from t2t_lite.tokenizers.base import EOS_ID, Tokenizer
 
 _DIGITS = 4  # of a weight
 
@@ -47,7 +47,7 @@ def attention_of(
         targets = _ids(translator, translator.target_encoder, target)
     features = {"inputs": inputs, "targets": targets}
     weights = attention_weights(
-        translator.one_model,
+        translator.single_model,
         {side: tf.constant([[*x, EOS_ID]]) for side, x in features.items()},
     )
     return {
@@ -63,7 +63,7 @@ def attention_of(
     }
 
 
-def _ids(translator: Translator, encoder: TextEncoder, text: str) -> list[int]:
+def _ids(translator: Translator, encoder: Tokenizer, text: str) -> list[int]:
     """Return the tokens of a text, without EOS."""
     ids = encoder.encode([text])[0].tolist()
     if len(ids) >= translator.max_length:

@@ -21,7 +21,7 @@ from tensorflow_serving.apis import (
     prediction_log_pb2,
 )
 
-from t2t_lite.errors import T2TLiteError, in_words
+from t2t_lite.errors import T2TLiteError, format_error
 from t2t_lite.serving.server import requests
 from t2t_lite.serving.server.batching import Batcher, Run, Tensors
 from t2t_lite.serving.server.requests import Limits, Refusal
@@ -89,7 +89,9 @@ def _signature(name: str, function: Any) -> Signature:
             return {name: outputs[name].numpy() for name in sorted(outputs)}
         except tf.errors.OpError as error:
             status = _STATUSES.get(error.error_code, "INTERNAL")
-            raise Refusal(f"The model: {in_words(error)}.", status) from error
+            raise Refusal(
+                f"The model: {format_error(error)}.", status
+            ) from error
 
     shapes = [spec.shape for spec in function.structured_outputs.values()]
     is_batchable = all(x.rank and None not in x.as_list()[1:] for x in shapes)
@@ -234,7 +236,7 @@ class Model:
             try:
                 await self.refresh()
             except OSError as error:  # of the folder, or stderr is closed
-                problem = f"Cannot look for versions: {in_words(error)}."
+                problem = f"Cannot look for versions: {format_error(error)}."
                 if problem != logged:
                     with contextlib.suppress(OSError):
                         self.log(problem)
@@ -270,7 +272,7 @@ class Model:
             except Exception as error:
                 self._broken[number] = files
                 self._states[number] = State.END
-                self.log(f"Cannot load {folder}: {in_words(error)}.")
+                self.log(f"Cannot load {folder}: {format_error(error)}.")
                 continue
             if self._current:
                 del self._states[self._current.number]

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import grpc
 from prometheus_client import Counter, Gauge, Histogram
 
-from t2t_lite.errors import in_words
-from t2t_lite.progress import say
+from t2t_lite.errors import format_error
+from t2t_lite.progress import log
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -80,7 +80,7 @@ def recorded(api: str) -> Iterator[None]:
         raise
     except Exception as error:
         code = "INTERNAL"
-        say(f"{api} request: {in_words(error)}")
+        log(f"{api} request: {format_error(error)}")
         raise Refusal("Internal error.", code) from error
     finally:
         REQUESTS.labels(api, code).inc()

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from aiohttp import web
 from grpc_health.v1 import health_pb2
 
-from t2t_lite.errors import T2TLiteError, in_words
+from t2t_lite.errors import T2TLiteError, format_error
 from t2t_lite.serving.server import apis
 from t2t_lite.serving.server.batching import Batcher
 from t2t_lite.serving.server.model import Model, Version, load_version
@@ -78,8 +78,9 @@ async def running(
     except (OSError, RuntimeError) as error:
         await runner.cleanup()
         raise T2TLiteError(
-            f"Cannot listen at --host={config.host} {flag}: {in_words(error)}. "
-            "Choose another address or port; port 0 takes a free one."
+            f"Cannot listen at --host={config.host} {flag}: "
+            f"{format_error(error)}. Choose another address or port; port 0 "
+            "takes a free one."
         ) from error
     await grpc_server.start()
     await health.set("", health_pb2.HealthCheckResponse.SERVING)

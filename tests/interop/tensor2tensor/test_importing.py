@@ -262,7 +262,7 @@ def test_decodes_are_the_recorded_ones(tmp_path):
     encoder = run.encoders["inputs"]
     model, _ = run.load_model()
     with np.load(decode / "decodes.npz") as arrays:
-        sources = encoder.detokenize(
+        sources = encoder.decode_tf(
             tf.ragged.constant(
                 [row[row > 1].tolist() for row in arrays["inputs"]], tf.int32
             )

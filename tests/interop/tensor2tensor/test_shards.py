@@ -31,9 +31,9 @@ PAIRS = [{"inputs": s, "targets": t} for s, t in PAIRS_OF_ROWS]
 
 
 def own_text(name="digits", adopted=VOCABULARY):
-    from t2t_lite.problem import OwnText
+    from t2t_lite.problem import TextFiles
 
-    class Text(OwnText):
+    class Text(TextFiles):
         name = base_name = "text"
 
     return Text().with_options({"name": name, "adopted": adopted})
