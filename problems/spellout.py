@@ -100,7 +100,7 @@ def _pairs(language: str) -> list[tuple[str, str]]:
 
 
 def _texts(language: str) -> Iterator[str]:
-    """What is written out, the short numbers all there."""
+    """Return the numbers to write out, among them all short ones."""
     for number in _spread(_CARDINALS, 1000, 100_000):
         yield _words(number, language)
     for number in _spread(_ORDINALS, 1000, 10_000):
@@ -122,7 +122,7 @@ def _texts(language: str) -> Iterator[str]:
 
 
 def _spread(count: int, dense: int, most: int) -> list[int]:
-    """So many numbers, in order: all below `dense`, a sample below `most`."""
+    """Return `count` numbers, sorted: all below `dense`, then a sample."""
     sparse = sorted(range(dense, most), key=_digest)[: count - dense]
     return [*range(dense), *sorted(sparse)]
 

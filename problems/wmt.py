@@ -20,7 +20,7 @@ from t2t_lite.registry import OTHER_NAMES, register_problem
 
 
 class _Wmt14(ParallelCorpus):
-    """What the language pairs have in common."""
+    """The common part of the language pairs."""
 
     source_language = "en"
     stems = {

@@ -1,1 +1,1 @@
-"""What the commands share: the parser, the flags, how a command ends."""
+"""Shared parts of the commands: the parser, the flags, how a command ends."""

@@ -1,4 +1,4 @@
-"""Where lines come from and answers go: files, or stdin and stdout."""
+"""Open the input and output of a command: files, or stdin and stdout."""
 
 import contextlib
 import pathlib

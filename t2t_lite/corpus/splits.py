@@ -1,4 +1,4 @@
-"""Which pairs of a corpus are held out: by a hash of their text.
+"""Hold out pairs of a corpus, selected by a hash of their text.
 
 The pairs with the smallest hashes are taken. So the choice depends neither on
 the order of the corpus nor on a seed, equal pairs are in the same split, and

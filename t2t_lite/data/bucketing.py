@@ -1,4 +1,4 @@
-"""Which examples share a batch: length classes and plans, in plain numpy.
+"""Plan which examples share a batch: length classes, in plain numpy.
 
 A portion of examples is planned at once, from its lengths alone: pairs of about
 the same source and target length go together, so that little of a batch is

@@ -77,7 +77,7 @@ class SplitRecord:
 
     @property
     def is_packed(self) -> bool:
-        """Whether a record is a row of several pairs."""
+        """Return whether a record is a row of several pairs."""
         return bool(self.row_lengths)
 
     @property
@@ -94,7 +94,7 @@ class SplitRecord:
 
     @property
     def summary(self) -> str:
-        """What was dropped or is invalid: "2 dropped (empty source)"."""
+        """Return counts of bad pairs, such as "2 dropped (empty source)"."""
         parts = [f"{n:,} dropped ({why})" for why, n in self.dropped.items()]
         parts = parts or ["none dropped"]
         parts += [f"{n:,} with {what}" for what, n in self.damaged.items()]

@@ -102,23 +102,13 @@ def training_batches(
             f"A position in this data has a portion below {portions}; got "
             f"{start}. It belongs to other data."
         )
-
-    def files_of_epoch(epoch):
-        """Return paths, records to skip in the first file, first portion."""
-        generator = np.random.default_rng([seed, _SHARD_ORDER, epoch])
-        order = generator.permutation(len(record.shards))
-        portion = start.portion if epoch == start.epoch else 0
-        skip = portion * portion_size
-        ends = np.cumsum([record.shards[i].examples for i in order])
-        whole = int(np.searchsorted(ends, skip, "right"))
-        folder = pathlib.Path(data_dir)
-        paths = [bytes(folder / record.shards[i].file) for i in order[whole:]]
-        skip -= ends[whole - 1] if whole else 0
-        return np.array(paths, object), np.int64(skip), np.int64(portion)
+    folder = pathlib.Path(data_dir)
 
     def portions_of_epoch(epoch):
         paths, skip, portion = tf.numpy_function(
-            files_of_epoch,
+            lambda epoch: _files_of_epoch(
+                folder, record.shards, seed, epoch, start, portion_size
+            ),
             [epoch],
             [tf.string, tf.int64, tf.int64],
             stateful=False,
@@ -142,8 +132,21 @@ def training_batches(
     )
 
 
+def _files_of_epoch(folder, shards, seed, epoch, start, portion_size):
+    """Return paths, records to skip in the first file, first portion."""
+    generator = np.random.default_rng([seed, _SHARD_ORDER, epoch])
+    order = generator.permutation(len(shards))
+    portion = start.portion if epoch == start.epoch else 0
+    skip = portion * portion_size
+    ends = np.cumsum([shards[i].examples for i in order])
+    whole = int(np.searchsorted(ends, skip, "right"))
+    paths = [bytes(folder / shards[i].file) for i in order[whole:]]
+    skip -= ends[whole - 1] if whole else 0
+    return np.array(paths, object), np.int64(skip), np.int64(portion)
+
+
 class PaddingReport(NamedTuple):
-    """How well the train split fits its batches; see `padding_report`."""
+    """The padding of the train split in its batches; see `padding_report`."""
 
     examples: int  # pairs of the split, or packed rows of pairs
     unit: str  # of the examples
@@ -283,7 +286,7 @@ def read_errors(
 
 @dataclasses.dataclass(frozen=True)
 class Batching:
-    """How portions become batches: parse, plan, gather, pad.
+    """Makes batches of portions: parse, plan, gather, pad.
 
     Attributes:
       problem: its reversed copy swaps the sides.
@@ -301,7 +304,7 @@ class Batching:
 
     @property
     def keeps_rows(self) -> bool:
-        """Whether the rows of a batch are records that are packed already."""
+        """Return whether the rows of a batch are records that were packed."""
         return self.packing and self.record.is_packed
 
     @property

@@ -133,7 +133,7 @@ class SplitEncoder:
 
     @property
     def is_shuffled(self) -> bool:
-        """Whether the order of the split is random, and filters apply."""
+        """Return whether the split is shuffled and filtered."""
         return self.split == "train"
 
     @property

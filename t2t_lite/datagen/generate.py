@@ -51,7 +51,7 @@ _PACKAGES = ("t2t-lite", "tensorflow", "tensorflow-text", "sentencepiece")
 
 @dataclasses.dataclass
 class DataGenerator:
-    """How the data of a problem is made; `run` makes it.
+    """Generates the data of a problem; see `run`.
 
     The corpus is streamed. Pairs with an empty side are dropped and counted; in
     train, the problem's filters drop pairs, too. Train is shuffled; dev and

@@ -96,8 +96,7 @@ def translate_lines(
       split: splits a line into sentences, which are translated separately and
         concatenated; requires one hypothesis and no details.
       tags: `Problem.source_tags`, which a `Request` may name.
-      note: called with a line number and a warning about that line; the default
-        logs it.
+      note: called with a line number and a warning; the default logs it.
 
     Raises:
       T2TLiteError: the model's scores are not finite.
@@ -105,19 +104,11 @@ def translate_lines(
     replicas, note = _replicas_of(translator), note or log_note
     engine = replicas[0].translator
 
-    def check(request: Request) -> None:
-        asked = request.asked()
-        engine.check_supported(asked)
-        for name in _OF_ONE_SENTENCE:
-            if split and name in asked:
-                raise UsageError(
-                    f"{name} conflicts with split_sentences: give single "
-                    "sentences."
-                )
-
     def request_of(line: str | bytes | Request) -> Request:
         request = line if isinstance(line, Request) else Request(line)
-        return _prepared(request, tags, check)
+        return _prepared(
+            request, tags, lambda each: _check_options(each, engine, split)
+        )
 
     def sentences(request: Request) -> list[Request]:
         if split is None:
@@ -133,30 +124,14 @@ def translate_lines(
             found |= details.compute(engine, texts, found["tokens"])
         return found
 
-    def finish(request: Request, hypothesis: Hypothesis) -> Hypothesis:
-        """Add the facts of the problem, and what the request's text misses."""
-        text = hypothesis.text
-        facts: Mapping[str, Any] = {}
-        violations = request.violations(text, engine.settings.bad_phrases)
-        if postprocess:
-            text, facts = postprocess(request.text, text)
-        return dataclasses.replace(
-            hypothesis, text=text, facts={**facts, **violations}
-        )
-
+    requests = map(request_of, lines)
     for line, request, rows in _run_batches(
-        map(request_of, lines),
-        sentences,
-        run,
-        replicas,
-        batching,
-        first_line,
-        note,
+        requests, sentences, run, replicas, batching, first_line, note
     ):
         result = Translation(line, request.text, [], request.id, request.error)
         if rows:
             hypotheses = [
-                finish(request, each)
+                _postprocess(request, each, engine.settings, postprocess)
                 for each in _hypotheses(line, request, rows, engine, details)
             ]
             if rerank:
@@ -166,6 +141,26 @@ def translate_lines(
                     note(line, message.format(", ".join(texts)))
             result = dataclasses.replace(result, hypotheses=hypotheses)
         yield result
+
+
+def _check_options(request, engine, split):
+    """Raise UsageError for an option that cannot be met here."""
+    engine.check_supported(request.asked())
+    for name in _OF_ONE_SENTENCE:
+        if split and name in request.asked():
+            raise UsageError(
+                f"{name} conflicts with split_sentences: give single sentences."
+            )
+
+
+def _postprocess(request, hypothesis, settings, postprocess):
+    """Return the hypothesis with the problem's facts and the violations."""
+    text, facts = hypothesis.text, {}
+    violations = request.violations(text, settings.bad_phrases)
+    if postprocess:
+        text, facts = postprocess(request.text, text)
+    facts = {**facts, **violations}
+    return dataclasses.replace(hypothesis, text=text, facts=facts)
 
 
 def score_pairs(

@@ -122,7 +122,7 @@ class ParsingOptions(ProblemOptions):
 
 
 class Layout(NamedTuple):
-    """How a treebank of a certain extent is divided by the numbers of files."""
+    """The split of a treebank of a given extent by numbers of files."""
 
     train: str  # such as "200-2199"
     dev: str
@@ -156,7 +156,7 @@ class ParsingProblem(Problem):
 
     @property
     def keeps_tags(self) -> bool:
-        """Whether part-of-speech tags are part of the target."""
+        """Return whether part-of-speech tags are part of the target."""
         return self.settings.leaves == "tags"
 
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:

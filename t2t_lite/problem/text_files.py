@@ -460,7 +460,7 @@ class TextFiles(Text2TextProblem):
 
     @functools.cached_property
     def _counts(self):
-        """Of each corpus of train the usable pairs, and those with copies."""
+        """Return the usable pairs of each training corpus, and their copies."""
         corpora, is_usable = self._corpora["train"], self._is_usable()
         counts = [
             sum(is_usable(*pair) for pair in self._samples_of("train", corpus))

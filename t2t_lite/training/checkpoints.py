@@ -81,7 +81,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def is_ema(self) -> bool:
-        """Whether it is the moving average inside a checkpoint."""
+        """Return whether it is the moving average inside a checkpoint."""
         return self.path.name == EMA
 
     @property

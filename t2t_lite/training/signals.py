@@ -34,7 +34,7 @@ class StopRequested(Exception):
 
 
 class Decision(NamedTuple):
-    """What to do after an update."""
+    """The action after an update."""
 
     save: bool = False
     stop: str | None = None  # the reason, such as "SIGTERM"

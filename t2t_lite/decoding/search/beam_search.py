@@ -72,13 +72,12 @@ def beam_search(
       longest: L, at least each limit; None: the largest limit.
       alpha: weight of the length penalty, at least 0.
       eos_id: the token that ends a hypothesis.
-      num_hypotheses: N, from 1 to K; None: K. A smaller N ends the search
-        sooner and does not change the hypotheses that are returned.
+      num_hypotheses: N, from 1 to K; None: K. A smaller N ends sooner.
       processors: applied in this order; those that renormalize come first.
       selector: selects candidates; None: `TopK`.
       select_fn: `(cache, rows int32 [M]) -> cache` of these sentences. With it,
-        sentences that are done leave the batch, which requires that tensors may
-        change their shape in a loop. None: all stay to the end.
+        sentences that are done leave the batch: tensors must be able to change
+        their shape in a loop. None: all stay.
 
     Returns:
       ids int32 [B, N, L] (EOS, then zeros) and scores float32 [B, N], best
@@ -93,29 +92,12 @@ def beam_search(
         longest = ops.max(limits, initial=0)
     limits = ops.cast(limits, "int32")
     selector = selector or TopK()
-
-    def body(*values):
-        state = SearchState(*values)
-        logits, cache = step_fn(state.last_ids, state.index, state.cache)
-        logits, normalizer, own_states = _process(processors, state, logits)
-        candidates = selector.candidates(state, logits, normalizer)
-        ended = ops.equal(candidates.ids, eos_id)
-        finished = _finish(state, candidates, ended, alpha)
-        log_probs, indices = selector.select_live(state, candidates, ended)
-        parents = gather_rows(candidates.parents, indices)
-        live = _extend(state, candidates, log_probs, indices)
-        state = _next_state(state, live | finished)._replace(
-            processor_states=tree.map_structure(
-                lambda rows: gather_rows(rows, parents), own_states
-            ),
-            cache=reorder_fn(cache, parents),
-        )
-        return tuple(state._replace(running=_running(state, alpha)))
+    of_step = (step_fn, reorder_fn, processors, selector, eos_id, alpha)
 
     def search(state, continues):
         values = ops.while_loop(
             lambda *values: continues(SearchState(*values).running),
-            body,
+            lambda *values: tuple(_step(SearchState(*values), *of_step)),
             tuple(state),
         )
         return SearchState(*values)
@@ -149,6 +131,25 @@ def _start(cache, own_states, shape, limits):
         processor_states=own_states,
         cache=cache,
     )
+
+
+def _step(state, step_fn, reorder_fn, processors, selector, eos_id, alpha):
+    """Return the state with one more token in every hypothesis."""
+    logits, cache = step_fn(state.last_ids, state.index, state.cache)
+    logits, normalizer, own_states = _process(processors, state, logits)
+    candidates = selector.candidates(state, logits, normalizer)
+    ended = ops.equal(candidates.ids, eos_id)
+    finished = _finish(state, candidates, ended, alpha)
+    log_probs, indices = selector.select_live(state, candidates, ended)
+    parents = gather_rows(candidates.parents, indices)
+    live = _extend(state, candidates, log_probs, indices)
+    state = _next_state(state, live | finished)._replace(
+        processor_states=tree.map_structure(
+            lambda rows: gather_rows(rows, parents), own_states
+        ),
+        cache=reorder_fn(cache, parents),
+    )
+    return state._replace(running=_running(state, alpha))
 
 
 def _process(processors, state, logits):

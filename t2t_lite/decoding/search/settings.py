@@ -16,7 +16,7 @@ _Texts = Annotated[tuple[str, ...], texts]
 
 @dataclasses.dataclass(frozen=True)
 class SearchSettings:
-    """How a translator searches; `from_options` names what is wrong.
+    """The settings of a search; `from_options` names a wrong one.
 
     A token is a piece of the target's vocabulary. Whatever is asked for, the
     log-probability of a hypothesis is the one that the model gives its tokens.

@@ -62,10 +62,8 @@ def import_run(
       target_space: which of the 32 rows becomes the source vector; None takes
         the trained one, or 0 if the optimizer's state is missing.
       weights_only: import the weights without the optimizer's state.
-      verify: an `.npz` with `inputs` int [B, S], `targets` int [B, T] and
-        `logits` float [B, T, V] of tensor2tensor; or several of these,
-        `inputs_0`, `targets_0`, `logits_0`, ... Other dimensions of 1 are
-        dropped.
+      verify: an `.npz` with `inputs`, `targets` and `logits` of the original,
+        see `_compare_logits`.
       data_dir: data of the problem to train on; None: the first training run
         chooses it.
       usr_dir: the folder with the code of the problem.
@@ -79,15 +77,8 @@ def import_run(
     """
     if output_dir.exists() and any(output_dir.iterdir()):
         raise UsageError(f"output_dir must be a new folder; got {output_dir}.")
-    count = len(set(problem.vocabulary_files().values()))
-    if len(vocabulary) != count:
-        raise UsageError(
-            f"{problem.name} has {count} vocabularies; got {len(vocabulary)}."
-        )
-    inputs = open_vocabulary(vocabulary[0])
-    targets = open_vocabulary(vocabulary[1]) if count > 1 else inputs
-    encoders: dict[str, Any] = {"inputs": inputs, "targets": targets}
-    if inputs.vocab_size != targets.vocab_size:
+    encoders = _open_vocabularies(problem, vocabulary)
+    if len({each.vocab_size for each in encoders.values()}) > 1:
         # tensor2tensor ignores the hparam if the sizes differ.
         hparams = hparams.replace(shared_embedding=False)
     require_fitting_vocabularies(problem, hparams)
@@ -110,37 +101,64 @@ def import_run(
     if data_dir:
         found = run.data.manifest  # of the same vocabulary
         config["data"] |= {"fingerprint": found.digest, "seed": found.seed}
+    model = _import_weights(run, variables, space)
+    if verify:
+        remarks.append(_compare_logits(model, verify))
+    updater = Updater(model, hparams, choose_strategy(), seed)
+    how = "a fresh optimizer"
+    if not weights_only:
+        updates = variables.count_updates(hparams.adam_beta2, step)
+        how = _import_adam(updater, model, variables.slots(space), updates)
+    remarks.append(f"training resumes after update {step} with {how}")
+    tensors = {**checkpoints.model_tensors(model), **updater.tensors()}
+    state = {"step": step, "position": [0, 0, 0], "seed": seed}
+    _write_run(output_dir, config, vocabulary, tensors, state)
+    return run, remarks
+
+
+def _write_run(output_dir, config, vocabulary, tensors, state):
+    """Write the folder of a run, completely or not at all."""
+    with files.write_folder(output_dir, replace=False) as folder:
+        checkpoints.save(folder / checkpoints.FOLDER, tensors, state)
+        for name, path in zip(config["vocabulary"], vocabulary, strict=True):
+            shutil.copyfile(path, folder / name)
+        files.write_json(folder / CONFIG, config)
+
+
+def _open_vocabularies(problem, paths):
+    """Return the tokenizer of each side, from one file or two."""
+    count = len(set(problem.vocabulary_files().values()))
+    if len(paths) != count:
+        raise UsageError(
+            f"{problem.name} has {count} vocabularies; got {len(paths)}."
+        )
+    opened = [open_vocabulary(path) for path in paths]
+    return {"inputs": opened[0], "targets": opened[-1]}
+
+
+def _import_weights(run, variables, space):
+    """Return the model of a run with the weights of the checkpoint."""
     with skip_init():
         model = run.model()
     shapes = {_name(weight): weight.shape for weight in model.weights}
     values = variables.weights(space, shapes)
     for weight in model.weights:
         weight.assign(values[_name(weight)])
-    if verify:
-        remarks.append(_compare_logits(model, verify))
-    updater = Updater(model, hparams, choose_strategy(), seed)
+    return model
+
+
+def _import_adam(updater, model, slots, updates):
+    """Set the state of Adam if there is one; return what training has."""
     adam = updater.optimizer
-    slots = [] if weights_only else variables.slots(space)
-    how = "a fresh optimizer"
-    if isinstance(adam, Adam) and slots:
-        how = "Adam's state"
-        for part, values in zip(("mean", "square"), slots, strict=True):
-            for weight, state in zip(
-                model.trainable_variables, adam.state, strict=True
-            ):
-                state[part].assign(values[_name(weight)])
-        adam.applied.assign(variables.count_updates(hparams.adam_beta2, step))
-    elif not weights_only:
-        how += ", because the checkpoint has no state of Adam"
-    remarks.append(f"training resumes after update {step} with {how}")
-    tensors = {**checkpoints.model_tensors(model), **updater.tensors()}
-    state = {"step": step, "position": [0, 0, 0], "seed": seed}
-    with files.write_folder(output_dir, replace=False) as folder:
-        checkpoints.save(folder / checkpoints.FOLDER, tensors, state)
-        for name, path in zip(config["vocabulary"], vocabulary, strict=True):
-            shutil.copyfile(path, folder / name)
-        files.write_json(folder / CONFIG, config)
-    return run, remarks
+    if not isinstance(adam, Adam) or not slots:
+        return "a fresh optimizer, because the checkpoint has no state of Adam"
+    for part, values in zip(("mean", "square"), slots, strict=True):
+        for weight, state in zip(
+            model.trainable_variables, adam.state, strict=True
+        ):
+            state[part].assign(values[_name(weight)])
+    adam.applied.assign(updates)
+    return "Adam's state"
 
 
 def _name(weight: Any) -> str:
@@ -150,6 +168,10 @@ def _name(weight: Any) -> str:
 
 def _compare_logits(model: Transformer, path: pathlib.Path) -> str:
     """Return a sentence with the largest difference to tensor2tensor's logits.
+
+    The file has `inputs` int [B, S], `targets` int [B, T] and `logits` float
+    [B, T, V]; or several of these, `inputs_0`, `targets_0`, `logits_0`, ...
+    Other dimensions of 1 are dropped.
 
     Raises:
       T2TLiteError: they differ, or the file is missing or has other content.
