@@ -24,7 +24,7 @@ from t2t_lite.validators import integer
 if TYPE_CHECKING:
     from t2t_lite.data.manifest import Manifest
 
-_ADOPTS = ("vocabulary", "adopted")
+_ADOPTS = ("vocabulary", "imported")
 _GENERATES = ("overwrite", "raw_dir", "tfds_dir", "processes")
 _CONFLICTS = (
     ("inspect", "seed", *_GENERATES),
@@ -138,7 +138,7 @@ def _adopt(args: argparse.Namespace) -> "Manifest":
         problem = registry.problem(name)
     else:
         files = ",".join(path.name for path in vocabulary)
-        problem = registry.problem("text", {"name": name, "adopted": files})
+        problem = registry.problem("text", {"name": name, "imported": files})
         command.note(f"{name} becomes own text: --problem=text --name={name}.")
     start_tensorflow(args.verbose)
     from t2t_lite.interop.tensor2tensor import shards

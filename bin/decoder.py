@@ -313,7 +313,10 @@ def _measure(path: str | None) -> tuple[int | None, str | None]:
 def _asked(args: argparse.Namespace, run: "Run") -> dict[str, Any]:
     """Return all that answers depend on, except the lines; fix the weights."""
     weights = [
-        found for _, found in run.ensemble(args.checkpoint, flags.members(args))
+        found
+        for _, found in run.ensemble(
+            args.checkpoint, flags.ensemble_members(args)
+        )
     ]
     args.checkpoint = str(weights[0].path)
     return {

@@ -64,7 +64,7 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.backend != "tensorflow":
         report["backend"] = args.backend
         report["quantization"] = args.quantization or runs.DEFAULT_QUANTIZATION
-    if translator.form is not None:
+    if translator.constraint is not None:
         report["constrained"] = translator.settings.constrained
     if args.backend == "tensorflow" and not args.ensemble:
         record = {"checkpoint": str(weights), **report}

@@ -5,7 +5,7 @@ https://catalog.ldc.upenn.edu/LDC99T42. A sample of its first files comes with
 NLTK, for non-commercial use; it is divided by number here.
 """
 
-from t2t_lite.parsing.problem import Layout, ParsingProblem
+from t2t_lite.parsing.problem import ParsingProblem, SplitRanges
 from t2t_lite.registry import OTHER_NAMES, register_problem
 
 # Sections 2-21, 22 and 23: file wsj_0201 is the first one of section 2.
@@ -32,7 +32,7 @@ class WsjParsing(ParsingProblem):
     """Parsing, trained on the treebank's 40,000 sentences alone."""
 
     file_stem = "wsj_"
-    layouts = (Layout(*_SECTIONS, 16_000), Layout(*_SAMPLE, 8_000))
+    layouts = (SplitRanges(*_SECTIONS, 16_000), SplitRanges(*_SAMPLE, 8_000))
     labels = _LABELS
     tags = _TAGS
 
@@ -45,7 +45,7 @@ class WsjParsingSemisupervised(ParsingProblem):
     """
 
     file_stem = "wsj_"
-    layouts = (Layout(*_SECTIONS, 32_000), Layout(*_SAMPLE, 8_000))
+    layouts = (SplitRanges(*_SECTIONS, 32_000), SplitRanges(*_SAMPLE, 8_000))
     labels = _LABELS
     tags = _TAGS
     treebank_share = 0.1

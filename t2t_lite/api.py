@@ -628,7 +628,7 @@ _DETAILS = ("token_scores", "alignment")
 class _ExportedModel:
     """A SavedModel, an `Engine` of `decoding.translator` by signatures."""
 
-    form: Any = None
+    constraint: Any = None
     source_encoder: Any = None
     target_encoder: Any = None
 

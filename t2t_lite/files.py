@@ -28,19 +28,21 @@ def write_text(path: pathlib.Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def write_file(path: pathlib.Path, to_disk: bool = True) -> Iterator[BinaryIO]:
+def write_file(
+    path: pathlib.Path, sync_to_disk: bool = True
+) -> Iterator[BinaryIO]:
     """Open a new binary file, which becomes `path` if the block succeeds.
 
     Args:
       path: as in `resolve_path`; a file there is replaced.
-      to_disk: as in `atomic_replace`.
+      sync_to_disk: as in `atomic_replace`.
     """
     path = resolve_path(path)
     hidden = temp_path(path)
     try:
         with open(hidden, "wb") as file:
             yield file
-        atomic_replace(hidden, path, to_disk)
+        atomic_replace(hidden, path, sync_to_disk)
     except OSError as error:
         if error.filename == str(hidden):
             error.filename = str(path)  # the name that people know
@@ -92,16 +94,17 @@ def temp_path(path: pathlib.Path) -> pathlib.Path:
 
 
 def atomic_replace(
-    written: pathlib.Path, path: pathlib.Path, to_disk: bool = True
+    written: pathlib.Path, path: pathlib.Path, sync_to_disk: bool = True
 ) -> None:
     """Rename a complete file or folder; a file at `path` is replaced.
 
     Args:
       written: its path so far, on the same file system.
       path: its name.
-      to_disk: first wait for the disk, so that no power failure leaves a part.
+      sync_to_disk: first wait for the disk, so that no power failure leaves a
+        part.
     """
-    if to_disk:
+    if sync_to_disk:
         _sync(written)
     os.replace(written, path)
     if path.is_dir():

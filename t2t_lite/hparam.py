@@ -20,7 +20,7 @@ from t2t_lite.validators import (
 
 Count = Annotated[int, integer(1)]
 CountOrZero = Annotated[int, integer(0)]
-Share = Annotated[float, real(at_least=0, below=1)]
+Fraction = Annotated[float, real(at_least=0, below=1)]
 # Float32 holds these with all their digits.
 Positive = Annotated[float, real(at_least=1e-37, at_most=1e38)]
 PositiveOrZero = Annotated[float, real(at_least=0)]
@@ -68,9 +68,9 @@ class ModelHParams:
     max_length: Count = 256  # tokens a side, EOS included, that are trained on
     # Packed: a later sentence is first fed the id before it, not padding.
     shift_across_segments: bool = False
-    residual_dropout: Share = 0.1  # P_drop; also on embedding + position
-    attention_dropout: Share = 0.0  # on the attention weights
-    relu_dropout: Share = 0.0  # inside the feed-forward layer
+    residual_dropout: Fraction = 0.1  # P_drop; also on embedding + position
+    attention_dropout: Fraction = 0.0  # on the attention weights
+    relu_dropout: Fraction = 0.0  # inside the feed-forward layer
 
     def __post_init__(self) -> None:
         validate(self)
@@ -129,7 +129,7 @@ class HParams(ModelHParams):
     """The hyperparameters of a model, its training and its decoding."""
 
     # One update.
-    label_smoothing: Share = 0.1  # eps_ls, spread over the V - 1 others
+    label_smoothing: Fraction = 0.1  # eps_ls, spread over the V - 1 others
     batch_tokens: Count = 25000  # positions of one update, each side, in all
     gradient_accumulation_steps: Count = 8  # passes an update is cut into
     packing: bool = False  # several pairs in a row of max_length; else buckets
@@ -148,17 +148,17 @@ class HParams(ModelHParams):
     schedule_offset: CountOrZero = 0  # update n has the rate of n - this
     optimizer: Literal["adam", "adamw", "adafactor"] = "adam"
     weight_decay: PositiveOrZero = 0.0  # times the rate, of matrices; adamw's
-    adam_beta1: Share = 0.9  # also adamw's
-    adam_beta2: Share = 0.98
+    adam_beta1: Fraction = 0.9  # also adamw's
+    adam_beta2: Fraction = 0.98
     adam_epsilon: Positive = 1e-9
     # Of the activations; weights are float32 in either case.
     precision: Literal["float32", "bfloat16"] = "float32"
 
     # The whole run.
     train_steps: Count = 100000  # optimizer updates
-    cooldown: Share = 0.0  # last share of them, in which the rate falls to 0
+    cooldown: Fraction = 0.0  # last share of them, in which the rate falls to 0
     average_checkpoints: Count = 5  # last checkpoints averaged at the end
-    ema_decay: Share = 0.0  # of the moving average of the weights; 0: none
+    ema_decay: Fraction = 0.0  # of the moving average of the weights; 0: none
 
     # Decoding.
     beam_size: Count = 4

@@ -265,7 +265,7 @@ def validator_of(annotation: Any) -> Validator:
 
 
 def parse_key_values(
-    text: str, name: str, bare_keys: bool = False
+    text: str, name: str, allow_bare_keys: bool = False
 ) -> dict[str, str]:
     """Return the values of a text by their key.
 
@@ -274,7 +274,7 @@ def parse_key_values(
     Args:
       text: keys and values; white space around them does not count.
       name: what the text is called in an error.
-      bare_keys: a key may stand alone; its value is then "true".
+      allow_bare_keys: a key may stand alone; its value is then "true".
 
     Raises:
       UsageError: the text has another form, or a key twice.
@@ -282,8 +282,8 @@ def parse_key_values(
     values: dict[str, str] = {}
     for part in filter(None, map(str.strip, text.split(","))):
         key, equals, value = (word.strip() for word in part.partition("="))
-        if not key or key in values or not (equals or bare_keys):
-            form = "key=value or key" if bare_keys else "key=value"
+        if not key or key in values or not (equals or allow_bare_keys):
+            form = "key=value or key" if allow_bare_keys else "key=value"
             raise UsageError(
                 f"{name} must be {form}, joined by commas, each key once; got "
                 f"{text!r}."

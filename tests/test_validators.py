@@ -28,7 +28,7 @@ def test_values_are_text_by_key():
 
 
 def test_keys_may_stand_alone_where_they_are_allowed_to():
-    pairs = parse_key_values("a,b=2", "filters", bare_keys=True)
+    pairs = parse_key_values("a,b=2", "filters", allow_bare_keys=True)
     assert pairs == {"a": "true", "b": "2"}
 
 

@@ -161,7 +161,7 @@ def add_text_flags(parser: argparse.ArgumentParser) -> None:
         "remember all of these: later commands need only --data_dir or "
         "--output_dir.",
     )
-    skip = ("shared_vocabulary", "adopted")
+    skip = ("shared_vocabulary", "imported")
     names = [field.name for field in dataclasses.fields(TextOptions)]
     add_settings(group, TextOptions, names, skip=skip)
     group.add_argument(
@@ -267,7 +267,7 @@ def given_problem_options(args: argparse.Namespace) -> dict[str, Any]:
 _FROM_HPARAMS = ("beam_size", "alpha", "constrained")
 
 
-def members(args: argparse.Namespace) -> list[str]:
+def ensemble_members(args: argparse.Namespace) -> list[str]:
     """Return the other models of `--ensemble`."""
     return args.ensemble.split(":") if args.ensemble else []
 

@@ -98,7 +98,9 @@ def make_translator(
 
     `log` is called with the names of the latter.
     """
-    model, found = run.load_ensemble(args.checkpoint, flags.members(args))
+    model, found = run.load_ensemble(
+        args.checkpoint, flags.ensemble_members(args)
+    )
     names = ", ".join(f"{each} ({each.path})" for each in found)
     log(f"Weights: {names}.")
     settings = flags.given_settings(args, SearchSettings)

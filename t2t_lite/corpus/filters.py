@@ -1,8 +1,8 @@
-"""Filters: which pairs of train are left out because a problem says so.
+"""Filters: which pairs of train are left out because a problem predicate so.
 
 A problem names them with what they allow, `filters = {"length": 80,
-"identical": True}`; a command line says `length=80,identical`. The table of
-docs/your-data.md says which pairs each leaves out.
+"identical": True}`; on a command line they are `length=80,identical`. The table
+of docs/your-data.md shows which pairs each leaves out.
 
 Lengths are counted in words, as by the tools that cleaned the corpora of the
 paper's time; `max_length` bounds the pieces when batches are made. A word is a
@@ -78,19 +78,19 @@ def _true(value):
     return True
 
 
-_nothing = Validator("without a value", _true)
+_no_value = Validator("without a value", _true)
 # In this order: a pair counts under the first filter that leaves it out.
 _FILTERS: dict[str, tuple[Validator, Callable[..., bool] | None]] = {
     "broken_encoding": (
-        _nothing,
+        _no_value,
         lambda _, a, b: "\ufffd" in a or "\ufffd" in b,
     ),
-    "control_characters": (_nothing, _control_characters),
-    "identical": (_nothing, lambda _, a, b: a.strip() == b.strip()),
+    "control_characters": (_no_value, _control_characters),
+    "identical": (_no_value, lambda _, a, b: a.strip() == b.strip()),
     "characters": (integer(1), lambda most, a, b: max(len(a), len(b)) > most),
     "length": (integer(1), _length),
     "length_ratio": (real(at_least=1), _length_ratio),
-    DUPLICATES: (_nothing, None),
+    DUPLICATES: (_no_value, None),
 }
 
 
@@ -106,16 +106,16 @@ def make_filter(
       tags: that may stand before a source text; they do not count.
     """
     asked = [
-        (name, functools.partial(says, filters[name]))
-        for name, (_, says) in _FILTERS.items()
-        if name in filters and says
+        (name, functools.partial(predicate, filters[name]))
+        for name, (_, predicate) in _FILTERS.items()
+        if name in filters and predicate
     ]
 
     def reason(source, target):
         if tags:
             _, source = split_tag(source, tags)
-        for name, says in asked:
-            if says(source, target):
+        for name, predicate in asked:
+            if predicate(source, target):
                 return name
         return None
 
@@ -134,7 +134,7 @@ def checked(filters: str | Mapping[str, Any]) -> dict[str, Any]:
         filter does not take that value; or it is there twice.
     """
     if isinstance(filters, str):
-        filters = parse_key_values(filters, "filters", bare_keys=True)
+        filters = parse_key_values(filters, "filters", allow_bare_keys=True)
     for name in filters:
         if name not in _FILTERS:
             raise UsageError(

@@ -134,14 +134,14 @@ def _bins_of(
             more = math.ceil(more / height) * height
             room = np.pad(room, ((0, 0), (0, more)), constant_values=width)
         count = min(len(order), room.shape[1])
-        places = np.argsort(-room.min(axis=0), kind="stable")[:count]
+        indices = np.argsort(-room.min(axis=0), kind="stable")[:count]
         # A longer source goes where the sources have more room.
         pairs = _matched(order[:count], lengths)
-        places = _matched(places, room)
-        fits = (lengths[:, pairs] <= room[:, places]).all(axis=0)
-        pairs, places = pairs[fits], places[fits]
-        bins[pairs] = places
-        room[:, places] -= lengths[:, pairs]
+        indices = _matched(indices, room)
+        fits = (lengths[:, pairs] <= room[:, indices]).all(axis=0)
+        pairs, indices = pairs[fits], indices[fits]
+        bins[pairs] = indices
+        room[:, indices] -= lengths[:, pairs]
         order = order[bins[order] < 0]
         progress = len(pairs) > 0
     # Fewer empty bins than a batch has, so that no batch is all empty.

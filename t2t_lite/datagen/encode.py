@@ -152,7 +152,7 @@ class SplitEncoder:
         from t2t_lite.tokenizers.base import EOS_ID
 
         counts = Counts()
-        numbers, pairs, digests = self._choose(chunk, counts)
+        numbers, pairs, digests = self._filter(chunk, counts)
         sources = encoders["inputs"].encode([source for source, _ in pairs])
         targets = encoders["targets"].encode([target for _, target in pairs])
         for side, rows in (("inputs", sources), ("targets", targets)):
@@ -176,7 +176,7 @@ class SplitEncoder:
         index["bytes"] = [len(record) for record in records]
         return index, records, counts
 
-    def _choose(
+    def _filter(
         self, chunk: Chunk, counts: Counts
     ) -> tuple[list[int], list[tuple[str, str]], list[bytes]]:
         """Return numbers and texts of the kept pairs; digests if distinct."""

@@ -61,7 +61,7 @@ def write_chunk(
     index, records, counts = encoder.encode(encoders, chunk)
     order = np.argsort(index["key"], kind="stable")
     path = chunk_path(folder, chunk)
-    with files.write_file(path, to_disk=False) as file:
+    with files.write_file(path, sync_to_disk=False) as file:
         file.write(json.dumps([len(index), vars(counts)]).encode() + b"\n")
         file.write(index[order].tobytes())
         file.write(b"".join([records[i] for i in order.tolist()]))

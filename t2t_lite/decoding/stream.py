@@ -268,7 +268,7 @@ def _run_batches(
             return [sum(map(len, sides)) for sides in zip(*texts, strict=True)]
         encoders = (engine.source_encoder, engine.target_encoder)
         counts = [
-            encoder.encode_tf(prepare(tf.constant(side), engine.form))
+            encoder.encode_tf(prepare(tf.constant(side), engine.constraint))
             for encoder, side in zip(encoders, texts, strict=False)
         ]
         longest = np.max([each.row_lengths() for each in counts], axis=0)
@@ -387,7 +387,7 @@ def splitter_of(
 
 
 def configure_cpu_threads(
-    count: int | None = None, units_of_line: int | None = None
+    count: int | None = None, hidden_size: int | None = None
 ) -> int | None:
     """Divide the cores among several searches; return their number.
 
@@ -397,13 +397,13 @@ def configure_cpu_threads(
 
     Args:
       count: the number of searches; None: one a core, but at most four.
-      units_of_line: D of a model that gets one line at a time, which uses one
+      hidden_size: D of a model that gets one line at a time, which uses one
         core if it is small; None: it gets batches.
     """
     if tf.config.list_physical_devices("GPU"):
         return count
     count = count or min(num_cpus(), _MAX_REPLICAS)
-    on_one_core = units_of_line is not None and units_of_line <= _SMALL_MODEL
+    on_one_core = hidden_size is not None and hidden_size <= _SMALL_MODEL
     with contextlib.suppress(RuntimeError):  # the threads exist already
         set_num_threads(num_cpus() if on_one_core else count)
     return count

@@ -64,7 +64,7 @@ class TokenDetails:
             if self._aligns:
                 _, layers = translator.single_model.hparams.layers
                 self._layer = max(1, layers - 1)
-        if self._aligns and translator.form is not None:
+        if self._aligns and translator.constraint is not None:
             raise UsageError(
                 "alignment conflicts with answers that have a form, such as "
                 "trees: leave it out."
@@ -146,7 +146,7 @@ class TokenDetails:
         fields: dict[str, Any] = {}
         scores = row.get("token_log_probabilities")
         if scores is not None:
-            fields["pieces"] = encoder.pieces(tokens)
+            fields["pieces"] = encoder.ids_to_pieces(tokens)
             fields["token_log_probabilities"] = scores[: len(tokens)].tolist()
         if self._aligns:
             if target is None:

@@ -51,7 +51,7 @@ class Engine(Protocol):
 
     settings: SearchSettings
     max_length: int
-    form: Any
+    constraint: Any
     source_encoder: Tokenizer
     target_encoder: Tokenizer
 
@@ -80,7 +80,7 @@ class Translator(tf.Module):
       extra_decode_length: the tokens that a translation may have in addition to
         those of its source, EOS included on both sides.
       max_length: source tokens, EOS included; a longer source is truncated.
-      form: of the problem's texts; None: its answers may be any text.
+      constraint: of the problem's texts; None: its answers may be any text.
       jit: compile the search with XLA; see `compiled`.
 
     Raises:
@@ -97,17 +97,17 @@ class Translator(tf.Module):
         *,
         extra_decode_length: int = 50,
         max_length: int = 256,
-        form: Any = None,
+        constraint: Any = None,
         jit: bool = False,
     ):
         super().__init__(name="translator")
         self.settings = settings or SearchSettings()
-        if self.settings.constrained and form is None:
+        if self.settings.constrained and constraint is None:
             raise UsageError(
                 "constrained requires a problem whose answers have a form, "
                 "such as trees; this one has none."
             )
-        self.form = form
+        self.constraint = constraint
         self.jit = jit
         self.model = model
         self.source_encoder = source_encoder
@@ -242,7 +242,7 @@ class Translator(tf.Module):
 
     def _translate(self, texts, num_hypotheses, asked):
         settings = self.settings
-        texts = prepare(texts, self.form)
+        texts = prepare(texts, self.constraint)
         ids, source_lengths, cut = with_eos(
             self.source_encoder.encode_tf(texts), self.max_length
         )
@@ -331,8 +331,8 @@ class Translator(tf.Module):
         selector: TopK | None = None
         first: list[LogitsProcessor] = []
         others: list[LogitsProcessor] = []
-        if self.form is not None and settings.constrained:
-            processor, limits = self.form.constrain(texts, limits)
+        if self.constraint is not None and settings.constrained:
+            processor, limits = self.constraint.constrain(texts, limits)
             first.append(processor)
         # Padding could be drawn; a search never selects it.
         padding = [PAD_ID] if settings.sample else []
@@ -362,18 +362,18 @@ class Translator(tf.Module):
         return [*first, *others], selector, limits
 
 
-def prepare(texts: tf.Tensor, form: Any) -> tf.Tensor:
+def prepare(texts: tf.Tensor, constraint: Any) -> tf.Tensor:
     """Return texts, of any shape, to be tokenized; blank ones are empty."""
     blank = tf.strings.regex_full_match(texts, _BLANK)
     texts = tf.where(blank, "", texts)
-    return texts if form is None else form.prepare(texts)
+    return texts if constraint is None else constraint.prepare(texts)
 
 
 def encode_sources(
     engine: Engine, texts: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Return `with_eos` of the ids of source texts, tf.string [B]."""
-    ids = engine.source_encoder.encode_tf(prepare(texts, engine.form))
+    ids = engine.source_encoder.encode_tf(prepare(texts, engine.constraint))
     return with_eos(ids, engine.max_length)
 
 
@@ -446,19 +446,19 @@ def _phrases(texts, encoder):
     """
     words = texts.flat_values
     first = tf.fill([tf.size(words), 1], START)
-    ways = tf.stack(
+    tokenizations = tf.stack(
         [
             encoder.encode_continuation_tf(words),
             tf.concat([first, encoder.encode_tf(words)], axis=1),
         ],
         axis=1,
     )  # ragged [n, 2, None]
-    ways = texts.with_flat_values(ways).to_tensor(
+    tokenizations = texts.with_flat_values(tokenizations).to_tensor(
         NO_TOKEN, shape=[None, None, 2, None]
     )
-    short = tf.maximum(1 - tf.shape(ways), 0)
+    short = tf.maximum(1 - tf.shape(tokenizations), 0)
     padding = [[0, 0], [0, short[1]], [0, 0], [0, short[3]]]
-    return tf.pad(ways, padding, constant_values=NO_TOKEN)
+    return tf.pad(tokenizations, padding, constant_values=NO_TOKEN)
 
 
 def _uniforms(seeds, texts, samples, limits):

@@ -141,7 +141,9 @@ def token_names(encoder: Tokenizer, count: int = 0) -> list[str]:
         special[encoder.unknown_id] = _UNK
     names: list[str] = []
     taken = set(special.values())
-    for index, piece in enumerate(encoder.pieces(range(encoder.vocab_size))):
+    for index, piece in enumerate(
+        encoder.ids_to_pieces(range(encoder.vocab_size))
+    ):
         if index in special:
             piece = special[index]
         elif piece in taken:
@@ -298,7 +300,7 @@ class CTranslate2Translator:
             raise T2TLiteError(
                 f"{path} is missing or damaged: export again."
             ) from error
-        self.form = like and like.form
+        self.constraint = like and like.constraint
         if like:
             encoders = like.source_encoder, like.target_encoder
         else:

@@ -19,7 +19,7 @@ from t2t_lite.parsing.trees import CLOSE, NO_TAG, OPEN, TOP, Tree, walk
 PUNCTUATION = (",", ":", "``", "''", ".")
 
 # Words with one of the tags of PUNCTUATION wherever they occur, and their tag.
-MARKS = {
+PUNCTUATION_TAGS = {
     **dict.fromkeys((",",), ","),
     **dict.fromkeys((":", ";", "-", "--", "...", "–", "—", "…"), ":"),
     **dict.fromkeys(("`", "``", "‘", "“"), "``"),
@@ -60,15 +60,15 @@ def linearize(tree: Tree, keep_tags: bool = False) -> list[str]:
     return tokens
 
 
-def rebuild(
+def delinearize(
     tokens: Sequence[str],
     words: Sequence[str],
     correct_tags: bool = False,
 ) -> tuple[Tree, Counter[str]]:
     """Return the tree over the words that the tokens describe, and repairs.
 
-    `rebuild(linearize(tree), words(tree))` is the tree, with the tag XX where
-    one was dropped. Everything else is repaired, in this order:
+    `delinearize(linearize(tree), words(tree))` is the tree, with the tag XX
+    where one was dropped. Everything else is repaired, in this order:
 
     1. Empty tokens, and those with white space or a bracket after their first
        character, are left out (`unknown_tokens`).
@@ -108,7 +108,7 @@ def rebuild(
         tokens = _with_leaves(tokens, words, counts)
     else:
         counts["empty_output"] += 1
-        tokens = [f"({TOP}", *map(_usual_tag, words), f"){TOP}"]
+        tokens = [f"({TOP}", *map(_default_tag, words), f"){TOP}"]
     tree = _tree(tokens, words, correct_tags, counts)
     return tree, +counts  # without zeros
 
@@ -154,7 +154,7 @@ def _with_leaves(tokens, words, counts):
         return tokens
     if not leaves:  # all words come into the first bracket
         counts["missing_leaves"] += len(words)
-        return [tokens[0], *map(_usual_tag, words), *tokens[1:]]
+        return [tokens[0], *map(_default_tag, words), *tokens[1:]]
     places = iter(_aligned(leaves, words, counts))
     filled: list[str] = []
     for token in tokens:
@@ -164,7 +164,7 @@ def _with_leaves(tokens, words, counts):
 
 def _aligned(leaves, words, counts):
     """Return for each leaf those that replace it: none or some."""
-    usual = list(map(_usual_tag, words))
+    usual = list(map(_default_tag, words))
     kinds = [leaf if leaf in PUNCTUATION else NO_TAG for leaf in leaves]
     wanted, edits = usual, []
     if len(leaves) * len(words) > _MOST_PAIRS:
@@ -204,8 +204,8 @@ def _edits(kinds, wanted):
     return rows[::-1]
 
 
-def _usual_tag(word):
-    return MARKS.get(word, NO_TAG)
+def _default_tag(word):
+    return PUNCTUATION_TAGS.get(word, NO_TAG)
 
 
 def _tree(tokens, words, correct_tags, counts):
@@ -235,6 +235,6 @@ def _tree(tokens, words, correct_tags, counts):
 def _corrected(tag, word, counts):
     """Return the tag of rule 7."""
     stays = tag not in PUNCTUATION or word in MARKS_OR_WORDS
-    right = MARKS.get(word, tag if stays else NO_TAG)
+    right = PUNCTUATION_TAGS.get(word, tag if stays else NO_TAG)
     counts["corrected_tags"] += right != tag
     return right

@@ -17,7 +17,7 @@ from t2t_lite.corpus.download import RawFiles
 from t2t_lite.corpus.lines import COMPRESSED_SUFFIXES
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.parsing import trees
-from t2t_lite.parsing.linearize import PUNCTUATION, linearize, rebuild
+from t2t_lite.parsing.linearize import PUNCTUATION, delinearize, linearize
 from t2t_lite.parsing.trees import (
     NO_TAG,
     OPEN,
@@ -121,7 +121,7 @@ class ParsingOptions(ProblemOptions):
             )
 
 
-class Layout(NamedTuple):
+class SplitRanges(NamedTuple):
     """The split of a treebank of a given extent by numbers of files."""
 
     train: str  # such as "200-2199"
@@ -149,7 +149,7 @@ class ParsingProblem(Problem):
     options_type = ParsingOptions
     metric = "f1"
     file_stem: str = ""
-    layouts: tuple[Layout, ...] = ()
+    layouts: tuple[SplitRanges, ...] = ()
     labels: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     treebank_share: float = 0.5
@@ -173,7 +173,7 @@ class ParsingProblem(Problem):
         if split != "train" or not files:
             return treebank
         share = self.settings.treebank_share or self.treebank_share
-        return mix(treebank, map(self._pair, _trees(files, raw)), share)
+        return interleave(treebank, map(self._pair, _trees(files, raw)), share)
 
     def vocabulary_files(self) -> dict[str, str]:
         return {
@@ -217,13 +217,13 @@ class ParsingProblem(Problem):
         super().check_sources(raw)
 
     def output_constraint(self, encoders: Mapping[str, Any]) -> Any:
-        """Return a `tree_form.TreeForm`; None for trees to sentences."""
+        """Return a `TreeConstraint`; None for trees to sentences."""
         if self.reversed:
             return None
-        from t2t_lite.parsing.tree_constraint import TreeForm
+        from t2t_lite.parsing.tree_constraint import TreeConstraint
 
         targets = encoders["targets"]
-        return TreeForm(targets.pieces(range(targets.vocab_size)))
+        return TreeConstraint(targets.ids_to_pieces(range(targets.vocab_size)))
 
     def tokenize(self, text: str) -> str:
         """Return a sentence as the Penn Treebank writes it.
@@ -246,7 +246,7 @@ class ParsingProblem(Problem):
         words = _words(source)
         if not words:
             return "", {"repairs": {}}
-        tree, repairs = rebuild(output.split(), words, correct_tags=True)
+        tree, repairs = delinearize(output.split(), words, correct_tags=True)
         return format_tree(tree), {"repairs": dict(repairs)}
 
     def evaluate(
@@ -269,8 +269,8 @@ class ParsingProblem(Problem):
             sources, references, outputs, strict=True
         ):
             words = _words(source)
-            gold, _ = rebuild(reference.split(), words)
-            test, needed = rebuild(output.split(), words, correct_tags=True)
+            gold, _ = delinearize(reference.split(), words)
+            test, needed = delinearize(output.split(), words, correct_tags=True)
             scores.append(score_trees([gold], [test]))
             repairs.append(needed)
         counts = report(scores)
@@ -320,7 +320,7 @@ class ParsingProblem(Problem):
             numbers = {
                 name: getattr(self.settings, name) for name in self.splits
             }
-            return Layout(**numbers, vocab_size=size)
+            return SplitRanges(**numbers, vocab_size=size)
         if fitting:
             return fitting[0]
         known = "; or ".join(
@@ -401,7 +401,7 @@ def _with_subtrees(
                 yield part
 
 
-def mix(
+def interleave(
     treebank: Iterable[Any], additional: Iterable[Any], share: float
 ) -> Iterator[Any]:
     """Yield each additional item once, and the treebank as often as its share.

@@ -13,7 +13,11 @@ from t2t_lite.decoding.search.logits_processors import (
     mask_logits,
 )
 from t2t_lite.ops import gather_rows
-from t2t_lite.parsing.linearize import MARKS, MARKS_OR_WORDS, PUNCTUATION
+from t2t_lite.parsing.linearize import (
+    MARKS_OR_WORDS,
+    PUNCTUATION,
+    PUNCTUATION_TAGS,
+)
 from t2t_lite.tokenizers.base import EOS_ID
 from t2t_lite.tokenizers.closed import SPECIAL_TOKENS
 
@@ -32,7 +36,7 @@ _SHORTEST = 3  # tokens beside the leaves: two brackets and EOS
 _SPACE = r"[ \t\n\v\f\r]+"  # as tf.strings.split and the tree reader have it
 
 
-class TreeForm(tf.Module):
+class TreeConstraint(tf.Module):
     """The form of sentences and their linearized trees.
 
     Brackets match, none is empty, there is one root, and leaf i is one that
@@ -46,10 +50,10 @@ class TreeForm(tf.Module):
     kind = "trees"
 
     def __init__(self, tokens: Sequence[str]):
-        super().__init__(name="tree_form")
+        super().__init__(name="tree_constraint")
         tags = {mark: number for number, mark in enumerate(PUNCTUATION, 1)}
         classes = {
-            **{mark: tags[tag] for mark, tag in MARKS.items()},
+            **{mark: tags[tag] for mark, tag in PUNCTUATION_TAGS.items()},
             **dict.fromkeys(MARKS_OR_WORDS, _WORD_OR_MARK),
         }
         self._classes = tf.lookup.StaticHashTable(
@@ -102,7 +106,7 @@ class TreeForm(tf.Module):
         limits = tf.maximum(limits, counts + _SHORTEST)
         limits = tf.where(counts > 0, limits, 0)
         classes = classes.to_tensor(_WORD)  # [B, n]
-        return _OnlyTrees(self, classes, counts), limits
+        return _TreeLogitsProcessor(self, classes, counts), limits
 
     def write(self, texts: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
         """Return trees in brackets, from tokens of a constrained search.
@@ -130,7 +134,7 @@ class TreeForm(tf.Module):
         return tf.strings.strip(trees)
 
 
-class _OnlyTrees(LogitsProcessor):
+class _TreeLogitsProcessor(LogitsProcessor):
     """The logits processor that forbids what leads to no tree over the words.
 
     Of the words it has the classes, int32 [B, n], and the counts, int32 [B].
@@ -138,8 +142,8 @@ class _OnlyTrees(LogitsProcessor):
 
     renormalizes = True
 
-    def __init__(self, form, word_classes, counts):
-        self.form = form
+    def __init__(self, constraint, word_classes, counts):
+        self.constraint = constraint
         self.word_classes = word_classes
         self.counts = counts
 
@@ -156,14 +160,14 @@ class _OnlyTrees(LogitsProcessor):
         memory = self._advance(memory, state.last_ids)
         allowed = self._allowed(memory, state)
         # A model's V may be rounded up: what is beyond the tokens is none.
-        beyond = logits.shape[-1] - len(self.form.kinds)
+        beyond = logits.shape[-1] - len(self.constraint.kinds)
         allowed = tf.pad(allowed, [[0, 0], [0, 0], [0, beyond]])
         return mask_logits(logits, ~allowed), memory
 
     def _advance(self, memory, ids):
         """Return the memory after tokens [B, K]; padding changes nothing."""
-        kinds = tf.gather(self.form.kinds, ids)
-        labels = tf.gather(self.form.labels, ids)
+        kinds = tf.gather(self.constraint.kinds, ids)
+        labels = tf.gather(self.constraint.labels, ids)
         opens, depth = kinds == _OPENING, memory["depth"]
         here = depth[..., None] == tf.range(MOST_OPEN_BRACKETS)
         pushed = here & opens[..., None]
@@ -197,20 +201,20 @@ class _OnlyTrees(LogitsProcessor):
         may_close = is_open & ~is_empty & ((depth > 1) | (left < 1))
         top = depth[..., None] - 1 == tf.range(MOST_OPEN_BRACKETS)
         top = tf.reduce_sum(tf.where(top, memory["stack"], 0), axis=-1)
-        closing = (top[..., None] == self.form.labels) & (
-            self.form.kinds == _CLOSING
+        closing = (top[..., None] == self.constraint.labels) & (
+            self.constraint.kinds == _CLOSING
         )
         last = tf.maximum(tf.shape(self.word_classes)[1] - 1, 0)
         classes = gather_rows(
             state.select_rows(self.word_classes),
             tf.clip_by_value(leaves, 0, last),
         )
-        leaf = tf.gather(self.form.leaves, classes)  # [B, K, V]
+        leaf = tf.gather(self.constraint.leaves, classes)  # [B, K, V]
         may_take = is_open & (left > 0)
         may_end = (depth < 1) & (left < 1)
-        ending = np.arange(len(self.form.kinds)) == EOS_ID
+        ending = np.arange(len(self.constraint.kinds)) == EOS_ID
         return (
-            (may_open[..., None] & (self.form.kinds == _OPENING))
+            (may_open[..., None] & (self.constraint.kinds == _OPENING))
             | (may_close[..., None] & closing)
             | (may_take[..., None] & leaf)
             | (may_end[..., None] & ending)

@@ -219,12 +219,14 @@ def parse_trees(
                 continue
             parts = opened[-1][1] if opened else []
             if not opened and token != "(":
-                raise _fault(name, place, f"{reprlib.repr(token)} is outside")
+                raise _error_at(
+                    name, place, f"{reprlib.repr(token)} is outside"
+                )
             has_word = len(parts) > 1 and isinstance(parts[1], str)
             has_tree = bool(parts) and isinstance(parts[-1], Tree)
             if has_word if token == "(" else has_tree:
                 reason = f"{reprlib.repr(token)} is beside words or brackets"
-                raise _fault(name, place, reason)
+                raise _error_at(name, place, reason)
             if token == "(":
                 opened.append((place, []))
             else:
@@ -234,10 +236,10 @@ def parse_trees(
             f"of the tree that begins here, {len(opened)} open brackets are "
             f"not closed at the end of the text, or after {_MAX_LINES:,} lines"
         )
-        raise _fault(name, opened[0][0], reason)
+        raise _error_at(name, opened[0][0], reason)
 
 
-def _fault(name, place, reason):
+def _error_at(name, place, reason):
     number, column = place
     return T2TLiteError(
         f"{name}, line {number}, column {column}: {reason}. A tree is written "

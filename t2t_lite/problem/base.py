@@ -201,7 +201,7 @@ class Problem:
     def output_constraint(self, encoders: Mapping[str, "Tokenizer"]) -> Any:
         """Return the form of the texts for graphs; None, the default: any.
 
-        It has the methods of `parsing.tree_form.TreeForm`; `encoders` are those
+        It has the methods of `parsing.TreeConstraint`; `encoders` are those
         of `load_encoders`.
         """
         return None

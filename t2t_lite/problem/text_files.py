@@ -143,7 +143,7 @@ class TextOptions(ProblemOptions):
         "control_characters",
     )
     # Set by `--import_shards`; no flag sets it.
-    adopted: str | None = setting(
+    imported: str | None = setting(
         None, "the vocabulary of imported shards, or two of them"
     )
 
@@ -241,7 +241,7 @@ class TextFiles(Text2TextProblem):
 
     def option_flags(self) -> list[str]:
         options = dict(self.options)
-        options.pop("adopted", None)
+        options.pop("imported", None)
         if "filters" in options:
             # {"length": 80, "identical": True} is "length=80,identical".
             options["filters"] = ",".join(
@@ -297,7 +297,7 @@ class TextFiles(Text2TextProblem):
 
     def _require_files(self, raw):
         """Check that all files are there, and note them."""
-        if self.settings.adopted:
+        if self.settings.imported:
             raise T2TLiteError(
                 f"{self.base_name} has imported shards, but not its text: put "
                 "them back, and import them again with t2t-lite-datagen "
@@ -320,8 +320,8 @@ class TextFiles(Text2TextProblem):
 
     def vocabulary_files(self) -> dict[str, str]:
         settings = self.settings
-        if settings.adopted:
-            source, *target = settings.adopted.split(",")
+        if settings.imported:
+            source, *target = settings.imported.split(",")
             return {"inputs": source, "targets": (target or [source])[0]}
         if settings.vocabulary:
             ending = pathlib.Path(settings.vocabulary).suffix
@@ -355,7 +355,7 @@ class TextFiles(Text2TextProblem):
 
         encoder = open_vocabulary(path)
         for tag in self.source_tags:
-            pieces = encoder.pieces(encoder.encode([tag])[0].tolist())
+            pieces = encoder.ids_to_pieces(encoder.encode([tag])[0].tolist())
             if tag not in pieces:
                 raise T2TLiteError(
                     f"A tag must be one piece of the vocabulary; {path} splits "

@@ -123,7 +123,7 @@ def export_ctranslate2(
         holds another format.
     """
     require_runnable(translator)
-    if translator.form is not None:
+    if translator.constraint is not None:
         raise UsageError(
             "CTranslate2 does not support the constrained search for trees: "
             "export with --format=saved_model."
@@ -189,6 +189,6 @@ def _describe(
             "extra_decode_length": translator.extra_decode_length,
         },
         "max_length": translator.max_length,
-        "form": translator.form.kind if translator.form else None,
+        "form": translator.constraint.kind if translator.constraint else None,
         "signatures": list(signatures),
     }

@@ -48,7 +48,10 @@ def translator_to_serve(
         )
     if translator.settings.sample:
         raise UsageError("An export does not support sample: leave it out.")
-    if translator.form is not None and not translator.settings.constrained:
+    if (
+        translator.constraint is not None
+        and not translator.settings.constrained
+    ):
         raise UsageError(
             "An export for trees requires a constrained search: give "
             "--constrained=true."
@@ -65,7 +68,7 @@ def translator_to_serve(
         translator.settings,
         extra_decode_length=translator.extra_decode_length,
         max_length=longest,
-        form=translator.form,
+        constraint=translator.constraint,
     )
 
 
@@ -95,7 +98,7 @@ class ServedTranslator(tf.Module):
                 for weight in self.weights
             ]
         self.encoders = [translator.source_encoder, translator.target_encoder]
-        self.form = translator.form
+        self.constraint = translator.constraint
 
         def signature(answer: Callable, *inputs: str) -> Callable:
             @tf.function(
@@ -148,7 +151,7 @@ def _search(translator: Translator, count: int) -> Callable[..., Answers]:
     """
     # Traced again, so that the graph reads the weights of the signature.
     graph: Any = translator.graph(count)
-    form = translator.form
+    constraint = translator.constraint
 
     def answer(texts: tf.Tensor) -> Answers:
         found = graph.python_function(texts)
@@ -158,9 +161,9 @@ def _search(translator: Translator, count: int) -> Callable[..., Answers]:
         answers["lengths"] = tf.math.count_nonzero(
             found["tokens"], axis=-1, dtype=tf.int32
         )
-        if form is None:
+        if constraint is None:
             return answers
-        written = form.write(form.prepare(texts), found["tokens"])
+        written = constraint.write(constraint.prepare(texts), found["tokens"])
         return {**answers, "outputs": written, "targets": found["outputs"]}
 
     return answer
@@ -200,7 +203,7 @@ def _attention(translator: Translator) -> Callable[..., Answers]:
     model = translator.single_model
     pieces = []  # of each vocabulary by id
     for encoder in (translator.source_encoder, translator.target_encoder):
-        pieces.append(encoder.pieces(range(encoder.vocab_size)))
+        pieces.append(encoder.ids_to_pieces(range(encoder.vocab_size)))
         pieces[-1][PAD_ID], pieces[-1][EOS_ID] = "", END
 
     def answer(sources: tf.Tensor, targets: tf.Tensor) -> Answers:

@@ -99,7 +99,7 @@ class Tokenizer(tf.Module):
             return tf.ragged.boolean_mask(ids, kept & known)
         return tf.ragged.boolean_mask(tf.where(known, ids, unknown), kept)
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def ids_to_pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the entry of each id; "" beyond the vocabulary.
 
         The hparam `vocab_divisor` gives a model such ids.

@@ -437,7 +437,7 @@ class Run:
             ),
             extra_decode_length=hparams.extra_decode_length,
             max_length=hparams.max_source_length or hparams.max_length,
-            form=self.problem.output_constraint(self.encoders),
+            constraint=self.problem.output_constraint(self.encoders),
             jit=jit,
         )
 

@@ -184,9 +184,9 @@ def test_lengths_and_repetitions_keep_to_their_limits(searching):
 
 def test_suppressed_pieces_never_appear(searching, encoder):
     (plain,) = found(searching(), LINES[:1])
-    pieces = tuple(set(encoder.pieces(plain[0].tokens[:-1])))
+    pieces = tuple(set(encoder.ids_to_pieces(plain[0].tokens[:-1])))
     (other,) = found(searching(suppress_tokens=pieces), LINES[:1])
-    assert not set(pieces) & set(encoder.pieces(other[0].tokens))
+    assert not set(pieces) & set(encoder.ids_to_pieces(other[0].tokens))
     with pytest.raises(UsageError, match="'▁eisn'"):
         searching(suppress_tokens="▁eisn")
 

@@ -219,7 +219,7 @@ def test_a_blank_line_is_an_empty_result(translator, blank):
 def test_white_space_is_that_of_a_corpus():
     white = [chr(c) for c in range(sys.maxunicode + 1) if chr(c).isspace()]
     others = ["\u200b", "\ufeff", "\0", "\x1b", "\x86", "\u180e", "\x7f"]
-    prepared = prepare(tf.constant([*white, *others]), form=None)
+    prepared = prepare(tf.constant([*white, *others]), constraint=None)
     wanted = [b""] * len(white) + [other.encode() for other in others]
     assert prepared.numpy().tolist() == wanted
 

@@ -63,7 +63,7 @@ def test_scores_of_a_pair_sum_to_its_own(translator):
     for pair in score_pairs(translator, pairs, details=details):
         ids = translator.target_encoder.encode([pair.target])[0].tolist()
         ids = [*ids[: translator.max_length - 1], EOS_ID]
-        assert pair.pieces == translator.target_encoder.pieces(ids)
+        assert pair.pieces == translator.target_encoder.ids_to_pieces(ids)
         assert len(pair.token_log_probabilities) == pair.tokens == len(ids)
         assert sum(pair.token_log_probabilities) == approx_score(
             pair.log_probability

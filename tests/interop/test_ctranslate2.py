@@ -275,17 +275,17 @@ def export_to(folder):
 
 
 class Form:
-    """Stands in for a `TreeForm`: texts with something that must be right."""
+    """Stands in for a `TreeConstraint`."""
 
     def prepare(self, texts):
         return tf.strings.upper(texts)
 
 
 def test_a_search_for_a_form_is_refused(encoders, tmp_path):
-    search = {"form": Form(), "settings": SearchSettings(constrained=True)}
+    search = {"constraint": Form(), "settings": SearchSettings(constrained=True)}
     with pytest.raises(UsageError, match="--constrained=false"):
         CTranslate2Translator.convert(make_translator(encoders, search))
-    translator = make_translator(encoders, {"form": Form()})
+    translator = make_translator(encoders, {"constraint": Form()})
     with pytest.raises(UsageError, match="--format=saved_model"):
         export_ctranslate2(translator, tmp_path)
     # Texts are prepared for their form nevertheless.

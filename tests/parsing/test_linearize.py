@@ -7,10 +7,10 @@ import pytest
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.parsing.linearize import (
-    MARKS,
     PUNCTUATION,
+    PUNCTUATION_TAGS,
+    delinearize,
     linearize,
-    rebuild,
 )
 from t2t_lite.parsing.trees import (
     OPEN,
@@ -46,7 +46,7 @@ def without_tags(whole):
 
 def repaired(tokens, sentence="a b c", **options):
     """The rebuilt tree as text, and the repairs that were needed."""
-    rebuilt, repairs = rebuild(tokens.split(), sentence.split(), **options)
+    rebuilt, repairs = delinearize(tokens.split(), sentence.split(), **options)
     return format_tree(rebuilt), repairs
 
 
@@ -65,7 +65,7 @@ def test_words_are_xx_and_punctuation_keeps_its_tags():
 )
 def test_odd_but_whole_trees_come_back(text):
     whole = tree(text)
-    assert rebuild(linearize(whole), words(whole)) == (whole, {})
+    assert delinearize(linearize(whole), words(whole)) == (whole, {})
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_repairs_are_those_of_the_rules(tokens, sentence, expected, repairs):
 
 def test_unknown_tokens_are_left_out():
     tokens = ["(S", "", "a b", "(N(P", "XX)", "XX", "XX", "XX", "\n", ")S"]
-    rebuilt, repairs = rebuild(tokens, ["a", "b", "c"])
+    rebuilt, repairs = delinearize(tokens, ["a", "b", "c"])
     assert format_tree(rebuilt) == "(S (XX a) (XX b) (XX c))"
     assert repairs == {"unknown_tokens": 5}
 
@@ -158,14 +158,14 @@ def test_tags_that_words_contradict_are_corrected_on_demand():
 
 def test_marks_have_the_tags_of_the_treebank():
     marks = {",": ",", "--": ":", ";": ":", "?": ".", "``": "``", "''": "''"}
-    assert {mark: MARKS[mark] for mark in marks} == marks
-    assert "'" not in MARKS
-    assert "dog" not in MARKS
+    assert {mark: PUNCTUATION_TAGS[mark] for mark in marks} == marks
+    assert "'" not in PUNCTUATION_TAGS
+    assert "dog" not in PUNCTUATION_TAGS
 
 
 def test_a_sentence_without_words_is_refused():
     with pytest.raises(T2TLiteError, match="at least one word; got none"):
-        rebuild(["(S", ")S"], [])
+        delinearize(["(S", ")S"], [])
 
 
 def test_any_tokens_become_a_tree_over_exactly_the_words():
@@ -175,7 +175,7 @@ def test_any_tokens_become_a_tree_over_exactly_the_words():
     for _ in range(3000):
         tokens = draw.choices(vocabulary, k=draw.randrange(30))
         sentence = draw.choices("dog , . ( a)b '".split(), k=draw.randint(1, 9))
-        rebuilt, repairs = rebuild(
+        rebuilt, repairs = delinearize(
             tokens, sentence, correct_tags=draw.random() < 0.5
         )
         assert words(rebuilt) == sentence
@@ -189,7 +189,7 @@ def test_endless_and_deep_outputs_are_rebuilt_in_time():
     sentence = ["a", "b", ","] * 1000
     start = time.process_time()
     for tokens in (["(S"] * 5000, ["XX", ","] * 5000, [")S"] * 5000):
-        rebuilt, _ = rebuild(tokens, sentence)
+        rebuilt, _ = delinearize(tokens, sentence)
         assert words(rebuilt) == sentence
     assert time.process_time() - start < 10
 
@@ -203,6 +203,6 @@ def test_every_tree_of_a_treebank_survives(treebank):
 
 
 def check_survives(whole, keep_tags):
-    rebuilt = rebuild(linearize(whole, keep_tags), words(whole))
+    rebuilt = delinearize(linearize(whole, keep_tags), words(whole))
     expected = whole if keep_tags else without_tags(whole)
     assert rebuilt == (expected, {})

@@ -7,7 +7,7 @@ from t2t_lite import registry
 from t2t_lite.corpus.download import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.parsing import trees
-from t2t_lite.parsing.problem import mix, numbered_files
+from t2t_lite.parsing.problem import interleave, numbered_files
 from t2t_lite.parsing.trees import read_trees
 from t2t_lite.plugins import load_plugins
 
@@ -134,9 +134,9 @@ def test_constituents_can_be_sentences_of_train_too(tmp_path):
 
 
 def test_mix_gives_the_treebank_again_and_again():
-    assert list(mix("ab", range(1, 7), 1 / 3)) == [*range(1, 7), *"aba"]
-    assert list(mix("abc", [1], 0.5)) == [1, "a", "b", "c"]
-    assert list(mix("abc", [], 0.5)) == ["a", "b", "c"]
+    assert list(interleave("ab", range(1, 7), 1 / 3)) == [*range(1, 7), *"aba"]
+    assert list(interleave("abc", [1], 0.5)) == [1, "a", "b", "c"]
+    assert list(interleave("abc", [], 0.5)) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import tensorflow as tf
 from support.rounding import approx_score
 from t2t_lite.decoding.search.beam_search import beam_search
 from t2t_lite.parsing import trees
-from t2t_lite.parsing.linearize import rebuild
-from t2t_lite.parsing.tree_constraint import TreeForm
+from t2t_lite.parsing.linearize import delinearize
+from t2t_lite.parsing.tree_constraint import TreeConstraint
 
 TOKENS = ("<pad>", "</s>", "<unk>", "XX", ",", ".", "(S", "(NP", ")S", ")NP")
 IDS = {token: number for number, token in enumerate(TOKENS)}
@@ -24,7 +24,7 @@ def search(texts, log_probs, beam_size=4, limits=None, alpha=0.0):
       log_probs: [B, L, V], the model's opinion at each index, whatever came
         before.
     """
-    form = TreeForm(TOKENS)
+    form = TreeConstraint(TOKENS)
     texts = form.prepare(tf.constant(texts))
     if limits is None:
         limits = tf.fill([len(texts)], log_probs.shape[1])
@@ -69,7 +69,7 @@ def test_any_opinion_gives_a_tree_over_the_words():
             assert (tokens, tree) == ([], "")
             continue
         assert tokens.pop() == "</s>"
-        rebuilt, repairs = rebuild(tokens, words, correct_tags=True)
+        rebuilt, repairs = delinearize(tokens, words, correct_tags=True)
         assert repairs == {}
         assert trees.format_tree(rebuilt) == tree
 
@@ -109,7 +109,7 @@ def _is_tree(tokens):
     leaves = [token for token in tokens if token[0] not in "()"]
     if end != "</s>" or leaves != ["XX", ","] or tokens[0][0] != "(":
         return False
-    return rebuild(tokens, ["a", ","])[1] == {}
+    return delinearize(tokens, ["a", ","])[1] == {}
 
 
 def test_leaves_are_of_the_kind_of_their_word():
@@ -133,12 +133,12 @@ def test_brackets_leave_room_for_what_has_to_come():
     # There is no end to the room, but to the brackets in a row.
     (tokens,), _, _ = search(["a b"], np.repeat(opinion, 6, axis=1))
     assert 1 < tokens.index("XX") < 20
-    assert rebuild(tokens[:-1], ["a", "b"])[1] == {}
+    assert delinearize(tokens[:-1], ["a", "b"])[1] == {}
 
 
 def test_prepared_sentences_have_single_spaces_and_escaped_brackets():
     texts = ["  a\t(b)  c ", "", "\u00a0x"]
-    prepared = TreeForm(TOKENS).prepare(tf.constant(texts)).numpy()
+    prepared = TreeConstraint(TOKENS).prepare(tf.constant(texts)).numpy()
     assert [text.decode() for text in prepared] == [
         "a -LRB-b-RRB- c",
         "",

@@ -140,7 +140,7 @@ def test_a_tag_stands_before_each_source_text_and_is_one_piece():
     make(problem)
     encoder = problem.load_encoders("data")["inputs"]
     (ids,) = encoder.encode(["<2de> word 5"])
-    assert encoder.pieces(ids[:1].tolist()) == ["<2de>"]
+    assert encoder.ids_to_pieces(ids[:1].tolist()) == ["<2de>"]
     assert ids.tolist() == encoder.encode_tf(["<2de> word 5"]).to_list()[0]
     assert encoder.decode([ids]) == ["<2de> word 5"]
     assert encoder.vocab_size == 300

@@ -244,7 +244,7 @@ def test_one_vocabulary_is_learned_or_two(sides, make, tmp_path):
     }
     encoders = two.load_encoders(tmp_path / "data")
     letters = {
-        side: set("".join(encoder.pieces(range(259, 280))))
+        side: set("".join(encoder.ids_to_pieces(range(259, 280))))
         for side, encoder in encoders.items()
     }
     assert letters["inputs"] >= {*"word"} and letters["targets"] >= {*"Wort"}

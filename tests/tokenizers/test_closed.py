@@ -16,7 +16,7 @@ def test_ids_follow_the_special_tokens_in_the_order_given(encoder):
     assert encoder.vocab_size == 6
     (ids,) = encoder.encode(["(S XX XX )S"])
     assert ids.tolist() == [3, 4, 4, 5]
-    assert encoder.pieces(ids) == ["(S", "XX", "XX", ")S"]
+    assert encoder.ids_to_pieces(ids) == ["(S", "XX", "XX", ")S"]
     assert encoder.decode([ids]) == ["(S XX XX )S"]
 
 

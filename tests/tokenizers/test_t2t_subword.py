@@ -42,7 +42,7 @@ def encoder(tmp_path_factory):
 
 
 def pieces_of(encoder, text):
-    return encoder.pieces(encoder.encode([text])[0])
+    return encoder.ids_to_pieces(encoder.encode([text])[0])
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_file_without_quotes_loses_no_text(tmp_path):
     encoder = T2TSubwordTokenizer(write(tmp_path / "v", names, quote=""))
     assert pieces_of(encoder, "a x") == ["a_", "x", "_"]
     assert encoder.encode(["x"])[0][0] == 5  # of equal lines the last counts
-    assert encoder.pieces(encoder.encode([". "])[0]) == (
+    assert encoder.ids_to_pieces(encoder.encode([". "])[0]) == (
         ["\\", *"46", ";", "\\", *"32", ";", "_"]
     )
     assert pieces_of(encoder, ". .") == [". .", "_"]

@@ -23,13 +23,18 @@ def encoder(tmp_path_factory):
 
 
 def pieces_of(encoder, text):
-    return encoder.pieces(encoder.encode([text])[0])
+    return encoder.ids_to_pieces(encoder.encode([text])[0])
 
 
 def test_line_n_has_the_id_n_plus_2_for_0_is_pad_and_1_is_eos(encoder):
     assert encoder.vocab_size == len(PIECES) + 2
     assert encoder.encode(["two men"])[0].tolist() == [7, 8]
-    assert encoder.pieces(range(4)) == ["<pad>", "</s>", "[PAD]", "[unused0]"]
+    assert encoder.ids_to_pieces(range(4)) == [
+        "<pad>",
+        "</s>",
+        "[PAD]",
+        "[unused0]",
+    ]
     assert encoder.decode([[7, PAD_ID, 8, EOS_ID, 7]]) == ["two men"]
 
 

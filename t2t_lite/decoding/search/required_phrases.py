@@ -129,9 +129,9 @@ class _Rows:
     """
 
     def __init__(self, phrases):
-        batch_size, phrase_count, ways, most = ops.shape(phrases)
+        batch_size, phrase_count, tokenizations, most = ops.shape(phrases)
         self.lengths = count(phrases[:, :, 0] >= 0)
-        self._groups, self._most = (phrase_count, ways), most
+        self._groups, self._most = (phrase_count, tokenizations), most
         self._rows = ops.reshape(phrases, (batch_size, -1, most))
         self._row_lengths = count(ops.not_equal(self._rows, NO_TOKEN))
         self._has_start = ops.equal(self._rows[..., 0], START)  # [B, R]

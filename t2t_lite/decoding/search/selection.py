@@ -81,7 +81,7 @@ class Sample(TopK):
     of the batch. keras-hub's samplers draw a batch with one seed.
 
     Attributes:
-      uniforms: float32 [B, L] in [0, 1), L at least the largest limit.
+      sample_uniforms: float32 [B, L] in [0, 1), L at least the largest limit.
       temperature: above 0; logits are divided by it.
       top_k: number of likeliest tokens to draw from; 0: all
         (arXiv:1805.04833).
@@ -89,7 +89,7 @@ class Sample(TopK):
         (0, 1]; 1: all (arXiv:1904.09751, equation 3).
     """
 
-    uniforms: Tensor
+    sample_uniforms: Tensor
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
@@ -103,10 +103,10 @@ class Sample(TopK):
         if normalizer is None:
             normalizer = logsumexp(logits)[:, None]
         sums = ops.cumsum(self.weights(logits), axis=-1)
-        uniforms = ops.take(self.uniforms, state.index, axis=1)
-        uniforms = state.select_rows(uniforms)[:, None]
+        sample_uniforms = ops.take(self.sample_uniforms, state.index, axis=1)
+        sample_uniforms = state.select_rows(sample_uniforms)[:, None]
         # A little below the total, which rounding must not reach.
-        sought = uniforms * sums[:, -1:] * (1 - 1e-6)
+        sought = sample_uniforms * sums[:, -1:] * (1 - 1e-6)
         drawn = ops.sum(
             ops.cast(sums <= sought, "int32"), axis=-1, keepdims=True
         )

@@ -52,8 +52,8 @@ def attention_of(
     )
     return {
         "texts": [source, target],
-        "read": [*translator.source_encoder.pieces(inputs), END],
-        "written": [*translator.target_encoder.pieces(targets), END],
+        "read": [*translator.source_encoder.ids_to_pieces(inputs), END],
+        "written": [*translator.target_encoder.ids_to_pieces(targets), END],
         **{
             name: np.round(
                 np.asarray(value, np.float64)[:, 0], _DIGITS

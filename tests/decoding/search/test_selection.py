@@ -12,9 +12,9 @@ from t2t_lite.decoding.search.selection import Sample
 EOS = 1
 
 
-def draw(probabilities, uniforms, **options):
+def draw(probabilities, sample_uniforms, **options):
     """The first token for each uniform number, and its score."""
-    rows = len(uniforms)
+    rows = len(sample_uniforms)
     with np.errstate(divide="ignore"):
         logits = np.log(np.asarray(probabilities, np.float32))
 
@@ -30,13 +30,15 @@ def draw(probabilities, uniforms, **options):
         vocab_size=len(logits),
         limits=tf.ones([rows], tf.int32),
         alpha=0.0,
-        selector=Sample(tf.constant(uniforms, tf.float32)[:, None], **options),
+        selector=Sample(
+            tf.constant(sample_uniforms, tf.float32)[:, None], **options
+        ),
     )
     return ids.numpy()[:, 0, 0].tolist(), scores.numpy()[:, 0]
 
 
 @pytest.mark.parametrize(
-    ("options", "uniforms", "ids"),
+    ("options", "sample_uniforms", "ids"),
     [
         ({}, [0.0, 0.49, 0.51, 0.74, 0.76, 0.91], [0, 0, 2, 2, 3, 4]),
         # 1 / 3 and 2 / 3 of what is left.
@@ -49,9 +51,9 @@ def draw(probabilities, uniforms, **options):
         ({"temperature": 0.5}, [0.72, 0.73, 0.9, 0.91], [0, 2, 2, 3]),
     ],
 )
-def test_a_token_is_where_the_number_falls(options, uniforms, ids):
+def test_a_token_is_where_the_number_falls(options, sample_uniforms, ids):
     probabilities = [0.5, 1e-30, 0.25, 0.15, 0.1]
-    drawn, scores = draw(probabilities, uniforms, **options)
+    drawn, scores = draw(probabilities, sample_uniforms, **options)
     assert drawn == ids
     # The score is the model's log-probability, however it was drawn.
     wanted = np.log([probabilities[i] for i in ids])
@@ -65,8 +67,8 @@ def test_a_temperature_near_zero_is_greedy():
 
 
 def test_what_is_impossible_is_never_drawn():
-    uniforms = [0.0, 0.5, np.nextafter(np.float32(1), np.float32(0))]
-    drawn, _ = draw([0.0, 0.5, 0.0, 0.5, 0.0], uniforms)
+    sample_uniforms = [0.0, 0.5, np.nextafter(np.float32(1), np.float32(0))]
+    drawn, _ = draw([0.0, 0.5, 0.0, 0.5, 0.0], sample_uniforms)
     assert drawn[0] == 1 and drawn[1] in (1, 3) and drawn[2] == 3
 
 

@@ -30,16 +30,16 @@ PAIRS_OF_ROWS = [
 PAIRS = [{"inputs": s, "targets": t} for s, t in PAIRS_OF_ROWS]
 
 
-def own_text(name="digits", adopted=VOCABULARY):
+def own_text(name="digits", imported=VOCABULARY):
     from t2t_lite.problem import TextFiles
 
     class Text(TextFiles):
         name = base_name = "text"
 
-    return Text().with_options({"name": name, "adopted": adopted})
+    return Text().with_options({"name": name, "imported": imported})
 
 
-def adopted(folder, problem=None, vocabulary=None):
+def imported(folder, problem=None, vocabulary=None):
     problem = problem or own_text()
     vocabulary = vocabulary or [folder / VOCABULARY]
     return problem, import_shards(folder, problem, vocabulary)
@@ -92,7 +92,7 @@ def assert_same_rows(ours, theirs):
 def test_shards_stay_and_a_manifest_comes(tmp_path):
     folder = write_shards(tmp_path, PAIRS)
     before = contents(folder)
-    problem, manifest = adopted(folder)
+    problem, manifest = imported(folder)
     after = contents(folder)
     assert after.keys() - before.keys() == {"digits.manifest.json"}
     assert {name: after[name] for name in before} == before
@@ -107,7 +107,7 @@ def test_shards_stay_and_a_manifest_comes(tmp_path):
         PAIRS_OF_ROWS[0::2] + PAIRS_OF_ROWS[1::2]
     )
     # The same again changes nothing that a run would notice.
-    assert adopted(folder)[1].digest == manifest.digest
+    assert imported(folder)[1].digest == manifest.digest
 
 
 def test_a_vocabulary_from_elsewhere_is_copied_beside(tmp_path):
@@ -115,7 +115,7 @@ def test_a_vocabulary_from_elsewhere_is_copied_beside(tmp_path):
     elsewhere = tmp_path / "files"
     elsewhere.mkdir()
     (folder / VOCABULARY).rename(elsewhere / VOCABULARY)
-    problem, manifest = adopted(folder, vocabulary=[elsewhere / VOCABULARY])
+    problem, manifest = imported(folder, vocabulary=[elsewhere / VOCABULARY])
     assert manifest.vocabulary.keys() == {VOCABULARY}
     assert (
         sha256_of(folder / VOCABULARY)
@@ -130,8 +130,8 @@ def test_each_side_may_have_its_vocabulary(tmp_path):
         (folder / VOCABULARY).read_text() + "'d_'\n"
     )
     names = [VOCABULARY, "vocab.other.subwords"]
-    problem, manifest = adopted(
-        folder, own_text(adopted=",".join(names)), [folder / n for n in names]
+    problem, manifest = imported(
+        folder, own_text(imported=",".join(names)), [folder / n for n in names]
     )
     encoders = problem.load_encoders(folder)
     assert encoders["targets"].vocab_size == V + 1
@@ -141,7 +141,7 @@ def test_each_side_may_have_its_vocabulary(tmp_path):
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory):
     folder = write_shards(tmp_path_factory.mktemp("packed"), ROWS)
-    return folder, *adopted(folder)
+    return folder, *imported(folder)
 
 
 def test_packed_rows_count_as_the_pairs_in_them(packed):
@@ -223,7 +223,7 @@ def require_refused(folder, message, **how):
     """Asserts the error, and that nothing was written."""
     before = contents(folder)
     with pytest.raises(T2TLiteError) as error:
-        adopted(folder, **how)
+        imported(folder, **how)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
     assert contents(folder) == before
@@ -290,7 +290,7 @@ def test_another_vocabulary_is_refused(tmp_path):
 
 def test_data_that_was_made_here_is_not_adopted(tmp_path):
     folder = write_shards(tmp_path, PAIRS)
-    _, manifest = adopted(folder)
+    _, manifest = imported(folder)
     manifest.versions.pop("tensor2tensor")
     manifest.save(folder)
     require_refused(folder, "--import_shards")
@@ -302,7 +302,7 @@ def test_what_tensor2tensor_wrote_is_read_whole(tmp_path):
     for name in info["names"]:
         (tmp_path / name).write_bytes((RECORDED / name).read_bytes())
     vocabulary = RECORDED.parent / "vocab.m30k_ende.1000.subwords"
-    problem, manifest = adopted(
+    problem, manifest = imported(
         tmp_path,
         own_text("translate_ende_m30k", vocabulary.name),
         [vocabulary],
@@ -333,8 +333,8 @@ def test_what_tensor2tensor_packed_is_fed_as_it_is(tmp_path, file, width):
     rows = [json.loads(line) for line in lines]
     folder = write_shards(tmp_path, rows)
     vocabulary = RECORDED.parent / "vocab.m30k_ende.1000.subwords"
-    problem, manifest = adopted(
-        folder, own_text(adopted=vocabulary.name), [vocabulary]
+    problem, manifest = imported(
+        folder, own_text(imported=vocabulary.name), [vocabulary]
     )
     ours = rows_of_an_epoch(folder, problem, manifest, width, height=4)
     assert_same_rows(ours, [padded(row, width) for row in rows])
@@ -351,7 +351,7 @@ def test_a_registered_problem_adopts_under_its_own_names(tmp_path):
     plugins.load_plugins()
     problem = registry.problem("multi30k_ende")
     folder = write_shards(tmp_path, PAIRS, name="multi30k_ende")
-    _, manifest = adopted(folder, problem)
+    _, manifest = imported(folder, problem)
     assert manifest.fingerprint == problem.fingerprint()
     assert manifest.vocabulary.keys() == {"multi30k_ende.vocab.4000.model"}
     assert problem.load_encoders(folder)["inputs"].vocab_size == V
