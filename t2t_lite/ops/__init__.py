@@ -276,8 +276,14 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 @_faster_on_cpu
-def logsumexp(logits: Tensor) -> Tensor:
-    """Return the logarithm of the summed exponentials: float32 [..., 1]."""
+def logsumexp(logits: Tensor, largest: Tensor | None = None) -> Tensor:
+    """Return the logarithm of the summed exponentials: float32 [..., 1].
+
+    Args:
+      logits: float [..., V].
+      largest: int32 [..., 1], the index of a largest logit, if it is known.
+    """
+    del largest
     return ops.logsumexp(ops.cast(logits, "float32"), axis=-1, keepdims=True)
 
 

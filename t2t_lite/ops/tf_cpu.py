@@ -297,16 +297,17 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return values, gather_rows(ids, indices)
 
 
-def logsumexp(logits: Tensor) -> Tensor:
+def logsumexp(logits: Tensor, largest: Tensor | None = None) -> Tensor:
     """Return the logarithm of the summed exponentials.
 
     It is computed from the largest logit and its probability: softmax reads a
     row once; a difference, exponentials and their sum read it three times.
     """
     logits = tf.cast(logits, tf.float32)
-    top = tf.reduce_max(logits, axis=-1, keepdims=True)
-    probs = tf.nn.softmax(logits)
-    return top - tf.math.log(tf.reduce_max(probs, axis=-1, keepdims=True))
+    if largest is None:
+        largest = tf.argmax(logits, -1, tf.int32)[..., None]
+    top_prob = gather_rows(tf.nn.softmax(logits), largest)
+    return gather_rows(logits, largest) - tf.math.log(top_prob)
 
 
 def fold_constants(make: Callable[[], R]) -> R:

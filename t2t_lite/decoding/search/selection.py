@@ -153,6 +153,8 @@ def best_log_probs(
     """
     logits = ops.cast(logits, "float32")
     best, ids = top_k(logits, width)
-    log_probs = best - (logsumexp(logits) if normalizer is None else normalizer)
+    if normalizer is None:
+        normalizer = logsumexp(logits, ids[:, :1])
+    log_probs = best - normalizer
     # Written so that a NaN becomes impossible, too.
     return ops.where(log_probs > NEG_INF, log_probs, NEG_INF), ids
