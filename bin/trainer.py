@@ -56,7 +56,7 @@ def train(args: argparse.Namespace) -> None:
         _print_reached(trained)
         _print_next(trained)
     else:
-        print(trained)
+        print(flags.flags_of_options(trained))
 
 
 def _print_reached(run: "Run") -> None:

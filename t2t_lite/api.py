@@ -298,7 +298,7 @@ class _Job:
             told = str(error)
         return [
             f"missing: {self.data_dir} has no data of {problem.name} yet; the "
-            "same command without --dry_run, or t2t-lite-datagen, makes it",
+            "same command without `dry_run`, or t2t-lite-datagen, makes it",
             told,
         ]
 

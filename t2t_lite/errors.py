@@ -73,8 +73,8 @@ def format_error(error: BaseException, place: bool = True) -> str:
     if isinstance(error, MemoryError) or "OOM when" in text:
         return (
             "out of memory: in training, lower batch_tokens or raise "
-            "gradient_accumulation_steps; in decoding, lower --batch_size or "
-            "--beam_size"
+            "gradient_accumulation_steps; in decoding, lower `batch_size` or "
+            "`beam_size`"
         )
     return f"{name}{text}"
 

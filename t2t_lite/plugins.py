@@ -57,7 +57,7 @@ def _is_third_party(entry):
 
 
 def _load_usr_dir(usr_dir):
-    source = f"--usr_dir={usr_dir}"
+    source = f"`usr_dir={usr_dir}`"
     folder = pathlib.Path(usr_dir).expanduser().resolve()
     key = str(folder) if folder.is_dir() else usr_dir
     if key in loaded:
@@ -87,9 +87,9 @@ def _import_by_name(name):
         found = False
     if not found:
         raise UsageError(
-            f"--usr_dir={name} is neither a folder nor an importable package."
+            f"`usr_dir={name}` is neither a folder nor an importable package."
         )
-    _import_or_raise(lambda: importlib.import_module(name), f"--usr_dir={name}")
+    _import_or_raise(lambda: importlib.import_module(name), f"`usr_dir={name}`")
 
 
 def _import_package(folder):

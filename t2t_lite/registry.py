@@ -160,10 +160,10 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     if base in OTHER_NAMES:
         hint = f" Here it is {OTHER_NAMES[base]}{name[len(base) :]}."
     elif "=" in name:
-        hint = " Give values with --hparams_override."
+        hint = " Give values with `hparams_override`."
     return UsageError(
         f"Unknown {kind} {name!r}.{hint} t2t-lite-registry lists them all; add "
-        "--usr_dir for your own."
+        "`usr_dir` for your own."
     )
 
 

@@ -3,6 +3,7 @@
 import ast
 import graphlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -123,6 +124,16 @@ def test_the_engine_names_no_language_or_corpus():
         text = file.read_text(encoding="utf-8").lower()
         for name in ("multi30k", "spellout", "german", "french"):
             assert name not in text, file
+
+
+def test_the_engine_names_options_and_commands_name_flags():
+    # The card shows a command line; Beam's own flags are Beam's.
+    allowed = ("model_card", "apache_beam")
+    for file in files_of("t2t_lite"):
+        if file.stem not in allowed:
+            text = file.read_text("utf-8")
+            found = re.findall(r"(?<!py )--[a-z]{2}\w*", text)
+            assert not found, f"{file}: write `option`, not {found}"
 
 
 def count_lines(files):

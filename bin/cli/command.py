@@ -19,7 +19,7 @@ from concurrent import futures
 from typing import Self, TypeVar
 
 from t2t_lite.bin import CTRL_C, end_now
-from t2t_lite.bin.cli.flags import Parser
+from t2t_lite.bin.cli.flags import Parser, flags_of_options
 from t2t_lite.errors import T2TLiteError, format_error
 from t2t_lite.progress import log
 
@@ -105,7 +105,8 @@ class Command:
     def _say(self, message: str, verbose: bool = False) -> None:
         if verbose:
             traceback.print_exc()
-        note(f"{self.program}: {' '.join(message.splitlines())}")
+        message = flags_of_options(" ".join(message.splitlines()))
+        note(f"{self.program}: {message}")
 
 
 def interruptible(work: Callable[[], T], *numbers: signal.Signals) -> T:

@@ -230,11 +230,19 @@ def add_settings(
         how: dict[str, Any] = {"action": "store_true", "default": None}
         if metavar:
             how = {"metavar": metavar, "type": _type_of(validator)}
-        told = validators.help_of(field)
+        told = flags_of_options(validators.help_of(field))
         if name in hparams:
             told = f"{field.metadata['help']} (default: the run's hparam)"
         where = parser if names is not None else groups[title]
         where.add_argument(f"--{name}", help=told, **how)
+
+
+def flags_of_options(text: str) -> str:
+    """Return a text of the engine with flags for options: `seed=1` -> --seed=1.
+
+    The engine writes an option in backticks, with or without a value.
+    """
+    return re.sub(r"`('?)([a-z][a-z0-9_]*)(=[^`]*)?`", r"\1--\2\3", text)
 
 
 def given_settings(args: argparse.Namespace, settings: type) -> dict[str, Any]:

@@ -18,8 +18,8 @@ class RemoteFile:
     """A file of a corpus and its address.
 
     Attributes:
-      name: of the file in `--raw_dir`.
-      url: its address for a download without `--raw_dir`; http, https or ftp.
+      name: of the file in `raw_dir`.
+      url: its address for a download without `raw_dir`; http, https or ftp.
       sha256: of the content, in hex; for a `.gz` file that is the uncompressed
         content, because the same text can be compressed in many ways.
       size: bytes to download, about; None if unknown.
@@ -102,7 +102,7 @@ class RawFiles:
             problem = f"to be downloaded: {', '.join(addresses)}"
         if missing:
             raise T2TLiteError(
-                f"{problem}; name the folder that holds them with --raw_dir."
+                f"{problem}; name the folder that holds them with `raw_dir`."
             )
 
     def _download(self, file: RemoteFile, path: pathlib.Path) -> None:
@@ -112,7 +112,7 @@ class RawFiles:
 
         log(f"downloading {file.url}")
         pooch.get_logger().setLevel("WARNING")
-        fix = f"Get {file.name} by hand and name its folder with --raw_dir."
+        fix = f"Get {file.name} by hand and name its folder with `raw_dir`."
         path.unlink(missing_ok=True)
         progress = self.progress and sys.stderr.isatty()
         try:

@@ -101,8 +101,8 @@ def read_lines(
                 f"{path} must be {encoding.name.upper()} text; {broken:,} of "
                 f"{count:,} lines have invalid bytes or NUL, first line "
                 f"{first:,}. Convert it, for example with iconv, or for your "
-                "own text give its --encoding, such as windows-1252 or utf-16. "
-                "--max_invalid_ratio=1 accepts it."
+                "own text give its `encoding`, such as windows-1252 or utf-16. "
+                "`max_invalid_ratio=1` accepts it."
             )
 
     with open_compressed(path) as file:
@@ -124,7 +124,7 @@ def read_lines(
         except UnicodeError as error:  # such as UTF-16 without a mark
             raise T2TLiteError(
                 f"{path} is not {encoding.name.upper()} text: {error}. Give "
-                "the encoding of the file with --encoding."
+                "the encoding of the file with `encoding`."
             ) from error
     check(0)
 

@@ -100,7 +100,7 @@ def find_parallel_files(
         raise T2TLiteError(
             f"Cannot look for a corpus in {folder}: "
             f"{format_error(error, place=False)}. Name "
-            "the folder that holds it with --raw_dir."
+            "the folder that holds it with `raw_dir`."
         ) from error
     for stem in stems:
         sources, targets = (
@@ -128,7 +128,7 @@ def find_parallel_files(
         f"{folder} holds no {wanted}. Put both sides there, in parts "
         f"({stems[0]}.1.{languages[0]} ...), compressed "
         f"({', '.join(COMPRESSED_SUFFIXES)}) or as SGML, or name another "
-        "folder with --raw_dir."
+        "folder with `raw_dir`."
     )
 
 
@@ -224,8 +224,8 @@ def read_json_lines(
         if not all(isinstance(text, str) for text in texts):
             raise T2TLiteError(
                 "Each line must be a JSON object with strings under "
-                f"{source_key!r} and {target_key!r} (--source_key and "
-                f"--target_key say which); got {reprlib.repr(record)} in "
+                f"{source_key!r} and {target_key!r} (`source_key` and "
+                f"`target_key` say which); got {reprlib.repr(record)} in "
                 f"{path}, line {number}."
             )
         source, target = (

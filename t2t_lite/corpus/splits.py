@@ -62,7 +62,7 @@ def choose_held_out(
     needed = each * len(splits)
     if len(digests) <= needed:
         names = " and ".join(splits)
-        smaller = "a smaller --holdout, or " if each > 1 else ""
+        smaller = "a smaller `holdout`, or " if each > 1 else ""
         raise T2TLiteError(
             f"Holding out {each} for {names} needs more than {needed} "
             "different pairs with text on both sides; got "

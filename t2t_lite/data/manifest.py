@@ -337,24 +337,28 @@ def _flatten(record, prefix=""):
 def generate_command(
     problem: Problem, data_dir: str | os.PathLike, seed: int | None = None
 ) -> str:
-    """Return the command that generates the data of a problem."""
+    """Return the command that generates the data of a problem.
+
+    Its options are in backticks, as in all messages.
+    """
     name, registered = problem.base_name, type(problem).name
-    words = [f"--problem={registered or name}"]
+    words = [f"problem={registered or name}"]
     if registered and registered != name:
-        words.append(f"--name={name}")
-    words += [word for word in problem.option_flags() if word not in words]
-    words.append(f"--data_dir={data_dir}")
+        words.append(f"name={name}")
+    words += [word for word in problem.option_words() if word not in words]
+    words.append(f"data_dir={data_dir}")
     if seed not in (None, DEFAULT_SEED):
-        words.append(f"--seed={seed}")
-    return shlex.join(["t2t-lite-datagen", *words])
+        words.append(f"seed={seed}")
+    options = [f"`{shlex.quote(word)}`" for word in words]
+    return " ".join(["t2t-lite-datagen", *options])
 
 
 def regenerate_hint(problem: Problem, data_dir: str | os.PathLike) -> str:
     """Return the fix for data that does not fit, a sentence."""
     command = generate_command(problem, data_dir)
     return (
-        "Use another --data_dir, or generate the data again with "
-        f"{command} --overwrite."
+        "Use another `data_dir`, or generate the data again with "
+        f"{command} `overwrite`."
     )
 
 
@@ -364,8 +368,8 @@ def import_hint(data_dir: str | os.PathLike, name: str) -> str:
         return ""
     return (
         "there are shards without a manifest, as tensor2tensor writes them, "
-        f"which t2t-lite-datagen --import_shards={data_dir} --problem={name} "
-        "--vocabulary=FILE makes usable."
+        f"which t2t-lite-datagen `import_shards={data_dir}` `problem={name}` "
+        "`vocabulary=FILE` makes usable."
     )
 
 

@@ -44,7 +44,7 @@ try:
     )
 except ModuleNotFoundError as error:
     raise T2TLiteError(
-        f"--runner requires Apache Beam, and {error.name} is not installed: "
+        f"`runner` requires Apache Beam, and {error.name} is not installed: "
         "pip install 't2t-lite[beam]'."
     ) from error
 
@@ -112,11 +112,11 @@ class BeamGeneration(DataGenerator):
             return beam.Pipeline(options=options)
         except (ImportError, AttributeError) as error:
             raise T2TLiteError(
-                f"--runner={self.runner} cannot be loaded: {error}."
+                f"`runner={self.runner}` cannot be loaded: {error}."
             ) from error
         except ValueError as error:
             reason = "; ".join(str(error).split("\n"))
-            raise UsageError(f"--runner={self.runner}: {reason}") from error
+            raise UsageError(f"`runner={self.runner}`: {reason}") from error
 
 
 def _in_one_line(error: Exception, runner: str) -> Exception:
@@ -134,7 +134,7 @@ def _in_one_line(error: Exception, runner: str) -> Exception:
 
 def _not_shared(folder: pathlib.Path) -> T2TLiteError:
     return T2TLiteError(
-        f"All workers must see one --data_dir, but {folder} is not the same on "
+        f"All workers must see one `data_dir`, but {folder} is not the same on "
         "all. Put it on a shared file system."
     )
 

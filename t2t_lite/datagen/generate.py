@@ -82,7 +82,7 @@ class DataGenerator:
         name = self.problem.registered_name
         if self.raw_dir is not None and isinstance(self.problem, TextFiles):
             raise UsageError(
-                f"{name} reads --source, --target or --pairs: leave --raw_dir "
+                f"{name} reads `source`, `target` or `pairs`: leave `raw_dir` "
                 f"out; got {self.raw_dir}."
             )
         if self.tfds_dir is not None and (
@@ -90,8 +90,8 @@ class DataGenerator:
         ):
             raise UsageError(
                 f"{name} reads {self.problem.tfds_name or 'no dataset'} of "
-                "TensorFlow Datasets, or files: leave --tfds_dir out, or give "
-                f"--raw_dir or --tfds_dir; got {self.tfds_dir}."
+                "TensorFlow Datasets, or files: leave `tfds_dir` out, or give "
+                f"`raw_dir` or `tfds_dir`; got {self.tfds_dir}."
             )
         if self.problem.reversed:
             self.problem = self.problem.reverse()
@@ -124,8 +124,8 @@ class DataGenerator:
         if self.seed not in (None, manifest.seed):
             raise UsageError(
                 f"{self._folder} holds data of {self.problem.base_name} made "
-                f"with --seed={manifest.seed}; got {self.seed}. Leave --seed "
-                "out, use another --data_dir, or add --overwrite to make it "
+                f"with `seed={manifest.seed}`; got {self.seed}. Leave `seed` "
+                "out, use another `data_dir`, or add `overwrite` to make it "
                 "again."
             )
         return manifest
@@ -145,7 +145,7 @@ class DataGenerator:
             self.tfds_dir,
         )
         if raw.raw_dir is not None and not raw.raw_dir.is_dir():
-            raise T2TLiteError(f"--raw_dir: there is no folder {raw.raw_dir}.")
+            raise T2TLiteError(f"`raw_dir`: there is no folder {raw.raw_dir}.")
         self.problem.check_sources(raw)  # now, not after hours
         identity = {
             "definition": self.problem.definition(),
@@ -460,10 +460,10 @@ def _write_errors_named(data_dir: pathlib.Path) -> Iterator[None]:
         error.filename = str(place)
         raise T2TLiteError(
             f"Cannot write data: {format_error(error)}. The same command "
-            "resumes; or choose another --data_dir."
+            "resumes; or choose another `data_dir`."
         ) from error
     except BrokenProcessPool as error:
         raise T2TLiteError(
             "An encoding process died, most likely for lack of memory. The "
-            "same command resumes; use fewer with --processes."
+            "same command resumes; use fewer with `processes`."
         ) from error

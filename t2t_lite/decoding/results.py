@@ -173,5 +173,5 @@ def require_finite(score: float, line: int) -> None:
         raise T2TLiteError(
             "The scores of a model must be numbers; got NaN or infinities for "
             f"line {line}. The training diverged or the checkpoint is damaged: "
-            "choose another with --checkpoint."
+            "choose another with `checkpoint`."
         )

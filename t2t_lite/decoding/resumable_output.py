@@ -66,7 +66,7 @@ def open_resumable(
             if changes := {*there.splitlines()} ^ {*here.splitlines()}:
                 raise UsageError(
                     f"{partial} has lines of other options, "
-                    f"{' '.join(sorted(changes))}: start with --overwrite."
+                    f"{' '.join(sorted(changes))}: start with `overwrite`."
                 )
         else:
             kept = file.truncate(0)  # first: lines never have other options

@@ -426,7 +426,7 @@ def choose_devices(count: int | None = None) -> list[str | None]:
         return [None] * (count or 1)
     if count is not None and count > len(gpus):
         raise UsageError(
-            f"There are {len(gpus)} GPUs for --replicas; got {count}."
+            f"There are {len(gpus)} GPUs for `replicas`; got {count}."
         )
     return list(gpus[:count])
 

@@ -76,7 +76,7 @@ def require_runnable(translator: Translator) -> None:
             encoding,
         ),
         (depths[0] == depths[1], "key_depth=value_depth", depths),
-        (not translator.settings.constrained, "--constrained=false", "true"),
+        (not translator.settings.constrained, "`constrained=false`", "true"),
     ):
         if not can_run:
             raise UsageError(f"CTranslate2 requires {rule}; got {got}.")

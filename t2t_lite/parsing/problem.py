@@ -306,7 +306,7 @@ class ParsingProblem(Problem):
             raise T2TLiteError(
                 f"{self.base_name} reads the files of a treebank, which are "
                 "licensed and cannot be downloaded: name the folder that holds "
-                f"{self.file_stem}NNNN.mrg with --raw_dir."
+                f"{self.file_stem}NNNN.mrg with `raw_dir`."
             )
         files = numbered_files(raw.raw_dir, self.file_stem)
         fitting = [
@@ -330,8 +330,8 @@ class ParsingProblem(Problem):
         raise T2TLiteError(
             f"{raw.raw_dir} must have files of each split ({known}); it has "
             f"the numbers {min(files)} to {max(files)}. Add what is missing, "
-            "or say which are which: --problem_options=train=1-80,dev=81-90,"
-            "test=91-99."
+            "or say which are which: "
+            "`problem_options=train=1-80,dev=81-90,test=91-99`."
         )
 
     def _additional_files(self):
@@ -367,13 +367,13 @@ def numbered_files(
             raise T2TLiteError(
                 f"A treebank must have one file of each number; got {path} "
                 f"and {files[number]}. Name the folder of one of them with "
-                "--raw_dir."
+                "`raw_dir`."
             )
         files[number] = path
     if not files:
         raise T2TLiteError(
             f"{folder} must hold files {stem}NNNN.mrg, also in folders; got "
-            "none. Name the folder of the treebank with --raw_dir."
+            "none. Name the folder of the treebank with `raw_dir`."
         )
     return dict(sorted(files.items()))
 

@@ -57,7 +57,7 @@ class Problem:
       vocab_size: pieces of a vocabulary, special pieces and bytes included.
       filters: which pairs of train are left out, see the module `filters`.
       metric: the key of reports, as in `dev_bleu`.
-      files: files to download without `--raw_dir`.
+      files: files to download without `raw_dir`.
       splits: the splits that `samples` knows.
       tfds_name: dataset and configuration, where `samples` reads TensorFlow
         Datasets; else empty.
@@ -181,12 +181,12 @@ class Problem:
         raise _undefined(self, "evaluate")
 
     def tokenize(self, text: str) -> str:
-        """Return a raw source text as the corpus has it, for `--tokenize`.
+        """Return a raw source text as the corpus has it, for `tokenize`.
 
         By default the corpus has raw text, and this is a UsageError.
         """
         raise UsageError(
-            f"{self.registered_name} reads text as it is: leave --tokenize out."
+            f"{self.registered_name} reads text as it is: leave `tokenize` out."
         )
 
     def postprocess(
@@ -223,12 +223,12 @@ class Problem:
         other.options = changed(other.settings)
         return other
 
-    def option_flags(self) -> list[str]:
-        """Return the words of a command line that give its options."""
+    def option_words(self) -> list[str]:
+        """Return its options as words of a command line, without dashes."""
         if not self.options:
             return []
         told = ",".join(f"{key}={value}" for key, value in self.options.items())
-        return [f"--problem_options={told}"]
+        return [f"problem_options={told}"]
 
     @property
     def registered_name(self) -> str:

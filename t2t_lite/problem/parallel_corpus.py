@@ -18,8 +18,8 @@ _BATCH = 4096  # pairs taken from TensorFlow at a time
 class ParallelCorpus(Text2TextProblem):
     """A declaration of where a corpus is; see the attributes.
 
-    With `--raw_dir` it is read from files (`find_parallel_files`). Without,
-    TensorFlow Datasets reads it from `--tfds_dir` (by default where that
+    With `raw_dir` it is read from files (`find_parallel_files`). Without,
+    TensorFlow Datasets reads it from `tfds_dir` (by default where that
     library keeps its data), after a download if it is not there. Raise
     `version` when the pairs that it gives change.
 
@@ -62,7 +62,7 @@ class ParallelCorpus(Text2TextProblem):
         if not self.tfds_name:
             raise T2TLiteError(
                 f"{self.base_name} has no address to download it from: name "
-                "the folder that holds it with --raw_dir."
+                "the folder that holds it with `raw_dir`."
             )
         import tensorflow_datasets as tfds
         from tensorflow_datasets.core import download
@@ -74,8 +74,8 @@ class ParallelCorpus(Text2TextProblem):
         )
         needed = (
             f"{self.base_name} needs {self.tfds_name} "
-            f"({self.tfds_bytes / 1e9:.1f} GB), downloaded or in --tfds_dir; "
-            f"or {files}, in --raw_dir"
+            f"({self.tfds_bytes / 1e9:.1f} GB), downloaded or in `tfds_dir`; "
+            f"or {files}, in `raw_dir`"
         )
         try:
             builder = tfds.builder(self.tfds_name, data_dir=raw.tfds_dir)

@@ -72,7 +72,7 @@ _Share = Annotated[float, real(at_least=0, at_most=1)]
 
 @dataclasses.dataclass(frozen=True)
 class TextOptions(ProblemOptions):
-    """The options of `--problem=text`.
+    """The options of `problem=text`.
 
     Raises:
       UsageError: a value breaks its rule, or options conflict.
@@ -87,15 +87,15 @@ class TextOptions(ProblemOptions):
         "TAG stands before the source texts, or without one or both of these; "
         "such as news.tsv:0.7:news,web.tsv:0.3:web",
     )
-    dev_source: _File = setting(None, "like --source, for the dev split")
-    dev_target: _File = setting(None, "like --target, for the dev split")
+    dev_source: _File = setting(None, "like `source`, for the dev split")
+    dev_target: _File = setting(None, "like `target`, for the dev split")
     dev_pairs: _Corpora = setting(
-        None, "like --pairs, for the dev split, without shares"
+        None, "like `pairs`, for the dev split, without shares"
     )
-    test_source: _File = setting(None, "like --source, for the test split")
-    test_target: _File = setting(None, "like --target, for the test split")
+    test_source: _File = setting(None, "like `source`, for the test split")
+    test_target: _File = setting(None, "like `target`, for the test split")
     test_pairs: _Corpora = setting(
-        None, "like --pairs, for the test split, without shares"
+        None, "like `pairs`, for the test split, without shares"
     )
     source_language: str | None = setting(
         None, "such as en; for reports and for .tmx files", "CODE"
@@ -142,7 +142,7 @@ class TextOptions(ProblemOptions):
         "characters=N, duplicates, identical, broken_encoding, "
         "control_characters",
     )
-    # Set by `--import_shards`; no flag sets it.
+    # Set by `import_shards`; no flag sets it.
     imported: str | None = setting(
         None, "the vocabulary of imported shards, or two of them"
     )
@@ -160,28 +160,28 @@ class TextOptions(ProblemOptions):
         languages = self.source_language and self.target_language
         keys = changed(self).keys() & {"source_key", "target_key"}
         conflicts = {
-            "A --vocabulary has its own size: leave --vocab_size out.": (
+            "A `vocabulary` has its own size: leave `vocab_size` out.": (
                 self.vocabulary
                 and self.vocab_size != Text2TextProblem.vocab_size
             ),
-            "One --vocabulary is shared by both sides: leave "
-            "--separate_vocabularies out.": (
+            "One `vocabulary` is shared by both sides: leave "
+            "`separate_vocabularies` out.": (
                 self.vocabulary and not self.shared_vocabulary
             ),
             "A .tmx file may have many languages: name two of them with "
-            "--source_language and --target_language.": (
+            "`source_language` and `target_language`.": (
                 ".tmx" in formats and not languages
             ),
             f"--{' and --'.join(sorted(keys))} requires a .jsonl file.": (
                 keys and ".jsonl" not in formats
             ),
-            "--encoding is for lines; a .tmx file says its encoding itself.": (
+            "`encoding` is for lines; a .tmx file says its encoding itself.": (
                 self.encoding != UTF_8 and formats <= {".tmx", ""}
             ),
-            "--holdout is for splits without files; got files for all.": (
+            "`holdout` is for splits without files; got files for all.": (
                 self.holdout and "" not in formats
             ),
-            "Shares are made with copies, which --filters=duplicates leaves "
+            "Shares are made with copies, which `filters=duplicates` leaves "
             "out: give one of them.": (
                 has_shares and filters.DUPLICATES in (self.filters or {})
             ),
@@ -194,7 +194,7 @@ class TextOptions(ProblemOptions):
             for corpus in corpora[split]:
                 if corpus.share is not None or corpus.tag not in tags:
                     raise UsageError(
-                        f"--{split}_pairs takes tags of --pairs and no shares; "
+                        f"`{split}_pairs` takes tags of `pairs` and no shares; "
                         f"got {corpus}."
                     )
 
@@ -239,7 +239,7 @@ class TextFiles(Text2TextProblem):
         other.target_language = settings.target_language or ""
         return other
 
-    def option_flags(self) -> list[str]:
+    def option_words(self) -> list[str]:
         options = dict(self.options)
         options.pop("imported", None)
         if "filters" in options:
@@ -249,8 +249,8 @@ class TextFiles(Text2TextProblem):
                 for k, v in options["filters"].items()
             )
         two = options.pop("shared_vocabulary", True) is False
-        flags = [f"--{name}={value}" for name, value in options.items()]
-        return flags + ["--separate_vocabularies"] * two
+        words = [f"{name}={value}" for name, value in options.items()]
+        return words + ["separate_vocabularies"] * two
 
     @property
     def source_tags(self) -> tuple[str, ...]:
@@ -261,8 +261,8 @@ class TextFiles(Text2TextProblem):
         if self.source_tags and not self.reversed:
             raise UsageError(
                 f"{self.registered_name}_rev would have tags before its "
-                f"targets: {', '.join(self.source_tags)}. Give --pairs without "
-                "tags, and another --name."
+                f"targets: {', '.join(self.source_tags)}. Give `pairs` without "
+                "tags, and another `name`."
             )
         return super().reverse()
 
@@ -301,13 +301,13 @@ class TextFiles(Text2TextProblem):
             raise T2TLiteError(
                 f"{self.base_name} has imported shards, but not its text: put "
                 "them back, and import them again with t2t-lite-datagen "
-                f"--import_shards=FOLDER --problem={self.base_name} "
-                "--vocabulary=FILE."
+                f"`import_shards=FOLDER` `problem={self.base_name}` "
+                "`vocabulary=FILE`."
             )
         if not self._corpora["train"]:
             raise UsageError(
-                f"{self.registered_name} needs files to train on: --source and "
-                "--target, or --pairs."
+                f"{self.registered_name} needs files to train on: `source` and "
+                "`target`, or `pairs`."
             )
         corpora = itertools.chain(*self._corpora.values())
         paths = [path for corpus in corpora for path in corpus.files]
@@ -359,7 +359,7 @@ class TextFiles(Text2TextProblem):
             if tag not in pieces:
                 raise T2TLiteError(
                     f"A tag must be one piece of the vocabulary; {path} splits "
-                    f"{tag} into {len(pieces)}. Leave --vocabulary out to "
+                    f"{tag} into {len(pieces)}. Leave `vocabulary` out to "
                     "learn one with it."
                 )
         name = self.vocabulary_files()["inputs"]
@@ -471,7 +471,7 @@ class TextFiles(Text2TextProblem):
                 raise T2TLiteError(
                     f"{' and '.join(corpus.files)} must give a share of "
                     f"{corpus.share:g}, but has no pair to use. Check the "
-                    "file, --filters and --holdout."
+                    "file, `filters` and `holdout`."
                 )
         shares = [corpus.share for corpus in corpora]
         copies = mixture.target_counts(counts, shares)

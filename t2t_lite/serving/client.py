@@ -67,7 +67,7 @@ def connect(url: str, name: str, version: int | None = None) -> Predict:
         is_valid = False
     if not is_valid:
         raise UsageError(
-            "--server must be http://HOST:PORT or grpc://HOST:PORT, or "
+            "`server` must be http://HOST:PORT or grpc://HOST:PORT, or "
             f"https:// or grpcs:// with TLS; got {url!r}."
         )
     host = f"[{host}]" if ":" in host else host

@@ -126,7 +126,7 @@ def export_ctranslate2(
     if translator.constraint is not None:
         raise UsageError(
             "CTranslate2 does not support the constrained search for trees: "
-            "export with --format=saved_model."
+            "export with `format=saved_model`."
         )
     with _new_version(export_dir, versions.CTRANSLATE2) as (target, folder):
         write_ctranslate2(translator, folder, quantization)

@@ -54,7 +54,7 @@ def translator_to_serve(
     ):
         raise UsageError(
             "An export for trees requires a constrained search: give "
-            "--constrained=true."
+            "`constrained=true`."
         )
     if options.attention and isinstance(translator.model, Ensemble):
         raise UsageError(

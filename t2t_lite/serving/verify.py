@@ -170,5 +170,5 @@ def is_equal(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> bool:
 def _failed(reason: str) -> T2TLiteError:
     return T2TLiteError(
         f"The export does not answer as the model does: {reason}. Nothing was "
-        "written. Report this as a bug; --noverify exports without this check."
+        "written. Report this as a bug; `noverify` exports without this check."
     )

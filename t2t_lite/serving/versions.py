@@ -36,7 +36,7 @@ def next_version(export_dir: str | os.PathLike, mark: str) -> pathlib.Path:
             raise T2TLiteError(
                 "A folder of exports has one format, or servers try to load "
                 f"what they cannot; {strange[-1]} has a {other}. Choose "
-                "another --export_dir."
+                "another `export_dir`."
             )
     names = {path.name for path in export_dir.iterdir()}
     names |= files.in_progress(export_dir)

@@ -256,7 +256,7 @@ def require_fitting_vocabularies(problem: Problem, hparams: HParams) -> None:
         raise UsageError(
             "shared_embedding requires one vocabulary for both sides (got "
             f"{' and '.join(names)}), or "
-            "--hparams_override=shared_embedding=false."
+            "`hparams_override=shared_embedding=false`."
         )
 
 
@@ -310,7 +310,7 @@ def require_same(
     if differences:
         raise T2TLiteError(
             f"{output_dir} holds another run: {'; '.join(differences)}. "
-            "Choose another --output_dir, or use the same flags as there."
+            "Choose another `output_dir`, or use the same flags as there."
         )
 
 

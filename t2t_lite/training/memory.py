@@ -73,9 +73,9 @@ def _explaining_shortage(updater: Updater) -> Iterator[None]:
         raise T2TLiteError(
             f"The largest batch, {_describe(updater)} on each device, does not "
             f"fit into the memory of {devices.device_name()}. Give "
-            "--gradient_checkpointing; or, in a new run, --hparams_override="
-            f"gradient_accumulation_steps={more}, or smaller values of "
-            "max_length or the model."
+            "`gradient_checkpointing`; or, in a new run, "
+            f"`hparams_override=gradient_accumulation_steps={more}`, or "
+            "smaller values of max_length or the model."
         ) from error
 
 

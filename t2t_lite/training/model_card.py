@@ -98,7 +98,7 @@ def command_of(run: Run, options: TrainingOptions) -> list[str]:
     words = [f"--problem={run.config['problem']}", f"--hparams={name}"]
     if lines := override(name):
         words.append(f"--hparams_override={','.join(lines)}")
-    words += run.problem.option_flags()
+    words += [f"--{word}" for word in run.problem.option_words()]
     given = changed(options)
     if "freeze" in run.config:
         given["freeze"] = tuple(run.config["freeze"])

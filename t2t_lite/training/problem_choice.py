@@ -54,7 +54,7 @@ def choose_problem(
     name = given.get("name") if isinstance(task, TextFiles) else None
     if name in set(registry.problem_names()) - {task.base_name}:
         raise UsageError(
-            f"--name must not be that of another problem; got {name!r}."
+            f"`name` must not be that of another problem; got {name!r}."
         )
     if given.keys() - ({"name"} if name else ()):
         return task.with_options(given), place
@@ -90,8 +90,8 @@ def _find_data(problem, default_dir, output_dir, config):
             return place
     raise T2TLiteError(
         f"{output_dir} was trained on data in {run_data_dir}, which holds no "
-        f"data of {problem.base_name} now: put it back, or say with --data_dir "
-        f"where it is. --data_dir={run_data_dir} makes it there again."
+        f"data of {problem.base_name} now: put it back, or say with `data_dir` "
+        f"where it is. `data_dir={run_data_dir}` makes it there again."
     )
 
 
@@ -106,11 +106,11 @@ def _data_of_text(problem, name, data_dir):
     if names and not name:
         raise UsageError(
             f"{data_dir} holds the data of {', '.join(names)}: name one with "
-            "--name, or give the files of another."
+            "`name`, or give the files of another."
         )
     way = import_hint(data_dir, default) or (
-        "give its files with --source and --target, or --pairs, to "
-        "t2t-lite-datagen or t2t-lite-trainer, or name another --data_dir."
+        "give its files with `source` and `target`, or `pairs`, to "
+        "t2t-lite-datagen or t2t-lite-trainer, or name another `data_dir`."
         f"{did_you_mean(default, names)}"
     )
     raise UsageError(f"{data_dir} holds no data of {default}: {way}")
@@ -152,7 +152,7 @@ def _registered(config, output_dir, usr_dir=None):
             raise UsageError(
                 f"{output_dir / CONFIG}: the problem {name} is defined in "
                 f"{config['usr_dir']}: if you trust this code, add "
-                f"--usr_dir={config['usr_dir']}, or its new place."
+                f"`usr_dir={config['usr_dir']}`, or its new place."
             ) from error
         place = f"{output_dir / CONFIG}: problem"
         raise T2TLiteError(f"{place}: {error}") from error

@@ -78,7 +78,7 @@ class RunData:
         fingerprint, problem = self._config["fingerprint"], self._problem
         if not fingerprint and self.folder == pathlib.Path():
             raise T2TLiteError(
-                "The run was imported without data: say with --data_dir where "
+                "The run was imported without data: say with `data_dir` where "
                 f"data of {problem.base_name} is."
             )
         if fingerprint and not Manifest.path(self.folder, problem).exists():
@@ -86,7 +86,7 @@ class RunData:
             command = generate_command(problem, self.folder, seed)
             raise T2TLiteError(
                 f"{self.folder} holds no data of {problem.base_name}, which "
-                "the run was trained on: put it back, or say with --data_dir "
+                "the run was trained on: put it back, or say with `data_dir` "
                 f"where it is. If it is lost, {command} makes the same again."
             )
         manifest = Manifest.load(self.folder, problem)
@@ -96,8 +96,8 @@ class RunData:
             raise T2TLiteError(
                 f"The data in {self.folder} has changed since the run was "
                 "created, or has another vocabulary: name the folder of its "
-                "data with --data_dir, or train a new run in another "
-                "--output_dir."
+                "data with `data_dir`, or train a new run in another "
+                "`output_dir`."
             )
         return manifest
 
@@ -270,7 +270,7 @@ class Run:
         elif any((output_dir / checkpoints.FOLDER).glob("*")):
             raise T2TLiteError(
                 f"{output_dir} holds checkpoints but no {CONFIG}, which would "
-                "say what they were trained on. Choose another --output_dir."
+                "say what they were trained on. Choose another `output_dir`."
             )
         if dry_run:
             return cls(output_dir, config, problem, encoders)
@@ -283,7 +283,7 @@ class Run:
         except OSError as error:
             raise T2TLiteError(
                 f"{output_dir} cannot be written: {format_error(error)}. Or "
-                "choose another --output_dir."
+                "choose another `output_dir`."
             ) from error
         encoders = problem.load_encoders(output_dir)
         return cls(output_dir, config, problem, encoders)

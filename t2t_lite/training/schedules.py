@@ -42,9 +42,9 @@ def last_step(hparams: HParams, train_steps: int | None) -> int:
         without = "cooldown=0" if hparams.cooldown else "schedule=inverse_sqrt"
         raise UsageError(
             "The learning rate falls to 0 at update "
-            f"{hparams.train_steps}; got --train_steps={steps}. Train a new "
-            "run with --hparams_override=train_steps="
-            f"{steps}, or with {without}."
+            f"{hparams.train_steps}; got `train_steps={steps}`. Train a new "
+            f"run with `hparams_override=train_steps={steps}`, or with "
+            f"{without}."
         )
     return steps
 

@@ -123,7 +123,7 @@ class Requests:
         save = self.save_seconds * _SAVE_MARGIN + _EXIT_SECONDS
         if self._signal or self._ends_at - save - time.monotonic() > needed:
             return self._signal
-        return f"--max_minutes={self._options.max_minutes:g}"
+        return f"`max_minutes={self._options.max_minutes:g}`"
 
     @contextlib.contextmanager
     def timing_update(self) -> Iterator[None]:
@@ -163,13 +163,13 @@ def run_lock(output_dir: pathlib.Path) -> Iterator[None]:
     except filelock.Timeout as error:
         raise T2TLiteError(
             f"Another trainer is writing to {output_dir}; wait for it, or "
-            "choose another --output_dir."
+            "choose another `output_dir`."
         ) from error
     except OSError as error:
         raise T2TLiteError(
             f"{output_dir} cannot be written: "
             f"{format_error(error, place=False)}. Or choose another "
-            "--output_dir."
+            "`output_dir`."
         ) from error
     with held:
         yield

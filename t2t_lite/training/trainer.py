@@ -489,7 +489,7 @@ class Trainer:
                 raise T2TLiteError(
                     f"{directory} has lost its checkpoints (no checkpoint is "
                     "there; they were moved, or their disk is not mounted): "
-                    "put them back, or choose another --output_dir."
+                    "put them back, or choose another `output_dir`."
                 )
             return None
         return checkpoints.restore_newest(directory, self._read).path.name

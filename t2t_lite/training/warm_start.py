@@ -66,8 +66,8 @@ def facts_of_start(
         if options.init_from and str(options.init_from) != there:
             raise T2TLiteError(
                 f"The run in output_dir started from {there or 'no other run'};"
-                f" got --init_from={options.init_from}. Choose another "
-                "--output_dir."
+                f" got `init_from={options.init_from}`. Choose another "
+                "`output_dir`."
             )
         return facts
     if not options.init_from:
@@ -87,7 +87,7 @@ def facts_of_start(
         if encoder.sha256 != run.encoders[side].sha256:
             raise UsageError(
                 f"init_from: the vocabulary of {run.output_dir} differs: make "
-                "the data with that one, by --vocabulary=FILE."
+                "the data with that one, by `vocabulary=FILE`."
             )
     facts[SOURCE] = {
         "given": str(options.init_from),
@@ -113,7 +113,7 @@ def load_initial_weights(run: Run, model: Any) -> None:
     if not found or not path.is_dir() or found.checksum != source["checksum"]:
         raise T2TLiteError(
             f"{path}, which the run in {run.output_dir} begins with, is gone "
-            "or has changed: put it back, or choose another --output_dir."
+            "or has changed: put it back, or choose another `output_dir`."
         )
     log(f"Beginning with {found} of {source['run']}.")
     checkpoints.restore(path, checkpoints.model_tensors(model))

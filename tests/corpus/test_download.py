@@ -52,7 +52,7 @@ def test_raw_dir_is_used_as_it_is(tmp_path):
 def test_a_file_missing_from_raw_dir_is_named_with_what_to_do(tmp_path):
     files = (remote("train.en", "http://127.0.0.1:9/"),)
     raw = RawFiles(files, tmp_path, tmp_path / "downloads")
-    with pytest.raises(T2TLiteError, match=r"train\.en.*--raw_dir") as raised:
+    with pytest.raises(T2TLiteError, match=r"train\.en.*`raw_dir") as raised:
         raw.path("train.en")
     assert str(tmp_path) in str(raised.value)
 
@@ -64,7 +64,7 @@ def test_without_a_folder_for_downloads_the_addresses_are_told():
 
 
 def test_without_raw_dir_or_address_it_is_asked_for(tmp_path):
-    with pytest.raises(T2TLiteError, match="train.en cannot be .*--raw_dir"):
+    with pytest.raises(T2TLiteError, match="train.en cannot be .*`raw_dir"):
         downloads(tmp_path).path("train.en")
 
 
@@ -102,5 +102,5 @@ def test_a_bad_download_is_refused_and_not_kept(
     raw = downloads(tmp_path, remote(name, url))
     with pytest.raises(T2TLiteError, match=message) as raised:
         raw.path(name)
-    assert url in str(raised.value) and "--raw_dir" in str(raised.value)
+    assert url in str(raised.value) and "`raw_dir" in str(raised.value)
     assert not list((tmp_path / "downloads").iterdir())

@@ -85,7 +85,7 @@ def test_a_corpus_that_is_not_utf_8_is_refused(tmp_path, data):
     path = write(tmp_path / "a.en", b"one\n" + data)
     with pytest.raises(T2TLiteError, match="first line 2") as error:
         list(read_lines(path, encoding=CORPUS))
-    assert str(path) in str(error.value) and "--encoding" in str(error.value)
+    assert str(path) in str(error.value) and "`encoding" in str(error.value)
     assert next(read_lines(path)) == "one"
 
 
@@ -95,7 +95,7 @@ def test_other_encodings_are_read_by_their_names(tmp_path, name):
     path = write(tmp_path / "a.en.gz", gzip.compress(content.encode(name)))
     with pytest.raises(T2TLiteError, match="byte order mark"):
         next(read_byte_lines(path))
-    with pytest.raises(T2TLiteError, match="--encoding"):
+    with pytest.raises(T2TLiteError, match="`encoding"):
         list(read_lines(path, CORPUS))
     assert list(read_lines(path, Encoding(name, 0))) == ["one", "two"] * 9
 

@@ -115,7 +115,7 @@ def test_manifest_that_is_missing_or_unreadable_is_one_clear_error(
     with pytest.raises(T2TLiteError, match=str(tmp_path)) as error:
         Manifest.load(tmp_path, Words())
     assert "t2t-lite-datagen --problem=words" in str(error.value)
-    assert ("--overwrite" in str(error.value)) == (content is not None)
+    assert ("`overwrite" in str(error.value)) == (content is not None)
     assert "\n" not in str(error.value)
 
 

@@ -151,7 +151,7 @@ def test_data_keeps_its_seed(tmp_path):
     usual, other = (make(Toy(), tmp_path / str(n), seed=n) for n in (1, 5))
     assert usual.digest != other.digest
     assert make(Toy(), tmp_path / "new").digest == usual.digest
-    with pytest.raises(UsageError, match="made with --seed=5; got 1. Leave --"):
+    with pytest.raises(UsageError, match="made with `seed=5`; got 1. Leave `"):
         make(Toy(), tmp_path / "5", seed=1)
     again = make(Toy(), tmp_path / "5", overwrite=True)
     assert again.digest == other.digest
@@ -224,7 +224,7 @@ def test_full_disk_is_one_clear_error_and_keeps_the_old_data(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
     try:
-        with pytest.raises(T2TLiteError, match="--data_dir") as error:
+        with pytest.raises(T2TLiteError, match="`data_dir") as error:
             make(big, tmp_path, overwrite=True)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

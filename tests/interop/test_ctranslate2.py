@@ -282,11 +282,14 @@ class Form:
 
 
 def test_a_search_for_a_form_is_refused(encoders, tmp_path):
-    search = {"constraint": Form(), "settings": SearchSettings(constrained=True)}
-    with pytest.raises(UsageError, match="--constrained=false"):
+    search = {
+        "constraint": Form(),
+        "settings": SearchSettings(constrained=True),
+    }
+    with pytest.raises(UsageError, match="`constrained=false"):
         CTranslate2Translator.convert(make_translator(encoders, search))
     translator = make_translator(encoders, {"constraint": Form()})
-    with pytest.raises(UsageError, match="--format=saved_model"):
+    with pytest.raises(UsageError, match="`format=saved_model"):
         export_ctranslate2(translator, tmp_path)
     # Texts are prepared for their form nevertheless.
     engine = CTranslate2Translator.convert(translator)

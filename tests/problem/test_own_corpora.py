@@ -103,7 +103,7 @@ def test_shares_are_of_what_filters_leave():
 
 
 def test_copies_that_a_filter_leaves_out_are_refused():
-    with pytest.raises(UsageError, match="which --filters=duplicates leaves"):
+    with pytest.raises(UsageError, match="which `filters=duplicates` leaves"):
         text("a.tsv:0.5,b.tsv:0.5", filters="duplicates")
     assert samples(text("a.tsv,b.tsv", filters="duplicates"))
 
@@ -164,7 +164,7 @@ def test_a_given_vocabulary_must_have_the_tags():
 @pytest.mark.parametrize("pairs", ["b.tsv:2de", "b.tsv:1"])
 def test_dev_has_tags_of_train_and_no_shares(pairs):
     assert text("a.tsv:web", dev_pairs="b.tsv:web,a.tsv")
-    with pytest.raises(UsageError, match="--dev_pairs .*b.tsv:"):
+    with pytest.raises(UsageError, match="`dev_pairs` .*b.tsv:"):
         text("a.tsv:web", dev_pairs=pairs)
 
 

@@ -197,7 +197,7 @@ def test_wrong_options_are_refused_before_anything_is_read(options, word):
 
 def test_files_to_train_on_are_needed(write):
     problem = text(dev_pairs=write("a.tsv", "a\tA\n"))
-    with pytest.raises(UsageError, match="text needs files to train on: --so"):
+    with pytest.raises(UsageError, match="text needs files to train on: `so"):
         samples(problem, "dev")
 
 

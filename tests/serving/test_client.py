@@ -21,7 +21,7 @@ ANSWER = {"outputs": {"outputs": ["A"]}}
     + ["http://a/b c", f"http://{'a' * 70}"],
 )
 def test_a_malformed_address_is_refused(url):
-    with pytest.raises(UsageError, match="--server"):
+    with pytest.raises(UsageError, match="`server"):
         connect(url, "m")
 
 

@@ -132,7 +132,7 @@ def test_data_of_a_run_that_is_gone_is_not_made_elsewhere(
     monkeypatch.setenv("HOME", str(tmp_path))
     default = tmp_path / "t2t-lite" / "data"
     asked = None, run("wmt_ende"), "wmt_ende"
-    with pytest.raises(T2TLiteError, match=f"--data_dir={tmp_path / 'far'}"):
+    with pytest.raises(T2TLiteError, match=f"`data_dir={tmp_path / 'far'}"):
         choose(None, *asked)
     assert choose(default, *asked) == ("wmt_ende", {}, default)
     default.mkdir(parents=True)
@@ -268,7 +268,7 @@ def test_a_run_never_names_code_that_is_run(run_of_user, run_command, code):
         assert exit_code == expected, err
         if expected:
             assert "--usr_dir" in err and err.count("\n") == 1
-    with pytest.raises(UsageError, match=f"--usr_dir={run.code}"):
+    with pytest.raises(UsageError, match=f"`usr_dir={run.code}"):
         Run.open(run.folder)
     assert not run.ran
     assert run_command("evaluator", where, f"--usr_dir={run.code}")[0] == 0

@@ -108,7 +108,7 @@ def test_the_time_limit_saves_before_and_the_same_command_goes_on(tmp_path):
     run = TinyRun(tmp_path / "run", residual_dropout=0.3)
     run.data.before_batch = lambda epoch, number: time.sleep(0.2)
     limit = _minutes_left(seconds=9)
-    with pytest.raises(Interrupted, match="--max_minutes=") as stop:
+    with pytest.raises(Interrupted, match="`max_minutes=") as stop:
         train(run, train_steps=1000, max_minutes=limit)
     assert process_seconds() / 60 < limit
     assert stop.value.exit_code == 75

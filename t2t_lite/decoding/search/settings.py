@@ -50,7 +50,7 @@ class SearchSettings:
     )
     bad_phrases: _Texts = setting((), "words that must not appear")
     sample: bool = setting(
-        False, "draw each token by chance; --nbest=N draws N times"
+        False, "draw each token by chance; `nbest=N` draws N times"
     )
     temperature: Annotated[float, real(above=0)] = setting(
         1.0, "divisor of the logits of samples"

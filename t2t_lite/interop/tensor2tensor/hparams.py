@@ -116,7 +116,7 @@ _SCHEDULES = {
     frozenset(("linear_warmup",)): "constant",
     frozenset(): "constant",
 }
-_WEIGHTS_ONLY = " --weights_only imports the weights alone."
+_WEIGHTS_ONLY = " `weights_only` imports the weights alone."
 _CHECKPOINT = re.compile(r"(.*ckpt)-(\d+)")
 _FLAG = re.compile(r"^--(\w+)=(.*)$", re.MULTILINE)
 
@@ -169,8 +169,8 @@ def read_values(path: pathlib.Path) -> dict[str, Any]:
     """
     if not path.is_file():
         raise UsageError(
-            f"{path} is missing: give --t2t_hparams=FILE, or a set that has "
-            "tensor2tensor's values, such as --t2t_hparams=transformer_base_v3."
+            f"{path} is missing: give `t2t_hparams=FILE`, or a set that has "
+            "tensor2tensor's values, such as `t2t_hparams=transformer_base_v3`."
         )
     try:
         values = {**json.loads(path.read_text("utf-8"))}

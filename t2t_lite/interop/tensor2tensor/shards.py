@@ -42,7 +42,7 @@ def import_shards(
     if has_data and _MADE_BY not in Manifest.load(folder, problem).versions:
         raise T2TLiteError(
             f"{folder} holds data of {name} that t2t-lite-datagen made: it is "
-            "ready, leave --import_shards out."
+            "ready, leave `import_shards` out."
         )
     shards = {s: _shards(folder, name, s) for s in ("train", "dev", "test")}
     sizes = [open_vocabulary(path).vocab_size for path in vocabulary]
@@ -50,7 +50,7 @@ def import_shards(
     if len(names) != len(vocabulary):
         raise T2TLiteError(
             f"{name} has {len(names)} vocabularies; got {len(vocabulary)}: "
-            "give --vocabulary=SOURCE,TARGET for two."
+            "give `vocabulary=SOURCE,TARGET` for two."
         )
     splits = {s: _read_split(p, sizes) for s, p in shards.items() if p}
     for there, path in zip(

@@ -223,7 +223,7 @@ class Model:
         await self.refresh()
         if not self._current:
             raise T2TLiteError(
-                f"--model_base_path={self.base_path} has no version that can "
+                f"`model_base_path={self.base_path}` has no version that can "
                 "be loaded. A version is a folder named 1, 2, ... with a "
                 "saved_model.pb."
             )

@@ -66,10 +66,10 @@ async def running(
         shutdown_timeout=config.drain_seconds,
     )
     await runner.setup()
-    flag = f"--rest_api_port={config.rest_api_port}"
+    flag = f"`rest_api_port={config.rest_api_port}`"
     try:
         await web.TCPSite(runner, config.host, config.rest_api_port).start()
-        flag = f"--port={config.port}"
+        flag = f"`port={config.port}`"
         if config.port:  # gRPC does not report why it cannot listen
             probe = await asyncio.start_server(print, config.host, config.port)
             probe.close()
@@ -78,7 +78,7 @@ async def running(
     except (OSError, RuntimeError) as error:
         await runner.cleanup()
         raise T2TLiteError(
-            f"Cannot listen at --host={config.host} {flag}: "
+            f"Cannot listen at `host={config.host}` {flag}: "
             f"{format_error(error)}. Choose another address or port; port 0 "
             "takes a free one."
         ) from error

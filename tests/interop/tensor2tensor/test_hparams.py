@@ -122,7 +122,7 @@ def test_what_makes_another_model_is_refused_by_its_name(name, value):
 def test_what_makes_another_training_is_refused_unless_weights_are_enough(
     name, value
 ):
-    with pytest.raises(UsageError, match=f"{name}.*--weights_only"):
+    with pytest.raises(UsageError, match=f"{name}.*`weights_only"):
         hparams_of({name: value})
     assert hparams_of({name: value}, weights_only=True)
 

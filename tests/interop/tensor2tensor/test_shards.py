@@ -293,7 +293,7 @@ def test_data_that_was_made_here_is_not_adopted(tmp_path):
     _, manifest = imported(folder)
     manifest.versions.pop("tensor2tensor")
     manifest.save(folder)
-    require_refused(folder, "--import_shards")
+    require_refused(folder, "`import_shards")
 
 
 @needs_recordings

@@ -137,7 +137,7 @@ def test_a_folder_without_a_version_is_an_error(tmp_path, model):
     (tmp_path / "1").mkdir()  # not complete
     (tmp_path / "notes").mkdir()
     put(tmp_path, 2**63)  # larger than the protos hold
-    with pytest.raises(T2TLiteError, match="--model_base_path"):
+    with pytest.raises(T2TLiteError, match="`model_base_path"):
         asyncio.run(model.start())
 
 
