@@ -153,7 +153,7 @@ def test_scores_of_pairs_are_those_of_the_search(translator):
 
 def test_batches_by_tokens_keep_their_bound(translator, monkeypatch):
     shapes = []
-    tokenize = translator.source_encoder.tokenize
+    tokenize = translator.source_encoder.encode_tf
     translate = translator.translate
 
     def watched(texts, *args):
@@ -408,7 +408,7 @@ def test_there_is_a_search_a_core_but_at_most_four(
 ):
     shared = []
     monkeypatch.setattr(stream, "num_cpus", lambda: cores)
-    monkeypatch.setattr(stream, "share_cores", shared.append)
+    monkeypatch.setattr(stream, "set_num_threads", shared.append)
     assert configure_cpu_threads(count) == searches
     assert shared == [searches]
 

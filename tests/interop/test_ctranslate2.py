@@ -375,7 +375,7 @@ def test_tokens_have_names_of_their_own(tmp_path):
         vocab_size = 7
         unknown_id = 4
 
-        def pieces(self, ids):
+        def ids_to_pieces(self, ids):
             return ["a", "<EOS>_", "b", "</s>", "[UNK]", "b", "b"]
 
     assert token_names(Encoder()) == [

@@ -29,7 +29,7 @@ def test_text_ends_at_eos_and_padding_is_none(encoder):
 
 
 def test_graphs_give_unknown_tokens_an_id_of_their_own(encoder):
-    graph = tf.function(encoder.tokenize)
+    graph = tf.function(encoder.encode_tf)
     ids = graph(tf.constant(["(S (NP  </s> <pad> )S", ""]))
     assert ids.to_list() == [[3, 2, 2, 2, 5], []]
 

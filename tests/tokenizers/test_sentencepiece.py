@@ -265,7 +265,7 @@ def test_python_gives_the_ids_of_the_graph(encoder, most, monkeypatch):
 def test_a_traced_encoder_survives_a_new_random_seed(encoder):
     # tf.random.set_seed drops the kernels that TensorFlow has cached.
     tokenize = tf.function(lambda text: encoder.encode_tf(text).to_tensor())
-    back = tf.function(encoder.detokenize)
+    back = tf.function(encoder.decode_tf)
     ids = tokenize(tf.constant(["two small dogs"]))
     tf.random.set_seed(1)
     assert back(tokenize(tf.constant(["two small dogs"]))) == b"two small dogs"

@@ -125,7 +125,7 @@ def config_file(create, tmp_path):
 )
 def test_a_damaged_config_is_one_clear_error(config_file, content):
     config_file.write_bytes(content.encode("utf-8", "surrogateescape"))
-    with pytest.raises(T2TLiteError, match=r"config.json is damaged"):
+    with pytest.raises(T2TLiteError, match="config.json"):
         Run.open(config_file.parent)
 
 
@@ -155,7 +155,7 @@ def test_a_damaged_config_is_one_clear_error(config_file, content):
 def test_a_wrong_value_of_a_config_is_named(config_file, key, value, named):
     config = json.loads(config_file.read_text()) | {key: value, "versions": []}
     config_file.write_text(json.dumps(config))
-    with pytest.raises(T2TLiteError, match=f"^{config_file}.*{named}"):
+    with pytest.raises(T2TLiteError, match=f"{config_file}.*{named}"):
         Run.open(config_file.parent)
 
 

@@ -44,7 +44,7 @@ def test_a_signal_while_a_model_loads_stops_the_server(
 ):
     save(tmp_path / "1")
     # TensorFlow has already started in this process.
-    monkeypatch.setattr(command, "share_cores", lambda count: None)
+    monkeypatch.setattr(command, "set_num_threads", lambda count: None)
     monkeypatch.setattr(
         "t2t_lite.bin.cli.command.note",
         lambda line: os.kill(os.getpid(), signal.SIGTERM),  # "Loaded ..."
