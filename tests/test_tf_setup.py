@@ -31,7 +31,7 @@ def test_a_silent_start_says_whether_weights_are_fixed(
     if environment is not None:
         monkeypatch.setenv("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", environment)
     code = (
-        "from t2t_lite.tf_setup import start_tensorflow, weights_are_fixed\n"
+        "from t2t_lite.tf_setup import start_tensorflow, weights_are_frozen\n"
         f"start_tensorflow(frozen_weights={asked})\n"
         f"start_tensorflow(frozen_weights={not asked})  # no effect any more\n"
         "print(weights_are_frozen())\n"

@@ -275,7 +275,7 @@ def test_a_long_line_is_truncated_with_a_note(translator, caplog):
 def test_a_result_is_one_line(translator, monkeypatch):
     monkeypatch.setattr(
         translator.target_encoder,
-        "detokenize",
+        "decode_tf",
         lambda ids: tf.fill([tf.shape(ids)[0]], "a\nb\r\nc\rd"),
     )
     monkeypatch.setattr(translator, "_graphs", {})
