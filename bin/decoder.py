@@ -22,7 +22,7 @@ import t2t_lite
 from t2t_lite.api import LoadedTranslator
 from t2t_lite.bin.cli import command, flags, places, runs
 from t2t_lite.bin.cli.command import Command
-from t2t_lite.corpus.lines import lines_without_mark, open_compressed
+from t2t_lite.corpus.lines import open_compressed, strip_bom
 from t2t_lite.decoding.batching import DEFAULT_BATCHING, Batching
 from t2t_lite.decoding.resumable_output import open_resumable
 from t2t_lite.errors import T2TLiteError
@@ -337,7 +337,7 @@ def _converse(answers: _Answers) -> None:
         sys.stdin.reconfigure(errors="replace")
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 (gives `input` a history)
-    lines = lines_without_mark(_typed(), "stdin")
+    lines = strip_bom(_typed(), "stdin")
     for number, line in enumerate(lines, 1):
         for answer in answers([line], number):
             _print(answer)

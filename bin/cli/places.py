@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from t2t_lite import files
 from t2t_lite.bin.cli import command
-from t2t_lite.corpus.lines import lines_without_mark, read_byte_lines
+from t2t_lite.corpus.lines import read_byte_lines, strip_bom
 from t2t_lite.decoding import resumable_output
 from t2t_lite.errors import T2TLiteError, UsageError
 
@@ -50,4 +50,4 @@ def lines_in(path: str | None) -> Iterator[Iterable[bytes]]:
     # A file object of its own that is never closed: closing waits for the
     # thread that reads ahead, as Python would at exit for `sys.stdin`.
     file = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115
-    yield lines_without_mark(file, "stdin")
+    yield strip_bom(file, "stdin")

@@ -1,6 +1,6 @@
-"""People's files to pairs of texts.
+"""Corpus files to pairs of texts.
 
-`raw_files` finds or downloads files by name. `lines` reads one file, `parallel`
-the two sides of a corpus. `filters` and `held_out` choose pairs, `mixture`
-combines corpora.
+`download` finds or downloads files by name. `lines` reads one file, `parallel`
+both sides of a corpus. `filters` drops pairs, `splits` holds out dev and test,
+`mixture` combines corpora.
 """

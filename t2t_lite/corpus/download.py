@@ -1,4 +1,4 @@
-"""The files of a corpus by name: found in a folder, or downloaded."""
+"""Find the files of a corpus by name in a folder, or download them."""
 
 import dataclasses
 import gzip
@@ -15,14 +15,14 @@ from t2t_lite.progress import log
 
 @dataclasses.dataclass(frozen=True)
 class RemoteFile:
-    """A file of a corpus and its address.
+    """A file of a corpus and its URL.
 
     Attributes:
-      name: of the file in `raw_dir`.
-      url: its address for a download without `raw_dir`; http, https or ftp.
-      sha256: of the content, in hex; for a `.gz` file that is the uncompressed
-        content, because the same text can be compressed in many ways.
-      size: bytes to download, about; None if unknown.
+      name: the name of the file in `raw_dir`.
+      url: the URL for a download without `raw_dir`; http, https or ftp.
+      sha256: the sha256 of the content, in hex; uncompressed for a `.gz` file,
+        because the same text can be compressed in many ways.
+      size: approximate size of the download in bytes; None if unknown.
     """
 
     name: str
@@ -32,25 +32,24 @@ class RemoteFile:
 
     @property
     def address(self) -> str:
-        """The URL and the size, for people."""
+        """The URL and the size in MB, for messages."""
         size = f" ({self.size / 1e6:.2f} MB)" if self.size else ""
         return f"{self.url}{size}"
 
 
 class RawFiles:
-    """Finds the files of a corpus by name.
+    """The files of a corpus by name.
 
     Args:
       files: the problem's `RemoteFile`s.
-      raw_dir: a folder that already holds the files, used as they are; None
-        downloads them.
-      download_dir: the folder for downloads, made when needed; None refuses to
-        download.
-      progress: show the bar of a download on a terminal.
-      tfds_dir: the folder of TensorFlow Datasets; None: that library's default.
+      raw_dir: a folder with the files; None downloads them.
+      download_dir: the folder for downloads, created when needed; None allows
+        no download.
+      progress: whether to show a progress bar for downloads on a terminal.
+      tfds_dir: the folder of TensorFlow Datasets; None is its default folder.
 
     Attributes:
-      sources: size and time of change of each file that was read, by path.
+      sources: the `file_stat` of each file that was read, by path.
     """
 
     def __init__(
@@ -70,16 +69,16 @@ class RawFiles:
         self.sources: dict[str, dict[str, int]] = {}
 
     def record_source(self, path: str | os.PathLike) -> None:
-        """Record that the corpus is read from this file; `path` does it."""
+        """Record a file of the corpus; `path` calls it."""
         if state := file_stat(path):
             self.sources.setdefault(os.path.abspath(path), state)
 
     def path(self, name: str) -> pathlib.Path:
-        """Return the path of the file of that name; download it if necessary.
+        """Return the path of a file; download it if necessary.
 
         Raises:
-          T2TLiteError: the file is not in the folder, cannot be downloaded, or
-            has another content.
+          T2TLiteError: the file is missing, cannot be downloaded or has other
+            content.
         """
         self.require([name])
         path = (self.raw_dir or self.download_dir or pathlib.Path()) / name
@@ -89,11 +88,11 @@ class RawFiles:
         return path
 
     def require(self, names: Iterable[str]) -> None:
-        """Raise T2TLiteError for files that are missing, and not downloaded."""
+        """Raise T2TLiteError if files are missing and cannot be downloaded."""
         if self.raw_dir is not None:
-            there = self.raw_dir
-            missing = [name for name in names if not (there / name).is_file()]
-            problem = f"{there} holds no file {', '.join(missing)}"
+            folder = self.raw_dir
+            missing = [name for name in names if not (folder / name).is_file()]
+            problem = f"{folder} holds no file {', '.join(missing)}"
         elif missing := [name for name in names if name not in self.files]:
             problem = f"{', '.join(missing)} cannot be downloaded"
         else:
@@ -102,7 +101,7 @@ class RawFiles:
             problem = f"to be downloaded: {', '.join(addresses)}"
         if missing:
             raise T2TLiteError(
-                f"{problem}; name the folder that holds them with `raw_dir`."
+                f"{problem}. Give the folder of these files with `raw_dir`."
             )
 
     def _download(self, file: RemoteFile, path: pathlib.Path) -> None:
@@ -112,13 +111,13 @@ class RawFiles:
 
         log(f"downloading {file.url}")
         pooch.get_logger().setLevel("WARNING")
-        fix = f"Get {file.name} by hand and name its folder with `raw_dir`."
+        fix = f"Get {file.name} manually and give its folder with `raw_dir`."
         path.unlink(missing_ok=True)
         progress = self.progress and sys.stderr.isatty()
         try:
             pooch.retrieve(
                 file.url,
-                known_hash=None,  # which would be that of the archive
+                known_hash=None,  # it would be the hash of the archive
                 fname=path.name,
                 path=path.parent,
                 progressbar=progress,
@@ -130,16 +129,16 @@ class RawFiles:
         if (found := _sha256_of_content(path)) != file.sha256:
             path.unlink()
             raise T2TLiteError(
-                f"{file.url} is not the expected file: sha256 must be "
-                f"{file.sha256}; got {found}. {fix}"
+                f"The sha256 of {file.url} must be {file.sha256} (got "
+                f"{found}). {fix}"
             )
 
 
 def file_stat(path: str | os.PathLike) -> dict[str, int] | None:
-    """Return the size and the time of change of a file; None without one."""
+    """Return the size and modification time of a file; None if missing."""
     try:
         stat = os.stat(path)
-    except (OSError, ValueError):  # or it is not a path
+    except (OSError, ValueError):  # ValueError: not a path
         return None
     return {"bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns}
 

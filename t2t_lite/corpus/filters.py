@@ -1,13 +1,13 @@
-"""Filters: which pairs of train are left out because a problem predicate so.
+"""Filters that drop pairs of train.
 
-A problem names them with what they allow, `filters = {"length": 80,
-"identical": True}`; on a command line they are `length=80,identical`. The table
-of docs/your-data.md shows which pairs each leaves out.
+A problem declares filters and their limits: `filters = {"length": 80,
+"identical": True}`, on a command line `length=80,identical`. A table in
+docs/your-data.md describes each filter.
 
-Lengths are counted in words, as by the tools that cleaned the corpora of the
-paper's time; `max_length` bounds the pieces when batches are made. A word is a
-run of anything but white space and punctuation; each punctuation mark counts as
-one more. For scripts without spaces there is `characters`.
+Lengths are counted in words, as in the tools that cleaned the corpora of
+arXiv:1706.03762; `max_length` limits the tokens when batches are made. A word
+is a run of characters other than white space and punctuation; each punctuation
+mark counts as one more. Use `characters` for scripts without spaces.
 """
 
 import functools
@@ -25,13 +25,13 @@ from t2t_lite.validators import (
     real,
 )
 
-DUPLICATES = "duplicates"  # `datagen` finds them, in the whole corpus
+DUPLICATES = "duplicates"  # `datagen` finds them in the whole corpus
 
-# ASCII's, then Latin-1's quotes and inverted marks, then general and CJK ones.
+# ASCII, then quotes and inverted marks of Latin-1, then general and CJK.
 _PUNCTUATION = r"!-/:-@\[-`{-~\xa1\xab\xbb\xbf\u2010-\u205e\u3001-\u301f"
 _WORD = re.compile(rf"[^\s{_PUNCTUATION}]+|[{_PUNCTUATION}]")
 _CONTROL = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-# ASCII that does not end a word.
+# ASCII characters that do not end a word.
 _INSIDE = re.sub(
     rf"[\s{_PUNCTUATION}]", "", bytes(range(128)).decode()
 ).encode()
@@ -43,32 +43,32 @@ def count_words(text: str) -> int:
 
 
 def _max_words(text):
-    """Return an upper bound of `count_words`, which is cheaper."""
+    """Return a cheap upper bound of `count_words`."""
     ends = text.encode("utf-8", "surrogatepass").translate(None, _INSIDE)
-    return 2 * len(ends) + 1  # each may be a mark, and end a word before it
+    return 2 * len(ends) + 1  # each may be a mark and end the word before it
 
 
-def _length(most, source, target):
+def _length(limit, source, target):
     return any(
-        _max_words(text) > most and count_words(text) > most
+        _max_words(text) > limit and count_words(text) > limit
         for text in (source, target)
     )
 
 
-def _length_ratio(most, source, target):
-    # A text has no more words than characters, and no fewer than runs between
-    # spaces: most pairs need no counting.
-    if len(source) <= most * len(target.split()) and (
-        len(target) <= most * len(source.split())
+def _length_ratio(limit, source, target):
+    # Most pairs need no count: a text has at most as many words as characters
+    # and at least as many words as runs between spaces.
+    if len(source) <= limit * len(target.split()) and (
+        len(target) <= limit * len(source.split())
     ):
         return False
     shorter, longer = sorted((count_words(source), count_words(target)))
-    return longer > most * shorter
+    return longer > limit * shorter
 
 
 def _control_characters(_, source, target):
     text = f"{source} {target}"
-    # The first is cheaper, and enough for most texts.
+    # `isprintable` is cheaper and sufficient for most texts.
     return not text.isprintable() and bool(_CONTROL.search(text))
 
 
@@ -79,7 +79,7 @@ def _true(value):
 
 
 _no_value = Validator("without a value", _true)
-# In this order: a pair counts under the first filter that leaves it out.
+# In this order: a pair counts under the first filter that drops it.
 _FILTERS: dict[str, tuple[Validator, Callable[..., bool] | None]] = {
     "broken_encoding": (
         _no_value,
@@ -87,7 +87,10 @@ _FILTERS: dict[str, tuple[Validator, Callable[..., bool] | None]] = {
     ),
     "control_characters": (_no_value, _control_characters),
     "identical": (_no_value, lambda _, a, b: a.strip() == b.strip()),
-    "characters": (integer(1), lambda most, a, b: max(len(a), len(b)) > most),
+    "characters": (
+        integer(1),
+        lambda limit, *pair: max(map(len, pair)) > limit,
+    ),
     "length": (integer(1), _length),
     "length_ratio": (real(at_least=1), _length_ratio),
     DUPLICATES: (_no_value, None),
@@ -97,41 +100,42 @@ _FILTERS: dict[str, tuple[Validator, Callable[..., bool] | None]] = {
 def make_filter(
     filters: Mapping[str, Any], tags: Sequence[str] = ()
 ) -> Callable[[str, str], str | None]:
-    """Return a function that gives the first filter that drops a pair, or None.
+    """Return a function: the name of the first filter that drops a pair.
 
-    It looks at one pair at a time, so it finds no duplicates.
+    The function returns None for other pairs. It ignores DUPLICATES.
 
     Args:
-      filters: by name.
-      tags: that may stand before a source text; they do not count.
+      filters: limits of filters by name.
+      tags: tags of source texts; they are not counted.
     """
-    asked = [
+    predicates = [
         (name, functools.partial(predicate, filters[name]))
         for name, (_, predicate) in _FILTERS.items()
         if name in filters and predicate
     ]
 
-    def reason(source, target):
+    def drop_reason(source, target):
         if tags:
             _, source = split_tag(source, tags)
-        for name, predicate in asked:
+        for name, predicate in predicates:
             if predicate(source, target):
                 return name
         return None
 
-    return reason
+    return drop_reason
 
 
-def checked(filters: str | Mapping[str, Any]) -> dict[str, Any]:
-    """Return the filters by name, in a fixed order.
+def normalize_filters(filters: str | Mapping[str, Any]) -> dict[str, Any]:
+    """Return the limits of filters by name, in a fixed order.
+
+    Example: "length=80,identical" -> {"length": 80, "identical": True}.
 
     Args:
-      filters: by name; or as a command line gives them: "length=80,identical"
-        is {"length": 80, "identical": True}.
+      filters: limits by name, or their text on a command line.
 
     Raises:
-      UsageError: there is no such filter, which names the nearest ones; the
-        filter does not take that value; or it is there twice.
+      UsageError: a filter is unknown (the message names similar ones), repeated
+        or has an invalid limit.
     """
     if isinstance(filters, str):
         filters = parse_key_values(filters, "filters", allow_bare_keys=True)

@@ -1,7 +1,7 @@
-"""Read the lines of text files, compressed or not; reject broken text.
+"""Read the lines of text files, compressed or not; reject invalid text.
 
-A line is broken if it has invalid bytes or NUL. A file with many broken lines
-is most likely in another encoding. A U+FFFD in valid UTF-8 is text.
+A line is invalid if it contains invalid bytes or NUL. A file with many invalid
+lines probably has another encoding. U+FFFD in valid UTF-8 is valid text.
 """
 
 import bz2
@@ -22,7 +22,7 @@ from t2t_lite.errors import T2TLiteError, format_error
 
 def _open_zstd(path: str | os.PathLike, mode: Literal["rb"]) -> Any:
     try:
-        from backports import zstd  # Python's own from 3.14 on
+        from backports import zstd  # part of Python from 3.14 on
     except ImportError as error:
         raise T2TLiteError(
             f"{path} requires backports.zstd: pip install 't2t-lite[zstd]'."
@@ -36,22 +36,23 @@ _OPENERS: dict[str, Any] = {
     ".xz": lzma.open,
     ".zst": _open_zstd,
 }
-COMPRESSED_SUFFIXES = tuple(_OPENERS)  # name endings of compressed files
+COMPRESSED_SUFFIXES = tuple(_OPENERS)
 UTF_8 = "utf-8"
 ENCODING = "an encoding of text, such as windows-1252 or utf-16"  # the rule
-# Escapes tell invalid bytes of UTF-8 from a U+FFFD that the file contains.
+# Surrogate escapes distinguish invalid UTF-8 from a U+FFFD in the file.
 _ESCAPED, _REPLACED = re.compile("[\udc80-\udcff]"), re.compile("\ufffd")
-_CHECKED_LINES = 10_000  # a file with too many broken ones ends there
-# UTF-32's mark for little-endian text begins with UTF-16's.
-_OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
+# Shorter files are checked at their end, longer ones also while they are read.
+_CHECK_AFTER_LINES = 10_000
+# The little-endian BOM of UTF-32 begins with the BOM of UTF-16.
+_OTHER_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 
 
 class Encoding(NamedTuple):
-    """The encoding of a file, and how much of it may be broken.
+    """The encoding of a file and the tolerance for invalid lines.
 
     Attributes:
       name: Python's name of the encoding.
-      max_invalid_ratio: the largest share of broken lines, 0-1.
+      max_invalid_ratio: the largest fraction of invalid lines, 0-1.
     """
 
     name: str = UTF_8
@@ -62,11 +63,11 @@ LENIENT = Encoding()
 CORPUS = Encoding(max_invalid_ratio=0.01)
 
 
-def known_encoding(value: object) -> str:
+def normalize_encoding(value: object) -> str:
     """Return Python's name of a text encoding: "UTF8" gives "utf-8".
 
     Raises:
-      ValueError: the encoding is unknown; see `validators`.
+      ValueError: the encoding is unknown.
     """
     name = str(value)
     try:
@@ -80,29 +81,29 @@ def known_encoding(value: object) -> str:
 def read_lines(
     path: str | os.PathLike, encoding: Encoding = LENIENT
 ) -> Iterator[str]:
-    r"""Yield the lines of a text file without their ends.
+    r"""Yield the lines of a text file without their line ends.
 
-    Only `\n` and `\r\n` end a line; U+2028, U+0085, a form feed or a lone
-    carriage return belong to it. A byte order mark is skipped. Invalid bytes
+    Only `\n` and `\r\n` end a line; U+2028, U+0085, a form feed or a single
+    carriage return are part of the line. A BOM is skipped. Invalid bytes
     become U+FFFD.
 
     Raises:
       T2TLiteError: the file is missing, unreadable or damaged, or has too many
-        broken lines, at its end or, if it is long, as soon as that is known.
+        invalid lines.
     """
     errors, invalid = "replace", _REPLACED
     if encoding.name == UTF_8:
         errors, invalid = "surrogateescape", _ESCAPED
-    count = broken = first = 0
+    count = num_invalid = first = 0
 
-    def check(least: int) -> None:
-        if broken > encoding.max_invalid_ratio * max(count, least):
+    def check(min_count: int) -> None:
+        if num_invalid > encoding.max_invalid_ratio * max(count, min_count):
             raise T2TLiteError(
-                f"{path} must be {encoding.name.upper()} text; {broken:,} of "
-                f"{count:,} lines have invalid bytes or NUL, first line "
-                f"{first:,}. Convert it, for example with iconv, or for your "
-                "own text give its `encoding`, such as windows-1252 or utf-16. "
-                "`max_invalid_ratio=1` accepts it."
+                f"{path} must be {encoding.name.upper()} text; {num_invalid:,} "
+                f"of {count:,} lines have invalid bytes or NUL, first line "
+                f"{first:,}. Convert the file, for example with iconv, or give "
+                "its `encoding` (`problem=text` only), such as windows-1252 or "
+                "utf-16. `max_invalid_ratio=1` disables this check."
             )
 
     with open_compressed(path) as file:
@@ -114,37 +115,41 @@ def read_lines(
                 if "\0" in line or (
                     not line.isascii() and invalid.search(line)
                 ):
-                    broken, first = broken + 1, first or count
-                    check(_CHECKED_LINES)
+                    num_invalid, first = num_invalid + 1, first or count
+                    check(_CHECK_AFTER_LINES)
                     content = line.encode(UTF_8, "surrogateescape")
                     line = content.decode(UTF_8, "replace")
                 if count == 1:
                     line = line.removeprefix("\ufeff")
                 yield line.removesuffix("\n").removesuffix("\r")
-        except UnicodeError as error:  # such as UTF-16 without a mark
+        except UnicodeError as error:  # such as UTF-16 without a BOM
             raise T2TLiteError(
                 f"{path} is not {encoding.name.upper()} text: {error}. Give "
-                "the encoding of the file with `encoding`."
+                "the correct `encoding`."
             ) from error
     check(0)
 
 
 def read_byte_lines(path: str | os.PathLike) -> Iterator[bytes]:
-    r"""Yield the lines of a UTF-8 file as bytes, without `\n` or `\r\n`."""
+    r"""Yield the lines of a UTF-8 file as bytes without `\n` or `\r\n`."""
     with open_compressed(path) as file:
-        for line in lines_without_mark(file, str(path)):
+        for line in strip_bom(file, str(path)):
             yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
-def lines_without_mark(lines: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """Yield lines of UTF-8 text without a byte order mark.
+def strip_bom(lines: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """Yield lines of UTF-8 text without its BOM.
+
+    Args:
+      lines: the lines of a file.
+      name: the name of the file, for errors.
 
     Raises:
-      T2TLiteError: the text `name` has the mark of another encoding.
+      T2TLiteError: the text has the BOM of another encoding.
     """
     lines = iter(lines)
     for first in lines:
-        if first.startswith(_OTHER_MARKS):
+        if first.startswith(_OTHER_BOMS):
             raise T2TLiteError(
                 f"{name} must be UTF-8 text; it has the byte order mark of "
                 "UTF-16 or UTF-32. Convert it, for example with iconv."
@@ -155,11 +160,11 @@ def lines_without_mark(lines: Iterable[bytes], name: str) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def open_compressed(path: str | os.PathLike) -> Iterator[BinaryIO]:
-    """Open a file for reading; COMPRESSED_SUFFIXES of its name decompress it.
+    """Open a file for reading; decompress it if its suffix says so.
 
     Raises:
-      T2TLiteError: the file is missing, unreadable or damaged; also if that
-        shows while it is read.
+      T2TLiteError: the file is missing, unreadable or damaged. Errors while the
+        file is read are converted as well.
     """
     try:
         opener = _OPENERS.get(pathlib.Path(path).suffix, open)
@@ -174,11 +179,12 @@ def open_compressed(path: str | os.PathLike) -> Iterator[BinaryIO]:
     except (EOFError, zlib.error, lzma.LZMAError) as error:
         raise damaged(path, error) from error
     except Exception as error:
-        if type(error).__name__ == "ZstdError":  # its module may be missing
+        # The class cannot be imported if backports.zstd is not installed.
+        if type(error).__name__ == "ZstdError":
             raise damaged(path, error) from error
         raise
 
 
 def damaged(path: str | os.PathLike, reason: object) -> T2TLiteError:
-    """Return the error for a file that cannot be read to its end."""
+    """Return the error for a damaged file."""
     return T2TLiteError(f"{path} is damaged: {reason}. Get the file again.")

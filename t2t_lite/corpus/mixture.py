@@ -1,4 +1,4 @@
-"""Several corpora as one: their files, the share of each, and its tag."""
+"""A mixture of several corpora, each with its files, share and tag."""
 
 import dataclasses
 import math
@@ -15,18 +15,18 @@ from t2t_lite.validators import file_path, text
 
 Pairs = Iterable[tuple[str, str]]
 
-_ROUNDING = 0.01  # of a sum of shares: three times 0.33 is enough
+_TOLERANCE = 0.01  # of the sum of shares, for three times 0.33
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?")
 
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-    """Some of the pairs of a split.
+    """A corpus of a split.
 
     Attributes:
-      files: absolute paths; one that has both sides, or one for each.
-      share: of the pairs of train, in (0, 1]; None: each pair is there once.
-      tag: the word before its source texts, such as "<2de>"; or "".
+      files: absolute paths: one file with both sides, or one for each side.
+      share: fraction of the training pairs, in (0, 1]; None: each pair once.
+      tag: the tag before the source texts, such as "<2de>"; "" for none.
     """
 
     files: tuple[str, ...]
@@ -40,27 +40,26 @@ class Corpus:
 
 
 def read_corpora(value: str) -> tuple[Corpus, ...]:
-    """Return the corpora in a text FILE[:SHARE][:TAG],...
+    """Parse corpora in the form FILE[:SHARE][:TAG],...
 
-    Example: "a.tsv:0.7:2de,b.tsv.gz:0.3". Names of files have no comma and no
-    colon.
+    Example: "a.tsv:0.7:2de,b.tsv.gz:0.3". File names contain no comma or colon.
 
     Raises:
-      UsageError: the text has another form, or the shares do not go together.
+      UsageError: the text has another form, or the sum of the shares is not 1.
     """
-    corpora = [_read_corpus(part) for part in value.split(",")]
+    corpora = [_read_corpus(item) for item in value.split(",")]
     shares = [c.share for c in corpora if c.share is not None]
     if shares and (
         len(shares) < len(corpora)
         or min(shares) <= 0
-        or round(abs(sum(shares) - 1), 6) > _ROUNDING
+        or round(abs(sum(shares) - 1), 6) > _TOLERANCE
     ):
         raise UsageError(
-            "All corpora have shares or none, each more than 0; they must add "
-            f"up to 1, not {sum(shares):g}; got {value}."
+            "All corpora or none must have shares, each more than 0, with the "
+            f"sum 1 (got {value}, sum {sum(shares):g})."
         )
     if len({corpus.files for corpus in corpora}) < len(corpora):
-        raise UsageError(f"Each file can be named once; got {value}.")
+        raise UsageError(f"Each file can be given only once (got {value}).")
     return tuple(corpora)
 
 
@@ -75,22 +74,22 @@ def _read_corpus(value):
         tag = tag_of(words.pop(0))
     if words or tag is None or share == math.inf:
         raise UsageError(
-            "A corpus is FILE, FILE:SHARE, FILE:TAG or FILE:SHARE:TAG, where a "
-            f"TAG has letters, digits, _ and -; got {value!r}."
+            "A corpus must be FILE, FILE:SHARE, FILE:TAG or FILE:SHARE:TAG, "
+            f"where TAG has letters, digits, _ and - (got {value!r})."
         )
     return Corpus((file_path(file),), share, tag)
 
 
-def checked(value: Any) -> str:
-    """Return the text of corpora with absolute paths; a validator."""
+def normalize_corpora(value: Any) -> str:
+    """Validate a text of corpora and return it with absolute paths."""
     name = text(os.fspath(value) if isinstance(value, os.PathLike) else value)
     return ",".join(map(str, read_corpora(name)))
 
 
 def target_counts(counts: Sequence[int], shares: Sequence[float]) -> list[int]:
-    """Return the fewest pairs that each corpus gives to have its share.
+    """Return the smallest numbers of pairs, copies included, with these shares.
 
-    The corpus that is largest for its share gives each pair once.
+    The largest corpus relative to its share contributes each pair once.
 
     Example: 300 and 10 pairs, shares 0.75 and 0.25 -> 300 and 100.
     """
@@ -104,19 +103,26 @@ def target_counts(counts: Sequence[int], shares: Sequence[float]) -> list[int]:
 def oversample(
     pairs: Pairs, count: int, copies: int, is_usable: Callable[..., bool]
 ) -> Iterator[tuple[str, str]]:
-    """Yield pairs, each followed by its copies, `copies` usable ones in all.
+    """Yield each usable pair several times in a row, `copies` pairs in total.
 
-    Each of `count` is there `copies // count` times, some once more; the same
-    ones each time. Pairs that are not usable are dropped later and come once.
+    Each pair is repeated `copies // count` times. The remainder is chosen at
+    random with a fixed seed. Unusable pairs are yielded once; a later step
+    drops them.
+
+    Args:
+      pairs: (source, target) texts, streamed.
+      count: the number of usable pairs.
+      copies: the number of usable pairs to yield.
+      is_usable: a predicate of (source, target).
     """
     draw = random.Random(count).random
-    times, more = divmod(copies, count)
-    left = count
+    times, extra = divmod(copies, count)
+    remaining = count
     for pair in pairs:
         if not is_usable(*pair):
             yield pair
             continue
-        chosen = draw() * left < more  # so that exactly `more` are chosen
-        more, left = more - chosen, left - 1
+        chosen = draw() * remaining < extra  # true exactly `extra` times
+        extra, remaining = extra - chosen, remaining - 1
         for _ in range(times + chosen):
             yield pair

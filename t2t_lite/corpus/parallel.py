@@ -1,7 +1,7 @@
-"""The two sides of a corpus: two files of lines, or one file with both.
+"""Read the two sides of a corpus from two files, or from one file with both.
 
-One file is TSV, JSON lines or TMX. Of two files line i translates line i, or
-segment i of a test set in SGML.
+Line i of one file translates line i of the other; in SGML test sets, segment i
+of the other. A file with both sides is TSV, JSON lines or TMX.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ FORMATS = (".tsv", ".jsonl", ".tmx")
 _COMPRESSED = "|".join(map(re.escape, COMPRESSED_SUFFIXES))
 _SGML = r"\.sgml?"
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-# Elements of TMX with the formatting of another program, not text.
+# Elements of TMX that contain formatting codes, not text.
 _FORMATTING = ("{*}bpt", "{*}ept", "{*}it", "{*}ph", "{*}ut")
 
 
@@ -45,23 +45,23 @@ def read_parallel(
     Example: files `a\nb\n` and `x\ny\n` give `("a", "x")`, `("b", "y")`.
 
     Args:
-      source_path: a file, compressed or not; of `.sgm`, its segments.
-      target_path: another.
-      encoding: of both files, see `read_lines`.
+      source_path: the source file, compressed or not; `.sgm` is SGML.
+      target_path: the target file.
+      encoding: the encoding of both files.
 
     Raises:
-      T2TLiteError: one file has more lines, which is known at the end of the
-        other; or `read_lines` raises it.
+      T2TLiteError: one file has more lines than the other (raised at the end of
+        the shorter file), or a file is invalid, see `read_lines`.
     """
-    both = (source_path, target_path)
+    paths = (source_path, target_path)
     is_sgml = re.compile(f"{_SGML}(?:{_COMPRESSED})?$").search
     sources, targets = (
-        (_read_segments if is_sgml(str(path)) else read_lines)(path, encoding)
-        for path in both
+        (_read_sgml if is_sgml(str(path)) else read_lines)(path, encoding)
+        for path in paths
     )
     for count, pair in enumerate(itertools.zip_longest(sources, targets)):
         if None in pair:
-            short, long = both if pair[0] is None else both[::-1]
+            short, long = paths if pair[0] is None else paths[::-1]
             raise T2TLiteError(
                 "Line i of the target must translate line i of the source; "
                 f"{short} has {count} lines, and {long} has more."
@@ -76,31 +76,31 @@ def find_parallel_files(
 ) -> list[FilePair]:
     """Return the (source, target) files of a split, ordered by name.
 
-    Where `train` is the stem and the languages are x and y, these are sides:
+    With the stem `train` and the languages x and y, the files may be
 
       train.x train.y                    one pair of files
       train.1.x train.1.y ...            parts, also `train-news.x`
-      train-src.x.sgm train-ref.y.sgm    SGML, as the workshops publish tests
+      train-src.x.sgm train-ref.y.sgm    SGML test sets, as WMT publishes them
 
-    each compressed or not. SGML for other languages may lie there, too.
+    each compressed or not. SGML files in other languages are ignored.
 
     Args:
-      folder: where to look; not in folders below it.
-      stems: names of the split; the first one that has files is taken.
-      languages: in the names of the source and target files.
+      folder: the folder to search, without its subfolders.
+      stems: possible names of the split; the first one with files is used.
+      languages: the languages in the names of source and target files.
 
     Raises:
-      T2TLiteError: there are no files, or one side lacks the other; as
-        UsageError, a file twice or a whole file and parts.
+      T2TLiteError: there are no files, or one side is missing.
+      UsageError: a file exists twice, or a whole file and its parts exist.
     """
     folder = pathlib.Path(folder)
     try:
         names = sorted(entry.name for entry in folder.iterdir())
     except OSError as error:
         raise T2TLiteError(
-            f"Cannot look for a corpus in {folder}: "
-            f"{format_error(error, place=False)}. Name "
-            "the folder that holds it with `raw_dir`."
+            f"Cannot find a corpus in {folder}: "
+            f"{format_error(error, place=False)}. Give the folder of the "
+            "corpus with `raw_dir`."
         ) from error
     for stem in stems:
         sources, targets = (
@@ -110,9 +110,9 @@ def find_parallel_files(
         for part in sorted(sources.keys() ^ targets.keys()):
             missing = stem, part, languages[part in sources]
             raise T2TLiteError(
-                f"{folder} holds {sources.get(part) or targets.get(part)} and "
-                f"no {'.'.join(filter(None, missing))}: both sides of a corpus "
-                "are needed."
+                f"{folder} holds {sources.get(part) or targets.get(part)}, but "
+                f"{'.'.join(filter(None, missing))} is missing. A corpus "
+                "requires both sides."
             )
         if not sources:
             sources, targets = (
@@ -125,36 +125,37 @@ def find_parallel_files(
             return [(folder / sources[p], folder / targets[p]) for p in parts]
     wanted = " or ".join(f"{x}.{y}" for x in stems for y in languages)
     raise T2TLiteError(
-        f"{folder} holds no {wanted}. Put both sides there, in parts "
-        f"({stems[0]}.1.{languages[0]} ...), compressed "
-        f"({', '.join(COMPRESSED_SUFFIXES)}) or as SGML, or name another "
-        "folder with `raw_dir`."
+        f"{folder} holds no {wanted}. Put both sides into it, or give another "
+        f"folder with `raw_dir`. Parts ({stems[0]}.1.{languages[0]} ...), "
+        f"compressed files ({', '.join(COMPRESSED_SUFFIXES)}) and SGML are "
+        "supported."
     )
 
 
 def _parts(names, pattern):
-    """Return the files of one side by their part of the split; "": whole."""
+    """Return the files of one side by part; "" is the part of a whole file."""
     pattern = re.compile(f"{pattern}(?:{_COMPRESSED})?")
     found = [match for name in names if (match := pattern.fullmatch(name))]
     parts = {match[1] or "": match[0] for match in found}
     if len(parts) < len(found) or ("" in parts and len(parts) > 1):
         raise UsageError(
-            "A side of a split must be one file or its parts, each once; got "
-            f"{' and '.join(match[0] for match in found)}. Remove the others."
+            "A side of a split must be either one file or parts, each once "
+            f"(got {' and '.join(match[0] for match in found)}). Remove the "
+            "extra files."
         )
     return parts
 
 
-def _read_segments(path, encoding):
-    """Yield the text of each `<seg>` of an SGML file, as mteval reads it.
+def _read_sgml(path, encoding):
+    """Yield the text of each `<seg>` of an SGML file like mteval.
 
-    A "<" within a segment is text. Example: `<seg id="1"> 1 <2 &amp; 3
-    </seg>` gives "1 <2 & 3".
+    "<" within a segment is text. Example: `<seg id="1"> 1 <2 &amp; 3 </seg>`
+    gives "1 <2 & 3".
     """
     content = "\n".join(read_lines(path, encoding))
     _, *segments = re.split(r"<seg\b", content, flags=re.IGNORECASE)
     if not segments:
-        raise T2TLiteError(f"{path} has no <seg>: is it a test set in SGML?")
+        raise T2TLiteError(f"{path} is not an SGML test set: it has no <seg>.")
     for segment in segments:
         _, _, text = segment.partition(">")
         text, *_ = re.split("</seg>", text, maxsplit=1, flags=re.IGNORECASE)
@@ -162,38 +163,39 @@ def _read_segments(path, encoding):
 
 
 def format_of(path: str | os.PathLike) -> str:
-    """Return one of FORMATS, by the name of a file.
+    """Return the format of a file, one of FORMATS, by its name.
 
     Raises:
-      UsageError: the name ends in something else.
+      UsageError: the name has another suffix.
     """
     name = pathlib.Path(path)
-    ending = (
+    suffix = (
         name.with_suffix("") if name.suffix in COMPRESSED_SUFFIXES else name
     ).suffix
-    if ending not in FORMATS:
+    if suffix not in FORMATS:
         raise UsageError(
-            f"A file of pairs must end in {', '.join(FORMATS)}, or in one of "
-            f"these and {', '.join(COMPRESSED_SUFFIXES)}; got {path}."
+            f"A file of pairs must end in {', '.join(FORMATS)}, optionally "
+            f"followed by {', '.join(COMPRESSED_SUFFIXES)} (got {path})."
         )
-    return ending
+    return suffix
 
 
 def read_tsv(
     path: str | os.PathLike, encoding: Encoding = CORPUS
 ) -> Iterator[tuple[str, str]]:
-    r"""Yield the two texts of each line of a file, compressed or not.
+    r"""Yield the two texts of each line of a TSV file, compressed or not.
 
-    Example: `a b\tA B\n` gives `("a b", "A B")`. Nothing is quoted or escaped.
+    Example: `a b\tA B\n` gives `("a b", "A B")`. TSV has no quotes or escapes.
 
     Raises:
-      T2TLiteError: a line without a TAB, or with two; or `read_lines` does.
+      T2TLiteError: a line does not have exactly one TAB, or the file is
+        invalid, see `read_lines`.
     """
     for number, line in enumerate(read_lines(path, encoding=encoding), 1):
         texts = line.split("\t")
         if len(texts) != 2:
             raise T2TLiteError(
-                "A line must have one TAB, between source and target; got "
+                "A line must have one TAB between source and target; got "
                 f"{len(texts) - 1} in {path}, line {number}."
             )
         yield texts[0], texts[1]
@@ -208,11 +210,11 @@ def read_json_lines(
     """Yield the texts under two keys of the JSON object on each line of a file.
 
     Example: `{"source": "a", "target": "A", "id": 7}` gives `("a", "A")`.
-    Half a surrogate pair becomes U+FFFD.
+    A lone surrogate becomes U+FFFD.
 
     Raises:
-      T2TLiteError: a line is not a JSON object with these strings; or
-        `read_lines` does.
+      T2TLiteError: a line is not a JSON object with these strings, or the file
+        is invalid, see `read_lines`.
     """
     for number, line in enumerate(read_lines(path, encoding=encoding), 1):
         record: Any = "invalid JSON"
@@ -224,9 +226,9 @@ def read_json_lines(
         if not all(isinstance(text, str) for text in texts):
             raise T2TLiteError(
                 "Each line must be a JSON object with strings under "
-                f"{source_key!r} and {target_key!r} (`source_key` and "
-                f"`target_key` say which); got {reprlib.repr(record)} in "
-                f"{path}, line {number}."
+                f"{source_key!r} (`source_key`) and {target_key!r} "
+                f"(`target_key`); got {reprlib.repr(record)} in {path}, line "
+                f"{number}."
             )
         source, target = (
             text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
@@ -238,35 +240,36 @@ def read_json_lines(
 def read_tmx(
     path: str | os.PathLike, source_language: str, target_language: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield the texts in two languages of each `<tu>` of a translation memory.
+    """Yield the texts in two languages of each `<tu>` of a TMX file.
 
     Example: for "xx" and "yy" this unit gives `("a b", "A B")`:
 
       <tu><tuv xml:lang="xx-AA"><seg>a <ph>1</ph>b</seg></tuv>
           <tuv xml:lang="yy"><seg>A B</seg></tuv></tu>
 
-    A language without a region means all of its regions. A unit that lacks a
-    language has "" there; several texts in a language give a pair each. Line
-    ends become spaces. One unit is in memory at a time.
+    A language without a region matches all of its regions. A missing language
+    gives ""; several texts in a language give several pairs. Line ends become
+    spaces. Only one unit is in memory at a time.
 
     Raises:
-      T2TLiteError: the file is missing or damaged, or no unit has a language.
+      T2TLiteError: the file is missing or damaged, or has no text in one of the
+        languages.
     """
 
-    def comparable(language):
+    def normalize(language):
         return language.replace("_", "-").lower()
 
-    wanted = list(map(comparable, (source_language, target_language)))
+    wanted = list(map(normalize, (source_language, target_language)))
     found: set[str] = set()
     for unit in _units(path):
         sides: tuple[list[str], list[str]] = ([], [])
         for variant in unit.iterchildren("{*}tuv"):
             language = variant.get(_XML_LANG) or variant.get("lang") or ""
-            found.add(language := comparable(language))
+            found.add(language := normalize(language))
             for side, name in zip(sides, wanted, strict=True):
                 if language == name or language.startswith(f"{name}-"):
                     segments = variant.iterchildren("{*}seg")
-                    side += [_text_of_segment(each, path) for each in segments]
+                    side += [_segment_text(each, path) for each in segments]
         yield from itertools.product(*(side or [""] for side in sides))
     for name in wanted:
         if found and not any(f"{x}-".startswith(f"{name}-") for x in found):
@@ -277,11 +280,11 @@ def read_tmx(
 
 
 def _units(path):
-    """Yield each `<tu>`, and free it when the next one is asked for."""
+    """Yield each `<tu>`; free it when the next one is read."""
     from lxml import etree
 
     with open_compressed(path) as file:
-        # Nothing but the file itself is read: no DTD, no entity.
+        # For security, no DTD or external entity is loaded.
         units = etree.iterparse(
             file,
             tag="{*}tu",
@@ -296,20 +299,20 @@ def _units(path):
                 while unit.getprevious() is not None:
                     del unit.getparent()[0]
         except etree.XMLSyntaxError as error:
-            # The exception itself does not always have the line.
+            # The exception does not always contain the line number.
             first = next(iter(units.error_log), None)
             reason = f"line {first.line}: {first.message}" if first else error
             raise damaged(path, reason) from error
 
 
-def _text_of_segment(segment, path):
+def _segment_text(segment, path):
     """Return the text of a segment, without formatting."""
     from lxml import etree
 
     etree.strip_elements(segment, *_FORMATTING, with_tail=False)
     for entity in segment.iter(etree.Entity):
         raise T2TLiteError(
-            f"An entity of a DTD is not read; got {entity.text} in {path}, "
-            f"line {entity.sourceline}. Put its text in its place."
+            f"Entities of a DTD are not supported; got {entity.text} in "
+            f"{path}, line {entity.sourceline}. Replace it with its text."
         )
     return "".join(segment.itertext()).replace("\n", " ").strip()

@@ -1,8 +1,8 @@
 """Hold out pairs of a corpus, selected by a hash of their text.
 
-The pairs with the smallest hashes are taken. So the choice depends neither on
-the order of the corpus nor on a seed, equal pairs are in the same split, and
-one pass is enough, which remembers at most twice the pairs it may choose.
+The pairs with the smallest hashes are held out. The selection depends neither
+on the order of the corpus nor on a seed, and equal pairs are in the same split.
+One pass over the corpus keeps at most twice the maximum selection in memory.
 """
 
 import hashlib
@@ -11,14 +11,14 @@ from collections.abc import Iterable, Sequence
 
 from t2t_lite.errors import T2TLiteError
 
-MOST_BY_DEFAULT = 2000  # different pairs of a split
-SHARE_BY_DEFAULT = 100  # one pair of so many goes to a split
+DEFAULT_MAX_PAIRS = 2000  # distinct pairs of a split
+HELD_OUT_DIVISOR = 100  # a split gets one in 100 pairs
 _DIGEST_BYTES = 8
 
 
 def pair_hash(source: str, target: str, size: int, key: bytes = b"") -> bytes:
-    """Return `size` bytes that stand for a pair and a key everywhere."""
-    # The length tells where the source ends.
+    """Return a hash of `size` bytes of a pair, the same on all machines."""
+    # The length makes the end of the source unambiguous.
     text = f"{len(source)} {source}{target}".encode("utf-8", "surrogatepass")
     return hashlib.blake2b(text, digest_size=size, key=key).digest()
 
@@ -28,23 +28,23 @@ def choose_held_out(
     splits: Sequence[str],
     count: int | None = None,
 ) -> dict[str, list[tuple[str, ...]]]:
-    """Return the pairs of each split, in the order of the corpus.
+    """Return the held-out pairs of each split, in the order of the corpus.
 
-    A pair without text on both sides is never chosen. A pair that is there
-    several times counts once, and all its copies go to the same split.
+    Pairs with an empty side are never held out. All copies of a pair go to the
+    same split and count as one.
 
     Args:
-      pairs: (source, target, ...), streamed; only the first two count.
-      splits: those that are held out of the corpus.
-      count: different pairs of each; None takes one in SHARE_BY_DEFAULT, at
-        least 1 and at most MOST_BY_DEFAULT.
+      pairs: (source, target, ...), streamed; only these two are hashed.
+      splits: the names of the splits to hold out.
+      count: distinct pairs per split; None is one in HELD_OUT_DIVISOR, at
+        least 1 and at most DEFAULT_MAX_PAIRS.
 
     Raises:
-      T2TLiteError: nothing would be left for the corpus itself.
+      T2TLiteError: no pair would remain in the corpus.
     """
-    # One more than is held out, to know that something is left.
-    most = len(splits) * (count or MOST_BY_DEFAULT) + 1
-    # Numbered copies of each pair, by its hash.
+    # One more than is held out, to check that a pair remains.
+    limit = len(splits) * (count or DEFAULT_MAX_PAIRS) + 1
+    # (number, pair) of all copies of a pair, by its hash.
     smallest: dict[bytes, list] = {}
     total, largest = 0, b"\xff" * _DIGEST_BYTES
     for pair in pairs:
@@ -53,24 +53,24 @@ def choose_held_out(
             total += 1
             if (key := pair_hash(source, target, _DIGEST_BYTES)) <= largest:
                 smallest.setdefault(key, []).append((total, pair))
-            if len(smallest) > 2 * most:
-                kept = heapq.nsmallest(most, smallest)
+            if len(smallest) > 2 * limit:
+                kept = heapq.nsmallest(limit, smallest)
                 smallest = {key: smallest[key] for key in kept}
                 largest = kept[-1]
-    each = count or max(1, min(MOST_BY_DEFAULT, total // SHARE_BY_DEFAULT))
+    size = count or max(1, min(DEFAULT_MAX_PAIRS, total // HELD_OUT_DIVISOR))
     digests = sorted(smallest)
-    needed = each * len(splits)
+    needed = size * len(splits)
     if len(digests) <= needed:
         names = " and ".join(splits)
-        smaller = "a smaller `holdout`, or " if each > 1 else ""
+        smaller = "a smaller `holdout`, or " if size > 1 else ""
         raise T2TLiteError(
-            f"Holding out {each} for {names} needs more than {needed} "
-            "different pairs with text on both sides; got "
+            f"Holding out {size} pairs for {names} requires more than {needed} "
+            "distinct pairs with text on both sides; got "
             f"{len(digests)}. Give {smaller}files for {names}."
         )
     held_out = {}
-    for split, start in zip(splits, range(0, needed, each), strict=True):
-        chosen = digests[start : start + each]
+    for split, start in zip(splits, range(0, needed, size), strict=True):
+        chosen = digests[start : start + size]
         copies = sorted(item for key in chosen for item in smallest[key])
         held_out[split] = [pair for _, pair in copies]
     return held_out

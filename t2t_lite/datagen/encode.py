@@ -139,7 +139,9 @@ class SplitEncoder:
     @property
     def filters(self) -> dict[str, Any]:
         """The filters of the split; with `DUPLICATES`, pairs are kept once."""
-        return filters.checked(self.problem.filters if self.is_shuffled else {})
+        return filters.normalize_filters(
+            self.problem.filters if self.is_shuffled else {}
+        )
 
     def encode(
         self, encoders: Mapping[str, Any], chunk: Chunk

@@ -1,4 +1,4 @@
-"""Declarations of tasks: `Problem`, its options, and the files it may read."""
+"""Declarations of tasks: `Problem`, its options and its corpus files."""
 
 from t2t_lite.corpus.download import RawFiles, RemoteFile
 from t2t_lite.corpus.parallel import read_parallel

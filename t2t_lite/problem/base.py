@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from t2t_lite.tokenizers.base import Tokenizer
 
 T = TypeVar("T")
-# Attributes that score or describe: a change of them leaves the data valid.
+# Attributes for scores or descriptions: the data does not depend on them.
 _DO_NOT_SHAPE_DATA = ("name", "options", "metric", "reversed", "tfds_bytes")
-_SHOWN_CHARACTERS = 60  # of a wrong pair
+_SHOWN_CHARACTERS = 60  # characters of a wrong pair in an error
 
 
 @dataclasses.dataclass(frozen=True)
 class ProblemOptions:
-    """The options of a problem; a subclass has a `validators.setting` for each.
+    """Options of a problem; a subclass has a `validators.setting` for each.
 
     Raises:
-      UsageError: a value breaks its rule.
+      UsageError: a value is invalid.
     """
 
     def __post_init__(self) -> None:
@@ -40,28 +40,28 @@ class ProblemOptions:
 
 
 class Problem:
-    """A task: where its text pairs come from, how they are encoded and scored.
+    """A task: the source, the encoding and the metric of text pairs.
 
-    A problem is declared by subclassing; most declare a few class attributes
-    and write `samples`. A direct subclass also defines its encoders;
-    `Text2TextProblem` has them.
+    Subclass it to declare a problem. Most problems set a few class attributes
+    and define `samples`. A direct subclass also defines its encoders;
+    `Text2TextProblem` already has encoders.
 
     Attributes:
-      name: set by `register_problem`; a reversed copy has `NAME_rev`.
-      base_name: the name of its files, the same in both directions.
-      reversed: the pipeline swaps `inputs` and `targets`.
-      options_type: the dataclass of the options that `with_options` takes.
+      name: set by `register_problem`; `NAME_rev` in a reversed copy.
+      base_name: the name of the data files, the same in both directions.
+      reversed: whether the pipeline swaps `inputs` and `targets`.
+      options_type: the dataclass of the options for `with_options`.
       settings: the values of the options.
-      options: the values that differ from the defaults, fit for JSON.
+      options: the JSON-serializable values that differ from the defaults.
       version: raise it when a change of code changes the data.
       vocab_size: pieces of a vocabulary, special pieces and bytes included.
-      filters: which pairs of train are left out, see the module `filters`.
+      filters: filters of training pairs, see the module `filters`.
       metric: the key of reports, as in `dev_bleu`.
       files: files to download without `raw_dir`.
-      splits: the splits that `samples` knows.
-      tfds_name: dataset and configuration, where `samples` reads TensorFlow
+      splits: the valid values of `split` in `samples`.
+      tfds_name: dataset and configuration if `samples` reads TensorFlow
         Datasets; else empty.
-      tfds_bytes: to download from there, about.
+      tfds_bytes: approximate download size of this dataset.
     """
 
     name: str = ""
@@ -87,22 +87,22 @@ class Problem:
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
         """Yield the (source, target) texts of a split, in a fixed order.
 
-        They are in the direction of the name without `_rev`.
+        A reversed problem yields them in the same direction.
 
         Args:
           split: one of `splits`.
-          raw: finds the files of the corpus: `raw.path("train.en")`.
+          raw: the corpus files by name: `raw.path("train.en")`.
         """
         raise _undefined(self, "samples")
 
     def check_sources(self, raw: RawFiles) -> None:
-        """Find and check the corpus before long work.
+        """Find the corpus and read the start of dev and test.
 
-        It reads the beginnings of dev and test. Train is read next anyway.
+        Errors in them are raised before long work. Train is read next anyway.
 
         Raises:
-          T2TLiteError: files of `files` are missing, all of which are named.
-          Exception: `samples` raises it.
+          T2TLiteError: some of `files` are missing; the message lists them.
+          Exception: any exception of `samples`.
         """
         raw.require(raw.files)
         for split in self.splits:
@@ -111,47 +111,47 @@ class Problem:
 
     @property
     def source_tags(self) -> tuple[str, ...]:
-        """Tags before source texts, see `text.tags`; each is one piece."""
+        """Tags of source texts, see `tokenizers.tags`; each is one piece."""
         return ()
 
     def corpus_counts(self) -> list[dict[str, Any]]:
-        """Return `Manifest.corpora`."""
+        """Return the value of `Manifest.corpora`."""
         return []
 
     def vocabulary_lines(self, raw: RawFiles) -> Iterator[str]:
-        """Yield the text for a vocabulary: both sides of train, filtered."""
-        reason = filters.make_filter(self.filters, self.source_tags)
+        """Yield the training text of a vocabulary: filtered pairs of train."""
+        drop_reason = filters.make_filter(self.filters, self.source_tags)
         label = f"{self.base_name} train"
         for pair in validate_pairs(self.samples("train", raw), label):
-            if not reason(*pair):
+            if not drop_reason(*pair):
                 yield from pair
 
     def vocabulary_files(self) -> dict[str, str]:
-        """Return the vocabulary files of `inputs` and `targets` of `samples`.
+        """Return the names of the vocabulary files of `inputs` and `targets`.
 
-        Equal names mean one shared vocabulary.
+        The direction is that of `samples`. Equal names: a shared vocabulary.
         """
         raise _undefined(self, "vocabulary_files")
 
     def expected_vocab_sizes(self) -> tuple[int, int]:
-        """Return the sizes of both vocabularies before they exist."""
+        """Return the (source, target) sizes of vocabularies not yet made."""
         return self.vocab_size, self.vocab_size
 
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
     ) -> None:
-        """Make the vocabulary files in `data_dir`."""
+        """Write the vocabulary files into `data_dir`."""
         raise _undefined(self, "train_encoders")
 
     def load_encoders(
         self, directory: str | os.PathLike
     ) -> dict[str, "Tokenizer"]:
-        """Return the encoders of `inputs` and `targets` of this direction.
+        """Return the encoders of `inputs` and `targets` in this direction.
 
-        They are one object if they are shared.
+        A shared vocabulary is one object under both keys.
 
         Raises:
-          T2TLiteError: a file is missing, damaged, or not a vocabulary.
+          T2TLiteError: a file is missing, damaged or not a vocabulary.
         """
         from t2t_lite.tokenizers.vocabulary import open_vocabulary
 
@@ -174,47 +174,49 @@ class Problem:
         """Return a report: at least `metric`, `score` (0-100) and `sentences`.
 
         Args:
-          sources: the source texts, as they are in the shards.
+          sources: the source texts of the shards.
           references: the target texts of the shards.
-          outputs: the outputs of the model, without `postprocess`.
+          outputs: the outputs of the model, before `postprocess`.
         """
         raise _undefined(self, "evaluate")
 
     def tokenize(self, text: str) -> str:
-        """Return a raw source text as the corpus has it, for `tokenize`.
+        """Return a raw source text in the corpus's tokenization.
 
-        By default the corpus has raw text, and this is a UsageError.
+        By default the corpus is raw text, and `tokenize` is not supported.
         """
         raise UsageError(
-            f"{self.registered_name} reads text as it is: leave `tokenize` out."
+            f"`tokenize` is not supported by {self.registered_name}: its input "
+            "is raw text."
         )
 
     def postprocess(
         self, source: str, output: str
     ) -> tuple[str, dict[str, Any]]:
-        """Return the answer of an output, and facts on it, fit for JSON.
+        """Return the result text of an output and JSON-serializable details.
 
-        By default that is the output, and no facts.
+        By default the unchanged output and no details.
         """
         return output, {}
 
     def output_constraint(self, encoders: Mapping[str, "Tokenizer"]) -> Any:
-        """Return the form of the texts for graphs; None, the default: any.
+        """Return the constraint of outputs; None, the default: no constraint.
 
-        It has the methods of `parsing.TreeConstraint`; `encoders` are those
-        of `load_encoders`.
+        A constraint has the methods of `parsing.TreeConstraint`.
+
+        Args:
+          encoders: the result of `load_encoders`.
         """
         return None
 
     def with_options(self, options: Mapping[str, Any]) -> Self:
-        """Return a copy with options, which data and runs remember.
+        """Return a copy with these options, which data and runs record.
 
         Args:
-          options: values or their texts, by name; None leaves one out.
+          options: values or their texts by name; None is the default.
 
         Raises:
-          UsageError: the problem has no such option, or a value breaks its
-            rule.
+          UsageError: an option is unknown, or its value is invalid.
         """
         require_known(options, self.options_type, self.registered_name)
         given = {k: v for k, v in options.items() if v is not None}
@@ -224,45 +226,45 @@ class Problem:
         return other
 
     def option_words(self) -> list[str]:
-        """Return its options as words of a command line, without dashes."""
+        """Return the options as command-line words without dashes."""
         if not self.options:
             return []
-        told = ",".join(f"{key}={value}" for key, value in self.options.items())
-        return [f"problem_options={told}"]
+        options = ",".join(f"{k}={v}" for k, v in self.options.items())
+        return [f"problem_options={options}"]
 
     @property
     def registered_name(self) -> str:
-        """The name it is looked up by; an option may choose another `name`."""
+        """The name in the registry; an option may choose another `name`."""
         name = type(self).name or self.base_name
         return f"{name}_rev" if self.reversed else name
 
     def reverse(self) -> Self:
-        """Return a copy in the other direction, with the same data."""
+        """Return a copy for the other direction of the same data."""
         other = copy.copy(self)
         other.reversed = not self.reversed
         other.name = self.base_name + ("_rev" if other.reversed else "")
         return other
 
     def swap_if_reversed(self, source_side: T, target_side: T) -> tuple[T, T]:
-        """Return the values of the sides of `samples`, swapped in `_rev`."""
+        """Return both arguments, swapped if the problem is reversed."""
         if self.reversed:
             return target_side, source_side
         return source_side, target_side
 
     def definition(self) -> dict[str, Any]:
-        """Return all that shapes the data, in either direction, fit for JSON.
+        """Return the JSON-serializable settings that determine the data.
 
-        These are the class attributes that are plain data, `version` among
-        them, and the options if there are some. Code is not compared.
+        They are the class attributes with plain data, such as `version`, and
+        the options, if any. Both directions have the same; code is ignored.
         """
         attributes = {}
         for name in dir(type(self)):
             value = inspect.getattr_static(type(self), name)
             if name.startswith("_") or name in _DO_NOT_SHAPE_DATA:
                 continue
-            if name == "files":  # an address may move, the content may not
+            if name == "files":  # a URL may change, the content may not
                 value = [[file.name, file.sha256] for file in value]
-            with contextlib.suppress(TypeError):  # it is not plain data
+            with contextlib.suppress(TypeError):  # not plain data
                 json.dumps(value, sort_keys=True)
                 attributes[name] = value
         definition: dict[str, Any] = {"attributes": attributes}
@@ -271,19 +273,19 @@ class Problem:
         return definition
 
     def fingerprint(self) -> str:
-        """Return the sha256 of the definition, in hex."""
+        """Return the sha256 of `definition`, in hex."""
         text = json.dumps(self.definition(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Text2TextProblem(Problem):
-    """A problem with one shared vocabulary that is learned, and BLEU.
+    """A problem with one shared, learned vocabulary and BLEU.
 
-    If the `vocabulary_files` of a subclass are two, each side has a vocabulary.
+    If `vocabulary_files` of a subclass names two files, each side has its own.
 
     Attributes:
-      source_language, target_language: such as "en" and "de", in the direction
-        of the name without `_rev`, as in `samples`.
+      source_language, target_language: the languages of `samples`, such as "en"
+        and "de"; not swapped in a reversed problem.
     """
 
     source_language: str = ""
@@ -291,7 +293,7 @@ class Text2TextProblem(Problem):
 
     @property
     def languages(self) -> tuple[str, str]:
-        """The (source, target) languages of this direction, for reports."""
+        """The (source, target) languages in this direction, for reports."""
         return self.swap_if_reversed(self.source_language, self.target_language)
 
     def vocabulary_files(self) -> dict[str, str]:
@@ -320,16 +322,16 @@ class Text2TextProblem(Problem):
         references: Sequence[str],
         outputs: Sequence[str],
     ) -> dict[str, Any]:
-        """Return corpus BLEU, cased, lower-cased, tokenized, and exact matches.
+        """Return corpus BLEU (cased, lower-cased, tokenized) and exact matches.
 
         Returns:
           `metric`, `score`, `signature`, `sentences`; `score_lowercase` and
           `signature_lowercase`; `exact_match`. With a target language also
-          `tokenized_bleu`, None for a language without rules, and
+          `tokenized_bleu` (None if the tokenizer has no rules for it) and
           `tokenized_bleu_procedure`. Scores are 0-100.
 
         Raises:
-          T2TLiteError: unequal numbers of sentences, or none.
+          T2TLiteError: the numbers of sentences differ or are 0.
         """
         from t2t_lite.evaluation.bleu import bleu
 
@@ -347,7 +349,7 @@ class Text2TextProblem(Problem):
 
 
 def read_some(pairs: Iterable[tuple[str, str]]) -> None:
-    """Read up to 10,000 pairs, so that errors in them are raised now."""
+    """Read up to 10,000 pairs and raise errors in them early."""
     collections.deque(itertools.islice(pairs, 10_000), maxlen=0)
 
 
@@ -358,10 +360,10 @@ def validate_pairs(
 
     Args:
       pairs: (source, target) texts, streamed.
-      label: their name in an error, such as "wmt_ende train".
+      label: the name of the pairs in errors, such as "wmt_ende train".
 
     Raises:
-      T2TLiteError: something is not a pair of texts.
+      T2TLiteError: an element is not a pair of texts.
     """
     for number, pair in enumerate(pairs, 1):
         match pair:
@@ -376,15 +378,15 @@ def validate_pairs(
 
 
 def _undefined(problem: Problem, method: str) -> T2TLiteError:
-    """Return the error for a declaration that lacks a method."""
+    """Return the error for a declaration without a required method."""
     return T2TLiteError(
-        f"{type(problem).__name__} must define {method}. A Text2TextProblem "
-        "has all but samples."
+        f"{type(problem).__name__} must define {method}. A subclass of "
+        "Text2TextProblem needs only samples."
     )
 
 
 def _tokenized_bleu(hypotheses, references, language):
-    """Return the entries of a report; no error for an unknown language."""
+    """Return entries of a report; the score of an unknown language is None."""
     if not language:
         return {}
     from t2t_lite.evaluation import tokenized_bleu

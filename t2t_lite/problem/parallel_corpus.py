@@ -1,4 +1,4 @@
-"""A translation corpus in files of known names, or in TensorFlow Datasets."""
+"""A translation corpus in files with known names or in TensorFlow Datasets."""
 
 import contextlib
 import itertools
@@ -12,20 +12,20 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem.base import Text2TextProblem
 from t2t_lite.progress import log
 
-_BATCH = 4096  # pairs taken from TensorFlow at a time
+_BATCH = 4096  # pairs that TensorFlow returns at a time
 
 
 class ParallelCorpus(Text2TextProblem):
-    """A declaration of where a corpus is; see the attributes.
+    """A problem over a corpus in files or in TensorFlow Datasets.
 
-    With `raw_dir` it is read from files (`find_parallel_files`). Without,
-    TensorFlow Datasets reads it from `tfds_dir` (by default where that
-    library keeps its data), after a download if it is not there. Raise
-    `version` when the pairs that it gives change.
+    With `raw_dir`, `find_parallel_files` finds the files. Without `raw_dir`,
+    TensorFlow Datasets reads the dataset `tfds_name` from `tfds_dir` (default:
+    the default folder of that library) and downloads it if necessary. Raise
+    `version` when the dataset's pairs change.
 
     Attributes:
-      stems: by split, possible names of its files, before the language.
-      tfds_splits: by split, its name in the dataset `tfds_name`.
+      stems: possible file names, without the language, by split.
+      tfds_splits: the names of the splits in the dataset, by split.
     """
 
     stems: Mapping[str, tuple[str, ...]] = {
@@ -54,15 +54,15 @@ class ParallelCorpus(Text2TextProblem):
 
     @property
     def _sides(self):
-        """The languages of `samples`, in either direction."""
+        """The languages of `samples`; not swapped in a reversed problem."""
         return self.source_language, self.target_language
 
     def _builder(self, raw):
-        """Return the dataset, prepared and noted."""
+        """Prepare the dataset, record its source and return its builder."""
         if not self.tfds_name:
             raise T2TLiteError(
-                f"{self.base_name} has no address to download it from: name "
-                "the folder that holds it with `raw_dir`."
+                f"{self.base_name} has no address to download it from. Give "
+                "the folder of its files with `raw_dir`."
             )
         import tensorflow_datasets as tfds
         from tensorflow_datasets.core import download
@@ -73,9 +73,9 @@ class ParallelCorpus(Text2TextProblem):
             for language in self._sides
         )
         needed = (
-            f"{self.base_name} needs {self.tfds_name} "
-            f"({self.tfds_bytes / 1e9:.1f} GB), downloaded or in `tfds_dir`; "
-            f"or {files}, in `raw_dir`"
+            f"{self.base_name} requires {self.tfds_name} "
+            f"({self.tfds_bytes / 1e9:.1f} GB), downloaded or in `tfds_dir`, "
+            f"or {files} in `raw_dir`"
         )
         try:
             builder = tfds.builder(self.tfds_name, data_dir=raw.tfds_dir)
@@ -83,7 +83,7 @@ class ParallelCorpus(Text2TextProblem):
                 if raw.download_dir is None:
                     raise T2TLiteError(f"{needed}.")
                 log(f"downloading {self.tfds_name} into {builder.data_path}")
-                # It reports progress on stdout, which is for results.
+                # Progress goes to stderr because stdout is for results.
                 with contextlib.redirect_stdout(sys.stderr):
                     builder.download_and_prepare()
         except (
@@ -100,7 +100,7 @@ class ParallelCorpus(Text2TextProblem):
 
 
 def _read_dataset(builder, split, languages):
-    """Yield the pairs of a split, in the order of its files."""
+    """Yield the pairs of a split in file order."""
     import tensorflow_datasets as tfds
 
     dataset = builder.as_dataset(

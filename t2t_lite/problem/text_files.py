@@ -1,4 +1,4 @@
-"""`TextFiles`: a problem whose files and choices are options, not code."""
+"""`TextFiles`: a problem over text files; options declare it, not code."""
 
 import collections
 import dataclasses
@@ -18,7 +18,7 @@ from t2t_lite.corpus.lines import (
     ENCODING,
     UTF_8,
     Encoding,
-    known_encoding,
+    normalize_encoding,
 )
 from t2t_lite.corpus.mixture import Corpus
 from t2t_lite.corpus.parallel import (
@@ -29,8 +29,8 @@ from t2t_lite.corpus.parallel import (
     read_tsv,
 )
 from t2t_lite.corpus.splits import (
-    MOST_BY_DEFAULT,
-    SHARE_BY_DEFAULT,
+    DEFAULT_MAX_PAIRS,
+    HELD_OUT_DIVISOR,
     choose_held_out,
 )
 from t2t_lite.errors import T2TLiteError, UsageError
@@ -50,7 +50,7 @@ from t2t_lite.validators import (
     setting,
 )
 
-# The beginnings of the names of the options of a split's files.
+# Prefixes of the file options of each split.
 _PREFIXES = {"train": "", "dev": "dev_", "test": "test_"}
 _CACHED = ("_corpora", "_held_out", "_counts")
 
@@ -62,30 +62,39 @@ _name = condition(
     ),
 )
 _File = Annotated[str, file_path] | None
-_Corpora = Annotated[str, Validator("corpora", mixture.checked, "FILES")] | None
+_Corpora = (
+    Annotated[str, Validator("corpora", mixture.normalize_corpora, "FILES")]
+    | None
+)
 _Filters = Annotated[
     Mapping[str, Any],
-    Validator("filters", lambda value: filters.checked(value) or None, "LIST"),
+    Validator(
+        "filters",
+        lambda value: filters.normalize_filters(value) or None,
+        "LIST",
+    ),
 ]
-_Share = Annotated[float, real(at_least=0, at_most=1)]
+_Fraction = Annotated[float, real(at_least=0, at_most=1)]
 
 
 @dataclasses.dataclass(frozen=True)
 class TextOptions(ProblemOptions):
-    """The options of `problem=text`.
+    """Options of `problem=text`.
 
     Raises:
-      UsageError: a value breaks its rule, or options conflict.
+      UsageError: a value is invalid, or options conflict.
     """
 
     source: _File = setting(None, "source text, one sentence per line")
-    target: _File = setting(None, "its translation: line i translates line i")
+    target: _File = setting(
+        None, "target text: line i translates line i of the source"
+    )
     pairs: _Corpora = setting(
         None,
         "both sides in one file: .tsv (one TAB per line), .jsonl or .tmx; or "
-        "several: FILE:SHARE:TAG,..., where SHARE is of the pairs of train and "
-        "TAG stands before the source texts, or without one or both of these; "
-        "such as news.tsv:0.7:news,web.tsv:0.3:web",
+        "several files as FILE[:SHARE][:TAG],..., where SHARE is a fraction of "
+        "the training pairs and TAG is put before the source texts, such as "
+        "news.tsv:0.7:news,web.tsv:0.3:web",
     )
     dev_source: _File = setting(None, "like `source`, for the dev split")
     dev_target: _File = setting(None, "like `target`, for the dev split")
@@ -98,39 +107,34 @@ class TextOptions(ProblemOptions):
         None, "like `pairs`, for the test split, without shares"
     )
     source_language: str | None = setting(
-        None, "such as en; for reports and for .tmx files", "CODE"
+        None, "source language for reports and .tmx files, such as en", "CODE"
     )
     target_language: str | None = setting(
-        None, "such as de; for reports and for .tmx files", "CODE"
+        None, "target language for reports and .tmx files, such as de", "CODE"
     )
-    source_key: str = setting("source", "in .jsonl files", "KEY")
-    target_key: str = setting("target", "in .jsonl files", "KEY")
-    encoding: Annotated[str, Validator(ENCODING, known_encoding)] = setting(
-        UTF_8, "of the text files, such as windows-1252 or utf-16", "NAME"
+    source_key: str = setting("source", "key of the source in .jsonl", "KEY")
+    target_key: str = setting("target", "key of the target in .jsonl", "KEY")
+    encoding: Annotated[str, Validator(ENCODING, normalize_encoding)] = setting(
+        UTF_8, "encoding of the text files, such as windows-1252", "NAME"
     )
-    max_invalid_ratio: _Share = setting(
+    max_invalid_ratio: _Fraction = setting(
         CORPUS.max_invalid_ratio,
-        "the largest share of lines of a file with bytes that are not text, or "
-        "NUL, 0-1",
+        "largest fraction of a file's lines with invalid bytes or NUL, 0-1",
         "SHARE",
     )
     holdout: Annotated[int, integer(1)] | None = setting(
         None,
-        "how many different pairs to hold out of train for each split without "
-        f"files (default: one in {SHARE_BY_DEFAULT}, at most "
-        f"{MOST_BY_DEFAULT})",
+        "number of distinct pairs to hold out of train for each split without "
+        f"files (default: one in {HELD_OUT_DIVISOR}, at most "
+        f"{DEFAULT_MAX_PAIRS})",
     )
-    name: Annotated[str, _name] = setting(
-        "text", "the name of the data files", "NAME"
-    )
+    name: Annotated[str, _name] = setting("text", "name of the data", "NAME")
     vocab_size: Annotated[int, integer(1)] = setting(
         Text2TextProblem.vocab_size,
-        "pieces of a vocabulary, special pieces and bytes included",
+        "vocabulary size in pieces, special pieces and bytes included",
         "V",
     )
-    shared_vocabulary: bool = setting(
-        True, "learn one vocabulary for both sides"
-    )
+    shared_vocabulary: bool = setting(True, "one vocabulary for both sides")
     vocabulary: _File = setting(
         None,
         "an existing vocabulary: a SentencePiece model, a WordPiece vocab.txt "
@@ -138,20 +142,20 @@ class TextOptions(ProblemOptions):
     )
     filters: _Filters | None = setting(
         None,
-        "which pairs to leave out of train: length=WORDS, length_ratio=R, "
+        "filters that drop pairs of train: length=WORDS, length_ratio=R, "
         "characters=N, duplicates, identical, broken_encoding, "
         "control_characters",
     )
-    # Set by `import_shards`; no flag sets it.
+    # Set by `import_shards` only; it has no flag.
     imported: str | None = setting(
-        None, "the vocabulary of imported shards, or two of them"
+        None, "one or two vocabularies of imported shards"
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         corpora = {split: self.corpora(split) for split in _PREFIXES}
         train = corpora["train"]
-        # Of files of pairs; "lines" of two files, and "" of none.
+        # "lines" for two files, "" for a split without files.
         formats = {
             format_of(*each.files) if len(each.files) == 1 else "lines"
             for each in itertools.chain(*corpora.values())
@@ -160,46 +164,42 @@ class TextOptions(ProblemOptions):
         languages = self.source_language and self.target_language
         keys = changed(self).keys() & {"source_key", "target_key"}
         conflicts = {
-            "A `vocabulary` has its own size: leave `vocab_size` out.": (
+            "`vocabulary` conflicts with `vocab_size`.": (
                 self.vocabulary
                 and self.vocab_size != Text2TextProblem.vocab_size
             ),
-            "One `vocabulary` is shared by both sides: leave "
-            "`separate_vocabularies` out.": (
-                self.vocabulary and not self.shared_vocabulary
-            ),
-            "A .tmx file may have many languages: name two of them with "
-            "`source_language` and `target_language`.": (
+            "`vocabulary` conflicts with `separate_vocabularies`: both sides "
+            "share it.": (self.vocabulary and not self.shared_vocabulary),
+            "A .tmx file requires `source_language` and `target_language`.": (
                 ".tmx" in formats and not languages
             ),
-            f"--{' and --'.join(sorted(keys))} requires a .jsonl file.": (
+            f"`{'` and `'.join(sorted(keys))}` requires a .jsonl file.": (
                 keys and ".jsonl" not in formats
             ),
-            "`encoding` is for lines; a .tmx file says its encoding itself.": (
-                self.encoding != UTF_8 and formats <= {".tmx", ""}
-            ),
-            "`holdout` is for splits without files; got files for all.": (
+            "`encoding` is not supported for .tmx files, which declare "
+            "theirs.": (self.encoding != UTF_8 and formats <= {".tmx", ""}),
+            "`holdout` requires a split without files.": (
                 self.holdout and "" not in formats
             ),
-            "Shares are made with copies, which `filters=duplicates` leaves "
-            "out: give one of them.": (
+            "Shares of `pairs` conflict with `filters=duplicates`, which drops "
+            "the copies.": (
                 has_shares and filters.DUPLICATES in (self.filters or {})
             ),
         }
-        for rule, is_broken in conflicts.items():
-            if is_broken:
-                raise UsageError(rule)
+        for message, is_present in conflicts.items():
+            if is_present:
+                raise UsageError(message)
         tags = {"", *(corpus.tag for corpus in train)}
         for split in ("dev", "test"):
             for corpus in corpora[split]:
                 if corpus.share is not None or corpus.tag not in tags:
                     raise UsageError(
-                        f"`{split}_pairs` takes tags of `pairs` and no shares; "
-                        f"got {corpus}."
+                        f"`{split}_pairs` supports tags of `pairs`, but no "
+                        f"shares (got {corpus})."
                     )
 
     def corpora(self, split: str) -> tuple[Corpus, ...]:
-        """Return the corpora of a split, in order; () if it has no files."""
+        """Return the corpora of a split, in order; () without files."""
         prefix = _PREFIXES[split]
         source, target, pairs = (
             getattr(self, f"{prefix}{name}")
@@ -207,8 +207,8 @@ class TextOptions(ProblemOptions):
         )
         if bool(source) != bool(target) or (source and pairs):
             raise UsageError(
-                f"--{prefix}source and --{prefix}target require each other, "
-                f"and conflict with --{prefix}pairs."
+                f"`{prefix}source` and `{prefix}target` require each other "
+                f"and conflict with `{prefix}pairs`."
             )
         if pairs:
             return mixture.read_corpora(pairs)
@@ -216,12 +216,12 @@ class TextOptions(ProblemOptions):
 
 
 class TextFiles(Text2TextProblem):
-    """The text pairs of files that the options name, compressed or not.
+    """A problem over text files, compressed or not.
 
-    Train is `source` and `target`, or `pairs`; dev and test have options of
-    their own, and a split without files is held out of train, see `held_out`.
-    `pairs` may be several corpora, with shares and tags, see `mixture`. Raise
-    `version` when the readers, `held_out` or `mixture` change their pairs.
+    `source` and `target`, or `pairs`, are the files of train. `corpus.splits`
+    holds dev and test out of train if they have no files. `pairs` may name
+    several corpora with shares and tags, see `corpus.mixture`. Raise `version`
+    when the readers, `splits` or `mixture` yield other pairs.
     """
 
     options_type = TextOptions
@@ -248,9 +248,9 @@ class TextFiles(Text2TextProblem):
                 k if v is True else f"{k}={v}"
                 for k, v in options["filters"].items()
             )
-        two = options.pop("shared_vocabulary", True) is False
+        is_separate = options.pop("shared_vocabulary", True) is False
         words = [f"{name}={value}" for name, value in options.items()]
-        return words + ["separate_vocabularies"] * two
+        return words + ["separate_vocabularies"] * is_separate
 
     @property
     def source_tags(self) -> tuple[str, ...]:
@@ -260,9 +260,9 @@ class TextFiles(Text2TextProblem):
     def reverse(self) -> Self:
         if self.source_tags and not self.reversed:
             raise UsageError(
-                f"{self.registered_name}_rev would have tags before its "
-                f"targets: {', '.join(self.source_tags)}. Give `pairs` without "
-                "tags, and another `name`."
+                f"{self.registered_name}_rev would have tags in its targets "
+                f"(got {', '.join(self.source_tags)}). Give `pairs` without "
+                "tags and another `name`."
             )
         return super().reverse()
 
@@ -273,7 +273,7 @@ class TextFiles(Text2TextProblem):
                 (add_tag(tag, source), target)
                 for source, target, tag in self._held_out[split]
             )
-        read = functools.partial(self._samples_of, split)
+        read = functools.partial(self._corpus_samples, split)
         has_shares = self._has_shares(split)
         counts = self._counts if has_shares else itertools.repeat(None)
         pairs = map(read, self._corpora[split], counts)
@@ -291,22 +291,22 @@ class TextFiles(Text2TextProblem):
 
     def check_sources(self, raw: RawFiles) -> None:
         self._require_files(raw)
-        for split in ("dev", "test"):  # those with files; train is read next
+        for split in ("dev", "test"):  # train is read next anyway
             for corpus in self._corpora[split]:
                 read_some(self._read(corpus))
 
     def _require_files(self, raw):
-        """Check that all files are there, and note them."""
+        """Check that all files exist and record them as sources."""
         if self.settings.imported:
             raise T2TLiteError(
-                f"{self.base_name} has imported shards, but not its text: put "
-                "them back, and import them again with t2t-lite-datagen "
+                f"{self.base_name} has imported shards and no corpus. Restore "
+                "the shards and import them again with t2t-lite-datagen "
                 f"`import_shards=FOLDER` `problem={self.base_name}` "
                 "`vocabulary=FILE`."
             )
         if not self._corpora["train"]:
             raise UsageError(
-                f"{self.registered_name} needs files to train on: `source` and "
+                f"{self.registered_name} requires training files: `source` and "
                 "`target`, or `pairs`."
             )
         corpora = itertools.chain(*self._corpora.values())
@@ -324,8 +324,8 @@ class TextFiles(Text2TextProblem):
             source, *target = settings.imported.split(",")
             return {"inputs": source, "targets": (target or [source])[0]}
         if settings.vocabulary:
-            ending = pathlib.Path(settings.vocabulary).suffix
-            file = f"{self.base_name}.vocab{ending}"
+            suffix = pathlib.Path(settings.vocabulary).suffix
+            file = f"{self.base_name}.vocab{suffix}"
             return {"inputs": file, "targets": file}
         if settings.shared_vocabulary:
             return super().vocabulary_files()
@@ -346,7 +346,7 @@ class TextFiles(Text2TextProblem):
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
     ) -> None:
-        """Learn the vocabularies, or copy the given one."""
+        """Learn the vocabularies, or copy `vocabulary`."""
         path = self.settings.vocabulary
         if not path:
             super().train_encoders(raw, data_dir, seed)
@@ -359,8 +359,8 @@ class TextFiles(Text2TextProblem):
             if tag not in pieces:
                 raise T2TLiteError(
                     f"A tag must be one piece of the vocabulary; {path} splits "
-                    f"{tag} into {len(pieces)}. Leave `vocabulary` out to "
-                    "learn one with it."
+                    f"{tag} into {len(pieces)}. Omit `vocabulary` to learn one "
+                    "with the tag."
                 )
         name = self.vocabulary_files()["inputs"]
         shutil.copyfile(path, pathlib.Path(data_dir) / name)
@@ -371,17 +371,17 @@ class TextFiles(Text2TextProblem):
         references: Sequence[str],
         outputs: Sequence[str],
     ) -> dict[str, Any]:
-        """Return the report of `Text2TextProblem`; with tags also `by_tag`."""
+        """Return the report of `Text2TextProblem`, with tags also `by_tag`."""
         report = super().evaluate(sources, references, outputs)
         if not (tags := self.source_tags):
             return report
         from t2t_lite.evaluation.bleu import bleu
 
-        found = collections.defaultdict(list)
+        groups = collections.defaultdict(list)
         for source, *texts in zip(sources, outputs, references, strict=True):
-            found[split_tag(source, tags)[0] or "no tag"].append(texts)
+            groups[split_tag(source, tags)[0] or "no tag"].append(texts)
         by_tag = {}
-        for tag, pairs in sorted(found.items()):
+        for tag, pairs in sorted(groups.items()):
             hypotheses, correct = zip(*pairs, strict=True)
             scores = bleu(hypotheses, correct)
             by_tag[tag] = {key: scores[key] for key in ("score", "sentences")}
@@ -389,19 +389,19 @@ class TextFiles(Text2TextProblem):
 
     @functools.cached_property
     def _corpora(self):
-        """The corpora of each split; () for a split without files."""
+        """The corpora by split; () for a split without files."""
         return {split: self.settings.corpora(split) for split in self.splits}
 
     def _has_shares(self, split):
         return any(c.share is not None for c in self._corpora[split])
 
-    def _samples_of(self, split, corpus, counts=None):
-        """Return the pairs that a corpus gives to a split with files."""
+    def _corpus_samples(self, split, corpus, counts=None):
+        """Return the pairs of a corpus in a split with files."""
         pairs = self._read(corpus)
         if split == "train" and self._held_out:
             held_out = itertools.chain(*self._held_out.values())
-            taken = {(source, target) for source, target, _ in held_out}
-            pairs = (pair for pair in pairs if pair not in taken)
+            excluded = {(source, target) for source, target, _ in held_out}
+            pairs = (pair for pair in pairs if pair not in excluded)
         if corpus.tag:
             pairs = ((add_tag(corpus.tag, source), t) for source, t in pairs)
         if counts:
@@ -410,21 +410,23 @@ class TextFiles(Text2TextProblem):
         return pairs
 
     def _is_usable(self):
-        """Return a function that says whether a pair of train is kept."""
-        reason = filters.make_filter(self.filters, self.source_tags)
+        """Return a predicate: does a training pair pass all filters?"""
+        drop_reason = filters.make_filter(self.filters, self.source_tags)
         return lambda source, target: bool(
-            source.strip() and target.strip() and not reason(source, target)
+            source.strip()
+            and target.strip()
+            and not drop_reason(source, target)
         )
 
     def _read(self, corpus):
-        """Yield the pairs of a corpus, at least one, without its tag."""
+        """Yield the pairs of a corpus, at least one, without their tag."""
         pair = None
         for pair in self._pairs(corpus.files):
             yield pair
         if pair is None:
             raise T2TLiteError(
-                "A split must have at least one pair; got nothing in "
-                f"{' and '.join(corpus.files)}."
+                "A split must have at least one pair; "
+                f"{' and '.join(corpus.files)} has none."
             )
 
     def _pairs(self, files):
@@ -447,7 +449,7 @@ class TextFiles(Text2TextProblem):
 
     @functools.cached_property
     def _held_out(self):
-        """The pairs held out of train for each split, each with its tag."""
+        """The (source, target, tag) held out of train, by split."""
         splits = [split for split in self.splits if not self._corpora[split]]
         if not splits:
             return {}
@@ -460,18 +462,18 @@ class TextFiles(Text2TextProblem):
 
     @functools.cached_property
     def _counts(self):
-        """Return the usable pairs of each training corpus, and their copies."""
+        """The (usable pairs, pairs with copies) of each training corpus."""
         corpora, is_usable = self._corpora["train"], self._is_usable()
         counts = [
-            sum(is_usable(*pair) for pair in self._samples_of("train", corpus))
-            for corpus in corpora
+            sum(itertools.starmap(is_usable, self._corpus_samples("train", c)))
+            for c in corpora
         ]
         for corpus, count in zip(corpora, counts, strict=True):
             if not count:
                 raise T2TLiteError(
-                    f"{' and '.join(corpus.files)} must give a share of "
-                    f"{corpus.share:g}, but has no pair to use. Check the "
-                    "file, `filters` and `holdout`."
+                    f"{' and '.join(corpus.files)} has no usable pair for its "
+                    f"share of {corpus.share:g}. Check the file, `filters` and "
+                    "`holdout`."
                 )
         shares = [corpus.share for corpus in corpora]
         copies = mixture.target_counts(counts, shares)

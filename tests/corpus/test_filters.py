@@ -72,20 +72,24 @@ def test_a_pair_counts_under_one_filter_whatever_their_order():
     given = {"length": 1, "identical": True, "broken_encoding": True}
     backwards = dict(reversed(given.items()))
     for chosen in (given, backwards):
-        chosen = filters.checked(chosen)
+        chosen = filters.normalize_filters(chosen)
         assert filters.make_filter(chosen)("\ufffd b", "\ufffd b") == (
             "broken_encoding"
         )
-    assert list(filters.checked(given)) == list(filters.checked(backwards))
+    assert list(filters.normalize_filters(given)) == list(
+        filters.normalize_filters(backwards)
+    )
 
 
 def test_a_command_line_says_the_same_as_a_declaration():
-    assert filters.checked(" length=80, length_ratio=1.5,identical,") == {
+    assert filters.normalize_filters(
+        " length=80, length_ratio=1.5,identical,"
+    ) == {
         "length": 80,
         "length_ratio": 1.5,
         "identical": True,
     }
-    assert filters.checked("") == {}
+    assert filters.normalize_filters("") == {}
 
 
 @pytest.mark.parametrize(
@@ -105,7 +109,7 @@ def test_a_command_line_says_the_same_as_a_declaration():
 )
 def test_wrong_filters_are_refused(text, word):
     with pytest.raises(UsageError, match=word):
-        filters.checked(text)
+        filters.normalize_filters(text)
 
 
 class Plain(Problem):

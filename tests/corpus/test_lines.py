@@ -10,7 +10,7 @@ from backports import zstd
 from t2t_lite.corpus.lines import (
     CORPUS,
     Encoding,
-    known_encoding,
+    normalize_encoding,
     read_byte_lines,
     read_lines,
 )
@@ -123,13 +123,13 @@ def test_a_long_file_is_judged_before_its_end(tmp_path):
     [("UTF8", "utf-8"), ("Windows-1252", "cp1252"), ("latin1", "iso8859-1")],
 )
 def test_encodings_have_the_names_of_python(name, known):
-    assert known_encoding(name) == known
+    assert normalize_encoding(name) == known
 
 
 @pytest.mark.parametrize("name", ["rot13", "base64", "utf-9", "", "\0", None])
 def test_other_names_are_refused(name):
     with pytest.raises(ValueError, match="an encoding of text"):
-        known_encoding(name)
+        normalize_encoding(name)
 
 
 def test_text_that_is_not_in_the_named_encoding_is_refused(tmp_path):

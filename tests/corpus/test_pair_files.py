@@ -30,7 +30,7 @@ def test_the_name_tells_the_format(name, form):
 
 @pytest.mark.parametrize("name", ["a.txt", "a.gz", "tsv", "a.tsv.zip", "a"])
 def test_another_ending_is_refused(name):
-    with pytest.raises(UsageError, match=f"end in .tsv, .*; got {name}."):
+    with pytest.raises(UsageError, match=f"end in .tsv, .*got {name}"):
         format_of(name)
 
 

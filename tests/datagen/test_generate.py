@@ -126,8 +126,8 @@ class TwoRemoteFiles(TwoFiles):
 def test_what_is_missing_shows_before_work_begins(tmp_path, capsys):
     raw = tmp_path / "raw"
     for problem, message in (
-        (TwoFiles(), f"--raw_dir: there is no folder {raw}."),
-        (TwoRemoteFiles(), "holds no file b.txt; name the folder"),
+        (TwoFiles(), f"{raw}"),
+        (TwoRemoteFiles(), "holds no file b.txt"),
     ):
         with pytest.raises(T2TLiteError, match=re.escape(message)):
             DataGenerator(problem, tmp_path / "data", raw_dir=raw).run()

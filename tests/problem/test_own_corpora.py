@@ -103,7 +103,7 @@ def test_shares_are_of_what_filters_leave():
 
 
 def test_copies_that_a_filter_leaves_out_are_refused():
-    with pytest.raises(UsageError, match="which `filters=duplicates` leaves"):
+    with pytest.raises(UsageError, match="`filters=duplicates`"):
         text("a.tsv:0.5,b.tsv:0.5", filters="duplicates")
     assert samples(text("a.tsv,b.tsv", filters="duplicates"))
 
@@ -169,7 +169,7 @@ def test_dev_has_tags_of_train_and_no_shares(pairs):
 
 
 def test_the_reversed_direction_has_no_tags():
-    with pytest.raises(UsageError, match="text_rev would have tags before its"):
+    with pytest.raises(UsageError, match="text_rev .*tags"):
         registry.problem("text_rev", {"pairs": "a.tsv:web"})
     assert registry.problem("text_rev", {"pairs": "a.tsv:0.5,b.tsv:0.5"})
 

@@ -96,7 +96,7 @@ def test_without_network_and_files_the_ways_are_named(
     message = str(caught.value)
     assert "Name or service not known" in message
     assert "1.7 GB" in message
-    assert "--tfds_dir" in message
+    assert "`tfds_dir`" in message
     assert "train.en, train.de, dev.en, dev.de, test.en, test.de" in message
 
 
