@@ -1,1 +1,1 @@
-"""Text to ids and back."""
+"""Tokenizers and vocabularies: text to ids and back."""

@@ -1,7 +1,7 @@
-"""`Tokenizer`: text to ids and back, with ops that stay in a graph.
+"""`Tokenizer`: text to ids and back, with TensorFlow graph ops.
 
-Data generation, decoding and the exported model use the same ops. They are TF
-Text's, which the stock TensorFlow Serving links.
+Data generation, decoding and the exported model use the same ops of TensorFlow
+Text, which the stock TensorFlow Serving links.
 """
 
 import bisect
@@ -19,21 +19,21 @@ from t2t_lite.errors import T2TLiteError, UsageError, did_you_mean, format_error
 
 PAD_ID = 0
 EOS_ID = 1
-UNK_ID = 2  # of text that a vocabulary without bytes cannot write
+UNK_ID = 2  # text that a vocabulary without bytes cannot encode
 
 
 class Tokenizer(tf.Module):
-    """The base of all vocabularies; `open_vocabulary` opens a file.
+    """Base class of all tokenizers; `open_vocabulary` opens a file.
 
-    A subclass defines `encode_tf`, `decode_tf` and `_pieces`. A model that
-    holds an encoder is exported with it and needs no vocabulary file.
+    A subclass defines `encode_tf`, `decode_tf` and `_pieces`. An exported model
+    contains its tokenizers and does not need the vocabulary files.
 
     Attributes:
-      path: of the vocabulary file.
-      sha256: of the file's content, in hex.
+      path: the path of the vocabulary file.
+      sha256: the sha256 of the file's content, in hex.
       vocab_size: the number of ids, PAD_ID and EOS_ID included.
-      unknown_id: the id of text that the vocabulary cannot write; None if the
-        vocabulary writes every text.
+      unknown_id: the id of text that the vocabulary cannot encode; None if it
+        can encode every text.
     """
 
     path: pathlib.Path
@@ -52,17 +52,17 @@ class Tokenizer(tf.Module):
         """Return the ids of each text, without EOS.
 
         Args:
-          text: tf.string [B]; broken UTF-8 is cleaned first.
+          text: tf.string [B]; U+FFFD replaces invalid UTF-8 first.
 
         Returns:
-          ragged int32 [B, None], never PAD_ID or EOS_ID.
+          ragged int32 [B, None] without PAD_ID and EOS_ID.
         """
         raise NotImplementedError
 
     def encode_continuation_tf(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Return what `encode_tf` gives for texts that continue a sentence.
+        """Return the ids of each text as the continuation of a sentence.
 
-        A vocabulary may write a word in another way at the start of a line.
+        Some vocabularies encode a word differently at the start of a line.
         """
         before = tf.constant("a")
         count = self.encode_tf(before[None]).row_lengths()[0]
@@ -70,9 +70,9 @@ class Tokenizer(tf.Module):
         return self.encode_tf(text)[:, count:]
 
     def decode_tf(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        """Return the text of each row, up to its first EOS, without padding.
+        """Return the text of each row up to its first EOS, without padding.
 
-        Any ids give valid UTF-8.
+        The text is valid UTF-8 for any ids.
 
         Args:
           ids: int32 [N, T], dense or ragged.
@@ -82,10 +82,10 @@ class Tokenizer(tf.Module):
         """
         raise NotImplementedError
 
-    def _ids_of_text(self, ids, unknown=None):
+    def _strip_special(self, ids, unknown=None):
         """Return the ids of each row before its first EOS, without padding.
 
-        Ids outside the vocabulary become `unknown`; None leaves them out.
+        Ids outside the vocabulary become `unknown`; None drops them.
 
         Example: [[5, 0, 6, 1, 7]] -> [[5, 6]], ragged int32 [N, None].
         """
@@ -100,30 +100,30 @@ class Tokenizer(tf.Module):
         return tf.ragged.boolean_mask(tf.where(known, ids, unknown), kept)
 
     def ids_to_pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the entry of each id; "" beyond the vocabulary.
+        """Return the piece of each id; "" for ids beyond the vocabulary.
 
-        The hparam `vocab_divisor` gives a model such ids.
+        The hparam `vocab_divisor` adds ids beyond the vocabulary to a model.
         """
         size = self.vocab_size
         return [self._pieces[i] if i < size else "" for i in ids]
 
     def pieces_to_ids(self, pieces: Sequence[str]) -> list[int]:
-        """Return the id of each entry of the vocabulary.
+        """Return the id of each piece.
 
         Raises:
-          UsageError: the vocabulary lacks an entry.
+          UsageError: a piece is not in the vocabulary.
         """
-        known = {piece: number for number, piece in enumerate(self._pieces)}
+        known = {piece: index for index, piece in enumerate(self._pieces)}
         for piece in pieces:
             if piece not in known:
                 raise UsageError(
-                    f"{self.path} must have the piece {piece!r}; it has not."
+                    f"The vocabulary {self.path} lacks the piece {piece!r}."
                     f"{did_you_mean(piece, known)}"
                 )
         return [known[piece] for piece in pieces]
 
     def words_of_text(self, text: str) -> list[range]:
-        """Return the indices of the words in which each piece of a text lies.
+        """Return the indices of the words that each piece of a text covers.
 
         Example: "Two  men." in pieces "Two", " ", " men", "." -> 0, none, 1, 1.
         """
@@ -133,14 +133,14 @@ class Tokenizer(tf.Module):
         )
 
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
-        """Return the ids of each text, int32, without EOS, as `encode_tf`."""
+        """Return the ids of each text, int32, without EOS, like `encode_tf`."""
         texts = [to_valid_utf8(text) for text in texts]
         ids = self.encode_tf(tf.constant(texts, tf.string, shape=[len(texts)]))
         ends = ids.row_splits.numpy()[1:]
         return np.split(ids.flat_values.numpy(), ends)[: len(ends)]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Return the text of each row of ids, as `decode_tf`."""
+        """Return the text of each row of ids, like `decode_tf`."""
         rows = [np.asarray(row, np.int32) for row in ids]
         if not rows:
             return []
@@ -151,10 +151,10 @@ class Tokenizer(tf.Module):
 
 
 def clean_utf8(text: tf.Tensor) -> tf.Tensor:
-    """Return texts of any shape with U+FFFD in place of invalid UTF-8.
+    """Replace invalid UTF-8 in texts of any shape by U+FFFD.
 
-    Valid text stays as it is: NUL, a byte order mark and noncharacters
-    included. As many U+FFFD as by Python's `bytes.decode(errors="replace")`.
+    Valid text is unchanged, including NUL, a BOM and noncharacters. The number
+    of U+FFFD is that of Python's `bytes.decode(errors="replace")`.
     """
     return tf.strings.unicode_transcode(
         text, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD
@@ -162,9 +162,9 @@ def clean_utf8(text: tf.Tensor) -> tf.Tensor:
 
 
 def to_valid_utf8(text: str | bytes) -> str:
-    """Return text in valid UTF-8, as `clean_utf8` does.
+    """Replace invalid UTF-8 by U+FFFD, like `clean_utf8`.
 
-    U+FFFD replaces broken bytes, and each byte of a lone surrogate.
+    A lone surrogate becomes one U+FFFD for each of its bytes.
     """
     if isinstance(text, str):
         if text.isascii():
@@ -174,19 +174,23 @@ def to_valid_utf8(text: str | bytes) -> str:
 
 
 def read_vocabulary(path: str | os.PathLike) -> bytes:
-    """Return the bytes of a vocabulary file, or raise a T2TLiteError."""
+    """Return the bytes of a vocabulary file.
+
+    Raises:
+      T2TLiteError: the file cannot be read.
+    """
     try:
         return pathlib.Path(path).read_bytes()
     except OSError as error:
         raise T2TLiteError(
             f"Cannot read the vocabulary {path}: "
             f"{format_error(error, place=False)}. "
-            "t2t-lite-datagen makes it."
+            "t2t-lite-datagen creates it."
         ) from error
 
 
 def write_vocabulary(path: str | os.PathLike, content: bytes) -> None:
-    """Write a vocabulary file, completely or not at all."""
+    """Write a vocabulary file atomically."""
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with files.write_file(path) as file:
@@ -194,7 +198,7 @@ def write_vocabulary(path: str | os.PathLike, content: bytes) -> None:
 
 
 def vocab_lines(content: bytes) -> list[str]:
-    r"""Return the lines of a vocabulary file; [] if it is not UTF-8."""
+    """Return the lines of a vocabulary file; [] if it is not UTF-8."""
     try:
         lines = content.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError:
@@ -206,10 +210,10 @@ def vocab_lines(content: bytes) -> list[str]:
 def dedupe_pieces(
     pieces: Sequence[str], reserved: Container[int] = ()
 ) -> list[str]:
-    """Return the pieces for a matcher of TF Text, all different, none empty.
+    r"""Return distinct, non-empty pieces for a matcher of TensorFlow Text.
 
-    Text that never matches replaces empty pieces, all but the last of equal
-    pieces, and those at the indices in `reserved`: no word has a line end.
+    "\nINDEX", which never matches a word, replaces empty pieces, all but the
+    last of equal pieces, and the pieces at the indices `reserved`.
     """
     last = {piece: index for index, piece in enumerate(pieces)}
     return [
@@ -221,14 +225,14 @@ def dedupe_pieces(
 
 
 def words_of_prefixes(prefixes: Sequence[str]) -> list[range]:
-    """Return the indices of the words of each piece, by texts of prefixes.
+    """Return the indices of the words of each piece, given texts of prefixes.
 
     Example: "Two", "Two m", "Two men" -> 0, 1, 1.
 
     Args:
-      prefixes: the texts of the first n pieces, for n = 1, 2, ... up to all.
-        While a character is incomplete, a prefix may end in other text: these
-        pieces lie where the piece lies that completes the character.
+      prefixes: the texts of the first n pieces, for n = 1, 2, ... up to all. A
+        prefix may end in other text while a character is incomplete; all pieces
+        of a character get the words of its last piece.
     """
     text = prefixes[-1] if prefixes else ""
     spans = [found.span() for found in re.finditer(r"\S+", text)]
@@ -240,7 +244,7 @@ def words_of_prefixes(prefixes: Sequence[str]) -> list[range]:
         if start >= end < len(prefix):
             waiting += 1
             continue
-        # A piece that adds no text lies where the text before it ends.
+        # A piece without text is at the end of the text before it.
         begin = start if end > start else max(start - 1, 0)
         start = max(start, end)
         first = bisect.bisect(ends, begin)

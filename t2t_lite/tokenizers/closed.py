@@ -1,4 +1,4 @@
-"""The encoder of a closed vocabulary: tokens to ids and back, in graphs."""
+"""A closed vocabulary of whole tokens, separated by white space."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from t2t_lite.tokenizers.base import (
     write_vocabulary,
 )
 
-SPECIAL_TOKENS = ("<pad>", "</s>", "<unk>")  # of PAD_ID, EOS_ID and UNK_ID
+SPECIAL_TOKENS = ("<pad>", "</s>", "<unk>")  # PAD_ID, EOS_ID and UNK_ID
 
 
 class ClosedVocabulary(Tokenizer):
@@ -24,7 +24,7 @@ class ClosedVocabulary(Tokenizer):
     Example: "(S XX )S" -> [3, 9, 4] -> "(S XX )S"
 
     Args:
-      path: a UTF-8 file with a token a line, as `write` makes it: line i is the
+      path: a UTF-8 file from `write` with one token per line: line i is the
         token of id i, and the first three are SPECIAL_TOKENS.
 
     Raises:
@@ -38,8 +38,8 @@ class ClosedVocabulary(Tokenizer):
         if not is_list or len(set(tokens)) < len(tokens):
             raise T2TLiteError(
                 f"{path} is not a list of tokens or is damaged: it must begin "
-                f"with {' '.join(SPECIAL_TOKENS)} and name each token once. "
-                "t2t-lite-datagen makes a new one."
+                f"with {' '.join(SPECIAL_TOKENS)} and contain each token once. "
+                "t2t-lite-datagen creates a new file."
             )
         self._pieces = tuple(tokens)
         self.vocab_size = len(tokens)
@@ -57,17 +57,17 @@ class ClosedVocabulary(Tokenizer):
         return tokens.with_flat_values(tf.maximum(ids, UNK_ID))
 
     def decode_tf(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        """Return the text of each row; ids that do not exist are `<unk>`."""
-        kept = self._ids_of_text(ids, UNK_ID)
-        tokens = tf.gather(tf.constant(self._pieces), kept)
+        """Return the text of each row; unknown ids become `<unk>`."""
+        ids = self._strip_special(ids, UNK_ID)
+        tokens = tf.gather(tf.constant(self._pieces), ids)
         return tf.strings.reduce_join(tokens, axis=1, separator=" ")
 
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
         """Return the ids of each text, int32, without EOS.
 
         Raises:
-          T2TLiteError: a token is not in the vocabulary; training data must be
-            exact.
+          T2TLiteError: a token is not in the vocabulary, because training data
+            must be exact.
         """
         rows = super().encode(texts)
         for text, ids in zip(texts, rows, strict=True):
@@ -75,7 +75,7 @@ class ClosedVocabulary(Tokenizer):
                 token = to_valid_utf8(text).split()[ids.tolist().index(UNK_ID)]
                 raise T2TLiteError(
                     f"Every token must be in {self.path.name}; got {token!r} "
-                    f"in {text[:100]!r}. If it is not a mistake, add it to the "
+                    f"in {text[:100]!r}. Correct the token, or add it to the "
                     "train split."
                 )
         return rows
@@ -84,7 +84,12 @@ class ClosedVocabulary(Tokenizer):
     def write(
         cls, tokens: Iterable[str], path: str | os.PathLike
     ) -> "ClosedVocabulary":
-        """Write a vocabulary of these tokens, in order, without white space."""
+        """Write a vocabulary of tokens, in order, and return it.
+
+        Args:
+          tokens: texts without white space; repeated tokens are dropped.
+          path: the path of the vocabulary file.
+        """
         lines = "\n".join((*SPECIAL_TOKENS, *dict.fromkeys(tokens), ""))
         write_vocabulary(path, lines.encode())
         return cls(path)

@@ -1,8 +1,9 @@
-"""Paragraphs to sentences, by the rules of Moses's split-sentences.perl.
+"""Split paragraphs into sentences by the rules of Moses's split-sentences.perl.
 
 A full stop ends a sentence if a capital, a digit or a letter of a script
-without capitals follows and no abbreviation stands before it. Those of Moses
-are in sacremoses. Maintained splitters need models or are not linear.
+without capitals follows and the word before it is not an abbreviation. The
+abbreviations of Moses come with sacremoses. Other maintained splitters require
+models or do not have linear time.
 """
 
 import functools
@@ -12,25 +13,26 @@ from collections.abc import Callable
 
 _CLOSERS = "\"'”’»›)\\]}」』）】"
 _OPENERS = "\"'“‘„«‹([{¿¡「『（【"
-# Marks, what closes after them, and white space, which Chinese and Japanese do
-# not need. Nothing is given back: time is linear in the length of any text.
+# Marks, closing quotes or brackets, and white space (optional in Chinese and
+# Japanese). Possessive quantifiers make the time linear for any text.
 _MARKS = ".?!…।॥؟۔։។"
 _END = re.compile(
     rf"(?<![{_MARKS}])(?P<mark>[{_MARKS}]++)(?P<closers>(?:\s?[»›]|[{_CLOSERS}])*+)"
     rf"\s+|[。．！？｡]++[{_CLOSERS}]*+\s*"
 )
-_ACRONYM = re.compile(r"(\.|^)[^\W\d_](\.[^\W\d_])+")  # U.S, without its end
+_ACRONYM = re.compile(r"(\.|^)[^\W\d_](\.[^\W\d_])+")  # U.S without last "."
 
 
 @functools.cache
 def sentence_splitter(language: str) -> Callable[[str], list[str]]:
-    """Return a function that gives the sentences of a text, in order.
+    """Return a function that splits a text into sentences.
 
     Example, English: "Mr. Smith left. Why?" -> ["Mr. Smith left.", "Why?"].
-    Only white space between sentences is lost.
+    The function drops only white space between sentences.
 
     Args:
-      language: such as "de"; an unknown one has the abbreviations of English.
+      language: a code such as "de"; English abbreviations apply to an unknown
+        language.
     """
     from sacremoses.corpus import NonbreakingPrefixes
 

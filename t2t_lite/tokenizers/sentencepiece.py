@@ -1,4 +1,4 @@
-"""SentencePiece vocabularies: learned from a corpus, text to ids and back."""
+"""SentencePiece vocabularies: training, encoding and decoding."""
 
 import array
 import collections
@@ -28,35 +28,35 @@ from t2t_lite.tokenizers.base import (
     write_vocabulary,
 )
 
-# A larger corpus is sampled for its vocabulary, which bounds memory.
-MOST_VOCABULARY_LINES = 1_000_000
-_CHUNK = 10_000  # characters; the trainer needs lines of a bounded length
-_LEAST_SIZE, _MOST_SIZE = UNK_ID + 1, 2**31 - 1  # that the trainer can count
-# The trainer drops a line that contains one of these, so it sees a space.
+# A larger corpus is sampled for its vocabulary to limit memory.
+MAX_VOCABULARY_LINES = 1_000_000
+_CHUNK = 10_000  # characters; the trainer limits the length of lines
+_MIN_SIZE, _MAX_SIZE = UNK_ID + 1, 2**31 - 1  # the trainer's range of sizes
+# The trainer drops lines with these characters; a space replaces them.
 _RESERVED_IN_TRAINING = str.maketrans(dict.fromkeys("\0\t\r\n\u2585", " "))
 
-# SentencePiece writes a space as U+2581. A real U+2581 is escaped inside the
-# model file, or it would be read back as a space: U+2581 as ESCAPE B, and
-# ESCAPE itself, a private character that no text should contain, as ESCAPE A.
+# SentencePiece writes a space as U+2581. The rules in the model file escape a
+# real U+2581 as ESCAPE B; otherwise it would be decoded as a space. ESCAPE, a
+# private character that texts should not contain, becomes ESCAPE A.
 ESCAPE = "\uf8f0"
 _ESCAPES = {"\u2581": f"{ESCAPE}B", ESCAPE: f"{ESCAPE}A"}
 
-# A table of words is cleared at this size in characters, 64 more for a word.
-_MOST_CHARACTERS = 1 << 25
+# Size at which a word table is cleared: its characters, and 64 for each word.
+_MAX_CHARACTERS = 1 << 25
 _WORD_COST = 64
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """A SentencePiece vocabulary, BPE with byte fallback if `train` made it.
+    """A SentencePiece vocabulary; `train` makes BPE with byte fallback.
 
-    Then `decode_tf(encode_tf(text)) == text` for every valid Unicode string:
-    runs of spaces, tabs, line ends, NUL, unknown scripts, U+2581 and texts such
-    as `"</s>"` or `"<0x41>"`. Text that is not valid UTF-8 comes back with
-    U+FFFD in it (`clean_utf8`).
+    With a model from `train`, `decode_tf(encode_tf(text)) == text` for every
+    valid Unicode string, including runs of spaces, tabs, line ends, NUL,
+    unknown scripts, U+2581 and texts such as `"</s>"` or `"<0x41>"`. U+FFFD
+    replaces invalid UTF-8 (`clean_utf8`).
 
-    Models of other trainers keep their normalization, spaces and unknown
-    characters. The ids of all pieces are moved unless the model begins with
-    PAD_ID, EOS_ID and UNK_ID (`_with_our_ids`).
+    Other models keep their normalization, spaces and unknown characters. Their
+    ids are shifted unless they begin with PAD_ID, EOS_ID and UNK_ID
+    (`_remap_special_ids`).
 
     Example: "Two  men." -> [437, 3, 512, 290] -> "Two  men."
 
@@ -70,24 +70,24 @@ class SentencePieceTokenizer(Tokenizer):
     def __init__(self, path: str | os.PathLike):
         super().__init__(path)
         try:
-            self._model, writes_all = _with_our_ids(self._content)
+            self._model, has_bytes = _remap_special_ids(self._content)
             tokenizer = self._tokenizer()
             self.vocab_size = int(tokenizer.vocab_size())
             pieces = tokenizer.id_to_string(tf.range(self.vocab_size))
         except (tf.errors.OpError, DecodeError, ValueError) as error:
             raise T2TLiteError(
-                f"{path} is not a SentencePiece model or is damaged; "
-                "t2t-lite-datagen makes a new one."
+                f"{path} is not a SentencePiece model or is damaged. "
+                "t2t-lite-datagen creates a new model."
             ) from error
         self._pieces = [piece.decode() for piece in pieces.numpy()]
-        self.unknown_id = None if writes_all else UNK_ID
+        self.unknown_id = None if has_bytes else UNK_ID
         self._words: _WordTable | None = None
 
     def _tokenizer(self):
-        """Return TF Text's tokenizer, made in the current graph.
+        """Return the tokenizer of TensorFlow Text, created in this graph.
 
-        The resource of a tokenizer that was made outside of a graph goes when
-        TensorFlow clears its cache of kernels, as tf.random.set_seed does.
+        TensorFlow frees the resource of a tokenizer from outside of the graph
+        when it clears the kernel cache, for example in tf.random.set_seed.
         """
         return tf_text.SentencepieceTokenizer(self._model)
 
@@ -102,10 +102,10 @@ class SentencePieceTokenizer(Tokenizer):
     def decode_tf(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Return the text of each row.
 
-        Bytes that are not a character, UNK_ID and ids outside the vocabulary
-        become U+FFFD, or the unknown text of another trainer's model.
+        Incomplete characters, UNK_ID and ids outside the vocabulary become
+        U+FFFD, or the `unk_surface` of a foreign model.
         """
-        return self._tokenizer().detokenize(self._ids_of_text(ids, UNK_ID))
+        return self._tokenizer().detokenize(self._strip_special(ids, UNK_ID))
 
     @classmethod
     def train(
@@ -116,42 +116,43 @@ class SentencePieceTokenizer(Tokenizer):
         seed: int = 0,
         tags: Sequence[str] = (),
     ) -> "SentencePieceTokenizer":
-        """Learn a vocabulary of exactly that size and write it to `path`.
+        """Learn a vocabulary and write it to `path`.
 
-        The same arguments give the same file. Of a corpus with more than
-        MOST_VOCABULARY_LINES lines, a random sample of that many is used.
+        The same arguments give the same file. A corpus with more lines than
+        MAX_VOCABULARY_LINES is sampled at random.
 
         Args:
           lines: the texts, streamed.
-          vocab_size: of pieces, 3 special ones and 256 bytes among them.
-          path: of the model file.
-          seed: of the sample.
-          tags: texts that are one piece each, wherever they stand.
+          vocab_size: the exact number of pieces, with 3 special pieces and 256
+            bytes.
+          path: the path of the model file.
+          seed: the seed of the sample.
+          tags: texts that become one piece each, at any position.
 
         Raises:
-          T2TLiteError: there is no text, too little for so many pieces, or too
-            many different characters for so few.
+          T2TLiteError: there is no text, or `vocab_size` is too large or too
+            small for it.
         """
-        kept = _sample_lines(lines, seed)
-        if not kept:
+        sample = _sample_lines(lines, seed)
+        if not sample:
             raise T2TLiteError(
-                "A vocabulary needs text; got a corpus without any. Check the "
-                "files of the train split."
+                "A vocabulary requires text; got a corpus without text. Check "
+                "the files of the train split."
             )
-        write_vocabulary(path, _train_model(kept, vocab_size, tags))
+        write_vocabulary(path, _train_model(sample, vocab_size, tags))
         return cls(path)
 
 
 class _WordTable:
-    """Encode texts without TensorFlow, by a table of the ids of their words.
+    """A table of the ids of words that encodes texts without TensorFlow.
 
-    In a model that `train` made no piece continues after a space, so the ids of
-    a text are those of its words, each with the space before it.
+    In a model from `train` a space always begins a piece, so the ids of a text
+    are the ids of its words, each with the space before it.
 
-    The ids of all words lie in one array, and numpy joins those of a text: with
-    a dict of lists, data generation takes 1.25 times as long (150,000 pairs of
-    `benchmarks/datagen.py`, `benchmarks/versions.py --corpus`, AMD EPYC with
-    AVX-512).
+    One array contains the ids of all words, and numpy joins the ids of a text.
+    With a dict of lists, data generation takes 1.25 times as long (150,000
+    pairs of `benchmarks/datagen.py`, `benchmarks/versions.py --corpus`, AMD
+    EPYC with AVX-512).
     """
 
     def __init__(self, model: bytes):
@@ -163,23 +164,23 @@ class _WordTable:
         )
         proto = sentencepiece_model_pb2.ModelProto.FromString(model)
         charsmap = proto.normalizer_spec.precompiled_charsmap
-        # The results of the rules, which only our own models have.
-        ours = "\0".join((*sorted(_ESCAPES.values()), ""))
-        self._never_crosses_spaces = charsmap.endswith(ours.encode())
+        # Only models from `train` have these results of normalization rules.
+        escapes = "\0".join((*sorted(_ESCAPES.values()), ""))
+        self._never_crosses_spaces = charsmap.endswith(escapes.encode())
         self._clear()
 
     def _clear(self):
-        # The number of each word, counted as words are looked up; the key of
-        # the first word of a text, which has no space before it, is a tuple.
+        # The number of each word, in order of the first look-up. The first word
+        # of a text has no space before it; its key is a tuple.
         self._numbers: dict[Any, int] = collections.defaultdict(
             itertools.count().__next__
         )
         self._characters = 0
         self._ids = np.array([], np.int32)  # of all words
-        self._starts = np.array([0], np.int64)  # in it, and its length
+        self._starts = np.array([0], np.int64)  # of each word in _ids; the end
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Return the ids of each text, int32; texts must be valid UTF-8."""
+        """Return the ids, int32, of each text; texts must be valid UTF-8."""
         if not self._never_crosses_spaces:
             # More threads would compete with the processes of datagen.
             rows = self._processor.encode(list(texts), num_threads=1)
@@ -193,7 +194,7 @@ class _WordTable:
             ends.append(len(numbers))
         self._encode_new_words()
         rows = self._join(np.array(numbers), np.array(ends, np.int64))
-        if self._characters > _MOST_CHARACTERS:
+        if self._characters > _MAX_CHARACTERS:
             self._clear()
         return rows
 
@@ -212,38 +213,43 @@ class _WordTable:
         self._characters += sum(map(len, words)) + _WORD_COST * len(words)
 
     def _join(self, numbers, ends):
-        """Return the ids of the words of each text, which end at `ends`."""
+        """Return the ids of each text.
+
+        Args:
+          numbers: int64 [words], the numbers of the words of all texts.
+          ends: int64 [texts], the end of each text in `numbers`.
+        """
         starts = self._starts[numbers]
         lengths = self._starts[numbers + 1] - starts
         word_ends = np.cumsum(lengths)
         shifts = np.repeat(starts - word_ends + lengths, lengths)
         ids = self._ids[shifts + np.arange(len(shifts))]
-        cuts = [0, *word_ends[ends - 1].tolist()] if len(ends) else [0]
-        return [ids[start:end] for start, end in itertools.pairwise(cuts)]
+        splits = [0, *word_ends[ends - 1].tolist()] if len(ends) else [0]
+        return [ids[start:end] for start, end in itertools.pairwise(splits)]
 
 
 def _sample_lines(lines: Iterable[str], seed: int) -> list[str]:
-    """Return lines for the trainer, none of them blank or too long."""
-    choose = random.Random(seed)
-    kept, count = [], 0
+    """Return a sample of non-blank lines, split into chunks for the trainer."""
+    generator = random.Random(seed)
+    sample, count = [], 0
     for line in lines:
         line = to_valid_utf8(line).translate(_RESERVED_IN_TRAINING)
         starts = () if line.isspace() else range(0, len(line), _CHUNK)
         for start in starts:
             count += 1
-            if count <= MOST_VOCABULARY_LINES:
-                kept.append(line[start : start + _CHUNK])
+            if count <= MAX_VOCABULARY_LINES:
+                sample.append(line[start : start + _CHUNK])
                 continue
-            index = choose.randrange(count)  # reservoir sampling
-            if index < MOST_VOCABULARY_LINES:
-                kept[index] = line[start : start + _CHUNK]
-    return kept
+            index = generator.randrange(count)  # reservoir sampling
+            if index < MAX_VOCABULARY_LINES:
+                sample[index] = line[start : start + _CHUNK]
+    return sample
 
 
 def _train_model(
     lines: list[str], vocab_size: int, tags: Sequence[str]
 ) -> bytes:
-    """Return the bytes of a BPE model, the same for the same arguments."""
+    """Train a BPE model and return its bytes, the same for equal arguments."""
     import sentencepiece
     from sentencepiece import sentencepiece_model_pb2
 
@@ -261,8 +267,9 @@ def _train_model(
                 sentence_iterator=iter(lines),
                 model_writer=model,
                 model_type="bpe",
-                # Its error for numbers out of its range names no limit.
-                vocab_size=min(max(vocab_size, _LEAST_SIZE), _MOST_SIZE),
+                # Clamped because the trainer's error for a size out of range
+                # does not name the limit.
+                vocab_size=min(max(vocab_size, _MIN_SIZE), _MAX_SIZE),
                 pad_id=PAD_ID,
                 eos_id=EOS_ID,
                 unk_id=UNK_ID,
@@ -270,18 +277,18 @@ def _train_model(
                 unk_surface="\ufffd",
                 user_defined_symbols=list(tags),
                 byte_fallback=True,
-                character_coverage=0.9999,  # the rarest are left to the bytes
-                # Nothing is normalized but the escape of U+2581.
+                character_coverage=0.9999,  # bytes encode the rarest ones
+                # The only normalization is the escape of U+2581.
                 normalization_rule_tsv=str(paths[0]),
                 denormalization_rule_tsv=str(paths[1]),
                 remove_extra_whitespaces=False,
                 add_dummy_prefix=False,
-                max_sentence_length=8 * _CHUNK,  # bytes: no line is dropped
-                num_threads=1,  # the order of merges must not depend on it
+                max_sentence_length=8 * _CHUNK,  # bytes; drops no line
+                num_threads=1,  # for a deterministic order of merges
                 minloglevel=2,  # errors only
             )
         except RuntimeError as error:
-            bound = f"one that SentencePiece can train: {error}"
+            bound = f"valid for this corpus: {error}"
             if found := re.search(r" (<=|vs) (\d+)", str(error)):
                 words = {"<=": "at most", "vs": "at least"}
                 bound = f"{words[found[1]]} {found[2]} for this corpus"
@@ -289,21 +296,23 @@ def _train_model(
                 f"vocab_size must be {bound}; got vocab_size={vocab_size}."
             ) from error
     proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
-    # The names of the temporary files would make each model different.
+    # The names of temporary files would make each model different.
     proto.normalizer_spec.ClearField("normalization_rule_tsv")
     proto.denormalizer_spec.ClearField("normalization_rule_tsv")
     return proto.SerializeToString(deterministic=True)
 
 
-def _with_our_ids(model: bytes) -> tuple[bytes, bool]:
-    """Return a model that begins with PAD_ID, EOS_ID and UNK_ID.
+def _remap_special_ids(model: bytes) -> tuple[bytes, bool]:
+    """Return a model whose first ids are PAD_ID, EOS_ID and UNK_ID.
 
-    Pieces keep their order, scores and meaning, so those of texts do not
-    change. Also returns whether the model writes every text, with bytes for
-    characters that it does not know.
+    The segmentation of texts does not change, because pieces keep their order,
+    scores and types.
+
+    Returns:
+      The model, and whether it has byte fallback and encodes every text.
 
     Raises:
-      DecodeError, ValueError: it is not a model.
+      DecodeError, ValueError: `model` is not a SentencePiece model.
     """
     from sentencepiece import sentencepiece_model_pb2
 
@@ -311,16 +320,16 @@ def _with_our_ids(model: bytes) -> tuple[bytes, bool]:
     if not proto.pieces:
         raise ValueError("it has no pieces")
     spec, by_name = proto.trainer_spec, {p.piece: p for p in proto.pieces}
-    kinds = {
+    types = {
         spec.pad_piece: proto.SentencePiece.CONTROL,
         spec.eos_piece: proto.SentencePiece.CONTROL,
         spec.unk_piece: proto.SentencePiece.UNKNOWN,
     }
-    if [(p.piece, p.type) for p in proto.pieces[:3]] != list(kinds.items()):
-        pieces = [by_name.get(n, proto.SentencePiece(piece=n)) for n in kinds]
-        for piece, kind in zip(pieces, kinds.values(), strict=True):
-            piece.type = kind
-        pieces += [p for p in proto.pieces if p.piece not in kinds]
+    if [(p.piece, p.type) for p in proto.pieces[:3]] != list(types.items()):
+        pieces = [by_name.get(n, proto.SentencePiece(piece=n)) for n in types]
+        for piece, type_ in zip(pieces, types.values(), strict=True):
+            piece.type = type_
+        pieces += [p for p in proto.pieces if p.piece not in types]
         del proto.pieces[:]
         proto.pieces.extend(pieces)
         model = proto.SerializeToString(deterministic=True)

@@ -1,9 +1,9 @@
-r"""tensor2tensor's subword vocabularies: the same ids, with graph ops only.
+"""tensor2tensor's subword vocabularies: the same ids, with graph ops only.
 
-tensor2tensor cuts a text where letters and digits meet anything else, leaves
-out a single space between two words, escapes each word and covers it greedily
-with the longest pieces of its vocabulary. TF Text's WordPiece does the last
-step: without a mark for suffixes it is longest match first.
+tensor2tensor splits a text between alphanumeric and other characters, drops a
+single space between two words, escapes each word and segments it greedily into
+the longest pieces of its vocabulary. The WordPiece op of TensorFlow Text does
+the last step: without a suffix indicator it matches the longest piece first.
 """
 
 import functools
@@ -30,30 +30,31 @@ _RESERVED = {PAD_ID: ("<pad>_", "<pad>"), EOS_ID: ("<EOS>_", "<EOS>")}
 _ESCAPE_CHARACTERS = "\\_u;0123456789"
 _SPACE = ord(" ")
 _ESCAPES = r"\\u|\\\\|\\[0-9]+;"
-_MOST_DIGITS = 7  # of a character, as sys.maxunicode has them
-_NO_CHARACTER = 0x3013  # what an escaped number beyond Unicode stands for
+_MAX_DIGITS = 7  # of a code point: the digits of sys.maxunicode
+_INVALID_CHARACTER = 0x3013  # decoded for an escaped number beyond Unicode
 
 
 class T2TSubwordTokenizer(Tokenizer):
     r"""A vocabulary file of tensor2tensor's `SubwordTextEncoder`.
 
-    Ids are the lines of the file, counted from 0; every text gets the ids that
-    tensor2tensor gives it. `decode_tf(encode_tf(text)) == text` for every valid
-    Unicode string. Where a file without quotes lost pieces that end in a space,
+    Ids are line numbers from 0, and every text has the same ids as in
+    tensor2tensor. `decode_tf(encode_tf(text)) == text` for every valid Unicode
+    string. A file without quotes may lack pieces that end in a space, for which
     tensor2tensor fails on some texts; here the space is escaped.
 
-    What counts as a letter or digit is what the Unicode version of this Python
-    says, as in tensor2tensor; an export keeps it.
+    As in tensor2tensor, the Unicode version of this Python defines letters and
+    digits; an export keeps the definition.
 
     Example, where "men_" and "Two_" are pieces but "." is not: "Two  men." ->
     the pieces "Two_", " ", " ", "_", "men_", "\", "4", "6", ";", "_".
 
     Args:
-      path: one piece a line, in quotes or not, `<pad>_` and `<EOS>_` first.
+      path: a file with one piece per line, quoted or not, starting with
+        `<pad>_` and `<EOS>_`.
 
     Raises:
-      T2TLiteError: the file is missing or of another kind: a character that
-        escapes are made of is not a piece.
+      T2TLiteError: the file is missing or is not a subword file with all
+        characters of escapes.
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -67,46 +68,48 @@ class T2TSubwordTokenizer(Tokenizer):
             raise T2TLiteError(
                 "A subword file must have each of the characters "
                 f"{_ESCAPE_CHARACTERS} as a piece; {path} lacks "
-                f"{' '.join(lacking)}. Is it cut off?"
+                f"{' '.join(lacking)}. Is the file truncated?"
             )
-        # A character of the alphabet that is not a piece is matched as an id
-        # beyond the vocabulary, and written as the ids of its escape.
-        alone = sorted(alphabet - set(pieces))
-        self._matcher = _matcher([*pieces, *alone])
+        # A character of the alphabet that is not a piece is first matched as an
+        # id beyond the vocabulary, then replaced by the ids of its escape.
+        escaped_only = sorted(alphabet - set(pieces))
+        self._matcher = _make_matcher([*pieces, *escaped_only])
         self._bounds = tf.constant(_alphanumeric_bounds(), tf.int32)
-        # How a character of the alphabet is written in a word.
-        written = {c: c for c in alphabet if c != "\n"}
-        written |= {"_": r"\u", "\\": r"\\"}
-        self._written = tf.lookup.StaticHashTable(
+        # Characters of the alphabet, and their escapes in a word.
+        escapes = {c: c for c in alphabet if c != "\n"}
+        escapes |= {"_": r"\u", "\\": r"\\"}
+        self._escapes = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(
-                list(written), list(written.values())
+                list(escapes), list(escapes.values())
             ),
             default_value="",
         )
-        self._alone = None
-        if alone:
-            escapes = self._matcher.tokenize([f"\\{ord(c)};" for c in alone])
-            own = tf.RaggedTensor.from_tensor(tf.range(len(pieces))[:, None])
-            self._alone = tf.concat([own, escapes], axis=0)
+        self._final_ids = None  # ids of the matcher -> ids of the vocabulary
+        if escaped_only:
+            escape_ids = self._matcher.tokenize(
+                [f"\\{ord(c)};" for c in escaped_only]
+            )
+            ids = tf.RaggedTensor.from_tensor(tf.range(len(pieces))[:, None])
+            self._final_ids = tf.concat([ids, escape_ids], axis=0)
 
     def encode_tf(self, text: tf.Tensor) -> tf.RaggedTensor:
         words = self._words(clean_utf8(text))
-        different, places = tf.unique(words.flat_values)
-        ids = self._matcher.tokenize(self._escaped(different))
-        if self._alone is not None:
-            ids = tf.gather(self._alone, ids).merge_dims(1, 2)
-        return words.with_flat_values(tf.gather(ids, places)).merge_dims(1, 2)
+        unique, indices = tf.unique(words.flat_values)
+        ids = self._matcher.tokenize(self._escape(unique))
+        if self._final_ids is not None:
+            ids = tf.gather(self._final_ids, ids).merge_dims(1, 2)
+        return words.with_flat_values(tf.gather(ids, indices)).merge_dims(1, 2)
 
     def decode_tf(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Return the text of each row; ids outside the vocabulary are skipped.
 
         As in tensor2tensor, an escaped number beyond Unicode becomes U+3013.
-        Half a surrogate pair becomes U+FFFD.
+        A lone surrogate becomes U+FFFD.
         """
-        texts = tf.gather(self._texts, self._ids_of_text(ids))
+        texts = tf.gather(self._texts, self._strip_special(ids))
         words = tf.strings.split(tf.strings.reduce_join(texts, axis=-1), "_")
         words = tf.ragged.boolean_mask(words, words != "")
-        flat = _unescaped(words.flat_values)  # [W]
+        flat = _unescape(words.flat_values)  # [W]
         first = tf.strings.unicode_decode(
             tf.strings.substr(flat, 0, 1, "UTF8_CHAR"), "UTF-8"
         )
@@ -130,10 +133,10 @@ class T2TSubwordTokenizer(Tokenizer):
         characters = tf.strings.unicode_decode(text, "UTF-8")
         codes, rows = characters.flat_values, characters.value_rowids()
         alphanumeric = self._is_alphanumeric(codes)  # [C]
-        follows = rows[1:] == rows[:-1]  # [C - 1], in the same text
+        follows = rows[1:] == rows[:-1]  # [C - 1], whether in the same text
         changes = ~follows | (alphanumeric[1:] != alphanumeric[:-1])
         starts = tf.concat([[True], changes], axis=0)[: tf.size(codes)]
-        # A single space between two words is implied.
+        # A single space between two words is dropped.
         is_between = (
             (codes[1:-1] == _SPACE)
             & (follows[:-1] & alphanumeric[:-2])
@@ -152,37 +155,37 @@ class T2TSubwordTokenizer(Tokenizer):
             nrows=characters.nrows(),
         )
 
-    def _escaped(self, words):
-        r"""Return words, tf.string [W], as they are matched: "_" -> "\u_"."""
+    def _escape(self, words):
+        r"""Escape words, tf.string [W], for the matcher: "_" -> "\u_"."""
         characters = tf.strings.unicode_decode(words, "UTF-8")
-        codes, places = tf.unique(characters.flat_values)
-        written = self._written.lookup(
+        codes, indices = tf.unique(characters.flat_values)
+        escapes = self._escapes.lookup(
             tf.strings.unicode_encode(codes[:, None], "UTF-8")
         )
         numbers = tf.strings.join(["\\", tf.strings.as_string(codes), ";"])
-        escaped = tf.where(written == "", numbers, written)
-        escaped = characters.with_flat_values(tf.gather(escaped, places))
+        escaped = tf.where(escapes == "", numbers, escapes)
+        escaped = characters.with_flat_values(tf.gather(escaped, indices))
         return tf.strings.reduce_join(escaped, axis=1) + "_"
 
 
 def parse_subwords(lines: Sequence[str]) -> list[str]:
-    """Return the pieces of a subword file; [] if it is of another kind."""
-    pieces = [_unquoted(line.rstrip()) for line in lines]
+    """Return the pieces of a subword file; [] for another file."""
+    pieces = [_unquote(line.rstrip()) for line in lines]
     is_subwords = len(pieces) > len(_RESERVED) and all(
         pieces[index] in names for index, names in _RESERVED.items()
     )
     return pieces if is_subwords else []
 
 
-def _unquoted(line):
+def _unquote(line):
     for quote in "'\"":
         if line.startswith(quote) and line.endswith(quote):
             return line[1:-1]
     return line
 
 
-def _matcher(pieces):
-    """Return what covers words with the longest pieces, from their start."""
+def _make_matcher(pieces):
+    """Return an op that segments words greedily into the longest pieces."""
     known = dedupe_pieces(pieces, _RESERVED)
     return tf_text.FastWordpieceTokenizer(
         known,
@@ -196,7 +199,7 @@ def _matcher(pieces):
 
 @functools.cache
 def _alphanumeric_bounds():
-    """Return the code points where letters and numbers begin or cease."""
+    """Return the code points at which ranges of letters and digits change."""
     bounds, inside = [], False
     for code in range(sys.maxunicode + 1):
         if (unicodedata.category(chr(code))[0] in "LN") != inside:
@@ -205,25 +208,25 @@ def _alphanumeric_bounds():
     return np.array(bounds)
 
 
-def _unescaped(words):
+def _unescape(words):
     r"""Return words, tf.string [W], without escapes.
 
     Example: "a\u\\\233;\9" -> "a_\é\9".
     """
-    # No word has an underscore, so it may set the escapes apart.
-    marked = tf.strings.regex_replace(words, f"({_ESCAPES})", r"_\1_")
-    parts = tf.strings.split(marked, "_")
-    flat = parts.flat_values
+    # Words have no underscore, so it can delimit the escapes.
+    delimited = tf.strings.regex_replace(words, f"({_ESCAPES})", r"_\1_")
+    chunks = tf.strings.split(delimited, "_")
+    flat = chunks.flat_values
     is_number = tf.strings.regex_full_match(flat, r"\\[0-9]+;")
     numbers = tf.strings.regex_replace(
         tf.where(is_number, flat, r"\0;"), r"^\\0*([0-9]+);$", r"\1"
     )
-    is_long = tf.strings.length(numbers) > _MOST_DIGITS
-    numbers = tf.where(is_long, str(_NO_CHARACTER), numbers)
+    is_long = tf.strings.length(numbers) > _MAX_DIGITS
+    numbers = tf.where(is_long, str(_INVALID_CHARACTER), numbers)
     codes = tf.strings.to_number(numbers, tf.int32)
-    codes = tf.where(codes > sys.maxunicode, _NO_CHARACTER, codes)
+    codes = tf.where(codes > sys.maxunicode, _INVALID_CHARACTER, codes)
     characters = tf.strings.unicode_encode(codes[:, None], "UTF-8")
     flat = tf.where(is_number, characters, flat)
-    flat = tf.where(parts.flat_values == r"\u", "_", flat)
-    flat = tf.where(parts.flat_values == r"\\", "\\", flat)
-    return tf.strings.reduce_join(parts.with_flat_values(flat), axis=-1)
+    flat = tf.where(chunks.flat_values == r"\u", "_", flat)
+    flat = tf.where(chunks.flat_values == r"\\", "\\", flat)
+    return tf.strings.reduce_join(chunks.with_flat_values(flat), axis=-1)

@@ -1,8 +1,8 @@
-"""Tags: pieces of a vocabulary that stand before source texts.
+"""Tags: pieces of a vocabulary that are put before source texts.
 
-A tag says what is wanted, as the target language in arXiv:1611.04558, or where
-a pair is from, as of back-translated pairs in arXiv:1906.06442. People name it
-`2de`; in a text it is `<2de>`.
+A tag selects the output, such as the target language in arXiv:1611.04558, or
+marks the origin of a pair, such as back-translation in arXiv:1906.06442. Users
+name it `2de`; in a text it is `<2de>`.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from t2t_lite.errors import UsageError
 
-# At least one letter: a number is a share. Some pieces are there already.
+# At least one letter because a number is a share; no reserved pieces.
 _NAME = re.compile(
     r"<?(?!(?:pad|unk|s|0x[0-9A-F]{2})\b)"
     r"([A-Za-z0-9_-]*[A-Za-z][A-Za-z0-9_-]*)>?"
@@ -18,29 +18,29 @@ _NAME = re.compile(
 
 
 def tag_of(name: str) -> str | None:
-    """Return the tag of a name: "2de" and "<2de>" give "<2de>"; None if bad."""
+    """Return the tag of a name: "2de" -> "<2de>"; None if it is invalid."""
     found = _NAME.fullmatch(name)
     return f"<{found[1]}>" if found else None
 
 
 def check_tag(name: str, tags: Sequence[str]) -> str:
-    """Return the tag of a name, or raise UsageError if `tags` lack it."""
+    """Return the tag of a name; raise UsageError if it is not in `tags`."""
     tag = tag_of(name)
     if tag is None or tag not in tags:
         raise UsageError(
-            f"tag must be one of those of the corpora, "
-            f"{', '.join(tags) or 'which have none'}; got {name!r}."
+            "tag must be one of the tags of the training corpora: "
+            f"{', '.join(tags) or '(none)'}; got {name!r}."
         )
     return tag
 
 
 def add_tag(tag: str, text: str) -> str:
-    """Return a text with a tag, "<2de> Two men."; one that is blank stays."""
+    """Put a tag before a text: "<2de> Two men."; not before a blank text."""
     return f"{tag} {text}" if tag and text.strip() else text
 
 
 def split_tag(text: str, tags: Sequence[str]) -> tuple[str, str]:
-    """Return the tag before a text, "" without one, and the text itself."""
+    """Split a text into its tag ("" without one) and the rest."""
     tag, space, rest = text.partition(" ")
     return (tag, rest) if space and tag in tags else ("", text)
 
@@ -48,6 +48,6 @@ def split_tag(text: str, tags: Sequence[str]) -> tuple[str, str]:
 def split_keeping_tag(
     text: str, tags: Sequence[str], split: Callable[[str], Sequence[str]]
 ) -> list[str]:
-    """Return the sentences of a text; each has the tag of the text, if any."""
+    """Split a text into sentences and put its tag before each of them."""
     tag, rest = split_tag(text, tags)
     return [add_tag(tag, sentence) for sentence in split(rest)]

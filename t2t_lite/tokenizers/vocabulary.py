@@ -1,4 +1,4 @@
-"""Open a vocabulary file of any kind by its content."""
+"""Open a vocabulary file; its content determines the type."""
 
 import os
 
@@ -11,10 +11,10 @@ from t2t_lite.tokenizers.wordpiece import WordPieceVocabulary
 
 
 def open_vocabulary(path: str | os.PathLike) -> Tokenizer:
-    """Return the encoder of a vocabulary file, whatever its name is.
+    """Return the tokenizer of a vocabulary file; its name does not matter.
 
     Raises:
-      T2TLiteError: the file is missing, damaged or of another kind.
+      T2TLiteError: the file is missing, damaged or not a vocabulary.
     """
     content = read_vocabulary(path)
     lines = vocab_lines(content)
@@ -25,10 +25,10 @@ def open_vocabulary(path: str | os.PathLike) -> Tokenizer:
     if tuple(lines[:3]) == SPECIAL_TOKENS:
         return ClosedVocabulary(path)
     if b"\0" in content or (content and not lines):
-        return SentencePieceTokenizer(path)  # it is not text
+        return SentencePieceTokenizer(path)  # a binary file
     raise T2TLiteError(
-        f"{path} is not a vocabulary, or is damaged: it is not a SentencePiece "
-        "model, not a WordPiece vocabulary (one piece a line, [UNK] among "
-        "them) and not a tensor2tensor subword file ('<pad>_' and '<EOS>_' "
-        "first). t2t-lite-datagen makes a new one."
+        f"{path} is not a vocabulary or is damaged. A vocabulary must be a "
+        "SentencePiece model, a WordPiece vocabulary (one piece per line, with "
+        "[UNK]) or a tensor2tensor subword file (first '<pad>_' and '<EOS>_'). "
+        "t2t-lite-datagen creates a new one."
     )

@@ -1,4 +1,4 @@
-"""BERT's WordPiece vocabularies, read with KerasHub's tokenizer."""
+"""BERT's WordPiece vocabularies with KerasHub's tokenizer."""
 
 import os
 import re
@@ -12,9 +12,10 @@ from t2t_lite.tokenizers import base
 class WordPieceVocabulary(base.Tokenizer):
     """A `vocab.txt`; line n, counted from 0, has the id n + 2.
 
-    Ids 0 and 1 are PAD and EOS. Spaces, control characters and [CLS] are lost,
-    and words of over 100 bytes. Text is case-folded if no piece has a capital,
-    and loses its accents if no piece has one. The last of equal lines counts.
+    Ids 0 and 1 are PAD and EOS. Extra spaces, control characters, [CLS] and
+    words of over 100 bytes are not preserved. Text is lower-cased if no piece
+    has a capital, and accents are removed if additionally no piece has an
+    accent. The last of equal lines counts.
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -24,24 +25,26 @@ class WordPieceVocabulary(base.Tokenizer):
 
         self._pieces = ["<pad>", "</s>", *pieces]
         self.vocab_size = len(self._pieces)
-        # A suffix continues a word; [CLS] and the like, but [UNK], are no text.
+        # A ## piece continues a word; special pieces but [UNK] have no text.
         ignored = re.compile(r"^ (##(?=.)|(?!\[UNK\])\[\S+\]$)")
         words = [ignored.sub("", f" {piece}") for piece in pieces]
         self._words = tf.constant(["", "", *words])
         letters = "".join(words).replace("[UNK]", "")
-        parts = unicodedata.normalize("NFD", letters)
-        bare = "".join(c for c in parts if unicodedata.category(c) != "Mn")
-        lowers = letters == letters.lower()
-        # A NUL ends a text in TF Text.
+        decomposed = unicodedata.normalize("NFD", letters)
+        bare = "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
+        is_lower = letters == letters.lower()
+        # NUL ends a text in TensorFlow Text.
         matched = base.dedupe_pieces(["" if "\0" in p else p for p in pieces])
         self.unknown_id = 2 + matched.index("[UNK]")
         self._tokenizer = WordPieceTokenizer(
-            matched, lowercase=lowers, strip_accents=lowers and letters == bare
+            matched,
+            lowercase=is_lower,
+            strip_accents=is_lower and letters == bare,
         )
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def encode_tf(self, text: tf.Tensor) -> tf.RaggedTensor:
-        # KerasHub uses TensorFlow in graphs only, and knows ASCII's spaces.
+        # KerasHub uses TensorFlow only in graphs and knows only ASCII spaces.
         text = base.clean_utf8(text)
         text = tf.strings.regex_replace(text, r"[\s\pZ\x00]", " ")
         return self._tokenizer.tokenize(text) + 2
@@ -51,6 +54,6 @@ class WordPieceVocabulary(base.Tokenizer):
         return [range(n, n + 1) for n, ids in rows for _ in ids]
 
     def decode_tf(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        words = tf.gather(self._words, self._ids_of_text(ids))
+        words = tf.gather(self._words, self._strip_special(ids))
         text = tf.strings.reduce_join(words, axis=-1)
         return tf.strings.regex_replace(text, "^ ", "")

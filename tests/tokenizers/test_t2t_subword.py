@@ -138,12 +138,12 @@ def test_a_file_without_quotes_loses_no_text(tmp_path):
 @pytest.mark.parametrize(
     ("pieces", "message"),
     [
-        (PIECES[:-1], "lacks 9. Is it cut off?"),
+        (PIECES[:-1], "lacks 9"),
         ([], "lacks"),
     ],
 )
 def test_another_file_is_refused(pieces, message, tmp_path):
-    with pytest.raises(T2TLiteError, match=message.replace("?", "[?]")):
+    with pytest.raises(T2TLiteError, match=message):
         T2TSubwordTokenizer(write(tmp_path / "v", pieces))
 
 
