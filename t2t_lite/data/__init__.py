@@ -1,1 +1,1 @@
-"""Shards to batches."""
+"""From shards to batches: manifest, bucketing, packing and input pipeline."""

@@ -1,31 +1,32 @@
-"""Plan which examples share a batch: length classes, in plain numpy.
+"""Bucketing by length: assign examples to batches, in plain numpy.
 
-A portion of examples is planned at once, from its lengths alone: pairs of about
-the same source and target length go together, so that little of a batch is
-padding. Nothing here reads a file or imports TensorFlow.
+Pairs with similar source and target lengths share a batch, so that a batch has
+little padding. The plan of a shuffle window depends only on the lengths of its
+examples. This module reads no files and does not import TensorFlow.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-GROWTH = 1.05  # of boundaries, where that is more than one token
-_ROW_MULTIPLE = 8  # full batches have so many rows, or a multiple
-# Random part of the sorting key, in tokens: up to 1 it shuffles pairs whose
-# sides differ alike; more would mix neighbors too, and cost padding.
+GROWTH = 1.05  # minimum ratio of boundaries, if that exceeds one token
+_ROW_MULTIPLE = 8  # the number of rows of full batches is a multiple of it
+# Random part of the sorting key, in tokens. Up to 1 it shuffles pairs with the
+# same length difference; more would mix differences and add padding.
 _JITTER = 1.0
 
 
 class Plan(NamedTuple):
-    """The batches of one portion, in the order they are used.
+    """The batches of one shuffle window, in the order of training.
 
-    Row r holds examples `examples[rows[r]:rows[r + 1]]`: one, unless they are
-    packed. Batch i holds rows `batches[i]` to `batches[i + 1] - 1`.
+    Row r contains the examples `examples[rows[r]:rows[r + 1]]`: several if
+    packed, else one. Batch i contains the rows from `batches[i]` to
+    `batches[i + 1] - 1`.
 
     Attributes:
-      examples: int64 [kept examples], indices into the portion.
-      rows: int64 [rows + 1], splits of the examples.
-      batches: int64 [batches + 1], splits of the rows.
+      examples: int64 [kept examples], indices into the shuffle window.
+      rows: int64 [rows + 1], splits of the examples into rows.
+      batches: int64 [batches + 1], splits of the rows into batches.
       widths: int64 [batches, 2], padded lengths of source and target.
     """
 
@@ -36,10 +37,10 @@ class Plan(NamedTuple):
 
 
 def length_boundaries(max_length: int, growth: float = GROWTH) -> np.ndarray:
-    """Return the padded lengths of batches, the last one `max_length`.
+    """Return the padded lengths of batches up to `max_length`.
 
     Example: `length_boundaries(30, growth=1.1)` is 1, 2, ... 20, 22, 24, 26,
-    28, 30: each integer until a step of `growth` is more than that.
+    28, 30: consecutive integers until a factor of `growth` adds more than one.
 
     Returns:
       int64 [classes], increasing.
@@ -52,9 +53,9 @@ def length_boundaries(max_length: int, growth: float = GROWTH) -> np.ndarray:
 
 
 def bucket_batch_size(boundary: int, max_positions: int) -> int:
-    """Return the number of rows of a padded length in a batch; at least one.
+    """Return the number of rows in a batch of a padded length; at least one.
 
-    Example: of 15 in 2048 positions: 136, which is 17 times 8.
+    Example: length 15 and 2048 positions give 136 rows, which is 17 * 8.
     """
     rows = max_positions // boundary
     if rows >= _ROW_MULTIPLE:
@@ -70,20 +71,20 @@ def plan_batches(
     max_length: int,
     generator: np.random.Generator | None = None,
 ) -> Plan:
-    """Split a portion into batches of pairs that are alike in both lengths.
+    """Split a shuffle window into batches of pairs with similar lengths.
 
-    A pair belongs to the smallest boundary that its longer side fits. Inside a
-    class pairs are sorted by the difference of their sides, with some noise,
-    and cut into full batches. What is left over of a class (a random choice) is
-    carried into the next larger one; at most one batch a portion is not full.
+    The bucket of a pair has the smallest boundary that fits its longer side.
+    Pairs of a bucket are sorted by the difference of their sides, with some
+    noise, and split into full batches. The remainder of a bucket, selected at
+    random, moves to the next larger bucket, so at most one batch is not full.
 
     Args:
-      source_lengths: int [examples], tokens of each source, EOS counted.
-      target_lengths: int [examples], of each target.
-      max_positions: bound of rows * padded length, on either side.
-      max_length: pairs with a longer side are dropped, as are empty ones.
-      generator: source of all randomness; None keeps the order of the portion
-        inside a length and puts the longest batches first.
+      source_lengths: int [examples], tokens of each source, EOS included.
+      target_lengths: int [examples], tokens of each target, EOS included.
+      max_positions: maximum of rows * padded length on either side.
+      max_length: maximum tokens of a side; longer and empty pairs are dropped.
+      generator: source of all randomness; None keeps the order of the examples
+        within a bucket and puts the longest batches first.
 
     Returns:
       A `Plan`, a pure function of the arguments.
@@ -94,7 +95,7 @@ def plan_batches(
     keys = source_lengths - target_lengths
     if generator is not None:  # noise mixes ties
         keys = keys + generator.uniform(0, _JITTER, len(keys))
-    batches = _cut(
+    batches = _split_buckets(
         kept,
         np.searchsorted(boundaries, longest[kept]),
         keys,
@@ -108,7 +109,7 @@ def plan_batches(
     batches = [batch for batch in batches if len(batch)]
     examples = np.concatenate([kept[:0], *batches])
     splits = np.cumsum([0, *map(len, batches)], dtype=np.int64)
-    widths = np.zeros((len(batches), 2), np.int64)  # as the longest rows need
+    widths = np.zeros((len(batches), 2), np.int64)  # for the longest rows
     for side, lengths in enumerate((source_lengths, target_lengths)):
         if batches:
             longest = np.maximum.reduceat(lengths[examples], splits[:-1])
@@ -119,33 +120,37 @@ def plan_batches(
 def length_filter(
     source_lengths: np.ndarray, target_lengths: np.ndarray, max_length: int
 ) -> np.ndarray:
-    """Return the indices of examples neither empty nor too long: int64."""
+    """Return the indices, int64, of examples neither empty nor too long."""
     shortest = np.minimum(source_lengths, target_lengths)
     longest = np.maximum(source_lengths, target_lengths)
     return np.flatnonzero((shortest > 0) & (longest <= max_length))
 
 
-def _cut(
+def _split_buckets(
     kept: np.ndarray,
-    classes: np.ndarray,
+    buckets: np.ndarray,
     keys: np.ndarray,
-    rows_of: list[int],
+    batch_sizes: list[int],
     generator: np.random.Generator | None,
 ) -> list[np.ndarray]:
-    """Return the batches, arrays of examples, from the shortest class on."""
-    by_class = np.argsort(classes, kind="stable")
-    ends = np.searchsorted(classes[by_class], np.arange(len(rows_of)), "right")
+    """Return the examples of each batch, from the shortest bucket on.
+
+    Args: the examples to use, the bucket of each, the sorting keys of all
+      examples, the rows of a full batch by bucket, the source of randomness.
+    """
+    order = np.argsort(buckets, kind="stable")
+    ends = np.searchsorted(buckets[order], np.arange(len(batch_sizes)), "right")
     batches: list[np.ndarray] = []
     carried, start = kept[:0], 0
-    for rows, end in zip(rows_of, ends, strict=True):
+    for size, end in zip(batch_sizes, ends, strict=True):
         if start == end:
             continue
-        members = np.concatenate([carried, kept[by_class[start:end]]])
+        bucket = np.concatenate([carried, kept[order[start:end]]])
         start = end
         if generator is not None:
-            members = generator.permutation(members)
-        full = len(members) - len(members) % rows
-        carried, members = members[full:], members[:full]
-        members = members[np.argsort(keys[members], kind="stable")]
-        batches.extend(np.split(members, np.arange(rows, full, rows)))
+            bucket = generator.permutation(bucket)
+        full = len(bucket) - len(bucket) % size
+        carried, bucket = bucket[full:], bucket[:full]
+        bucket = bucket[np.argsort(keys[bucket], kind="stable")]
+        batches.extend(np.split(bucket, np.arange(size, full, size)))
     return batches + [carried] * bool(len(carried))

@@ -1,7 +1,7 @@
-"""The manifest: a record of the generated data of a problem, and its checks.
+"""The manifest, a record of the generated data of a problem, and its checks.
 
-`DATA_DIR/PROBLEM.manifest.json` is written last, so data without one does not
-count. Data that does not fit its manifest or its problem is refused.
+`DATA_DIR/PROBLEM.manifest.json` is written last, so data without a manifest is
+incomplete. Data that does not match its manifest or its problem is rejected.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Problem
 
 FORMAT_VERSION = 2
-DEFAULT_SEED = 1  # of data
-# Errors of reading JSON of another form.
+DEFAULT_SEED = 1  # of data generation
+# Errors raised while reading invalid or unexpected JSON.
 _UNREADABLE = (
     *(OSError, ValueError, RecursionError),
     *(KeyError, TypeError, AttributeError),
@@ -40,7 +40,7 @@ class ShardRecord:
 
 @dataclasses.dataclass(frozen=True)
 class SplitRecord:
-    """One split, in the direction of the name without `_rev`.
+    """A split, in the direction of the problem that is not reversed.
 
     Attributes:
       examples: number of pairs in the shards.
@@ -48,12 +48,12 @@ class SplitRecord:
       lengths: number of pairs by the tokens of their longer side.
       dropped: number of dropped pairs by reason.
       shards: the files, in order.
-      unknown_words: words of both sides that the vocabulary cannot write; 0 if
-        it can write bytes.
-      damaged: number of pairs with invalid text by its kind; they are kept,
-        except for duplicates among them.
-      row_lengths: if the records are packed rows of pairs, number of rows by
-        the positions of their longer side; empty if a record is a pair.
+      unknown_words: number of words of both sides that the vocabulary cannot
+        encode; 0 if it has bytes.
+      damaged: number of pairs with invalid text by type; these pairs are not
+        dropped for it.
+      row_lengths: number of packed rows by the positions of their longer side;
+        empty if a record is a single pair.
     """
 
     examples: int
@@ -68,7 +68,7 @@ class SplitRecord:
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "SplitRecord":
-        """Invert `dataclasses.asdict` after a round trip through JSON."""
+        """Build a record from the JSON of its `dataclasses.asdict`."""
         record = {**record}
         for name in ("lengths", "row_lengths"):
             record[name] = {int(n): count for n, count in record[name].items()}
@@ -77,12 +77,12 @@ class SplitRecord:
 
     @property
     def is_packed(self) -> bool:
-        """Return whether a record is a row of several pairs."""
+        """Whether a record is a packed row of several pairs."""
         return bool(self.row_lengths)
 
     @property
     def records(self) -> int:
-        """Number of records in the shards: pairs or packed rows."""
+        """The number of records in the shards: pairs or packed rows."""
         return sum(shard.examples for shard in self.shards)
 
     @property
@@ -94,17 +94,17 @@ class SplitRecord:
 
     @property
     def summary(self) -> str:
-        """Return counts of bad pairs, such as "2 dropped (empty source)"."""
-        parts = [f"{n:,} dropped ({why})" for why, n in self.dropped.items()]
-        parts = parts or ["none dropped"]
-        parts += [f"{n:,} with {what}" for what, n in self.damaged.items()]
+        """Counts of dropped and invalid pairs: "2 dropped (empty source)"."""
+        counts = [f"{n:,} dropped ({key})" for key, n in self.dropped.items()]
+        counts = counts or ["none dropped"]
+        counts += [f"{n:,} with {key}" for key, n in self.damaged.items()]
         if self.unknown_words:
-            parts.append(f"{self.unknown_words:,} words not in the vocabulary")
-        return ", ".join(parts)
+            counts.append(f"{self.unknown_words:,} words not in the vocabulary")
+        return ", ".join(counts)
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest side of any pair."""
+        """The number of tokens of the longest side of any pair."""
         return max(self.lengths, default=0)
 
     def too_long(self, max_length: int) -> int:
@@ -114,20 +114,19 @@ class SplitRecord:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """The data of a problem: what it is and how it was generated.
+    """A record of the data of a problem and its provenance.
 
     Attributes:
-      problem: the base name; both directions share the data.
-      fingerprint, definition: those of the problem at that time.
+      problem: the base name of the problem; both directions share the data.
+      fingerprint, definition: the problem's values when the data was generated.
       vocabulary: `{"sha256", "bytes"}` of each vocabulary file by name.
       splits: a `SplitRecord` by split.
-      seed: of the order of examples and of the vocabulary's sample.
-      versions: of the packages that generated it; not part of the digest.
-      sources: size, time of the last change and sha256 of each file of the
-        corpus by path.
-      corpora: of train, if they have shares, each `{"files", "tag", "share",
-        "pairs", "copies"}`: the number of pairs after filters but with
-        duplicates, and the number that it contributes, copies included.
+      seed: seed of the order of examples and of the vocabulary's sample.
+      versions: versions of the packages used; not part of the digest.
+      sources: size, modification time and sha256 of each corpus file by path.
+      corpora: training corpora with shares as `{"files", "tag", "share",
+        "pairs", "copies"}`: `pairs` after filters, duplicates included, and
+        `copies`, the number of pairs in train, copies included.
     """
 
     problem: str
@@ -150,7 +149,7 @@ class Manifest:
         """Read the manifest of a problem's data.
 
         Raises:
-          T2TLiteError: there is none, or it cannot be read.
+          T2TLiteError: the manifest is missing or unreadable.
         """
         path = cls.path(data_dir, problem)
         try:
@@ -161,7 +160,7 @@ class Manifest:
                     f"format_version must be {FORMAT_VERSION}; got {version!r}"
                 )
             if record.pop("sha256") != _sha256_of_json(record):
-                raise ValueError("it has changed since it was written")
+                raise ValueError("the checksum does not match the content")
             splits = {
                 name: SplitRecord.from_json(split)
                 for name, split in record["splits"].items()
@@ -169,10 +168,10 @@ class Manifest:
             return cls(**record | {"splits": splits})
         except FileNotFoundError as error:
             fix = import_hint(data_dir, problem.base_name) or (
-                f"make it with {generate_command(problem, data_dir)}."
+                f"Generate it with {generate_command(problem, data_dir)}."
             )
             raise T2TLiteError(
-                f"{data_dir} holds no data of {problem.base_name}: {fix}"
+                f"{data_dir} holds no data of {problem.base_name}. {fix}"
             ) from error
         except _UNREADABLE as error:
             raise T2TLiteError(
@@ -181,7 +180,7 @@ class Manifest:
             ) from error
 
     def save(self, data_dir: str | os.PathLike) -> None:
-        """Write the manifest, complete or not at all."""
+        """Write the manifest atomically."""
         path = pathlib.Path(data_dir) / f"{self.problem}.manifest.json"
         record = json.loads(json.dumps(dataclasses.asdict(self)))
         record = {
@@ -191,12 +190,12 @@ class Manifest:
         }
         text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
         with files.write_file(path) as file:
-            # JSON escapes the bytes of a file name that are not UTF-8.
+            # Bytes of file names that are not UTF-8 become JSON escapes.
             file.write(text.encode("utf-8", "backslashreplace"))
 
     @property
     def corpus_summary(self) -> list[str]:
-        """A line for each of several corpora of train."""
+        """A line about each training corpus with a share."""
         total = sum(corpus["copies"] for corpus in self.corpora)
         return [
             f"{' '.join([corpus['tag'], *corpus['files']]).lstrip()}: "
@@ -207,31 +206,31 @@ class Manifest:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of the problem; most problems have none."""
+        """The options of the problem; {} for most problems."""
         return self.definition.get("options", {})
 
     @property
     def digest(self) -> str:
-        """The sha256 of what changes batches; a run keeps it."""
+        """The sha256, in hex, of all fields that affect batches, for runs."""
         record = dataclasses.asdict(self)
         for name in ("versions", "sources", "corpora"):
             del record[name]
         return _sha256_of_json(record)
 
     def split(self, name: str) -> SplitRecord:
-        """Return the record of a split, or raise T2TLiteError without one."""
+        """Return the record of a split; raise T2TLiteError if it is unknown."""
         if name not in self.splits:
             raise T2TLiteError(
-                f"{self.problem} has the splits {', '.join(self.splits)}; got "
-                f"{name!r}."
+                f"The split of {self.problem} must be one of "
+                f"{', '.join(self.splits)}; got {name!r}."
             )
         return self.splits[name]
 
 
 def find_data(data_dir: str | os.PathLike, problem: Problem) -> list[str]:
-    """Return the names of the data of a problem with options, sorted.
+    """Return the sorted names of all data of a problem with options.
 
-    A manifest that cannot be read belongs to somebody else.
+    Unreadable manifests are ignored.
     """
     names = []
     for path in sorted(pathlib.Path(data_dir).glob("*.manifest.json")):
@@ -247,7 +246,7 @@ def find_data(data_dir: str | os.PathLike, problem: Problem) -> list[str]:
 def check_data(
     data_dir: str | os.PathLike, problem: Problem, manifest: Manifest
 ) -> None:
-    """Refuse data that does not fit the problem or its manifest.
+    """Raise T2TLiteError if data does not match the problem or its manifest.
 
     Compares the fingerprint, the vocabulary by checksum and the shards by size.
     """
@@ -261,9 +260,9 @@ def check_data(
             if old.get(key) != new.get(key)
         ]
         raise T2TLiteError(
-            f"{data_dir} holds data of another definition of "
+            f"The data in {data_dir} has another definition of "
             f"{problem.base_name}: "
-            f"{'; '.join(changes) or 'another fingerprint'}. {hint}"
+            f"{'; '.join(changes) or 'the fingerprint differs'}. {hint}"
         )
     for name, record in manifest.vocabulary.items():
         _check_file(pathlib.Path(data_dir, name), None, record["sha256"], hint)
@@ -273,18 +272,18 @@ def check_data(
 def check_sources(
     data_dir: str | os.PathLike, problem: Problem, manifest: Manifest
 ) -> None:
-    """Refuse data if a file of its corpus has changed; it may be gone.
+    """Raise T2TLiteError if a corpus file has changed; it may be deleted.
 
-    A file is read only if it has its size but another time.
+    A file is read only if its size is the same and its time differs.
     """
-    for path, then in manifest.sources.items():
-        now = file_stat(path)
-        if now is None or then == now | {"sha256": then["sha256"]}:
+    for path, old in manifest.sources.items():
+        new = file_stat(path)
+        if new is None or old == new | {"sha256": old["sha256"]}:
             continue
-        if now["bytes"] != then["bytes"] or sha256_of(path) != then["sha256"]:
+        if new["bytes"] != old["bytes"] or sha256_of(path) != old["sha256"]:
             raise T2TLiteError(
-                f"{path} has changed since data of {manifest.problem} was made "
-                f"of it. {regenerate_hint(problem, data_dir)}"
+                f"{path} has changed since the data of {manifest.problem} was "
+                f"generated. {regenerate_hint(problem, data_dir)}"
             )
 
 
@@ -295,12 +294,17 @@ def check_shards(
     splits: Iterable[str] | None = None,
     checksums: bool = True,
 ) -> None:
-    """Compare the shards of `splits`, by default all, with the manifest.
+    """Compare shards with the manifest.
 
-    Without `checksums` only their sizes.
+    Args:
+      data_dir: the folder of the shards.
+      problem: the problem, for the hint in errors.
+      manifest: the manifest of the data.
+      splits: the splits to check; None checks all.
+      checksums: whether to compare checksums in addition to sizes.
 
     Raises:
-      T2TLiteError: names the first file that is missing or damaged.
+      T2TLiteError: a shard is missing or damaged; the message names the first.
     """
     hint = regenerate_hint(problem, data_dir)
     for split in manifest.splits if splits is None else splits:
@@ -313,7 +317,7 @@ def check_shards(
 def _check_file(
     path: pathlib.Path, size: int | None, sha256: str | None, hint: str
 ) -> None:
-    """Raise T2TLiteError for another file; None matches any."""
+    """Raise T2TLiteError if a file differs; None matches any value."""
     if not path.is_file():
         raise T2TLiteError(f"{path} is missing. {hint}")
     if (size is not None and size != path.stat().st_size) or (
@@ -321,12 +325,12 @@ def _check_file(
     ):
         raise T2TLiteError(
             f"{path} is damaged or was replaced: its size or checksum differs "
-            f"from the manifest's. {hint}"
+            f"from the manifest. {hint}"
         )
 
 
 def _flatten(record, prefix=""):
-    """Yield keys joined by dots, and JSON values."""
+    """Yield (keys joined by dots, JSON value)."""
     for key, value in record.items():
         if isinstance(value, Mapping):
             yield from _flatten(value, f"{prefix}{key}.")
@@ -339,7 +343,7 @@ def generate_command(
 ) -> str:
     """Return the command that generates the data of a problem.
 
-    Its options are in backticks, as in all messages.
+    Its options are in backticks, as in all messages of the engine.
     """
     name, registered = problem.base_name, type(problem).name
     words = [f"problem={registered or name}"]
@@ -354,7 +358,7 @@ def generate_command(
 
 
 def regenerate_hint(problem: Problem, data_dir: str | os.PathLike) -> str:
-    """Return the fix for data that does not fit, a sentence."""
+    """Return a sentence with the fix for data that does not match."""
     command = generate_command(problem, data_dir)
     return (
         "Use another `data_dir`, or generate the data again with "
@@ -363,13 +367,13 @@ def regenerate_hint(problem: Problem, data_dir: str | os.PathLike) -> str:
 
 
 def import_hint(data_dir: str | os.PathLike, name: str) -> str:
-    """Return the fix for shards that have no manifest; "" without such."""
+    """Return the fix for shards without a manifest; "" if there are none."""
     if not any(pathlib.Path(data_dir).glob(f"{name}-train-*-of-*")):
         return ""
     return (
-        "there are shards without a manifest, as tensor2tensor writes them, "
-        f"which t2t-lite-datagen `import_shards={data_dir}` `problem={name}` "
-        "`vocabulary=FILE` makes usable."
+        "It holds shards without a manifest, as tensor2tensor writes them. "
+        f"Import them with t2t-lite-datagen `import_shards={data_dir}` "
+        f"`problem={name}` `vocabulary=FILE`."
     )
 
 

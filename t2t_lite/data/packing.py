@@ -1,9 +1,9 @@
-"""Several pairs in one row: which ones share it, in plain numpy.
+"""Packing: assign several pairs to each row of a batch, in plain numpy.
 
-The alternative to `bucketing`. A row of a batch is as wide as the longest pair
-may be, and pairs are put into it one after the other until none fits; the model
-keeps them apart. Every batch has the same shape. Nothing here reads a file or
-imports TensorFlow.
+Packing is the alternative to `bucketing`. A row is as wide as the longest
+allowed pair and contains consecutive pairs, which the model keeps separate.
+All batches have the same shape. This module reads no files and does not import
+TensorFlow.
 """
 
 import math
@@ -13,32 +13,32 @@ import numpy as np
 from t2t_lite.data.bucketing import Plan, length_filter
 
 SIDES = ("inputs", "targets")
-# What a packed batch has of each side: its ids, and where the pairs lie.
-PARTS = ("", "_segmentation", "_position")
-# Bins to start with, relative to what the tokens would fill without gaps. With
-# none to spare the last pairs fit nowhere, and each needs a bin of its own.
+# Features of a side in a packed batch: ids, pair numbers and positions.
+FEATURE_SUFFIXES = ("", "_segmentation", "_position")
+# Initial bins relative to the minimum for all tokens. With less, each of the
+# last pairs would need a bin of its own.
 _SPARE = 1.01
-# Pairs and bins of about equal size, which are then matched by how their sides
-# differ: larger groups match better, and give long pairs less of the room.
-_MATCHED = 64
+# Pairs and bins are matched by the difference of their sides in groups of
+# similar size. Larger groups match better, but long pairs fit less often.
+_GROUP_SIZE = 64
 
 
 def feature_names(packing: bool) -> list[str]:
-    """Return the features of a batch; packed ones have tensor2tensor's names.
+    """Return the names of the features of a batch, as in tensor2tensor.
 
-    They are `inputs` and `targets`; packed also for each `SIDE_segmentation`,
-    the number of a token's pair in its row, from 1, and `SIDE_position`, its
-    index in the text, from 0. Both are 0 at padding.
+    They are `inputs` and `targets`. For packing, each side also has
+    `SIDE_segmentation`, the number of a token's pair in its row, from 1, and
+    `SIDE_position`, its index in the text, from 0. Both are 0 at padding.
     """
     if not packing:
         return list(SIDES)
-    return [side + part for side in SIDES for part in PARTS]
+    return [side + part for side in SIDES for part in FEATURE_SUFFIXES]
 
 
 def packed_shape(max_positions: int, max_length: int) -> tuple[int, int]:
-    """Return the (rows, width) of every packed batch, of either side.
+    """Return the (rows, width) of all packed batches, for either side.
 
-    Example: 4096 positions of pairs up to 256 long are 16 rows.
+    Example: 4096 positions and pairs of up to 256 tokens give 16 rows.
     """
     width = min(max_length, max_positions)
     return max_positions // width, width
@@ -53,10 +53,15 @@ def plan_rows(
     generator: np.random.Generator | None = None,
     keep_rows: bool = False,
 ) -> Plan:
-    """Pack a portion into as few rows as can be found quickly.
+    """Pack a shuffle window into few rows by a fast heuristic.
 
-    Args: as in `bucketing.plan_batches`; `keep_rows` says that the examples are
-      packed rows already.
+    Args:
+      source_lengths: int [examples], tokens of each source, EOS included.
+      target_lengths: int [examples], tokens of each target, EOS included.
+      max_positions: maximum of rows * width on either side.
+      max_length: maximum tokens of a side; longer and empty pairs are dropped.
+      generator: source of all randomness, or None.
+      keep_rows: whether the examples are packed rows already.
 
     Returns:
       A `Plan`, a pure function of the arguments. The last rows of its last
@@ -71,9 +76,9 @@ def plan_rows(
     else:
         lengths = np.stack([source_lengths[examples], target_lengths[examples]])
         noise = 0 if generator is None else generator.random(len(examples))
-        # Longest first, ties at random.
+        # Longest first; the order of equal lengths is random.
         order = np.argsort(noise - lengths.max(axis=0), kind="stable")
-        bins, count = _bins_of(lengths, order, height, width)
+        bins, count = _assign_bins(lengths, order, height, width)
         if generator is not None:
             bins = generator.permutation(count)[bins]
         by_bin = np.argsort(bins, kind="stable")
@@ -88,18 +93,19 @@ def plan_rows(
 def join_texts(
     lengths: np.ndarray, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the features of texts that share rows, for one side.
+    """Return the features of texts in shared rows, for one side.
 
     Example: texts of 2, 2 and 1 tokens with row splits [0, 2, 3] give the token
     splits [0, 4, 5], segments [1, 1, 2, 2, 1] and positions [0, 1, 0, 1, 0].
 
     Args:
-      lengths: int64 [texts].
+      lengths: int64 [texts], tokens of each text.
       rows: int64 [rows + 1], the splits of the texts into rows.
 
     Returns:
-      int64 [rows + 1], the splits of the tokens into rows; int32 [tokens] each,
-      the number of a token's text in its row, from 1, and its position in it.
+      int64 [rows + 1], the splits of the tokens into rows; int32 [tokens], the
+      number of each token's text in its row, from 1; int32 [tokens], the
+      position of each token in its text, from 0.
     """
     starts = np.concatenate([[0], np.cumsum(lengths)])
     segments = np.arange(1, len(lengths) + 1, dtype=np.int32)
@@ -109,48 +115,51 @@ def join_texts(
     return starts[rows], np.repeat(segments, lengths), positions
 
 
-def _bins_of(
+def _assign_bins(
     lengths: np.ndarray, order: np.ndarray, height: int, width: int
 ) -> tuple[np.ndarray, int]:
-    """Return the bin, a row, of each pair, int64 [pairs]; and their number.
+    """Assign each pair to a bin, that is a row.
 
-    Every round gives the longest pairs that wait, one each, to the bins with
-    most room. A pair that does not fit waits for the next round; if none fits,
-    there are more bins, in whole batches.
+    Each round assigns the longest remaining pairs to the bins with most room,
+    at most one pair per bin. Pairs that do not fit remain for the next round.
+    If no pair fits, bins for whole batches are added.
 
     Args:
       lengths: int64 [2, pairs], tokens of either side.
-      order: int64 [pairs], the longest pair first.
-      height: bins are a multiple of it.
-      width: of a bin, either side.
+      order: int64 [pairs], the pairs by decreasing length.
+      height: rows of a batch; the number of bins is a multiple of it.
+      width: tokens that fit into a bin, on either side.
+
+    Returns:
+      int64 [pairs], the bin of each pair; and the number of bins.
     """
     bins = np.full(len(order), -1)
-    room = np.empty((2, 0), np.int64)  # left in each bin, of either side
+    room = np.empty((2, 0), np.int64)  # free tokens of each bin, either side
     progress = False
     while len(order):
         if not progress:
             tokens = lengths[:, order].sum(axis=1).max()
-            more = int(math.ceil(tokens / width) * _SPARE)
-            more = math.ceil(more / height) * height
-            room = np.pad(room, ((0, 0), (0, more)), constant_values=width)
+            extra = int(math.ceil(tokens / width) * _SPARE)
+            extra = math.ceil(extra / height) * height
+            room = np.pad(room, ((0, 0), (0, extra)), constant_values=width)
         count = min(len(order), room.shape[1])
         indices = np.argsort(-room.min(axis=0), kind="stable")[:count]
-        # A longer source goes where the sources have more room.
-        pairs = _matched(order[:count], lengths)
-        indices = _matched(indices, room)
+        # Pairs with a longer source get bins with more room for the source.
+        pairs = _sort_by_difference(order[:count], lengths)
+        indices = _sort_by_difference(indices, room)
         fits = (lengths[:, pairs] <= room[:, indices]).all(axis=0)
         pairs, indices = pairs[fits], indices[fits]
         bins[pairs] = indices
         room[:, indices] -= lengths[:, pairs]
         order = order[bins[order] < 0]
         progress = len(pairs) > 0
-    # Fewer empty bins than a batch has, so that no batch is all empty.
+    # Keep fewer empty bins than `height`, so that no batch is empty.
     used, bins = np.unique(bins, return_inverse=True)
     return bins, math.ceil(len(used) / height) * height
 
 
-def _matched(indices: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Sort each group of neighbors by the difference of the sides."""
-    groups = np.arange(len(indices)) // _MATCHED
+def _sort_by_difference(indices: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Sort each group of _GROUP_SIZE indices by the difference of the sides."""
+    groups = np.arange(len(indices)) // _GROUP_SIZE
     differences = sizes[0, indices] - sizes[1, indices]
     return indices[np.lexsort((differences, groups))]

@@ -1,9 +1,10 @@
-"""TFRecords to padded batches: bounded positions, resumable, in a fixed order.
+"""Input pipeline: TFRecords to padded batches, resumable, in a fixed order.
 
-Records are read in portions. A pure numpy planner decides from the lengths of a
-portion which pairs share a batch (`bucketing`) or a row (`packing`). The order
-is a pure function of seed, epoch and portion, so a stream starts anywhere
-without reading what comes before. TensorFlow's threads run all but the plan.
+Records are read in shuffle windows. A pure numpy function of the lengths in a
+window assigns its pairs to batches (`bucketing`) or to rows (`packing`). The
+order is a pure function of seed, epoch and window, so a stream can start at any
+position without reading earlier records. Only planning runs in Python;
+TensorFlow's threads do the rest.
 """
 
 import contextlib
@@ -18,31 +19,31 @@ import tensorflow as tf
 
 from t2t_lite.data import bucketing, packing
 from t2t_lite.data.manifest import Manifest, SplitRecord, check_shards
-from t2t_lite.data.packing import PARTS, SIDES, feature_names
+from t2t_lite.data.packing import FEATURE_SUFFIXES, SIDES, feature_names
 from t2t_lite.errors import T2TLiteError, format_error
 from t2t_lite.problem import Problem
 
-PORTION_SIZE = 65_536  # records; about 10 MB of text
+WINDOW_SIZE = 65_536  # records of a shuffle window; about 10 MB of text
 _READ_BYTES = 8 << 20
 _PREFETCHED_BATCHES = 16
-_SAMPLED_BATCHES = 500  # of an epoch, for its padding
+_SAMPLED_BATCHES = 500  # batches of an epoch in the padding report
 _ENDLESS = 1 << 62
-# Keep the randomness of the order of shards apart from that of the plans.
+# Parts of seeds: independent randomness for the shard order and the plans.
 _SHARD_ORDER, _PLANS = 0, 1
 _IN_ORDER = tf.data.Options()
 _IN_ORDER.deterministic = True
-# There is nothing to tune, and the thread that tunes may miss its end: then the
-# process waits for it, up to a minute.
+# Autotuning has no effect here, and its thread can delay the end of the process
+# by up to a minute.
 _IN_ORDER.autotune.enabled = False
-# Autograph would look for something to convert in each mapped function.
+# The mapped functions have nothing for Autograph to convert.
 _no_autograph = tf.autograph.experimental.do_not_convert
 
 
 class Position(NamedTuple):
-    """The start of a training stream: a batch of a portion of an epoch."""
+    """A position in the training stream: epoch, shuffle window and batch."""
 
     epoch: int = 0
-    portion: int = 0
+    window: int = 0
     batch: int = 0
 
 
@@ -60,54 +61,55 @@ def training_batches(
     seed: int,
     start: Position = START,
     packing: bool = False,
-    portion_size: int = PORTION_SIZE,
+    window_size: int = WINDOW_SIZE,
 ) -> tf.data.Dataset:
     """Return an endless stream of padded or packed batches of train.
 
-    Every epoch has each pair that is not too long exactly once, in an order of
-    its own. A stream that starts at the `position` of a batch continues exactly
-    like the stream of that batch.
+    Each epoch contains every pair up to `max_length` exactly once, in a new
+    order. A stream that starts at the `position` of a batch equals the rest of
+    the stream after this batch.
 
     Args:
       data_dir: the folder of the shards.
-      problem: its reversed copy swaps the sides.
-      manifest: of the data in `data_dir`.
-      max_positions: bound of rows * padded length on either side, that is
+      problem: the problem; a reversed problem swaps the sides.
+      manifest: the manifest of the data in `data_dir`.
+      max_positions: maximum of rows * padded length on either side, which is
         batch_tokens / gradient_accumulation_steps.
-      max_length: longer pairs are left out; tokens a side, EOS included.
-      seed: of the order; at least 0.
-      start: where to start.
-      packing: several pairs in a row instead of rows of about equal length;
-        rows that tensor2tensor packed stay unchanged.
-      portion_size: records that are shuffled and bucketed together.
+      max_length: maximum tokens of a side, EOS included; longer pairs are
+        dropped.
+      seed: seed of the order; at least 0.
+      start: the position of the first batch.
+      packing: whether to pack several pairs into a row instead of bucketing
+        rows by length; rows packed by tensor2tensor stay unchanged.
+      window_size: records that are shuffled and bucketed together.
 
     Returns:
-      a dataset of {"inputs": int32 [B, S], "targets": int32 [B, T],
-      "position": int64 [3]}: rows end in EOS, then pads; `position` is where
-      the next batch starts. Packed ones have all `packing.feature_names`, and
-      the shape `packing.packed_shape`.
+      A dataset of {"inputs": int32 [B, S], "targets": int32 [B, T],
+      "position": int64 [3]}. Rows end in EOS, followed by padding; `position`
+      is the position of the next batch. Packed batches have all features of
+      `packing.feature_names` and the shape `packing.packed_shape`.
 
     Raises:
-      T2TLiteError: no pair, or a pair that is too long for one pass.
+      T2TLiteError: no pair is usable, or a pair is too long for one pass.
     """
     record = manifest.split("train")
     batching = Batching(
         problem, record, max_positions, max_length, packing, seed
     )
     batching.check_lengths()
-    portions = -(-record.records // portion_size)  # of an epoch
+    windows = -(-record.records // window_size)  # shuffle windows of an epoch
     start = Position(*map(int, start))
-    if not 0 <= start.portion < portions:
+    if not 0 <= start.window < windows:
         raise T2TLiteError(
-            f"A position in this data has a portion below {portions}; got "
-            f"{start}. It belongs to other data."
+            f"A position in this data must have a window below {windows}; got "
+            f"{start}, a position of other data."
         )
     folder = pathlib.Path(data_dir)
 
-    def portions_of_epoch(epoch):
-        paths, skip, portion = tf.numpy_function(
+    def windows_of_epoch(epoch):
+        paths, skip, window = tf.numpy_function(
             lambda epoch: _files_of_epoch(
-                folder, record.shards, seed, epoch, start, portion_size
+                folder, record.shards, seed, epoch, start, window_size
             ),
             [epoch],
             [tf.string, tf.int64, tf.int64],
@@ -118,46 +120,46 @@ def training_batches(
                 tf.ensure_shape(paths, [None]), buffer_size=_READ_BYTES
             )
             .skip(tf.ensure_shape(skip, []))
-            .batch(portion_size)
-            .enumerate(tf.ensure_shape(portion, []))
-            .map(lambda portion, serialized: (epoch, portion, serialized))
+            .batch(window_size)
+            .enumerate(tf.ensure_shape(window, []))
+            .map(lambda window, serialized: (epoch, window, serialized))
         )
 
     return (
         tf.data.Dataset.range(start.epoch, _ENDLESS)
-        .flat_map(portions_of_epoch)
-        .apply(lambda dataset: batching.apply(dataset, start, portions - 1))
+        .flat_map(windows_of_epoch)
+        .apply(lambda dataset: batching.apply(dataset, start, windows - 1))
         .prefetch(_PREFETCHED_BATCHES)
         .with_options(_IN_ORDER)
     )
 
 
-def _files_of_epoch(folder, shards, seed, epoch, start, portion_size):
-    """Return paths, records to skip in the first file, first portion."""
+def _files_of_epoch(folder, shards, seed, epoch, start, window_size):
+    """Return paths, records to skip in the first file, and first window."""
     generator = np.random.default_rng([seed, _SHARD_ORDER, epoch])
     order = generator.permutation(len(shards))
-    portion = start.portion if epoch == start.epoch else 0
-    skip = portion * portion_size
+    window = start.window if epoch == start.epoch else 0
+    skip = window * window_size
     ends = np.cumsum([shards[i].examples for i in order])
     whole = int(np.searchsorted(ends, skip, "right"))
     paths = [bytes(folder / shards[i].file) for i in order[whole:]]
     skip -= ends[whole - 1] if whole else 0
-    return np.array(paths, object), np.int64(skip), np.int64(portion)
+    return np.array(paths, object), np.int64(skip), np.int64(window)
 
 
 class PaddingReport(NamedTuple):
-    """The padding of the train split in its batches; see `padding_report`."""
+    """The padding in the batches of the train split; see `padding_report`."""
 
-    examples: int  # pairs of the split, or packed rows of pairs
-    unit: str  # of the examples
-    too_long: int  # number of these left out for `max_length`
-    batches: int  # of an epoch; an estimate from its first ones
+    examples: int  # pairs or packed rows of the split
+    unit: str  # "pairs" or "packed rows"
+    too_long: int  # examples longer than `max_length`
+    batches: int  # estimated number of batches of an epoch
     share: float  # real tokens / positions of both sides together, 0-1
 
     def __str__(self) -> str:
-        left_out = f", {self.too_long:,} too long" if self.too_long else ""
+        too_long = f", {self.too_long:,} too long" if self.too_long else ""
         return (
-            f"{self.examples:,} {self.unit}{left_out}; about "
+            f"{self.examples:,} {self.unit}{too_long}; about "
             f"{self.batches:,} batches an epoch, {self.share:.1%} of their "
             "positions are real tokens"
         )
@@ -172,9 +174,15 @@ def padding_report(
     packing: bool = False,
     **options: Any,
 ) -> PaddingReport:
-    """Count the real tokens of the first batches of an epoch.
+    """Count real tokens in the first batches of an epoch.
 
-    Args: as in `training_batches`.
+    Args:
+      data_dir: the folder of the shards.
+      problem: the problem.
+      manifest: the manifest of the data.
+      max_length: maximum tokens of a side; longer pairs are dropped.
+      packing: whether to pack several pairs into a row.
+      **options: other arguments of `training_batches`.
     """
     record, unit = manifest.split("train"), "pairs"
     if packing and record.is_packed:
@@ -186,12 +194,12 @@ def padding_report(
         sides = [batch[name] for name in SIDES]
         real += sum(map(np.count_nonzero, sides))
         positions += sum(side.size for side in sides)
-        numbers = sides[0] > 0  # [B, S], of the example of a token in its row
+        segments = sides[0] > 0  # [B, S], the number of a token's pair
         if packing and unit == "pairs":
-            numbers = batch["inputs_segmentation"]
-        examples += int(numbers.max(axis=1).sum())
+            segments = batch["inputs_segmentation"]
+        examples += int(segments.max(axis=1).sum())
         batches += 1
-        if batch["position"][0]:  # the next batch is of the next epoch
+        if batch["position"][0]:  # the epoch is complete
             break
     too_long = record.too_long(max_length)
     used = record.examples - too_long
@@ -209,19 +217,28 @@ def eval_batches(
     max_positions: int,
     max_length: int,
 ) -> tf.data.Dataset:
-    """Return each pair of a split once, in padded batches, the longest first.
+    """Return each pair of a split once in padded batches, longest first.
 
-    Args and Raises: as in `training_batches`.
+    Args:
+      data_dir: the folder of the shards.
+      problem: the problem; a reversed problem swaps the sides.
+      manifest: the manifest of the data.
+      split: the split to read.
+      max_positions: maximum of rows * padded length on either side.
+      max_length: maximum tokens of a side; longer pairs are dropped.
 
     Returns:
-      a finite dataset of {"inputs": int32 [B, S], "targets": int32 [B, T]}.
+      A finite dataset of {"inputs": int32 [B, S], "targets": int32 [B, T]}.
+
+    Raises:
+      T2TLiteError: no pair is usable, or a pair is too long for one batch.
     """
     record = manifest.split(split)
     batching = Batching(problem, record, max_positions, max_length)
     batching.check_lengths()
     zero = tf.constant(0, tf.int64)
     return (
-        serialized_portions(data_dir, record)
+        serialized_windows(data_dir, record)
         .map(lambda serialized: (zero, zero, serialized))
         .apply(batching.apply)
         .map(lambda batch: {side: batch[side] for side in SIDES})
@@ -236,12 +253,12 @@ def read_pairs(
     manifest: Manifest,
     split: str,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the (inputs, targets) ids of a split, EOS last, in file order.
+    """Yield the (inputs, targets) ids of a split in file order.
 
-    Each is int64 [length]; a reversed problem has its sides swapped.
+    Both are int64 [length] and end in EOS; a reversed problem swaps them.
     """
     record = manifest.split(split)
-    for serialized in serialized_portions(data_dir, record):
+    for serialized in serialized_windows(data_dir, record):
         sides = parse_examples(serialized, problem, record)
         rows = [
             np.split(side.values.numpy(), side.row_splits.numpy()[1:-1])
@@ -250,13 +267,13 @@ def read_pairs(
         yield from zip(*rows, strict=True)
 
 
-def serialized_portions(
+def serialized_windows(
     data_dir: str | os.PathLike, record: SplitRecord
 ) -> tf.data.Dataset:
     """Return the serialized examples of a split, string [N], in file order."""
     paths = [str(pathlib.Path(data_dir) / s.file) for s in record.shards]
     dataset = tf.data.TFRecordDataset(paths, buffer_size=_READ_BYTES)
-    return dataset.batch(PORTION_SIZE)
+    return dataset.batch(WINDOW_SIZE)
 
 
 @contextlib.contextmanager
@@ -266,9 +283,9 @@ def read_errors(
     manifest: Manifest,
     split: str,
 ) -> Iterator[None]:
-    """Turn TensorFlow's errors of reading a split into a T2TLiteError.
+    """Turn TensorFlow's errors while reading a split into a T2TLiteError.
 
-    It names the shard that is damaged, missing or unreadable.
+    The message names the damaged, missing or unreadable shard.
     """
     try:
         yield
@@ -286,13 +303,17 @@ def read_errors(
 
 @dataclasses.dataclass(frozen=True)
 class Batching:
-    """Makes batches of portions: parse, plan, gather, pad.
+    """A transformation of shuffle windows into batches.
+
+    Its steps are to parse, plan, gather and pad.
 
     Attributes:
-      problem: its reversed copy swaps the sides.
-      record: of the split.
-      max_positions, max_length, packing: as in `training_batches`.
-      seed: of the order; None gives the order of evaluation.
+      problem: the problem; a reversed problem swaps the sides.
+      record: the record of the split.
+      max_positions: maximum of rows * padded length on either side.
+      max_length: maximum tokens of a side; longer pairs are dropped.
+      packing: whether to pack several pairs into a row.
+      seed: seed of the order; None gives the order of evaluation.
     """
 
     problem: Problem
@@ -304,7 +325,7 @@ class Batching:
 
     @property
     def keeps_rows(self) -> bool:
-        """Return whether the rows of a batch are records that were packed."""
+        """Whether the rows of a batch are packed records of the shards."""
         return self.packing and self.record.is_packed
 
     @property
@@ -313,13 +334,13 @@ class Batching:
         return packing.packed_shape(self.max_positions, self.max_length)
 
     def check_lengths(self) -> None:
-        """Refuse a split without a usable pair, or with one too long."""
+        """Raise T2TLiteError if no pair is usable or a pair is too long."""
         record = self.record.by_row if self.keeps_rows else self.record
         too_long = record.too_long(self.max_length)
         if record.examples == too_long:
             raise T2TLiteError(
-                f"There is no pair to use: of {record.examples}, {too_long} "
-                f"are longer than max_length={self.max_length} tokens. Raise "
+                f"No pair is usable: of {record.examples}, {too_long} are "
+                f"longer than max_length={self.max_length} tokens. Raise "
                 "max_length."
             )
         if min(record.longest, self.max_length) > self.max_positions:
@@ -333,43 +354,43 @@ class Batching:
 
     def apply(
         self,
-        portions: tf.data.Dataset,
+        windows: tf.data.Dataset,
         start: Position = START,
         last: int = 0,
     ) -> tf.data.Dataset:
-        """Transform portions into batches, for `tf.data.Dataset.apply`.
+        """Transform windows into batches, for `tf.data.Dataset.apply`.
 
         Args:
-          portions: elements (epoch, portion, serialized examples [N]).
-          start: where the stream starts.
-          last: the last portion of an epoch.
+          windows: elements (epoch, window, serialized examples [N]).
+          start: the position of the first batch.
+          last: the index of the last window of an epoch.
         """
 
-        def plan(epoch, portion, serialized):
-            return epoch, portion, self._gather(epoch, portion, serialized)
+        def plan(epoch, window, serialized):
+            return epoch, window, self._gather(epoch, window, serialized)
 
-        def batches_of_portion(epoch, portion, planned):
-            count = tf.size(planned["splits"], tf.int64) - 1
-            is_first = (epoch == start.epoch) & (portion == start.portion)
+        def batches_of_window(epoch, window, rows):
+            count = tf.size(rows["splits"], tf.int64) - 1
+            is_first = (epoch == start.epoch) & (window == start.window)
             first = tf.where(is_first, tf.constant(start.batch, tf.int64), 0)
-            after = tf.where(
-                portion == last, [epoch + 1, 0, 0], [epoch, portion + 1, 0]
+            next_window = tf.where(
+                window == last, [epoch + 1, 0, 0], [epoch, window + 1, 0]
             )
 
             def batch(index):
-                inside = tf.stack([epoch, portion, index + 1])
-                position = tf.where(index + 1 < count, inside, after)
-                return self._pad(planned, index) | {"position": position}
+                next_batch = tf.stack([epoch, window, index + 1])
+                position = tf.where(index + 1 < count, next_batch, next_window)
+                return self._pad(rows, index) | {"position": position}
 
             return tf.data.Dataset.range(first, count).map(batch)
 
-        return portions.map(plan).prefetch(1).flat_map(batches_of_portion)
+        return windows.map(plan).prefetch(1).flat_map(batches_of_window)
 
-    def _plan(self, epoch, portion, source, target):
-        """Return the plan of a portion, given its lengths, int64 [N]."""
+    def _plan(self, epoch, window, source, target):
+        """Return the plan of a window, given its lengths, int64 [N] each."""
         generator = None
         if self.seed is not None:
-            seeds = [self.seed, _PLANS, epoch, portion]
+            seeds = [self.seed, _PLANS, epoch, window]
             generator = np.random.default_rng(seeds)
         limits: dict[str, Any] = {
             "max_positions": self.max_positions,
@@ -381,15 +402,15 @@ class Batching:
             return packing.plan_rows(source, target, **limits)
         return bucketing.plan_batches(source, target, **limits)
 
-    def _gather(self, epoch, portion, serialized):
-        """Return the rows of a portion and the plan of its batches."""
+    def _gather(self, epoch, window, serialized):
+        """Return the rows of a window and the plan of its batches."""
         features = parse_examples(
             serialized, self.problem, self.record, self.keeps_rows
         )
         lengths = [features[side].row_lengths() for side in SIDES]
         examples, rows, splits, widths = tf.numpy_function(
             self._plan,
-            [epoch, portion, *lengths],
+            [epoch, window, *lengths],
             [tf.int64] * 4,
             stateful=False,
         )
@@ -401,43 +422,43 @@ class Batching:
         if self.packing and not self.keeps_rows:
             for side in SIDES:
                 features |= _join(side, features[side], rows)
-        planned = {
+        result = {
             "splits": tf.ensure_shape(splits, [None]),
             "widths": tf.ensure_shape(widths, [None, 2]),
         }
         for name, values in features.items():
             values = tf.cast(values, tf.int32)
-            if self.packing:  # a batch is a slice: all have the same shape
+            if self.packing:  # all batches have the same shape: pad once
                 height, width = self.shape
                 count = (tf.size(splits) - 1) * height
-                planned[name] = values.to_tensor(0, shape=[count, width])
+                result[name] = values.to_tensor(0, shape=[count, width])
             else:
-                planned[name] = values.values
-                planned[f"{name}_splits"] = values.row_splits
-        return planned
+                result[name] = values.values
+                result[f"{name}_splits"] = values.row_splits
+        return result
 
-    def _pad(self, planned, index):
-        """Return batch `index` of a portion, dense."""
+    def _pad(self, rows, index):
+        """Return batch `index` of the result of `_gather`, dense."""
         if self.packing:
             height = self.shape[0]
             first = index * height
             return {
                 name: tf.ensure_shape(
-                    planned[name][first : first + height], self.shape
+                    rows[name][first : first + height], self.shape
                 )
                 for name in feature_names(packing=True)
             }
-        first, end = planned["splits"][index], planned["splits"][index + 1]
+        first, end = rows["splits"][index], rows["splits"][index + 1]
         batch = {}
         for side, name in enumerate(SIDES):
-            splits = planned[f"{name}_splits"][first : end + 1]
-            rows = tf.RaggedTensor.from_row_splits(
-                planned[name][splits[0] : splits[-1]],
+            splits = rows[f"{name}_splits"][first : end + 1]
+            ragged = tf.RaggedTensor.from_row_splits(
+                rows[name][splits[0] : splits[-1]],
                 splits - splits[0],
                 validate=False,
             )
-            width = planned["widths"][index, side]
-            dense = rows.to_tensor(0, shape=tf.stack([end - first, width]))
+            width = rows["widths"][index, side]
+            dense = ragged.to_tensor(0, shape=tf.stack([end - first, width]))
             batch[name] = tf.ensure_shape(dense, [None, None])
         return batch
 
@@ -448,37 +469,44 @@ def parse_examples(
     record: SplitRecord,
     keep_rows: bool = False,
 ) -> dict[str, tf.RaggedTensor]:
-    """Return `inputs` and `targets` of serialized examples, ragged int64.
+    """Parse the `inputs` and `targets` of serialized examples.
 
-    They are in the direction of the problem. Packed rows are unpacked unless
-    `keep_rows`, which returns all their features.
+    Args:
+      serialized: string [N], tf.train.Examples.
+      problem: the problem; a reversed problem swaps the sides.
+      record: the record of the split.
+      keep_rows: whether to keep packed rows, with all of their features, or
+        to unpack them.
+
+    Returns:
+      The features by name, ragged int64 [N or more, None].
     """
     names = feature_names(record.is_packed)
-    form = tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
-    found = tf.io.parse_example(serialized, dict.fromkeys(names, form))
+    spec = tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
+    parsed = tf.io.parse_example(serialized, dict.fromkeys(names, spec))
     if record.is_packed and not keep_rows:
-        found = {
-            side: unpack(found[side], found[f"{side}_segmentation"])
+        parsed = {
+            side: unpack(parsed[side], parsed[f"{side}_segmentation"])
             for side in SIDES
         }
     sides = zip(SIDES, problem.swap_if_reversed(*SIDES), strict=True)
-    parts = PARTS if keep_rows else PARTS[:1]
-    return {a + part: found[b + part] for a, b in sides for part in parts}
+    suffixes = FEATURE_SUFFIXES if keep_rows else ("",)
+    return {a + end: parsed[b + end] for a, b in sides for end in suffixes}
 
 
 def unpack(rows: tf.RaggedTensor, segments: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Return the texts of packed rows, without what separates them.
+    """Split packed rows into texts; padding between texts is dropped.
 
     Example: rows [[5, 1, 0, 7, 1], [8, 1]] with segments [[1, 1, 0, 2, 2],
     [1, 1]] are the texts [[5, 1], [7, 1], [8, 1]].
     """
     counts = tf.reduce_max(segments, axis=1)  # texts of each row
-    before = tf.cumsum(counts, exclusive=True)
-    text = tf.gather(before, rows.value_rowids()) + segments.values - 1
+    offsets = tf.cumsum(counts, exclusive=True)
+    indices = tf.gather(offsets, rows.value_rowids()) + segments.values - 1
     kept = segments.values > 0
     return tf.RaggedTensor.from_value_rowids(
         rows.values[kept],
-        text[kept],
+        indices[kept],
         nrows=tf.reduce_sum(counts),
         validate=False,
     )
@@ -488,16 +516,17 @@ def _join(
     side: str, texts: tf.RaggedTensor, rows: tf.Tensor
 ) -> dict[str, tf.RaggedTensor]:
     """Return the features of packed rows: the inverse of `unpack`."""
-    splits, *parts = tf.numpy_function(
+    splits, *segments_and_positions = tf.numpy_function(
         packing.join_texts,
         [texts.row_lengths(), rows],
         [tf.int64, tf.int32, tf.int32],
         stateful=False,
     )
     splits = tf.ensure_shape(splits, [None])
+    features = (texts.values, *segments_and_positions)
     return {
-        side + part: tf.RaggedTensor.from_row_splits(
+        side + suffix: tf.RaggedTensor.from_row_splits(
             tf.ensure_shape(values, [None]), splits, validate=False
         )
-        for part, values in zip(PARTS, (texts.values, *parts), strict=True)
+        for suffix, values in zip(FEATURE_SUFFIXES, features, strict=True)
     }

@@ -53,7 +53,7 @@ def test_rows_fill_the_positions(boundary, max_positions, rows):
     assert bucketing.bucket_batch_size(boundary, max_positions) == rows
 
 
-def test_small_portion_worked_by_hand():
+def test_small_window_worked_by_hand():
     # Two rows of 4 fit 8 positions, and four of 2.
     result = plan(
         [4, 2, 4, 2, 2, 2, 3, 0, 9],
@@ -122,7 +122,7 @@ def test_widths_are_boundaries_and_shapes_few():
     assert len(shapes) < 600
 
 
-def test_at_most_one_batch_of_a_portion_is_not_full():
+def test_at_most_one_batch_of_a_window_is_not_full():
     sources, targets = random_lengths(5000)
     result = plan(sources, targets, max_positions=1024)
     allowed = {
@@ -153,7 +153,7 @@ def test_without_a_generator_the_longest_batches_come_first():
     assert (np.diff(longest) <= 0).all()
 
 
-def test_portion_without_a_usable_pair_has_no_batch():
+def test_window_without_a_usable_pair_has_no_batch():
     result = plan([0, 50, 3], [3, 3, 0], max_length=40)
     assert result.examples.tolist() == []
     assert result.batches.tolist() == [0]

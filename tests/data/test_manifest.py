@@ -114,7 +114,7 @@ def test_manifest_that_is_missing_or_unreadable_is_one_clear_error(
         (tmp_path / "words.manifest.json").write_text(content)
     with pytest.raises(T2TLiteError, match=str(tmp_path)) as error:
         Manifest.load(tmp_path, Words())
-    assert "t2t-lite-datagen --problem=words" in str(error.value)
+    assert "t2t-lite-datagen `problem=words`" in str(error.value)
     assert ("`overwrite" in str(error.value)) == (content is not None)
     assert "\n" not in str(error.value)
 
@@ -130,7 +130,7 @@ def test_other_options_are_named_and_the_fix_has_them_in_full(tmp_path):
     message = str(error.value)
     assert f'options.file was "{"/x" * 40}/a", is "{"/x" * 40}/b"' in message
     assert "options.folds was 3, is 4" in message
-    assert f"=folds=4,file={'/x' * 40}/b --data_dir={tmp_path} --ov" in message
+    assert f"=folds=4,file={'/x' * 40}/b` `data_dir={tmp_path}`" in message
 
 
 def test_data_of_a_problem_is_found_under_any_name(tmp_path):

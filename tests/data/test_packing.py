@@ -95,7 +95,7 @@ def test_same_generator_same_plan_other_generator_other_neighbors():
     assert len(rows[0] & rows[1]) < len(rows[0]) / 4
 
 
-def test_long_and_short_pairs_come_in_every_part_of_a_portion():
+def test_long_and_short_pairs_come_in_every_part_of_a_window():
     """Batches follow one another in no order of length."""
     sources, targets = random_lengths(4000)
     found = plan(sources, targets)

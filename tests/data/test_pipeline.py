@@ -81,7 +81,7 @@ def training_batches(data, problem=None, **changes):
         "max_positions": 128,
         "max_length": 20,
         "seed": 3,
-        "portion_size": 90,
+        "window_size": 90,
     } | changes
     return pipeline.training_batches(
         data[0], problem or Numbered(), data[1], **arguments
@@ -164,14 +164,14 @@ def test_same_seed_same_order_other_seed_or_epoch_other_order(data):
 def test_stream_from_any_position_is_the_tail_of_the_whole(data, packing):
     whole = taken(training_batches(data, packing=packing), 200)
     positions = [Position(*element["position"]) for element in whole]
-    ends_of_portions = [
+    ends_of_windows = [
         k for k, position in enumerate(positions) if position[1:] == (2, 0)
     ]
     ends_of_epochs = [
         k for k, position in enumerate(positions) if position[1:] == (0, 0)
     ]
     assert len(ends_of_epochs) >= 2
-    for k in (0, 7, *ends_of_portions, *ends_of_epochs, 140, 199):
+    for k in (0, 7, *ends_of_windows, *ends_of_epochs, 140, 199):
         start = Position(*whole[k]["position"])
         tail = training_batches(data, start=start, packing=packing)
         assert same(whole[k + 1 :], taken(tail, 200 - 1 - k)), (k, start)
@@ -255,10 +255,10 @@ def test_over_long_pairs_are_left_out_and_counted(data):
 
 
 @pytest.mark.parametrize("packing", [False, True])
-def test_portions_without_a_usable_pair_are_passed_over(tmp_path, packing):
+def test_windows_without_a_usable_pair_are_passed_over(tmp_path, packing):
     shards = [[(30, 30)] * 10, [(5, 5)] * 10]
     data = tmp_path, write_data(tmp_path, shards)
-    changes = {"max_length": 20, "portion_size": 5, "packing": packing}
+    changes = {"max_length": 20, "window_size": 5, "packing": packing}
     whole = taken(training_batches(data, **changes), 8)
     if not packing:
         assert sorted(numbers_in(whole[:2])) == list(range(10, 20))
@@ -299,7 +299,7 @@ def test_a_pass_has_to_fit_the_longest_pair_that_is_kept(data):
 
 
 def test_position_of_other_data_is_refused(data):
-    with pytest.raises(T2TLiteError, match="portion below 6.*other data"):
+    with pytest.raises(T2TLiteError, match="window below 6.*other data"):
         training_batches(data, start=Position(0, 6, 0))
 
 
@@ -340,7 +340,7 @@ def test_padding_report_counts_the_batches_of_the_stream(data, packing):
         max_length=20,
         packing=packing,
         seed=3,
-        portion_size=90,
+        window_size=90,
     )
     assert report.batches == len(elements)
     assert report.share == pytest.approx(share_of_tokens(elements))
