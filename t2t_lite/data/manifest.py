@@ -294,14 +294,9 @@ def check_shards(
     splits: Iterable[str] | None = None,
     checksums: bool = True,
 ) -> None:
-    """Compare shards with the manifest.
+    """Compare the sizes, and with `checksums` the checksums, of shards.
 
-    Args:
-      data_dir: the folder of the shards.
-      problem: the problem, for the hint in errors.
-      manifest: the manifest of the data.
-      splits: the splits to check; None checks all.
-      checksums: whether to compare checksums in addition to sizes.
+    `splits` selects the splits; None selects all.
 
     Raises:
       T2TLiteError: a shard is missing or damaged; the message names the first.

@@ -55,13 +55,8 @@ def plan_rows(
 ) -> Plan:
     """Pack a shuffle window into few rows by a fast heuristic.
 
-    Args:
-      source_lengths: int [examples], tokens of each source, EOS included.
-      target_lengths: int [examples], tokens of each target, EOS included.
-      max_positions: maximum of rows * width on either side.
-      max_length: maximum tokens of a side; longer and empty pairs are dropped.
-      generator: source of all randomness, or None.
-      keep_rows: whether the examples are packed rows already.
+    The arguments are the arguments of `bucketing.plan_batches`; with
+    `keep_rows` the examples are packed rows already.
 
     Returns:
       A `Plan`, a pure function of the arguments. The last rows of its last

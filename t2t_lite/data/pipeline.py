@@ -176,13 +176,7 @@ def padding_report(
 ) -> PaddingReport:
     """Count real tokens in the first batches of an epoch.
 
-    Args:
-      data_dir: the folder of the shards.
-      problem: the problem.
-      manifest: the manifest of the data.
-      max_length: maximum tokens of a side; longer pairs are dropped.
-      packing: whether to pack several pairs into a row.
-      **options: other arguments of `training_batches`.
+    The arguments are the arguments of `training_batches`.
     """
     record, unit = manifest.split("train"), "pairs"
     if packing and record.is_packed:
@@ -219,13 +213,7 @@ def eval_batches(
 ) -> tf.data.Dataset:
     """Return each pair of a split once in padded batches, longest first.
 
-    Args:
-      data_dir: the folder of the shards.
-      problem: the problem; a reversed problem swaps the sides.
-      manifest: the manifest of the data.
-      split: the split to read.
-      max_positions: maximum of rows * padded length on either side.
-      max_length: maximum tokens of a side; longer pairs are dropped.
+    The arguments have the same meaning as in `training_batches`.
 
     Returns:
       A finite dataset of {"inputs": int32 [B, S], "targets": int32 [B, T]}.
@@ -305,14 +293,10 @@ def read_errors(
 class Batching:
     """A transformation of shuffle windows into batches.
 
-    Its steps are to parse, plan, gather and pad.
-
     Attributes:
       problem: the problem; a reversed problem swaps the sides.
       record: the record of the split.
-      max_positions: maximum of rows * padded length on either side.
-      max_length: maximum tokens of a side; longer pairs are dropped.
-      packing: whether to pack several pairs into a row.
+      max_positions, max_length, packing: see `training_batches`.
       seed: seed of the order; None gives the order of evaluation.
     """
 
@@ -469,17 +453,10 @@ def parse_examples(
     record: SplitRecord,
     keep_rows: bool = False,
 ) -> dict[str, tf.RaggedTensor]:
-    """Parse the `inputs` and `targets` of serialized examples.
+    """Parse the `inputs` and `targets`, ragged int64, of examples [N].
 
-    Args:
-      serialized: string [N], tf.train.Examples.
-      problem: the problem; a reversed problem swaps the sides.
-      record: the record of the split.
-      keep_rows: whether to keep packed rows, with all of their features, or
-        to unpack them.
-
-    Returns:
-      The features by name, ragged int64 [N or more, None].
+    A reversed problem swaps the sides. Packed rows are unpacked, or with
+    `keep_rows` returned with all of their features.
     """
     names = feature_names(record.is_packed)
     spec = tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)

@@ -1,1 +1,1 @@
-"""Pairs to shards, killable at any time."""
+"""Data generation: pairs to shards, resumable after any interruption."""

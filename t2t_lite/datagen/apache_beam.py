@@ -1,9 +1,9 @@
-"""Write the splits with Apache Beam, on all its machines.
+"""Write the splits with Apache Beam on several machines.
 
-One worker reads a split in chunks, and all encode these. The records of a shard
-then meet on a worker that orders and writes them. The files are the same to the
-byte as those of one machine. All machines must see the corpus, the data folder
-and the user's modules under the same paths.
+One worker reads a split in chunks, and all workers encode the chunks. For each
+shard a worker collects, sorts and writes the records. The files are identical
+to the files of one machine. The corpus, the data folder and the user's modules
+must have the same paths on all machines.
 """
 
 import copy
@@ -51,11 +51,11 @@ except ModuleNotFoundError as error:
 
 @dataclasses.dataclass
 class BeamGeneration(DataGenerator):
-    """A generation whose splits are written by Apache Beam.
+    """A data generator that writes the splits with Apache Beam.
 
     Attributes:
-      runner: Beam's name of a runner, "Runner" and capitals optional; or the
-        full name of a class.
+      runner: Beam's name of a runner ("Runner" and capitals are optional) or
+        the full name of a class.
       beam_options: Beam's options, such as `["--flink_master=localhost:8081"]`.
     """
 
@@ -64,7 +64,7 @@ class BeamGeneration(DataGenerator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._pipeline()  # report wrong options before work begins
+        self._pipeline()  # raises errors of options before any work
 
     def write_split(
         self, encoder: SplitEncoder, job: UnfinishedJob
@@ -72,13 +72,13 @@ class BeamGeneration(DataGenerator):
         """Write the shards of a split into the folder of the job.
 
         Raises:
-          T2TLiteError: the corpus is missing or bad.
-          RuntimeError: the pipeline failed otherwise.
+          T2TLiteError: the corpus is missing or invalid.
+          RuntimeError: the pipeline failed for another reason.
         """
         if job.raw.raw_dir is None:
             for name in job.raw.files:
-                job.raw.path(name)  # download it here, and not on a worker
-        # The job notes the files; the problem learns what is held out.
+                job.raw.path(name)  # download here, not on a worker
+        # Record the source files and compute the held-out pairs.
         next(iter(encoder.problem.samples(encoder.split, job.raw)), None)
         report = job.folder / f"{encoder.split}.beam"
         report.unlink(missing_ok=True)
@@ -87,11 +87,11 @@ class BeamGeneration(DataGenerator):
         try:
             state = pipeline.run().wait_until_finish()
         except Exception as error:
-            raise _in_one_line(error, self.runner) from error
+            raise _summarize_error(error, self.runner) from error
         if state not in (None, beam.runners.runner.PipelineState.DONE):
             raise RuntimeError(f"{self.runner} ended with the state {state}")
         if not report.exists():
-            raise _not_shared(job.folder)
+            raise _not_shared_error(job.folder)
         return make_split_record(encoder, *pickle.loads(report.read_bytes()))
 
     def _pipeline(self) -> Any:
@@ -100,7 +100,7 @@ class BeamGeneration(DataGenerator):
         )
         name = self.runner.lower().removesuffix("runner")
         if f"{name}runner" in map(str.lower, StandardOptions.LOCAL_RUNNERS):
-            # Other runners may have options that only their servers know.
+            # Other runners may have options that only their servers define.
             known = options.get_all_options()
             for name in options.get_all_options(retain_unknown_options=True):
                 if name not in known:
@@ -119,8 +119,8 @@ class BeamGeneration(DataGenerator):
             raise UsageError(f"`runner={self.runner}`: {reason}") from error
 
 
-def _in_one_line(error: Exception, runner: str) -> Exception:
-    """Return a one-line error for one that carries a worker's traceback."""
+def _summarize_error(error: Exception, runner: str) -> Exception:
+    """Return a one-line error for an error with a worker's traceback."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     for line in reversed(lines):
         line = line.partition(" [while running")[0]
@@ -132,10 +132,10 @@ def _in_one_line(error: Exception, runner: str) -> Exception:
     return RuntimeError(f"{runner} failed: {lines[-1]}")
 
 
-def _not_shared(folder: pathlib.Path) -> T2TLiteError:
+def _not_shared_error(folder: pathlib.Path) -> T2TLiteError:
     return T2TLiteError(
-        f"All workers must see one `data_dir`, but {folder} is not the same on "
-        "all. Put it on a shared file system."
+        f"All workers must share `data_dir`; {folder} is not shared. Use a "
+        "shared file system."
     )
 
 
@@ -145,7 +145,7 @@ def _add_steps(
     job: UnfinishedJob,
     report: pathlib.Path,
 ) -> None:
-    """Add the steps of a split; the results of all workers go to `report`."""
+    """Add the steps of a split; `report` receives the results of workers."""
     raw = copy.copy(job.raw)
     raw.progress = False
     task = encoder, raw, job.folder
@@ -181,10 +181,10 @@ def _add_steps(
 
 
 class _Worker(beam.DoFn):
-    """A step that knows the encoder, the corpus and the folder of the job."""
+    """Base class of steps with the encoder, the corpus and the job's folder."""
 
     def __init__(self, encoder: SplitEncoder, raw: RawFiles, folder: Any):
-        # Pickled here, because a worker finds the user's modules only later.
+        # Pickled here because only `setup` makes the user's modules importable.
         self._modules = module_folder(encoder.problem)
         self._pickled = pickle.dumps((encoder, raw, folder))
 
@@ -193,11 +193,11 @@ class _Worker(beam.DoFn):
             sys.path.append(self._modules)
         self._encoder, self._raw, self._folder = pickle.loads(self._pickled)
         if not self._folder.is_dir():
-            raise _not_shared(self._folder)
+            raise _not_shared_error(self._folder)
 
 
 class _Read(_Worker):
-    """Anything -> the chunks of the split."""
+    """Any element -> the chunks of the split."""
 
     def process(self, element: Any) -> Iterator[Any]:
         encoder = self._encoder
@@ -206,7 +206,7 @@ class _Read(_Worker):
 
 
 class _Encode(_Worker):
-    """A chunk -> (shard, (index, records)), and its counts."""
+    """A chunk -> (shard, (index, records)); output "counts": its counts."""
 
     def setup(self) -> None:
         super().setup()
@@ -215,26 +215,26 @@ class _Encode(_Worker):
     def process(self, element: Any, pairs: int) -> Iterator[Any]:
         index, records, counts = self._encoder.encode(self._encoders, element)
         yield beam.pvalue.TaggedOutput("counts", counts)
-        shards = shuffle.count_shards(pairs)
-        if element.number == 0:  # no shard is missing, even if it is empty
-            yield from ((shard, (index[:0], [])) for shard in range(shards))
-        shard_of = shuffle.shard_of(
-            index["key"], shards, self._encoder.is_shuffled
+        count = shuffle.count_shards(pairs)
+        if element.number == 0:  # create empty shards, too
+            yield from ((shard, (index[:0], [])) for shard in range(count))
+        shards = shuffle.shard_of(
+            index["key"], count, self._encoder.is_shuffled
         )
-        for shard in np.unique(shard_of).tolist():
-            chosen = np.flatnonzero(shard_of == shard)
+        for shard in np.unique(shards).tolist():
+            chosen = np.flatnonzero(shards == shard)
             yield shard, (index[chosen], [records[i] for i in chosen.tolist()])
 
 
 class _Write(_Worker):
-    """The batches of a shard -> (counts, record) of its file."""
+    """The batches of a shard -> the counts and the record of its file."""
 
     def process(self, element: Any, pairs: int) -> Iterator[Any]:
         shard, batches = element
         count = shuffle.count_shards(pairs)
         path = shard_paths(self._encoder, self._folder, count)[shard]
-        indices, parts = zip(*batches, strict=True)
-        records = [record for part in parts for record in part]
+        indices, batches = zip(*batches, strict=True)
+        records = [record for batch in batches for record in batch]
         index = np.concatenate([np.zeros(0, INDEX), *indices])
         yield write_shard(path, self._encoder, index, records)
 
@@ -244,9 +244,9 @@ def _write_report(
     chunks: Iterable[Counts],
     shards: Iterable[tuple[Counts, ShardRecord]],
 ) -> None:
-    """Write what all workers report, for the process that waits."""
+    """Write the results of all workers for the waiting process."""
     if not report.parent.is_dir():
-        raise _not_shared(report.parent)
+        raise _not_shared_error(report.parent)
     shards = sorted(shards, key=lambda shard: shard[1].file)
     total = Counts()
     for counts in (*chunks, *(counts for counts, _ in shards)):

@@ -1,7 +1,7 @@
-"""Filter and encode a split in chunks, in one process or in several.
+"""Filter and encode a split in chunks, in one or several processes.
 
-The result depends on the pairs and the seed only: not on the number of
-processes, nor on whether another machine encodes a chunk.
+The result depends only on the pairs and the seed, not on the number of
+processes or machines.
 """
 
 import concurrent.futures
@@ -29,22 +29,22 @@ from t2t_lite.tf_setup import num_cpus
 
 CHUNK_PAIRS = 32_768
 CHUNK_CHARACTERS = 1 << 25  # a chunk of longer lines has fewer pairs
-# Two processes start and encode as many while one process encodes them.
+# One process encodes fewer chunks faster than two processes, start included.
 MIN_CHUNKS_FOR_POOL = 5
-_WAITING_CHUNKS = 2  # for each process
+_QUEUED_CHUNKS = 2  # per process
 
-_DAMAGE_BY_SIGN = {"\ufffd": "invalid UTF-8", "\0": "NUL"}
-DAMAGE = tuple(_DAMAGE_BY_SIGN.values())
+_INVALID_BY_CHARACTER = {"\ufffd": "invalid UTF-8", "\0": "NUL"}
+INVALID_TEXT = tuple(_INVALID_BY_CHARACTER.values())
 
 # A fixed-size description of a record.
 INDEX = np.dtype(
     [
-        ("key", "<u8"),  # records are sorted by it
-        ("check", "<u8"),  # the rest of the hash whose first half is the key
+        ("key", "<u8"),  # sort key
+        ("check", "<u8"),  # second half of a hash; the key is the first half
         ("pair", "<u8"),  # number of the pair in the split, from 1
         ("source_tokens", "<u4"),
         ("target_tokens", "<u4"),
-        ("bytes", "<u4"),  # of the record
+        ("bytes", "<u4"),  # size of the record
     ]
 )
 
@@ -53,8 +53,8 @@ class Chunk(NamedTuple):
     """Consecutive pairs of a split.
 
     Attributes:
-      number: from 0.
-      first: the number of its first pair in the split, from 1.
+      number: the index of the chunk, from 0.
+      first: the number of the first pair in the split, from 1.
       pairs: (source, target) texts.
     """
 
@@ -66,34 +66,35 @@ class Chunk(NamedTuple):
 def split_into_chunks(
     pairs: Iterable[tuple[str, str]], label: str
 ) -> Iterator[Chunk]:
-    """Yield the chunks of a split; they depend on its pairs only.
+    """Split pairs into chunks, independently of the number of processes.
 
-    Args and Raises: as of `validate_pairs`.
+    Raises:
+      T2TLiteError: an element of `pairs` is not a pair of texts.
     """
     number, first = 0, 1
-    held: list[tuple[str, str]] = []
+    chunk: list[tuple[str, str]] = []
     characters = 0
     for pair in validate_pairs(pairs, label):
-        held.append(pair)
+        chunk.append(pair)
         characters += len(pair[0]) + len(pair[1])
-        if len(held) == CHUNK_PAIRS or characters >= CHUNK_CHARACTERS:
-            yield Chunk(number, first, held)
-            number, first = number + 1, first + len(held)
-            held, characters = [], 0
-    if held:
-        yield Chunk(number, first, held)
+        if len(chunk) == CHUNK_PAIRS or characters >= CHUNK_CHARACTERS:
+            yield Chunk(number, first, chunk)
+            number, first = number + 1, first + len(chunk)
+            chunk, characters = [], 0
+    if chunk:
+        yield Chunk(number, first, chunk)
 
 
 @dataclasses.dataclass
 class Counts:
-    """Sums over the pairs of a part of a split.
+    """Sums over some pairs of a split.
 
     Attributes:
       lengths: number of records by the tokens of their longer side.
       source_tokens, target_tokens: sums over all pairs, EOS included.
-      unknown_words: words of kept pairs that the vocabulary cannot write.
-      reasons: number of pairs by the reason why they are dropped, or by the
-        damage (one of DAMAGE) with which they are kept.
+      unknown_words: words of kept pairs that the vocabulary cannot encode.
+      reasons: number of dropped pairs by reason, and of kept pairs with invalid
+        text by type (one of INVALID_TEXT).
     """
 
     lengths: Counter[int] = dataclasses.field(default_factory=Counter)
@@ -103,7 +104,7 @@ class Counts:
     reasons: Counter[str] = dataclasses.field(default_factory=Counter)
 
     def merge(self, other: "Counts") -> None:
-        """Add the counts of another part of the split."""
+        """Add the counts of other pairs of the split."""
         self.lengths += other.lengths
         self.source_tokens += other.source_tokens
         self.target_tokens += other.target_tokens
@@ -113,13 +114,13 @@ class Counts:
 
 @dataclasses.dataclass(frozen=True)
 class SplitEncoder:
-    """Filters and encodes the chunks of a split.
+    """An encoder of the chunks of a split, with its filters.
 
     Attributes:
       problem: the problem.
-      split: "train", "dev" or "test". Only train is filtered and shuffled; a
-        score is one of a whole split, in its order.
-      seed: of the order of train.
+      split: "train", "dev" or "test". Only train is filtered and shuffled,
+        because scores require complete splits in their order.
+      seed: seed of the order of train.
     """
 
     problem: Problem
@@ -128,17 +129,17 @@ class SplitEncoder:
 
     @property
     def label(self) -> str:
-        """The name of the split for people, such as "wmt_ende train"."""
+        """The name of the split in messages, such as "wmt_ende train"."""
         return f"{self.problem.base_name} {self.split}"
 
     @property
     def is_shuffled(self) -> bool:
-        """Return whether the split is shuffled and filtered."""
+        """Whether the split is shuffled and filtered."""
         return self.split == "train"
 
     @property
     def filters(self) -> dict[str, Any]:
-        """The filters of the split; with `DUPLICATES`, pairs are kept once."""
+        """The filters of the split; {} if it is not filtered."""
         return filters.normalize_filters(
             self.problem.filters if self.is_shuffled else {}
         )
@@ -160,49 +161,51 @@ class SplitEncoder:
         for side, rows in (("inputs", sources), ("targets", targets)):
             unknown = getattr(encoders[side], "unknown_id", None)
             if unknown is not None:
-                found = (np.count_nonzero(ids == unknown) for ids in rows)
-                counts.unknown_words += int(sum(found))
+                words = (np.count_nonzero(ids == unknown) for ids in rows)
+                counts.unknown_words += int(sum(words))
         index = np.zeros(len(pairs), INDEX)
         index["pair"] = numbers
         index["source_tokens"] = [len(ids) + 1 for ids in sources]
         index["target_tokens"] = [len(ids) + 1 for ids in targets]
         if digests:
-            both = np.frombuffer(b"".join(digests), "<u8").reshape(-1, 2)
-            index["key"], index["check"] = both.T
+            halves = np.frombuffer(b"".join(digests), "<u8").reshape(-1, 2)
+            index["key"], index["check"] = halves.T
         elif self.is_shuffled:
             positions = index["pair"].astype(np.int64) - chunk.first
             index["key"] = _random_keys(self.seed, chunk)[positions]
         else:
             index["key"] = numbers
-        records = serialize_pairs(sources, targets, last=EOS_ID)
+        records = serialize_pairs(sources, targets, eos_id=EOS_ID)
         index["bytes"] = [len(record) for record in records]
         return index, records, counts
 
     def _filter(
         self, chunk: Chunk, counts: Counts
     ) -> tuple[list[int], list[tuple[str, str]], list[bytes]]:
-        """Return numbers and texts of the kept pairs; digests if distinct."""
-        reason = filters.make_filter(self.filters, self.problem.source_tags)
+        """Return numbers, texts and (for DUPLICATES) hashes of kept pairs."""
+        find_reason = filters.make_filter(
+            self.filters, self.problem.source_tags
+        )
         deduplicate = filters.DUPLICATES in self.filters
-        key = self.seed.to_bytes(16, "little")  # another seed, another order
+        key = self.seed.to_bytes(16, "little")  # the order depends on the seed
         numbers, pairs = [], []
         digests: dict[bytes, None] = {}  # in the order of the pairs
         for number, pair in enumerate(chunk.pairs, start=chunk.first):
-            why = _empty_side(*pair) or reason(*pair)
-            if deduplicate and not why:
+            reason = _empty_side(*pair) or find_reason(*pair)
+            if deduplicate and not reason:
                 digest = pair_hash(*pair, size=16, key=key)
                 if digest in digests:
-                    why = filters.DUPLICATES
+                    reason = filters.DUPLICATES
                 digests[digest] = None
-            if why:
-                counts.reasons[why] += 1
-            else:
-                numbers.append(number)
-                pairs.append(pair)
-                for sign, damage in _DAMAGE_BY_SIGN.items():
-                    if sign in pair[0] or sign in pair[1]:
-                        counts.reasons[damage] += 1
-                        break
+            if reason:
+                counts.reasons[reason] += 1
+                continue
+            numbers.append(number)
+            pairs.append(pair)
+            for character, invalid in _INVALID_BY_CHARACTER.items():
+                if character in pair[0] or character in pair[1]:
+                    counts.reasons[invalid] += 1
+                    break
         return numbers, pairs, list(digests)
 
 
@@ -213,12 +216,12 @@ def _empty_side(source: str, target: str) -> str | None:
 
 
 def serialize_pairs(
-    sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], last: int
+    sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], eos_id: int
 ) -> list[bytes]:
-    """Return a serialized Example for each pair.
+    """Return a serialized tf.train.Example for each pair.
 
-    Example: sources [[5, 6]] and targets [[7]] with last 1 give an Example with
-    the int64 features `inputs` [5, 6, 1] and `targets` [7, 1].
+    Example: sources [[5, 6]] and targets [[7]] with EOS 1 give the int64
+    features `inputs` [5, 6, 1] and `targets` [7, 1].
     """
     import tensorflow as tf
 
@@ -227,15 +230,15 @@ def serialize_pairs(
         example = tf.train.Example()
         feature = example.features.feature
         for name, ids in (("inputs", source), ("targets", target)):
-            feature[name].int64_list.value.extend([*ids.tolist(), last])
+            feature[name].int64_list.value.extend([*ids.tolist(), eos_id])
         examples.append(example.SerializeToString(deterministic=True))
     return examples
 
 
 def _random_keys(seed: int, chunk: Chunk) -> np.ndarray:
-    """Return a random key for each pair; the n-th pair has the n-th number."""
+    """Return a random key for each pair; pair n gets the n-th random number."""
     generator = np.random.Philox(seed)
-    blocks, rest = divmod(chunk.first, 4)  # Philox draws four at a time
+    blocks, rest = divmod(chunk.first, 4)  # Philox draws four numbers at a time
     generator.advance(blocks)
     return generator.random_raw(rest + len(chunk.pairs))[rest:]
 
@@ -251,11 +254,12 @@ def encode_chunks(
     """Call `work(encoders, chunk)` for each chunk, in several processes.
 
     Args:
-      work: is pickled; encodes a chunk and writes the result to a file.
+      work: a picklable function that encodes a chunk and writes a file.
       chunks: streamed; only a few are in memory.
-      problem: loads the encoders, once in each process.
+      problem: the problem; each process loads its encoders once.
       vocabulary_dir: the folder of the vocabulary files.
-      processes: None means one for each core; few chunks need only this one.
+      processes: number of processes; None is one per core. Fewer chunks than
+        MIN_CHUNKS_FOR_POOL are encoded in this process.
       report_done: called with the number of pairs of each encoded chunk.
 
     Raises:
@@ -263,23 +267,23 @@ def encode_chunks(
     """
     processes = processes or num_cpus()
     chunks = iter(chunks)
-    ahead = list(itertools.islice(chunks, MIN_CHUNKS_FOR_POOL))
-    chunks = itertools.chain(ahead, chunks)
-    if processes == 1 or len(ahead) < MIN_CHUNKS_FOR_POOL:
+    first = list(itertools.islice(chunks, MIN_CHUNKS_FOR_POOL))
+    chunks = itertools.chain(first, chunks)
+    if processes == 1 or len(first) < MIN_CHUNKS_FOR_POOL:
         encoders = problem.load_encoders(vocabulary_dir)
         for chunk in chunks:
             work(encoders, chunk)
             report_done(len(chunk.pairs))
         return
     task = pickle.dumps((work, problem, vocabulary_dir))
-    waiting = deque[tuple[concurrent.futures.Future, int]]()
+    queue = deque[tuple[concurrent.futures.Future, int]]()
 
     def wait_for_oldest() -> None:
-        future, pairs = waiting.popleft()
+        future, pairs = queue.popleft()
         future.result()
         report_done(pairs)
 
-    # TensorFlow does not survive a fork.
+    # TensorFlow does not support fork.
     executor = concurrent.futures.ProcessPoolExecutor(
         processes,
         mp_context=multiprocessing.get_context("spawn"),
@@ -287,7 +291,7 @@ def encode_chunks(
         initargs=(module_folder(problem),),
     )
     try:
-        # Workers inherit the blocked Ctrl-C: this process handles it.
+        # Workers inherit the signal mask, so only this process handles Ctrl-C.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             for _ in range(processes):
@@ -295,25 +299,25 @@ def encode_chunks(
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         for chunk in chunks:
-            if len(waiting) >= processes * _WAITING_CHUNKS:
+            if len(queue) >= processes * _QUEUED_CHUNKS:
                 wait_for_oldest()
             future = executor.submit(_work_in_worker, task, chunk)
-            waiting.append((future, len(chunk.pairs)))
-        while waiting:
+            queue.append((future, len(chunk.pairs)))
+        while queue:
             wait_for_oldest()
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
 
 
 def module_folder(problem: Problem) -> str:
-    """Return the folder of a problem's top-level module, for new processes."""
+    """Return the import folder of a problem's module, for new processes."""
     top = sys.modules[type(problem).__module__.partition(".")[0]]
     file = pathlib.Path(getattr(top, "__file__", None) or __file__)
     return str(file.parent.parent if file.stem == "__init__" else file.parent)
 
 
 def _initialize_worker(module_folder: str) -> None:
-    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # leave the memory of GPUs alone
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # allocate no GPU memory
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if module_folder not in sys.path:
         sys.path.append(module_folder)
@@ -321,7 +325,7 @@ def _initialize_worker(module_folder: str) -> None:
 
 
 def _exit_with_parent() -> None:
-    """Exit if the parent is killed; a worker would wait for work forever."""
+    """Exit when the parent is killed; otherwise a worker would wait forever."""
     parent = multiprocessing.parent_process()
     assert parent
     parent.join()
@@ -335,7 +339,7 @@ def _work_in_worker(task: bytes, chunk: Chunk) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _load_task(task: bytes) -> tuple[Callable, Mapping[str, Any]]:
-    """Load the work and its encoders with the first chunk of a worker."""
+    """Load the work and the encoders for the first chunk of a worker."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the parent reports errors
     import tensorflow as tf
 

@@ -1,8 +1,8 @@
-"""A corpus to a vocabulary, TFRecord shards and a manifest.
+"""Generate a vocabulary, TFRecord shards and a manifest from a corpus.
 
-Files are written into a hidden folder and renamed into the data folder, the
-manifest last: data with a manifest is complete. The same command resumes an
-interrupted job from what is finished, and the result is the same to the byte.
+Files are written to a hidden folder and then renamed into the data folder, the
+manifest last, so data with a manifest is complete. The same command resumes an
+interrupted job after its last finished step; the files are identical.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ from t2t_lite.data.manifest import (
 )
 from t2t_lite.datagen import shuffle
 from t2t_lite.datagen.encode import (
-    DAMAGE,
+    INVALID_TEXT,
     Chunk,
     Counts,
     SplitEncoder,
@@ -51,23 +51,23 @@ _PACKAGES = ("t2t-lite", "tensorflow", "tensorflow-text", "sentencepiece")
 
 @dataclasses.dataclass
 class DataGenerator:
-    """Generates the data of a problem; see `run`.
+    """A generator of the data of a problem; see `run`.
 
     The corpus is streamed. Pairs with an empty side are dropped and counted; in
     train, the problem's filters drop pairs, too. Train is shuffled; dev and
     test keep the order of the corpus. The same corpus, definition and seed give
-    the same files, whatever `processes` is.
+    the same files for any number of processes.
 
     Attributes:
-      problem: either direction; both share their data.
+      problem: the problem; both directions share the data.
       data_dir: the folder for the data.
-      raw_dir: a folder with the corpus; None downloads it.
-      tfds_dir: the folder of TensorFlow Datasets, for problems that read them;
-        None means the default of that library.
-      seed: of the order of train and of the vocabulary's sample; None takes
-        the seed of the existing data, else the usual one.
-      processes: that encode text; None means one for each core.
-      progress: show progress on stderr.
+      raw_dir: a folder with the corpus; None downloads the corpus.
+      tfds_dir: the folder of TensorFlow Datasets, for problems that use it;
+        None is the default of that library.
+      seed: seed of the order of train and of the vocabulary's sample; None is
+        the seed of existing data, or DEFAULT_SEED.
+      processes: number of encoding processes; None is one per core.
+      progress: whether to report progress on stderr.
     """
 
     problem: Problem
@@ -82,40 +82,44 @@ class DataGenerator:
         name = self.problem.registered_name
         if self.raw_dir is not None and isinstance(self.problem, TextFiles):
             raise UsageError(
-                f"{name} reads `source`, `target` or `pairs`: leave `raw_dir` "
-                f"out; got {self.raw_dir}."
+                f"`raw_dir` is not supported by {name}, which reads `source` "
+                f"and `target`, or `pairs` (got {self.raw_dir})."
             )
         if self.tfds_dir is not None and (
             self.raw_dir is not None or not self.problem.tfds_name
         ):
             raise UsageError(
-                f"{name} reads {self.problem.tfds_name or 'no dataset'} of "
-                "TensorFlow Datasets, or files: leave `tfds_dir` out, or give "
-                f"`raw_dir` or `tfds_dir`; got {self.tfds_dir}."
+                "`tfds_dir` conflicts with `raw_dir` and requires a problem "
+                f"with a TensorFlow dataset; {name} has "
+                f"{self.problem.tfds_name or 'no dataset'} (got "
+                f"{self.tfds_dir})."
             )
         if self.problem.reversed:
             self.problem = self.problem.reverse()
         self._folder = pathlib.Path(self.data_dir).expanduser()
 
     def run(self, overwrite: bool = False) -> Manifest:
-        """Generate the data unless valid data exists, or `overwrite` it.
+        """Generate the data unless valid data exists; return its manifest.
+
+        Args:
+          overwrite: whether to replace existing data.
 
         Raises:
-          T2TLiteError: existing data does not fit, or has another seed; the
-            corpus is missing, empty or bad; the folder cannot be written.
+          T2TLiteError: existing data does not match or has another seed; the
+            corpus is missing, empty or invalid; the folder is not writable.
         """
-        if not overwrite and (manifest := self._existing()):
+        if not overwrite and (manifest := self._find_valid_data()):
             return manifest
-        with _write_errors_named(self._folder):
+        with _convert_write_errors(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
-            with self._only_one():
-                # Another process may have generated it in the meantime.
-                if not overwrite and (manifest := self._existing()):
+            with self._lock():
+                # Another process may have generated the data in the meantime.
+                if not overwrite and (manifest := self._find_valid_data()):
                     return manifest
                 return self._generate(overwrite)
 
-    def _existing(self) -> Manifest | None:
-        """Return the manifest of valid data; None without data."""
+    def _find_valid_data(self) -> Manifest | None:
+        """Return the manifest of valid existing data; None without data."""
         if not Manifest.path(self._folder, self.problem).exists():
             return None
         manifest = Manifest.load(self._folder, self.problem)
@@ -123,9 +127,9 @@ class DataGenerator:
         check_sources(self._folder, self.problem, manifest)
         if self.seed not in (None, manifest.seed):
             raise UsageError(
-                f"{self._folder} holds data of {self.problem.base_name} made "
-                f"with `seed={manifest.seed}`; got {self.seed}. Leave `seed` "
-                "out, use another `data_dir`, or add `overwrite` to make it "
+                f"{self._folder} holds data of {self.problem.base_name} with "
+                f"`seed={manifest.seed}` (got {self.seed}). Omit `seed`, use "
+                "another `data_dir`, or add `overwrite` to generate the data "
                 "again."
             )
         return manifest
@@ -134,7 +138,7 @@ class DataGenerator:
         name, seed = self.problem.base_name, self.seed
         if seed is None:
             seed = DEFAULT_SEED
-            # A manifest that cannot be read is about to be replaced.
+            # An unreadable manifest will be replaced.
             with contextlib.suppress(T2TLiteError):
                 seed = Manifest.load(self._folder, self.problem).seed
         raw = RawFiles(
@@ -145,8 +149,10 @@ class DataGenerator:
             self.tfds_dir,
         )
         if raw.raw_dir is not None and not raw.raw_dir.is_dir():
-            raise T2TLiteError(f"`raw_dir`: there is no folder {raw.raw_dir}.")
-        self.problem.check_sources(raw)  # now, not after hours
+            raise T2TLiteError(
+                f"`raw_dir` must be an existing folder (got {raw.raw_dir})."
+            )
+        self.problem.check_sources(raw)  # before hours of work
         identity = {
             "definition": self.problem.definition(),
             "seed": seed,
@@ -157,11 +163,11 @@ class DataGenerator:
         job = UnfinishedJob(self._folder / f".{name}.incomplete", identity, raw)
         if overwrite:
             job.remove()
-        if state := job.start():
-            self._say(state)
+        if message := job.start():
+            self._log(message)
         try:
             if not Manifest.path(job.folder, self.problem).exists():
-                self._make(job, seed).save(job.folder)
+                self._write_files(job, seed).save(job.folder)
             manifest = _move_into_place(job.folder, self._folder, self.problem)
         except T2TLiteError:
             job.remove()  # with this corpus the same command cannot resume
@@ -169,23 +175,23 @@ class DataGenerator:
         job.remove()
         return manifest
 
-    def _make(self, job: "UnfinishedJob", seed: int) -> Manifest:
-        """Generate all files but the manifest in the folder of the job."""
+    def _write_files(self, job: "UnfinishedJob", seed: int) -> Manifest:
+        """Write all files into the folder of the job; return their manifest."""
         problem = self.problem
         if not job.load("vocabulary"):
-            self._say("learning the vocabulary")
+            self._log("learning the vocabulary")
             problem.train_encoders(job.raw, job.folder, seed)
             job.save("vocabulary", True)
         splits = {
-            split: self._make_split(SplitEncoder(problem, split, seed), job)
+            split: self._finish_split(SplitEncoder(problem, split, seed), job)
             for split in problem.splits
         }
         sources = {}
         for path, state in sorted(job.raw.sources.items()):
             if file_stat(path) != state:
                 raise T2TLiteError(
-                    f"{path} must not change while data is made of it; it did. "
-                    "The same command starts over."
+                    f"{path} must not change while data is generated from it. "
+                    "Run the same command again; it starts over."
                 )
             sources[path] = {**state, "sha256": sha256_of(path)}
         return Manifest(
@@ -200,17 +206,17 @@ class DataGenerator:
             corpora=problem.corpus_counts(),
         )
 
-    def _make_split(
+    def _finish_split(
         self, encoder: SplitEncoder, job: "UnfinishedJob"
     ) -> SplitRecord:
-        """Return the record of a split; write it unless it is finished."""
-        if finished := job.load(encoder.split):
-            record = SplitRecord.from_json(finished)
+        """Return the record of a split; write the split if necessary."""
+        if saved := job.load(encoder.split):
+            record = SplitRecord.from_json(saved)
         else:
             record = self.write_split(encoder, job)
             job.save(encoder.split, dataclasses.asdict(record))
             shutil.rmtree(job.folder / encoder.split, ignore_errors=True)
-        self._say(f"{record.examples:,} pairs, {record.summary}", encoder.split)
+        self._log(f"{record.examples:,} pairs, {record.summary}", encoder.split)
         return record
 
     def write_split(
@@ -218,7 +224,7 @@ class DataGenerator:
     ) -> SplitRecord:
         """Write the shards of a split into the folder of the job.
 
-        A subclass may do so elsewhere, as long as the bytes are the same.
+        A subclass may run it on other machines if the bytes are the same.
         """
         folder = job.folder / encoder.split
         folder.mkdir(exist_ok=True)
@@ -227,21 +233,21 @@ class DataGenerator:
         counts, records = Counts(), []
         for path in chunks:
             counts.merge(shuffle.read_counts(path))
-        number = shuffle.count_shards(pairs)
+        num_shards = shuffle.count_shards(pairs)
         for path, shard in zip(
-            shard_paths(encoder, job.folder, number),
-            shuffle.read_shards(chunks, number, encoder.is_shuffled),
+            shard_paths(encoder, job.folder, num_shards),
+            shuffle.read_shards(chunks, num_shards, encoder.is_shuffled),
             strict=True,
         ):
-            found, record = write_shard(path, encoder, *shard)
-            counts.merge(found)
+            shard_counts, record = write_shard(path, encoder, *shard)
+            counts.merge(shard_counts)
             records.append(record)
         return make_split_record(encoder, counts, records)
 
     def _encode_split(
         self, encoder: SplitEncoder, job: "UnfinishedJob", folder: pathlib.Path
     ) -> int:
-        """Write the missing chunks; return the number of pairs of the split."""
+        """Write missing chunks; return the number of pairs of the split."""
         total = 0
         samples = encoder.problem.samples(encoder.split, job.raw)
 
@@ -249,7 +255,7 @@ class DataGenerator:
             nonlocal total
             for chunk in split_into_chunks(samples, encoder.label):
                 total += len(chunk.pairs)
-                if shuffle.chunk_path(folder, chunk).exists():  # resumed
+                if shuffle.chunk_path(folder, chunk).exists():  # resuming
                     counter.advance(len(chunk.pairs))
                 else:
                     job.save_sources()
@@ -266,17 +272,17 @@ class DataGenerator:
             )
         return total
 
-    def _only_one(self) -> filelock.AcquireReturnProxy:
-        """Wait until no other process generates the data; return the lock."""
+    def _lock(self) -> filelock.AcquireReturnProxy:
+        """Acquire the lock of the data; wait for another process if needed."""
         folder = self._folder
         lock = filelock.FileLock(folder / f".{self.problem.base_name}.lock")
         try:
             return lock.acquire(blocking=False)
         except filelock.Timeout:
-            self._say(f"another process is generating it in {folder}; waiting")
+            self._log(f"waiting for another process to generate it in {folder}")
             return lock.acquire()
 
-    def _say(self, text: str, split: str = "") -> None:
+    def _log(self, text: str, split: str = "") -> None:
         if self.progress:
             label = f"{self.problem.base_name} {split}".strip()
             log(f"{label}: {text}")
@@ -286,9 +292,9 @@ class UnfinishedJob:
     """The folder of an unfinished generation, with a record of each step.
 
     Args:
-      folder: its path.
-      identity: what makes the job the same job, fit for JSON.
-      raw: notes size and time of the corpus files as they are read.
+      folder: the path of the folder.
+      identity: JSON-serializable values; a job is resumed if they are equal.
+      raw: the corpus files; it records the files that are read.
     """
 
     def __init__(
@@ -298,18 +304,18 @@ class UnfinishedJob:
         self._identity = json.loads(json.dumps(identity))
 
     def start(self) -> str:
-        """Make the folder, or resume the job in it; return what happens."""
+        """Create the folder or resume its job; return a message to log."""
         message = ""
         if self.folder.exists():
             job = self.load("job") or {"identity": None, "sources": {}}
             if job["identity"] == self._identity and all(
-                file_stat(path) == was for path, was in job["sources"].items()
+                file_stat(path) == old for path, old in job["sources"].items()
             ):
                 message = "resuming the unfinished job"
                 self.raw.sources.update(job["sources"])
             else:
-                message = "starting over: problem, seed, folder, corpus or "
-                message += "versions differ from the unfinished job's"
+                message = "starting over: the problem, seed, folder, corpus or "
+                message += "versions of the unfinished job differ"
                 self.remove()
         self.folder.mkdir(exist_ok=True)
         for folder in (self.folder, *self.folder.glob("*/")):
@@ -318,18 +324,18 @@ class UnfinishedJob:
         return message
 
     def save_sources(self) -> None:
-        """Save which corpus files were read, before what is made of them."""
+        """Save the list of corpus files before any file generated from them."""
         job = {"identity": self._identity, "sources": self.raw.sources}
         if self.load("job") != job:
             files.write_json(self.folder / "job.json", job)
 
     def save(self, step: str, record: Any) -> None:
-        """Save the record of a step whose files are all written."""
+        """Save the record of a step after all its files."""
         self.save_sources()
         files.write_json(self.folder / f"{step}.json", record)
 
     def load(self, step: str) -> Any:
-        """Return the record of a step, or None if it is not finished."""
+        """Return the record of a finished step, else None."""
         with contextlib.suppress(FileNotFoundError, ValueError):
             return json.loads((self.folder / f"{step}.json").read_text("utf-8"))
         return None
@@ -341,19 +347,19 @@ class UnfinishedJob:
 
 
 def shard_paths(
-    encoder: SplitEncoder, folder: pathlib.Path, shards: int
+    encoder: SplitEncoder, folder: pathlib.Path, count: int
 ) -> list[pathlib.Path]:
-    """Return the paths of the shards of a split."""
+    """Return the paths of the `count` shards of a split."""
     prefix = f"{encoder.problem.base_name}-{encoder.split}"
-    return [folder / f"{prefix}-{k:05d}-of-{shards:05d}" for k in range(shards)]
+    return [folder / f"{prefix}-{k:05d}-of-{count:05d}" for k in range(count)]
 
 
 def write_shard(
     path: pathlib.Path, encoder: SplitEncoder, index: Any, records: list[bytes]
 ) -> tuple[Counts, ShardRecord]:
-    """Order the records of a shard, and write those that are not duplicates.
+    """Write the records of a shard in order, without duplicates if filtered.
 
-    A file that is there is kept: an interrupted job has finished it.
+    An existing file is kept, because an interrupted job has completed it.
 
     Raises:
       OSError: the file cannot be written.
@@ -375,7 +381,7 @@ def write_shard(
 
 
 def describe_shard(path: pathlib.Path, examples: int) -> ShardRecord:
-    """Return the record of a file with so many examples."""
+    """Return the record of a shard file."""
     size = path.stat().st_size
     return ShardRecord(path.name, examples, size, sha256_of(path))
 
@@ -383,10 +389,10 @@ def describe_shard(path: pathlib.Path, examples: int) -> ShardRecord:
 def make_split_record(
     encoder: SplitEncoder, counts: Counts, shards: list[ShardRecord]
 ) -> SplitRecord:
-    """Return the record of a split that is written.
+    """Return the record of a written split.
 
     Raises:
-      T2TLiteError: the split has no pair.
+      T2TLiteError: the split has no usable pair.
     """
     reasons = dict(sorted(counts.reasons.items()))
     record = SplitRecord(
@@ -394,28 +400,28 @@ def make_split_record(
         source_tokens=counts.source_tokens,
         target_tokens=counts.target_tokens,
         lengths=dict(sorted(counts.lengths.items())),
-        dropped={r: n for r, n in reasons.items() if r not in DAMAGE},
+        dropped={r: n for r, n in reasons.items() if r not in INVALID_TEXT},
         shards=tuple(shards),
         unknown_words=counts.unknown_words,
-        damaged={r: n for r, n in reasons.items() if r in DAMAGE},
+        damaged={r: n for r, n in reasons.items() if r in INVALID_TEXT},
     )
     if not record.examples:
         raise T2TLiteError(
             f"The {encoder.split} split of {encoder.problem.base_name} has no "
-            f"pair to use: 0 pairs, {record.summary}. Check the corpus."
+            f"pair: 0 usable pairs, {record.summary}. Check the corpus."
         )
     return record
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the packages that make data."""
+    """Return the versions of the packages that determine the data."""
     return {name: metadata.version(name) for name in _PACKAGES}
 
 
 def describe_vocabulary(
     folder: pathlib.Path, problem: Problem
 ) -> dict[str, dict[str, Any]]:
-    """Return sha256 and bytes of each vocabulary file in a folder."""
+    """Return sha256 and size in bytes of each vocabulary file by name."""
     paths = [folder / name for name in set(problem.vocabulary_files().values())]
     return {
         path.name: {"sha256": sha256_of(path), "bytes": path.stat().st_size}
@@ -428,14 +434,14 @@ def _move_into_place(
 ) -> Manifest:
     """Rename complete files into the data folder, the manifest last.
 
-    After an interruption the next call renames the rest.
+    After an interruption the next call renames the remaining files.
     """
     manifest = Manifest.load(folder, problem)
     Manifest.path(data_dir, problem).unlink(missing_ok=True)
     splits = manifest.splits.values()
     shards = {shard.file for split in splits for shard in split.shards}
     for split in problem.splits:
-        # No wider pattern: another problem may be called NAME-train.
+        # The pattern excludes another problem with the name NAME-train.
         for old in data_dir.glob(f"{problem.base_name}-{split}-{_SHARD}"):
             if old.name not in shards or (folder / old.name).exists():
                 old.unlink()
@@ -449,21 +455,21 @@ def _move_into_place(
 
 
 @contextlib.contextmanager
-def _write_errors_named(data_dir: pathlib.Path) -> Iterator[None]:
-    """Turn errors of writing into one that says what to do."""
+def _convert_write_errors(data_dir: pathlib.Path) -> Iterator[None]:
+    """Turn errors while writing data into a T2TLiteError with a fix."""
     try:
         yield
     except OSError as error:
-        place = pathlib.Path(error.filename or data_dir)
-        if not (place.is_relative_to(data_dir) or place in data_dir.parents):
-            raise  # it is about the corpus
-        error.filename = str(place)
+        path = pathlib.Path(error.filename or data_dir)
+        if not (path.is_relative_to(data_dir) or path in data_dir.parents):
+            raise  # an error of the corpus
+        error.filename = str(path)
         raise T2TLiteError(
             f"Cannot write data: {format_error(error)}. The same command "
-            "resumes; or choose another `data_dir`."
+            "resumes; or use another `data_dir`."
         ) from error
     except BrokenProcessPool as error:
         raise T2TLiteError(
-            "An encoding process died, most likely for lack of memory. The "
-            "same command resumes; use fewer with `processes`."
+            "An encoding process died, probably out of memory. The same "
+            "command resumes; reduce `processes`."
         ) from error

@@ -1,8 +1,8 @@
-"""Scatter the records of chunks over shards, and order each shard in memory.
+"""Distribute the records of chunks to shards and sort each shard by key.
 
-A record goes to the shard that its key belongs to, and each shard is sorted by
-key. Random keys shuffle the split, pair numbers keep its order, and hashes
-bring equal pairs together. Only one shard at a time is in memory.
+The key of a record determines its shard. Random keys shuffle the split, pair
+numbers keep its order, and hashes make equal pairs adjacent. Only one shard at
+a time is in memory.
 """
 
 import itertools
@@ -19,18 +19,18 @@ from t2t_lite.corpus import filters
 from t2t_lite.datagen.encode import INDEX, Chunk, Counts, SplitEncoder
 from t2t_lite.errors import T2TLiteError
 
-# Half of the input pipeline's shuffle window, so that a pair meets other shards
-# in every epoch.
+# Half of the input pipeline's shuffle window, so that each epoch mixes a shard
+# with other shards.
 SHARD_PAIRS = 32_768
 
 
 def count_shards(pairs: int) -> int:
-    """Return the number of shards of a split with so many pairs."""
+    """Return the number of shards for a number of pairs."""
     return max(1, -(-pairs // SHARD_PAIRS))
 
 
 def shard_of(keys: np.ndarray, shards: int, is_shuffled: bool) -> np.ndarray:
-    """Return the shard of each key; it grows with the key.
+    """Return the shard of each key; larger keys have larger shards.
 
     Args:
       keys: uint64 [records].
@@ -54,9 +54,9 @@ def write_chunk(
     encoders: Mapping[str, Any],
     chunk: Chunk,
 ) -> None:
-    """Encode a chunk: a line of JSON, INDEX [records] by key, the records.
+    """Write a chunk: a line of JSON, INDEX [records] by key, the records.
 
-    Nothing waits for the disk, because the file is read soon.
+    The file is not synced to disk, because it is read soon.
     """
     index, records, counts = encoder.encode(encoders, chunk)
     order = np.argsort(index["key"], kind="stable")
@@ -76,39 +76,43 @@ def read_counts(path: pathlib.Path) -> Counts:
 def read_shards(
     paths: Sequence[pathlib.Path], shards: int, is_shuffled: bool
 ) -> Iterator[tuple[np.ndarray, list[bytes]]]:
-    """Yield INDEX [records] and the records of each shard, in any order.
+    """Yield INDEX [records] and the records of each shard, unsorted.
 
     Raises:
       T2TLiteError: a chunk is damaged.
     """
-    bounds = [_find_shards(path, shards, is_shuffled) for path in paths]
+    starts = [_find_shards(path, shards, is_shuffled) for path in paths]
     for shard in range(shards):
         indices, records = [np.zeros(0, INDEX)], []
-        for path, (index_at, data_at) in zip(paths, bounds, strict=True):
-            index = _read(path, *index_at[shard : shard + 2])
+        for path, (index_starts, data_starts) in zip(
+            paths, starts, strict=True
+        ):
+            index = _read(path, *index_starts[shard : shard + 2])
             indices.append(np.frombuffer(index, INDEX))
-            data = _read(path, *data_at[shard : shard + 2])
+            data = _read(path, *data_starts[shard : shard + 2])
             ends = np.cumsum(indices[-1]["bytes"], dtype=np.int64).tolist()
-            pairs = itertools.pairwise([0, *ends])
-            records += [data[start:end] for start, end in pairs]
+            bounds = itertools.pairwise([0, *ends])
+            records += [data[start:end] for start, end in bounds]
         yield np.concatenate(indices), records
 
 
 def _find_shards(
     path: pathlib.Path, shards: int, is_shuffled: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return where each shard starts in the index and in the records, bytes."""
+    """Return the byte offsets of the shards in the index and in the records."""
     with open(path, "rb") as file:
         count, _ = json.loads(file.readline())
-        begin = file.tell()
+        start = file.tell()
         index = np.fromfile(file, INDEX, count)
-        end = file.seek(0, 2)
+        size = file.seek(0, 2)
     ends = np.cumsum([0, *index["bytes"]], dtype=np.int64)
-    if end != begin + count * INDEX.itemsize + ends[-1]:
-        raise T2TLiteError(f"{path} is damaged. The same command starts over.")
-    found = shard_of(index["key"], shards, is_shuffled)
-    starts = np.searchsorted(found, np.arange(shards + 1))
-    return begin + starts * INDEX.itemsize, begin + index.nbytes + ends[starts]
+    if size != start + count * INDEX.itemsize + ends[-1]:
+        raise T2TLiteError(
+            f"{path} is damaged. Run the same command again; it starts over."
+        )
+    shard_ids = shard_of(index["key"], shards, is_shuffled)
+    firsts = np.searchsorted(shard_ids, np.arange(shards + 1))
+    return start + firsts * INDEX.itemsize, start + index.nbytes + ends[firsts]
 
 
 def _read(path: pathlib.Path, start: int, end: int) -> bytes:
@@ -120,11 +124,11 @@ def _read(path: pathlib.Path, start: int, end: int) -> bytes:
 def select_records(
     index: np.ndarray, deduplicate: bool
 ) -> tuple[np.ndarray, Counts]:
-    """Return the positions of the records to write, in order; and the counts.
+    """Return the indices of the records to write, in order, and the counts.
 
     Args:
-      index: INDEX [records] of a shard, in any order.
-      deduplicate: keep only the first pair of those with equal hashes.
+      index: INDEX [records] of a shard, unsorted.
+      deduplicate: whether to keep only the first pair with the same hash.
     """
     order = np.lexsort((index["pair"], index["check"], index["key"]))
     is_copy = np.zeros(len(order), bool)

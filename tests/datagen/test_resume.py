@@ -179,7 +179,7 @@ def test_a_corpus_must_not_change_while_it_is_read(raw_dir, tmp_path):
 
     Changing.definition = Files.definition
     data_dir = tmp_path / "data"
-    with pytest.raises(T2TLiteError, match="a.txt must not change while data"):
+    with pytest.raises(T2TLiteError, match="a.txt must not change"):
         make(Changing(), data_dir, raw_dir=raw_dir)
     assert files_in(data_dir) == {".toy.lock"}
 

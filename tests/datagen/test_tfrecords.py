@@ -15,7 +15,7 @@ BY_HAND = bytes.fromhex(
 
 
 def test_a_record_is_the_one_worked_out_by_hand():
-    (ours,) = serialize_pairs([np.array([5, 300])], [np.array([7])], last=1)
+    (ours,) = serialize_pairs([np.array([5, 300])], [np.array([7])], eos_id=1)
     assert len(ours) == len(BY_HAND)
     parse = tf.train.Example.FromString
     assert parse(ours) == parse(BY_HAND)

@@ -76,7 +76,7 @@ def test_data_is_made_of_tensorflow_datasets(problem, tfds_dir, tmp_path):
 
 
 def test_two_places_at_once_are_refused(problem, tfds_dir, raw_dir, tmp_path):
-    with pytest.raises(UsageError, match="give `raw_dir` or `tfds_dir`"):
+    with pytest.raises(UsageError, match="`tfds_dir` conflicts with `raw_dir`"):
         DataGenerator(
             problem, tmp_path, raw_dir=raw_dir, tfds_dir=tfds_dir
         ).run()
