@@ -1,4 +1,4 @@
-"""The hparams sets that come with t2t-lite; importing registers them."""
+"""The built-in hparams sets; importing this package registers them."""
 
 from t2t_lite.hparams import (
     parsing,

@@ -1,4 +1,4 @@
-"""Sets for constituency parsing (arXiv:1706.03762, section 6.3)."""
+"""Hparams sets for constituency parsing (arXiv:1706.03762, section 6.3)."""
 
 from t2t_lite.hparam import HParams
 from t2t_lite.registry import register_hparams
@@ -6,11 +6,11 @@ from t2t_lite.registry import register_hparams
 
 @register_hparams
 def transformer_parsing_base() -> HParams:
-    """The paper's set for the treebank alone: 4 layers, d_model 1024.
+    """The paper's set for the treebank only: 4 layers, d_model 1024.
 
-    The rest is as in the base translation model, except dropout and learning
-    rate. The paper tuned these without giving them: dropout and warm-up are
-    tensor2tensor's, the rate is that of equation 3.
+    Other values are those of the base translation model, except for dropout and
+    learning rate, which the paper tuned but does not report: dropout and
+    warm-up are tensor2tensor's, the learning rate follows equation 3.
     """
     return HParams(
         hidden_size=1024,
@@ -40,7 +40,7 @@ def transformer_parsing_semisupervised() -> HParams:
 
 @register_hparams
 def transformer_parsing_small() -> HParams:
-    """For a sample of 3,000 sentences and an hour of two CPU cores."""
+    """A set for 3,000 sentences and an hour on two CPU cores."""
     return HParams(
         hidden_size=128,
         filter_size=512,

@@ -1,4 +1,4 @@
-"""Sets for small corpora and for machines without an accelerator."""
+"""Hparams sets for small corpora and for machines without an accelerator."""
 
 from t2t_lite.hparam import HParams
 from t2t_lite.registry import register_hparams
@@ -6,7 +6,7 @@ from t2t_lite.registry import register_hparams
 
 @register_hparams
 def transformer_toy() -> HParams:
-    """Trains in seconds on a CPU: for tests and first experiments."""
+    """A set for tests and first experiments: seconds on a CPU."""
     return HParams(
         hidden_size=64,
         filter_size=128,
@@ -24,7 +24,7 @@ def transformer_toy() -> HParams:
 
 @register_hparams
 def transformer_quickstart() -> HParams:
-    """Learns to spell out numbers in minutes on two CPU cores."""
+    """A set for spelling out numbers: minutes on two CPU cores."""
     return HParams(
         hidden_size=128,
         filter_size=256,
@@ -42,11 +42,11 @@ def transformer_quickstart() -> HParams:
 
 @register_hparams
 def transformer_multi30k() -> HParams:
-    """For Multi30k's 29,000 pairs and an hour of two CPU cores.
+    """A set for Multi30k's 29,000 pairs and an hour on two CPU cores.
 
-    The sizes are those of the literature on this corpus (arXiv:2105.14462).
-    The post-norm and the dropout of 0.3 used there need some 80 epochs. An hour
-    has 36, in which pre-norm, less dropout and a cooldown get further.
+    The sizes are common for this corpus (arXiv:2105.14462). That paper's
+    post-norm and dropout of 0.3 need about 80 epochs. An hour has 36 epochs;
+    pre-norm, less dropout and a cooldown give better results in this time.
     """
     return HParams(
         hidden_size=128,

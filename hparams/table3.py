@@ -1,7 +1,7 @@
-"""The other rows of table 3 of arXiv:1706.03762, each a step from the base.
+"""The other rows of table 3 of arXiv:1706.03762, variations of the base model.
 
-The names are tensor2tensor's, where it has one. `t2t-lite-registry --table3`
-puts their sizes beside the paper's.
+The names are tensor2tensor's, where they exist. `t2t-lite-registry --table3`
+compares the numbers of parameters with the paper.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ PAPER_MILLIONS = {"transformer_base": 65}
 
 
 def _row(name: str, meaning: str, millions: int = 65, **changes: Any) -> None:
-    """Registers a row; without a number of its own it has the base model's."""
+    """Register a row of the table, by default with the base model's size."""
 
     def row() -> HParams:
         return transformer_base().replace(**changes)
@@ -29,7 +29,7 @@ def _row(name: str, meaning: str, millions: int = 65, **changes: Any) -> None:
 
 
 def _depth(units: int) -> dict[str, int]:
-    """d_k and d_v, the units of a head."""
+    """Return the hparams of d_k and d_v, the units of a head."""
     return {"key_depth": units, "value_depth": units}
 
 

@@ -1,10 +1,10 @@
-"""Sets of tensor2tensor 1.15.7 by its names, with its values.
+"""Hparams sets of tensor2tensor 1.15.7 with the same names and values.
 
-Its `transformer_base` and `transformer_big` were changed after the paper; here
-those names have the paper's values, and the later ones are `_v3`. There
-`batch_size` is the positions of one GPU in one pass: `batch_tokens` divided by
-`gradient_accumulation_steps`.
-The sets for several GPUs have the update of eight, on any number of devices.
+tensor2tensor changed `transformer_base` and `transformer_big` after the paper.
+Here these names have the paper's values, and `_v3` marks the later values. In
+tensor2tensor, `batch_size` is the positions of one pass on one GPU, which is
+`batch_tokens` divided by `gradient_accumulation_steps` here. The sets for
+several GPUs have the update size of eight GPUs on any number of devices.
 """
 
 from t2t_lite.hparam import HParams
@@ -13,12 +13,12 @@ from t2t_lite.registry import register_hparams
 
 @register_hparams
 def transformer_base_v3() -> HParams:
-    """tensor2tensor's third, which is its `transformer_base`.
+    """tensor2tensor's third base model, its current `transformer_base`.
 
-    Pre-norm stands a higher learning rate: twice the paper's factor, reached
-    over 8000 updates. Dropout on the attention weights and inside the
-    feed-forward network adds regularization, and beta2 = 0.997 averages squared
-    gradients over more updates. Positions are all sines, then all cosines.
+    Pre-norm allows twice the paper's learning rate, after 8000 updates of
+    warm-up. Dropout of attention weights and in the feed-forward network adds
+    regularization, and beta2 = 0.997 averages squared gradients over more
+    updates. Position signals are all sines, then all cosines.
     """
     return HParams(
         hidden_size=512,
@@ -27,8 +27,8 @@ def transformer_base_v3() -> HParams:
         num_hidden_layers=6,
         norm_placement="pre",
         position_encoding="concatenated",
-        target_space_embedding=True,  # its target space
-        shift_across_segments=True,  # of packed rows
+        target_space_embedding=True,
+        shift_across_segments=True,  # in packed rows
         residual_dropout=0.1,
         attention_dropout=0.1,
         relu_dropout=0.1,
@@ -37,24 +37,24 @@ def transformer_base_v3() -> HParams:
         gradient_accumulation_steps=8,
         learning_rate=2.0,
         warmup_steps=8000,
-        schedule_offset=1,  # the first update has a rate of 0
+        schedule_offset=1,  # the learning rate of the first update is 0
         adam_beta2=0.997,
-        train_steps=250000,  # the default of its trainer
+        train_steps=250000,  # default of tensor2tensor's trainer
         average_checkpoints=5,
-        extra_decode_length=100,  # the default of its decoder
-        max_source_length=2048,  # it has no limit
+        extra_decode_length=100,  # default of tensor2tensor's decoder
+        max_source_length=2048,  # no limit in tensor2tensor
     )
 
 
 @register_hparams
 def transformer_base_v2() -> HParams:
-    """tensor2tensor's second: pre-norm, more dropout, twice the rate."""
+    """tensor2tensor's second base model: the third with beta2 = 0.98."""
     return transformer_base_v3().replace(schedule_offset=0, adam_beta2=0.98)
 
 
 @register_hparams
 def transformer_base_v1() -> HParams:
-    """tensor2tensor's first base model: the paper's, all sines first."""
+    """tensor2tensor's first base model: the paper's, with all sines first."""
     return transformer_base_v3().replace(
         norm_placement="post",
         attention_dropout=0.0,
@@ -68,9 +68,9 @@ def transformer_base_v1() -> HParams:
 
 @register_hparams
 def transformer_base_single_gpu() -> HParams:
-    """tensor2tensor's base model for one GPU: 1024 positions an update.
+    """tensor2tensor's base model for one GPU: 1024 positions per update.
 
-    Its rate does not depend on `hidden_size`.
+    The learning rate does not depend on `hidden_size`.
     """
     return transformer_base_v3().replace(
         batch_tokens=1024,
@@ -83,7 +83,7 @@ def transformer_base_single_gpu() -> HParams:
 
 @register_hparams
 def transformer_big_single_gpu() -> HParams:
-    """tensor2tensor's big model for one GPU: 2048 positions an update."""
+    """tensor2tensor's big model for one GPU: 2048 positions per update."""
     return transformer_base_v3().replace(
         hidden_size=1024,
         filter_size=4096,
@@ -120,7 +120,7 @@ def transformer_relative_big() -> HParams:
 
 @register_hparams
 def transformer_tiny() -> HParams:
-    """tensor2tensor's smallest: two layers of 128, one GPU's update."""
+    """tensor2tensor's smallest model: 2 layers, d_model 128, one GPU."""
     return transformer_base_v3().replace(
         hidden_size=128,
         filter_size=512,

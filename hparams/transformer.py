@@ -15,7 +15,7 @@ def transformer_base() -> HParams:
         residual_dropout=0.1,
         label_smoothing=0.1,
         batch_tokens=25000,  # positions of one update, each side, all replicas
-        gradient_accumulation_steps=8,  # passes an update is cut into
+        gradient_accumulation_steps=8,  # passes per update
         warmup_steps=4000,  # optimizer updates
         train_steps=100000,
         average_checkpoints=5,
@@ -37,5 +37,5 @@ def transformer_big() -> HParams:
 
 @register_hparams
 def transformer_big_enfr() -> HParams:
-    """The big model as trained for English to French (section 6.1)."""
+    """The big model for English to French (section 6.1): less dropout."""
     return transformer_big().replace(residual_dropout=0.1)

@@ -1,4 +1,4 @@
-"""The problems that come with t2t-lite; importing registers them."""
+"""The built-in problems; importing this package registers them."""
 
 from t2t_lite.problems import multi30k, spellout, text, wmt, wsj_parsing
 

@@ -1,8 +1,8 @@
 """Multi30k, task 1: captions of photographs, 29,000 pairs (arXiv:1605.00459).
 
-English captions of Flickr30k and their translations by people into German and
-French. Distributed at https://github.com/multi30k/dataset for research; the
-captions carry Flickr30k's terms: non-commercial research and education.
+English captions of Flickr30k with human translations into German and French,
+distributed at https://github.com/multi30k/dataset for research. The terms of
+Flickr30k apply to the captions: non-commercial research and education.
 """
 
 from collections.abc import Iterator
@@ -19,10 +19,10 @@ _URL = (
     "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 )
 
-# Bytes of the file, and the sha256 of the uncompressed text, so that a repacked
-# copy counts as the same corpus. Taken from a copy of the corpus (29,000, 1,014
-# and 1,000 lines a language), spot-checked against the tokenized files that the
-# repository holds beside it.
+# File name, size of the compressed file in bytes and sha256 of the uncompressed
+# text, so that a recompressed copy is the same corpus. Computed from a copy of
+# the corpus (29,000, 1,014 and 1,000 lines per language) and spot-checked
+# against the tokenized files in the same repository.
 _FILES = """
 train.en 562688 460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6
 train.de 626192 2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72
@@ -49,7 +49,7 @@ def _files(*languages: str) -> tuple[RemoteFile, ...]:
 
 
 class _Multi30k(Text2TextProblem):
-    """The pairs of two languages; dev is `val`, test is `test_2016_flickr`."""
+    """Pairs of two languages; dev is `val`, test is `test_2016_flickr`."""
 
     vocab_size = 4000
 

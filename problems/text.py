@@ -1,4 +1,4 @@
-"""The user's own text files, without a line of Python."""
+"""The problem `text` over the user's own text files."""
 
 from t2t_lite.problem import TextFiles
 from t2t_lite.registry import register_problem

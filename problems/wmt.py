@@ -1,18 +1,17 @@
 """WMT 2014 translation (arXiv:1706.03762, section 5.1), two language pairs.
 
-Train is all that the workshop of 2014 lists for the pair, as TensorFlow
-Datasets collects it; dev is newstest2013, test newstest2014.
+Train contains all corpora of WMT 2014 for the language pair, from TensorFlow
+Datasets; dev is newstest2013, test is newstest2014.
 https://www.statmt.org/wmt14/translation-task.html
 
-Filters: the paper names none. For English to German, tensor2tensor's problem
-with the paper's shared vocabulary of 37,000 (`translate_ende_wmt_bpe32k`) reads
-`train.tok.clean.bpe.32000`. Moses' `clean-corpus-n.perl` made it with 1 and 80,
-so it lacks tokenized pairs with a side of more than 80 tokens, or with more
-than 9 times the tokens of the other side (the script's default). We count words
-and punctuation marks, which is close to Moses' tokens but not the same. For
-English to French, `translate_enfr_wmt32k` drops empty sides and nothing else.
-Both leave sentences longer than `max_length` out of training batches, and so do
-we.
+The paper names no filters. For English to German, tensor2tensor's problem with
+the paper's shared vocabulary of 37,000 (`translate_ende_wmt_bpe32k`) reads
+`train.tok.clean.bpe.32000`, the output of Moses' `clean-corpus-n.perl` with 1
+and 80. This script drops pairs with more than 80 tokens on a side or, by
+default, a length ratio above 9. Our filters count words and punctuation marks,
+which approximate Moses' tokens. For English to French, `translate_enfr_wmt32k`
+drops only empty sides. For both pairs, training batches exclude sentences
+longer than `max_length`, here as in tensor2tensor.
 """
 
 from t2t_lite.problem import ParallelCorpus
@@ -20,7 +19,7 @@ from t2t_lite.registry import OTHER_NAMES, register_problem
 
 
 class _Wmt14(ParallelCorpus):
-    """The common part of the language pairs."""
+    """The common settings of both language pairs."""
 
     source_language = "en"
     stems = {
@@ -51,7 +50,7 @@ class WmtEnFr(_Wmt14):
     tfds_bytes = 6_656_000_000
 
 
-# Names that tensor2tensor has, or had before, for about the same task.
+# Current and former names of tensor2tensor for nearly the same task.
 for name in (
     "translate_ende_wmt32k",
     "translate_ende_wmt32k_packed",

@@ -1,18 +1,18 @@
-"""Constituency parsing of the Wall Street Journal (section 6.3 of the paper).
+"""Constituency parsing of the Wall Street Journal (arXiv:1706.03762, sec. 6.3).
 
 The Penn Treebank is licensed by the Linguistic Data Consortium (LDC99T42):
-https://catalog.ldc.upenn.edu/LDC99T42. A sample of its first files comes with
-NLTK, for non-commercial use; it is divided by number here.
+https://catalog.ldc.upenn.edu/LDC99T42. NLTK contains a sample of its first
+files for non-commercial use; file numbers define its splits.
 """
 
 from t2t_lite.parsing.problem import ParsingProblem, SplitRanges
 from t2t_lite.registry import OTHER_NAMES, register_problem
 
-# Sections 2-21, 22 and 23: file wsj_0201 is the first one of section 2.
+# File numbers of sections 2-21, 22 and 23: wsj_0201 is the first of section 2.
 _SECTIONS = ("200-2199", "2200-2299", "2300-2399")
 _SAMPLE = ("1-139", "140-149", "150-159")
 
-# Of the bracketing guidelines for Treebank II style (Bies et al., 1995).
+# From the bracketing guidelines for Treebank II style (Bies et al., 1995).
 _LABELS = (
     *("S", "SBAR", "SBARQ", "SINV", "SQ"),
     *("ADJP", "ADVP", "CONJP", "FRAG", "INTJ", "LST", "NAC", "NP", "NX"),
@@ -29,7 +29,7 @@ _TAGS = (
 
 @register_problem("wsj_parsing")
 class WsjParsing(ParsingProblem):
-    """Parsing, trained on the treebank's 40,000 sentences alone."""
+    """Parsing, trained only on the treebank's 40,000 sentences."""
 
     file_stem = "wsj_"
     layouts = (SplitRanges(*_SECTIONS, 16_000), SplitRanges(*_SAMPLE, 8_000))
@@ -39,9 +39,9 @@ class WsjParsing(ParsingProblem):
 
 @register_problem("wsj_parsing_semisupervised")
 class WsjParsingSemisupervised(ParsingProblem):
-    """Parsing, trained on automatic trees, too (17 million in the paper).
+    """Parsing, trained also on automatic trees (17 million in the paper).
 
-    The option `trees` names their files, one tree or more a line.
+    The option `trees` gives their files with one or more trees per line.
     """
 
     file_stem = "wsj_"
@@ -51,6 +51,6 @@ class WsjParsingSemisupervised(ParsingProblem):
     treebank_share = 0.1
 
 
-# Its names in tensor2tensor.
+# Names in tensor2tensor.
 for name in ("parsing_english_ptb8k", "parsing_english_ptb16k"):
     OTHER_NAMES[name] = "wsj_parsing"

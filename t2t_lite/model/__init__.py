@@ -1,1 +1,1 @@
-"""The paper: the Transformer, its losses and its costs."""
+"""The Transformer: layers, losses, decoder cache and FLOPs."""

@@ -32,19 +32,19 @@ from t2t_lite.ops import (
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
 class MultiHeadAttention(keras.layers.Layer):
-    """Scaled dot-product attention in several heads, without biases.
+    """Multi-head scaled dot-product attention without biases.
 
     Args:
       num_heads: H.
-      key_depth: d_k, units a head of queries and keys; None: D / H, of the
-        input's last dimension D.
-      value_depth: d_v, units a head of values; None: D / H.
-      attention_dropout: share of the attention weights dropped in training.
-      window: r; a position attends to those at most r // 2 away from it
-        (section 4, restricted self-attention). None: to all.
-      causal: whether a window reaches back only.
-      max_relative_position: k; keys and values of self-attention depend on
-        their distance, up to k positions (arXiv:1803.02155). None: they do not.
+      key_depth: d_k, units per head of queries and keys; None is D / H, where D
+        is the input's last dimension.
+      value_depth: d_v, units per head of values; None is D / H.
+      attention_dropout: dropout rate of the attention weights, 0-1.
+      window: r of restricted self-attention (section 4); a position attends to
+        positions at most r // 2 away. None: no restriction.
+      causal: whether a window contains only earlier positions.
+      max_relative_position: k, the largest distance of relative position
+        representations (arXiv:1803.02155). None: no relative positions.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class MultiHeadAttention(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
-        # Integers once the layer is built.
+        # Integers after `build`.
         self.key_depth: Any = key_depth
         self.value_depth: Any = value_depth
         self.attention_dropout = attention_dropout
@@ -97,7 +97,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
     @property
     def radius(self) -> int | None:
-        """The largest distance in a window; None without a window."""
+        """The largest distance of positions in a window; None without one."""
         return None if self.window is None else self.window // 2
 
     def call(
@@ -111,14 +111,14 @@ class MultiHeadAttention(keras.layers.Layer):
         """Attend from every position of `x`.
 
         Args:
-          x: float [B, T, D], the queries' input.
+          x: float [B, T, D], the input of the queries.
           bias: float32, broadcast to [B, H, T, S], added to the scores: 0
-            where attention is allowed, else a large negative number. Not used
+            where attention is allowed, else a large negative number. Ignored
             with a window.
-          memory: float [B, S, D], the input of keys and values; None: `x`.
+          memory: float [B, S, D], the input of keys and values; None is `x`.
           dropout: `DropoutMasks` of this pass, or `no_dropout`.
-          segments: int [B, T], with a window only; a position attends to
-            positions of the same number.
+          segments: int [B, T], the segment ids; used only with a window. A
+            position attends only to its own segment.
 
         Returns:
           float [B, T, D].
@@ -150,7 +150,7 @@ class MultiHeadAttention(keras.layers.Layer):
         memory: Tensor | None = None,
         segments: Tensor | None = None,
     ) -> Tensor:
-        """Return the attention weights of a call: float32 [B, H, T, S]."""
+        """Return the attention weights of a call, float32 [B, H, T, S]."""
         query, keys, _ = self._project(x, memory)
         if self.radius is not None:
             length = ops.shape(x)[1]
@@ -179,33 +179,33 @@ class MultiHeadAttention(keras.layers.Layer):
             rows = dense(x, self.scaled_query_kernel())
             (query,) = self._split_heads(rows, x, (self.key_depth,))
             return query, *self.project_kv(memory)
-        # One product instead of three: wide ones are cheaper per column.
+        # One wide product is faster than three narrow products.
         rows = dense(x, self.qkv_kernel())
         depths = (self.key_depth, self.key_depth, self.value_depth)
         return self._split_heads(rows, x, depths)
 
     def project_kv(self, memory: Tensor) -> list[Tensor]:
-        """Return keys [B, H, S, d_k] and values [B, H, S, d_v] of [B, S, D]."""
+        """[B, S, D] -> keys [B, H, S, d_k] and values [B, H, S, d_v]."""
         kernel = ops.concatenate([self.key_kernel, self.value_kernel], axis=1)
         depths = (self.key_depth, self.value_depth)
         return self._split_heads(dense(memory, kernel), memory, depths)
 
     def qkv_kernel(self) -> Tensor:
-        """Return the kernels of queries, keys and values, side by side."""
+        """Return the concatenated kernels of queries, keys and values."""
         return ops.concatenate(
             [self.scaled_query_kernel(), self.key_kernel, self.value_kernel],
             axis=1,
         )
 
     def scaled_query_kernel(self) -> Tensor:
-        """Return the kernel of queries, times the 1 / sqrt(d_k) of equation 1.
+        """Return the query kernel, scaled by 1 / sqrt(d_k) (equation 1).
 
-        A kernel has fewer numbers than the scores.
+        Scaling the kernel is cheaper than scaling the scores.
         """
         return self.query_kernel * self.key_depth**-0.5
 
     def relative_tables(self) -> tuple[Tensor | None, Tensor | None]:
-        """Return the vectors of distances for keys and values, or None."""
+        """Return the relative position tables of keys and values, or Nones."""
         if self.max_relative_position is None:
             return None, None
         return self.relative_keys, self.relative_values
@@ -243,7 +243,7 @@ def softmax_weights(query: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
 def merge_heads(context: Tensor) -> Tensor:
     """[B, H, T, d_v] -> [B * T, H * d_v]."""
     _, heads, _, depth = context.shape
-    context = ops.transpose(context, (0, 2, 1, 3))
+    context = ops.transpose(context, (0, 2, 1, 3))  # [B, T, H, d_v]
     return ops.reshape(context, (-1, heads * depth))
 
 
@@ -256,20 +256,20 @@ def split_heads(
     """[B * T, H * sum(depths)] -> [B, H, T, d] for each depth d.
 
     Args:
-      rows: one product side by side, such as queries, keys and values.
+      rows: concatenated projections, such as queries, keys and values.
       shape: B and T.
       num_heads: H.
-      depths: units a head of each part.
+      depths: units per head of each of the P projections.
     """
-    if len(set(depths)) == 1:  # one transposition: 3 % of a step at d 256
-        parts = len(depths)
-        rows = reshape(rows, (*shape, parts, num_heads, depths[0]))
-        # [B, T, parts, H, d] -> [parts, B, H, T, d]
-        return ops.unstack(ops.transpose(rows, (2, 0, 3, 1, 4)), parts)
+    if len(set(depths)) == 1:
+        # One transposition saves 3 % of a step at d_model 256.
+        count = len(depths)
+        rows = reshape(rows, (*shape, count, num_heads, depths[0]))
+        # [B, T, P, H, d] -> [P, B, H, T, d]
+        return ops.unstack(ops.transpose(rows, (2, 0, 3, 1, 4)), count)
     ends = [num_heads * sum(depths[: i + 1]) for i in range(len(depths) - 1)]
-    return [
-        ops.transpose(reshape(part, (*shape, num_heads, depth)), (0, 2, 1, 3))
-        for part, depth in zip(
-            ops.split(rows, ends, axis=-1), depths, strict=True
-        )
+    projections = zip(ops.split(rows, ends, axis=-1), depths, strict=True)
+    return [  # [B * T, H * d] -> [B, T, H, d] -> [B, H, T, d]
+        ops.transpose(reshape(x, (*shape, num_heads, depth)), (0, 2, 1, 3))
+        for x, depth in projections
     ]

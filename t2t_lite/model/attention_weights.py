@@ -1,4 +1,4 @@
-"""The attention weights of a model for a given batch."""
+"""Compute the attention weights of a model for a batch."""
 
 from keras import ops
 
@@ -13,34 +13,34 @@ def attention_weights(
     """Return the attention weights of every layer and head, without dropout.
 
     Args:
-      model: built.
-      features: `inputs` and `targets` of a call, one pair a row.
+      model: a built model with N layers per stack.
+      features: `inputs` and `targets` of a call, one pair per row.
 
     Returns:
       A dict of float32: `encoder` [N, B, H, S, S], `decoder` [N, B, H, T, T]
-      and `cross` [N, B, H, T, S]. A row is the attention of one position, and
-      sums to 1. Row t of `decoder` and `cross` is the position that scores
-      `targets[:, t]`; its input, column t of `decoder`, is the target before.
+      and `cross` [N, B, H, T, S]. The weights of a position sum to 1. Row t of
+      `decoder` and `cross` belongs to the position that predicts
+      `targets[:, t]`; column t of `decoder` is the target before it.
     """
     weights = _weights_by_layer(model, features)
-    return {name: ops.stack(each) for name, each in weights.items()}
+    return {name: ops.stack(layers) for name, layers in weights.items()}
 
 
 def source_attention(
     model: Transformer, features: Features, layer: int
 ) -> Tensor:
-    """Return the mean attention of the heads of one layer to the source.
+    """Return the mean attention of one layer's heads to the source.
 
-    Call it in a graph, which leaves out the layers above.
+    Call it in a graph, which prunes the unused layers.
 
     Args:
-      model: built.
-      features: the arguments of `attention_weights`.
-      layer: of the decoder, from 1.
+      model: a built model.
+      features: `inputs` and `targets` of a call, one pair per row.
+      layer: the number of the decoder layer, from 1.
 
     Returns:
-      float32 [B, T, S]; row t is the position that scores `targets[:, t]`, and
-      sums to 1.
+      float32 [B, T, S]; row t belongs to the position that predicts
+      `targets[:, t]` and sums to 1.
     """
     weights = _weights_by_layer(model, features)["cross"]
     return ops.mean(weights[layer - 1], axis=1)

@@ -1,4 +1,4 @@
-"""`Ensemble`: several models that translate as one."""
+"""`Ensemble`: joint decoding with several models."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,22 +11,22 @@ from t2t_lite.ops import Tensor
 
 
 class Ensemble:
-    """Averages the probabilities of models; searches use it as a model.
+    """Several models with averaged probabilities, for beam search.
 
-    The memory and the cache are tuples, with one element a model. See
-    `Transformer` for the methods.
+    The methods are those of `Transformer`; the memory and the cache are tuples
+    with one element per model.
 
     Args:
-      models: with weights and equal vocabularies; their sizes may differ.
+      models: built models with equal vocabularies; other hparams may differ.
 
     Raises:
-      UsageError: there are no models, or the vocabularies differ in size.
+      UsageError: there are no models, or the vocabulary sizes differ.
     """
 
     def __init__(self, models: Sequence[Transformer]):
         if not models or len({model.vocab_sizes for model in models}) > 1:
             raise UsageError(
-                "An ensemble needs models with equal vocabularies; got the "
+                "An ensemble requires models with equal vocabularies; got the "
                 f"sizes {[model.vocab_sizes for model in models]}."
             )
         self.models = list(models)
@@ -38,23 +38,23 @@ class Ensemble:
         return [weight for model in self.models for weight in model.weights]
 
     def _each(self, method, values, *arguments):
-        """Call a method of each model, with its element of `values` first."""
+        """Call a method of each model with its element of `values`."""
         return tuple(
             getattr(model, method)(value, *arguments)
             for model, value in zip(self.models, values, strict=True)
         )
 
     def encode(self, inputs: Tensor) -> tuple[tuple, Tensor]:
-        """Return the memory of each model, and the padding mask [B, S]."""
+        """Return the memory of each model and the padding mask [B, S]."""
         encoded = [model.encode(inputs) for model in self.models]
         return tuple(memory for memory, _ in encoded), encoded[0][1]
 
     def start_decoding(
         self, memory: tuple, *arguments: Any
     ) -> tuple[Callable[..., tuple[Tensor, tuple]], tuple]:
-        """Return the function of a decoding step, and the first caches.
+        """Return the step function and the initial caches.
 
-        As `Transformer.start_decoding`; a step gives log-probabilities.
+        See `Transformer.start_decoding`; a step returns log-probabilities.
         """
         starts = self._each("start_decoding", memory, *arguments)
         step_fns, caches = zip(*starts, strict=True)
@@ -70,11 +70,11 @@ class Ensemble:
         return decode_step, caches
 
     def reorder_cache(self, cache: tuple, parents: Tensor) -> tuple:
-        """Return the caches after hypothesis k continued `parents[:, k]`."""
+        """Return the caches if hypothesis k continues `parents[:, k]`."""
         return self._each("reorder_cache", cache, parents)
 
     def select_sentences(self, cache: tuple, rows: Tensor) -> tuple:
-        """Return the caches of the sentences `rows`, int32 [M], only."""
+        """Return the caches of the sentences `rows`, int32 [M]."""
         return self._each("select_sentences", cache, rows)
 
     def token_log_probs(self, features: Features) -> Tensor:
@@ -85,7 +85,7 @@ class Ensemble:
 
 
 def log_mean_exp(log_probs: Sequence[Tensor]) -> Tensor:
-    """Return the logarithm of the mean of some probabilities."""
+    """Return the logarithm of the mean probability."""
     return ops.logsumexp(ops.stack(log_probs), axis=0) - ops.log(
         float(len(log_probs))
     )

@@ -1,12 +1,12 @@
-"""The parameters and FLOPs of a model, counted from its hparams.
+"""Parameters and FLOPs of a model, computed from its hparams.
 
-Counted from the formulas of arXiv:1706.03762, without building a model. With
-d = d_model, f = d_ff, h heads of d_k and d_v, and w = h (d_k + d_v):
+The formulas follow arXiv:1706.03762; no model is built. With d = d_model,
+f = d_ff, h heads of d_k and d_v units, and w = h (d_k + d_v):
 
-- attention has 2 d w weights: the kernels of queries and keys are h d_k wide,
-  those of values and of the output h d_v;
+- attention has 2 d w weights: the kernels of queries and keys are [d, h d_k],
+  the kernels of values and of the output have d h d_v weights each;
 - the feed-forward network has 2 d f weights and f + d biases;
-- a normalization has 2 d.
+- a normalization has 2 d weights.
 """
 
 import re
@@ -15,40 +15,40 @@ from typing import Any
 
 from t2t_lite.hparam import HParams, ModelHParams
 
-# A training step computes each product of the forward pass and two more for
-# it: the gradients of its two factors.
+# For each product of the forward pass, a training step computes two more: the
+# gradients of both factors.
 TRAINING_PER_FORWARD = 3
 
 
 def count_parameters(
     hparams: ModelHParams, source_vocab_size: int, target_vocab_size: int
 ) -> dict[str, int]:
-    """Return the number of parameters of each part of a model."""
+    """Return the number of parameters by part of the model."""
     d, (encoder, decoder) = hparams.hidden_size, hparams.layers
     source, target = hparams.vocab_sizes(source_vocab_size, target_vocab_size)
     attention = 2 * d * _attention_width(hparams)
     tables = _relative_rows(hparams) * sum(_depths(hparams))
     feed_forward = 2 * d * hparams.filter_size + hparams.filter_size + d
     norm = 2 * d
-    last_norm = norm if hparams.norm_placement == "pre" else 0
+    final_norm = norm if hparams.norm_placement == "pre" else 0
     parts = {
         "source embedding": source * d,
         "target embedding": target * d,
         "softmax": target * d,
         "encoder self-attention": encoder * (attention + tables),
         "encoder feed-forward": encoder * feed_forward,
-        "encoder norms": 2 * encoder * norm + last_norm,
+        "encoder norms": 2 * encoder * norm + final_norm,
         "decoder self-attention": decoder * (attention + tables),
         "decoder cross-attention": decoder * attention,
         "decoder feed-forward": decoder * feed_forward,
-        "decoder norms": 3 * decoder * norm + last_norm,
+        "decoder norms": 3 * decoder * norm + final_norm,
     }
     if hparams.shared_embedding:
         for part in ("source embedding", "target embedding", "softmax"):
             del parts[part]
         parts = {"embedding and softmax": source * d, **parts}
     if hparams.target_space_embedding:
-        parts["vector of the source"] = d
+        parts["target space embedding"] = d
     if hparams.position_encoding == "learned":
         parts["positions"] = 2 * hparams.max_length * d
     return parts
@@ -60,12 +60,12 @@ def count_forward_flops(
     source_length: float,
     target_length: float,
 ) -> tuple[float, float]:
-    """Return the FLOPs of a forward pass, per source and per target token.
+    """Return the FLOPs of a forward pass per source and per target token.
 
-    Only matrix products count, 2 FLOPs for each multiplication with its
-    addition: a product with an [a, b] matrix is 2 a b a token, and attention
-    to n positions 2 h (d_k + d_v) n. With N layers a stack, and S source and T
-    target positions:
+    Only matrix products count, with 2 FLOPs per multiplication and addition. A
+    product with an [a, b] matrix has 2 a b FLOPs per token, attention to n
+    positions 2 h (d_k + d_v) n. With N layers per stack, S source positions and
+    T target positions:
 
       source token: N (4 d w + 4 d f + 2 w S)         the encoder
                     + N (2 d w)                       its keys and values
@@ -73,31 +73,30 @@ def count_forward_flops(
                     + N (2 d w + 2 w S)               its cross-attention
                     + 2 d V                           the softmax
 
-    Relative positions add 2 w (2k + 1) to each of both, products with their
-    tables. Positions that a mask hides count, because they are computed. A
-    window of r counts as the r + 1 positions that it sees, r / 2 + 1 in the
-    decoder.
+    Relative positions add products with their tables, 2 w (2k + 1) per layer
+    and token. Masked positions count because they are computed. A window of r
+    counts as r + 1 positions, in the decoder as r / 2 + 1.
 
     Args:
-      hparams: of the model.
-      target_vocab_size: ids of the target vocabulary.
-      source_length: S, in tokens; 0 leaves out what grows with it.
+      hparams: the hparams of the model.
+      target_vocab_size: size of the target vocabulary.
+      source_length: S, in tokens; 0 omits the terms with S.
       target_length: T, in tokens.
     """
     d, (encoder, decoder) = hparams.hidden_size, hparams.layers
     _, vocab_size = hparams.vocab_sizes(1, target_vocab_size)
     width = _attention_width(hparams)
-    seen_source, seen_target = source_length, target_length
+    visible_source, visible_target = source_length, target_length
     if hparams.attention_window is not None:
-        reach = hparams.attention_window // 2
-        seen_source = min(seen_source, 2 * reach + 1)
-        seen_target = min(seen_target, reach + 1)
+        radius = hparams.attention_window // 2
+        visible_source = min(visible_source, 2 * radius + 1)
+        visible_target = min(visible_target, radius + 1)
     layer = 4 * d * width + 4 * d * hparams.filter_size
     layer += 2 * width * _relative_rows(hparams)
     half_attention = 2 * d * width
-    source = encoder * (layer + 2 * width * seen_source)
+    source = encoder * (layer + 2 * width * visible_source)
     cross_attention = half_attention + 2 * width * source_length
-    target = decoder * (layer + 2 * width * seen_target + cross_attention)
+    target = decoder * (layer + 2 * width * visible_target + cross_attention)
     return source + decoder * half_attention, target + 2 * d * vocab_size
 
 
@@ -109,15 +108,15 @@ def count_training_flops(
     source_length: float,
     target_length: float,
 ) -> float:
-    """Return the FLOPs of training on so many tokens, without padding.
+    """Return the FLOPs of training, without padding.
 
     Args:
-      hparams: of the model.
-      target_vocab_size: ids of the target vocabulary.
-      source_tokens: of all updates.
-      target_tokens: of all updates.
-      source_length: tokens of a sentence.
-      target_length: tokens of a sentence.
+      hparams: the hparams of the model.
+      target_vocab_size: size of the target vocabulary.
+      source_tokens: number of source tokens in all updates.
+      target_tokens: number of target tokens in all updates.
+      source_length: tokens of a source sentence.
+      target_length: tokens of a target sentence.
     """
     source, target = count_forward_flops(
         hparams, target_vocab_size, source_length, target_length
@@ -129,7 +128,7 @@ def count_training_flops(
 def count_step_flops(
     hparams: HParams, target_vocab_size: int, length: float
 ) -> float:
-    """Return the FLOPs of an update of `batch_tokens` tokens a side."""
+    """Return the FLOPs of an update with `batch_tokens` tokens per side."""
     tokens = hparams.batch_tokens
     return count_training_flops(
         hparams, target_vocab_size, tokens, tokens, length, length
@@ -147,19 +146,19 @@ def training_cost(
     work: Mapping[str, Any],
     sustained: float | None = None,
 ) -> dict[str, Any]:
-    """Return the cost of training, counted and as in the paper's table 2.
+    """Return the cost of training, counted and estimated as in table 2.
 
     Args:
-      hparams: of the model.
-      target_vocab_size: ids of the target vocabulary.
-      lengths: tokens of a mean source and target sentence, or of packed rows.
+      hparams: the hparams of the run.
+      target_vocab_size: size of the target vocabulary.
+      lengths: mean tokens of source and target sentences, or of packed rows.
       work: the result of `trainer.train`.
-      sustained: FLOP/s of one device; None: the paper's, if it has the device.
+      sustained: FLOP/s of one device; None is the paper's value if available.
 
     Returns:
-      `work`, `flops_counted` from the model, and, if
-      `sustained_flops_a_second` is known, `flops_as_table_2`: seconds of
-      updates x devices x that rate.
+      `work`, `flops_counted` from the model, `sustained_flops_a_second` and
+      `flops_as_table_2`: seconds of updates x devices x sustained FLOP/s, or
+      None if `sustained` is unknown.
     """
     counted = count_training_flops(
         hparams,
@@ -181,7 +180,7 @@ def training_cost(
 
 
 def _attention_width(hparams: ModelHParams) -> int:
-    """Return the w of the formulas: h (d_k + d_v)."""
+    """Return w of the formulas: h (d_k + d_v)."""
     return hparams.num_heads * sum(_depths(hparams))
 
 
@@ -192,6 +191,6 @@ def _depths(hparams: ModelHParams) -> tuple[int, int]:
 
 
 def _relative_rows(hparams: ModelHParams) -> int:
-    """Return the rows of a table of relative positions; 0 without one."""
-    reach = hparams.max_relative_position
-    return 0 if reach is None else 2 * reach + 1
+    """Return the rows of a relative position table; 0 without tables."""
+    distance = hparams.max_relative_position
+    return 0 if distance is None else 2 * distance + 1

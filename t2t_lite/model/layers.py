@@ -1,4 +1,4 @@
-"""The layers around attention: dropout, embedding, positions, feed-forward."""
+"""Layers: dropout, embeddings, positions, feed-forward, normalization."""
 
 import contextlib
 import contextvars
@@ -20,20 +20,20 @@ from t2t_lite.ops import (
     unflatten_rows,
 )
 
-# Drops a share of a tensor: `DropoutMasks` of a pass, or `no_dropout`.
+# A function of a tensor and a rate: `DropoutMasks` of a pass, or `no_dropout`.
 Dropout = Callable[[Tensor, float], Tensor]
 
 _skips_init = contextvars.ContextVar("skips_init", default=False)
 
 
 @contextlib.contextmanager
-def skip_init(really: bool = True) -> Iterator[None]:
-    """Initialize the weights that are created in this block with zeros.
+def skip_init(enabled: bool = True) -> Iterator[None]:
+    """Initialize weights created in this block with zeros.
 
-    Use it where a checkpoint sets them all: random numbers for the 60 million
+    Use it if a checkpoint sets all weights: random numbers for the 60 million
     weights of the base model take a second.
     """
-    token = _skips_init.set(really)
+    token = _skips_init.set(enabled)
     try:
         yield
     finally:
@@ -41,25 +41,25 @@ def skip_init(really: bool = True) -> Iterator[None]:
 
 
 def maybe_init(initializer: Any) -> Any:
-    """Return the initializer; within `skip_init()`, zeros."""
+    """Return the initializer, or "zeros" within `skip_init()`."""
     return "zeros" if _skips_init.get() else initializer
 
 
 class DropoutMasks:
-    """Dropout of one forward pass, whose masks are a pure function of a seed.
+    """Dropout of one forward pass; a seed determines all masks.
 
-    Keras' own dropout keeps a counter in a variable, which is in no checkpoint
-    and the same on every replica. Here a training step passes a seed made of
-    the run, the update and the micro-batch: there is nothing to save, and a
-    micro-batch drops the same units wherever it is computed.
+    Keras' dropout has a counter in a variable, which is not in checkpoints and
+    equal on all replicas. Here a training step passes a seed derived from the
+    run, the update and the accumulation pass. No state is saved, and a pass has
+    the same masks on any replica.
 
     Args:
-      seed: int32 [2]; equal seeds give equal masks, call by call. In int32 [3]
-        the third number counts the rows of the batch before those here, which
-        then drop the units that they drop in the whole batch.
+      seed: int32 [2]; equal seeds give equal sequences of masks. In int32 [3]
+        the third number is the index of the first row in the whole batch; the
+        rows then have the masks that they have in the whole batch.
 
     Attributes:
-      drawn: number of masks so far; assign an earlier number to repeat them.
+      drawn: the number of masks so far; assign a lower number to repeat masks.
     """
 
     def __init__(self, seed: Tensor):
@@ -69,7 +69,7 @@ class DropoutMasks:
         self.drawn = 0
 
     def __call__(self, x: Tensor, rate: float) -> Tensor:
-        """Zero a share `rate` of `x`, and scale up the rest; see `dropout`."""
+        """Zero a fraction `rate` of `x` and scale up the rest."""
         if not dropped_steps(rate):
             return x
         self.drawn += 1
@@ -78,21 +78,19 @@ class DropoutMasks:
 
 
 def no_dropout(x: Tensor, rate: float) -> Tensor:
-    """Return `x`: the dropout of evaluation."""
+    """Return `x` unchanged, for evaluation."""
     del rate
     return x
 
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
 class TokenEmbedding(keras.layers.Layer):
-    """A table [V, D] that embeds tokens and, unscaled, scores them.
-
-    arXiv:1706.03762, section 3.4.
+    """A table [V, D] for embeddings and logits (arXiv:1706.03762, sec. 3.4).
 
     Args:
       vocab_size: V.
       hidden_size: d_model.
-      scaled: multiply embeddings by the square root of d_model.
+      scaled: whether to multiply embeddings (not logits) by sqrt(d_model).
     """
 
     def __init__(
@@ -115,12 +113,12 @@ class TokenEmbedding(keras.layers.Layer):
                 keras.initializers.RandomNormal(stddev=stddev)
             ),
             name="table",
-            autocast=False,  # only the rows in use are cast
+            autocast=False,  # `call` casts only the rows it uses
         )
         self.built = True
 
     def call(self, ids: Tensor) -> Tensor:
-        """Int [B, T] -> float [B, T, D]; padding is embedded as zero."""
+        """Int [B, T] -> float [B, T, D]; the embedding of padding is zero."""
         real = ops.cast(padding_mask(ids), self.compute_dtype)
         vectors = ops.take(self.table, ids, axis=0)
         vectors = ops.cast(vectors, self.compute_dtype)
@@ -128,12 +126,12 @@ class TokenEmbedding(keras.layers.Layer):
 
     @property
     def scale(self) -> float:
-        """The factor of embeddings."""
+        """The scale factor of embeddings."""
         return self.hidden_size**0.5 if self.scaled else 1.0
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Float [..., D] -> float32 [..., V], the input of the softmax."""
-        kernel = ops.transpose(ops.cast(self.table, hidden.dtype))
+        """Float [..., D] -> float32 [..., V], the logits."""
+        kernel = ops.transpose(ops.cast(self.table, hidden.dtype))  # [D, V]
         logits = unflatten_rows(dense(hidden, kernel), hidden)
         return ops.cast(logits, "float32")
 
@@ -148,9 +146,9 @@ class TokenEmbedding(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
 class TargetSpaceEmbedding(keras.layers.Layer):
-    """Adds one vector to every embedded source token.
+    """A learned vector that is added to every embedded source token.
 
-    tensor2tensor has one for each kind of target. It is initialized to zero.
+    tensor2tensor has one for each target space. The initial value is zero.
     """
 
     def build(self, input_shape: Shape) -> None:
@@ -167,21 +165,19 @@ class TargetSpaceEmbedding(keras.layers.Layer):
 def position_signal(
     positions: Tensor, depth: int, layout: str = "interleaved"
 ) -> Tensor:
-    """Return sines and cosines of geometrically growing wavelengths.
-
-    arXiv:1706.03762, section 3.5.
+    """Return sinusoidal position encodings (arXiv:1706.03762, section 3.5).
 
     Args:
-      positions: int [T], counted from 0.
-      depth: d_model; even with "interleaved".
-      layout: "interleaved": sine at 2i and cosine at 2i + 1 of the angle
-        position / 10000 ** (2i / depth), as in section 3.5. "concatenated":
-        tensor2tensor's, all sines, then all cosines, the wavelengths reaching
-        10000 * 2 pi at the last pair; an odd depth ends in a zero.
+      positions: int [T], from 0.
+      depth: d_model; must be even for "interleaved".
+      layout: "interleaved" has at 2i the sine and at 2i + 1 the cosine of
+        position / 10000 ** (2i / depth), as in section 3.5. "concatenated", as
+        in tensor2tensor, has all sines, then all cosines; the last wavelength
+        is 10000 * 2 pi, and an odd depth ends in a zero.
 
     Returns:
-      float32 [T, depth], in float32 under every precision: bfloat16 cannot
-      tell neighboring positions beyond 256 apart.
+      float32 [T, depth] for every dtype policy, because bfloat16 cannot
+      distinguish neighboring positions beyond 256.
     """
     pairs = depth // 2
     steps = pairs if layout == "interleaved" else max(pairs - 1, 1)
@@ -197,7 +193,7 @@ def position_signal(
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
 class SinusoidalPositions(keras.layers.Layer):
-    """Adds `position_signal`; has no weights and no maximum length."""
+    """Sinusoidal positions without weights and without a maximum length."""
 
     def __init__(self, layout: str = "interleaved", **kwargs: Any):
         super().__init__(**kwargs)
@@ -214,7 +210,7 @@ class SinusoidalPositions(keras.layers.Layer):
         Args:
           x: float [B, T, D].
           start: position of the first token, an int or an int32 scalar.
-          positions: int [B, T] below T, the position of each token instead.
+          positions: int [B, T] below T, positions of tokens in packed rows.
         """
         signal = position_signal(
             start + ops.arange(ops.shape(x)[1]), x.shape[-1], self.layout
@@ -229,11 +225,11 @@ class SinusoidalPositions(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
 class LearnedPositions(keras.layers.Layer):
-    """Adds a learned vector per position (table 3, row E).
+    """Learned vectors that are added at each position (table 3, row E).
 
     Args:
-      max_length: number of positions; nothing is added to later ones, so that
-        a hypothesis may be longer.
+      max_length: number of positions; later positions, in longer hypotheses,
+        have no vector.
     """
 
     def __init__(self, max_length: int, **kwargs: Any):
@@ -260,14 +256,14 @@ class LearnedPositions(keras.layers.Layer):
         Args:
           x: float [B, T, D].
           start: position of the first token, an int or an int32 scalar.
-          positions: int [B, T], the position of each token instead.
+          positions: int [B, T], positions of tokens in packed rows.
         """
         if positions is None:
             positions = start + ops.arange(ops.shape(x)[1])
-        known = ops.minimum(positions, self.max_length - 1)
-        vectors = ops.take(self.table, known, axis=0)
-        is_known = ops.equal(known, positions)[..., None]
-        return x + ops.where(is_known, vectors, ops.zeros_like(vectors))
+        rows = ops.minimum(positions, self.max_length - 1)
+        vectors = ops.take(self.table, rows, axis=0)
+        has_vector = ops.equal(rows, positions)[..., None]
+        return x + ops.where(has_vector, vectors, ops.zeros_like(vectors))
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "max_length": self.max_length}
@@ -278,8 +274,8 @@ class FeedForward(keras.layers.Layer):
     """FFN(x) = max(0, x W1 + b1) W2 + b2 (arXiv:1706.03762, equation 2).
 
     Args:
-      filter_size: d_ff, the width between the two products.
-      relu_dropout: share of the hidden units dropped in training.
+      filter_size: d_ff, the number of hidden units.
+      relu_dropout: dropout rate of the hidden units, 0-1.
     """
 
     def __init__(
@@ -312,10 +308,11 @@ class FeedForward(keras.layers.Layer):
     def call(self, x: Tensor, dropout: Dropout = no_dropout) -> Tensor:
         """Float [B, T, D] -> float [B, T, D]."""
         hidden = dense(x, self.hidden_kernel, self.hidden_bias, True)
-        if self.relu_dropout:  # which needs the batch axis
+        if self.relu_dropout:  # requires the batch axis
+            # [B * T, F] -> [B, T, F]
             hidden = dropout(unflatten_rows(hidden, x), self.relu_dropout)
         rows = dense(hidden, self.output_kernel, self.output_bias)
-        return unflatten_rows(rows, x)
+        return unflatten_rows(rows, x)  # [B * T, D] -> [B, T, D]
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -330,7 +327,7 @@ class LayerNormalization(keras.layers.Layer):
     """Layer normalization over the last axis; see `ops.layer_norm`.
 
     Args:
-      epsilon: added to the variance, inside the root.
+      epsilon: constant added to the variance before the square root.
     """
 
     def __init__(self, epsilon: float = 1e-6, **kwargs: Any):
@@ -350,7 +347,7 @@ class LayerNormalization(keras.layers.Layer):
         self.built = True
 
     def call(self, x: Tensor) -> Tensor:
-        """Float [..., D] -> float [..., D], of the compute dtype."""
+        """Float [..., D] -> float [..., D] in the compute dtype."""
         return layer_norm(x, self.scale, self.bias, self.epsilon)
 
     def get_config(self) -> dict[str, Any]:

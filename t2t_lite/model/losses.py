@@ -1,12 +1,12 @@
-"""Label-smoothed cross-entropy, from logits or from the decoder's output.
+"""Label-smoothed cross-entropy of logits or of the decoder's output.
 
-Smoothing spreads `label_smoothing` over the V - 1 wrong tokens (section 5.4;
-arXiv:1512.00567). With q the smoothed target distribution,
+Smoothing distributes `label_smoothing` over the V - 1 other tokens (section
+5.4; arXiv:1512.00567). With the smoothed target distribution q,
 
     loss = -sum_v q_v log p_v = logsumexp(z) - (a z_target + b sum_v z_v),
     b = label_smoothing / (V - 1),    a = 1 - label_smoothing - b,
 
-in nats, and always in float32.
+in nats, always in float32.
 """
 
 from typing import Any
@@ -17,8 +17,8 @@ from keras import ops
 from t2t_lite.model.masks import padding_mask
 from t2t_lite.ops import Tensor, scatter_add, with_control_dependency
 
-# Rows of logits computed at a time: few enough to bound memory, and enough that
-# the sum of the table's gradients, once a block, costs little.
+# Rows of logits in a block. More rows need more memory; fewer rows add the
+# gradient of the table more often.
 BLOCK_ROWS = 512
 
 
@@ -30,7 +30,7 @@ def smoothed_cross_entropy(
     Args:
       logits: float [..., V].
       targets: int [...].
-      label_smoothing: share in [0, 1) spread over the other tokens.
+      label_smoothing: probability, in [0, 1), of all other tokens.
 
     Returns:
       float32 [...], in nats.
@@ -47,13 +47,10 @@ def smoothed_cross_entropy(
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
 class SmoothedCrossEntropy(keras.losses.Loss):
-    """`smoothed_cross_entropy` for `keras.Model.compile`.
-
-    The sum over the batch's real targets divided by their number; padding in
-    the targets adds nothing.
+    """Mean `smoothed_cross_entropy` of real targets, for `Model.compile`.
 
     Args:
-      label_smoothing: share in [0, 1) spread over the other tokens.
+      label_smoothing: probability, in [0, 1), of all other tokens.
     """
 
     def __init__(
@@ -75,7 +72,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         Args:
           y_true: the targets.
           y_pred: the logits.
-          sample_weight: float [B] or [B, T], of sentences or of targets.
+          sample_weight: float [B] or [B, T], weights of sentences or targets.
         """
         real = ops.cast(padding_mask(y_true), "float32")
         if sample_weight is not None:
@@ -86,7 +83,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         return super().__call__(y_true, y_pred, sample_weight=real)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """Return the loss of every position, float32 [B, T]."""
+        """Return the loss of every position: float32 [B, T]."""
         targets = ops.cast(y_true, "int32")
         return smoothed_cross_entropy(y_pred, targets, self.label_smoothing)
 
@@ -95,10 +92,10 @@ class SmoothedCrossEntropy(keras.losses.Loss):
 
 
 def fused_log_probs(hidden: Tensor, table: Tensor, targets: Tensor) -> Tensor:
-    """Return the log-probability of each target, by blocks of logits.
+    """Return the log-probability of each target, in blocks of logits.
 
-    It is not differentiable in training's memory; see
-    `fused_cross_entropy_sum`.
+    For training use `fused_cross_entropy_sum`, whose gradient needs less
+    memory.
 
     Args:
       hidden: float [N, D], the decoder's output.
@@ -110,30 +107,31 @@ def fused_log_probs(hidden: Tensor, table: Tensor, targets: Tensor) -> Tensor:
     """
     columns = ops.transpose(table)
 
-    def log_probs_of(block):
+    def score_block(block):
         hidden, targets = block
         return -smoothed_cross_entropy(ops.matmul(hidden, columns), targets)
 
-    log_probs = ops.map(log_probs_of, (_in_blocks(hidden), _in_blocks(targets)))
+    log_probs = ops.map(
+        score_block, (_split_into_blocks(hidden), _split_into_blocks(targets))
+    )
     return ops.reshape(log_probs, (-1,))[: ops.shape(hidden)[0]]
 
 
 def fused_cross_entropy_sum(
     hidden: Tensor, table: Tensor, targets: Tensor, label_smoothing: float = 0.0
 ) -> Tensor:
-    """Return the summed loss of a softmax layer, by blocks of logits.
+    """Return the summed loss of a softmax layer, in blocks of logits.
 
-    The [N, V] logits and a few more arrays of their size would be most of a
-    training step's memory and much of its time. Here each block of rows is
-    scored and differentiated in one pass. The softmax part of the gradient
-    comes from the backend's softmax; the parts of the target and of the
-    smoothing have rank one and need no [N, V].
+    Logits [N, V] and arrays of the same size would dominate the memory and time
+    of a training step. Instead, one pass computes the loss and the gradients of
+    each block of rows. Only the softmax term of the gradient needs [R, V]; the
+    terms of the target and of the smoothing have rank one.
 
     Args:
       hidden: float [N, D], the decoder's output.
       table: float [V, D], the softmax matrix.
-      targets: int32 [N]; 0, padding, adds nothing.
-      label_smoothing: share in [0, 1) spread over the other tokens.
+      targets: int32 [N]; padding, 0, does not contribute.
+      label_smoothing: probability, in [0, 1), of all other tokens.
 
     Returns:
       float32 scalar, in nats, differentiable in `hidden` and `table`.
@@ -147,7 +145,7 @@ def fused_cross_entropy_sum(
         )
 
         def gradient(*args, upstream=None):
-            if upstream is None:  # Keras names it on PyTorch only
+            if upstream is None:  # Keras passes it by name only on PyTorch
                 (upstream,) = args
             return (
                 ops.cast(hidden_gradient * upstream, hidden.dtype),
@@ -160,7 +158,7 @@ def fused_cross_entropy_sum(
 
 
 def _loss_and_gradients(hidden, table, targets, weights, label_smoothing):
-    """Return the summed loss and its float32 gradients, [N, D] and [V, D]."""
+    """Return the summed loss and its float32 gradients [N, D] and [V, D]."""
     target_weight, uniform_weight = _target_weights(
         label_smoothing, table.shape[0]
     )
@@ -168,7 +166,7 @@ def _loss_and_gradients(hidden, table, targets, weights, label_smoothing):
         _logsumexp_and_gradients(hidden, table, weights)
     )
     hidden = ops.cast(hidden, "float32")
-    # The target's logit: -a z_target.
+    # The term of the target's logit: -a z_target.
     chosen = ops.cast(ops.take(table, targets, axis=0), "float32")  # [N, D]
     target_logits = ops.sum(hidden * chosen, axis=-1)
     loss = log_partition_sum - target_weight * ops.sum(weights * target_logits)
@@ -176,7 +174,7 @@ def _loss_and_gradients(hidden, table, targets, weights, label_smoothing):
     hidden_gradient = hidden_gradient - scale * chosen
     table_gradient = scatter_add(table_gradient, targets, -scale * hidden)
     if uniform_weight:
-        # The sum of all logits: -b h . sum_v table_v.
+        # The term of all logits: -b sum_v z_v = -b h . sum_v table_v.
         table_sum = ops.sum(ops.cast(table, "float32"), axis=0)  # [D]
         hidden_sum = ops.sum(weights[:, None] * hidden, axis=0)  # [D]
         loss = loss - uniform_weight * ops.sum(hidden_sum * table_sum)
@@ -188,23 +186,22 @@ def _loss_and_gradients(hidden, table, targets, weights, label_smoothing):
 
 
 def _logsumexp_and_gradients(hidden, table, weights):
-    """Return the sum of weighted logsumexp and its gradients."""
+    """Return the weighted sum of logsumexp and its gradients."""
     rows, size = ops.shape(hidden)
-    hidden, weights = _in_blocks(hidden), _in_blocks(weights)
+    hidden, weights = _split_into_blocks(hidden), _split_into_blocks(weights)
     blocks, block = ops.shape(weights)
-    # The gradient of the table is added up as [D, V], the faster of the two
-    # layouts of that product.
-    columns = ops.transpose(table)
+    # The gradient of the table is accumulated as [D, V], the faster layout.
+    columns = ops.transpose(table)  # [V, D] -> [D, V]
 
     def step(index, loss, hidden_gradient, table_gradient):
         x = hidden[index]  # [R, D]
         weight = weights[index][:, None]  # [R, 1]
         logits = ops.cast(ops.matmul(x, columns), "float32")  # [R, V]
         probs = ops.softmax(logits, axis=-1)
-        # The largest probability is exp(top) / partition.
-        top = ops.max(logits, axis=-1, keepdims=True)
-        top_prob = ops.max(probs, axis=-1, keepdims=True)
-        loss = loss + ops.sum(weight * (top - ops.log(top_prob)))
+        # logsumexp = max logit - log(max prob)
+        max_logit = ops.max(logits, axis=-1, keepdims=True)
+        max_prob = ops.max(probs, axis=-1, keepdims=True)
+        loss = loss + ops.sum(weight * (max_logit - ops.log(max_prob)))
         probs = ops.cast(probs, x.dtype)
         x_gradient = weight * ops.cast(ops.matmul(probs, table), "float32")
         weighted = ops.cast(weight, x.dtype) * x
@@ -214,7 +211,7 @@ def _logsumexp_and_gradients(hidden, table, weights):
         hidden_gradient = ops.scatter_update(
             hidden_gradient, ops.reshape(index, (1, 1)), x_gradient[None]
         )
-        # One block at a time: the next one reuses the memory of this one.
+        # Blocks run one after another, so they use the same memory.
         index = with_control_dependency(index + 1, table_gradient)
         return index, loss, hidden_gradient, table_gradient
 
@@ -228,20 +225,21 @@ def _logsumexp_and_gradients(hidden, table, weights):
             ops.zeros_like(columns, dtype="float32"),
         ),
     )
+    # [blocks, R, D] -> [blocks * R, D] -> [N, D]
     hidden_gradient = ops.reshape(hidden_gradient, (blocks * block, size))
     return loss, hidden_gradient[:rows], ops.transpose(table_gradient)
 
 
-def _in_blocks(x):
-    """[N, ...] -> [blocks, R, ...], R at most BLOCK_ROWS, zeros at the end."""
+def _split_into_blocks(x):
+    """[N, ...] -> [blocks, R, ...], R <= BLOCK_ROWS, with zeros at the end."""
     rows, *rest = ops.shape(x)
-    blocks = 1 + abs(rows - 1) // BLOCK_ROWS  # one block without rows, too
-    block = (rows + blocks - 1) // blocks  # of about equal size
+    blocks = 1 + abs(rows - 1) // BLOCK_ROWS  # at least one, also for N = 0
+    block = (rows + blocks - 1) // blocks  # R: blocks have equal sizes
     padding = ((0, blocks * block - rows), *((0, 0) for _ in rest))
     return ops.reshape(ops.pad(x, padding), (blocks, block, *rest))
 
 
 def _target_weights(label_smoothing, vocab_size):
-    """Return the weights a of the target's logit and b of every logit."""
+    """Return a, the weight of the target's logit, and b, of every logit."""
     uniform_weight = label_smoothing / max(vocab_size - 1, 1)
     return 1.0 - label_smoothing - uniform_weight, uniform_weight

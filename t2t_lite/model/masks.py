@@ -1,7 +1,7 @@
-"""Masks: bool, True at a real token that may be attended.
+"""Masks: bool, True where a real token may be attended.
 
-A packed row holds several sentences, which do not see one another. Where a
-function takes `Segments` or None, None means one sentence a row.
+A packed row contains several sentences that do not attend to each other. If an
+argument is `Segments` or None, None means one sentence per row.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,8 @@ from t2t_lite.ops import Tensor
 
 PAD_ID = 0
 
-# Added to the scores of positions that may not be attended. Finite, so that the
-# softmax of a row without any visible position (a sentence of padding) is a
-# mean, not NaN.
+# Added to the scores of masked positions. It is finite, so that the softmax of
+# a row without a visible position (a sentence of padding) is not NaN.
 MASKED_SCORE = -1e9
 
 
@@ -23,12 +22,12 @@ class Segments(NamedTuple):
     """The sentences of packed rows.
 
     Attributes:
-      numbers: int [B, T], the number of the sentence that a position belongs
-        to, from 1; 0 at padding. A pair has the same number on both sides.
-      positions: int [B, T], the index of a token in its sentence, from 0.
+      segment_ids: int [B, T], the number of each position's sentence, from 1; 0
+        at padding. Both sides of a pair have the same number.
+      positions: int [B, T], the index of each token in its sentence, from 0.
     """
 
-    numbers: Tensor
+    segment_ids: Tensor
     positions: Tensor
 
     @classmethod
@@ -43,7 +42,7 @@ class Segments(NamedTuple):
 
 
 def padding_mask(ids: Tensor) -> Tensor:
-    """Return bool [B, S], True where `ids`, int [B, S], is a real token."""
+    """Return bool [B, S], True where `ids`, int [B, S], are real tokens."""
     return ops.not_equal(ids, PAD_ID)
 
 
@@ -67,10 +66,10 @@ def band_mask(
     """Return the mask that lets a query see keys at most `radius` away.
 
     Args:
-      queries: number of queries, at positions 0, 1, ...
-      keys: number of keys, at positions `offset`, `offset + 1`, ...
+      queries: number of queries, at the positions 0, 1, ...
+      keys: number of keys, at the positions `offset`, `offset + 1`, ...
       radius: largest visible distance, at least 0.
-      causal: hide the keys after the query.
+      causal: whether to hide the keys after the query.
       offset: position of the first key.
 
     Returns:
@@ -82,21 +81,22 @@ def band_mask(
     return near[None, None]
 
 
-def segment_mask(numbers: Tensor, source_numbers: Tensor) -> Tensor:
+def segment_mask(query_ids: Tensor, key_ids: Tensor) -> Tensor:
     """Return the mask that lets a position see its own sentence.
 
     Args:
-      numbers: int [B, T], the sentence of each query.
-      source_numbers: int [B, S], the sentence of each key.
+      query_ids: int [B, T], the segment id of each query.
+      key_ids: int [B, S], the segment id of each key.
 
     Returns:
       bool [B, 1, T, S], True where attention is allowed.
     """
-    return ops.equal(numbers[:, None, :, None], source_numbers[:, None, None])
+    # [B, 1, T, 1] and [B, 1, 1, S] -> [B, 1, T, S]
+    return ops.equal(query_ids[:, None, :, None], key_ids[:, None, None])
 
 
 def attention_scores_bias(mask: Tensor) -> Tensor:
-    """Return the float32 that hides all but `mask`: 0 where it is True."""
+    """Return the float32 bias of a mask: 0 if True, else MASKED_SCORE."""
     return ops.where(mask, 0.0, MASKED_SCORE)
 
 
@@ -108,9 +108,9 @@ def source_bias(
     """Return the bias of attention to the source.
 
     Args:
-      mask: bool [B, S], the real tokens of the source.
-      segments: of the queries, [B, T], or None.
-      source_segments: of the source, [B, S], or None.
+      mask: bool [B, S], the padding mask of the source.
+      segments: segments of the queries, [B, T], or None.
+      source_segments: segments of the source, [B, S], or None.
 
     Returns:
       float32 [B, 1, 1, S]; with segments, [B, 1, T, S].
@@ -118,7 +118,7 @@ def source_bias(
     if segments is None or source_segments is None:
         return attention_scores_bias(mask)[:, None, None, :]
     return attention_scores_bias(
-        segment_mask(segments.numbers, source_segments.numbers)
+        segment_mask(segments.segment_ids, source_segments.segment_ids)
     )
 
 
@@ -132,16 +132,16 @@ def causal_bias(
     """
     mask = causal_mask(length)
     if segments is not None:
-        same = segment_mask(segments.numbers, segments.numbers)
-        mask = ops.logical_and(mask, same)
+        ids = segments.segment_ids
+        mask = ops.logical_and(mask, segment_mask(ids, ids))
     return attention_scores_bias(mask)
 
 
 def shift_right(targets: Tensor, segments: Segments | None = None) -> Tensor:
-    """Shift targets right: int [B, T], padding before the first.
+    """Shift targets, int [B, T], right by one; the first one is padding.
 
-    Without segments a packed row is shifted as a whole: the first target of a
-    later sentence follows the last position before it.
+    With segments, each sentence of a packed row is shifted separately; without,
+    the first target of a sentence follows the end of the previous sentence.
     """
     previous = ops.pad(targets, ((0, 0), (1, 0)))[:, :-1]
     if segments is not None:

@@ -33,26 +33,26 @@ from t2t_lite.model.masks import (
 )
 from t2t_lite.ops import Shape, Tensor, add, flatten_rows
 
-# The tensors of a batch by name: `inputs`, `targets`, ...
+# Tensors of a batch by name: `inputs`, `targets`, ...
 Features = Mapping[str, Tensor]
-# The `bias` or `segments` of self-attention, see `MultiHeadAttention`.
+# `bias` or `segments` of a self-attention call, see `MultiHeadAttention.call`.
 SelfMask = Mapping[str, Tensor]
 
-# See `Transformer.start_decoding`.
+# The first result of `Transformer.start_decoding`.
 StepFunction = Callable[[Tensor, Tensor, Tensors], tuple[Tensor, Tensors]]
 
 _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
 class _TransformerLayer(keras.layers.Layer):
-    """Sublayers with a residual connection and normalization around each.
+    """Base class of layers: sublayers with residual connection and norm.
 
-    Post-norm, the paper's: `norm(x + dropout(sublayer(x)))`. Pre-norm:
-    `x + dropout(sublayer(norm(x)))`, with one more norm after the stack.
-    `_enter` gives the input of a sublayer, and `_leave` adds its output.
+    Post-norm, as in the paper, is `norm(x + dropout(sublayer(x)))`. Pre-norm is
+    `x + dropout(sublayer(norm(x)))`, with another norm after the stack.
+    `_enter` returns the input of a sublayer, and `_leave` adds its output.
 
     Args:
-      hparams: the sizes, the dropout and the placement of the norms.
+      hparams: the hparams of the model.
     """
 
     def __init__(self, hparams: ModelHParams, **kwargs: Any):
@@ -91,7 +91,7 @@ class _TransformerLayer(keras.layers.Layer):
         )
 
     def _build_sublayers(self, input_shape):
-        """Add the last sublayer of every block, then build all of them."""
+        """Add the feed-forward sublayer, then build all sublayers."""
         self.feed_forward = FeedForward(
             self.hparams.filter_size,
             self.hparams.relu_dropout,
@@ -119,7 +119,7 @@ class _TransformerLayer(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
 class EncoderLayer(_TransformerLayer):
-    """Self-attention, then the feed-forward network (section 3.1)."""
+    """Self-attention and feed-forward network (section 3.1)."""
 
     def build(self, input_shape: Shape) -> None:
         self.self_attention = self._self_attention(causal=False)
@@ -133,7 +133,7 @@ class EncoderLayer(_TransformerLayer):
 
         Args:
           x: float [B, S, D].
-          self_mask: from `Transformer.encoder_mask`.
+          self_mask: the result of `Transformer.encoder_mask`.
           dropout: `DropoutMasks` of this pass, or `no_dropout`.
         """
         y = self.self_attention(
@@ -149,7 +149,7 @@ class EncoderLayer(_TransformerLayer):
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
 class DecoderLayer(_TransformerLayer):
-    """Self-attention, attention to the source, the feed-forward network."""
+    """Self-attention, cross-attention and feed-forward network."""
 
     def build(self, input_shape: Shape) -> None:
         self.self_attention = self._self_attention(causal=True)
@@ -171,8 +171,8 @@ class DecoderLayer(_TransformerLayer):
         Args:
           x: float [B, T, D].
           memory: float [B, S, D], the encoder's output.
-          self_mask: from `Transformer.decoder_mask`.
-          memory_bias: float32 [B, 1, 1 or T, S], from `source_bias`.
+          self_mask: the result of `Transformer.decoder_mask`.
+          memory_bias: float32 [B, 1, 1 or T, S], the result of `source_bias`.
           dropout: `DropoutMasks` of this pass, or `no_dropout`.
         """
         y = self.self_attention(
@@ -203,8 +203,8 @@ class DecoderLayer(_TransformerLayer):
 
         Args:
           x: float [B * K, D].
-          cache: of this step; it gets the keys and values of `x`.
-          number: of this layer in the decoder, from 0.
+          cache: the cache of this step; the keys and values of `x` are added.
+          number: the index of this layer in the decoder, from 0.
         """
         norm = self.self_attention_norm
         y = cache.attend_self(number, self._enter(x, norm))
@@ -219,40 +219,40 @@ class DecoderLayer(_TransformerLayer):
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
 class Transformer(keras.Model):
-    """Encoder and decoder stacks over token ids.
+    """The Transformer: encoder and decoder stacks over token ids.
 
-    Padding is id 0, and a target ends with the end-of-sequence id. No position
-    attends to padding, and a target position attends to none after it.
+    Padding is id 0, and a target ends with the end-of-sequence id. Positions
+    attend neither to padding nor, in the decoder, to later positions.
 
     Args:
-      source_vocab_size: ids of the source vocabulary; the model's V is this
+      source_vocab_size: size of the source vocabulary; V of the model is this
         number, rounded up to a multiple of `vocab_divisor`.
-      target_vocab_size: ids of the target vocabulary; None: as the source. One
-        embedding for both sides (section 3.4) needs equal vocabularies.
-      seed: of the dropout of plain `fit`; `loss_sum` takes its own.
-      name: of the model, the first part of its weights' paths.
+      target_vocab_size: size of the target vocabulary; None is the source's. A
+        shared embedding (section 3.4) requires equal vocabularies.
+      seed: seed of dropout in Keras' `fit`; `loss_sum` has its own seed.
+      name: the name of the model, the first part of its weights' paths.
       dtype: a Keras dtype policy, such as "mixed_bfloat16".
-      hparams: any of `ModelHParams`, by name: hidden_size=512, ...
+      hparams: fields of `ModelHParams` by name: hidden_size=512, ...
 
     Call arguments:
-      features: a dict of `inputs`, int [B, S], and `targets`, int [B, T]. With
-        several pairs in a row, also `inputs_segmentation`, `inputs_position`,
-        `targets_segmentation` and `targets_position`; see `Segments`. The
-        pairs of a row do not affect one another.
+      features: a dict of `inputs`, int [B, S], and `targets`, int [B, T]; for
+        packed rows also `inputs_segmentation`, `inputs_position`,
+        `targets_segmentation` and `targets_position`, see `Segments`. The
+        pairs of a row do not affect each other.
       training: whether to apply dropout.
 
     Attributes:
-      gradient_checkpointing: whether training computes the activations within
-        layers again in the backward pass instead of keeping them
-        (arXiv:1604.06174). No result changes. On TensorFlow only: JAX refuses
-        the dropout within such a layer.
+      gradient_checkpointing: whether training recomputes the activations of
+        layers in the backward pass instead of keeping them (arXiv:1604.06174).
+        The results do not change. Only TensorFlow is supported, because JAX
+        rejects dropout within such a layer.
 
     Returns:
-      float32 [B, T, V]; row t scores `targets[:, t]` given the targets before
-      it: the call shifts them itself.
+      float32 [B, T, V], the logits; row t predicts `targets[:, t]` from the
+      targets before it (the call shifts the targets).
 
     Raises:
-      UsageError: sizes that break a rule, or vocabularies that differ.
+      UsageError: sizes are invalid, or vocabularies differ.
     """
 
     def __init__(
@@ -267,7 +267,7 @@ class Transformer(keras.Model):
     ):
         if isinstance(source_vocab_size, ModelHParams):
             raise UsageError(
-                "Transformer(...) takes sizes by name; with hparams call "
+                "Transformer(...) requires sizes by name. For hparams use "
                 "Transformer.from_hparams(hparams, source_vocab_size, "
                 "target_vocab_size)."
             )
@@ -291,7 +291,7 @@ class Transformer(keras.Model):
             self.softmax_embedding = self.source_embedding
         else:
             raise UsageError(
-                "shared_embedding needs one vocabulary for both sides; got "
+                "shared_embedding requires one vocabulary for both sides; got "
                 f"source_vocab_size={source_vocab_size}, "
                 f"target_vocab_size={target_vocab_size}."
             )
@@ -337,7 +337,7 @@ class Transformer(keras.Model):
         return SinusoidalPositions(layout, **options)
 
     def _final_norm(self, name):
-        """Return the norm after a pre-norm stack."""
+        """Return the norm after a pre-norm stack; identity for post-norm."""
         if self.hparams.norm_placement == "post":
             return lambda x: x
         return LayerNormalization(
@@ -352,7 +352,7 @@ class Transformer(keras.Model):
         target_vocab_size: int | None = None,
         seed: int = 0,
     ) -> "Transformer":
-        """Return the model of an hparams set; see the constructor."""
+        """Return a model with an hparams set; see the constructor."""
         return cls(
             source_vocab_size,
             target_vocab_size,
@@ -373,7 +373,7 @@ class Transformer(keras.Model):
         }
 
     def build(self, input_shape: Any = None) -> None:
-        """Create every weight; their shapes depend on no input."""
+        """Create all weights; their shapes do not depend on the input."""
         shape = (None, None, self.hparams.hidden_size)
         for layer in self._flatten_layers(include_self=False, recursive=False):
             if not layer.built:
@@ -381,7 +381,7 @@ class Transformer(keras.Model):
         self.built = True
 
     def build_weights(self) -> "Transformer":
-        """Create every weight, without data, and return the model."""
+        """Create all weights without data and return the model."""
         self.build()
         return self
 
@@ -397,16 +397,16 @@ class Transformer(keras.Model):
         label_smoothing: float = 0.0,
         seed: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return the summed training loss, computed without all the logits.
+        """Return the summed training loss without computing [B, T, V] logits.
 
         Args:
-          features: the arguments of a call.
-          label_smoothing: share in [0, 1) spread over the other tokens.
-          seed: int32 [2] of `DropoutMasks`; None: evaluate.
+          features: the features of a call.
+          label_smoothing: probability, in [0, 1), of all other tokens.
+          seed: int32 [2], the seed of `DropoutMasks`; None disables dropout.
 
         Returns:
-          Two float32 scalars: the smoothed cross-entropy in nats, summed over
-          the real target tokens, and the number of these.
+          Two float32 scalars: the sum of the smoothed cross-entropy, in nats,
+          of the real target tokens, and their number.
         """
         targets = ops.cast(features["targets"], "int32")
         output = self._decoder_output({**features, "targets": targets}, seed)
@@ -419,10 +419,8 @@ class Transformer(keras.Model):
     def token_log_probs(self, features: Features) -> Tensor:
         """Return the log-probability of each target token.
 
-        Computed without all the logits.
-
         Args:
-          features: the arguments of a call.
+          features: the features of a call.
 
         Returns:
           float32 [B, T], 0 where the target is padding.
@@ -435,7 +433,7 @@ class Transformer(keras.Model):
 
     def _softmax_rows(self, output, targets) -> tuple[Tensor, Tensor, Tensor]:
         """Return the arguments of the fused losses: [N, D], [V, D], [N]."""
-        return (
+        return (  # N = B * T
             ops.reshape(output, (-1, self.hparams.hidden_size)),
             ops.cast(self.softmax_embedding.table, output.dtype),
             ops.reshape(targets, (-1,)),
@@ -461,10 +459,10 @@ class Transformer(keras.Model):
         Args:
           inputs: int [B, S].
           dropout: `DropoutMasks` of this pass, or `no_dropout`.
-          segments: of `inputs`; None: a row is one sentence.
+          segments: segments of `inputs`; None means one sentence per row.
 
         Returns:
-          float [B, S, D], and the bool padding mask [B, S] of `inputs`.
+          float [B, S, D], and the padding mask of `inputs`, bool [B, S].
         """
         mask = padding_mask(inputs)
         self_mask = self.encoder_mask(mask, segments)
@@ -483,18 +481,18 @@ class Transformer(keras.Model):
         segments: Segments | None = None,
         memory_segments: Segments | None = None,
     ) -> Tensor:
-        """Return the decoder's output for whole targets, shifted right inside.
+        """Return the decoder's output for complete targets.
 
         Args:
-          targets: int [B, T].
+          targets: int [B, T], not shifted.
           memory: float [B, S, D], from `encode`.
           memory_mask: bool [B, S], from `encode`.
           dropout: `DropoutMasks` of this pass, or `no_dropout`.
-          segments: of `targets`; None: a row is one sentence.
-          memory_segments: of the source.
+          segments: segments of `targets`; None means one sentence per row.
+          memory_segments: segments of the source, or None.
 
         Returns:
-          float [B, T, D], the input of the softmax embedding.
+          float [B, T, D], the input of the softmax layer.
         """
         self_mask = self.decoder_mask(targets, segments)
         memory_bias = source_bias(memory_mask, segments, memory_segments)
@@ -529,8 +527,10 @@ class Transformer(keras.Model):
         self, targets: Tensor, segments: Segments | None = None
     ) -> Tensor:
         """Return the input of the decoder's first layer: [B, T, D]."""
-        apart = None if self.hparams.shift_across_segments else segments
-        x = self.target_embedding(shift_right(targets, apart))
+        shifted = shift_right(
+            targets, None if self.hparams.shift_across_segments else segments
+        )
+        x = self.target_embedding(shifted)
         return self.decoder_positions(
             x, positions=segments and segments.positions
         )
@@ -542,12 +542,12 @@ class Transformer(keras.Model):
 
         Args:
           mask: bool [B, S], the padding mask.
-          segments: of the source; None: a row is one sentence.
+          segments: segments of the source; None means one sentence per row.
         """
         if self.hparams.attention_window is None:
             return {"bias": source_bias(mask, segments, segments)}
-        numbers = segments.numbers if segments else ops.cast(mask, "int32")
-        return {"segments": numbers}
+        ids = segments.segment_ids if segments else ops.cast(mask, "int32")
+        return {"segments": ids}
 
     def decoder_mask(
         self, targets: Tensor, segments: Segments | None = None
@@ -556,12 +556,12 @@ class Transformer(keras.Model):
 
         Args:
           targets: int [B, T].
-          segments: of the targets; None: a row is one sentence.
+          segments: segments of the targets; None means one sentence per row.
         """
         if self.hparams.attention_window is None:
             return {"bias": causal_bias(ops.shape(targets)[1], segments)}
-        numbers = segments.numbers if segments else ops.ones_like(targets)
-        return {"segments": numbers}
+        ids = segments.segment_ids if segments else ops.ones_like(targets)
+        return {"segments": ids}
 
     def start_decoding(
         self,
@@ -570,18 +570,19 @@ class Transformer(keras.Model):
         beam_size: int,
         max_length: int | Tensor,
     ) -> tuple[StepFunction, Tensors]:
-        """Return the function of a decoding step, and the first cache.
+        """Return the step function and the initial cache.
 
         Args:
           memory: float [B, S, D], from `encode`.
           memory_mask: bool [B, S], from `encode`.
-          beam_size: K, hypotheses a sentence.
+          beam_size: K, hypotheses per sentence.
           max_length: maximum number of steps, an int or an int32 scalar.
 
         Returns:
-          `(ids int32 [B, K], index int32 scalar, cache) -> (logits float32
-          [B, K, V], cache)`: it scores the tokens of position `index` after the
-          `ids` of position `index - 1`, padding where `index` is 0.
+          The function `(ids int32 [B, K], index int32 scalar, cache) -> (logits
+          float32 [B, K, V], cache)`, which predicts the tokens at position
+          `index` from `ids` at position `index - 1` (padding at index 0); and
+          the initial cache.
         """
         weights = StepWeights.of(
             self.decoder_layers, self.softmax_embedding, memory.dtype
@@ -596,24 +597,24 @@ class Transformer(keras.Model):
             cache, weights, index, self.decoder_layers[0]
         )
         x = self.target_embedding(ops.reshape(ids, (-1, 1)))
-        # [B * K, 1, D] -> [B * K, D]
+        # [B, K] -> [B * K, 1] -> [B * K, 1, D] -> [B * K, D]
         x = flatten_rows(self.decoder_positions(x, index))
         for number, layer in enumerate(self.decoder_layers):
             x = layer.step(x, step, number)
         logits = step.logits(self.decoder_norm(x))  # [B * K, V]
         shape = (*ops.shape(ids), logits.shape[-1])
-        return ops.reshape(logits, shape), step.tensors
+        return ops.reshape(logits, shape), step.tensors  # [B, K, V]
 
-    # A cache needs no model.
+    # These functions of a cache do not depend on the model.
     reorder_cache = staticmethod(DecoderCache.reorder)
     select_sentences = staticmethod(DecoderCache.select)
 
 
 def _remat(layer, *inputs, dropout, **options):
-    """Return `layer(*inputs, ...)`, whose backward pass computes it again.
+    """Call a layer with gradient checkpointing.
 
-    The forward pass keeps only the inputs of the layer. Dropout is the same
-    both times. Gradients go to `inputs`, but not to `options`.
+    The forward pass keeps only the inputs of the layer, and the backward pass
+    computes the layer again with the same dropout. `options` get no gradients.
     """
     before = copy.copy(dropout)
 
@@ -626,6 +627,6 @@ def _remat(layer, *inputs, dropout, **options):
         dropout.drawn = max(dropout.drawn, masks.drawn)
         return output
 
-    # Reshaped to get values: a variable that is read twice has two gradients.
+    # Reshape gives values: a variable that is read twice has two gradients.
     weights = [ops.reshape(v, v.shape) for v in layer.variables]
     return keras.remat(call)(*inputs, *weights)

@@ -127,7 +127,7 @@ def test_masks_of_packed_rows_are_the_literal_matrices():
     source = Segments(np.array([[1, 1, 2, 0]]), None)
     target = Segments(np.array([[1, 2, 2]]), None)
     np.testing.assert_array_equal(
-        segment_mask(target.numbers, source.numbers)[0, 0],
+        segment_mask(target.segment_ids, source.segment_ids)[0, 0],
         np.array([[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0]], bool),
     )
     np.testing.assert_array_equal(
