@@ -8,7 +8,7 @@ from t2t_lite.registry import register_hparams
 def transformer_parsing_base() -> HParams:
     """The paper's set for the treebank only: 4 layers, d_model 1024.
 
-    Other values are those of the base translation model, except for dropout and
+    Other values equal the base translation model, except for dropout and
     learning rate, which the paper tuned but does not report: dropout and
     warm-up are tensor2tensor's, the learning rate follows equation 3.
     """

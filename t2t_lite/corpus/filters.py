@@ -100,9 +100,7 @@ _FILTERS: dict[str, tuple[Validator, Callable[..., bool] | None]] = {
 def make_filter(
     filters: Mapping[str, Any], tags: Sequence[str] = ()
 ) -> Callable[[str, str], str | None]:
-    """Return a function: the name of the first filter that drops a pair.
-
-    The function returns None for other pairs. It ignores DUPLICATES.
+    """Return a function: the first filter, except DUPLICATES, of a pair.
 
     Args:
       filters: limits of filters by name.
@@ -130,20 +128,16 @@ def normalize_filters(filters: str | Mapping[str, Any]) -> dict[str, Any]:
 
     Example: "length=80,identical" -> {"length": 80, "identical": True}.
 
-    Args:
-      filters: limits by name, or their text on a command line.
-
     Raises:
-      UsageError: a filter is unknown (the message names similar ones), repeated
-        or has an invalid limit.
+      UsageError: a filter is unknown, repeated or has an invalid limit.
     """
     if isinstance(filters, str):
         filters = parse_key_values(filters, "filters", allow_bare_keys=True)
     for name in filters:
         if name not in _FILTERS:
             raise UsageError(
-                f"There is no filter {name!r}.{did_you_mean(name, _FILTERS)} "
-                f"The filters: {', '.join(_FILTERS)}."
+                f"Unknown filter {name!r}.{did_you_mean(name, _FILTERS)} "
+                f"Valid filters: {', '.join(_FILTERS)}."
             )
     return {
         name: check(f"The filter {name}", filters[name], validator)

@@ -138,11 +138,7 @@ def read_byte_lines(path: str | os.PathLike) -> Iterator[bytes]:
 
 
 def strip_bom(lines: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """Yield lines of UTF-8 text without its BOM.
-
-    Args:
-      lines: the lines of a file.
-      name: the name of the file, for errors.
+    """Yield the lines of a UTF-8 text `name` without its BOM.
 
     Raises:
       T2TLiteError: the text has the BOM of another encoding.
@@ -163,8 +159,8 @@ def open_compressed(path: str | os.PathLike) -> Iterator[BinaryIO]:
     """Open a file for reading; decompress it if its suffix says so.
 
     Raises:
-      T2TLiteError: the file is missing, unreadable or damaged. Errors while the
-        file is read are converted as well.
+      T2TLiteError: the file is missing, unreadable or damaged, also if this
+        occurs while it is read.
     """
     try:
         opener = _OPENERS.get(pathlib.Path(path).suffix, open)

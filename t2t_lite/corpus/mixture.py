@@ -103,17 +103,11 @@ def target_counts(counts: Sequence[int], shares: Sequence[float]) -> list[int]:
 def oversample(
     pairs: Pairs, count: int, copies: int, is_usable: Callable[..., bool]
 ) -> Iterator[tuple[str, str]]:
-    """Yield each usable pair several times in a row, `copies` pairs in total.
+    """Yield each of `count` usable pairs several times, `copies` in total.
 
-    Each pair is repeated `copies // count` times. The remainder is chosen at
-    random with a fixed seed. Unusable pairs are yielded once; a later step
-    drops them.
-
-    Args:
-      pairs: (source, target) texts, streamed.
-      count: the number of usable pairs.
-      copies: the number of usable pairs to yield.
-      is_usable: a predicate of (source, target).
+    Copies follow each other. The remainder of `copies / count` is distributed
+    at random with a fixed seed. Unusable pairs are yielded once and dropped
+    later.
     """
     draw = random.Random(count).random
     times, extra = divmod(copies, count)

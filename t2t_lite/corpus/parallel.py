@@ -188,8 +188,7 @@ def read_tsv(
     Example: `a b\tA B\n` gives `("a b", "A B")`. TSV has no quotes or escapes.
 
     Raises:
-      T2TLiteError: a line does not have exactly one TAB, or the file is
-        invalid, see `read_lines`.
+      T2TLiteError: a line does not have one TAB, or the file is invalid.
     """
     for number, line in enumerate(read_lines(path, encoding=encoding), 1):
         texts = line.split("\t")
@@ -213,8 +212,7 @@ def read_json_lines(
     A lone surrogate becomes U+FFFD.
 
     Raises:
-      T2TLiteError: a line is not a JSON object with these strings, or the file
-        is invalid, see `read_lines`.
+      T2TLiteError: a line has no such object, or the file is invalid.
     """
     for number, line in enumerate(read_lines(path, encoding=encoding), 1):
         record: Any = "invalid JSON"

@@ -19,9 +19,8 @@ _JITTER = 1.0
 class Plan(NamedTuple):
     """The batches of one shuffle window, in the order of training.
 
-    Row r contains the examples `examples[rows[r]:rows[r + 1]]`: several if
-    packed, else one. Batch i contains the rows from `batches[i]` to
-    `batches[i + 1] - 1`.
+    Row r contains `examples[rows[r]:rows[r + 1]]`: several if packed, else one.
+    Batch i contains the rows from `batches[i]` to `batches[i + 1] - 1`.
 
     Attributes:
       examples: int64 [kept examples], indices into the shuffle window.
@@ -135,8 +134,8 @@ def _split_buckets(
 ) -> list[np.ndarray]:
     """Return the examples of each batch, from the shortest bucket on.
 
-    Args: the examples to use, the bucket of each, the sorting keys of all
-      examples, the rows of a full batch by bucket, the source of randomness.
+    `buckets` has the bucket of each example in `kept`; `keys` has the sorting
+    keys of all examples; `batch_sizes` has the rows of a full batch by bucket.
     """
     order = np.argsort(buckets, kind="stable")
     ends = np.searchsorted(buckets[order], np.arange(len(batch_sizes)), "right")

@@ -3,8 +3,7 @@
 Records are read in shuffle windows. A pure numpy function of the lengths in a
 window assigns its pairs to batches (`bucketing`) or to rows (`packing`). The
 order is a pure function of seed, epoch and window, so a stream can start at any
-position without reading earlier records. Only planning runs in Python;
-TensorFlow's threads do the rest.
+position. Only planning runs in Python; TensorFlow's threads do the rest.
 """
 
 import contextlib
@@ -75,8 +74,7 @@ def training_batches(
       manifest: the manifest of the data in `data_dir`.
       max_positions: maximum of rows * padded length on either side, which is
         batch_tokens / gradient_accumulation_steps.
-      max_length: maximum tokens of a side, EOS included; longer pairs are
-        dropped.
+      max_length: maximum tokens of a side with EOS; longer pairs are dropped.
       seed: seed of the order; at least 0.
       start: the position of the first batch.
       packing: whether to pack several pairs into a row instead of bucketing

@@ -66,11 +66,7 @@ class Chunk(NamedTuple):
 def split_into_chunks(
     pairs: Iterable[tuple[str, str]], label: str
 ) -> Iterator[Chunk]:
-    """Split pairs into chunks, independently of the number of processes.
-
-    Raises:
-      T2TLiteError: an element of `pairs` is not a pair of texts.
-    """
+    """Yield the chunks of a split; the number of processes has no effect."""
     number, first = 0, 1
     chunk: list[tuple[str, str]] = []
     characters = 0

@@ -99,10 +99,7 @@ class DataGenerator:
         self._folder = pathlib.Path(self.data_dir).expanduser()
 
     def run(self, overwrite: bool = False) -> Manifest:
-        """Generate the data unless valid data exists; return its manifest.
-
-        Args:
-          overwrite: whether to replace existing data.
+        """Generate the data unless valid data exists, or `overwrite` it.
 
         Raises:
           T2TLiteError: existing data does not match or has another seed; the

@@ -13,7 +13,7 @@ from t2t_lite.ops import Tensor
 class Ensemble:
     """Several models with averaged probabilities, for beam search.
 
-    The methods are those of `Transformer`; the memory and the cache are tuples
+    `Transformer` documents the methods; the memory and the cache are tuples
     with one element per model.
 
     Args:

@@ -111,9 +111,7 @@ def fused_log_probs(hidden: Tensor, table: Tensor, targets: Tensor) -> Tensor:
         hidden, targets = block
         return -smoothed_cross_entropy(ops.matmul(hidden, columns), targets)
 
-    log_probs = ops.map(
-        score_block, (_split_into_blocks(hidden), _split_into_blocks(targets))
-    )
+    log_probs = ops.map(score_block, (_to_blocks(hidden), _to_blocks(targets)))
     return ops.reshape(log_probs, (-1,))[: ops.shape(hidden)[0]]
 
 
@@ -188,7 +186,7 @@ def _loss_and_gradients(hidden, table, targets, weights, label_smoothing):
 def _logsumexp_and_gradients(hidden, table, weights):
     """Return the weighted sum of logsumexp and its gradients."""
     rows, size = ops.shape(hidden)
-    hidden, weights = _split_into_blocks(hidden), _split_into_blocks(weights)
+    hidden, weights = _to_blocks(hidden), _to_blocks(weights)
     blocks, block = ops.shape(weights)
     # The gradient of the table is accumulated as [D, V], the faster layout.
     columns = ops.transpose(table)  # [V, D] -> [D, V]
@@ -230,7 +228,7 @@ def _logsumexp_and_gradients(hidden, table, weights):
     return loss, hidden_gradient[:rows], ops.transpose(table_gradient)
 
 
-def _split_into_blocks(x):
+def _to_blocks(x):
     """[N, ...] -> [blocks, R, ...], R <= BLOCK_ROWS, with zeros at the end."""
     rows, *rest = ops.shape(x)
     blocks = 1 + abs(rows - 1) // BLOCK_ROWS  # at least one, also for N = 0

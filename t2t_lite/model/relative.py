@@ -14,7 +14,7 @@ def relative_position_ids(distances: Tensor, max_distance: int) -> Tensor:
     """Return the table row for each distance from a query to a key.
 
     Args:
-      distances: int [...], the position of the key minus that of the query.
+      distances: int [...], the key's position minus the query's position.
       max_distance: k.
     """
     return ops.clip(distances, -max_distance, max_distance) + max_distance

@@ -129,7 +129,7 @@ class Problem:
     def vocabulary_files(self) -> dict[str, str]:
         """Return the names of the vocabulary files of `inputs` and `targets`.
 
-        The direction is that of `samples`. Equal names: a shared vocabulary.
+        They are not swapped in a reversed problem. Equal names mean one file.
         """
         raise _undefined(self, "vocabulary_files")
 

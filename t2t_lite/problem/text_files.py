@@ -282,11 +282,11 @@ class TextFiles(Text2TextProblem):
     def corpus_counts(self) -> list[dict[str, Any]]:
         if not self._has_shares("train"):
             return []
-        found = zip(self._corpora["train"], self._counts, strict=True)
+        corpora = zip(self._corpora["train"], self._counts, strict=True)
         return [
             dataclasses.asdict(corpus)
             | {"files": list(corpus.files), "pairs": pairs, "copies": copies}
-            for corpus, (pairs, copies) in found
+            for corpus, (pairs, copies) in corpora
         ]
 
     def check_sources(self, raw: RawFiles) -> None:
@@ -314,7 +314,7 @@ class TextFiles(Text2TextProblem):
         paths += filter(None, [self.settings.vocabulary])
         missing = [path for path in paths if not os.path.isfile(path)]
         if missing:
-            raise T2TLiteError(f"There is no file {', '.join(missing)}.")
+            raise T2TLiteError(f"Missing or not a file: {', '.join(missing)}.")
         for path in paths:
             raw.record_source(path)
 

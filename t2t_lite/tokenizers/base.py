@@ -153,8 +153,8 @@ class Tokenizer(tf.Module):
 def clean_utf8(text: tf.Tensor) -> tf.Tensor:
     """Replace invalid UTF-8 in texts of any shape by U+FFFD.
 
-    Valid text is unchanged, including NUL, a BOM and noncharacters. The number
-    of U+FFFD is that of Python's `bytes.decode(errors="replace")`.
+    Valid text is unchanged, including NUL, a BOM and noncharacters. The result
+    equals Python's `bytes.decode(errors="replace")`.
     """
     return tf.strings.unicode_transcode(
         text, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD
@@ -174,11 +174,7 @@ def to_valid_utf8(text: str | bytes) -> str:
 
 
 def read_vocabulary(path: str | os.PathLike) -> bytes:
-    """Return the bytes of a vocabulary file.
-
-    Raises:
-      T2TLiteError: the file cannot be read.
-    """
+    """Return the bytes of a vocabulary file; raise T2TLiteError if missing."""
     try:
         return pathlib.Path(path).read_bytes()
     except OSError as error:

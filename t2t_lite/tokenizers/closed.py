@@ -84,12 +84,7 @@ class ClosedVocabulary(Tokenizer):
     def write(
         cls, tokens: Iterable[str], path: str | os.PathLike
     ) -> "ClosedVocabulary":
-        """Write a vocabulary of tokens, in order, and return it.
-
-        Args:
-          tokens: texts without white space; repeated tokens are dropped.
-          path: the path of the vocabulary file.
-        """
+        """Write a vocabulary of tokens without white space, in order."""
         lines = "\n".join((*SPECIAL_TOKENS, *dict.fromkeys(tokens), ""))
         write_vocabulary(path, lines.encode())
         return cls(path)

@@ -31,8 +31,7 @@ def sentence_splitter(language: str) -> Callable[[str], list[str]]:
     The function drops only white space between sentences.
 
     Args:
-      language: a code such as "de"; English abbreviations apply to an unknown
-        language.
+      language: a code such as "de"; an unknown language is split as English.
     """
     from sacremoses.corpus import NonbreakingPrefixes
 

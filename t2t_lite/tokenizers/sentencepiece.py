@@ -123,8 +123,7 @@ class SentencePieceTokenizer(Tokenizer):
 
         Args:
           lines: the texts, streamed.
-          vocab_size: the exact number of pieces, with 3 special pieces and 256
-            bytes.
+          vocab_size: the number of pieces with 3 special ones and 256 bytes.
           path: the path of the model file.
           seed: the seed of the sample.
           tags: texts that become one piece each, at any position.
@@ -213,12 +212,7 @@ class _WordTable:
         self._characters += sum(map(len, words)) + _WORD_COST * len(words)
 
     def _join(self, numbers, ends):
-        """Return the ids of each text.
-
-        Args:
-          numbers: int64 [words], the numbers of the words of all texts.
-          ends: int64 [texts], the end of each text in `numbers`.
-        """
+        """Return the ids of texts, given their words and ends in `numbers`."""
         starts = self._starts[numbers]
         lengths = self._starts[numbers + 1] - starts
         word_ends = np.cumsum(lengths)
@@ -267,8 +261,7 @@ def _train_model(
                 sentence_iterator=iter(lines),
                 model_writer=model,
                 model_type="bpe",
-                # Clamped because the trainer's error for a size out of range
-                # does not name the limit.
+                # Clamped: the trainer's error for other sizes has no limit.
                 vocab_size=min(max(vocab_size, _MIN_SIZE), _MAX_SIZE),
                 pad_id=PAD_ID,
                 eos_id=EOS_ID,

@@ -19,8 +19,8 @@ _NAME = re.compile(
 
 def tag_of(name: str) -> str | None:
     """Return the tag of a name: "2de" -> "<2de>"; None if it is invalid."""
-    found = _NAME.fullmatch(name)
-    return f"<{found[1]}>" if found else None
+    match = _NAME.fullmatch(name)
+    return f"<{match[1]}>" if match else None
 
 
 def check_tag(name: str, tags: Sequence[str]) -> str:
