@@ -41,8 +41,7 @@ UTF_8 = "utf-8"
 ENCODING = "an encoding of text, such as windows-1252 or utf-16"  # the rule
 # Surrogate escapes distinguish invalid UTF-8 from a U+FFFD in the file.
 _ESCAPED, _REPLACED = re.compile("[\udc80-\udcff]"), re.compile("\ufffd")
-# Shorter files are checked at their end, longer ones also while they are read.
-_CHECK_AFTER_LINES = 10_000
+_CHECK_AFTER_LINES = 10_000  # shorter files are checked only at their end
 # The little-endian BOM of UTF-32 begins with the BOM of UTF-16.
 _OTHER_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 
@@ -88,8 +87,7 @@ def read_lines(
     become U+FFFD.
 
     Raises:
-      T2TLiteError: the file is missing, unreadable or damaged, or has too many
-        invalid lines.
+      T2TLiteError: the file is missing, damaged or has too many invalid lines.
     """
     errors, invalid = "replace", _REPLACED
     if encoding.name == UTF_8:

@@ -132,11 +132,7 @@ def _split_buckets(
     batch_sizes: list[int],
     generator: np.random.Generator | None,
 ) -> list[np.ndarray]:
-    """Return the examples of each batch, from the shortest bucket on.
-
-    `buckets` has the bucket of each example in `kept`; `keys` has the sorting
-    keys of all examples; `batch_sizes` has the rows of a full batch by bucket.
-    """
+    """Return the examples of each batch, from the shortest bucket on."""
     order = np.argsort(buckets, kind="stable")
     ends = np.searchsorted(buckets[order], np.arange(len(batch_sizes)), "right")
     batches: list[np.ndarray] = []

@@ -2,8 +2,7 @@
 
 Packing is the alternative to `bucketing`. A row is as wide as the longest
 allowed pair and contains consecutive pairs, which the model keeps separate.
-All batches have the same shape. This module reads no files and does not import
-TensorFlow.
+All batches have the same shape. This module does not import TensorFlow.
 """
 
 import math
@@ -55,8 +54,8 @@ def plan_rows(
 ) -> Plan:
     """Pack a shuffle window into few rows by a fast heuristic.
 
-    The arguments are the arguments of `bucketing.plan_batches`; with
-    `keep_rows` the examples are packed rows already.
+    The arguments are explained in `bucketing.plan_batches`; with `keep_rows`
+    the examples are packed rows already.
 
     Returns:
       A `Plan`, a pure function of the arguments. The last rows of its last

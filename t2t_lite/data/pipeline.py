@@ -174,7 +174,7 @@ def padding_report(
 ) -> PaddingReport:
     """Count real tokens in the first batches of an epoch.
 
-    The arguments are the arguments of `training_batches`.
+    The arguments are explained in `training_batches`.
     """
     record, unit = manifest.split("train"), "pairs"
     if packing and record.is_packed:
@@ -211,13 +211,10 @@ def eval_batches(
 ) -> tf.data.Dataset:
     """Return each pair of a split once in padded batches, longest first.
 
-    The arguments have the same meaning as in `training_batches`.
+    The arguments and errors are explained in `training_batches`.
 
     Returns:
       A finite dataset of {"inputs": int32 [B, S], "targets": int32 [B, T]}.
-
-    Raises:
-      T2TLiteError: no pair is usable, or a pair is too long for one batch.
     """
     record = manifest.split(split)
     batching = Batching(problem, record, max_positions, max_length)

@@ -179,15 +179,14 @@ class SplitEncoder:
         self, chunk: Chunk, counts: Counts
     ) -> tuple[list[int], list[tuple[str, str]], list[bytes]]:
         """Return numbers, texts and (for DUPLICATES) hashes of kept pairs."""
-        find_reason = filters.make_filter(
-            self.filters, self.problem.source_tags
-        )
+        tags = self.problem.source_tags
+        drop_reason = filters.make_filter(self.filters, tags)
         deduplicate = filters.DUPLICATES in self.filters
         key = self.seed.to_bytes(16, "little")  # the order depends on the seed
         numbers, pairs = [], []
         digests: dict[bytes, None] = {}  # in the order of the pairs
         for number, pair in enumerate(chunk.pairs, start=chunk.first):
-            reason = _empty_side(*pair) or find_reason(*pair)
+            reason = _empty_side(*pair) or drop_reason(*pair)
             if deduplicate and not reason:
                 digest = pair_hash(*pair, size=16, key=key)
                 if digest in digests:

@@ -146,9 +146,7 @@ class DataGenerator:
             self.tfds_dir,
         )
         if raw.raw_dir is not None and not raw.raw_dir.is_dir():
-            raise T2TLiteError(
-                f"`raw_dir` must be an existing folder (got {raw.raw_dir})."
-            )
+            raise T2TLiteError(f"`raw_dir`: {raw.raw_dir} is not a folder.")
         self.problem.check_sources(raw)  # before hours of work
         identity = {
             "definition": self.problem.definition(),

@@ -107,9 +107,7 @@ def _find_shards(
         size = file.seek(0, 2)
     ends = np.cumsum([0, *index["bytes"]], dtype=np.int64)
     if size != start + count * INDEX.itemsize + ends[-1]:
-        raise T2TLiteError(
-            f"{path} is damaged. Run the same command again; it starts over."
-        )
+        raise T2TLiteError(f"{path} is damaged. Run the same command again.")
     shard_ids = shard_of(index["key"], shards, is_shuffled)
     firsts = np.searchsorted(shard_ids, np.arange(shards + 1))
     return start + firsts * INDEX.itemsize, start + index.nbytes + ends[firsts]

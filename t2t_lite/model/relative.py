@@ -40,15 +40,12 @@ def distance_matrices(length: int | Tensor, rows: int, dtype: str) -> Tensor:
 
 
 def relative_scores(query: Tensor, table: Tensor, matrices: Tensor) -> Tensor:
-    """Return the relative-position term of the scores (equation 5).
+    """Return the scores of relative positions (eq. 5), float [B, H, T, T].
 
     Args:
       query: float [B, H, T, d_k], scaled.
       table: float [2k + 1, d_k].
       matrices: from `distance_matrices`.
-
-    Returns:
-      float [B, H, T, T].
     """
     by_distance = dense(query, ops.transpose(table))  # [B * H * T, 2k + 1]
     by_distance = unflatten_rows(by_distance, query)  # [B, H, T, 2k + 1]

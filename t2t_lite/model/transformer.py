@@ -527,10 +527,8 @@ class Transformer(keras.Model):
         self, targets: Tensor, segments: Segments | None = None
     ) -> Tensor:
         """Return the input of the decoder's first layer: [B, T, D]."""
-        shifted = shift_right(
-            targets, None if self.hparams.shift_across_segments else segments
-        )
-        x = self.target_embedding(shifted)
+        sentences = None if self.hparams.shift_across_segments else segments
+        x = self.target_embedding(shift_right(targets, sentences))
         return self.decoder_positions(
             x, positions=segments and segments.positions
         )

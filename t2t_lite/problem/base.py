@@ -96,9 +96,7 @@ class Problem:
         raise _undefined(self, "samples")
 
     def check_sources(self, raw: RawFiles) -> None:
-        """Find the corpus and read the start of dev and test.
-
-        Errors in them are raised before long work. Train is read next anyway.
+        """Find the corpus; read the start of dev and test to check them.
 
         Raises:
           T2TLiteError: some of `files` are missing; the message lists them.
@@ -254,8 +252,8 @@ class Problem:
     def definition(self) -> dict[str, Any]:
         """Return the JSON-serializable settings that determine the data.
 
-        They are the class attributes with plain data, such as `version`, and
-        the options, if any. Both directions have the same; code is ignored.
+        They are class attributes with plain data, such as `version`, and the
+        options, if any; equal for both directions. Code is ignored.
         """
         attributes = {}
         for name in dir(type(self)):

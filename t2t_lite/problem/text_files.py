@@ -147,9 +147,7 @@ class TextOptions(ProblemOptions):
         "control_characters",
     )
     # Set by `import_shards` only; it has no flag.
-    imported: str | None = setting(
-        None, "one or two vocabularies of imported shards"
-    )
+    imported: str | None = setting(None, "vocabularies of imported shards")
 
     def __post_init__(self) -> None:
         super().__post_init__()

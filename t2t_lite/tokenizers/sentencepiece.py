@@ -298,11 +298,8 @@ def _train_model(
 def _remap_special_ids(model: bytes) -> tuple[bytes, bool]:
     """Return a model whose first ids are PAD_ID, EOS_ID and UNK_ID.
 
-    The segmentation of texts does not change, because pieces keep their order,
-    scores and types.
-
-    Returns:
-      The model, and whether it has byte fallback and encodes every text.
+    Texts keep their pieces, because order, scores and types do not change. Also
+    return whether the model has byte fallback and encodes every text.
 
     Raises:
       DecodeError, ValueError: `model` is not a SentencePiece model.

@@ -86,11 +86,10 @@ class T2TSubwordTokenizer(Tokenizer):
         )
         self._final_ids = None  # ids of the matcher -> ids of the vocabulary
         if escaped_only:
-            escape_ids = self._matcher.tokenize(
-                [f"\\{ord(c)};" for c in escaped_only]
-            )
+            codes = [f"\\{ord(c)};" for c in escaped_only]
             ids = tf.RaggedTensor.from_tensor(tf.range(len(pieces))[:, None])
-            self._final_ids = tf.concat([ids, escape_ids], axis=0)
+            escaped = self._matcher.tokenize(codes)
+            self._final_ids = tf.concat([ids, escaped], axis=0)
 
     def encode_tf(self, text: tf.Tensor) -> tf.RaggedTensor:
         words = self._words(clean_utf8(text))

@@ -32,14 +32,12 @@ class WordPieceVocabulary(base.Tokenizer):
         letters = "".join(words).replace("[UNK]", "")
         decomposed = unicodedata.normalize("NFD", letters)
         bare = "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
-        is_lower = letters == letters.lower()
+        lower = letters == letters.lower()
         # NUL ends a text in TensorFlow Text.
         matched = base.dedupe_pieces(["" if "\0" in p else p for p in pieces])
         self.unknown_id = 2 + matched.index("[UNK]")
         self._tokenizer = WordPieceTokenizer(
-            matched,
-            lowercase=is_lower,
-            strip_accents=is_lower and letters == bare,
+            matched, lowercase=lower, strip_accents=lower and letters == bare
         )
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
