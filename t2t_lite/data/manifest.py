@@ -168,10 +168,10 @@ class Manifest:
             return cls(**record | {"splits": splits})
         except FileNotFoundError as error:
             fix = import_hint(data_dir, problem.base_name) or (
-                f"Generate it with {generate_command(problem, data_dir)}."
+                f"generate it with {generate_command(problem, data_dir)}."
             )
             raise T2TLiteError(
-                f"{data_dir} holds no data of {problem.base_name}. {fix}"
+                f"{data_dir} holds no data of {problem.base_name}: {fix}"
             ) from error
         except _UNREADABLE as error:
             raise T2TLiteError(
@@ -366,7 +366,7 @@ def import_hint(data_dir: str | os.PathLike, name: str) -> str:
     if not any(pathlib.Path(data_dir).glob(f"{name}-train-*-of-*")):
         return ""
     return (
-        "It holds shards without a manifest, as tensor2tensor writes them. "
+        "it holds shards without a manifest, as tensor2tensor writes them. "
         f"Import them with t2t-lite-datagen `import_shards={data_dir}` "
         f"`problem={name}` `vocabulary=FILE`."
     )
