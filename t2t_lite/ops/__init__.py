@@ -141,13 +141,11 @@ def batch_matmul(x: Tensor, y: Tensor, transpose_y: bool = False) -> Tensor:
     return ops.einsum(f"bhac,bh{'ec' if transpose_y else 'ce'}->bhae", x, y)
 
 
-@_faster_on_cpu
 def softmax(scores: Tensor) -> Tensor:
     """Return the softmax of float32 [B, H, T, S] over the last axis."""
     return ops.softmax(scores, axis=-1)
 
 
-@_faster_on_cpu
 def layer_norm(
     x: Tensor, scale: Tensor, bias: Tensor, epsilon: float
 ) -> Tensor:
@@ -253,7 +251,6 @@ def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
     )
 
 
-@_faster_on_cpu
 def scatter_add(x: Tensor, rows: Tensor, values: Tensor) -> Tensor:
     """Return `x` with `values` added to some rows; rows may repeat.
 

@@ -132,58 +132,6 @@ def batch_matmul(x: Tensor, y: Tensor, transpose_y: bool = False) -> Tensor:
     return tf.squeeze(product, 3)
 
 
-def softmax(scores: Tensor) -> Tensor:
-    """Return the softmax over the last axis.
-
-    oneDNN takes longer to set up a softmax of few rows, as in a decoding step,
-    than to compute it.
-    """
-    if scores.shape[2] is None:
-        return tf.nn.softmax(scores)
-    return tf.exp(tf.nn.log_softmax(scores))
-
-
-def layer_norm(
-    x: Tensor, scale: Tensor, bias: Tensor, epsilon: float
-) -> Tensor:
-    """Normalize `x` over its last axis, with a gradient that is written out.
-
-    Automatic differentiation reads the activations about three times as often,
-    and a small model on a CPU spends its time on these reads.
-    """
-    size = scale.shape[0]
-
-    @tf.custom_gradient
-    def normalize(given, scale, bias):
-        x = ops.flatten_rows(tf.cast(given, tf.float32))  # [N, D]
-        centered = x - tf.reduce_mean(x, axis=-1, keepdims=True)
-        variance = tf.reduce_mean(tf.square(centered), axis=-1, keepdims=True)
-        inverse_deviation = tf.math.rsqrt(variance + epsilon)
-        normalized = centered * inverse_deviation
-
-        def gradient(upstream):
-            rows = ops.flatten_rows(tf.cast(upstream, tf.float32))
-            product = rows * normalized
-            # Means weighted by `scale` are matrix products: [N, D] x [D, 1].
-            share = tf.reshape(scale / size, (-1, 1))
-            mean = tf.matmul(rows, share)
-            along = tf.matmul(product, share)
-            x_gradient = inverse_deviation * (
-                rows * scale - mean - normalized * along
-            )
-            return (
-                ops.unflatten_rows(tf.cast(x_gradient, given.dtype), upstream),
-                tf.reduce_sum(product, axis=0),
-                tf.reduce_sum(rows, axis=0),
-            )
-
-        output = tf.cast(normalized * scale + bias, given.dtype)
-        return ops.unflatten_rows(output, given), gradient
-
-    # As tensors: a custom gradient takes no variables.
-    return normalize(x, tf.identity(scale), tf.identity(bias))
-
-
 def dropout(
     x: Tensor, rate: float, seed: Tensor, rows_before: int | Tensor = 0
 ) -> Tensor:
@@ -260,11 +208,6 @@ def write_rows(buffer: Tensor, rows: Tensor, values: Tensor) -> Tensor:
 def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
     """Gather by one kernel; `take_along_axis` computes indices by ten."""
     return tf.gather(x, rows, batch_dims=len(rows.shape) - 1)
-
-
-def scatter_add(x: Tensor, rows: Tensor, values: Tensor) -> Tensor:
-    """Add in place if `x` is not read again: M rows are touched, not N."""
-    return tf.tensor_scatter_nd_add(x, rows[:, None], values)
 
 
 def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
