@@ -347,18 +347,18 @@ class CTranslate2Translator:
         other.settings = dataclasses.replace(self.settings, **given)
         return other
 
-    def check_supported(self, asked: Iterable[str]) -> None:
+    def check_supported(self, options: Iterable[str]) -> None:
         """Raise UsageError for any option of a single text."""
-        _refuse(asked)
+        _refuse(options)
 
     def translate(
         self,
         texts: tf.Tensor,
         num_hypotheses: int = 1,
-        asked: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> dict[str, tf.Tensor]:
         """Translate any number of texts; see `Translator.translate`."""
-        _refuse(asked or ())
+        _refuse(options or ())
         names, about = self._source_tokens(texts)
         missing: list[_Found] = [([], NEG_INF)] * num_hypotheses
         found = [(x + missing)[:num_hypotheses] for x in self._search(names)]

@@ -207,7 +207,7 @@ def _attention(translator: Translator) -> Callable[..., Answers]:
         pieces[-1][PAD_ID], pieces[-1][EOS_ID] = "", END
 
     def answer(sources: tf.Tensor, targets: tf.Tensor) -> Answers:
-        features, _, cut = translator.pairs(sources, targets)
+        features, _, cut = translator.encode_pairs(sources, targets)
         inputs, targets = features["inputs"], features["targets"]
         weights = attention_weights(model, features)
         queries = {"encoder": inputs, "decoder": targets, "cross": targets}

@@ -113,7 +113,7 @@ def test_attention_is_that_of_each_pair_alone_and_zero_in_padding(
     found = ask(served["attention"], inputs=SOURCES, targets=TARGETS)
     assert found["cut"].tolist() == [False, False, True, True, False, False]
     for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
-        features, _, _ = translator.pairs(
+        features, _, _ = translator.encode_pairs(
             tf.constant([source]), tf.constant([target])
         )
         s, t = (features[name].shape[1] for name in ("inputs", "targets"))
