@@ -181,13 +181,8 @@ def argmax_alignment(
 ) -> tf.Tensor:
     """Return the source token with the largest weight for each target token.
 
-    Args:
-      weights: attention weights [B, T, S].
-      inputs: source ids [B, S].
-      targets: target ids [B, T].
-
-    Returns:
-      int32 [B, T]; -1 for EOS and padding, and for an empty source.
+    `weights` are [B, T, S], `inputs` [B, S] and `targets` [B, T]. The result is
+    int32 [B, T]; -1 for EOS and padding, and for an empty source.
     """
     is_source, is_target = (ids > EOS_ID for ids in (inputs, targets))
     weights = tf.where(is_source[:, None], weights, -1.0)

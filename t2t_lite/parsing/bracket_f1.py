@@ -25,27 +25,20 @@ _FUNCTION = re.compile("[-=].*", re.DOTALL)
 
 @dataclasses.dataclass(frozen=True)
 class Parameters:
-    """The parameters of EVALB; the default deletes and equates nothing.
+    """The parameters of EVALB; the default deletes and equates nothing."""
 
-    Attributes:
-      deleted_labels: labels whose brackets, and tags whose words, are ignored.
-      deleted_words: words to ignore.
-      uncounted_labels: tags whose words do not count for the cutoff length.
-      quote_labels: tags of quotes; a quote that only one tree deletes is kept.
-      equal_labels: pairs of labels, or of tags, that count as equal.
-      equal_words: pairs of words that count as equal.
-      labeled: compare labels and spans; if False, only spans.
-      cutoff_length: maximum number of words for the second block of totals.
-    """
-
+    # Labels whose brackets, and tags whose words, are ignored; ignored words.
     deleted_labels: tuple[str, ...] = ()
     deleted_words: tuple[str, ...] = ()
+    # Tags whose words do not count for the cutoff length.
     uncounted_labels: tuple[str, ...] = ()
+    # Tags of quotes; a quote that only one tree deletes is kept.
     quote_labels: tuple[str, ...] = ()
+    # Pairs of labels or tags, and of words, that count as equal.
     equal_labels: tuple[tuple[str, str], ...] = ()
     equal_words: tuple[tuple[str, str], ...] = ()
-    labeled: bool = True
-    cutoff_length: int = 40
+    labeled: bool = True  # compare labels and spans, not only spans
+    cutoff_length: int = 40  # maximum words for the second block of totals
 
     def same_label(self, one: str, other: str) -> bool:
         """Return whether two labels, or two tags, count as equal."""

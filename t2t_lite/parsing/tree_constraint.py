@@ -141,10 +141,7 @@ class TreeConstraint(tf.Module):
 class _TreeLogitsProcessor(LogitsProcessor):
     """Logits processor that masks tokens that cannot lead to a valid tree.
 
-    Args:
-      constraint: a `TreeConstraint`.
-      word_classes: int32 [B, n].
-      counts: int32 [B], number of words.
+    `word_classes` are int32 [B, n], `counts`, the numbers of words, int32 [B].
     """
 
     renormalizes = True

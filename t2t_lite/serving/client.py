@@ -35,12 +35,6 @@ class Failure(T2TLiteError):
     Args:
       reason: error message; becomes one line.
       status: HTTP status code or name of a gRPC status.
-
-    Attributes:
-      is_busy: the server is busy or unreachable; a retry may succeed.
-      is_late: the request timed out.
-      is_text_error: one text may have caused the error, so smaller requests may
-        succeed.
     """
 
     def __init__(self, reason: str, status: int | str):
@@ -49,6 +43,7 @@ class Failure(T2TLiteError):
         too_large = "larger than max" in reason
         self.is_busy = status in _BUSY and not too_large
         self.is_late = status == "DEADLINE_EXCEEDED"
+        # One text may have caused the error; smaller requests may succeed.
         self.is_text_error = status in _TEXT_ERRORS or too_large
 
 
@@ -158,17 +153,12 @@ def _decode(value: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """The answer to one text.
+    """The answer to one text."""
 
-    Attributes:
-      hypotheses: translations and their scores, best first.
-      cut: whether the server truncated the text.
-      error: reason why there is no translation.
-    """
-
+    # Translations and their scores, best first.
     hypotheses: Sequence[tuple[str, float | None]] = ()
-    cut: bool = False
-    error: str | None = None
+    cut: bool = False  # the server truncated the text
+    error: str | None = None  # the reason for a failure
 
 
 class Client:

@@ -25,18 +25,13 @@ _TEXT_OUTPUTS = ("source_lengths", "cut")
 
 @dataclasses.dataclass(frozen=True)
 class ExportOptions:
-    """The options of an export.
+    """The options of an export."""
 
-    Attributes:
-      attention: add the signature `attention`.
-      precision: type of the stored weights.
-      max_length: maximum number of source tokens, EOS included; None: the limit
-        of the run.
-    """
-
-    attention: bool = False
-    precision: Precision = "float32"
-    max_length: int | None = None
+    attention: bool = False  # add the signature `attention`
+    precision: Precision = "float32"  # type of the stored weights
+    max_length: int | None = (
+        None  # source tokens, EOS included; None: the run's
+    )
 
 
 def translator_to_serve(
@@ -232,14 +227,9 @@ def _attention(translator: Translator) -> Callable[..., Answers]:
 
 
 def _without_padding(weights: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
-    """Set weights of NaN and padding to 0, and put the batch dimension first.
+    """Set weights [N, B, H, T, S] of NaN and padding to 0; put B first.
 
-    Args:
-      weights: float [N, B, H, T, S].
-      real: bool [B, T], False for padding.
-
-    Returns:
-      float [B, N, H, T, S].
+    `real`, bool [B, T], is False for padding.
     """
     # [N, B, H, T, S] -> [B, N, H, T, S]
     weights = tf.transpose(weights, [1, 0, 2, 3, 4])

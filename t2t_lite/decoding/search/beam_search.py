@@ -155,12 +155,7 @@ def _step(state, step_fn, reorder_fn, processors, selector, eos_id, alpha):
 
 
 def _process(processors, state, logits):
-    """Apply all processors.
-
-    Returns:
-      The logits, the normalizer of the log-probabilities and the processors'
-      states.
-    """
+    """Apply all processors; return logits, normalizer and own states."""
     normalizer, own_states = None, []
     for each, own in zip(processors, state.processor_states, strict=True):
         if normalizer is None and not each.renormalizes:
@@ -247,11 +242,7 @@ def _mostly_running(running):
 
 
 def _search_shrinking_batch(state, search, alpha, select_fn):
-    """Search; remove completed sentences when half of the batch is completed.
-
-    Returns:
-      ids int32 [B, N, L] and scores float32 [B, N] of all sentences.
-    """
+    """Search; remove completed sentences when they are half of the batch."""
 
     def continue_search(ids, scores, *values):
         state = search(SearchState(*values))

@@ -32,35 +32,23 @@ _STATUSES = {status.value[0]: status.name for status in grpc.StatusCode}
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """A function of a SavedModel from strings [B] to tensors [B, ...].
+    """A function of a SavedModel from strings [B] to tensors [B, ...]."""
 
-    Attributes:
-      inputs: names of the inputs.
-      run: the function; thread-safe.
-      is_batchable: requests can be concatenated. False if an output has a
-        second unknown dimension, which would depend on the rest of the batch.
-    """
-
-    inputs: tuple[str, ...]
-    run: Run
+    inputs: tuple[str, ...]  # names
+    run: Run  # thread-safe
+    # Requests can be concatenated. False if an output has a second unknown
+    # dimension, which would depend on the rest of the batch.
     is_batchable: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
 class Version:
-    """A loaded version; its memory is freed after its last request.
+    """A loaded version; its memory is freed after its last request."""
 
-    Attributes:
-      number: name of its folder.
-      signatures: signatures by name.
-      metadata: a SignatureDefMap.
-      about: content of assets.extra/t2t-lite.json.
-    """
-
-    number: int
+    number: int  # name of its folder
     signatures: Mapping[str, Signature]
-    metadata: Any = None
-    about: dict[str, Any] | None = None
+    metadata: Any = None  # a SignatureDefMap
+    about: dict[str, Any] | None = None  # assets.extra/t2t-lite.json
 
 
 def load_version(folder: pathlib.Path) -> Version:
@@ -111,23 +99,14 @@ def _signature(name: str, function: Any) -> Signature:
 
 @dataclasses.dataclass
 class Model:
-    """A model; its newest version is served.
+    """A model; its newest version is served."""
 
-    Attributes:
-      name: name of the model in requests.
-      base_path: folder of the versions.
-      batcher: runs the requests.
-      limits: limits of a request.
-      load: `load_version`.
-      log: called with a message for each event.
-    """
-
-    name: str
-    base_path: pathlib.Path
-    batcher: Batcher
-    limits: Limits
-    load: Callable[[pathlib.Path], Version]
-    log: Callable[[str], None]
+    name: str  # name in requests
+    base_path: pathlib.Path  # folder of the versions
+    batcher: Batcher  # runs the requests
+    limits: Limits  # limits of each request
+    load: Callable[[pathlib.Path], Version]  # `load_version`
+    log: Callable[[str], None]  # called with a message for each event
     _current: Version | None = None
     _states: dict[int, int] = dataclasses.field(default_factory=dict)
     # Files of versions that failed to load, by version.
@@ -189,9 +168,8 @@ class Model:
         signature = version.signatures.get(signature_name or "serving_default")
         if not signature:
             known = ", ".join(version.signatures)
-            reason = f"signature_name must be from {known}"
-            message = f"{reason} (got {signature_name})."
-            raise ApiError(message, "FAILED_PRECONDITION")
+            reason = f"The signatures are {known} (got {signature_name})."
+            raise ApiError(reason, "FAILED_PRECONDITION")
         if inputs.keys() == {""} and len(signature.inputs) == 1:
             inputs = {signature.inputs[0]: inputs[""]}
         if inputs.keys() != set(signature.inputs):
