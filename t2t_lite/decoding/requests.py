@@ -86,9 +86,7 @@ class _Line:
         try:
             record = json.loads(line)
             if not isinstance(record, dict):
-                raise UsageError(
-                    f"A line must be a JSON object (got {record!r})."
-                )
+                raise UsageError(f"A line must be an object (got {record!r}).")
             given = {k: v for k, v in record.items() if v is not None}
             for key in given.keys() - keys:
                 raise UsageError(
@@ -142,16 +140,11 @@ class Request(_Line):
     def violations(
         self, text: str, bad_phrases: Iterable[str] = ()
     ) -> dict[str, list[str]]:
-        """Find the request options that a translation violates.
-
-        Args:
-          text: the translation.
-          bad_phrases: further phrases that must not appear.
+        """Find the texts of the request, or bad phrases, that `text` violates.
 
         Returns:
-          `missing`, the prefix and constraints that do not appear, and
-          `unavoided`, the bad phrases that appear as whole words; keys without
-          texts are left out.
+          Only if not empty, `missing`, the prefix and constraints that do not
+          appear, and `unavoided`, the bad phrases that appear as whole words.
         """
         text = _normalize(text)
         missing = [x for x in self.constraints if _normalize(x) not in text]

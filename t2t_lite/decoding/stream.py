@@ -375,11 +375,10 @@ def splitter_of(
 ) -> Callable[[str], list[str]]:
     """Return the function that splits a source text into sentences.
 
-    The problem names the language; the default is English.
+    The problem determines the language; the default is English.
 
     Raises:
-      UsageError: the problem constrains its outputs, so outputs cannot be
-        concatenated.
+      UsageError: the problem's outputs are constrained.
     """
     if problem.output_constraint(encoders) is not None:
         raise UsageError(

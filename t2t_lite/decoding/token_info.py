@@ -169,10 +169,7 @@ class TokenDetails:
                 for source_word in self._source_words(source)[start]
                 for target_word in words[end]
             }
-            fields["alignment"] = [
-                [source_word, target_word]
-                for target_word, source_word in sorted(pairs)
-            ]
+            fields["alignment"] = [[s, t] for t, s in sorted(pairs)]
         return fields
 
 

@@ -165,12 +165,10 @@ class ParsingProblem(Problem):
         Example: `("It works .", "(S (NP XX )NP (VP XX )VP . )S")`. A tree
         without words gives two empty texts, which datagen counts and drops.
         """
-        split_trees = _trees(self._split_files(split, raw), raw)
+        found = _trees(self._split_files(split, raw), raw)
         if split == "train" and self.settings.subtrees:
-            split_trees = _augment_with_subtrees(
-                split_trees, self.settings.subtrees
-            )
-        treebank = map(self._pair, split_trees)
+            found = _augment_with_subtrees(found, self.settings.subtrees)
+        treebank = map(self._pair, found)
         files = self._additional_files()
         if split != "train" or not files:
             return treebank
@@ -208,10 +206,7 @@ class ParsingProblem(Problem):
         )
         labels = {token[1:] for token in tokens if token[0] in "()"}
         ClosedVocabulary.write(
-            [
-                *self._declared_tokens(),
-                *sorted({*tokens, *_brackets(labels)}),
-            ],
+            [*self._declared_tokens(), *sorted({*tokens, *_brackets(labels)})],
             pathlib.Path(data_dir) / files["targets"],
         )
 
@@ -275,17 +270,15 @@ class ParsingProblem(Problem):
         ):
             words = _words(source)
             gold, _ = delinearize(reference.split(), words)
-            test, output_repairs = delinearize(
-                output.split(), words, correct_tags=True
-            )
+            test, counts = delinearize(output.split(), words, correct_tags=True)
             scores.append(score_trees([gold], [test]))
-            repairs.append(output_repairs)
-        counts = report(scores)
+            repairs.append(counts)
+        totals = report(scores)
         if not self.keeps_tags:
-            for block in (counts, counts["within_cutoff"]):
+            for block in (totals, totals["within_cutoff"]):
                 del block["tagging_accuracy"], block["correct_tags"]
         return {
-            **counts,
+            **totals,
             "repaired": percent(sum(map(bool, repairs)), len(repairs)),
             "repairs": dict(sum(repairs, collections.Counter())),
         }

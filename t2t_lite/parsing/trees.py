@@ -77,13 +77,10 @@ def fold(
     of_leaf: Callable[[Tree], Any],
     of_bracket: Callable[[Tree, list], Any],
 ) -> Any:
-    """Compute a value of a tree bottom-up; trees may have any depth.
+    """Compute a value of a tree of any depth, bottom-up.
 
-    Args:
-      tree: the tree.
-      of_leaf: returns the value of a word.
-      of_bracket: returns the value of a constituent from the constituent and
-        the values of its children.
+    `of_leaf` returns the value of a word, `of_bracket` the value of a
+    constituent from the constituent and the values of its children.
     """
     levels: list[list[Any]] = [[]]
     for event, part in walk(tree):

@@ -102,10 +102,8 @@ def import_run(
     run = Run(output_dir, config, problem, encoders)
     if data_dir:
         manifest = run.data.manifest  # has the same vocabulary
-        config["data"] |= {
-            "fingerprint": manifest.digest,
-            "seed": manifest.seed,
-        }
+        config["data"]["fingerprint"] = manifest.digest
+        config["data"]["seed"] = manifest.seed
     model = _import_weights(run, variables, space)
     if verify:
         messages.append(_compare_logits(model, verify))

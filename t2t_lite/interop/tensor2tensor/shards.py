@@ -61,9 +61,7 @@ def import_shards(
         if not copy.exists():
             shutil.copyfile(path, copy)
         elif sha256_of(copy) != sha256_of(path):
-            raise T2TLiteError(
-                f"{copy} differs from {path}: remove one of them."
-            )
+            raise T2TLiteError(f"{copy} differs from {path}: remove one.")
     manifest = Manifest(
         problem=name,
         fingerprint=problem.fingerprint(),
@@ -94,10 +92,7 @@ def _shards(folder: pathlib.Path, name: str, split: str) -> list[pathlib.Path]:
 def _read_split(
     paths: Sequence[pathlib.Path], sizes: Sequence[int]
 ) -> SplitRecord:
-    """Check and count all records of a split.
-
-    `sizes` are the vocabulary sizes of source and target, or one for both.
-    """
+    """Check and count all records of a split; `sizes` are vocabulary sizes."""
     lengths, rows = collections.Counter[int](), collections.Counter[int]()
     tokens, shards, is_packed = np.zeros(2, int), [], None
     schema = dict.fromkeys(_FEATURES, tf.io.RaggedFeature(tf.int64))
@@ -106,8 +101,7 @@ def _read_split(
         try:
             for batch in tf.data.TFRecordDataset(str(path)).batch(_BATCH_SIZE):
                 parsed = tf.io.parse_example(batch, schema)
-                # Three features of the source, then three of the target.
-                features = [parsed[name] for name in _FEATURES]
+                features = [parsed[name] for name in _FEATURES]  # of both sides
                 widths = [feature.row_lengths() for feature in features]
                 if is_packed is None:
                     is_packed = bool(widths[-1][0] > 0)

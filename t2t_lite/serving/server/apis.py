@@ -93,10 +93,8 @@ def rest_application(model: Model) -> web.Application:
     async def index(http: web.Request) -> web.StreamResponse:
         return web.FileResponse(page.FOLDER / "index.html")
 
-    async def add_headers(
-        http: web.Request, response: web.StreamResponse
-    ) -> None:
-        response.headers.update(page.HEADERS)
+    async def add_headers(http: web.Request, to: web.StreamResponse) -> None:
+        to.headers.update(page.HEADERS)
 
     @web.middleware
     async def handle_errors(
@@ -112,9 +110,7 @@ def rest_application(model: Model) -> web.Application:
                     reason = "The deadline has passed."
                     raise ApiError(reason, "DEADLINE_EXCEEDED") from None
                 except web.RequestPayloadError:
-                    raise ApiError(
-                        "The body has an invalid encoding."
-                    ) from None
+                    raise ApiError("The body has a wrong encoding.") from None
                 except web.HTTPException as error:
                     status = _STATUS_OF[error.status]
                     raise ApiError(error.reason, status) from None
@@ -246,14 +242,14 @@ def grpc_server(model: Model) -> tuple[Any, health.aio.HealthServicer]:
     )
     metadata_request = get_model_metadata_pb2.GetModelMetadataRequest
     status_request = get_model_status_pb2.GetModelStatusRequest
-    for service, name, request_type, method in (
+    for service, name, proto, method in (
         ("Prediction", "Predict", predict_pb2.PredictRequest, predict),
         ("Prediction", "GetModelMetadata", metadata_request, metadata),
         ("Model", "GetModelStatus", status_request, status),
     ):
         handler = grpc.method_handlers_generic_handler(
             f"tensorflow.serving.{service}Service",
-            {name: _handler(request_type, method)},
+            {name: _handler(proto, method)},
         )
         server.add_generic_rpc_handlers([handler])
     servicer = health.aio.HealthServicer()
@@ -261,18 +257,16 @@ def grpc_server(model: Model) -> tuple[Any, health.aio.HealthServicer]:
     return server, servicer
 
 
-def _handler(
-    request_type: Any, method: Callable[[Any, Any], Awaitable[Any]]
-) -> Any:
+def _handler(proto: Any, method: Callable[[Any, Any], Awaitable[Any]]) -> Any:
     """Create a gRPC handler that parses requests and reports errors."""
 
     async def call(content: bytes, context: Any) -> bytes:
         try:
             with record_request("gRPC"):
                 try:
-                    request = request_type.FromString(content)
+                    request = proto.FromString(content)
                 except DecodeError:
-                    name = request_type.DESCRIPTOR.name
+                    name = proto.DESCRIPTOR.name
                     raise ApiError(f"The body is not a valid {name}.") from None
                 return (await method(request, context)).SerializeToString()
         except ApiError as error:
