@@ -268,7 +268,9 @@ def _write(
     Progress on stderr would disturb answers on a terminal.
     """
     total, sha256 = _measure(args.decode_from_file)
-    batching = Batching(args.batch_size, args.batch_tokens, prompt=not sha256)
+    batching = Batching(
+        args.batch_size, args.batch_tokens, flush_early=not sha256
+    )
     opened: Any = contextlib.nullcontext((_print, 0))
     path = pathlib.Path(args.decode_to_file or "")
     if args.decode_to_file:

@@ -82,7 +82,7 @@ def export(args: argparse.Namespace) -> None:
     run = runs.open_run(args, to_export=True)
     translator, weights = runs.make_translator(run, args)
     from t2t_lite.serving import export, verify, versions
-    from t2t_lite.serving.signatures import ServingOptions
+    from t2t_lite.serving.signatures import ExportOptions
 
     name = "export" if args.format == "saved_model" else args.format
     export_dir = flags.folder(args.export_dir) or run.output_dir / name
@@ -98,7 +98,7 @@ def export(args: argparse.Namespace) -> None:
             weights=weights,
             warmup=given.pop("warmup", _WARMUP),
             verified=not given.pop("noverify", False),
-            options=ServingOptions(**given),
+            options=ExportOptions(**given),
             note=command.note,
         )
         if args.verbose:

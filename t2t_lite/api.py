@@ -653,7 +653,7 @@ class _ExportedModel:
         self,
         texts: Any,
         num_hypotheses: int = 1,
-        asked: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         name = "serving_default" if num_hypotheses == 1 else "nbest"
         found = dict(self._signatures[name](inputs=texts))
@@ -662,8 +662,8 @@ class _ExportedModel:
             found[key] = rows[:, :num_hypotheses]
         return found
 
-    def check_supported(self, asked: Iterable[str]) -> None:
-        _refuse(asked)
+    def check_supported(self, options: Iterable[str]) -> None:
+        _refuse(options)
 
     def score(self, sources: Any, targets: Any) -> dict[str, Any]:
         return self._signatures["score"](inputs=sources, targets=targets)

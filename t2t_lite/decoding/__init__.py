@@ -1,1 +1,1 @@
-"""Ids to text: search, translation, lines in their order."""
+"""Decoding: beam search, translation of texts and of streams of lines."""

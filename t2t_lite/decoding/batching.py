@@ -1,4 +1,4 @@
-"""A stream of items in batches of similar length, in the order of the items."""
+"""Batches of similar length from a stream; results keep the stream's order."""
 
 import contextlib
 import dataclasses
@@ -18,51 +18,51 @@ Result = TypeVar("Result")
 DEFAULT_SIZE = 64
 # Batches sorted by length together: more of them pad less but answer later.
 _BATCHES_PER_CHUNK = 16
-# A short text counts as this many tokens: its search costs as much.
-_LEAST_TOKENS = 8
-_USUAL_TOKENS = 32  # of a text, to estimate the batches of a chunk
-_FLUSH_SECONDS = 0.02  # a chunk waits this long for one more item
+# The search of a shorter text costs as much as one of this many tokens.
+_MIN_TOKENS = 8
+_TYPICAL_TOKENS = 32  # tokens of a text, to estimate the size of a chunk
+_FLUSH_SECONDS = 0.02  # how long a chunk waits for the next item
 
 
 class _End(NamedTuple):
-    """The end of a stream, with the exception that ended it."""
+    """Marks the end of a stream; holds the exception that ended it."""
 
     error: Exception | None
 
 
 @dataclasses.dataclass(frozen=True)
 class Batching:
-    """Rules of which texts form a batch.
+    """Limits of a batch.
 
     Attributes:
-      size: the most texts of a batch; None: 64, or any number with `tokens`.
-      tokens: the most positions of a batch, padding and EOS included; a longer
+      size: maximum number of texts; None: 64, or unlimited if `tokens` is set.
+      tokens: maximum number of positions, padding and EOS included. A longer
         text is a batch of its own.
-      prompt: answer the items that have arrived as soon as a stream pauses. If
-        False, the batches do not depend on the time of arrival.
+      flush_early: process the items that have arrived when the stream pauses.
+        If False, batches do not depend on the time of arrival.
 
     Raises:
-      UsageError: a size is less than 1.
+      UsageError: `size` or `tokens` is less than 1.
     """
 
     size: int | None = None
     tokens: int | None = None
-    prompt: bool = True
+    flush_early: bool = True
 
     def __post_init__(self) -> None:
         for name in ("size", "tokens"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(
-                    f"batch_{name} must be at least 1; got {value}."
+                    f"batch_{name} must be at least 1 (got {value})."
                 )
 
     def chunk(self, workers: int) -> int:
-        """Return how many items are sorted together."""
+        """Return the number of items to sort together."""
         size = self.size or DEFAULT_SIZE
         if self.tokens:
-            usual = max(1, self.tokens // _USUAL_TOKENS)
-            size = min(self.size or usual, usual)
+            typical = max(1, self.tokens // _TYPICAL_TOKENS)
+            size = min(self.size or typical, typical)
         return size * _BATCHES_PER_CHUNK * workers
 
     def batches(
@@ -70,23 +70,27 @@ class Batching:
     ) -> list[list[int]]:
         """Return the indices of each batch, the longest texts first.
 
-        So a lack of memory shows immediately. No batch has more than a share of
-        the texts, rounded up.
+        The largest batch comes first, so out-of-memory errors occur early.
 
         Example: with a size of 2, lengths [3, 9, 4, 8] -> [[1, 3], [2, 0]].
+
+        Args:
+          lengths: length of each text, in tokens if `tokens` is set.
+          shares: number of workers; a batch has at most 1 / shares of the
+            texts, rounded up.
         """
         order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
         share = -(-len(order) // shares)
         batches = []
         while order:
-            room = self.size or DEFAULT_SIZE
+            size = self.size or DEFAULT_SIZE
             if self.tokens:
-                longest = max(lengths[order[0]], _LEAST_TOKENS)
-                room = max(1, self.tokens // longest)
-                room = min(room, self.size or room)
-            room = min(room, share)
-            batches.append(order[:room])
-            order = order[room:]
+                longest = max(lengths[order[0]], _MIN_TOKENS)
+                size = max(1, self.tokens // longest)
+                size = min(size, self.size or size)
+            size = min(size, share)
+            batches.append(order[:size])
+            order = order[size:]
         return batches
 
 
@@ -103,14 +107,13 @@ def map_sorted(
     """Apply work to batches of parts of similar length; keep the order.
 
     Args:
-      items: read by a thread, not far ahead.
-      parts: the parts of an item, often one; an item may have none.
-      work: functions from a list of parts to as many results. A batch goes to
-        whichever is free; several have a thread each, and Ctrl-C does not wait
-        for them.
-      lengths: the lengths of parts, in the unit of `batching`.
-      batching: which parts form a batch; few parts are shared out, so that all
-        work.
+      items: the stream; a thread reads at most one chunk ahead.
+      parts: returns the parts of an item, usually one; may return none.
+      work: workers, functions from a list of parts to one result each. A free
+        worker takes the next batch. Several workers run in threads, which
+        Ctrl-C does not wait for.
+      lengths: returns the lengths of parts, in the unit of `batching`.
+      batching: limits of a batch; a few parts are divided among all workers.
 
     Yields:
       Each item and the results of its parts.
@@ -130,33 +133,35 @@ def map_sorted(
     run_all = map if len(work) == 1 else threads.map
     try:
         size = batching.chunk(len(work))
-        for chunk in _chunks(items, size, batching.prompt):
-            parts_of = [parts(item) for item in chunk]
-            flat = list(itertools.chain.from_iterable(parts_of))
+        for chunk in _chunks(items, size, batching.flush_early):
+            item_parts = [parts(item) for item in chunk]
+            flat = list(itertools.chain.from_iterable(item_parts))
             counts = lengths(flat) if flat else []
             batches = batching.batches(counts, len(work))
-            found = run_all(run, [[flat[i] for i in rows] for rows in batches])
+            batch_results = run_all(
+                run, [[flat[i] for i in indices] for indices in batches]
+            )
             results: dict[int, Result] = {}
-            for rows, row_results in zip(batches, found, strict=True):
-                results.update(zip(rows, row_results, strict=True))
-            in_order = iter([results[row] for row in range(len(flat))])
-            for item, own in zip(chunk, parts_of, strict=True):
+            for indices, found in zip(batches, batch_results, strict=True):
+                results.update(zip(indices, found, strict=True))
+            in_order = iter([results[i] for i in range(len(flat))])
+            for item, own in zip(chunk, item_parts, strict=True):
                 yield item, list(itertools.islice(in_order, len(own)))
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _chunks(
-    items: Iterable[Item], size: int, prompt: bool
+    items: Iterable[Item], size: int, flush_early: bool
 ) -> Iterator[list[Item]]:
-    """Yield lists of 1 to `size` items that have arrived, in order.
+    """Yield lists of 1 to `size` items, in order.
 
-    A thread reads ahead, so that a slow source, such as a pipe or a person, is
-    answered as soon as it pauses, if `prompt`.
+    A thread reads ahead. With `flush_early`, a list ends when the source, such
+    as a pipe or a terminal, pauses.
     """
     arrived: queue.Queue[Item | _End] = queue.Queue(maxsize=size)
     stopped = threading.Event()
-    patience = _FLUSH_SECONDS if prompt else None
+    timeout = _FLUSH_SECONDS if flush_early else None
 
     def _read_ahead() -> None:
         end = _End(None)
@@ -165,7 +170,7 @@ def _chunks(
                 arrived.put(item)
                 if stopped.is_set():
                     return
-        except Exception as error:  # raised again where the chunks are read
+        except Exception as error:  # raised again by the reader of the chunks
             end = _End(error)
         arrived.put(end)
 
@@ -179,7 +184,7 @@ def _chunks(
                 if len(chunk) == size:
                     break
                 try:
-                    item = arrived.get(timeout=patience)
+                    item = arrived.get(timeout=timeout)
                 except queue.Empty:
                     break
             if chunk:
@@ -191,5 +196,5 @@ def _chunks(
     finally:
         stopped.set()
         with contextlib.suppress(queue.Empty):
-            while True:  # make room for a reader that waits to add an item
+            while True:  # unblock the thread if it waits to add an item
                 arrived.get_nowait()

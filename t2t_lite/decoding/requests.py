@@ -1,4 +1,4 @@
-"""Requests: lines with options of their own, also as JSON."""
+"""Requests: texts with request options, parsed from lines of JSON."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ _MAX_ERROR = 180  # characters
 
 
 def _parse_line(value: Any) -> str:
-    """Return a line without its end, U+FFFD for invalid UTF-8."""
+    """Return a line without its line end, with U+FFFD for invalid UTF-8."""
     if isinstance(value, str):
         value = value.encode("utf-8", "surrogatepass")
     if not isinstance(value, bytes):
@@ -38,14 +38,14 @@ def _is_id(value: Any) -> bool:
     return isinstance(value, str | int) and not isinstance(value, bool)
 
 
-# A text is given as str or bytes and kept as str.
+# Accepts str or bytes; stores str.
 _Text = Annotated[Any, Validator("a string", _parse_line)]
 _String = Annotated[
     str, condition("a string", lambda value: isinstance(value, str))
 ]
 _Phrases = Annotated[
     tuple[str, ...],
-    Validator("a list of strings that are not empty", _parse_phrases),
+    Validator("a list of non-empty strings", _parse_phrases),
 ]
 _Id = Annotated[str | int, condition("a string or a whole number", _is_id)]
 _Seed = Annotated[int, integer(0, 2**63 - 1)]
@@ -53,13 +53,13 @@ _Seed = Annotated[int, integer(0, 2**63 - 1)]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Line:
-    """A record that checks its values, and that a line of JSON may hold.
+    """Base class of a validated record, which may come from a line of JSON.
 
     Attributes:
-      SIDES: the names of its texts, the source first.
-      id: returned with the result.
-      error: the reason why it cannot be answered, which is its result then.
-      tag: the tag to put before the source text, see `text.tags`.
+      SIDES: names of the text fields, the source first.
+      id: identifier that is copied to the result.
+      error: reason why the record is invalid; it becomes the result.
+      tag: tag to put before the source text; see `tokenizers.tags`.
     """
 
     SIDES: ClassVar[tuple[str, ...]]
@@ -73,9 +73,9 @@ class _Line:
 
     @classmethod
     def parse(cls, line: str | bytes) -> Self:
-        """Return the record of a line, with an `error` if it is wrong.
+        """Parse a line of JSON, such as `{"text": "Two dogs.", "id": 7}`.
 
-        Example: `{"text": "Two dogs.", "id": 7}`. A wrong one keeps its id.
+        An invalid line becomes a record with its id, if any, and an `error`.
         """
         make: Any = cls
         if isinstance(line, bytes):
@@ -86,11 +86,11 @@ class _Line:
         try:
             record = json.loads(line)
             if not isinstance(record, dict):
-                raise UsageError(f"A line must be an object; got {record!r}.")
+                raise UsageError(f"A line must be an object (got {record!r}).")
             given = {k: v for k, v in record.items() if v is not None}
             for key in given.keys() - keys:
                 raise UsageError(
-                    f"The keys are {', '.join(keys)}; got {key!r}."
+                    f"Unknown key {key!r}; the keys are {', '.join(keys)}."
                     f"{did_you_mean(key, keys)}"
                 )
             texts = {side: given.get(side) for side in cls.SIDES}
@@ -101,7 +101,7 @@ class _Line:
         except UsageError as error:
             message = str(error)
         except (ValueError, RecursionError) as error:
-            message = f"A line must be a JSON object; it is not JSON: {error}."
+            message = f"A line must be a JSON object; not JSON: {error}."
         message = textwrap.shorten(message, _MAX_ERROR, placeholder="...")
         id = given.get("id") if _is_id(given.get("id")) else None
         return make(**dict.fromkeys(cls.SIDES, ""), id=id, error=message)
@@ -109,17 +109,18 @@ class _Line:
 
 @dataclasses.dataclass(frozen=True)
 class Request(_Line):
-    """A text to translate, with options for its translation.
+    """A text to translate, with request options.
 
     Attributes:
-      text: one line; its end is removed, U+FFFD replaces invalid UTF-8.
-      prefix: the text that the translation must begin with.
-      constraints: texts that must appear in it.
-      bad_phrases: texts that must not appear in it.
-      seed: of its samples.
+      text: one line, str or bytes; the line end is removed, and U+FFFD replaces
+        invalid UTF-8.
+      prefix: text that the translation must begin with.
+      constraints: texts that the translation must contain.
+      bad_phrases: texts that the translation must not contain.
+      seed: random seed for sampling, 0 to 2**63 - 1.
 
     Raises:
-      UsageError: a value breaks its rule.
+      UsageError: a value is invalid.
     """
 
     SIDES = ("text",)
@@ -130,20 +131,20 @@ class Request(_Line):
     bad_phrases: _Phrases = ()
     seed: _Seed | None = None
 
-    def asked(self) -> dict[str, Any]:
-        """Return the options that are set, by name, of `REQUEST_OPTIONS`."""
+    def options(self) -> dict[str, Any]:
+        """Return the request options that are set; see `REQUEST_OPTIONS`."""
         names = ("prefix", "constraints", "bad_phrases", "seed")
-        asked = {name: getattr(self, name) for name in names}
-        return {k: v for k, v in asked.items() if v not in ("", (), None)}
+        options = {name: getattr(self, name) for name in names}
+        return {k: v for k, v in options.items() if v not in ("", (), None)}
 
     def violations(
         self, text: str, bad_phrases: Iterable[str] = ()
     ) -> dict[str, list[str]]:
-        """Return the texts of the request that a translation violates.
+        """Find the texts of the request, or bad phrases, that `text` violates.
 
-        They are `missing`, the prefix and constraints that do not appear, and
-        `unavoided`, the bad phrases, also those given, that appear as whole
-        words.
+        Returns:
+          Only if not empty, `missing`, the prefix and constraints that do not
+          appear, and `unavoided`, the bad phrases that appear as whole words.
         """
         text = _normalize(text)
         missing = [x for x in self.constraints if _normalize(x) not in text]
@@ -160,7 +161,7 @@ class Request(_Line):
 
 @dataclasses.dataclass(frozen=True)
 class Pair(_Line):
-    """A text and a translation of it, to be scored; see `Request`."""
+    """A source and a target text to score; see `Request` for the fields."""
 
     SIDES = ("source", "target")
 
@@ -169,14 +170,16 @@ class Pair(_Line):
 
     @classmethod
     def split(cls, line: bytes) -> Self:
-        r"""Return the pair of `b"one\teins\n"`; without one tab an error."""
+        r"""Parse `b"one\teins\n"`; exactly one tab is required."""
         sides = line.split(b"\t")
         if len(sides) == 2:
             return cls(*sides)
-        message = f"A pair is source<TAB>target; got {len(sides) - 1} tabs."
+        message = (
+            f"A pair must be source<TAB>target (got {len(sides) - 1} tabs)."
+        )
         return cls("", "", error=message)
 
 
 def _normalize(text: str) -> str:
-    """Return text as vocabularies see it: NFKC, one space between words."""
+    """Normalize text as tokenizers do: NFKC, one space between words."""
     return " ".join(unicodedata.normalize("NFKC", text).split())

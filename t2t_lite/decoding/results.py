@@ -1,4 +1,4 @@
-"""Results of lines and pairs: records that become JSON."""
+"""Results of translation and scoring, convertible to JSON."""
 
 import dataclasses
 import math
@@ -18,16 +18,16 @@ class Hypothesis:
     """One translation.
 
     Attributes:
-      text: one line, without its end.
+      text: one line, without the line end.
       score: log-probability / ((5 + length) / 6) ** alpha.
-      tokens: the ids, with EOS unless truncated at the limit; None of an export
-        as SavedModel.
-      facts: the additions of `Problem.postprocess`, and the phrases of the
-        request that are `missing` or `unavoided`.
-      pieces: the vocabulary's entries of the tokens, if requested.
-      token_log_probabilities: of each token, if requested.
-      alignment: pairs [source, target] of words, if requested.
-      utility: mean similarity to all hypotheses, 0-100, if it orders them.
+      tokens: token ids, with EOS unless truncated at the length limit; None if
+        a SavedModel computed the hypothesis.
+      facts: fields added by `Problem.postprocess`, and the request's phrases
+        that are `missing` or `unavoided`.
+      pieces: vocabulary entry of each token, if requested.
+      token_log_probabilities: log-probability of each token, if requested.
+      alignment: pairs [source, target] of word indices, if requested.
+      utility: mean similarity to all hypotheses, 0-100, if they are reranked.
     """
 
     text: str
@@ -45,11 +45,11 @@ class Translation:
     """The result of one line.
 
     Attributes:
-      line: its number, from 1.
-      source: the line without its end, U+FFFD for invalid UTF-8.
-      hypotheses: best first, at least one; none if there is an error.
-      id: of the request.
-      error: the reason why the request has no hypotheses.
+      line: line number, from 1.
+      source: the line without its line end, with U+FFFD for invalid UTF-8.
+      hypotheses: at least one, best first; empty if there is an error.
+      id: identifier of the request.
+      error: reason why there are no hypotheses.
     """
 
     line: int
@@ -59,7 +59,7 @@ class Translation:
     error: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record for JSON; facts are keys of their hypothesis."""
+        """Return a dict for JSON; facts become keys of their hypothesis."""
         record = _to_dict(self)
         if self.error is None:
             record["hypotheses"] = [
@@ -70,19 +70,20 @@ class Translation:
 
 @dataclasses.dataclass(frozen=True)
 class PairScore:
-    """The score of a given translation.
+    """The score of a pair of texts.
 
     Attributes:
-      line: the number of the pair, from 1.
-      source: its first text, U+FFFD for invalid UTF-8.
-      target: its second text.
+      line: number of the pair, from 1.
+      source: source text, with U+FFFD for invalid UTF-8.
+      target: target text.
       score: log_probability / ((5 + tokens) / 6) ** alpha.
-      log_probability: natural logarithm, of the target with its EOS.
-      tokens: length of the target, EOS included.
-      id: of the request.
-      error: the reason why the pair has no score; the numbers are NaN then.
-      pieces, token_log_probabilities, alignment: of the target, if requested;
-        see `Hypothesis`.
+      log_probability: natural logarithm of the target's probability, EOS
+        included.
+      tokens: number of target tokens, EOS included.
+      id: identifier of the request.
+      error: reason why the pair has no score; the numbers are NaN then.
+      pieces, token_log_probabilities, alignment: details of the target, if
+        requested; see `Hypothesis`.
     """
 
     line: int
@@ -98,12 +99,12 @@ class PairScore:
     alignment: list[list[int]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record for JSON."""
+        """Return a dict for JSON."""
         return _to_dict(self)
 
 
 def _to_dict(result: Hypothesis | Translation | PairScore) -> dict[str, Any]:
-    """Return the fields that are set, tokens always; of an error, the error."""
+    """Return the fields that are set, and `tokens`; only the error, if any."""
     names = [field.name for field in dataclasses.fields(result)]
     if getattr(result, "error", None) is not None:
         names = ["line", "id", "error"]
@@ -116,13 +117,16 @@ def _to_dict(result: Hypothesis | Translation | PairScore) -> dict[str, Any]:
 
 
 def hypotheses_of(row: Mapping[str, Any], line: int) -> list[Hypothesis]:
-    """Return the hypotheses of one text, the line of this number.
+    """Return the hypotheses of one text.
 
     Args:
-      row: values of a graph: `outputs` bytes [N] and `scores` [N], best first,
-        and maybe `tokens` int32 [N, L]. Those that do not exist have impossible
-        scores.
-      line: for the T2TLiteError of a model whose scores are not numbers.
+      row: outputs of a graph: `outputs` bytes [N] and `scores` [N], best first,
+        and optionally `tokens` int32 [N, L]. Hypotheses that do not exist have
+        impossible scores.
+      line: line number, for errors.
+
+    Raises:
+      T2TLiteError: the scores are not finite.
     """
     require_finite(row["scores"][0], line)
     return [
@@ -139,10 +143,10 @@ def hypotheses_of(row: Mapping[str, Any], line: int) -> list[Hypothesis]:
 def concat_sentences(
     sentences: Sequence[Hypothesis], alpha: float
 ) -> Hypothesis:
-    """Return one hypothesis of the best ones of a line's sentences.
+    """Concatenate the hypotheses of a line's sentences.
 
-    Its score is that of one hypothesis: the log-probabilities add up, and so do
-    the lengths in the penalty, which has the weight `alpha`.
+    The score is computed from the summed log-probabilities and the summed
+    lengths, with the length penalty's weight `alpha`.
     """
     tokens: list[int] = []
     log_probability = 0.0
@@ -158,7 +162,7 @@ def concat_sentences(
 
 
 def strip_padding(tokens: np.ndarray) -> list[int]:
-    """Return ids [L] up to the EOS, or without the zeros at the end."""
+    """Return ids [L] up to EOS; without EOS, strip only trailing zeros."""
     ids = tokens.tolist()
     if EOS_ID in ids:
         return ids[: ids.index(EOS_ID) + 1]
@@ -168,10 +172,10 @@ def strip_padding(tokens: np.ndarray) -> list[int]:
 
 
 def require_finite(score: float, line: int) -> None:
-    """Raise T2TLiteError if a model's best score is not a number."""
+    """Raise T2TLiteError if a model's best score is not finite."""
     if not is_possible(score):
         raise T2TLiteError(
-            "The scores of a model must be numbers; got NaN or infinities for "
-            f"line {line}. The training diverged or the checkpoint is damaged: "
-            "choose another with `checkpoint`."
+            f"The model's score for line {line} is NaN or infinite. Training "
+            "diverged or the checkpoint is damaged: choose another one with "
+            "`checkpoint`."
         )

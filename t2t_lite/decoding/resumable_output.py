@@ -1,7 +1,7 @@
-"""A file of lines that survives a kill, and that the same command completes.
+"""Resumable output: a killed command resumes its file when it runs again.
 
-`FILE.partial` has the lines so far, `FILE.partial.json` the options that
-produce them. Both are gone when FILE is complete.
+`FILE.partial` holds the lines so far, `FILE.partial.json` the options that
+produced them. Both are deleted when FILE is complete.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from t2t_lite.errors import T2TLiteError, UsageError
 
 
 def partial_paths(path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
-    """Return the paths of the partial file and of its options."""
+    """Return the paths of the partial file and of its options file."""
     partial = path.with_name(f"{path.name}.partial")
     return partial, path.with_name(f"{path.name}.partial.json")
 
@@ -33,46 +33,49 @@ def open_resumable(
 
     Args:
       path: the complete file.
-      options: all that the lines depend on; a later call with equal options
-        appends. None: the file always starts from nothing.
-      overwrite: start from nothing in any case.
-      note: told the number of lines that an exception leaves.
+      options: everything that the lines depend on; a later call with equal
+        options appends. None: the file always starts empty.
+      overwrite: start with an empty file in any case.
+      note: called with a message about the lines kept after an exception.
 
     Yields:
-      A function that appends a line, which a kill cannot lose, and the number
-      of lines that an earlier process left.
+      A function that writes a line unbuffered, and the number of lines that an
+      earlier process wrote.
 
     Raises:
-      UsageError: the partial file has other options.
-      T2TLiteError: another process writes the file.
+      UsageError: the partial file was written with different options.
+      T2TLiteError: another process is writing the file.
     """
     path = files.resolve_path(path)
     partial, record = partial_paths(path)
-    # Unbuffered: a buffer would hold back what a full disk refused.
+    # Unbuffered, so that a full disk raises an error at the failing line.
     with open(partial, "ab", buffering=0) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The last owner may have just renamed the file.
+            # The last owner may have renamed the file in the meantime.
             if not os.path.samestat(os.fstat(file.fileno()), partial.stat()):
                 raise BlockingIOError
         except (BlockingIOError, FileNotFoundError) as error:
-            raise T2TLiteError(f"Another process writes {partial}.") from error
+            raise T2TLiteError(
+                f"Another process is writing {partial}."
+            ) from error
         files.remove_unfinished(path.parent, path.name)
-        given = {name: str(value) for name, value in (options or {}).items()}
-        here = json.dumps(given, indent=0, sort_keys=True)
-        kept = 0 if overwrite else _truncate_to_lines(file)
-        if kept and record.exists():
-            there = record.read_text("utf-8", "replace")
-            if changes := {*there.splitlines()} ^ {*here.splitlines()}:
+        values = {name: str(value) for name, value in (options or {}).items()}
+        current = json.dumps(values, indent=0, sort_keys=True)
+        num_kept = 0 if overwrite else _truncate_to_lines(file)
+        if num_kept and record.exists():
+            previous = record.read_text("utf-8", "replace")
+            if changes := {*previous.splitlines()} ^ {*current.splitlines()}:
                 raise UsageError(
-                    f"{partial} has lines of other options, "
+                    f"{partial} was written with different options, "
                     f"{' '.join(sorted(changes))}: start with `overwrite`."
                 )
         else:
-            kept = file.truncate(0)  # first: lines never have other options
+            # Truncate first, so that lines never precede other options.
+            num_kept = file.truncate(0)
             record.unlink(missing_ok=True)
             if options is not None:
-                files.write_text(record, here)
+                files.write_text(record, current)
 
         def write(line: str) -> None:
             content = f"{line}\n".encode()
@@ -80,11 +83,11 @@ def open_resumable(
                 content = content[file.write(content) :]
 
         try:
-            yield write, kept
+            yield write, num_kept
             files.atomic_replace(partial, path)
-        except BaseException:  # keep the whole lines so far
+        except BaseException:  # keep the complete lines so far
             if count := _truncate_to_lines(file):
-                note(f"{partial} has the first {count:,} lines.")
+                note(f"{partial} contains the first {count:,} lines.")
             else:
                 partial.unlink()
                 record.unlink(missing_ok=True)
@@ -93,7 +96,7 @@ def open_resumable(
 
 
 def _truncate_to_lines(file):
-    """Truncate after the last line end; return the number of lines."""
+    """Truncate the file after its last line end; return its line count."""
     with open(file.name, "rb") as lines:
         lengths = [len(line) for line in lines if line.endswith(b"\n")]
     file.truncate(sum(lengths))

@@ -1,4 +1,4 @@
-"""Streams of lines to their translations or scores, in the order of input."""
+"""Translation and scoring of streams of lines, in the order of the input."""
 
 import contextlib
 import dataclasses
@@ -41,13 +41,13 @@ from t2t_lite.tokenizers.tags import (
 )
 
 # Options of a `Request` that apply to one sentence only.
-_OF_ONE_SENTENCE = ("prefix", "constraints")
+_SENTENCE_OPTIONS = ("prefix", "constraints")
 _VIOLATIONS = {
     "missing": "required, but not in the translation: {}.",
     "unavoided": "to be avoided, but in the translation: {}.",
 }
-_MAX_REPLICAS = 4  # on one processor: each needs memory for a batch
-# The operations of a smaller model on one sentence do not use two cores.
+_MAX_REPLICAS = 4  # replicas on CPUs; each needs memory for a batch
+# Largest hidden size whose ops on one sentence do not use two cores.
 _SMALL_MODEL = 256
 
 Made = TypeVar("Made")
@@ -55,7 +55,7 @@ Row = Mapping[str, Any]  # the values of one text, by name
 
 
 class Replica(NamedTuple):
-    """A translator, and the device that holds its weights and runs it."""
+    """A translator and the device of its weights and computations."""
 
     translator: Engine
     device: str | None = None  # None: TensorFlow chooses
@@ -76,26 +76,26 @@ def translate_lines(
     tags: Sequence[str] = (),
     note: Callable[[int, str], None] | None = None,
 ) -> Iterator[Translation]:
-    r"""Translate a stream of lines, one result a line, in their order.
+    r"""Translate a stream of lines, in order; each line yields one result.
 
-    Lines that have arrived are translated without waiting for more, so `lines`
-    may be a pipe or a person. Batches change the speed, not the results.
+    Lines are translated as they arrive, so `lines` may be a pipe or a terminal.
+    Batches change the speed, not the results.
 
     Args:
       translator: an engine, or several replicas that work in parallel.
-      lines: each ends with "\n", "\r\n" or nothing; every other character,
-        such as NUL or U+2028, belongs to the line. It may be an open binary
-        file. A `Request` has options of its own; if they cannot be met, its
-        result is an error.
-      batching: which lines form a batch.
-      first_line: the number of the first line.
-      num_hypotheses: hypotheses a line, at most the translator's beam size.
+      lines: an iterable, such as an open binary file. A line ends with "\n",
+        "\r\n" or nothing; other characters, such as NUL or U+2028, belong to
+        the line. A `Request` has request options; if an option is not
+        supported, the result is an error.
+      batching: limits of a batch.
+      first_line: number of the first line.
+      num_hypotheses: hypotheses per line, at most the translator's beam size.
       postprocess: `Problem.postprocess`; None returns the model's text.
-      details: the fields to add to each hypothesis.
-      rerank: order the hypotheses by their mean utility, the best first.
+      details: adds token details to each hypothesis.
+      rerank: sort hypotheses by mean utility, best first.
       split: splits a line into sentences, which are translated separately and
         concatenated; requires one hypothesis and no details.
-      tags: `Problem.source_tags`, which a `Request` may name.
+      tags: `Problem.source_tags`, the tags that a `Request` may use.
       note: called with a line number and a warning; the default logs it.
 
     Raises:
@@ -106,7 +106,7 @@ def translate_lines(
 
     def request_of(line: str | bytes | Request) -> Request:
         request = line if isinstance(line, Request) else Request(line)
-        return _prepared(
+        return _prepare_item(
             request, tags, lambda each: _check_options(each, engine, split)
         )
 
@@ -118,11 +118,11 @@ def translate_lines(
 
     def run(engine: Engine, requests: Sequence[Request]) -> Row:
         texts = tf.constant([request.text for request in requests])
-        asked = _columns(requests, engine.settings)
-        found = engine.translate(texts, num_hypotheses, asked)
+        options = _batch_options(requests, engine.settings)
+        values = engine.translate(texts, num_hypotheses, options)
         if details:
-            found |= details.compute(engine, texts, found["tokens"])
-        return found
+            values |= details.compute(engine, texts, values["tokens"])
+        return values
 
     requests = map(request_of, lines)
     for line, request, rows in _run_batches(
@@ -135,7 +135,7 @@ def translate_lines(
                 for each in _hypotheses(line, request, rows, engine, details)
             ]
             if rerank:
-                hypotheses = _reranked(hypotheses)
+                hypotheses = _rerank(hypotheses)
             for name, message in _VIOLATIONS.items():
                 if texts := hypotheses[0].facts.get(name):
                     note(line, message.format(", ".join(texts)))
@@ -144,17 +144,17 @@ def translate_lines(
 
 
 def _check_options(request, engine, split):
-    """Raise UsageError for an option that cannot be met here."""
-    engine.check_supported(request.asked())
-    for name in _OF_ONE_SENTENCE:
-        if split and name in request.asked():
+    """Raise UsageError if an option of the request is not supported."""
+    engine.check_supported(request.options())
+    for name in _SENTENCE_OPTIONS:
+        if split and name in request.options():
             raise UsageError(
                 f"{name} conflicts with split_sentences: give single sentences."
             )
 
 
 def _postprocess(request, hypothesis, settings, postprocess):
-    """Return the hypothesis with the problem's facts and the violations."""
+    """Add the violations and the problem's facts to a hypothesis."""
     text, facts = hypothesis.text, {}
     violations = request.violations(text, settings.bad_phrases)
     if postprocess:
@@ -173,32 +173,33 @@ def score_pairs(
     tags: Sequence[str] = (),
     note: Callable[[int, str], None] | None = None,
 ) -> Iterator[PairScore]:
-    """Score a stream of (source, target) pairs, in their order.
+    """Score a stream of (source, target) pairs, in order.
 
     Args:
-      translator: an engine, or several replicas; its alpha and its longest
-        length apply.
-      pairs: texts, with or without line ends.
-      batching: which pairs form a batch.
-      first_line: the number of the first pair.
-      details: the fields to add; log-probabilities of tokens in any case.
-      tags: `Problem.source_tags`, which a `Pair` may name.
-      note: as in `translate_lines`.
+      translator: an engine, or several replicas that work in parallel; its
+        `alpha` and `max_length` apply.
+      pairs: source and target texts, with or without line ends.
+      batching: limits of a batch.
+      first_line: number of the first pair.
+      details: adds token details, log-probabilities in any case.
+      tags: `Problem.source_tags`, the tags that a `Pair` may use.
+      note: called with a line number and a warning; the default logs it.
 
     Raises:
       T2TLiteError: the model's scores are not finite.
     """
 
     def pair_of(line: Sequence[str | bytes] | Pair) -> Pair:
-        return _prepared(line if isinstance(line, Pair) else Pair(*line), tags)
+        pair = line if isinstance(line, Pair) else Pair(*line)
+        return _prepare_item(pair, tags)
 
     def run(engine: Engine, pairs: Sequence[Pair]) -> Row:
         sources = tf.constant([pair.source for pair in pairs])
         targets = tf.constant([pair.target for pair in pairs])
-        found = engine.score(sources, targets)
+        values = engine.score(sources, targets)
         if details:
-            found = details.compute(engine, sources, found["tokens"]) | found
-        return found
+            values = details.compute(engine, sources, values["tokens"]) | values
+        return values
 
     for line, pair, rows in _run_batches(
         map(pair_of, pairs),
@@ -212,7 +213,7 @@ def score_pairs(
         result = PairScore(
             line, pair.source, pair.target, id=pair.id, error=pair.error
         )
-        for row in rows:  # one, or none for an error
+        for row in rows:  # one row, or none for an error
             require_finite(row["log_probabilities"], line)
             fields: dict[str, Any] = {}
             if details:
@@ -250,15 +251,15 @@ def _run_batches(
 ) -> Iterator[tuple[int, Any, list[Row]]]:
     """Yield the line number, the item and the rows of its parts, in order.
 
-    An item with an error has no rows. Truncated texts are noted. `run` returns
-    values [B, ...] by name.
+    An item with an error has no rows. `note` reports truncated texts. `run`
+    returns values [B, ...] by name.
     """
     engine = replicas[0].translator
 
     def work(replica: Replica, batch: list[Any]) -> Iterator[Row]:
         with tf.device(replica.device):
-            found = run(replica.translator, batch)
-        values = {name: value.numpy() for name, value in found.items()}
+            tensors = run(replica.translator, batch)
+        values = {name: value.numpy() for name, value in tensors.items()}
         for row in range(len(batch)):
             yield {name: value[row] for name, value in values.items()}
 
@@ -285,20 +286,20 @@ def _run_batches(
         if any(row["cut"] for row in rows):
             note(
                 line,
-                f"a text may have {engine.max_length} tokens (max_length, EOS "
-                "included); the rest was left out.",
+                f"truncated to {engine.max_length} tokens (max_length, EOS "
+                "included).",
             )
         yield line, item, rows
 
 
-def _prepared(
+def _prepare_item(
     item: Any,
     tags: Sequence[str],
     check: Callable[[Any], None] = lambda item: None,
 ) -> Any:
-    """Return a request or pair with its tag before its text, or with an error.
+    """Put a request's or pair's tag before its text; set `error` if invalid.
 
-    A text that begins with one of `tags` stays as it is.
+    A text that begins with one of `tags` does not change.
     """
     try:
         if item.tag:
@@ -313,23 +314,23 @@ def _prepared(
     return item
 
 
-def _columns(
+def _batch_options(
     requests: Sequence[Request], settings: SearchSettings
 ) -> dict[str, tf.Tensor | tf.RaggedTensor]:
-    """Return the options of requests, as `Translator.translate` takes them."""
-    columns = {}
-    for name in {name for request in requests for name in request.asked()}:
+    """Return the request options of a batch for `Translator.translate`."""
+    options = {}
+    for name in {name for request in requests for name in request.options()}:
         values = [getattr(request, name) for request in requests]
         if name == "prefix":
-            columns[name] = tf.constant(values)
+            options[name] = tf.constant(values)
         elif name == "seed":
             values = [settings.seed if x is None else x for x in values]
-            columns[name] = tf.constant(values, tf.int64)
+            options[name] = tf.constant(values, tf.int64)
         else:
-            columns[name] = tf.ragged.constant(
+            options[name] = tf.ragged.constant(
                 list(map(list, values)), tf.string, ragged_rank=1
             )
-    return columns
+    return options
 
 
 def _hypotheses(
@@ -339,7 +340,7 @@ def _hypotheses(
     engine: Engine,
     details: TokenDetails | None,
 ) -> list[Hypothesis]:
-    """Return the hypotheses of a line, of one row for each sentence."""
+    """Return the hypotheses of a line; `rows` has one row per sentence."""
     first, *others = [hypotheses_of(row, line) for row in rows]
     if others:
         best = [first[0], *(each[0] for each in others)]
@@ -360,8 +361,8 @@ def _hypotheses(
     ]
 
 
-def _reranked(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
-    """Return hypotheses with their mean utility against all, best first."""
+def _rerank(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
+    """Add mean utilities to hypotheses and sort them, best first."""
     utilities = mean_utilities([each.text for each in hypotheses])
     order = sorted(range(len(utilities)), key=lambda k: -utilities[k])
     return [
@@ -374,13 +375,15 @@ def splitter_of(
 ) -> Callable[[str], list[str]]:
     """Return the function that splits a source text into sentences.
 
-    The problem names the language; English replaces a missing one. Answers that
-    are not sentences that can be concatenated are a UsageError.
+    The problem determines the language; the default is English.
+
+    Raises:
+      UsageError: the problem's outputs are constrained.
     """
     if problem.output_constraint(encoders) is not None:
         raise UsageError(
-            "split_sentences requires plain text; the answers of "
-            f"{problem.name} have a form: leave it out."
+            "split_sentences requires plain text; the outputs of "
+            f"{problem.name} are constrained: remove it."
         )
     language, _ = getattr(problem, "languages", ("", ""))
     return sentence_splitter(language)
@@ -389,22 +392,25 @@ def splitter_of(
 def configure_cpu_threads(
     count: int | None = None, hidden_size: int | None = None
 ) -> int | None:
-    """Divide the cores among several searches; return their number.
+    """Divide the cores among parallel searches.
 
-    Most operations of a search are too small for two cores: two searches on a
-    core each are faster than one on both. TensorFlow keeps its threads once it
-    has computed anything. With GPUs nothing is divided.
+    Most ops of a search are too small for two cores, so two searches on one
+    core each are faster than one search on both. No effect with GPUs, or once
+    TensorFlow has started its threads.
 
     Args:
-      count: the number of searches; None: one a core, but at most four.
-      hidden_size: D of a model that gets one line at a time, which uses one
-        core if it is small; None: it gets batches.
+      count: number of searches; None: one per core, at most four.
+      hidden_size: D of a model that gets one line at a time; a small model uses
+        one core. None: the model gets batches.
+
+    Returns:
+      The number of searches; with GPUs, `count`.
     """
     if tf.config.list_physical_devices("GPU"):
         return count
     count = count or min(num_cpus(), _MAX_REPLICAS)
     on_one_core = hidden_size is not None and hidden_size <= _SMALL_MODEL
-    with contextlib.suppress(RuntimeError):  # the threads exist already
+    with contextlib.suppress(RuntimeError):  # the threads already exist
         set_num_threads(num_cpus() if on_one_core else count)
     return count
 
@@ -412,21 +418,22 @@ def configure_cpu_threads(
 def choose_devices(count: int | None = None) -> list[str | None]:
     """Return the device of each replica.
 
-    Without GPUs the replicas are threads that share the processor and one set
-    of weights; see `configure_cpu_threads`.
+    Without GPUs, replicas are threads that share the CPUs and one set of
+    weights; see `configure_cpu_threads`.
 
     Args:
-      count: the number; None: all GPUs, or one replica without GPUs.
+      count: number of replicas; None: all GPUs, or one replica without GPUs.
 
     Raises:
-      UsageError: there are GPUs, but fewer.
+      UsageError: the machine has GPUs, but fewer than `count`.
     """
     gpus = [gpu.name for gpu in tf.config.list_logical_devices("GPU")]
     if not gpus:
         return [None] * (count or 1)
     if count is not None and count > len(gpus):
         raise UsageError(
-            f"There are {len(gpus)} GPUs for `replicas`; got {count}."
+            f"`replicas` must be at most {len(gpus)}, the number of GPUs "
+            f"(got {count})."
         )
     return list(gpus[:count])
 
@@ -434,9 +441,9 @@ def choose_devices(count: int | None = None) -> list[str | None]:
 def build_per_device(
     devices: Sequence[str | None], make: Callable[[], Made]
 ) -> dict[str | None, Made]:
-    """Return what `make` returns on each device, once for each device."""
-    made = {}
+    """Call `make` once on each device; return the results by device."""
+    results = {}
     for device in dict.fromkeys(devices):
         with tf.device(device):
-            made[device] = make()
-    return made
+            results[device] = make()
+    return results

@@ -1,7 +1,7 @@
-"""Scores and source alignments of single target tokens.
+"""Log-probabilities and source alignments of target tokens.
 
-One pass of the model over given targets computes them, so a search stays as it
-is.
+One forward pass over the finished targets computes them, so the search does
+not change.
 """
 
 import functools
@@ -22,27 +22,27 @@ from t2t_lite.tokenizers.base import EOS_ID, words_of_prefixes
 from t2t_lite.validators import check, one_of, optional
 
 _ALIGNMENT = optional(one_of("words"))
-_NONE = -1  # in place of a source token
-END = "⟨end⟩"  # shown in place of EOS
+_NONE = -1  # index of a source token that does not exist
+END = "⟨end⟩"  # displayed for EOS
 
 
 class TokenDetails:
-    """Adds scores and alignments to the results of a translator.
+    """Adds token log-probabilities and alignments to results.
 
-    A target token is aligned to the source token, EOS left out, that gets the
-    most attention from the position that predicts it, averaged over the heads
-    of the last but one decoder layer (arXiv:1909.02074). Two words are aligned
-    if any of their tokens are.
+    The position that predicts a target token aligns it to the source token, EOS
+    excluded, with the largest attention weight, averaged over the heads of the
+    penultimate decoder layer (arXiv:1909.02074). Two words are aligned if any
+    of their tokens are.
 
     Args:
-      translator: the engine, whose encoders are used.
-      token_scores: add the log-probability of each token of hypotheses; scored
-        pairs have it anyway.
-      alignment: "words", or None for none.
+      translator: the engine; its encoders are used.
+      token_scores: add the log-probability of each token of a hypothesis;
+        scored pairs always contain them.
+      alignment: "words", or None for no alignment.
 
     Raises:
-      UsageError: the engine is not a `Translator` of one model, or an alignment
-        is unknown or of answers with a form, such as trees.
+      UsageError: the engine is not a `Translator` of one model, the alignment
+        is unknown, or an output constraint, such as trees, conflicts with it.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class TokenDetails:
         if token_scores or self._aligns:
             if not isinstance(translator, Translator):
                 raise UsageError(
-                    "token_scores and alignment require TensorFlow: leave out "
+                    "token_scores and alignment require TensorFlow: remove "
                     "the other backend."
                 )
             if self._aligns:
@@ -66,28 +66,35 @@ class TokenDetails:
                 self._layer = max(1, layers - 1)
         if self._aligns and translator.constraint is not None:
             raise UsageError(
-                "alignment conflicts with answers that have a form, such as "
-                "trees: leave it out."
+                "alignment is not supported for constrained outputs, such as "
+                "trees: remove it."
             )
         self._graph = functools.cache(self._new_graph)
-        # Used for each hypothesis of a source, one after another.
+        # All hypotheses of a source come one after another.
         words_of_text = translator.source_encoder.words_of_text
         self._source_words = functools.lru_cache(maxsize=1)(words_of_text)
 
     def compute(
         self, translator: Engine, texts: tf.Tensor, tokens: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """Return the values that `describe` needs, by name, as `tokens`.
+        """Compute the values that `describe` needs.
 
-        The translator is the engine or a replica; texts are sources [B]; tokens
-        int32 [B, T] or [B, N, T], one or N targets of each; EOS, then zeros.
+        Args:
+          translator: the engine or one of its replicas.
+          texts: sources, tf.string [B].
+          tokens: one or N targets per source, int32 [B, T] or [B, N, T]; EOS,
+            then zeros.
+
+        Returns:
+          `token_log_probabilities` and `sources`, if requested, with the shape
+          of `tokens`.
         """
         if not (self._scores or self._aligns):
             return {}
         graph = self._graph(translator)
         if len(tokens.shape) == 2:
             return graph(texts, tokens)
-        # One after another: they take no more memory than the search did.
+        # One hypothesis at a time needs no more memory than the search.
         found = [graph(texts, row) for row in tf.unstack(tokens, axis=1)]
         return {
             name: tf.stack([each[name] for each in found], axis=1)
@@ -132,15 +139,15 @@ class TokenDetails:
         """Return the fields to add to a result.
 
         Args:
-          source: the text.
-          tokens: of the target, EOS included.
+          source: source text.
+          tokens: target tokens, EOS included.
           row: values of this target, from `compute` or `Translator.score`.
-          target: its text, or None for that of the tokens.
+          target: target text; None: the decoded tokens.
 
         Returns:
-          Some of `pieces` and `token_log_probabilities`, both with the EOS, and
-          `alignment`, pairs of words [source, target] from 0 in the target's
-          order.
+          If requested, `pieces` and `token_log_probabilities`, EOS included,
+          and `alignment`, pairs of word indices [source, target] sorted by
+          target.
         """
         encoder = self._translator.target_encoder
         fields: dict[str, Any] = {}
@@ -162,20 +169,20 @@ class TokenDetails:
                 for source_word in self._source_words(source)[start]
                 for target_word in words[end]
             }
-            fields["alignment"] = [[one, other] for other, one in sorted(pairs)]
+            fields["alignment"] = [[s, t] for t, s in sorted(pairs)]
         return fields
 
 
 def argmax_alignment(
     weights: tf.Tensor, inputs: tf.Tensor, targets: tf.Tensor
 ) -> tf.Tensor:
-    """Return the source token with the highest weight for each target token.
+    """Return the source token with the largest weight for each target token.
 
-    Of weights [B, T, S], inputs [B, S] and targets [B, T] it is int32 [B, T];
-    -1 for EOS and padding, and where the source has only these.
+    `weights` are [B, T, S], `inputs` [B, S] and `targets` [B, T]. The result is
+    int32 [B, T]; -1 for EOS and padding, and for an empty source.
     """
-    readable, written = (ids > EOS_ID for ids in (inputs, targets))
-    weights = tf.where(readable[:, None], weights, -1.0)
+    is_source, is_target = (ids > EOS_ID for ids in (inputs, targets))
+    weights = tf.where(is_source[:, None], weights, -1.0)
     best = tf.argmax(weights, axis=-1, output_type=tf.int32)
-    exists = written & tf.reduce_any(readable, axis=-1, keepdims=True)
+    exists = is_target & tf.reduce_any(is_source, axis=-1, keepdims=True)
     return tf.where(exists, best, _NONE)

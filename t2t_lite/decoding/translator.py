@@ -1,7 +1,6 @@
-"""Text to text in one graph: text to ids, beam search, ids to text.
+"""Translation of texts in one graph: tokenize, search, detokenize.
 
-The decoder, the scores of a training run and the exported model all translate
-with it.
+The decoder, the evaluation of a training run and exported models all use it.
 """
 
 import functools
@@ -30,12 +29,10 @@ from t2t_lite.model.transformer import Transformer
 from t2t_lite.ops import for_xla
 from t2t_lite.tokenizers.base import EOS_ID, PAD_ID, Tokenizer
 
-# White space as `str.strip` defines it, which is what counts in a corpus.
+# White space as `str.strip` defines it, for consistency with the corpus reader.
 _BLANK = r"[\s\v\x1c-\x1f\x{85}\pZ]*"
 _TEXTS = tf.RaggedTensorSpec([None, None], tf.string, ragged_rank=1)
-# The options of single lines, in the order of a graph's arguments: a text that
-# the translation begins with, texts that must and must not appear in it, and
-# the seed of its samples.
+# Request options, in the order of a graph's arguments; see `requests.Request`.
 REQUEST_OPTIONS = {
     "prefix": tf.TensorSpec([None], tf.string, "prefix"),
     "constraints": _TEXTS,
@@ -43,11 +40,11 @@ REQUEST_OPTIONS = {
     "seed": tf.TensorSpec([None], tf.int64, "seed"),
 }
 _POWERS_OF_TWO = [2**power for power in range(31)]
-_SHORTEST = 32  # tokens of a source that XLA compiles for
+_MIN_WIDTH = 32  # minimum width, in tokens, of sources that XLA compiles for
 
 
 class Engine(Protocol):
-    """The interface of a `Translator` that other engines implement, too."""
+    """The interface of a `Translator` and of other decoding engines."""
 
     settings: SearchSettings
     max_length: int
@@ -59,10 +56,10 @@ class Engine(Protocol):
         self,
         texts: Any,
         num_hypotheses: int = 1,
-        asked: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]: ...
 
-    def check_supported(self, asked: Iterable[str]) -> None: ...
+    def check_supported(self, options: Iterable[str]) -> None: ...
 
     def score(self, sources: Any, targets: Any) -> dict[str, Any]: ...
 
@@ -73,19 +70,21 @@ class Translator(tf.Module):
     """Translates tensors of text in one graph.
 
     Args:
-      model: a `Transformer` whose weights exist, or an `Ensemble`.
-      source_encoder: a `Tokenizer`.
-      target_encoder: a `Tokenizer`; may be the same.
-      settings: of the search.
-      extra_decode_length: the tokens that a translation may have in addition to
-        those of its source, EOS included on both sides.
-      max_length: source tokens, EOS included; a longer source is truncated.
-      constraint: of the problem's texts; None: its answers may be any text.
+      model: a built `Transformer` or `Ensemble`.
+      source_encoder: tokenizer of the source.
+      target_encoder: tokenizer of the target; may be `source_encoder`.
+      settings: search settings.
+      extra_decode_length: maximum difference between the numbers of target and
+        source tokens, EOS included.
+      max_length: maximum number of source tokens, EOS included; longer sources
+        are truncated.
+      constraint: the problem's output constraint; None: outputs are free text.
       jit: compile the search with XLA; see `compiled`.
 
     Raises:
-      UsageError: the problem has no form to constrain the search to, the
-        vocabulary lacks a suppressed piece, or XLA cannot compile the search.
+      UsageError: the settings require an output constraint that the problem
+        does not have, the vocabulary lacks a suppressed piece, or XLA does not
+        support the settings.
     """
 
     def __init__(
@@ -104,8 +103,8 @@ class Translator(tf.Module):
         self.settings = settings or SearchSettings()
         if self.settings.constrained and constraint is None:
             raise UsageError(
-                "constrained requires a problem whose answers have a form, "
-                "such as trees; this one has none."
+                "constrained requires a problem with constrained outputs, such "
+                "as trees: remove it."
             )
         self.constraint = constraint
         self.jit = jit
@@ -128,103 +127,106 @@ class Translator(tf.Module):
     def single_model(self) -> Transformer:
         """The model; raises UsageError if it is an ensemble."""
         if isinstance(self.model, Ensemble):
-            raise UsageError("This needs one model: leave out the ensemble.")
+            raise UsageError("An ensemble is not supported: use one model.")
         return self.model
 
     def translate(
         self,
         texts: tf.Tensor,
         num_hypotheses: int = 1,
-        asked: Mapping[str, tf.Tensor | tf.RaggedTensor] | None = None,
+        options: Mapping[str, tf.Tensor | tf.RaggedTensor] | None = None,
     ) -> dict[str, tf.Tensor]:
-        """Translate any number of texts; a row never affects another.
+        """Translate texts; rows are independent of one another.
 
         Args:
           texts: tf.string [B].
-          num_hypotheses: N, at least 1, and at most the beam size but for
-            samples.
-          asked: options of each text, any of REQUEST_OPTIONS by name.
+          num_hypotheses: N, at least 1; at most the beam size unless sampling.
+          options: request options of each text, by name; see REQUEST_OPTIONS.
 
-        Returns: a dict of
-          outputs: tf.string [B, N], best first, line ends replaced by spaces;
-          scores: float32 [B, N], finite; see `beam_search`;
-          tokens: int32 [B, N, L], EOS, then zeros;
-          source_lengths: int32 [B], tokens of the source, EOS included;
-          cut: bool [B], where the source was longer than `max_length`.
-        A text that is empty or white space has N empty outputs with score 0.
+        Returns:
+          A dict of
+            outputs: tf.string [B, N], best first, with spaces for line ends;
+            scores: float32 [B, N], finite; see `beam_search`;
+            tokens: int32 [B, N, L], EOS, then zeros;
+            source_lengths: int32 [B], source tokens, EOS included;
+            cut: bool [B], True if the source was truncated to `max_length`.
+          An empty or blank text has N empty outputs with score 0.
 
         Raises:
           UsageError: an option conflicts with the settings.
         """
-        asked = asked or {}
-        columns = tuple(name for name in REQUEST_OPTIONS if name in asked)
-        graph = self.graph(num_hypotheses, columns)
-        return graph(texts, *(asked[name] for name in columns))
+        options = options or {}
+        names = tuple(name for name in REQUEST_OPTIONS if name in options)
+        graph = self.graph(num_hypotheses, names)
+        return graph(texts, *(options[name] for name in names))
 
     def graph(
-        self, num_hypotheses: int = 1, columns: tuple[str, ...] = ()
+        self, num_hypotheses: int = 1, names: tuple[str, ...] = ()
     ) -> Callable:
         """Return the tf.function of `translate`, traced once.
 
-        Its arguments are the texts and the columns, ordered as REQUEST_OPTIONS.
+        Args:
+          num_hypotheses: N of `translate`.
+          names: request options that follow the texts as arguments, in the
+            order of REQUEST_OPTIONS.
         """
-        key = (num_hypotheses, columns)
+        key = (num_hypotheses, names)
         if key not in self._graphs:
-            self.check_supported(columns)
+            self.check_supported(names)
             self._graphs[key] = tf.function(
                 lambda texts, *values: self._translate(
-                    texts,
-                    num_hypotheses,
-                    dict(zip(columns, values, strict=True)),
+                    texts, num_hypotheses, dict(zip(names, values, strict=True))
                 ),
                 input_signature=[
                     tf.TensorSpec([None], tf.string, "inputs"),
-                    *(REQUEST_OPTIONS[name] for name in columns),
+                    *(REQUEST_OPTIONS[name] for name in names),
                 ],
-                autograph=False,  # nothing to convert; looking costs seconds
+                autograph=False,  # AutoGraph takes seconds and has no effect
             )
         return self._graphs[key]
 
-    def check_supported(self, asked: Iterable[str]) -> None:
-        """Raise UsageError for one of REQUEST_OPTIONS that is not supported."""
-        self.settings.check_supported([*asked, *(["jit"] if self.jit else [])])
+    def check_supported(self, options: Iterable[str]) -> None:
+        """Raise UsageError if one of these request options is not supported."""
+        jit = ["jit"] if self.jit else []
+        self.settings.check_supported([*options, *jit])
 
     def score(
         self, sources: tf.Tensor, targets: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """Score pairs of texts, tf.string [B] each.
 
-        Returns: a dict of
-          log_probabilities, scores: float32 [B], as in `results.PairScore`;
-          source_lengths, lengths: int32 [B], tokens of the source and of the
-            target, EOS included;
-          tokens: int32 [B, T], of the target, EOS, then zeros;
-          token_log_probabilities: float32 [B, T], of these, then zeros;
-          cut: bool [B], where either side was longer than `max_length`.
+        Returns:
+          A dict of
+            log_probabilities, scores: float32 [B]; see `results.PairScore`;
+            source_lengths, lengths: int32 [B], source and target tokens, EOS
+              included;
+            tokens: int32 [B, T], target tokens, EOS, then zeros;
+            token_log_probabilities: float32 [B, T], then zeros;
+            cut: bool [B], True if a side was truncated to `max_length`.
         """
         return self.score_graph(sources, targets)
 
-    def pairs(
+    def encode_pairs(
         self, sources: tf.Tensor, targets: tf.Tensor
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Tensor]:
-        """Return the features of pairs of texts, tf.string [B] each.
+        """Tokenize pairs of texts, tf.string [B] each.
 
         Returns:
-          `inputs` int32 [B, S] and `targets` int32 [B, T], both with EOS, then
-          zeros; the lengths of the targets, EOS included, int32 [B]; and bool
-          [B], where either side was longer than `max_length`.
+          Features `inputs` int32 [B, S] and `targets` int32 [B, T], with EOS,
+          then zeros; target lengths, EOS included, int32 [B]; bool [B], True if
+          a side was truncated to `max_length`.
         """
-        inputs, _, inputs_cut = encode_sources(self, sources)
-        outputs, lengths, outputs_cut = with_eos(
+        inputs, _, inputs_truncated = encode_sources(self, sources)
+        outputs, lengths, outputs_truncated = with_eos(
             self.target_encoder.encode_tf(targets), self.max_length
         )
         features = {"inputs": inputs, "targets": outputs}
-        return features, lengths, inputs_cut | outputs_cut
+        return features, lengths, inputs_truncated | outputs_truncated
 
     def _score(self, sources, targets):
-        features, lengths, cut = self.pairs(sources, targets)
-        each = self.model.token_log_probs(features)
-        log_probs = tf.reduce_sum(each, axis=-1)
+        features, lengths, truncated = self.encode_pairs(sources, targets)
+        token_log_probs = self.model.token_log_probs(features)
+        log_probs = tf.reduce_sum(token_log_probs, axis=-1)
         penalty = length_penalty(
             tf.cast(lengths, tf.float32), self.settings.alpha
         )
@@ -236,14 +238,14 @@ class Translator(tf.Module):
             ),
             "lengths": lengths,
             "tokens": features["targets"],
-            "token_log_probabilities": each,
-            "cut": cut,
+            "token_log_probabilities": token_log_probs,
+            "cut": truncated,
         }
 
-    def _translate(self, texts, num_hypotheses, asked):
+    def _translate(self, texts, num_hypotheses, options):
         settings = self.settings
         texts = prepare(texts, self.constraint)
-        ids, source_lengths, cut = with_eos(
+        ids, source_lengths, truncated = with_eos(
             self.source_encoder.encode_tf(texts), self.max_length
         )
         empty = source_lengths <= 1
@@ -252,11 +254,11 @@ class Translator(tf.Module):
             search = functools.partial(self._search, num_hypotheses)
             tokens, scores = compiled(search, self._limits)(ids, limits)
         else:
-            options = encode_options(
-                tf.size(texts), asked, settings, self.target_encoder
+            encoded = encode_options(
+                tf.size(texts), options, settings, self.target_encoder
             )
             tokens, scores = self._search(
-                num_hypotheses, ids, limits, texts=texts, options=options
+                num_hypotheses, ids, limits, texts=texts, options=encoded
             )
         if settings.sample:  # [B * N, 1, ...] -> [B, N, ...], best first
             shape = [tf.size(limits), num_hypotheses]
@@ -266,7 +268,7 @@ class Translator(tf.Module):
             )
             tokens = tf.gather(tokens, order, batch_dims=1)
         shape = tf.shape(tokens)
-        outputs = self.target_encoder.decode_tf(
+        outputs = self.target_encoder.decode_tf(  # [B, N, L] -> [B * N, L]
             tf.reshape(tokens, [shape[0] * num_hypotheses, shape[2]])
         )
         return {
@@ -274,28 +276,28 @@ class Translator(tf.Module):
             "scores": tf.where(empty[:, None], 0.0, scores),
             "tokens": tokens,
             "source_lengths": source_lengths,
-            "cut": cut,
+            "cut": truncated,
         }
 
     def _limits(self, lengths):
-        """Return the most tokens, EOS included, for sources of some lengths."""
+        """Return the maximum target length for each source length."""
         limits = lengths + self.extra_decode_length
-        longest = self.settings.max_new_tokens
-        return limits if longest is None else tf.minimum(limits, longest)
+        maximum = self.settings.max_new_tokens
+        return limits if maximum is None else tf.minimum(limits, maximum)
 
     def _search(
         self, num_hypotheses, ids, limits, longest=None, texts=None, options=()
     ):
         """Return tokens int32 [B, N, L] and scores float32 [B, N].
 
-        If `longest`, L, is given, all shapes of the search are constant.
+        If `longest`, L, is given, all shapes of the search are static.
         """
         settings, model = self.settings, self.model
         rows = (texts, limits, dict(options), *model.encode(ids))
         samples, beam_size = 1, settings.beam_size
         if settings.sample:
-            # The hypotheses of a beam share the cache of their source, so each
-            # sample is a sentence of its own.
+            # The hypotheses of a beam share their source's cache, so each
+            # sample needs a sentence: [B, ...] -> [B * N, ...]
             samples, beam_size = num_hypotheses, 1
             rows = tf.nest.map_structure(
                 lambda x: tf.repeat(x, samples, axis=0), rows
@@ -304,8 +306,8 @@ class Translator(tf.Module):
         processors, selector, limits = self._search_components(
             texts, limits, options, samples
         )
-        fixed = longest is not None
-        if not fixed:
+        is_static = longest is not None
+        if not is_static:
             longest = tf.reduce_max(tf.concat([limits, [0]], axis=0))
         step_fn, cache = model.start_decoding(memory, mask, beam_size, longest)
         return beam_search(
@@ -322,11 +324,11 @@ class Translator(tf.Module):
             num_hypotheses=num_hypotheses // samples,
             processors=processors,
             selector=selector,
-            select_fn=None if fixed else model.select_sentences,
+            select_fn=None if is_static else model.select_sentences,
         )
 
     def _search_components(self, texts, limits, options, samples):
-        """Return the logits processors, the selector and the limits."""
+        """Build the logits processors, the selector and the length limits."""
         settings = self.settings
         selector: TopK | None = None
         first: list[LogitsProcessor] = []
@@ -334,7 +336,7 @@ class Translator(tf.Module):
         if self.constraint is not None and settings.constrained:
             processor, limits = self.constraint.constrain(texts, limits)
             first.append(processor)
-        # Padding could be drawn; a search never selects it.
+        # Beam search never selects padding, but sampling could draw it.
         padding = [PAD_ID] if settings.sample else []
         if suppressed := [*self._suppressed, *padding]:
             others.append(Suppress(suppressed))
@@ -357,13 +359,13 @@ class Translator(tf.Module):
         if "prefix" in options:
             others = [ForcedPrefix(options["prefix"], others)]
             real = tf.cast(options["prefix"] != NO_TOKEN, tf.int32)
-            room = tf.reduce_sum(real, axis=1) + 1  # for EOS
-            limits = tf.where(limits > 0, tf.maximum(limits, room), 0)
+            required = tf.reduce_sum(real, axis=1) + 1  # prefix and EOS
+            limits = tf.where(limits > 0, tf.maximum(limits, required), 0)
         return [*first, *others], selector, limits
 
 
 def prepare(texts: tf.Tensor, constraint: Any) -> tf.Tensor:
-    """Return texts, of any shape, to be tokenized; blank ones are empty."""
+    """Prepare texts, of any shape, for the tokenizer; empty the blank ones."""
     blank = tf.strings.regex_full_match(texts, _BLANK)
     texts = tf.where(blank, "", texts)
     return texts if constraint is None else constraint.prepare(texts)
@@ -372,7 +374,7 @@ def prepare(texts: tf.Tensor, constraint: Any) -> tf.Tensor:
 def encode_sources(
     engine: Engine, texts: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Return `with_eos` of the ids of source texts, tf.string [B]."""
+    """Tokenize sources, tf.string [B], and apply `with_eos`."""
     ids = engine.source_encoder.encode_tf(prepare(texts, engine.constraint))
     return with_eos(ids, engine.max_length)
 
@@ -387,62 +389,64 @@ def with_eos(
 
     Args:
       tokens: ragged int32 [B, None].
-      max_length: tokens, EOS included.
+      max_length: maximum number of tokens, EOS included.
 
     Returns:
-      ids int32 [B, S], lengths with EOS int32 [B], bool [B] where tokens were
+      ids int32 [B, S]; lengths int32 [B], EOS included; bool [B], True if
       truncated.
     """
-    cut = tokens.row_lengths() > max_length - 1
+    truncated = tokens.row_lengths() > max_length - 1
     tokens = tokens[:, : max_length - 1]
     eos = tf.fill([tokens.nrows(), 1], tf.constant(EOS_ID, tokens.dtype))
     tokens = tf.concat([tokens, eos], axis=1)
     lengths = tf.cast(tokens.row_lengths(), tf.int32)
-    return tf.cast(tokens.to_tensor(PAD_ID), tf.int32), lengths, cut
+    return tf.cast(tokens.to_tensor(PAD_ID), tf.int32), lengths, truncated
 
 
 def on_one_line(texts: tf.Tensor) -> tf.Tensor:
-    """Return the texts with spaces for line ends: an answer is one line."""
+    """Replace line ends by spaces, so that an output is one line."""
     return tf.strings.regex_replace(texts, r"\r\n|\r|\n", " ")
 
 
 def encode_options(
     count: tf.Tensor,
-    asked: Mapping[str, tf.Tensor | tf.RaggedTensor],
+    options: Mapping[str, tf.Tensor | tf.RaggedTensor],
     settings: SearchSettings,
     encoder: Tokenizer,
 ) -> dict[str, tf.Tensor]:
-    """Return the options of B texts as ids, those of the settings included.
+    """Tokenize the options of B = `count` texts and of the settings.
 
-    They are `prefix`, int32 [B, M], then NO_TOKEN; `constraints`, as
-    `RequiredPhrases` takes them; `bad_phrases`, as `BadPhrases`; `seed`, int64
-    [B].
+    Returns:
+      Some of `prefix`, int32 [B, M], then NO_TOKEN; `constraints`, see
+      `RequiredPhrases`; `bad_phrases`, see `BadPhrases`; `seed`, int64 [B].
     """
-    options = {}
-    if "prefix" in asked:
-        prefixes = encoder.encode_tf(asked["prefix"])
-        options["prefix"] = prefixes.to_tensor(NO_TOKEN)
-    if "constraints" in asked:
-        options["constraints"] = _phrases(asked["constraints"], encoder)
-    avoided = [asked["bad_phrases"]] if "bad_phrases" in asked else []
+    encoded = {}
+    if "prefix" in options:
+        prefixes = encoder.encode_tf(options["prefix"])
+        encoded["prefix"] = prefixes.to_tensor(NO_TOKEN)
+    if "constraints" in options:
+        encoded["constraints"] = _encode_phrases(
+            options["constraints"], encoder
+        )
+    bad_phrases = [options["bad_phrases"]] if "bad_phrases" in options else []
     if settings.bad_phrases:
-        everywhere = tf.tile(tf.constant([settings.bad_phrases]), [count, 1])
-        avoided.append(tf.RaggedTensor.from_tensor(everywhere))
-    if avoided:
-        phrases = _phrases(tf.concat(avoided, axis=1), encoder)
-        shape = [count, -1, tf.shape(phrases)[3]]
-        options["bad_phrases"] = tf.reshape(phrases, shape)
+        shared = tf.tile(tf.constant([settings.bad_phrases]), [count, 1])
+        bad_phrases.append(tf.RaggedTensor.from_tensor(shared))
+    if bad_phrases:
+        phrases = _encode_phrases(tf.concat(bad_phrases, axis=1), encoder)
+        shape = [count, -1, tf.shape(phrases)[3]]  # -> [B, P * 2, M]
+        encoded["bad_phrases"] = tf.reshape(phrases, shape)
     if settings.sample:
         seed = tf.constant(settings.seed, tf.int64)
-        options["seed"] = asked.get("seed", tf.fill([count], seed))
-    return options
+        encoded["seed"] = options.get("seed", tf.fill([count], seed))
+    return encoded
 
 
-def _phrases(texts, encoder):
-    """Return the tokens of ragged texts [B, None], in two tokenizations each.
+def _encode_phrases(texts, encoder):
+    """Tokenize ragged texts [B, None] in two ways: int32 [B, P, 2, M].
 
-    A word may be tokenized differently where a translation begins. They are
-    int32 [B, P, 2, M], P and M at least 1.
+    A word may be tokenized differently at the start of a translation. P and M
+    are at least 1.
     """
     words = texts.flat_values
     first = tf.fill([tf.size(words), 1], START)
@@ -464,11 +468,11 @@ def _phrases(texts, encoder):
 def _uniforms(seeds, texts, samples, limits):
     """Return uniform numbers in [0, 1) for R = B * samples: float32 [R, L].
 
-    A row depends only on its text, its seed and its number among the samples of
-    that text, which are adjacent.
+    The samples of a text are adjacent rows. A row depends only on its text, its
+    seed and its number among the samples of that text.
     """
     numbers = tf.range(tf.size(seeds, tf.int64)) % samples
-    # So that two texts do not draw the same numbers.
+    # Hashes give different texts different random numbers.
     hashes = tf.strings.to_hash_bucket_fast(texts, 2**62)
     keys = tf.stack([seeds, hashes + numbers], axis=1)
     length = tf.reduce_max(tf.concat([limits, [0]], axis=0))
@@ -481,39 +485,39 @@ def _uniforms(seeds, texts, samples, limits):
 
 def compiled(
     search: Callable[..., tuple[tf.Tensor, tf.Tensor]],
-    longest_of: Callable[[tf.Tensor], tf.Tensor],
+    max_limit: Callable[[tf.Tensor], tf.Tensor],
 ) -> Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
-    """Return the search, compiled with XLA: for a sentence at a time.
+    """Compile a search with XLA, for one sentence at a time.
 
-    A step of a search is hundreds of small operations. For one sentence of a
-    small model, TensorFlow takes about as long to start each of them as to run
-    it; XLA fuses them into a few kernels. It compiles each new shape for
-    seconds, and is slower than TensorFlow for batches. There are few shapes:
-    batches are padded to powers of two, sources to at least 32 tokens.
+    A search step consists of hundreds of small ops. For one sentence of a small
+    model, TensorFlow needs about as long to start an op as to run it; XLA fuses
+    the ops into a few kernels. XLA is slower than TensorFlow for batches, and
+    compiling each new shape takes seconds. To limit the number of shapes,
+    batches and sources are padded to powers of two, sources to at least 32.
 
     Args:
-      search: `Translator._search`, of ids, limits and their bound L.
-      longest_of: `S -> L`, the largest limit of sources of that length.
+      search: `(ids, limits, longest=L) -> (tokens, scores)`.
+      max_limit: `S -> L`, the largest limit of sources of length S.
     """
 
     @tf.function(jit_compile=True, autograph=False)
-    def whole(ids, limits):
+    def search_padded(ids, limits):
         with for_xla():
-            return search(ids, limits, longest=longest_of(tf.shape(ids)[1]))
+            return search(ids, limits, longest=max_limit(tf.shape(ids)[1]))
 
     def round_up(size):
         index = tf.searchsorted(_POWERS_OF_TWO, size[None])[0]
         return tf.gather(_POWERS_OF_TWO, index)
 
-    def padded(ids, limits):
+    def pad_and_search(ids, limits):
         rows, width = tf.unstack(tf.shape(ids))
         more_rows = round_up(rows) - rows
-        more_width = round_up(tf.maximum(width, _SHORTEST)) - width
-        tokens, scores = whole(
+        more_width = round_up(tf.maximum(width, _MIN_WIDTH)) - width
+        tokens, scores = search_padded(
             tf.pad(ids, [[0, more_rows], [0, more_width]]),
             tf.pad(limits, [[0, more_rows]]),
         )
         longest = tf.reduce_max(tf.concat([limits, [0]], axis=0))
         return tokens[:rows, :, :longest], scores[:rows]
 
-    return padded
+    return pad_and_search

@@ -1,1 +1,1 @@
-"""Metrics: pure functions on lists of strings."""
+"""Metrics: functions on lists of strings."""

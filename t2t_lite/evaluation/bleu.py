@@ -1,4 +1,4 @@
-"""Detokenized BLEU, which is sacreBLEU's."""
+"""Detokenized BLEU, computed by sacreBLEU."""
 
 from collections.abc import Sequence
 
@@ -12,37 +12,35 @@ def bleu(
     lowercase: bool = False,
     smooth_method: str = "exp",
 ) -> dict:
-    """Return corpus BLEU of plain text, one reference a sentence.
-
-    arXiv:1804.08771.
+    """Compute corpus BLEU of plain text (arXiv:1804.08771).
 
     Args:
-      hypotheses: the translations, detokenized.
-      references: line i is the reference of hypothesis i.
+      hypotheses: detokenized translations.
+      references: one reference per hypothesis.
       tokenize: sacreBLEU's tokenizer; papers use "13a".
-      lowercase: count `The` and `the` as one word.
-      smooth_method: sacreBLEU's; "exp" is its default.
+      lowercase: ignore case.
+      smooth_method: sacreBLEU's smoothing; its default is "exp".
 
     Returns:
-      `score` (0-100; an empty hypothesis adds nothing, identical lists are
-      100), sacreBLEU's `signature`, and the number of `sentences`.
+      `score` (0-100; identical lists score 100, empty hypotheses 0),
+      sacreBLEU's `signature`, and the number of `sentences`.
 
     Raises:
-      T2TLiteError: no sentences at all, or unequal numbers of them; or a
-        package of the tokenizer is not installed.
+      T2TLiteError: there are no sentences, the numbers of sentences differ, or
+        a package of the tokenizer is not installed.
     """
     check_paired(hypotheses, references)
     from sacrebleu.metrics import BLEU
 
     try:
-        # `force` silences the guess that text which ends in " ." is tokenized.
+        # `force` silences the warning about text that looks tokenized.
         metric = BLEU(
             tokenize=tokenize,
             lowercase=lowercase,
             smooth_method=smooth_method,
             force=True,
         )
-    except RuntimeError as error:  # it says what to install
+    except RuntimeError as error:  # names the package to install
         raise T2TLiteError(" ".join(str(error).split())) from error
     score = metric.corpus_score(list(hypotheses), [list(references)]).score
     return {
@@ -53,13 +51,13 @@ def bleu(
 
 
 def check_paired(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """Raise T2TLiteError unless there is one hypothesis a reference."""
+    """Raise T2TLiteError unless there is one hypothesis per reference."""
     if len(hypotheses) != len(references):
         raise T2TLiteError(
-            "There must be one hypothesis for each reference; got "
-            f"{len(hypotheses)} hypotheses and {len(references)} references."
+            "The numbers of hypotheses and references must be equal (got "
+            f"{len(hypotheses)} hypotheses and {len(references)} references)."
         )
     if not references:
         raise T2TLiteError(
-            "A score needs at least one sentence; got an empty list."
+            "A score requires at least one sentence (got an empty list)."
         )

@@ -1,7 +1,7 @@
-"""Minimum Bayes risk decoding: the candidate most similar to all others.
+"""Minimum Bayes risk decoding: select the candidate most similar to all others.
 
-If candidates are samples of a model, the mean utility of a candidate against
-all of them estimates its expected utility (arXiv:2111.04800).
+If the candidates are samples of a model, the mean utility of a candidate
+against all candidates estimates its expected utility (arXiv:2111.04800).
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 def mean_utilities(candidates: Sequence[str]) -> list[float]:
     """Return the mean utility of each candidate against all, 0-100.
 
-    The utility is sacreBLEU's chrF2 of a sentence. Each candidate is compared
-    with every candidate, itself included; equal ones count several times.
+    The utility is sacreBLEU's sentence-level chrF2. Each candidate is compared
+    with all candidates, itself and duplicates included.
     """
     from sacrebleu.metrics import CHRF
 

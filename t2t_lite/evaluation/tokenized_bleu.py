@@ -1,4 +1,4 @@
-"""The tokenized BLEU that arXiv:1706.03762 reports; not sacreBLEU's."""
+"""Tokenized BLEU, as in arXiv:1706.03762; differs from sacreBLEU's score."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -14,27 +14,27 @@ _HYPHEN = re.compile(rb"(\S)-(\S)")
 def tokenized_bleu(
     hypotheses: Sequence[str], references: Sequence[str], language: str
 ) -> dict[str, Any]:
-    """Return corpus BLEU of Moses' tokens, with compounds split.
+    """Compute corpus BLEU of Moses tokens, with compounds split.
 
-    The steps of tensor2tensor's `get_ende_bleu.sh` as it was for the paper:
-    `tokenizer.perl`, here sacremoses; `split_compounds`; `multi-bleu.perl`,
-    here sacreBLEU's counting without smoothing. The score depends on the
-    tokenizer: compare it only with scores of that script. Punctuation counts as
-    it is written; later versions of the script replace quotes.
+    The steps are those of tensor2tensor's `get_ende_bleu.sh` at the time of the
+    paper: `tokenizer.perl` (here sacremoses), `split_compounds`, and
+    `multi-bleu.perl` (here sacreBLEU without smoothing). The score depends on
+    the tokenizer, so compare it only with scores of that script. Later versions
+    of the script also replace quotes.
 
     Args:
-      hypotheses: the translations, detokenized.
-      references: line i is the reference of hypothesis i.
-      language: the code of the language of both, one of `languages()`.
+      hypotheses: detokenized translations.
+      references: one reference per hypothesis.
+      language: language code of both, one of `languages()`.
 
     Returns:
-      `score` (0-100, cased; 0 where no n-gram of some order up to 4 is right,
-      as in an empty hypothesis or in sentences of under 4 tokens), the
-      `procedure` in words with its versions, and the number of `sentences`.
+      `score` (0-100, cased; 0 if there is no match of some n-gram order up to
+      4, as for empty hypotheses or sentences shorter than 4 tokens), the
+      `procedure` with versions, and the number of `sentences`.
 
     Raises:
       UsageError: the tokenizer has no rules for the language.
-      T2TLiteError: no sentences at all, or unequal numbers of them.
+      T2TLiteError: there are no sentences, or the numbers of sentences differ.
     """
     check_paired(hypotheses, references)
     hypotheses, references = (
@@ -52,7 +52,7 @@ def tokenized_bleu(
 
 
 def tokenize(lines: Iterable[str], language: str) -> list[str]:
-    """Return the tokens that are counted, with a space between them.
+    """Tokenize lines; spaces separate the tokens.
 
     Example: `A "world-wide" test.` becomes
     `A &quot; world ##AT##-##AT## wide &quot; test .`
@@ -61,10 +61,10 @@ def tokenize(lines: Iterable[str], language: str) -> list[str]:
       UsageError: the tokenizer has no rules for the language.
     """
     known = languages()
-    if language not in known:  # the tokenizer would take English rules
+    if language not in known:  # the tokenizer would use English rules
         raise UsageError(
-            "The language of a tokenized BLEU must have rules in sacremoses; "
-            f"got {language!r}. Choose one of {', '.join(known)}."
+            "Tokenized BLEU requires a language of sacremoses (got "
+            f"{language!r}): choose one of {', '.join(known)}."
         )
     from sacremoses import MosesTokenizer
 
@@ -76,19 +76,19 @@ def tokenize(lines: Iterable[str], language: str) -> list[str]:
 
 
 def split_compounds(text: str) -> str:
-    """Make a token of each hyphen between two characters other than spaces.
+    """Split words at hyphens, which become separate tokens.
 
-    Example: `rich-text` becomes `rich ##AT##-##AT## text`. A character is part
-    of one match only, so `a-b-c` becomes `a ##AT##-##AT## b-c`.
+    Example: `rich-text` becomes `rich ##AT##-##AT## text`. Matches do not
+    overlap, so `a-b-c` becomes `a ##AT##-##AT## b-c`.
     """
-    # On bytes, as the script's perl does it: of a letter that has two of them,
-    # one is left for the next match, and both hyphens beside it are split.
+    # The script's perl matches bytes. A letter of two bytes between two hyphens
+    # has one byte for each match, so both hyphens are split.
     return _HYPHEN.sub(rb"\1 ##AT##-##AT## \2", text.encode()).decode()
 
 
 def languages() -> list[str]:
-    """Return the codes of the languages that the tokenizer has rules for."""
+    """Return the language codes that the tokenizer has rules for."""
     from sacremoses.corpus import NonbreakingPrefixes
 
-    # It maps names and codes to codes; the names do not get all of the rules.
+    # The dict maps names and codes to codes; only codes select all rules.
     return sorted(set(NonbreakingPrefixes().available_langs.values()))

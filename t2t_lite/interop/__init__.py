@@ -1,1 +1,1 @@
-"""Other people's formats and engines."""
+"""Formats and engines of other toolkits."""

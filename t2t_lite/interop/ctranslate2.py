@@ -1,12 +1,12 @@
-"""CTranslate2: a translator as its model folder, and translation with it.
+"""Conversion to CTranslate2, and translation with it.
 
-CTranslate2 (https://github.com/OpenNMT/CTranslate2) is another engine, with
-weights of 8 bits. A folder is written with its own classes:
+CTranslate2 (https://github.com/OpenNMT/CTranslate2) is an inference engine that
+supports 8-bit weights. Its own classes write the folder of a model:
 
 ```
-FOLDER/model.bin, config.json, *_vocabulary.json   CTranslate2's
+FOLDER/model.bin, config.json, *_vocabulary.json   files of CTranslate2
        *.vocab.*                                   copies of the vocabularies
-       t2t-lite.json                               search options and limits
+       t2t-lite.json                               search settings and limits
 ```
 """
 
@@ -44,13 +44,14 @@ from t2t_lite.tokenizers.vocabulary import open_vocabulary
 
 _SETTINGS = "t2t-lite.json"
 _PAD, _EOS, _UNK = SPECIAL_TOKENS
-# A search of K beams ends when it has so many times K finished hypotheses and
-# the best of a step was one. Ours ends by a bound, which CTranslate2 lacks.
+# CTranslate2 ends a search of K beams when it has _PATIENCE * K finished
+# hypotheses and the best candidate of a step is finished. `beam_search` ends by
+# an upper bound of scores instead.
 _PATIENCE = 2
 
 
 def load_ctranslate2() -> Any:
-    """Return the package `ctranslate2`, or raise T2TLiteError without it."""
+    """Import `ctranslate2`; raise T2TLiteError if it is not installed."""
     try:
         import ctranslate2
     except ImportError as error:
@@ -61,14 +62,14 @@ def load_ctranslate2() -> Any:
 
 
 def require_runnable(translator: Translator) -> None:
-    """Raise UsageError for a model or an option that CTranslate2 lacks."""
+    """Raise UsageError if CTranslate2 does not support a translator."""
     load_ctranslate2()
     hparams = translator.single_model.hparams
     attention = translator.single_model.decoder_layers[0].self_attention
     window, encoding = hparams.attention_window, hparams.position_encoding
     is_relative = hparams.max_relative_position is not None
     depths = attention.key_depth, attention.value_depth
-    for can_run, rule, got in (
+    for is_supported, rule, got in (
         (window is None, "attention_window=none", window),
         (
             not is_relative or encoding == "none",
@@ -78,14 +79,14 @@ def require_runnable(translator: Translator) -> None:
         (depths[0] == depths[1], "key_depth=value_depth", depths),
         (not translator.settings.constrained, "`constrained=false`", "true"),
     ):
-        if not can_run:
-            raise UsageError(f"CTranslate2 requires {rule}; got {got}.")
-    _refuse(set(translator.settings.changed()) - {"beam_size", "alpha"})
+        if not is_supported:
+            raise UsageError(f"CTranslate2 requires {rule} (got {got}).")
+    _check_options(set(translator.settings.changed()) - {"beam_size", "alpha"})
 
 
-def _refuse(options: Iterable[str]) -> None:
+def _check_options(options: Iterable[str]) -> None:
     for name in sorted(options):
-        raise UsageError(f"CTranslate2 searches without {name} here.")
+        raise UsageError(f"CTranslate2 does not support {name}: remove it.")
 
 
 def write_ctranslate2(
@@ -95,18 +96,22 @@ def write_ctranslate2(
 ) -> None:
     """Write the model, the vocabularies and the settings of a translator.
 
-    Nothing is approximated but by `quantization`, the type of the weights. The
-    folder is empty.
+    The conversion is exact, except for the quantization.
+
+    Args:
+      translator: the model, its tokenizers and its search settings.
+      folder: an empty folder.
+      quantization: type of the weights.
 
     Raises:
-      UsageError: CTranslate2 cannot run it.
+      UsageError: CTranslate2 does not support the model or its settings.
       T2TLiteError: CTranslate2 is not installed.
     """
     require_runnable(translator)
     folder = pathlib.Path(folder)
-    spec = _spec(translator)
+    spec = _build_spec(translator)
     spec.validate()
-    # CTranslate2 converts to bfloat16 with PyTorch only, so that is done here.
+    # CTranslate2 would need PyTorch to convert weights to bfloat16.
     is_bfloat16 = quantization.endswith("bfloat16")
     spec.optimize(quantization.replace("bfloat16", "float32"))
     for name, value in spec.variables().items():
@@ -130,11 +135,12 @@ def write_ctranslate2(
 
 
 def token_names(encoder: Tokenizer, count: int = 0) -> list[str]:
-    """Return CTranslate2's names of the ids of a vocabulary: its pieces.
+    """Return a unique name of each id for CTranslate2: usually its piece.
 
-    The special ids have one name in every vocabulary. A piece that has the name
-    of another id is followed by its own. Ids beyond the vocabulary, up to the
-    `count` that a model has, are their own names.
+    Special ids have the same names in all vocabularies. If another id already
+    has the name, a line end and the id follow the piece. Ids beyond the
+    vocabulary, up to `count`, the vocabulary size of the model, are named by a
+    line end and the id.
     """
     special = {PAD_ID: _PAD, EOS_ID: _EOS}
     if encoder.unknown_id is not None:
@@ -153,8 +159,8 @@ def token_names(encoder: Tokenizer, count: int = 0) -> list[str]:
     return names + [f"\n{index}" for index in range(len(names), count)]
 
 
-def _spec(translator: Translator) -> Any:
-    """Return the `TransformerSpec` of a translator, with its weights."""
+def _build_spec(translator: Translator) -> Any:
+    """Build the `TransformerSpec` of a translator, with its weights."""
     model = translator.single_model
     hparams = model.hparams
     attention = model.decoder_layers[0].self_attention
@@ -178,12 +184,12 @@ def _spec(translator: Translator) -> Any:
     spec.register_target_vocabulary(target)
     spec.config.bos_token = spec.config.decoder_start_token = _PAD
     spec.config.eos_token = _EOS
-    # A vocabulary that can write everything may have no name for the rest.
+    # A vocabulary that covers all texts may have no unknown token.
     spec.config.unk_token = _UNK if _UNK in source and _UNK in target else _EOS
     spec.config.add_source_eos = True
     norm = model.decoder_layers[0].feed_forward_norm
     spec.config.layer_norm_epsilon = norm.epsilon
-    # The first target position has no token before it.
+    # No token precedes the first target position.
     spec.decoder.start_from_zero_embedding = True
     longest = translator.max_length + translator.extra_decode_length
     start = np.zeros((1, longest, hparams.hidden_size), np.float32)
@@ -196,7 +202,7 @@ def _spec(translator: Translator) -> Any:
     ):
         side.scale_embeddings = embedding.scaled
         table.weight = _values(embedding.table)
-        table.weight[PAD_ID] = 0.0  # which the softmax's table need not be
+        table.weight[PAD_ID] = 0.0  # only the softmax uses this row
         if hparams.max_relative_position is None:
             encodings = _values(positions(start))[0]  # [longest, D]
             side.position_encodings.encodings = encodings
@@ -218,7 +224,7 @@ def _spec(translator: Translator) -> Any:
 
 
 def _set_layer(spec, layer):
-    """Set the weights of a block of the encoder or the decoder."""
+    """Set the weights of an encoder or decoder layer."""
     attention = layer.self_attention
     inputs, output = spec.self_attention.linear
     inputs.weight = _kernels(attention, "query", "key", "value")
@@ -243,7 +249,7 @@ def _set_layer(spec, layer):
 
 
 def _kernels(layer, *names):
-    """Return kernels [D, C] side by side, as CTranslate2's [all C, D]."""
+    """Transpose and concatenate kernels [D, C]: [sum of all C, D]."""
     kernels = [_values(getattr(layer, f"{name}_kernel")) for name in names]
     return np.concatenate([kernel.T for kernel in kernels])
 
@@ -253,28 +259,28 @@ def _set_norm(spec, norm):
 
 
 def _values(tensor):
-    """Return the values of a weight or a tensor: a new float32 array."""
+    """Copy a weight or a tensor to a float32 array."""
     return np.array(ops.convert_to_numpy(tensor), np.float32)
 
 
-# A hypothesis: its ids, EOS included if it has one, and its score.
-_Found: TypeAlias = tuple[list[int], float]
+# A hypothesis: ids, with EOS unless truncated, and score.
+_Hypothesis: TypeAlias = tuple[list[int], float]
 
 
 class CTranslate2Translator:
     """Translates tensors of text; implements `decoding.translator.Engine`.
 
-    Its beams, scores and limits are those of `beam_search`, and so are its
-    answers, but for two rules of CTranslate2: an EOS counts only if it is among
-    the K best candidates of a step, not the 2 K best; and a search ends with
-    enough finished hypotheses, not when none can be better.
+    Results equal those of `beam_search`, except for two rules of CTranslate2:
+    EOS must be among the K best candidates of a step, not the 2 K best; and a
+    search ends when it has enough finished hypotheses, even if a better one is
+    still possible.
 
     Args:
       folder: from `write_ctranslate2`.
-      searches: number of concurrent searches, which share a batch and the
+      searches: number of concurrent searches; they share the batch and the CPU
         cores.
-      like: the translator of the folder, for its vocabularies and its form;
-        None opens the vocabularies in the folder.
+      like: a translator whose tokenizers and output constraint to use; None:
+        load the vocabularies in the folder.
 
     Raises:
       T2TLiteError: CTranslate2 is not installed, or the folder is damaged.
@@ -332,7 +338,7 @@ class CTranslate2Translator:
         quantization: Quantization = "float32",
         searches: int = 1,
     ) -> Self:
-        """Return the same translator in this engine; leaves no files."""
+        """Convert a translator, by way of a temporary folder."""
         with tempfile.TemporaryDirectory(prefix="t2t_lite_") as folder:
             write_ctranslate2(translator, folder, quantization)
             return cls(folder, searches, translator)
@@ -340,77 +346,78 @@ class CTranslate2Translator:
     def searching(
         self, beam_size: int | None = None, alpha: float | None = None
     ) -> Self:
-        """Return the same model with another search; None changes nothing."""
-        given: dict[str, Any] = {"beam_size": beam_size, "alpha": alpha}
-        given = {k: value for k, value in given.items() if value is not None}
+        """Copy the translator with other settings; None keeps a setting."""
+        changes: dict[str, Any] = {"beam_size": beam_size, "alpha": alpha}
+        changes = {k: v for k, v in changes.items() if v is not None}
         other = copy.copy(self)
-        other.settings = dataclasses.replace(self.settings, **given)
+        other.settings = dataclasses.replace(self.settings, **changes)
         return other
 
-    def check_supported(self, asked: Iterable[str]) -> None:
-        """Raise UsageError for any option of a single text."""
-        _refuse(asked)
+    def check_supported(self, options: Iterable[str]) -> None:
+        """Raise UsageError for any request option."""
+        _check_options(options)
 
     def translate(
         self,
         texts: tf.Tensor,
         num_hypotheses: int = 1,
-        asked: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> dict[str, tf.Tensor]:
-        """Translate any number of texts; see `Translator.translate`."""
-        _refuse(asked or ())
-        names, about = self._source_tokens(texts)
-        missing: list[_Found] = [([], NEG_INF)] * num_hypotheses
+        """Translate texts; see `Translator.translate`."""
+        _check_options(options or ())
+        names, source_info = self._encode_sources(texts)
+        missing: list[_Hypothesis] = [([], NEG_INF)] * num_hypotheses
         found = [(x + missing)[:num_hypotheses] for x in self._search(names)]
-        count = (len(found), num_hypotheses)
-        tokens = _padded([ids for each in found for ids, _ in each], tf.int32)
+        shape = (len(found), num_hypotheses)  # [B, N]
+        tokens = _pad([ids for each in found for ids, _ in each], tf.int32)
         outputs = on_one_line(self.target_encoder.decode_tf(tokens))
         scores = [[score for _, score in each] for each in found]
         return {
-            "outputs": tf.reshape(outputs, count),
-            "scores": tf.constant(scores, tf.float32, shape=count),
-            "tokens": tf.reshape(tokens, (*count, tokens.shape[1])),
-            **about,
+            "outputs": tf.reshape(outputs, shape),
+            "scores": tf.constant(scores, tf.float32, shape=shape),
+            # [B * N, L] -> [B, N, L]
+            "tokens": tf.reshape(tokens, (*shape, tokens.shape[1])),
+            **source_info,
         }
 
     def score(
         self, sources: tf.Tensor, targets: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """Score given translations; see `Translator.score`."""
-        names, about = self._source_tokens(sources)
-        ids, lengths, targets_cut = with_eos(
+        """Score pairs of texts; see `Translator.score`."""
+        names, source_info = self._encode_sources(sources)
+        ids, lengths, targets_truncated = with_eos(
             self.target_encoder.encode_tf(targets), self.max_length
         )
-        answers = self._engine.score_batch(
+        results = self._engine.score_batch(
             names,
-            _named(self._target_names, ids, lengths),
+            _ids_to_names(self._target_names, ids, lengths),
             max_batch_size=-(-len(names) // self._searches),
             max_input_length=0,
         )
-        each = _padded([answer.log_probs for answer in answers], tf.float32)
-        log_probs = tf.reduce_sum(each, axis=1)
+        token_log_probs = _pad([x.log_probs for x in results], tf.float32)
+        log_probs = tf.reduce_sum(token_log_probs, axis=1)
         return {
-            **about,
+            **source_info,
             "log_probabilities": log_probs,
             "scores": log_probs
             / length_penalty(tf.cast(lengths, tf.float32), self.settings.alpha),
             "lengths": lengths,
             "tokens": ids,
-            "token_log_probabilities": each,
-            "cut": about["cut"] | targets_cut,
+            "token_log_probabilities": token_log_probs,
+            "cut": source_info["cut"] | targets_truncated,
         }
 
-    def _source_tokens(self, texts):
-        """Return the names of each text's tokens without EOS, and its facts."""
-        ids, lengths, cut = encode_sources(self, texts)
-        about = {"source_lengths": lengths, "cut": cut}
-        return _named(self._source_names, ids, lengths), about
+    def _encode_sources(self, texts):
+        """Return the token names of each text, without EOS, and outputs."""
+        ids, lengths, truncated = encode_sources(self, texts)
+        source_info = {"source_lengths": lengths, "cut": truncated}
+        return _ids_to_names(self._source_names, ids, lengths), source_info
 
-    def _search(self, sources: list[list[str]]) -> list[list[_Found]]:
+    def _search(self, sources: list[list[str]]) -> list[list[_Hypothesis]]:
         """Return the hypotheses of each source, best first."""
-        empty: list[_Found] = [([], 0.0)] * self.settings.beam_size
+        empty: list[_Hypothesis] = [([], 0.0)] * self.settings.beam_size
         found = [empty for _ in sources]
-        # Of the tokens of a hypothesis; the EOS of the source counts.
+        # Maximum number of target tokens; the EOS of the source counts.
         limits = {
             row: len(names) + 1 + self.extra_decode_length
             for row, names in enumerate(sources)
@@ -418,14 +425,15 @@ class CTranslate2Translator:
         }
         if not limits:
             return found
-        # A call has one limit. A text that exceeds its own is searched alone.
-        answers = self._translate(
+        # A call has one limit. A text that exceeds its own limit is searched
+        # again, alone.
+        results = self._translate(
             [sources[row] for row in limits], max(limits.values())
         )
-        for (row, limit), answer in zip(limits.items(), answers, strict=True):
-            if max(map(len, answer.hypotheses)) > limit:
-                (answer,) = self._translate([sources[row]], limit)
-            found[row] = self._ranked(answer)
+        for (row, limit), result in zip(limits.items(), results, strict=True):
+            if max(map(len, result.hypotheses)) > limit:
+                (result,) = self._translate([sources[row]], limit)
+            found[row] = self._sort_by_score(result)
         return found
 
     def _translate(self, sources: Sequence[list[str]], limit: int) -> list[Any]:
@@ -437,7 +445,7 @@ class CTranslate2Translator:
             beam_size=beam_size,
             num_hypotheses=finished,
             patience=finished / beam_size,
-            length_penalty=0,  # ours is another, see `_ranked`
+            length_penalty=0,  # `_sort_by_score` applies our length penalty
             return_scores=True,
             return_end_token=True,
             max_input_length=0,
@@ -445,25 +453,25 @@ class CTranslate2Translator:
             max_decoding_length=limit,
         )
 
-    def _ranked(self, answer: Any) -> list[_Found]:
-        """Return the hypotheses by our score, those without EOS last."""
+    def _sort_by_score(self, result: Any) -> list[_Hypothesis]:
+        """Sort hypotheses by our score; hypotheses without EOS come last."""
         found = []
         for names, log_prob in zip(
-            answer.hypotheses, answer.scores, strict=True
+            result.hypotheses, result.scores, strict=True
         ):
-            # A name that is not in the vocabulary is the number of an id.
+            # The name of an id beyond the vocabulary is the id.
             ids = [int(self._target_ids.get(name, name)) for name in names]
             penalty = length_penalty(len(ids), self.settings.alpha)
             found.append((ids, log_prob / penalty))
-        return sorted(found, key=lambda one: (one[0][-1] != EOS_ID, -one[1]))
+        return sorted(found, key=lambda x: (x[0][-1] != EOS_ID, -x[1]))
 
 
-def _named(names, ids, lengths):
-    """Return rows of ids as names, without their EOS."""
+def _ids_to_names(names, ids, lengths):
+    """Convert rows of ids to names, without EOS."""
     rows = zip(ids.numpy().tolist(), lengths.numpy().tolist(), strict=True)
     return [[names[token] for token in row[: end - 1]] for row, end in rows]
 
 
-def _padded(rows, dtype):
-    """Return lists of any length as a tensor [N, L], zeros at their ends."""
+def _pad(rows, dtype):
+    """Pad lists with zeros to a tensor [N, L]."""
     return tf.ragged.constant(rows, dtype=dtype, ragged_rank=1).to_tensor()

@@ -1,4 +1,4 @@
-"""The types of weights that CTranslate2 knows; loads nothing."""
+"""Weight types of CTranslate2; importing this module loads no packages."""
 
 from typing import Literal, get_args
 

@@ -1,1 +1,1 @@
-"""Trees to bracket F1."""
+"""Constituency parsing: trees, linearization, constraints, bracket F1."""

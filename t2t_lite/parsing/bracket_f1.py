@@ -1,9 +1,9 @@
 """Labeled bracket F1 of parse trees, by the rules of the EVALB program.
 
-The counts are those of EVALB (Sekine and Collins, 1997), by default with the
-parameters of its file COLLINS.prm. Three things differ: a damaged gold tree is
-an error, not an error sentence; a sentence may have any length; and error
-sentences are counted but never stop the evaluation.
+The counts equal those of EVALB (Sekine and Collins, 1997), by default with the
+parameters of its file COLLINS.prm, with three differences: an invalid gold tree
+raises an error; sentences have any length; error sentences are counted but
+never stop the evaluation.
 """
 
 import dataclasses
@@ -18,29 +18,30 @@ from t2t_lite.errors import T2TLiteError, did_you_mean
 from t2t_lite.parsing.trees import LEAF, OPEN, Tree, parse_trees, walk
 
 SCORED, ERROR, SKIPPED = 0, 1, 2  # EVALB's status of a sentence
-_QUOTES = ("'", '"', "/")  # the words that QUOTE_LABEL applies to
-# `NP-SBJ` counts as `NP`; in EVALB, a leading `-` ends a label, too.
+_QUOTES = ("'", '"', "/")  # words that QUOTE_LABEL applies to
+# `NP-SBJ` counts as `NP`. EVALB also ends a label at a leading `-`.
 _FUNCTION = re.compile("[-=].*", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
 class Parameters:
-    """The parameters of EVALB; by default, nothing is deleted or equal."""
+    """The parameters of EVALB; the default deletes and equates nothing."""
 
-    # Tags whose words, and labels whose brackets, do not count; and words.
+    # Labels whose brackets, and tags whose words, are ignored; ignored words.
     deleted_labels: tuple[str, ...] = ()
     deleted_words: tuple[str, ...] = ()
-    # Tags whose words do not count for the length that the cutoff limits.
+    # Tags whose words do not count for the cutoff length.
     uncounted_labels: tuple[str, ...] = ()
-    # Tags of quotes: a quote that only one of the two trees deletes is kept.
+    # Tags of quotes; a quote that only one tree deletes is kept.
     quote_labels: tuple[str, ...] = ()
-    equal_labels: tuple[tuple[str, str], ...] = ()  # pairs that count as one
+    # Pairs of labels or tags, and of words, that count as equal.
+    equal_labels: tuple[tuple[str, str], ...] = ()
     equal_words: tuple[tuple[str, str], ...] = ()
-    labeled: bool = True  # labels must be equal, not only spans
-    cutoff_length: int = 40  # words, for the second block of totals
+    labeled: bool = True  # compare labels and spans, not only spans
+    cutoff_length: int = 40  # maximum words for the second block of totals
 
     def same_label(self, one: str, other: str) -> bool:
-        """Return whether two labels, or two tags, count as one."""
+        """Return whether two labels, or two tags, count as equal."""
         return _same(one, other, self.equal_labels)
 
 
@@ -48,7 +49,7 @@ def _same(one, other, pairs):
     return one == other or (one, other) in pairs or (other, one) in pairs
 
 
-# EVALB's file COLLINS.prm: the rules behind published scores.
+# EVALB's file COLLINS.prm, used for published scores.
 COLLINS = Parameters(
     deleted_labels=("TOP", "-NONE-", ",", ":", "``", "''", "."),
     uncounted_labels=("-NONE-",),
@@ -57,8 +58,8 @@ COLLINS = Parameters(
 
 # The field of each key, and the number of values on a line.
 _KEYS = {
-    "DEBUG": ("", 1),  # what EVALB prints
-    "MAX_ERROR": ("", 1),  # after which it stops
+    "DEBUG": ("", 1),  # verbosity of EVALB
+    "MAX_ERROR": ("", 1),  # number of errors after which EVALB stops
     "CUTOFF_LEN": ("cutoff_length", 1),
     "LABELED": ("labeled", 1),
     "DELETE_LABEL": ("deleted_labels", 1),
@@ -71,14 +72,14 @@ _KEYS = {
 
 
 def read_parameters(path: str | os.PathLike) -> Parameters:
-    """Read an EVALB parameter file: one key and its value a line.
+    """Read an EVALB parameter file, with one key and its value per line.
 
-    Lines that begin with `#` are comments; a list grows with each line of its
-    key. Example: `DELETE_LABEL TOP`, `EQ_LABEL ADVP PRT`, `LABELED 1`.
+    Example: `DELETE_LABEL TOP`, `EQ_LABEL ADVP PRT`, `LABELED 1`. Lines that
+    begin with `#` are comments. Each line of a list's key adds an entry.
 
     Raises:
-      T2TLiteError: the file cannot be read, or a line has an unknown key or a
-        wrong value.
+      T2TLiteError: the file cannot be read, or a line has an unknown key or an
+        invalid value.
     """
     found: dict[str, Any] = {}
     for number, line in enumerate(read_lines(path), 1):
@@ -92,10 +93,10 @@ def read_parameters(path: str | os.PathLike) -> Parameters:
             is_list or re.fullmatch("[0-9]+", values[0])
         ):
             raise T2TLiteError(
-                f"{path}, line {number}: a line is a key and its values, words "
-                f"or whole numbers; got {line!r}.{did_you_mean(key, _KEYS)} "
-                f"Keys: {', '.join(_KEYS)}; EQ_LABEL and EQ_WORD have two "
-                "values."
+                f"{path}, line {number}: a line must be a key and its values, "
+                f"words or whole numbers (got {line!r})."
+                f"{did_you_mean(key, _KEYS)} Keys: {', '.join(_KEYS)}; "
+                "EQ_LABEL and EQ_WORD have two values."
             )
         if is_list:
             value = values[0] if needed == 1 else tuple(values)
@@ -106,19 +107,22 @@ def read_parameters(path: str | os.PathLike) -> Parameters:
 
 
 class SentenceScore(NamedTuple):
-    """The counts that EVALB prints for one sentence."""
+    """The counts that EVALB prints for one sentence.
 
-    # ERROR: other words than the gold tree's, or no tree. SKIPPED: no words to
-    # score. Neither adds anything to the totals.
+    ERROR means that the words differ or that the test tree is invalid; SKIPPED
+    means that the test tree has no words to score. Both add only to the number
+    of sentences.
+    """
+
     status: int
-    length: int  # words of the gold tree, punctuation included, traces not
-    matched: int = 0  # brackets that are in both trees
-    gold: int = 0
-    test: int = 0
+    length: int  # words of the gold tree, with punctuation, without traces
+    matched: int = 0  # brackets in both trees
+    gold: int = 0  # brackets of the gold tree
+    test: int = 0  # brackets of the test tree
     crossing: int = 0  # test brackets that cross a gold bracket
-    words: int = 0  # compared, without punctuation
+    words: int = 0  # compared words, without punctuation
     correct_tags: int = 0
-    problem: str = ""  # of an error sentence
+    problem: str = ""  # reason for ERROR
 
 
 class _Bracket(NamedTuple):
@@ -128,12 +132,12 @@ class _Bracket(NamedTuple):
 
 
 class _Sentence(NamedTuple):
-    """The parts of a tree that are compared, after deletions."""
+    """The compared parts of the trees of a line, after deletions."""
 
     leaves: list[Tree]
-    brackets: list[_Bracket]  # in the order in which they open
-    length: int  # for the cutoff
-    # Of each word that QUOTE_LABEL applies to: its index in the tree, the
+    brackets: list[_Bracket]  # sorted by their opening
+    length: int  # words that count for the cutoff
+    # For each word that QUOTE_LABEL applies to: its index in the tree, the
     # number of kept words before it, and its tag.
     quotes: list[tuple[int, int, str]]
 
@@ -145,29 +149,29 @@ def score_lines(
     gold_name: str = "The gold trees",
     test_name: str = "The test trees",
 ) -> list[SentenceScore]:
-    """Return the score of each line with trees; `report` sums them up.
+    """Score each line of trees; `report` adds up the scores.
 
     Example: `(S (NP (X a)) (VP (X b) (X c)))` against
     `(S (NP (X a) (X b)) (VP (X c)))`: one bracket of three is right, S, so
     recall, precision and F1 are 33.33.
 
     Args:
-      gold_lines: one tree a line; an empty line is a sentence without a tree.
-      test_lines: line i is a parse of the same words as gold line i; one that
-        is not a tree makes an ERROR sentence.
-      parameters: the rules; EVALB's COLLINS.prm.
-      gold_name: of the gold trees in errors.
-      test_name: of the others.
+      gold_lines: one tree per line; an empty line is a sentence without a tree.
+      test_lines: line i is a parse of the same words as gold line i. An invalid
+        tree makes an ERROR sentence.
+      parameters: parameters of EVALB; the default is COLLINS.prm.
+      gold_name: name of the gold trees, for errors.
+      test_name: name of the test trees, for errors.
 
     Raises:
-      T2TLiteError: no lines at all, unequal numbers of them, or a gold line
-        that is not a tree.
+      T2TLiteError: there are no lines, the numbers of lines differ, or a gold
+        line is not a tree.
     """
     if len(gold_lines) != len(test_lines) or not gold_lines:
         raise T2TLiteError(
-            "There must be one test tree for each gold tree, one tree a line; "
-            f"got {len(gold_lines)} lines in {gold_name} and "
-            f"{len(test_lines)} in {test_name}."
+            "Each gold tree requires one test tree, one tree per line (got "
+            f"{len(gold_lines)} lines in {gold_name} and "
+            f"{len(test_lines)} in {test_name})."
         )
 
     scores = []
@@ -188,7 +192,7 @@ def score_trees(
     test_trees: Sequence[Tree],
     parameters: Parameters = COLLINS,
 ) -> SentenceScore:
-    """Return the score of a sentence: all trees of a line, usually one."""
+    """Score a sentence: all trees of a line, usually one."""
     gold, test = _read(gold_trees, parameters), _read(test_trees, parameters)
     length = gold.length
     if not test.leaves:
@@ -216,7 +220,7 @@ def score_trees(
 def _read(trees, parameters, kept=None):
     """Return the `_Sentence` of the trees of one line.
 
-    `kept`, a Counter, says how often to keep the deleted word at an index.
+    `kept` is a Counter: how often to keep the deleted word at an index.
     """
     leaves: list[Tree] = []
     brackets: list[_Bracket] = []
@@ -255,21 +259,21 @@ def _read(trees, parameters, kept=None):
 
 
 def _one_sided_quotes(gold, test, parameters):
-    """Return the quotes to keep in either tree, by index.
+    """Count, by index, the quotes to keep in each tree.
 
-    They are tagged as punctuation, which is deleted, in one tree only. Words
-    are counted again as EVALB does it: each kept quote moves those after it.
+    A quote is kept if its tag is deleted in one tree only. As in EVALB, each
+    kept quote increments the word counts of the quotes after it.
     """
     kept: tuple[Counter[int], Counter[int]] = Counter(), Counter()
     gold_words = [words_before for _, words_before, _ in gold]
     test_words = [words_before for _, words_before, _ in test]
     for i, (test_index, _, test_tag) in enumerate(test):
-        here = test_words[i]
+        num_words = test_words[i]
         for j, (gold_index, _, gold_tag) in enumerate(gold):
             in_gold, in_test = (
                 tag in parameters.deleted_labels for tag in (gold_tag, test_tag)
             )
-            if gold_words[j] != here or in_gold == in_test:
+            if gold_words[j] != num_words or in_gold == in_test:
                 continue
             if in_gold:
                 kept[0][gold_index] += 1
@@ -281,20 +285,20 @@ def _one_sided_quotes(gold, test, parameters):
 
 
 def _difference(gold, test, parameters):
-    """Return why two lists of words cannot be compared; "" if they can."""
+    """Return the reason why two lists of words differ; "" if they do not."""
     if len(gold) != len(test):
         return (
-            f"{len(gold)} words must be left after deletions, as in the gold "
-            f"tree; got {len(test)}"
+            f"{len(gold)} words must remain after deletions, as in the gold "
+            f"tree (got {len(test)})"
         )
     for a, b in zip(gold, test, strict=True):
         if not _same(a.word, b.word, parameters.equal_words):
-            return f"the gold tree's word is {a.word!r}; got {b.word!r}"
+            return f"the gold tree's word is {a.word!r} (got {b.word!r})"
     return ""
 
 
 def _matched(gold, test, parameters):
-    """Count gold brackets with a test bracket of their own."""
+    """Count gold brackets with a matching test bracket; each matches once."""
     unmatched = defaultdict(list)
     for bracket in test:
         unmatched[bracket.start, bracket.end].append(bracket.label)
@@ -312,7 +316,7 @@ def _matched(gold, test, parameters):
 
 
 def _crossing(gold, test):
-    """Count test brackets that hold a part, not all, of a gold one and more."""
+    """Count test brackets that overlap a gold bracket without nesting."""
     return sum(
         any(
             a.start < b.start < a.end < b.end
@@ -326,27 +330,28 @@ def _crossing(gold, test):
 def report(
     scores: Sequence[SentenceScore], parameters: Parameters = COLLINS
 ) -> dict:
-    """Return the report of the metric.
+    """Return the metric's report.
 
-    It has `score` and the values of `totals` of all sentences and, under
-    `within_cutoff`, of those within the cutoff length.
+    Returns:
+      `score`, the `totals` of all sentences and, under `within_cutoff`, the
+      `totals` of sentences up to the cutoff length.
     """
-    everything = totals(scores)
+    overall = totals(scores)
     cutoff = parameters.cutoff_length
     return {
         "metric": "bracket_f1",
-        "score": everything["f1"],
-        **everything,
+        "score": overall["f1"],
+        **overall,
         "cutoff_length": cutoff,
         "within_cutoff": totals([x for x in scores if x.length <= cutoff]),
     }
 
 
 def totals(scores: Sequence[SentenceScore]) -> dict:
-    """Return the sums and averages of a corpus.
+    """Return the sums and averages of a corpus, as EVALB prints them.
 
-    Rates are of the valid sentences, 0-100, 0 of nothing, as EVALB prints them;
-    only `average_crossing` is the number of brackets a sentence.
+    Rates count valid sentences, 0-100, 0 without any. `average_crossing` is the
+    number of crossing brackets per sentence.
     """
     valid = [score for score in scores if score.status == SCORED]
     counts = {
@@ -363,7 +368,7 @@ def totals(scores: Sequence[SentenceScore]) -> dict:
         "valid": len(valid),
         "recall": percent(matched, gold),
         "precision": percent(matched, test),
-        "f1": percent(2 * matched, gold + test),  # 2PR / (P + R), of counts
+        "f1": percent(2 * matched, gold + test),  # equals 2PR / (P + R)
         "complete_match": percent(complete, len(valid)),
         "average_crossing": percent(sum(crossing), len(valid)) / 100,
         "no_crossing": percent(crossing.count(0), len(valid)),
@@ -379,5 +384,5 @@ def totals(scores: Sequence[SentenceScore]) -> dict:
 
 
 def percent(part: int, whole: int) -> float:
-    """Return a share, 0-100; 0 of nothing, as EVALB counts."""
+    """Return a share, 0-100; 0 if `whole` is 0, as in EVALB."""
     return 100 * part / whole if whole else 0.0

@@ -1,7 +1,7 @@
-"""`ParsingProblem`: sentences to their constituency trees.
+"""`ParsingProblem`: constituency parsing of sentences.
 
-arXiv:1706.03762, section 6.3, after arXiv:1412.7449: the source is the words,
-the target the linearized tree.
+The source is the sentence, the target its linearized tree (arXiv:1706.03762,
+section 6.3; arXiv:1412.7449).
 """
 
 import collections
@@ -42,34 +42,34 @@ _WORD = re.compile(r"\S+", re.ASCII)
 
 
 def _parse_numbers(text: str) -> list[range]:
-    """Return the ranges of a text such as "200-2199" or "1-9+12"."""
+    """Parse ranges of file numbers, such as "200-2199" or "1-9+12"."""
     ranges = []
-    for part in text.split("+"):
-        found = _RANGE.fullmatch(part.strip())
-        numbers = found and range(int(found[1]), int(found[2] or found[1]) + 1)
+    for text_range in text.split("+"):
+        match = _RANGE.fullmatch(text_range.strip())
+        numbers = match and range(int(match[1]), int(match[2] or match[1]) + 1)
         if not numbers:
             raise ValueError
         ranges.append(numbers)
     return ranges
 
 
-def _checked_numbers(value: Any) -> str:
+def _check_numbers(value: Any) -> str:
     _parse_numbers(str(value))
     return str(value)
 
 
 def _paths(value: Any) -> str:
-    """Return paths that are joined by ":", each made absolute."""
+    """Make paths, separated by ":", absolute."""
     return ":".join(file_path(name) for name in str(value).split(":") if name)
 
 
 _Numbers = Annotated[
     str,
-    Validator("numbers of files such as 200-2199 or 1-9+12", _checked_numbers),
+    Validator("numbers of files such as 200-2199 or 1-9+12", _check_numbers),
 ]
-_MEANING = (
-    "file numbers, such as 200-2199 or 1-9+12; give all three splits or none "
-    "(default: chosen by the files that are there)"
+_NUMBERS_HELP = (
+    "file numbers, such as 200-2199 or 1-9+12; required for all three splits "
+    "or none (default: depends on the files in raw_dir)"
 )
 _Share = Annotated[float, real(above=0, below=1)]
 
@@ -78,30 +78,30 @@ _Share = Annotated[float, real(above=0, below=1)]
 class ParsingOptions(ProblemOptions):
     """The options of a `ParsingProblem`."""
 
-    train: _Numbers | None = setting(None, _MEANING, "NUMBERS")
-    dev: _Numbers | None = setting(None, _MEANING, "NUMBERS")
-    test: _Numbers | None = setting(None, _MEANING, "NUMBERS")
+    train: _Numbers | None = setting(None, _NUMBERS_HELP, "NUMBERS")
+    dev: _Numbers | None = setting(None, _NUMBERS_HELP, "NUMBERS")
+    test: _Numbers | None = setting(None, _NUMBERS_HELP, "NUMBERS")
     vocab_size: Annotated[int, integer(1)] | None = setting(
         None,
-        "pieces of the source vocabulary (default: chosen by the files that "
-        "are there)",
+        "number of pieces of the source vocabulary (default: depends on the "
+        "files in raw_dir)",
         "V",
     )
     leaves: Literal["XX", "tags"] = setting(
-        "XX", "the word in the target: XX or its part-of-speech tag"
+        "XX", "representation of words in the target: XX or part-of-speech tags"
     )
     subtrees: Annotated[int, integer(2)] | None = setting(
-        None, "use constituents of 2 to N words as sentences of train, too"
+        None, "maximum words of constituents to add to train as sentences"
     )
     trees: Annotated[str, Validator("paths", _paths, "FILES")] | None = setting(
         None,
-        "files with additional trees for train, one or more per line; a colon "
-        "between files",
+        "files with additional trees for train, separated by colons, with one "
+        "or more trees per line",
     )
     treebank_share: _Share | None = setting(
         None,
-        "share of the treebank in train, with additional trees (default: the "
-        "problem's own)",
+        "fraction of train from the treebank if there are additional trees "
+        "(default: set by the problem)",
         "SHARE",
     )
 
@@ -111,39 +111,39 @@ class ParsingOptions(ProblemOptions):
         if any(numbers.values()) and not all(numbers.values()):
             given = " and ".join(name for name in numbers if numbers[name])
             raise UsageError(
-                "The numbers of files must be given for train, dev and test; "
-                f"got {given} only."
+                "File numbers must be given for all of train, dev and test "
+                f"(got {given} only)."
             )
         if self.treebank_share and not self.trees:
             raise UsageError(
-                "treebank_share says how additional trees are mixed with the "
-                "treebank; give them with trees=FILE."
+                "treebank_share requires additional trees: add trees=FILE."
             )
 
 
 class SplitRanges(NamedTuple):
-    """The split of a treebank of a given extent by numbers of files."""
+    """File numbers of the splits of a treebank, and its vocabulary size."""
 
     train: str  # such as "200-2199"
     dev: str
     test: str
-    vocab_size: int  # pieces of a source vocabulary that fits it
+    vocab_size: int  # number of pieces of the source vocabulary
 
 
 class ParsingProblem(Problem):
     """Sentences and their trees, from the numbered files of a treebank.
 
-    Traces and function tags are left out. In the target, a word is `XX` and
-    punctuation is its tag; with `leaves=tags` a word is its tag, too. Scores
-    are bracket F1 by EVALB's rules. Raise `version` when `samples` gives
-    something else.
+    Traces and function tags are removed. In targets, a word is `XX` and a
+    punctuation mark its tag; with `leaves=tags` words are tags, too. The metric
+    is bracket F1 by EVALB's rules. Increase `version` when the output of
+    `samples` changes.
 
     Attributes:
-      file_stem: how the names of the treebank's files begin.
-      layouts: the first one is used for whose splits `raw_dir` has files.
-      labels: of constituents that targets may have; those of train are added.
-      tags: of words, likewise.
-      treebank_share: of the sentences of train, if there are additional trees.
+      file_stem: common prefix of the names of the treebank's files.
+      layouts: possible splits; the first whose files are in `raw_dir` is used.
+      labels: constituent labels in targets, in addition to the labels in train.
+      tags: part-of-speech tags in targets, in addition to the tags in train.
+      treebank_share: fraction of train from the treebank if there are
+        additional trees, above 0 and below 1.
     """
 
     options_type = ParsingOptions
@@ -163,11 +163,11 @@ class ParsingProblem(Problem):
         """Yield (words, tokens of the tree), both joined by spaces.
 
         Example: `("It works .", "(S (NP XX )NP (VP XX )VP . )S")`. A tree
-        without words gives two empty texts, which are counted and left out.
+        without words gives two empty texts, which datagen counts and drops.
         """
-        found = _trees(self._chosen(split, raw), raw)
+        found = _trees(self._split_files(split, raw), raw)
         if split == "train" and self.settings.subtrees:
-            found = _with_subtrees(found, self.settings.subtrees)
+            found = _augment_with_subtrees(found, self.settings.subtrees)
         treebank = map(self._pair, found)
         files = self._additional_files()
         if split != "train" or not files:
@@ -188,36 +188,36 @@ class ParsingProblem(Problem):
     def train_encoders(
         self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
     ) -> None:
-        """Learn the vocabulary of the words, and list that of the targets."""
+        """Train the source vocabulary and write the target vocabulary."""
         from t2t_lite.tokenizers.closed import ClosedVocabulary
         from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
 
         files = self.vocabulary_files()
-        found: set[str] = set()
+        tokens: set[str] = set()
 
         def sources():
             for source, target in self.samples("train", raw):
-                found.update(target.split())
+                tokens.update(target.split())
                 yield source
 
         size = self.settings.vocab_size or self._layout(raw).vocab_size
         SentencePieceTokenizer.train(
             sources(), size, pathlib.Path(data_dir) / files["inputs"], seed
         )
-        brackets = _brackets({token[1:] for token in found if token[0] in "()"})
+        labels = {token[1:] for token in tokens if token[0] in "()"}
         ClosedVocabulary.write(
-            [*self._declared_tokens(), *sorted({*found, *brackets})],
+            [*self._declared_tokens(), *sorted({*tokens, *_brackets(labels)})],
             pathlib.Path(data_dir) / files["targets"],
         )
 
     def check_sources(self, raw: RawFiles) -> None:
         missing = [p for p in self._additional_files() if not os.path.isfile(p)]
         if missing:
-            raise T2TLiteError(f"trees: there is no file {', '.join(missing)}.")
+            raise T2TLiteError(f"trees: no such file: {', '.join(missing)}.")
         super().check_sources(raw)
 
     def output_constraint(self, encoders: Mapping[str, Any]) -> Any:
-        """Return a `TreeConstraint`; None for trees to sentences."""
+        """Return a `TreeConstraint`, or None for a reversed problem."""
         if self.reversed:
             return None
         from t2t_lite.parsing.tree_constraint import TreeConstraint
@@ -226,7 +226,7 @@ class ParsingProblem(Problem):
         return TreeConstraint(targets.ids_to_pieces(range(targets.vocab_size)))
 
     def tokenize(self, text: str) -> str:
-        """Return a sentence as the Penn Treebank writes it.
+        """Tokenize a sentence by the rules of the Penn Treebank.
 
         Example: `"It isn't (yet)."` gives `"It is n't -LRB- yet -RRB- ."`.
         """
@@ -240,8 +240,8 @@ class ParsingProblem(Problem):
         """Return the tree over the words of the source, and its repairs.
 
         Example: `("It works .", "(S (NP XX )NP (VP XX )VP . )S")` gives
-        `"(S (NP (XX It)) (VP (XX works)) (. .))"`. A source without words has
-        no tree: an empty line answers it.
+        `"(S (NP (XX It)) (VP (XX works)) (. .))"`. A source without words gives
+        an empty line.
         """
         words = _words(source)
         if not words:
@@ -258,9 +258,9 @@ class ParsingProblem(Problem):
         """Return bracket F1 by EVALB's rules, and the repairs of outputs.
 
         Returns:
-          the `bracket_f1.report`, without tagging where tags are not part of
-          the target; `repaired`, the outputs that needed a repair, in percent;
-          and `repairs`, by name.
+          The `bracket_f1.report`, without tagging accuracy unless targets
+          contain tags; `repaired`, the percentage of repaired outputs; and
+          `repairs`, the number of repairs by name.
         """
         from t2t_lite.parsing.bracket_f1 import percent, report, score_trees
 
@@ -270,15 +270,15 @@ class ParsingProblem(Problem):
         ):
             words = _words(source)
             gold, _ = delinearize(reference.split(), words)
-            test, needed = delinearize(output.split(), words, correct_tags=True)
+            test, counts = delinearize(output.split(), words, correct_tags=True)
             scores.append(score_trees([gold], [test]))
-            repairs.append(needed)
-        counts = report(scores)
+            repairs.append(counts)
+        totals = report(scores)
         if not self.keeps_tags:
-            for part in (counts, counts["within_cutoff"]):
-                del part["tagging_accuracy"], part["correct_tags"]
+            for block in (totals, totals["within_cutoff"]):
+                del block["tagging_accuracy"], block["correct_tags"]
         return {
-            **counts,
+            **totals,
             "repaired": percent(sum(map(bool, repairs)), len(repairs)),
             "repairs": dict(sum(repairs, collections.Counter())),
         }
@@ -289,33 +289,33 @@ class ParsingProblem(Problem):
         tokens = linearize(tree, self.keeps_tags)
         return " ".join(trees.words(tree)), " ".join(tokens)
 
-    def _chosen(self, split, raw):
+    def _split_files(self, split, raw):
         """Return the files of a split."""
         numbers = getattr(self._layout(raw), split)
         files = numbered_files(raw.raw_dir, self.file_stem)
-        if chosen := _choose(files, numbers):
+        if chosen := _select_files(files, numbers):
             return chosen
         raise T2TLiteError(
-            f"The {split} split must have files; there is none with a number "
-            f"in {numbers}, only {min(files)} to {max(files)}."
+            f"The {split} split requires files with numbers in {numbers} (got "
+            f"{min(files)} to {max(files)})."
         )
 
     def _layout(self, raw):
-        """Return the layout that the options say or the files fit."""
+        """Return the split ranges from the options or for the files."""
         if raw.raw_dir is None:
             raise T2TLiteError(
-                f"{self.base_name} reads the files of a treebank, which are "
-                "licensed and cannot be downloaded: name the folder that holds "
+                f"{self.base_name} requires the files of a treebank, which are "
+                "licensed and cannot be downloaded: specify the folder of "
                 f"{self.file_stem}NNNN.mrg with `raw_dir`."
             )
         files = numbered_files(raw.raw_dir, self.file_stem)
         fitting = [
             layout
             for layout in self.layouts
-            if all(_choose(files, numbers) for numbers in layout[:3])
+            if all(_select_files(files, numbers) for numbers in layout[:3])
         ]
         if self.settings.train:
-            # The size of the vocabulary that a treebank of this extent has.
+            # The vocabulary size of the layout that fits these files.
             size = (fitting or self.layouts)[0].vocab_size
             numbers = {
                 name: getattr(self.settings, name) for name in self.splits
@@ -328,17 +328,16 @@ class ParsingProblem(Problem):
             for each in self.layouts
         )
         raise T2TLiteError(
-            f"{raw.raw_dir} must have files of each split ({known}); it has "
-            f"the numbers {min(files)} to {max(files)}. Add what is missing, "
-            "or say which are which: "
-            "`problem_options=train=1-80,dev=81-90,test=91-99`."
+            f"{raw.raw_dir} must contain files of each split, {known} (got "
+            f"{min(files)} to {max(files)}). Add the missing files, or specify "
+            "their numbers: `problem_options=train=1-80,dev=81-90,test=91-99`."
         )
 
     def _additional_files(self):
         return list(filter(None, (self.settings.trees or "").split(":")))
 
     def _declared_tokens(self):
-        """Return the tokens that a target may have, in the order of ids."""
+        """Return the tokens that targets may contain, in the order of ids."""
         tags = self.tags if self.keeps_tags else ()
         brackets = _brackets((TOP, *self.labels))
         return list(dict.fromkeys((NO_TAG, *PUNCTUATION, *tags, *brackets)))
@@ -347,68 +346,70 @@ class ParsingProblem(Problem):
 def numbered_files(
     folder: str | os.PathLike, stem: str
 ) -> dict[int, pathlib.Path]:
-    """Return the files of a treebank by number, in order, also in folders.
+    """Find the files of a treebank, sorted by number, also in subfolders.
 
-    Example, for the stem "wsj_": `wsj/02/wsj_0201.mrg` has the number 201. No
-    files, or two of a number, are a T2TLiteError.
+    Example, for the stem "wsj_": `wsj/02/wsj_0201.mrg` has the number 201.
+
+    Raises:
+      T2TLiteError: there are no files, or two files have the same number.
     """
-    packed = "|".join(map(re.escape, COMPRESSED_SUFFIXES))
+    suffixes = "|".join(map(re.escape, COMPRESSED_SUFFIXES))
     name = re.compile(
-        rf"{re.escape(stem)}(\d+)(?:\.(?:mrg|mrgs|txt|trees?))?(?:{packed})?",
+        rf"{re.escape(stem)}(\d+)(?:\.(?:mrg|mrgs|txt|trees?))?(?:{suffixes})?",
         re.ASCII | re.IGNORECASE,
     )
     files: dict[int, pathlib.Path] = {}
     for path in sorted(pathlib.Path(folder).rglob(f"{stem}*")):
-        found = name.fullmatch(path.name)
-        if not found or not path.is_file():
+        match = name.fullmatch(path.name)
+        if not match or not path.is_file():
             continue
-        number = int(found[1])
+        number = int(match[1])
         if number in files:
             raise T2TLiteError(
-                f"A treebank must have one file of each number; got {path} "
-                f"and {files[number]}. Name the folder of one of them with "
+                f"A treebank must have one file per number (got {path} and "
+                f"{files[number]}): specify the folder of one of them with "
                 "`raw_dir`."
             )
         files[number] = path
     if not files:
         raise T2TLiteError(
-            f"{folder} must hold files {stem}NNNN.mrg, also in folders; got "
-            "none. Name the folder of the treebank with `raw_dir`."
+            f"{folder} must contain files {stem}NNNN.mrg, also in subfolders "
+            "(got none): specify the folder of the treebank with `raw_dir`."
         )
     return dict(sorted(files.items()))
 
 
-def _choose(
+def _select_files(
     files: Mapping[int, pathlib.Path], numbers: str
 ) -> list[pathlib.Path]:
-    """Return the files whose numbers a text such as "1-9+12" says."""
+    """Select files by numbers such as "1-9+12"."""
     chosen = {*itertools.chain(*_parse_numbers(numbers))}
     return [path for number, path in files.items() if number in chosen]
 
 
-def _with_subtrees(
-    found: Iterable[Tree | None], most: int
+def _augment_with_subtrees(
+    whole_trees: Iterable[Tree | None], max_words: int
 ) -> Iterator[Tree | None]:
-    """Yield each tree, then its constituents of 2 to `most` words.
+    """Yield each tree, then its constituents of 2 to `max_words` words.
 
     Example, for 2: `(S (NP (X a) (X b)) (VP (X c)))`, then `(NP (X a) (X b))`.
     """
-    for tree in found:
+    for tree in whole_trees:
         yield tree
         inside = itertools.islice(walk(tree), 1, None) if tree else ()
         for event, part in inside:
-            if event is OPEN and 2 <= len(trees.words(part)) <= most:
+            if event is OPEN and 2 <= len(trees.words(part)) <= max_words:
                 yield part
 
 
 def interleave(
     treebank: Iterable[Any], additional: Iterable[Any], share: float
 ) -> Iterator[Any]:
-    """Yield each additional item once, and the treebank as often as its share.
+    """Yield the additional items once, then repeat the treebank to its share.
 
     Example: [a, b], [1, 2, 3, 4, 5, 6], a share of a third:
-    1, 2, 3, 4, 5, 6, a, b, a. Train is shuffled when its data is made. Each
-    item of the treebank comes at least once.
+    1, 2, 3, 4, 5, 6, a, b, a. Datagen shuffles the train split. The treebank
+    appears at least once.
     """
     count = 0
     for item in additional:
@@ -420,12 +421,12 @@ def interleave(
 
 
 def _words(source):
-    """Return the words of a sentence, as trees can hold them."""
+    """Return the words of a sentence, with brackets escaped as in trees."""
     return [trees.escape_brackets(word) for word in _WORD.findall(source)]
 
 
 def _trees(files, raw):
-    """Return the stripped trees of files, which are noted as read."""
+    """Read stripped trees from files, and record the files as sources."""
     for path in files:
         raw.record_source(path)
     read = itertools.chain.from_iterable(map(read_trees, files))
@@ -433,5 +434,5 @@ def _trees(files, raw):
 
 
 def _brackets(labels):
-    """Return the tokens that open and close constituents of these labels."""
+    """Return the opening and closing tokens of constituents with labels."""
     return [f"({x}" for x in labels] + [f"){x}" for x in labels]

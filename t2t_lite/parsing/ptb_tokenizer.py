@@ -1,4 +1,4 @@
-r"""Penn Treebank tokenisation: a sentence to the words that trees have.
+r"""Penn Treebank tokenization of sentences.
 
 "It didn't (yet) cost 1/4," he said.
 `` It did n't -LRB- yet -RRB- cost 1\/4 , '' he said .
@@ -14,17 +14,17 @@ _TYPOGRAPHIC_QUOTES = str.maketrans(
 
 
 def tokenize(text: str) -> list[str]:
-    r"""Return the words of a sentence, as a treebank writes them.
+    r"""Split a sentence into words, as a treebank writes them.
 
-    By the rules of the treebank's own script, which nltk has: contractions are
-    split (`did n't`, `they 'll`, `Ann 's`), and so is punctuation; a period
-    only at the end of the line, so a line must be one sentence. Double quotes
-    are "``" and "''", brackets `-LRB-` and the like, `/` is `\/` and `*` is
-    `\*`.
+    The rules are those of the treebank's script, as implemented by nltk:
+    contractions are split (`did n't`, `they 'll`, `Ann 's`), and so is
+    punctuation. A period is split only at the end of the line, so a line must
+    be one sentence. Double quotes become "``" and "''", brackets `-LRB-`,
+    `-RRB-` and so on, `/` becomes `\/` and `*` becomes `\*`.
 
-    A line of such words comes back as it is, as long as it does not have words
-    that the rules would split: these know `AT&T`, `US$` and `D.C.` at the end
-    of a line not as words. It happens in 1 to 2 of 100 sentences.
+    A tokenized line does not change, unless it contains words that the rules
+    split, such as `AT&T`, `US$` and, at the end of a line, `D.C.`: 1 to 2 % of
+    sentences.
     """
     text = text.translate(_TYPOGRAPHIC_QUOTES)
     words = _tokenizer().tokenize(text, convert_parentheses=True)
@@ -36,8 +36,8 @@ def _tokenizer():
     from nltk.tokenize.treebank import TreebankWordTokenizer
 
     class Tokenizer(TreebankWordTokenizer):
-        # A '' that stands alone has been made by a tokenizer: it closes. nltk
-        # would take it for an opening one, and not that of a line's start.
+        # A separate '' is a closing quote that a tokenizer wrote. nltk takes it
+        # for an opening quote, except at the start of a line.
         STARTING_QUOTES = [
             (re.compile(r"``"), r" `` "),
             (re.compile(r"""(^|[ (\[{<])("|''(?=\S))"""), r"\1 `` "),

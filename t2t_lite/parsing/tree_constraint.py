@@ -1,6 +1,7 @@
-"""A search for trees only, in graphs: the decoder's and an export's.
+"""Constrained search: outputs are valid trees over the words of the source.
 
-Shapes: B batch, K beam, V vocabulary, n words of the longest sentence.
+It runs inside the graphs of the decoder and of exports. Shapes: B batch size,
+K beam size, V vocabulary size, n words of the longest sentence.
 """
 
 from collections.abc import Sequence
@@ -21,30 +22,30 @@ from t2t_lite.parsing.linearize import (
 from t2t_lite.tokenizers.base import EOS_ID
 from t2t_lite.tokenizers.closed import SPECIAL_TOKENS
 
-MOST_OPEN_BRACKETS = 100
-# The trees of the treebank's free sample need 6. Without a limit, a model that
-# strays nests one constituent in another until its room is used up.
-MOST_OPENED_IN_A_ROW = 12
+MAX_OPEN_BRACKETS = 100
+# The trees of the treebank's free sample need 6. Without a limit, a model may
+# open constituents until it reaches the length limit.
+MAX_OPENED_IN_A_ROW = 12
 
-# What a word may be in a target: a punctuation mark, by its number from 1; a
-# plain word; or either, as some quotes may.
+# Classes of words: 1 and up are the tags of PUNCTUATION; _WORD is any other
+# word; _WORD_OR_MARK can be both, such as some quotes.
 _WORD = 0
 _WORD_OR_MARK = len(PUNCTUATION) + 1
 
-_SPECIAL, _OPENING, _CLOSING, _LEAF = range(4)
-_SHORTEST = 3  # tokens beside the leaves: two brackets and EOS
-_SPACE = r"[ \t\n\v\f\r]+"  # as tf.strings.split and the tree reader have it
+_SPECIAL, _OPENING, _CLOSING, _LEAF = range(4)  # types of tokens
+_MIN_OTHER_TOKENS = 3  # tokens in addition to leaves: two brackets and EOS
+_SPACE = r"[ \t\n\v\f\r]+"  # as in tf.strings.split and the tree reader
 
 
 class TreeConstraint(tf.Module):
-    """The form of sentences and their linearized trees.
+    """Output constraint: linearized trees over the words of the source.
 
-    Brackets match, none is empty, there is one root, and leaf i is one that
-    word i can be. After the last word, all open brackets close.
+    Brackets match, no constituent is empty, there is one root, and the class of
+    word i allows leaf i. After the last word, all open brackets close.
 
     Args:
-      tokens: the vocabulary of linearized trees, in the order of its ids; it
-        begins with SPECIAL_TOKENS.
+      tokens: the vocabulary of linearized trees, in the order of ids, beginning
+        with SPECIAL_TOKENS.
     """
 
     kind = "trees"
@@ -65,24 +66,24 @@ class TreeConstraint(tf.Module):
         )
         special = len(SPECIAL_TOKENS)
         signs = {"(": _OPENING, ")": _CLOSING}
-        kinds = [signs.get(token[0], _LEAF) for token in tokens[special:]]
-        self.kinds = np.array([_SPECIAL] * special + kinds, np.int32)
-        # One number for both brackets of a label; not used for other tokens.
+        types = [signs.get(token[0], _LEAF) for token in tokens[special:]]
+        self.token_types = np.array([_SPECIAL] * special + types, np.int32)
+        # Both brackets of a label have the same number.
         labels = {token[1:]: number for number, token in enumerate(tokens)}
         self.labels = np.array([labels[t[1:]] for t in tokens], np.int32)
-        # [_WORD_OR_MARK + 1, V]: the leaves that a word of some class can be.
-        of_tokens = np.array([tags.get(token, _WORD) for token in tokens])
-        wanted = np.arange(_WORD_OR_MARK + 1)[:, None]
-        self.leaves = (self.kinds == _LEAF) & (
-            (wanted == of_tokens) | (wanted == _WORD_OR_MARK)
+        # [_WORD_OR_MARK + 1, V]: the leaves that each class of words allows.
+        token_classes = np.array([tags.get(token, _WORD) for token in tokens])
+        word_classes = np.arange(_WORD_OR_MARK + 1)[:, None]
+        self.leaves = (self.token_types == _LEAF) & (
+            (word_classes == token_classes) | (word_classes == _WORD_OR_MARK)
         )
-        written = [("", "")] * special + list(map(_written, tokens[special:]))
-        self._before, self._behind = np.array(written).T
+        affixes = [("", "")] * special + list(map(_affixes, tokens[special:]))
+        self._prefixes, self._suffixes = np.array(affixes).T
 
     def prepare(self, texts: tf.Tensor) -> tf.Tensor:
-        """Return sentences, tf.string [B], as the training data has them.
+        """Normalize sentences, tf.string [B], as in the training data.
 
-        One space is between words; `(` in a word is `-LRB-`, as in trees.
+        One space separates words; `(` becomes `-LRB-`, as in trees.
         """
         texts = tf.strings.regex_replace(texts, _SPACE, " ")
         texts = tf.strings.regex_replace(texts, r"\(", "-LRB-")
@@ -91,25 +92,28 @@ class TreeConstraint(tf.Module):
     def constrain(
         self, texts: tf.Tensor, limits: tf.Tensor
     ) -> tuple[LogitsProcessor, tf.Tensor]:
-        """Return the processor that allows only trees over the words.
+        """Return the logits processor and the length limits.
 
         Args:
           texts: tf.string [B], from `prepare`.
-          limits: int32 [B], the most tokens of an answer, EOS included; also
-            returned, raised if they are too small for a tree, 0 without words.
+          limits: int32 [B], maximum number of output tokens, EOS included.
+
+        Returns:
+          A processor that allows only trees over the words; and the limits,
+          increased if they are too small for a tree, 0 for texts without words.
         """
         words = tf.strings.split(texts)
         classes = words.with_flat_values(
             self._classes.lookup(words.flat_values)
         )
         counts = tf.cast(words.row_lengths(), tf.int32)
-        limits = tf.maximum(limits, counts + _SHORTEST)
+        limits = tf.maximum(limits, counts + _MIN_OTHER_TOKENS)
         limits = tf.where(counts > 0, limits, 0)
         classes = classes.to_tensor(_WORD)  # [B, n]
         return _TreeLogitsProcessor(self, classes, counts), limits
 
     def write(self, texts: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
-        """Return trees in brackets, from tokens of a constrained search.
+        """Convert tokens of a constrained search to trees in brackets.
 
         Example: "It works ." and the ids of `(S (NP XX )NP (VP XX )VP . )S`
         give `(S (NP (XX It)) (VP (XX works)) (. .))`.
@@ -118,26 +122,26 @@ class TreeConstraint(tf.Module):
           texts: tf.string [B], from `prepare`.
           tokens: int32 [B, N, L].
 
-        Returns: tf.string [B, N]; `""` for a text without words.
+        Returns:
+          tf.string [B, N]; `""` for a text without words.
         """
         words = tf.strings.split(texts).to_tensor("")  # [B, n]
-        # So that there is a word to gather where there is no leaf.
+        # The padding keeps the indices of tokens after the last leaf valid.
         words = tf.pad(words, [[0, 0], [0, 1]], constant_values="")
-        leaves = tf.gather(self.kinds == _LEAF, tokens)  # [B, N, L]
-        places = tf.cumsum(tf.cast(leaves, tf.int32), axis=2, exclusive=True)
-        places = tf.minimum(places, tf.shape(words)[1] - 1)
-        words = tf.where(leaves, tf.gather(words, places, batch_dims=1), "")
-        before, behind = (
-            tf.gather(text, tokens) for text in (self._before, self._behind)
-        )
-        trees = tf.strings.reduce_join(before + words + behind, axis=2)
+        is_leaf = tf.gather(self.token_types == _LEAF, tokens)  # [B, N, L]
+        indices = tf.cumsum(tf.cast(is_leaf, tf.int32), axis=2, exclusive=True)
+        indices = tf.minimum(indices, tf.shape(words)[1] - 1)
+        words = tf.where(is_leaf, tf.gather(words, indices, batch_dims=1), "")
+        prefixes = tf.gather(self._prefixes, tokens)
+        suffixes = tf.gather(self._suffixes, tokens)
+        trees = tf.strings.reduce_join(prefixes + words + suffixes, axis=2)
         return tf.strings.strip(trees)
 
 
 class _TreeLogitsProcessor(LogitsProcessor):
-    """The logits processor that forbids what leads to no tree over the words.
+    """Logits processor that masks tokens that cannot lead to a valid tree.
 
-    Of the words it has the classes, int32 [B, n], and the counts, int32 [B].
+    `word_classes` are int32 [B, n], `counts`, the numbers of words, int32 [B].
     """
 
     renormalizes = True
@@ -150,79 +154,79 @@ class _TreeLogitsProcessor(LogitsProcessor):
     def start(self, batch_size, beam_size):
         shape = [batch_size, beam_size]
         return {
-            "stack": tf.zeros([*shape, MOST_OPEN_BRACKETS], tf.int32),
+            "stack": tf.zeros([*shape, MAX_OPEN_BRACKETS], tf.int32),
             "depth": tf.zeros(shape, tf.int32),
             "leaves": tf.zeros(shape, tf.int32),
-            "opened": tf.zeros(shape, tf.int32),  # in a row
+            "opened": tf.zeros(shape, tf.int32),  # brackets opened in a row
         }
 
-    def process(self, logits, state, memory):
-        memory = self._advance(memory, state.last_ids)
-        allowed = self._allowed(memory, state)
-        # A model's V may be rounded up: what is beyond the tokens is none.
-        beyond = logits.shape[-1] - len(self.constraint.kinds)
-        allowed = tf.pad(allowed, [[0, 0], [0, 0], [0, beyond]])
-        return mask_logits(logits, ~allowed), memory
+    def process(self, logits, state, own_state):
+        own_state = self._advance(own_state, state.last_ids)
+        allowed = self._allowed(own_state, state)
+        # The model's V may be rounded up; the additional ids are masked.
+        extra_ids = logits.shape[-1] - len(self.constraint.token_types)
+        allowed = tf.pad(allowed, [[0, 0], [0, 0], [0, extra_ids]])
+        return mask_logits(logits, ~allowed), own_state
 
-    def _advance(self, memory, ids):
-        """Return the memory after tokens [B, K]; padding changes nothing."""
-        kinds = tf.gather(self.constraint.kinds, ids)
+    def _advance(self, own_state, ids):
+        """Return the own state after ids [B, K]; padding has no effect."""
+        types = tf.gather(self.constraint.token_types, ids)
         labels = tf.gather(self.constraint.labels, ids)
-        opens, depth = kinds == _OPENING, memory["depth"]
-        here = depth[..., None] == tf.range(MOST_OPEN_BRACKETS)
-        pushed = here & opens[..., None]
+        opens, depth = types == _OPENING, own_state["depth"]
+        is_top = depth[..., None] == tf.range(MAX_OPEN_BRACKETS)
+        pushed = is_top & opens[..., None]
         opened, closed, taken = (
-            tf.cast(kinds == kind, tf.int32)
-            for kind in (_OPENING, _CLOSING, _LEAF)
+            tf.cast(types == each, tf.int32)
+            for each in (_OPENING, _CLOSING, _LEAF)
         )
         return {
-            **memory,
-            "stack": tf.where(pushed, labels[..., None], memory["stack"]),
+            **own_state,
+            "stack": tf.where(pushed, labels[..., None], own_state["stack"]),
             "depth": depth + opened - closed,
-            "leaves": memory["leaves"] + taken,
-            "opened": (memory["opened"] + 1) * opened,
+            "leaves": own_state["leaves"] + taken,
+            "opened": (own_state["opened"] + 1) * opened,
         }
 
-    def _allowed(self, memory, state):
-        """Return the mask of the tokens that may follow: bool [B, K, V]."""
-        depth, leaves = memory["depth"], memory["leaves"]
-        is_empty = memory["opened"] > 0
+    def _allowed(self, own_state, state):
+        """Return the mask of allowed tokens: bool [B, K, V]."""
+        depth, leaves = own_state["depth"], own_state["leaves"]
+        is_empty = own_state["opened"] > 0
         left = state.select_rows(self.counts)[:, None] - leaves
         is_open = depth > 0
-        # One bracket more has to leave room for the words, for the closing
-        # brackets and for EOS.
+        # Tokens that are not needed for words and closing brackets; another
+        # constituent needs two brackets, and the tree needs EOS.
         room = state.limits[:, None] - state.index - left - depth
         may_open = (
             ((left > 0) & (is_open | (leaves < 1)))
-            & (depth < MOST_OPEN_BRACKETS)
-            & (memory["opened"] < MOST_OPENED_IN_A_ROW)
-            & (room >= _SHORTEST)
+            & (depth < MAX_OPEN_BRACKETS)
+            & (own_state["opened"] < MAX_OPENED_IN_A_ROW)
+            & (room >= _MIN_OTHER_TOKENS)
         )
         may_close = is_open & ~is_empty & ((depth > 1) | (left < 1))
-        top = depth[..., None] - 1 == tf.range(MOST_OPEN_BRACKETS)
-        top = tf.reduce_sum(tf.where(top, memory["stack"], 0), axis=-1)
+        is_top = depth[..., None] - 1 == tf.range(MAX_OPEN_BRACKETS)
+        top = tf.reduce_sum(tf.where(is_top, own_state["stack"], 0), axis=-1)
         closing = (top[..., None] == self.constraint.labels) & (
-            self.constraint.kinds == _CLOSING
+            self.constraint.token_types == _CLOSING
         )
         last = tf.maximum(tf.shape(self.word_classes)[1] - 1, 0)
         classes = gather_rows(
             state.select_rows(self.word_classes),
             tf.clip_by_value(leaves, 0, last),
         )
-        leaf = tf.gather(self.constraint.leaves, classes)  # [B, K, V]
+        leaf = tf.gather(self.constraint.leaves, classes)  # [B, K] -> [B, K, V]
         may_take = is_open & (left > 0)
         may_end = (depth < 1) & (left < 1)
-        ending = np.arange(len(self.constraint.kinds)) == EOS_ID
+        is_eos = np.arange(len(self.constraint.token_types)) == EOS_ID
         return (
-            (may_open[..., None] & (self.constraint.kinds == _OPENING))
+            (may_open[..., None] & (self.constraint.token_types == _OPENING))
             | (may_close[..., None] & closing)
             | (may_take[..., None] & leaf)
-            | (may_end[..., None] & ending)
+            | (may_end[..., None] & is_eos)
         )
 
 
-def _written(token):
-    """Return the text of a token before and after the word of a leaf."""
+def _affixes(token):
+    """Return the text before and after the word of a leaf or of a bracket."""
     if token.startswith("("):
         return f" {token}", ""
     return (")", "") if token.startswith(")") else (f" ({token} ", ")")

@@ -1,6 +1,6 @@
-"""Bracketed trees: read, walked, written and stripped of annotation.
+"""Trees in brackets: reading, traversal, writing, removal of annotation.
 
-A tree in brackets, as treebanks write it, and as a `Tree`:
+The text of a tree, as in treebanks, and the `Tree`:
 
     (NP (DT the) (NN end))
     Tree("NP", (Tree("DT", (), "the"), Tree("NN", (), "end")))
@@ -16,29 +16,29 @@ from typing import Any, NamedTuple
 from t2t_lite.corpus.lines import Encoding, read_lines
 from t2t_lite.errors import T2TLiteError
 
-NO_TAG = "XX"  # the tag of a word whose part of speech is not known
-TRACE = "-NONE-"  # the tag of traces and empty subjects, which are not written
-TOP = "TOP"  # the root over several constituents
-ROOTS = ("", TOP, "ROOT", "S1")  # outermost brackets that name no constituent
+NO_TAG = "XX"  # tag of a word whose part of speech is unknown
+TRACE = "-NONE-"  # tag of traces and empty subjects
+TOP = "TOP"  # root over several constituents
+ROOTS = ("", TOP, "ROOT", "S1")  # outermost brackets that are not constituents
 
 OPEN, LEAF, CLOSE = "open", "leaf", "close"
 
-_MAX_LINES = 10_000  # of a tree, in case it never ends
-STRICT = Encoding(max_invalid_ratio=0)  # one broken word is a wrong tree
-# Only ASCII white space: a no-break space is part of its word.
+_MAX_LINES = 10_000  # maximum number of lines of a tree
+STRICT = Encoding(max_invalid_ratio=0)  # an invalid word makes a wrong tree
+# Only ASCII white space separates words; a no-break space is part of a word.
 _TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
 _NAME = re.compile(r"[^\s()]+", re.ASCII)
 _FUNCTION = re.compile("(?<=.)[-=].*", re.DOTALL)
 
 
 class Tree(NamedTuple):
-    """A constituent with its parts, or one word with its tag.
+    """A constituent with its children, or one word with its tag.
 
     Attributes:
-      label: of the constituent, `""` where a bracket has none; of a word, its
-        part-of-speech tag.
-      children: the parts, in order; none for a word or an empty constituent.
-      word: None for a constituent.
+      label: label of a constituent, `""` if it has none; part-of-speech tag of
+        a word.
+      children: constituents and words, in order; empty for a word.
+      word: the word; None for a constituent.
     """
 
     label: str
@@ -47,9 +47,9 @@ class Tree(NamedTuple):
 
 
 def walk(tree: Tree) -> Iterator[tuple[str, Tree]]:
-    """Walk over the brackets and words of a tree in the order of the text.
+    """Traverse the brackets and words of a tree in the order of the text.
 
-    It does not recurse, so trees may have any depth.
+    The traversal is iterative, so trees may have any depth.
 
     Yields:
       `(OPEN, constituent)`, `(LEAF, word)` or `(CLOSE, constituent)`.
@@ -77,9 +77,10 @@ def fold(
     of_leaf: Callable[[Tree], Any],
     of_bracket: Callable[[Tree, list], Any],
 ) -> Any:
-    """Return the value of a tree of any depth, computed from its words up.
+    """Compute a value of a tree of any depth, bottom-up.
 
-    `of_bracket` is given a constituent and the values of its parts.
+    `of_leaf` returns the value of a word, `of_bracket` the value of a
+    constituent from the constituent and the values of its children.
     """
     levels: list[list[Any]] = [[]]
     for event, part in walk(tree):
@@ -104,25 +105,26 @@ def format_tree(tree: Tree) -> str:
     Example: `(TOP (S (NP (PRP It)) (VP (VBZ works))))`.
 
     Raises:
-      T2TLiteError: a word or tag is empty; or it, or a label, holds a bracket
-        or white space.
+      T2TLiteError: a word or tag is empty; or a word, tag or label contains a
+        bracket or white space.
     """
 
     def of_leaf(leaf):
-        return f"({_checked(leaf.label)} {_checked(leaf.word)})"
+        return f"({_check_name(leaf.label)} {_check_name(leaf.word)})"
 
-    def of_bracket(bracket, parts):
-        label = bracket.label and _checked(bracket.label)
-        return f"({' '.join([label, *parts])})"
+    def of_bracket(bracket, children):
+        label = bracket.label and _check_name(bracket.label)
+        return f"({' '.join([label, *children])})"
 
     return fold(tree, of_leaf, of_bracket)
 
 
-def _checked(text):
+def _check_name(text):
     if not _NAME.fullmatch(text):
         raise T2TLiteError(
             "A word, tag or label of a tree must not be empty or contain white "
-            f"space or brackets, which are -LRB- and -RRB-; got {text!r}."
+            f"space or brackets (got {text!r}): write brackets as -LRB- and "
+            "-RRB-."
         )
     return text
 
@@ -133,20 +135,22 @@ def escape_brackets(word: str) -> str:
 
 
 def strip_annotation(tree: Tree) -> Tree | None:
-    """Remove traces, function tags and the bracket around a tree.
+    """Remove traces, function tags and the root bracket, as usual for EVALB.
 
     Example, before and after:
 
         ( (S (NP-SBJ-1 (PRP It)) (VP (VBZ works) (NP (-NONE- *-1)))))
         (S (NP (PRP It)) (VP (VBZ works)))
 
-    Users of EVALB do the same. Constituents without words are removed, too; if
-    nothing is left, it returns None. A label ends at its first `-` or `=`,
-    unless it begins with `-`; tags do not change. An outermost bracket of ROOTS
-    is removed if it has one part, and becomes TOP if it has several.
+    Constituents without words are removed. A label ends at its first `-` or
+    `=`, unless it begins with `-`; tags do not change. An outermost bracket of
+    ROOTS is removed if it has one child, and becomes TOP if it has several.
+
+    Returns:
+      The stripped tree, or None if no words are left.
     """
     tree = fold(
-        tree, lambda leaf: leaf if leaf.label != TRACE else None, _kept_bracket
+        tree, lambda leaf: leaf if leaf.label != TRACE else None, _strip_bracket
     )
     while tree and tree.word is None and tree.label in ROOTS:
         if len(tree.children) > 1:
@@ -155,24 +159,26 @@ def strip_annotation(tree: Tree) -> Tree | None:
     return tree
 
 
-def _kept_bracket(tree, parts):
-    parts = tuple(filter(None, parts))
-    return Tree(without_function(tree.label), parts) if parts else None
+def _strip_bracket(tree, children):
+    children = tuple(filter(None, children))
+    return Tree(without_function(tree.label), children) if children else None
 
 
 @functools.lru_cache(maxsize=10_000)
 def without_function(label: str) -> str:
-    """Remove function tags and indices from a label: `NP-SBJ-1` is `NP`."""
+    """Remove function tags and indices from a label: `NP-SBJ-1` -> `NP`."""
     return label if label.startswith("-") else _FUNCTION.sub("", label)
 
 
 def read_trees(path: str | os.PathLike) -> Iterator[Tree]:
     """Yield the trees of a UTF-8 file, compressed or not.
 
-    Trees may take several lines or share one. Memory holds one tree at a time.
+    A tree may span several lines, and a line may hold several trees. Memory
+    holds one tree at a time.
 
     Raises:
-      T2TLiteError: the file cannot be read or is not UTF-8; see `parse_trees`.
+      T2TLiteError: the file cannot be read, is not UTF-8 or contains an invalid
+        tree; see `parse_trees`.
     """
     return parse_trees(read_lines(path, STRICT), str(path))
 
@@ -180,35 +186,35 @@ def read_trees(path: str | os.PathLike) -> Iterator[Tree]:
 def parse_trees(
     lines: Iterable[str], name: str = "The text", first_line: int = 1
 ) -> Iterator[Tree]:
-    """Yield the trees of some lines, exactly as written.
+    """Parse trees from lines of text, with their annotation.
 
     Example: `["( (S (NP-SBJ (PRP It))", "(VP (VBZ is)) ))"]` gives one tree,
     with the label `""` and one child.
 
-    A tree in which a bracket holds several words, `(NP the end)`, has no tags:
-    each of its words gets the tag `XX`, `(NP (XX the) (XX end))`.
+    If a bracket contains several words, `(NP the end)`, the tree has no tags:
+    all its words get the tag `XX`, `(NP (XX the) (XX end))`.
 
     Args:
-      lines: text, with or without line ends.
-      name: of the file, for errors.
-      first_line: the number of the first line.
+      lines: lines of text, with or without line ends.
+      name: name of the file, for errors.
+      first_line: number of the first line.
 
     Raises:
-      T2TLiteError: brackets are not balanced, a word contains one, or text
-        stands outside of brackets. The message names the line and the column
-        (of characters, from 1).
+      T2TLiteError: brackets are not balanced, a word contains one, or text is
+        outside of brackets. The message contains the line and the column (in
+        characters, from 1).
     """
-    # Of each open bracket: its line and column; its label, word and trees.
+    # For each open bracket: its line and column; its label, word and trees.
     opened: list[tuple[tuple[int, int], list[Any]]] = []
-    has_tags = True  # no bracket of this tree holds several words
+    has_tags = True  # False if a bracket of the tree has several words
     for number, line in enumerate(lines, first_line):
         if opened and number - opened[0][0][0] > _MAX_LINES:
             break
         for match in _TOKEN.finditer(line):
-            token, place = match[0], (number, match.start() + 1)
+            token, position = match[0], (number, match.start() + 1)
             if token == ")" and opened:
                 _, parts = opened.pop()
-                tree = _tree_of(parts)
+                tree = _make_tree(parts)
                 several_words = len(parts) > 2 and isinstance(parts[2], str)
                 has_tags = has_tags and not several_words
                 if opened:
@@ -219,37 +225,36 @@ def parse_trees(
                 continue
             parts = opened[-1][1] if opened else []
             if not opened and token != "(":
-                raise _error_at(
-                    name, place, f"{reprlib.repr(token)} is outside"
-                )
+                reason = f"{reprlib.repr(token)} is outside of brackets"
+                raise _error_at(name, position, reason)
             has_word = len(parts) > 1 and isinstance(parts[1], str)
             has_tree = bool(parts) and isinstance(parts[-1], Tree)
             if has_word if token == "(" else has_tree:
-                reason = f"{reprlib.repr(token)} is beside words or brackets"
-                raise _error_at(name, place, reason)
+                reason = f"{reprlib.repr(token)} mixes words and brackets"
+                raise _error_at(name, position, reason)
             if token == "(":
-                opened.append((place, []))
+                opened.append((position, []))
             else:
                 parts.append(token)
     if opened:
         reason = (
-            f"of the tree that begins here, {len(opened)} open brackets are "
-            f"not closed at the end of the text, or after {_MAX_LINES:,} lines"
+            f"the tree has {len(opened)} unclosed brackets at the end of the "
+            f"text or after {_MAX_LINES:,} lines"
         )
         raise _error_at(name, opened[0][0], reason)
 
 
-def _error_at(name, place, reason):
-    number, column = place
+def _error_at(name, position, reason):
+    number, column = position
     return T2TLiteError(
-        f"{name}, line {number}, column {column}: {reason}. A tree is written "
-        "like (S (NP (PRP It)) (VP (VBZ works))); write -LRB- and -RRB- for "
-        "brackets in words."
+        f"{name}, line {number}, column {column}: {reason}. The format is "
+        "(S (NP (PRP It)) (VP (VBZ works))), with -LRB- and -RRB- for brackets "
+        "in words."
     )
 
 
-def _tree_of(parts):
-    """Return the tree of a bracket with a label or none, and words or trees."""
+def _make_tree(parts):
+    """Make a tree from an optional label, followed by words or trees."""
     has_label = parts and isinstance(parts[0], str)
     label, *rest = parts if has_label else ["", *parts]
     if len(rest) == 1 and isinstance(rest[0], str):
@@ -259,7 +264,7 @@ def _tree_of(parts):
 
 
 def _without_tags(tree):
-    """Make a constituent of each bracket over one word, with the tag XX."""
+    """Turn the tag of each word into a constituent with one XX word."""
     return fold(
         tree,
         lambda leaf: (
@@ -267,5 +272,5 @@ def _without_tags(tree):
             if leaf.label == NO_TAG
             else Tree(leaf.label, (Tree(NO_TAG, (), leaf.word),))
         ),
-        lambda bracket, parts: bracket._replace(children=tuple(parts)),
+        lambda bracket, children: bracket._replace(children=tuple(children)),
     )

@@ -1,1 +1,1 @@
-"""Export and serving of trained models."""
+"""Export of trained models, a server and a client."""

@@ -14,27 +14,27 @@ import urllib3
 from t2t_lite.errors import T2TLiteError, UsageError
 
 Columns: TypeAlias = Mapping[str, Sequence[Any]]  # outputs by name
-# Takes a signature, texts and the seconds that the answer may take.
+# Arguments: signature, texts, timeout in seconds.
 Predict: TypeAlias = Callable[[str, Sequence[str], float], Columns]
 _URL = re.compile(r"(https?://[^/@?# ]+(/[^?# ]*)?|grpcs?://[^/@?# ]+/?)")
 _PORTS = {"http": 8501, "https": 443, "grpc": 8500, "grpcs": 443}
-# A hypothesis with a lower score does not exist; see decoding.search.state.
+# A lower score marks a missing hypothesis; see decoding.search.state.
 _NO_HYPOTHESIS = -1e7
-# HTTP and gRPC statuses after which a later request may succeed, and those
-# that one of the texts may have caused.
+# HTTP and gRPC statuses that permit a retry.
 _BUSY = (429, 502, 503, "UNAVAILABLE", "RESOURCE_EXHAUSTED", "ABORTED")
-_OF_A_TEXT = (
+# Statuses that a single text of the request may have caused.
+_TEXT_ERRORS = (
     *(400, 413, 422, 500, 504, "INVALID_ARGUMENT", "OUT_OF_RANGE"),
     *("INTERNAL", "UNKNOWN", "DEADLINE_EXCEEDED"),
 )
 
 
 class Failure(T2TLiteError):
-    """A request without an answer.
+    """A request failed.
 
     Args:
-      reason: one line.
-      status: of HTTP, or the name of a status of gRPC.
+      reason: error message; becomes one line.
+      status: HTTP status code or name of a gRPC status.
     """
 
     def __init__(self, reason: str, status: int | str):
@@ -43,8 +43,8 @@ class Failure(T2TLiteError):
         too_large = "larger than max" in reason
         self.is_busy = status in _BUSY and not too_large
         self.is_late = status == "DEADLINE_EXCEEDED"
-        # Whether the other texts of the request are worth another one.
-        self.is_of_a_text = status in _OF_A_TEXT or too_large
+        # One text may have caused the error; smaller requests may succeed.
+        self.is_text_error = status in _TEXT_ERRORS or too_large
 
 
 def connect(url: str, name: str, version: int | None = None) -> Predict:
@@ -52,15 +52,15 @@ def connect(url: str, name: str, version: int | None = None) -> Predict:
 
     Args:
       url: http://HOST:PORT, https://..., grpc://... or grpcs://...
-      name: of the model.
-      version: of the model; None is the newest.
+      name: name of the model.
+      version: version of the model; None: the newest.
 
     Raises:
       UsageError: the URL is malformed.
     """
     try:
-        parts = urllib.parse.urlsplit(url)
-        host, port = parts.hostname or "", parts.port
+        split = urllib.parse.urlsplit(url)
+        host, port = split.hostname or "", split.port
         host.encode("idna")
         is_valid = port != 0 and url.isascii() and _URL.fullmatch(url)
     except ValueError:
@@ -68,16 +68,16 @@ def connect(url: str, name: str, version: int | None = None) -> Predict:
     if not is_valid:
         raise UsageError(
             "`server` must be http://HOST:PORT or grpc://HOST:PORT, or "
-            f"https:// or grpcs:// with TLS; got {url!r}."
+            f"https:// or grpcs:// with TLS (got {url!r})."
         )
     host = f"[{host}]" if ":" in host else host
-    address = f"{host}:{port or _PORTS[parts.scheme]}"
-    if parts.scheme.startswith("grpc"):
-        return _grpc(address, parts.scheme == "grpcs", name, version)
-    path = f"{parts.path.rstrip('/')}/v1/models/{urllib.parse.quote(name, '')}"
+    address = f"{host}:{port or _PORTS[split.scheme]}"
+    if split.scheme.startswith("grpc"):
+        return _grpc(address, split.scheme == "grpcs", name, version)
+    path = f"{split.path.rstrip('/')}/v1/models/{urllib.parse.quote(name, '')}"
     if version is not None:
         path += f"/versions/{version}"
-    return _rest(f"{parts.scheme}://{address}{path}:predict")
+    return _rest(f"{split.scheme}://{address}{path}:predict")
 
 
 def _rest(url: str) -> Predict:
@@ -86,9 +86,9 @@ def _rest(url: str) -> Predict:
     def predict(
         signature: str, texts: Sequence[str], seconds: float
     ) -> Columns:
-        body = {"signature_name": signature, "inputs": {"inputs": [*texts]}}
+        content = {"signature_name": signature, "inputs": {"inputs": [*texts]}}
         try:
-            response = pool.request("POST", url, json=body, timeout=seconds)
+            response = pool.request("POST", url, json=content, timeout=seconds)
         except urllib3.exceptions.ReadTimeoutError as error:
             reason = f"no answer within {seconds:.0f} seconds"
             raise Failure(reason, "DEADLINE_EXCEEDED") from error
@@ -97,14 +97,14 @@ def _rest(url: str) -> Predict:
         except urllib3.exceptions.HTTPError as error:
             raise Failure(str(error), "UNAVAILABLE") from error
         try:
-            found = json.loads(response.data)
+            body = json.loads(response.data)
         except ValueError:
-            found = None
-        found = found if isinstance(found, dict) else {}
-        if response.status == 200 and isinstance(found.get("outputs"), dict):
-            return found["outputs"]
-        reason = f"the server answered {response.status}"
-        raise Failure(str(found.get("error", reason)), response.status)
+            body = None
+        body = body if isinstance(body, dict) else {}
+        if response.status == 200 and isinstance(body.get("outputs"), dict):
+            return body["outputs"]
+        reason = f"the server returned status {response.status}"
+        raise Failure(str(body.get("error", reason)), response.status)
 
     return predict
 
@@ -157,21 +157,21 @@ class Answer:
 
     # Translations and their scores, best first.
     hypotheses: Sequence[tuple[str, float | None]] = ()
-    cut: bool = False  # whether the end of the text was truncated
-    error: str | None = None  # why there is no answer
+    cut: bool = False  # the server truncated the text
+    error: str | None = None  # the reason for a failure
 
 
 class Client:
-    """Translates texts. Repeats a request while the server is busy or away.
+    """Translates texts. Retries while the server is busy or unreachable.
 
-    After `seconds` without an answer, each request is sent only once until the
-    server answers again: a file of a million lines must not wait for each line.
+    After `seconds` without an answer, there are no retries until the server
+    answers again, so that a large file does not wait for each line.
 
     Args:
       predict: from `connect`.
       signature: "serving_default" or "nbest".
-      seconds: time limit of a request with its repetitions.
-      note: called with the reason once when the server is busy or away.
+      seconds: timeout of a request, retries included.
+      note: called once with the reason when the server is busy or unreachable.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class Client:
         self._is_lost = False
         self._is_waiting = False
         self._retry = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(self._is_worth_a_retry),
+            retry=tenacity.retry_if_exception(self._should_retry),
             wait=tenacity.wait_random_exponential(multiplier=0.2, max=10),
             stop=tenacity.stop_before_delay(seconds),
             before_sleep=self._report,
@@ -198,8 +198,8 @@ class Client:
     def translate(self, texts: Sequence[str]) -> list[Answer]:
         """Return an answer for each text.
 
-        If a request fails because of one of its texts, each half is sent
-        again, so that the other texts have an answer.
+        If a single text may have caused an error, the request is split in
+        halves and sent again, so that the other texts are translated.
         """
         return self._translate(texts, self._is_lost)
 
@@ -209,18 +209,18 @@ class Client:
             columns = self._retry(self._send, texts, deadline)
         except Failure as failure:
             self._is_lost |= failure.is_busy or failure.is_late
-            can_split = failure.is_of_a_text and len(texts) > 1
+            can_split = failure.is_text_error and len(texts) > 1
             if not can_split or (failure.is_late and was_lost):
                 return [Answer(error=str(failure))] * len(texts)
-            half = len(texts) // 2
-            parts = texts[:half], texts[half:]
+            middle = len(texts) // 2
+            halves = texts[:middle], texts[middle:]
             return [
-                x for part in parts for x in self._translate(part, was_lost)
+                x for half in halves for x in self._translate(half, was_lost)
             ]
         self._is_lost = self._is_waiting = False
         if len(columns.get("outputs", ())) != len(texts):
             names = ", ".join(sorted(columns)) or "none"
-            error = f"There must be an output for each text; got {names}."
+            error = f"outputs must have one value per text (got {names})."
             return [Answer(error=error)] * len(texts)
         return [_answer(columns, row) for row in range(len(texts))]
 
@@ -228,12 +228,12 @@ class Client:
         seconds = max(deadline - time.monotonic(), 0.001)
         return self._predict(self._signature, texts, seconds)
 
-    def _is_worth_a_retry(self, error: BaseException) -> bool:
+    def _should_retry(self, error: BaseException) -> bool:
         is_busy = isinstance(error, Failure) and error.is_busy
         return is_busy and not self._is_lost
 
     def _report(self, state: tenacity.RetryCallState) -> None:
-        """Note the reason, unless the first short wait is enough."""
+        """Report the reason of the second and later retries, once."""
         if state.attempt_number > 1 and not self._is_waiting:
             self._is_waiting = True
             self._note(str(state.outcome and state.outcome.exception()))

@@ -1,4 +1,4 @@
-"""Exports a translator for TensorFlow Serving or CTranslate2."""
+"""Export of a translator for TensorFlow Serving or CTranslate2."""
 
 import contextlib
 import math
@@ -18,8 +18,8 @@ from t2t_lite.interop.quantization import Quantization
 from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.serving import requests, verify, versions
 from t2t_lite.serving.signatures import (
-    ServedTranslator,
-    ServingOptions,
+    ExportOptions,
+    ServingModule,
     translator_to_serve,
 )
 from t2t_lite.training.checkpoints import Checkpoint
@@ -32,7 +32,7 @@ _VERIFIED_TEXTS = 10
 def export_saved_model(
     translator: Translator,
     export_dir: str | os.PathLike,
-    options: ServingOptions | None = None,
+    options: ExportOptions | None = None,
     *,
     run: Run | None = None,
     weights: Sequence[Checkpoint] = (),
@@ -43,32 +43,33 @@ def export_saved_model(
     """Write a SavedModel to `EXPORT_DIR/<version>/`, complete or not at all.
 
     Args:
-      translator: the model, its vocabularies and its search.
-      export_dir: created if it does not exist.
+      translator: the model, its tokenizers and its search settings.
+      export_dir: parent folder of the versions; created if it does not exist.
       options: signatures, precision and limits.
-      run: the run of the translator, which the export then describes.
-      weights: the checkpoints of its weights.
-      warmup: number of text lengths in the warm-up requests; 0 for none.
-        TensorFlow Serving loads no version with more than 1000 requests.
-      verified: whether to verify the export.
-      note: receives a line about the verification.
+      run: the run of the translator; adds a description to the export.
+      weights: the checkpoints of the weights.
+      warmup: number of warm-up requests per signature, each with another text
+        length; 0: no warm-up. TensorFlow Serving does not load a version with
+        more than 1000 requests.
+      verified: compare the export's outputs with the translator's.
+      note: called with a message about the verification.
 
     Returns:
-      the folder of the version.
+      The folder of the version.
 
     Raises:
-      UsageError: see `translator_to_serve`.
-      T2TLiteError: the folder cannot be written or holds another format, the
+      UsageError: the model, its settings or `options` cannot be exported.
+      T2TLiteError: the folder cannot be written or contains another format, the
         stock server does not link an op, or the verification fails.
     """
-    options = options or ServingOptions()
+    options = options or ExportOptions()
     translator = translator_to_serve(translator, options)
-    served = ServedTranslator(translator, options)
+    served = ServingModule(translator, options)
     signatures = served.answers
     with _new_version(export_dir, versions.SAVED_MODEL) as (target, folder):
-        # A tenth of the graph is gradients.
-        how = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
-        tf.saved_model.save(served, str(folder), signatures, how)
+        # Gradients would be a tenth of the graph.
+        save = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+        tf.saved_model.save(served, str(folder), signatures, save)
         ops = verify.check_servable(folder)
         about = _describe(translator, options, signatures, run, weights)
         (folder / versions.ABOUT).parent.mkdir()
@@ -79,16 +80,16 @@ def export_saved_model(
         pairs, sent = [], []
         if warmup or verified:
             pairs = requests.sample_pairs(translator, run)
-        for pair in requests.at_several_lengths(pairs, warmup):
+        for pair in requests.select_lengths(pairs, warmup):
             sent += requests.requests_for([pair], signatures)
         if warmup:
             requests.write_warmup(folder / requests.WARMUP_FILE, sent)
         if verified:
-            some = requests.at_several_lengths(pairs, _VERIFIED_TEXTS)
-            for batch in (some, []):
+            selected = requests.select_lengths(pairs, _VERIFIED_TEXTS)
+            for batch in (selected, []):
                 sent += requests.requests_for(batch, signatures)
-            one = getattr(translator.model, "models", [translator.model])[0]
-            verify.verify(folder, signatures, sent, one.compute_dtype)
+            model = getattr(translator.model, "models", [translator.model])[0]
+            verify.verify(folder, signatures, sent, model.compute_dtype)
             note(
                 f"Verified in a process without t2t-lite: {len(sent)} answers "
                 f"of {len(signatures)} signatures are equal; TensorFlow "
@@ -108,25 +109,25 @@ def export_ctranslate2(
     """Write a CTranslate2 model to `EXPORT_DIR/<version>/`.
 
     Args:
-      translator: the model, its vocabularies and its search.
-      export_dir: created if it does not exist.
-      quantization: the type of the weights.
-      run: the run of the translator, whose card is copied.
-      weights: the checkpoints of its weights.
+      translator: the model, its tokenizers and its search settings.
+      export_dir: parent folder of the versions; created if it does not exist.
+      quantization: type of the weights.
+      run: the run of the translator; adds its model card to the export.
+      weights: the checkpoints of the weights.
 
     Returns:
-      the folder of the version.
+      The folder of the version.
 
     Raises:
-      UsageError: CTranslate2 does not support the model or its search.
-      T2TLiteError: it is not installed, or the folder cannot be written or
-        holds another format.
+      UsageError: CTranslate2 does not support the model or its settings.
+      T2TLiteError: CTranslate2 is not installed, or the folder cannot be
+        written or contains another format.
     """
     require_runnable(translator)
     if translator.constraint is not None:
         raise UsageError(
-            "CTranslate2 does not support the constrained search for trees: "
-            "export with `format=saved_model`."
+            "CTranslate2 does not support constrained search: export with "
+            "`format=saved_model`."
         )
     with _new_version(export_dir, versions.CTRANSLATE2) as (target, folder):
         write_ctranslate2(translator, folder, quantization)
@@ -139,7 +140,9 @@ def export_ctranslate2(
 def _new_version(
     export_dir: str | os.PathLike, mark: str
 ) -> Iterator[tuple[pathlib.Path, pathlib.Path]]:
-    """Yield the folder of a new version, and the one to write instead of it.
+    """Yield the folder of a new version and the temporary folder to write.
+
+    `mark` is the file that identifies the format.
 
     Raises:
       T2TLiteError: the version cannot be written.
@@ -156,14 +159,14 @@ def _new_version(
 
 def _describe(
     translator: Translator,
-    options: ServingOptions,
+    options: ExportOptions,
     signatures: Mapping[str, Any],
     run: Run | None,
     weights: Sequence[Checkpoint],
 ) -> dict[str, Any]:
     """Return the description of an export, as JSON values."""
     model = translator.model
-    one = model.models[0] if isinstance(model, Ensemble) else model
+    first_model = model.models[0] if isinstance(model, Ensemble) else model
     languages = getattr(run and run.problem, "languages", ("", ""))
     first, *others = weights if run else [None]
     return {
@@ -176,9 +179,9 @@ def _describe(
         "averaged": first.averaged if first else None,
         "moving_average": first.is_ema if first else None,
         "training": run.config.get("training_cost") if run else None,
-        # Those of one checkpoint; ensembles have none.
+        # Scores belong to one checkpoint, so ensembles have none.
         "scores": scores_of(run, weights[0]) if run and not others else [],
-        "hparams": one.hparams.model_kwargs(),
+        "hparams": first_model.hparams.model_kwargs(),
         "models": len(model.models) if isinstance(model, Ensemble) else 1,
         "parameters": sum(math.prod(weight.shape) for weight in model.weights),
         "precision": options.precision,

@@ -1,4 +1,4 @@
-"""Requests that warm up and verify an export."""
+"""Sample requests for the warm-up and the verification of an export."""
 
 import contextlib
 import os
@@ -15,14 +15,14 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.tokenizers.base import EOS_ID, Tokenizer
 from t2t_lite.training.run import Run
 
-# TensorFlow Serving reads requests from this file in the folder of a version.
+# TensorFlow Serving reads warm-up requests from this file of a version.
 WARMUP_FILE = pathlib.Path("assets.extra", "tf_serving_warmup_requests")
 _DEV_PAIRS = 1000
 _RANDOM_PAIRS = 10
 
 
 class Request(NamedTuple):
-    """Texts for the inputs of a signature, one row each."""
+    """The input texts of a request by name, for a signature."""
 
     signature: str
     inputs: dict[str, list[str]]
@@ -31,13 +31,13 @@ class Request(NamedTuple):
 def sample_pairs(
     translator: Translator, run: Run | None
 ) -> list[tuple[str, str]]:
-    """Return texts and translations, the shortest text first.
+    """Return (source, target) pairs, sorted by length of the source.
 
-    They are pairs of the dev split, if its data exists; else random pieces of
-    the vocabulary, up to the longest text that the model takes.
+    The pairs come from the dev split. Without its data, they consist of random
+    vocabulary pieces, with up to `max_length` tokens.
     """
     pairs: list[tuple[str, str]] = []
-    # The data may have been removed or changed.
+    # The data may be missing or may not match the run.
     with contextlib.suppress(T2TLiteError, OSError):
         if run:
             pairs += zip(*run.data.texts("dev", _DEV_PAIRS), strict=True)
@@ -56,10 +56,10 @@ def _random_texts(encoder: Tokenizer, lengths: np.ndarray) -> list[str]:
     return encoder.decode([each.tolist() for each in ids])
 
 
-def at_several_lengths(
+def select_lengths(
     pairs: Sequence[tuple[str, str]], count: int
 ) -> list[tuple[str, str]]:
-    """Return `count` evenly spaced pairs, the last one included, or all."""
+    """Select at most `count` evenly spaced pairs, the last one included."""
     indices = np.linspace(len(pairs) - 1, 0, min(count, len(pairs)))
     return [pairs[index] for index in sorted(indices.round().astype(int))]
 
@@ -67,7 +67,7 @@ def at_several_lengths(
 def requests_for(
     pairs: Sequence[tuple[str, str]], signatures: Iterable[str]
 ) -> list[Request]:
-    """Return a request for each signature, with all pairs as its batch."""
+    """Build one request per signature, with all pairs as its batch."""
     sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
     both = {"inputs": sources, "targets": targets}
     return [

@@ -1,4 +1,4 @@
-"""The signatures of an export: graphs from text to text."""
+"""The signatures of an export: graphs that take and return texts."""
 
 import contextlib
 import dataclasses
@@ -19,47 +19,49 @@ from t2t_lite.tokenizers.base import EOS_ID, PAD_ID
 Answers: TypeAlias = dict[str, tf.Tensor]
 Precision: TypeAlias = Literal["float32", "bfloat16"]
 
-# Outputs of a search that exist once for each text, not for each hypothesis.
-_OF_TEXTS = ("source_lengths", "cut")
+# Outputs with one value per text; other outputs have one per hypothesis.
+_TEXT_OUTPUTS = ("source_lengths", "cut")
 
 
 @dataclasses.dataclass(frozen=True)
-class ServingOptions:
+class ExportOptions:
     """The options of an export."""
 
     attention: bool = False  # add the signature `attention`
-    precision: Precision = "float32"  # of the stored weights
-    max_length: int | None = None  # source tokens, EOS included
+    precision: Precision = "float32"  # type of the stored weights
+    max_length: int | None = (
+        None  # source tokens, EOS included; None: the run's
+    )
 
 
 def translator_to_serve(
-    translator: Translator, options: ServingOptions
+    translator: Translator, options: ExportOptions
 ) -> Translator:
-    """Return a translator with the limit of an export.
+    """Copy a translator with the length limit of an export.
 
     Raises:
-      UsageError: the model or its search cannot be exported with the options.
+      UsageError: the model, its settings or `options` cannot be exported.
     """
-    longest = options.max_length or translator.max_length
-    if not 2 <= longest <= translator.max_length:
+    max_length = options.max_length or translator.max_length
+    if not 2 <= max_length <= translator.max_length:
         raise UsageError(
             "max_length must be from 2 to the max_length of the run (got "
-            f"max_length={longest}, run has {translator.max_length})."
+            f"max_length={max_length}, run has {translator.max_length})."
         )
     if translator.settings.sample:
-        raise UsageError("An export does not support sample: leave it out.")
+        raise UsageError("sample is not supported in an export: remove it.")
     if (
         translator.constraint is not None
         and not translator.settings.constrained
     ):
         raise UsageError(
-            "An export for trees requires a constrained search: give "
+            "An export of this problem requires constrained search: add "
             "`constrained=true`."
         )
     if options.attention and isinstance(translator.model, Ensemble):
         raise UsageError(
-            "The signature attention requires one model: leave out the "
-            "ensemble, or attention."
+            "The signature attention conflicts with an ensemble: remove one of "
+            "them."
         )
     return Translator(
         translator.model,
@@ -67,31 +69,31 @@ def translator_to_serve(
         translator.target_encoder,
         translator.settings,
         extra_decode_length=translator.extra_decode_length,
-        max_length=longest,
+        max_length=max_length,
         constraint=translator.constraint,
     )
 
 
-class ServedTranslator(tf.Module):
+class ServingModule(tf.Module):
     """Weights, vocabularies and signatures of an export.
 
-    docs/serving.md describes the signatures. The first dimension of every
-    input and output is the batch, and every number is finite, as batching
-    servers and strict JSON parsers require.
+    docs/serving.md describes the signatures. The first dimension of every input
+    and output is the batch, for batching servers. All numbers are finite, for
+    strict JSON parsers.
 
     Args:
       translator: from `translator_to_serve`.
-      options: as given to `translator_to_serve`.
+      options: the same options as for `translator_to_serve`.
 
     Attributes:
-      answers: a `tf.function` of string [batch] tensors for each signature.
+      answers: a `tf.function` for each signature; its inputs are strings [B].
     """
 
-    def __init__(self, translator: Translator, options: ServingOptions):
+    def __init__(self, translator: Translator, options: ExportOptions):
         super().__init__(name="served_translator")
-        # Only the weights: other variables of the model are for training.
-        of_model = translator.model.weights
-        self.weights = [weight.value for weight in of_model]
+        # Other variables of the model are for training only.
+        model_weights = translator.model.weights
+        self.weights = [weight.value for weight in model_weights]
         if options.precision != "float32":
             self.weights = [
                 tf.Variable(tf.cast(weight, options.precision), trainable=False)
@@ -113,7 +115,7 @@ class ServedTranslator(tf.Module):
                         *map(tf.size, (texts[0], other)),
                         "each text needs its pair",
                     )
-                with _reading(self.weights, of_model):
+                with _use_weights(self.weights, model_weights):
                     return answer(*texts)
 
             return serve
@@ -129,14 +131,14 @@ class ServedTranslator(tf.Module):
             self.answers["attention"] = signature(_attention(translator), *pair)
 
 
-def _reading(
-    stored: Sequence[tf.Variable], of_model: Sequence[Any]
+def _use_weights(
+    stored: Sequence[tf.Variable], model_weights: Sequence[Any]
 ) -> contextlib.AbstractContextManager:
-    """Let a model read the stored weights, cast to its own type."""
+    """Make a model use the stored weights, cast to the model's type."""
     values = [
-        (weight, tf.cast(kept, weight.dtype))
-        for kept, weight in zip(stored, of_model, strict=True)
-        if kept is not weight.value
+        (weight, tf.cast(variable, weight.dtype))
+        for variable, weight in zip(stored, model_weights, strict=True)
+        if variable is not weight.value
     ]
     if not values:
         return contextlib.nullcontext()
@@ -144,19 +146,19 @@ def _reading(
 
 
 def _search(translator: Translator, count: int) -> Callable[..., Answers]:
-    """Return the signature `nbest`, of `count` hypotheses.
+    """Return the signature `nbest`, with `count` hypotheses.
 
-    `outputs` of models with a form are complete, such as trees in brackets;
-    `targets` are as in the training data.
+    With an output constraint, `outputs` are complete, such as trees in
+    brackets, and `targets` have the format of the training data.
     """
-    # Traced again, so that the graph reads the weights of the signature.
+    # Tracing the function again makes the graph use the signature's weights.
     graph: Any = translator.graph(count)
     constraint = translator.constraint
 
     def answer(texts: tf.Tensor) -> Answers:
         found = graph.python_function(texts)
         answers = {
-            name: found[name] for name in ("outputs", "scores", *_OF_TEXTS)
+            name: found[name] for name in ("outputs", "scores", *_TEXT_OUTPUTS)
         }
         answers["lengths"] = tf.math.count_nonzero(
             found["tokens"], axis=-1, dtype=tf.int32
@@ -170,12 +172,12 @@ def _search(translator: Translator, count: int) -> Callable[..., Answers]:
 
 
 def _best(translator: Translator) -> Callable[..., Answers]:
-    """Return the signature `serving_default`; values [B]."""
+    """Return the signature `serving_default`, with outputs [B]."""
     search = _search(translator, 1)
 
     def answer(texts: tf.Tensor) -> Answers:
         return {
-            name: value if name in _OF_TEXTS else value[:, 0]
+            name: value if name in _TEXT_OUTPUTS else value[:, 0]
             for name, value in search(texts).items()
         }
 
@@ -183,17 +185,17 @@ def _best(translator: Translator) -> Callable[..., Answers]:
 
 
 def _score(translator: Translator) -> Callable[..., Answers]:
-    """Return the signature `score` of given translations; values [B]."""
+    """Return the signature `score`, with outputs [B]."""
 
     def answer(sources: tf.Tensor, targets: tf.Tensor) -> Answers:
         found = translator.score_graph.python_function(sources, targets)
-        # JSON has no NaN and no infinity, which a damaged model computes.
+        # A damaged model computes NaN or infinity, which JSON does not support.
         possible = is_possible(found["log_probabilities"])
         finite = {
             name: tf.where(possible, found[name], NEG_INF)
             for name in ("scores", "log_probabilities")
         }
-        return {**finite, **{n: found[n] for n in ("lengths", *_OF_TEXTS)}}
+        return {**finite, **{n: found[n] for n in ("lengths", *_TEXT_OUTPUTS)}}
 
     return answer
 
@@ -201,13 +203,13 @@ def _score(translator: Translator) -> Callable[..., Answers]:
 def _attention(translator: Translator) -> Callable[..., Answers]:
     """Return the signature `attention`: tokens [B, S], [B, T] and weights."""
     model = translator.single_model
-    pieces = []  # of each vocabulary by id
+    pieces = []  # pieces by id, of the source and the target vocabulary
     for encoder in (translator.source_encoder, translator.target_encoder):
         pieces.append(encoder.ids_to_pieces(range(encoder.vocab_size)))
         pieces[-1][PAD_ID], pieces[-1][EOS_ID] = "", END
 
     def answer(sources: tf.Tensor, targets: tf.Tensor) -> Answers:
-        features, _, cut = translator.pairs(sources, targets)
+        features, _, cut = translator.encode_pairs(sources, targets)
         inputs, targets = features["inputs"], features["targets"]
         weights = attention_weights(model, features)
         queries = {"encoder": inputs, "decoder": targets, "cross": targets}
@@ -225,10 +227,11 @@ def _attention(translator: Translator) -> Callable[..., Answers]:
 
 
 def _without_padding(weights: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
-    """Return weights [N, B, H, T, S] as [B, N, H, T, S], 0 for NaN and padding.
+    """Set weights [N, B, H, T, S] of NaN and padding to 0; put B first.
 
-    `real`, bool [B, T], is False in padding.
+    `real`, bool [B, T], is False for padding.
     """
+    # [N, B, H, T, S] -> [B, N, H, T, S]
     weights = tf.transpose(weights, [1, 0, 2, 3, 4])
-    wanted = real[:, None, None, :, None] & tf.math.is_finite(weights)
-    return tf.where(wanted, weights, 0.0)
+    is_valid = real[:, None, None, :, None] & tf.math.is_finite(weights)
+    return tf.where(is_valid, weights, 0.0)

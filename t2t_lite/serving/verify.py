@@ -1,4 +1,4 @@
-"""Checks that TensorFlow Serving can run an export, and that it is right."""
+"""Verification of an export: TensorFlow Serving can run it, outputs agree."""
 
 import inspect
 import json
@@ -19,7 +19,7 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.serving.requests import Request
 
 # Ops of TensorFlow that the stock server cannot run: they need Python, a
-# compiler that is not linked, or this machine's processor.
+# compiler that is not linked, or special hardware.
 _FORBIDDEN_OPS = re.compile(r"Xla|PyFunc|EagerPyFunc|_Mkl|Tpu|TPU|Nccl")
 # Ops of TF Text, which the server links.
 _TEXT_OPS = {
@@ -32,10 +32,10 @@ _TEXT_OPS = {
     "FastBertNormalize",
     "FastWordpieceTokenizeWithOffsets",
 }
-# A larger constant of floats is a weight that should be a variable.
-_LARGEST_CONSTANT = 1 << 20  # bytes
-# Relative and absolute tolerance of scores and attention weights. Sums of
-# bfloat16 depend on the order in which threads add.
+# A larger float constant is a weight, which should be a variable.
+_MAX_CONSTANT = 1 << 20  # bytes
+# Relative and absolute tolerance of scores and attention weights. bfloat16 sums
+# depend on the order of additions, which varies between threads.
 _TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1}
 
 
@@ -43,14 +43,14 @@ def check_servable(saved_model: pathlib.Path) -> list[str]:
     """Check that the stock server can run a SavedModel.
 
     Returns:
-      the names of its ops.
+      The names of the SavedModel's ops.
 
     Raises:
       T2TLiteError: the server does not link an op, or a weight is a constant.
     """
     ops = set()
     for node in _nodes(saved_model):
-        # tf.raw_ops has the ops of TensorFlow, but not of loaded libraries.
+        # tf.raw_ops contains TensorFlow's ops, but not ops of loaded libraries.
         known = hasattr(tf.raw_ops, node.op) or node.op in _TEXT_OPS
         if not known or _FORBIDDEN_OPS.match(node.op):
             raise T2TLiteError(
@@ -59,10 +59,10 @@ def check_servable(saved_model: pathlib.Path) -> list[str]:
             )
         value = node.attr["value"].tensor
         is_real = node.op == "Const" and tf.as_dtype(value.dtype).is_floating
-        if is_real and value.ByteSize() > _LARGEST_CONSTANT:
+        if is_real and value.ByteSize() > _MAX_CONSTANT:
             raise T2TLiteError(
-                "Weights must be variables; got a constant of "
-                f"{value.ByteSize()} bytes ({node.name}). Report this as a bug."
+                "Weights must be variables (got a constant of "
+                f"{value.ByteSize()} bytes, {node.name}). Report this as a bug."
             )
         ops.add(node.op)
     return sorted(ops)
@@ -86,16 +86,16 @@ def verify(
     """Load an export in a process without this package and compare outputs.
 
     Args:
-      saved_model: the folder of the export.
-      signatures: the functions that were exported.
-      requests: sent to both.
-      dtype: in which the model computes.
+      saved_model: folder of the export.
+      signatures: the exported functions.
+      requests: requests for both.
+      dtype: compute dtype of the model, "float32" or "bfloat16".
 
     Raises:
-      T2TLiteError: the export cannot be loaded, or an output differs or holds
-        a number that is not finite.
+      T2TLiteError: the export cannot be loaded, an output differs, or an output
+        contains a number that is not finite.
     """
-    # Within the unfinished export, so that a crash leaves nothing elsewhere.
+    # A crash leaves files only inside the unfinished export.
     with tempfile.TemporaryDirectory(
         prefix=".verify.", dir=saved_model
     ) as name:
@@ -125,18 +125,18 @@ def verify(
                     )
 
 
-def _answer_alone(saved_model: str) -> None:
+def _run_requests(saved_model: str) -> None:
     """Write the output NAME of request N in `requests.json` to `N.NAME`.
 
-    This function is the program of a process that has TensorFlow and TF Text
-    alone: this package and packages that only it needs cannot be imported.
+    This function is the program of a process that imports only TensorFlow and
+    TF Text; it blocks this package and the packages that only this one needs.
     """
     import json
     import sys
 
-    # A module that is None cannot be imported.
-    hidden = dict.fromkeys(("t2t_lite", "keras_hub", "sentencepiece"))
-    sys.modules |= hidden  # type: ignore[arg-type]
+    # None blocks the import of a module.
+    blocked = dict.fromkeys(("t2t_lite", "keras_hub", "sentencepiece"))
+    sys.modules |= blocked  # type: ignore[arg-type]
     import tensorflow as tf
     import tensorflow_text  # noqa: F401 (registers the ops of tokenizers)
 
@@ -149,26 +149,26 @@ def _answer_alone(saved_model: str) -> None:
                 tf.io.write_file(f"{number}.{name}", content)
 
 
-PROGRAM = f"""{inspect.getsource(_answer_alone)}
+PROGRAM = f"""{inspect.getsource(_run_requests)}
 import sys
-_answer_alone(sys.argv[1])"""
+_run_requests(sys.argv[1])"""
 
 
-def is_equal(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> bool:
-    """Return whether an output is the wanted one, and all its numbers finite.
+def is_equal(found: np.ndarray, expected: np.ndarray, tolerance: float) -> bool:
+    """Return whether an output equals the expected one and is finite.
 
-    The tolerance of floats is relative and absolute.
+    `tolerance` is the relative and absolute tolerance of floats.
     """
     if found.dtype.kind != "f":
-        return np.array_equal(found, wanted)
-    is_close = found.shape == wanted.shape and np.allclose(
-        found, wanted, tolerance, tolerance
+        return np.array_equal(found, expected)
+    is_close = found.shape == expected.shape and np.allclose(
+        found, expected, tolerance, tolerance
     )
     return is_close and bool(np.isfinite(found).all())
 
 
 def _failed(reason: str) -> T2TLiteError:
     return T2TLiteError(
-        f"The export does not answer as the model does: {reason}. Nothing was "
-        "written. Report this as a bug; `noverify` exports without this check."
+        f"The export and the model disagree: {reason}. Nothing was written. "
+        "Report this as a bug; `noverify` exports without this check."
     )

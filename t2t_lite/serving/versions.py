@@ -1,4 +1,4 @@
-"""Exports as numbered folders: `EXPORT_DIR/1/`, `EXPORT_DIR/2/`, ..."""
+"""Versions of an export: numbered folders `EXPORT_DIR/1/`, `EXPORT_DIR/2/`."""
 
 import os
 import pathlib
@@ -6,37 +6,36 @@ import pathlib
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError
 
-# The file that tells an export of a format from any other folder.
+# The file that identifies the format of an export.
 SAVED_MODEL = "saved_model.pb"
 CTRANSLATE2 = "model.bin"
 _FORMATS = (SAVED_MODEL, CTRANSLATE2)
-# The description of a SavedModel; names no folder of the machine that wrote it.
+# The description of a SavedModel; it contains no paths of this machine.
 ABOUT = pathlib.Path("assets.extra", "t2t-lite.json")
 
 
 def next_version(export_dir: str | os.PathLike, mark: str) -> pathlib.Path:
-    """Return the folder that the next export writes.
+    """Return the folder of the next version.
 
-    Its number is the largest that exists or is being written, plus one. Write
-    it with `files.write_folder`: a server loads a numbered folder as soon as it
-    sees one.
+    The number is one more than the largest number that exists or is being
+    written. Write the folder with `files.write_folder`, because a server loads
+    a numbered folder as soon as it exists.
 
     Args:
-      export_dir: created if it does not exist.
+      export_dir: parent folder of the versions; created if it does not exist.
       mark: the file of the format, SAVED_MODEL or CTRANSLATE2.
 
     Raises:
-      T2TLiteError: the existing versions are of another format.
+      T2TLiteError: existing versions have another format.
       OSError: `export_dir` cannot be created or read.
     """
     export_dir = pathlib.Path(export_dir)
     export_dir.mkdir(parents=True, exist_ok=True)
     for other in set(_FORMATS) - {mark}:
-        if strange := _versions(export_dir, other):
+        if others := _versions(export_dir, other):
             raise T2TLiteError(
-                "A folder of exports has one format, or servers try to load "
-                f"what they cannot; {strange[-1]} has a {other}. Choose "
-                "another `export_dir`."
+                "All versions of an export must have the same format (got "
+                f"{other} in {others[-1]}): choose another `export_dir`."
             )
     names = {path.name for path in export_dir.iterdir()}
     names |= files.in_progress(export_dir)
@@ -47,11 +46,17 @@ def next_version(export_dir: str | os.PathLike, mark: str) -> pathlib.Path:
 
 
 def remove_old_versions(newest: pathlib.Path, keep: int) -> list[pathlib.Path]:
-    """Remove the oldest exports, so that `keep` remain.
+    """Remove the oldest versions, so that `keep` versions remain.
 
-    Only numbered folders with an export count, `newest` included. Versions
-    above it are neither counted nor removed: someone else has just written
-    them. The removed folders are returned, oldest first.
+    Other folders are ignored. So are versions newer than `newest`, because
+    another process has just written them.
+
+    Args:
+      newest: folder of a version.
+      keep: number of versions to keep, `newest` included, at least 1.
+
+    Returns:
+      The removed folders, oldest first.
     """
     old = [
         path
@@ -64,7 +69,7 @@ def remove_old_versions(newest: pathlib.Path, keep: int) -> list[pathlib.Path]:
 
 
 def newest_version(folder: pathlib.Path) -> pathlib.Path | None:
-    """Return the folder, if it is an export, or the newest export in it."""
+    """Return `folder` if it is an export, else the newest version in it."""
     if not folder.is_dir():
         return None
     if any((folder / mark).is_file() for mark in _FORMATS):

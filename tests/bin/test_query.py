@@ -7,7 +7,7 @@ import pytest
 
 from support.served_model import serving
 from t2t_lite.serving.server.model import Signature, Version
-from t2t_lite.serving.server.requests import Limits, Refusal
+from t2t_lite.serving.server.requests import ApiError, Limits
 
 BAD = "bad"  # a text that the model refuses
 
@@ -39,7 +39,7 @@ class Model:
         if self.refusals:
             raise self.refusals.pop(0)
         if BAD in texts:
-            raise Refusal("A text is\nbad.")
+            raise ApiError("A text is\nbad.")
         outputs = [text.upper().encode() for text in texts]
         scores = [-0.5] * len(texts)
         if name == "nbest":
@@ -142,7 +142,7 @@ def test_a_bad_line_is_empty_and_named_and_costs_no_other(ask):
 
 
 def test_a_busy_server_is_asked_again(ask, model):
-    model.refusals = [Refusal("full", "RESOURCE_EXHAUSTED")]
+    model.refusals = [ApiError("full", "RESOURCE_EXHAUSTED")]
     code, out, _ = ask(["a", "b"], "--concurrency=1")
     assert (code, out) == (0, ["A", "B"])
     assert len(model.asked) == 2

@@ -74,7 +74,7 @@ def test_workers_get_a_share_of_few_items():
         seen.append(len(batch))
         return batch
 
-    found = run("abcde", [work] * 2, Batching(prompt=False))
+    found = run("abcde", [work] * 2, Batching(flush_early=False))
     assert [item for item, _ in found] == list("abcde")
     assert sorted(seen) == [2, 3]
 

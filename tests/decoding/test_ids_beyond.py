@@ -57,7 +57,7 @@ def test_ids_beyond_are_searched_and_not_written(make, encoder, sample):
 def test_pairs_are_scored_over_all_ids(make):
     translator = make()
     (pair,) = score_pairs(translator, [["eins", "zwei"]])
-    features, _, _ = translator.pairs(
+    features, _, _ = translator.encode_pairs(
         tf.constant(["eins"]), tf.constant(["zwei"])
     )
     logits = translator.model(features)

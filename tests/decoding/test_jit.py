@@ -91,6 +91,6 @@ def test_settings_that_cannot_be_compiled_are_refused(encoder, model, settings):
 
 def test_options_of_lines_that_cannot_be_compiled_are_refused(encoder, model):
     translator = make(encoder, model, True)
-    asked = {"prefix": tf.constant(["hund"])}
+    options = {"prefix": tf.constant(["hund"])}
     with pytest.raises(UsageError, match="prefix.*jit"):
-        translator.translate(tf.constant(["haus"]), asked=asked)
+        translator.translate(tf.constant(["haus"]), options=options)

@@ -269,7 +269,7 @@ def test_a_long_line_is_truncated_with_a_note(translator, caplog):
     assert texts(found)[1] == texts(found)[2]
     with caplog.at_level(logging.WARNING, logger="t2t_lite"):
         list(translate_lines(translator, lines[1:2]))
-    assert "line 1: a text may have 20 tokens" in caplog.text
+    assert "line 1: truncated to 20 tokens" in caplog.text
 
 
 def test_a_result_is_one_line(translator, monkeypatch):

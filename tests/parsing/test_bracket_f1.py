@@ -130,16 +130,14 @@ def test_crossing_brackets_are_counted_in_the_test_tree():
 def test_other_words_are_an_error_sentence():
     result = score(GOLD, GOLD.replace("cat", "dog"))
     assert result[:-1] == (ERROR, 4, 0, 0, 0, 0, 0, 0)
-    assert result.problem == "the gold tree's word is 'cat'; got 'dog'"
+    assert "'cat' (got 'dog')" in result.problem
 
 
 def test_a_word_more_or_less_is_an_error_sentence():
     for test in ("(S (DT the) (NN cat))", "(S (A a) (A b) (A c) (A d))"):
         assert score(GOLD, test).status == ERROR
-    assert (
-        "3 words must be left after deletions"
-        in score(GOLD, "(S (DT the) (NN cat))").problem
-    )
+    result = score(GOLD, "(S (DT the) (NN cat))")
+    assert "3 words" in result.problem
     # A word that is tagged as punctuation is deleted.
     assert score(GOLD, GOLD.replace("VBZ", ".")).status == ERROR
 

@@ -18,7 +18,7 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.serving import verify, versions
 from t2t_lite.serving.export import export_saved_model
 from t2t_lite.serving.requests import sample_pairs
-from t2t_lite.serving.signatures import ServingOptions
+from t2t_lite.serving.signatures import ExportOptions
 from t2t_lite.training.run import Run
 
 TEXTS = ["eins zwei drei", "", "haus", "katze " * 9, "maus rot"]
@@ -61,7 +61,7 @@ def test_a_search_that_draws_is_not_exported(encoder, tmp_path):
 def test_weights_are_variables_and_nothing_else_is_kept(
     translator, tmp_path, precision
 ):
-    options = ServingOptions(precision=precision)
+    options = ExportOptions(precision=precision)
     folder = export_saved_model(translator, tmp_path, options)
     stored = tf.train.load_checkpoint(str(folder / "variables" / "variables"))
     types = stored.get_variable_to_dtype_map()

@@ -13,14 +13,14 @@ from t2t_lite.errors import UsageError
 from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.serving.signatures import (
-    ServedTranslator,
-    ServingOptions,
+    ExportOptions,
+    ServingModule,
     translator_to_serve,
 )
 
 SOURCES = ["eins zwei drei", "", "haus 😀", "katze " * 40, "   ", b"ein\xff"]
 TARGETS = ["drei", "", "weiß " * 40, "haus", "hund maus", "rot\x00"]
-ALL = ServingOptions(attention=True)
+ALL = ExportOptions(attention=True)
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +39,9 @@ def inputs_of(signature):
 
 def answers_of(translator, **options):
     """The signatures of an export with these options."""
-    options = ServingOptions(**options)
+    options = ExportOptions(**options)
     translator = translator_to_serve(translator, options)
-    return ServedTranslator(translator, options).answers
+    return ServingModule(translator, options).answers
 
 
 def test_signatures_are_those_of_the_contract(served):
@@ -113,7 +113,7 @@ def test_attention_is_that_of_each_pair_alone_and_zero_in_padding(
     found = ask(served["attention"], inputs=SOURCES, targets=TARGETS)
     assert found["cut"].tolist() == [False, False, True, True, False, False]
     for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
-        features, _, _ = translator.pairs(
+        features, _, _ = translator.encode_pairs(
             tf.constant([source]), tf.constant([target])
         )
         s, t = (features[name].shape[1] for name in ("inputs", "targets"))
@@ -138,7 +138,7 @@ def test_attention_is_that_of_each_pair_alone_and_zero_in_padding(
 def test_attention_requires_one_model(translator):
     ensemble = random_translator(translator.source_encoder, layers=2)
     ensemble.model = Ensemble([translator.model] * 2)
-    with pytest.raises(UsageError, match="leave out the ensemble"):
+    with pytest.raises(UsageError, match="ensemble"):
         translator_to_serve(ensemble, ALL)
     options = dataclasses.replace(ALL, attention=False)
     assert translator_to_serve(ensemble, options).model is ensemble.model
@@ -189,7 +189,7 @@ def test_a_shorter_limit_truncates_as_a_decoder_with_it(translator):
         False,
         True,
     ]
-    shorter = translator_to_serve(translator, ServingOptions(max_length=3))
+    shorter = translator_to_serve(translator, ExportOptions(max_length=3))
     assert [text.decode() for text in found["outputs"].numpy()] == [
         each.hypotheses[0].text for each in translate_lines(shorter, SOURCES)
     ]
@@ -198,7 +198,7 @@ def test_a_shorter_limit_truncates_as_a_decoder_with_it(translator):
 @pytest.mark.parametrize("limit", [1, 21])
 def test_a_limit_is_at_most_that_of_the_run(translator, limit):
     with pytest.raises(UsageError, match=f"max_length={limit}, .* has 20"):
-        translator_to_serve(translator, ServingOptions(max_length=limit))
+        translator_to_serve(translator, ExportOptions(max_length=limit))
 
 
 @pytest.mark.slow

@@ -1,1 +1,1 @@
-"""The search: one loop, its changes of scores, its choices; knows no model."""
+"""Beam search and sampling with logits processors, independent of the model."""

@@ -1,8 +1,8 @@
 """Beam search over a `step_fn(ids, index, cache)`, independent of the model.
 
-There is one loop, which logits processors and a selector vary. Shapes are those
-of `state`. Only `keras.ops`, so that the search runs eagerly and inside a
-compiled loop, with sizes known or not.
+Logits processors and a selector customize the loop. `state` defines the shapes.
+The search uses only `keras.ops`, so it runs eagerly and inside a compiled loop,
+with static or dynamic shapes.
 
 `keras_hub.samplers.BeamSampler` is not a substitute: it has no length penalty,
 extends a hypothesis beyond its EOS, and tiles and gathers the whole cache over
@@ -28,8 +28,9 @@ def length_penalty(length: Any, alpha: float) -> Any:
     """Return the divisor of log-probabilities: ((5 + length) / 6) ** alpha.
 
     Args:
-      length: generated tokens, EOS included: a number or a float32 tensor.
-      alpha: 0 for none; 0.6 in the paper (arXiv:1609.08144, equation 14).
+      length: number of generated tokens, EOS included; a number or float32.
+      alpha: at least 0; 0 disables the penalty. The paper uses 0.6
+        (arXiv:1609.08144, equation 14).
     """
     return ((5.0 + length) / 6.0) ** alpha
 
@@ -53,51 +54,52 @@ def beam_search(
 ) -> tuple[Tensor, Tensor]:
     """Return the best hypotheses of each sentence under `step_fn`.
 
-    The search of a sentence ends as soon as no live hypothesis can, at any
-    length up to its limit, beat the worst finished one of those requested.
-    Sentences do not affect one another. With a beam of 1 the search is greedy.
+    The search of a sentence ends when no live hypothesis can beat the worst of
+    the N finished ones at any length up to the limit. Sentences are independent
+    of one another. With a beam of 1 the search is greedy.
 
     Args:
       step_fn: `(ids int32 [B, K], index int32 [], cache) -> (logits float32
         [B, K, V], cache)`: the logits after the newest ids, which are 0 at
         index 0.
-      reorder_fn: `(cache, parents int32 [B, K]) -> cache`, in which beam k
-        continues what was beam parents[k].
+      reorder_fn: `(cache, parents int32 [B, K]) -> cache`; the new beam k
+        continues the old beam parents[k].
       cache: a structure of tensors.
       batch_size: B.
       beam_size: K, at least 1.
       vocab_size: V, at least 2.
-      limits: int32 [B], the most tokens of a sentence, EOS included; 0 gives an
-        empty hypothesis.
+      limits: int32 [B], maximum number of tokens of each sentence, EOS
+        included; 0 gives an empty hypothesis.
       longest: L, at least each limit; None: the largest limit.
       alpha: weight of the length penalty, at least 0.
       eos_id: the token that ends a hypothesis.
-      num_hypotheses: N, from 1 to K; None: K. A smaller N ends sooner.
-      processors: applied in this order; those that renormalize come first.
+      num_hypotheses: N, from 1 to K; None: K. A search for fewer hypotheses
+        ends earlier.
+      processors: logits processors, in order; renormalizing ones come first.
       selector: selects candidates; None: `TopK`.
-      select_fn: `(cache, rows int32 [M]) -> cache` of these sentences. With it,
-        sentences that are done leave the batch: tensors must be able to change
-        their shape in a loop. None: all stay.
+      select_fn: `(cache, rows int32 [M]) -> cache`, selects sentences. With it,
+        completed sentences leave the batch, so shapes change in the loop. None:
+        all sentences stay.
 
     Returns:
       ids int32 [B, N, L] (EOS, then zeros) and scores float32 [B, N], best
-      first, score = log-probability / ((5 + length) / 6) ** alpha. Where fewer
-      than N finished, the best live ones of that sentence follow, truncated at
-      the limit, without EOS. A row without a hypothesis (V smaller than 2 K, or
-      logits that are NaN) has no ids and a score for which `is_possible` is
-      false.
+      first, score = log-probability / ((5 + length) / 6) ** alpha. If fewer
+      than N hypotheses of a sentence finished, its best live ones follow,
+      truncated at the limit, without EOS. A row without a hypothesis (V smaller
+      than 2 K, or NaN logits) has zero ids and a score for which `is_possible`
+      is false.
     """
     count = beam_size if num_hypotheses is None else num_hypotheses
     if longest is None:
         longest = ops.max(limits, initial=0)
     limits = ops.cast(limits, "int32")
     selector = selector or TopK()
-    of_step = (step_fn, reorder_fn, processors, selector, eos_id, alpha)
+    step_args = (step_fn, reorder_fn, processors, selector, eos_id, alpha)
 
     def search(state, continues):
         values = ops.while_loop(
             lambda *values: continues(SearchState(*values).running),
-            lambda *values: tuple(_step(SearchState(*values), *of_step)),
+            lambda *values: tuple(_step(SearchState(*values), *step_args)),
             tuple(state),
         )
         return SearchState(*values)
@@ -108,12 +110,12 @@ def beam_search(
     if select_fn is None:
         return _best(search(state, ops.any), alpha)
     return _search_shrinking_batch(
-        state, lambda part: search(part, _mostly), alpha, select_fn
+        state, lambda part: search(part, _mostly_running), alpha, select_fn
     )
 
 
 def _start(cache, own_states, shape, limits):
-    """Return a state whose only live hypothesis, number 0, is empty."""
+    """Return the first state; its only live hypothesis, index 0, is empty."""
     batch_size, beam_size, count, longest = shape
     live = ops.where(ops.equal(ops.arange(beam_size), 0), 0.0, NEG_INF)
     return SearchState(
@@ -153,7 +155,7 @@ def _step(state, step_fn, reorder_fn, processors, selector, eos_id, alpha):
 
 
 def _process(processors, state, logits):
-    """Return the processed logits, their normalizer and the own states."""
+    """Apply all processors; return logits, normalizer and own states."""
     normalizer, own_states = None, []
     for each, own in zip(processors, state.processor_states, strict=True):
         if normalizer is None and not each.renormalizes:
@@ -164,7 +166,7 @@ def _process(processors, state, logits):
 
 
 def _finish(state, candidates, ended, alpha):
-    """Return the best N of the finished ones and the candidates that ended."""
+    """Return the best N of the finished hypotheses and ended candidates."""
     length = ops.cast(state.index + 1, "float32")
     scores = candidates.log_probs / length_penalty(length, alpha)
     real = ops.logical_and(ended, is_possible(candidates.log_probs))
@@ -173,7 +175,7 @@ def _finish(state, candidates, ended, alpha):
     )
     scores, indices = ops.top_k(scores, ops.shape(state.finished_scores)[1])
     ids = _append(state, candidates.parents, candidates.ids)  # [B, C, L]
-    # An impossible candidate must not bring the ids of its beam.
+    # An impossible candidate must not copy the ids of its beam.
     ids = ops.where(real[..., None], ids, 0)
     ids = ops.concatenate([state.finished_ids, ids], axis=1)
     return {
@@ -183,7 +185,7 @@ def _finish(state, candidates, ended, alpha):
 
 
 def _extend(state, candidates, log_probs, indices):
-    """Return the live hypotheses, the candidates at indices [B, K]."""
+    """Return the new live hypotheses: the candidates at indices [B, K]."""
     parents = gather_rows(candidates.parents, indices)
     last_ids = gather_rows(candidates.ids, indices)
     return {
@@ -194,15 +196,16 @@ def _extend(state, candidates, log_probs, indices):
 
 
 def _append(state, parents, ids):
-    """Return the ids of live hypotheses [B, N], each with one more token."""
-    here = ops.equal(
+    """Append ids [B, N] to the live hypotheses `parents`: int32 [B, N, L]."""
+    is_newest = ops.equal(
         ops.arange(ops.shape(state.live_ids)[-1], dtype="int32"), state.index
     )
-    return ops.where(here, ids[..., None], gather_rows(state.live_ids, parents))
+    live_ids = gather_rows(state.live_ids, parents)
+    return ops.where(is_newest, ids[..., None], live_ids)
 
 
 def _next_state(state, values):
-    """Return the next state; sentences that are done keep their values."""
+    """Return the next state; completed sentences keep their values."""
 
     def keep(name, value):
         running = ops.reshape(
@@ -215,35 +218,31 @@ def _next_state(state, values):
 
 
 def _running(state, alpha):
-    """Return in which sentences a live hypothesis may still be returned.
+    """Return bool [B], True if a live hypothesis can still be returned.
 
-    A log-probability can only decrease, and its divisor is largest at the
-    limit, as alpha is not negative: the best live one divided by that bounds
-    all scores to come.
+    Log-probabilities only decrease, and the length penalty is largest at the
+    limit because alpha is at least 0. So the best live log-probability divided
+    by that penalty is an upper bound of all future scores.
     """
     best_live = ops.max(state.live_log_probs, axis=1)
     longest = ops.cast(state.limits, "float32")
     bound = best_live / length_penalty(longest, alpha)
-    hopeful = ops.logical_and(
+    can_improve = ops.logical_and(
         is_possible(best_live), bound > state.finished_scores[:, -1]
     )
     return ops.logical_and(
-        state.running, ops.logical_and(state.index < state.limits, hopeful)
+        state.running, ops.logical_and(state.index < state.limits, can_improve)
     )
 
 
-def _mostly(running):
-    """Return whether most sentences run: enough to keep the batch as it is."""
+def _mostly_running(running):
+    """Return whether more than half of the sentences in the batch run."""
     count = ops.sum(ops.cast(running, "int32"))
     return 2 * count > ops.shape(running)[0]
 
 
 def _search_shrinking_batch(state, search, alpha, select_fn):
-    """Search repeatedly with the sentences that still run.
-
-    Returns:
-      ids and scores of all sentences, as `_best`.
-    """
+    """Search; remove completed sentences when they are half of the batch."""
 
     def continue_search(ids, scores, *values):
         state = search(SearchState(*values))
@@ -252,13 +251,13 @@ def _search_shrinking_batch(state, search, alpha, select_fn):
         ids = ops.scatter_update(ids, rows, part_ids)
         scores = ops.scatter_update(scores, rows, part_scores)
         kept = ops.cast(ops.nonzero(state.running)[0], "int32")
-        index, *of_sentences, cache = state
-        of_sentences = tree.map_structure(
-            lambda x: ops.take(x, kept, axis=0), of_sentences
+        index, *sentences, cache = state
+        sentences = tree.map_structure(
+            lambda x: ops.take(x, kept, axis=0), sentences
         )
-        return ids, scores, index, *of_sentences, select_fn(cache, kept)
+        return ids, scores, index, *sentences, select_fn(cache, kept)
 
-    ids, scores = _best(state, alpha)  # of sentences with limit 0
+    ids, scores = _best(state, alpha)  # results of sentences with limit 0
     ids, scores, *_ = ops.while_loop(
         lambda *values: ops.any(SearchState(*values[2:]).running),
         continue_search,
@@ -268,7 +267,7 @@ def _search_shrinking_batch(state, search, alpha, select_fn):
 
 
 def _best(state, alpha):
-    """Return the finished hypotheses, then live ones if too few finished."""
+    """Return the best N finished hypotheses, then the best live ones."""
     batch_size, count = ops.shape(state.finished_scores)
     longest = ops.cast(state.limits, "float32")[:, None]
     live_scores = state.live_log_probs / length_penalty(longest, alpha)
@@ -284,6 +283,6 @@ def _best(state, alpha):
     )
     indices = ops.arange(count, dtype="int32")[None]
     indices = ops.broadcast_to(indices, (batch_size, count))
-    # The K live ones follow the N finished ones.
+    # In `ids`, the K live hypotheses follow the N finished ones.
     indices = ops.where(indices < finished, indices, indices - finished + count)
     return gather_rows(ids, indices), gather_rows(scores, indices)

@@ -1,8 +1,8 @@
-"""Logits processors: options of a search that forbid tokens.
+"""Logits processors: search options that mask tokens.
 
-The allowed tokens keep the log-probability that the model gives them. Only
-`keras.ops`. Shapes are those of `state`; P phrases of a sentence, M tokens of
-the longest.
+The allowed tokens keep the model's log-probabilities. The code uses only
+`keras.ops`. `state` defines the shapes; P phrases per sentence, M tokens of the
+longest phrase.
 """
 
 import dataclasses
@@ -14,56 +14,56 @@ from keras import ops
 from t2t_lite.decoding.search.state import NEG_INF, SearchState
 from t2t_lite.ops import Tensor
 
-# Fills rows of tokens before their first and after their last one.
+# Padding of rows of tokens.
 NO_TOKEN = -1
-# The token before a hypothesis; a phrase with it matches at the start only.
+# Precedes a hypothesis; a phrase with START matches only at the start.
 START = -2
 
 
 class LogitsProcessor:
     """Changes the logits of the next tokens before candidates are selected.
 
-    Sentences that are done may leave the batch: what a processor keeps of each
-    sentence is read with `SearchState.select_rows`. A subclass defines `mask`,
+    Completed sentences may leave the batch, so a processor reads its data of
+    each sentence with `SearchState.select_rows`. A subclass implements `mask`,
     or all three methods.
 
     Attributes:
-      renormalizes: whether log-probabilities are those of the new logits.
-        Otherwise they stay those of the model.
+      renormalizes: compute log-probabilities from the new logits; if False,
+        from the model's logits.
     """
 
     renormalizes = False
 
     def start(self, batch_size: int | Tensor, beam_size: int) -> Any:
-        """Return its state: tensors [B, K, ...], reordered with the beams."""
+        """Return the first own state: tensors [B, K, ...], one per beam."""
         return ()
 
     def process(
         self, logits: Tensor, state: SearchState, own_state: Any
     ) -> tuple[Tensor, Any]:
-        """Return the new logits, and its own state after `state.last_ids`.
+        """Return the new logits and the next own state.
 
         Args:
           logits: float [B, K, V].
-          state: about to choose token `state.index`.
-          own_state: from `start` or the last step.
+          state: the search before token `state.index` is selected.
+          own_state: from `start` or the last step, before `state.last_ids`.
         """
         mask = self.mask(state, ops.shape(logits)[-1])
         return mask_logits(logits, mask), own_state
 
     def mask(self, state: SearchState, vocab_size: int) -> Tensor:
-        """Return the forbidden tokens: bool, broadcast to [B, K, V]."""
+        """Return the mask of forbidden tokens: bool, broadcast to [B, K, V]."""
         raise NotImplementedError
 
 
 def mask_logits(logits: Tensor, mask: Tensor) -> Tensor:
-    """Return logits [B, K, V] that are impossible where the mask is true."""
+    """Set logits [B, K, V] to NEG_INF where the mask is true."""
     return ops.where(mask, ops.cast(NEG_INF, logits.dtype), logits)
 
 
 @dataclasses.dataclass(frozen=True)
 class Suppress(LogitsProcessor):
-    """Forbids the tokens `ids` everywhere."""
+    """Forbids the tokens `ids` at all positions."""
 
     ids: Sequence[int]
 
@@ -94,7 +94,7 @@ class NoRepeat(LogitsProcessor):
     def mask(self, state: SearchState, vocab_size: int) -> Tensor:
         ids, length = state.live_ids, ops.shape(state.live_ids)[-1]
         newest = last_tokens(state, self.size - 1)  # [B, K, n - 1]
-        ends = ops.arange(length, dtype="int32")  # where an n-gram ends
+        ends = ops.arange(length, dtype="int32")  # last index of an n-gram
         repeats = ops.logical_and(ends >= self.size - 1, ends < state.index)
         repeats = ops.broadcast_to(repeats, ops.shape(ids))
         for n in range(self.size - 1):
@@ -111,19 +111,19 @@ class BadPhrases(LogitsProcessor):
     """Forbids the last token of a phrase after its other tokens.
 
     Attributes:
-      phrases: int32 [B, P, M], maybe START, then at least one token, then
-        NO_TOKEN; NO_TOKEN only where there is no phrase.
+      phrases: int32 [B, P, M]: optionally START, then at least one token, then
+        NO_TOKEN; only NO_TOKEN for a phrase that does not exist.
     """
 
     phrases: Tensor
 
     def mask(self, state: SearchState, vocab_size: int) -> Tensor:
         phrases = state.select_rows(self.phrases)
-        most = ops.shape(phrases)[2]
+        size = ops.shape(phrases)[2]
         ends = count(ops.not_equal(phrases, NO_TOKEN))[..., None] - 1
-        is_last = ops.equal(ops.arange(most, dtype="int32"), ends)  # [B, P, M]
-        # Whether the newest n tokens are the first n of the phrase, n < M.
-        begun = begins_with(last_tokens(state, most - 1), phrases)
+        is_last = ops.equal(ops.arange(size, dtype="int32"), ends)  # [B, P, M]
+        # True if the newest n tokens are the first n of the phrase, n < M.
+        begun = begins_with(last_tokens(state, size - 1), phrases)
         follows = ops.any(ops.logical_and(begun, is_last[:, None]), axis=-1)
         ids = ops.max(ops.where(is_last, phrases, NO_TOKEN), axis=-1)
         ids = ops.broadcast_to(ids[:, None], ops.shape(follows))  # [B, K, P]
@@ -132,11 +132,11 @@ class BadPhrases(LogitsProcessor):
 
 @dataclasses.dataclass(frozen=True)
 class ForcedPrefix(LogitsProcessor):
-    """Makes hypotheses begin with given tokens.
+    """Forces hypotheses to begin with given tokens.
 
     Attributes:
-      prefixes: int32 [B, M], NO_TOKEN after the last.
-      others: processors that apply after the prefix only.
+      prefixes: int32 [B, M], then NO_TOKEN.
+      others: processors that apply only after the prefix.
     """
 
     prefixes: Tensor
@@ -144,41 +144,41 @@ class ForcedPrefix(LogitsProcessor):
 
     def mask(self, state: SearchState, vocab_size: int) -> Tensor:
         prefixes = state.select_rows(self.prefixes)
-        wanted = gather_tokens(prefixes, state.index[None, None])[:, None]
+        forced = gather_tokens(prefixes, state.index[None, None])[:, None]
         mask = ops.zeros((1, 1, 1), "bool")
         for other in self.others:
             mask = ops.logical_or(mask, other.mask(state, vocab_size))
         vocabulary = ops.arange(vocab_size, dtype="int32")
         return ops.where(
-            ops.equal(wanted, NO_TOKEN),
+            ops.equal(forced, NO_TOKEN),
             mask,
-            ops.not_equal(vocabulary, wanted),
+            ops.not_equal(vocabulary, forced),
         )
 
 
 def last_tokens(state: SearchState, size: int | Tensor) -> Tensor:
     """Return the newest tokens of each live hypothesis: int32 [B, K, size].
 
-    START stands before the first token.
+    Positions before the first token contain START.
     """
     indices = state.index - size + ops.arange(size, dtype="int32")
     return ops.where(indices < 0, START, gather_tokens(state.live_ids, indices))
 
 
 def begins_with(tokens: Tensor, phrases: Tensor) -> Tensor:
-    """Return whether the last n tokens are the first n of a phrase.
+    """Compare the last n tokens with the first n tokens of phrases.
 
     Args:
       tokens: int32 [B, N, W].
       phrases: int32 [B, P, M], M at least W.
 
     Returns:
-      Bool [B, N, P, W + 1], for n from 0 to W.
+      bool [B, N, P, W + 1], True if they are equal, for n from 0 to W.
     """
     batch_size, rows, width = ops.shape(tokens)
     sizes = ops.arange(width + 1, dtype="int32")[:, None]
     indices = ops.arange(width, dtype="int32")
-    # [W + 1, W]: the last n tokens, n in each row
+    # [W + 1, W]: row n has the last n tokens
     lasts = ops.reshape(width - sizes + indices, (-1,))
     lasts = ops.reshape(
         gather_tokens(tokens, lasts), (batch_size, rows, 1, width + 1, width)
@@ -188,7 +188,7 @@ def begins_with(tokens: Tensor, phrases: Tensor) -> Tensor:
 
 
 def gather_tokens(rows: Tensor, indices: Tensor) -> Tensor:
-    """Return tokens of rows [..., N] by index; NO_TOKEN outside.
+    """Return tokens of rows by index, NO_TOKEN for an index out of range.
 
     Args:
       rows: int32 [..., N].
@@ -206,20 +206,20 @@ def gather_tokens(rows: Tensor, indices: Tensor) -> Tensor:
 
 
 def count(bits: Tensor) -> Tensor:
-    """Return the number of true values in the last axis: int32."""
+    """Count the true values in the last axis: int32."""
     return ops.sum(ops.cast(bits, "int32"), axis=-1)
 
 
-def _mask_of_ids(ids, on, vocab_size):
-    """Return bool [B, K, V], true for those `ids` [B, K, N] that are `on`."""
-    on = ops.logical_and(on, ids >= 0)
+def _mask_of_ids(ids, is_set, vocab_size):
+    """Return bool [B, K, V], True for `ids` [B, K, N] where `is_set` is."""
+    is_set = ops.logical_and(is_set, ids >= 0)
     batch_size, beam_size, _ = ops.shape(ids)
     rows = batch_size * beam_size
     starts = ops.arange(rows, dtype="int32") * vocab_size
     indices = ops.reshape(ops.maximum(ids, 0), (rows, -1)) + starts[:, None]
     found = ops.scatter(
         ops.reshape(indices, (-1, 1)),
-        ops.reshape(ops.cast(on, "int32"), (-1,)),
+        ops.reshape(ops.cast(is_set, "int32"), (-1,)),
         (rows * vocab_size,),
     )
     return ops.reshape(found > 0, (batch_size, beam_size, vocab_size))

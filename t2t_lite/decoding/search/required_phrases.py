@@ -1,9 +1,9 @@
-"""Phrases that must appear: dynamic beam allocation (arXiv:1804.06609).
+"""Required phrases: dynamic beam allocation (arXiv:1804.06609).
 
-The hypotheses of a sentence that contain equally many of its required tokens
-form a bank, and the beam is divided among the banks. Only `keras.ops`. Shapes
-are those of `state`; P phrases of a sentence, W tokenizations of each,
-R = P * W, M tokens of the longest.
+The hypotheses of a sentence that contain the same number of required tokens
+form a bank; the beam is divided among the banks. The code uses only
+`keras.ops`. `state` defines the shapes; P phrases per sentence, W tokenizations
+of each, R = P * W rows, M tokens of the longest.
 """
 
 from keras import ops
@@ -31,14 +31,14 @@ from t2t_lite.ops import Tensor, gather_rows, logsumexp
 
 
 class RequiredPhrases(LogitsProcessor, TopK):
-    """A processor and a selector: no hypothesis ends without the phrases.
+    """Processor and selector that require phrases in each hypothesis.
 
     A sentence without phrases is searched as with `TopK`.
 
     Args:
-      phrases: int32 [B, P, W, M], maybe START, then tokens, then NO_TOKEN;
-        NO_TOKEN only where there is no phrase or no other tokenization. One
-        tokenization of a phrase is enough.
+      phrases: int32 [B, P, W, M]: optionally START, then tokens, then NO_TOKEN;
+        only NO_TOKEN for a phrase or tokenization that does not exist. A
+        hypothesis needs one tokenization of each phrase.
       eos_id: the token that ends a hypothesis.
     """
 
@@ -56,10 +56,11 @@ class RequiredPhrases(LogitsProcessor, TopK):
     def candidates(
         self, state: SearchState, logits: Tensor, normalizer: Tensor | None
     ) -> Candidates:
-        """Return those of `TopK` and, in a sentence with phrases, others.
+        """Add required tokens to the candidates of `TopK`.
 
-        The others are the next required tokens of each hypothesis, and its
-        likeliest token: without it, an unlikely hypothesis could not end.
+        If a sentence has phrases, its candidates include the next required
+        tokens of each hypothesis. They also include the likeliest token of each
+        hypothesis; without it, an unlikely hypothesis could not end.
         """
         if normalizer is None:
             normalizer = logsumexp(logits)
@@ -83,7 +84,7 @@ class RequiredPhrases(LogitsProcessor, TopK):
             ops.broadcast_to(parents, ops.shape(ids)),
             ops.maximum(ids, 0),
         )
-        flat = (-1, beam_size * ops.shape(ids)[2])
+        flat = (-1, beam_size * ops.shape(ids)[2])  # [B, K, n] -> [B, K * n]
         log_probs, parents, ids = (
             ops.concatenate([some, ops.reshape(more, flat)], axis=1)
             for some, more in zip(best, others, strict=True)
@@ -95,7 +96,7 @@ class RequiredPhrases(LogitsProcessor, TopK):
     def select_live(
         self, state: SearchState, candidates: Candidates, ended: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Select K open candidates from all banks, the fullest bank first.
+        """Select K candidates without EOS from all banks, fullest bank first.
 
         Each bank has an equal share of the beam. The remainder goes to the
         fullest banks, then to the likeliest candidates.
@@ -121,37 +122,37 @@ class RequiredPhrases(LogitsProcessor, TopK):
 
 
 class _Rows:
-    """The tokenizations of the phrases of the sentences in the batch.
+    """Tokenizations of the phrases of all sentences in the batch.
 
     Attributes:
-      lengths: int32 [B, P], tokens of each phrase in its first tokenization;
-        0 where there is no phrase.
+      lengths: int32 [B, P], number of tokens of each phrase in its first
+        tokenization; 0 for a phrase that does not exist.
     """
 
     def __init__(self, phrases):
-        batch_size, phrase_count, tokenizations, most = ops.shape(phrases)
+        batch_size, num_phrases, num_tokenizations, size = ops.shape(phrases)
         self.lengths = count(phrases[:, :, 0] >= 0)
-        self._groups, self._most = (phrase_count, tokenizations), most
-        self._rows = ops.reshape(phrases, (batch_size, -1, most))
+        self._groups, self._size = (num_phrases, num_tokenizations), size
+        # [B, P, W, M] -> [B, R, M]
+        self._rows = ops.reshape(phrases, (batch_size, -1, size))
         self._row_lengths = count(ops.not_equal(self._rows, NO_TOKEN))
         self._has_start = ops.equal(self._rows[..., 0], START)  # [B, R]
 
     def contained(self, state):
-        """Return which phrases a live hypothesis contains: bool [B, K, P].
+        """Search all tokens of live hypotheses for the phrases: bool [B, K, P].
 
-        They are looked up in all its tokens, at every step. A phrase that does
-        not exist counts as contained.
+        A phrase that does not exist counts as contained.
         """
         batch_size, beam_size, length = ops.shape(state.live_ids)
         # Windows of M tokens; the first one begins with START.
         indices = ops.arange(-1, length, dtype="int32")[:, None]
-        indices = indices + ops.arange(self._most, dtype="int32")
+        indices = indices + ops.arange(self._size, dtype="int32")
         indices = ops.reshape(indices, (-1,))
         tokens = gather_tokens(state.live_ids, indices)
         tokens = ops.where(indices < state.index, tokens, NO_TOKEN)
         tokens = ops.where(indices < 0, START, tokens)
         windows = ops.reshape(
-            tokens, (batch_size, beam_size, 1, length + 1, self._most)
+            tokens, (batch_size, beam_size, 1, length + 1, self._size)
         )
         rows = self._rows[:, None, :, None]  # [B, 1, R, 1, M]
         same = ops.logical_or(ops.equal(rows, NO_TOKEN), windows == rows)
@@ -161,39 +162,40 @@ class _Rows:
         return ops.logical_or(found, ops.equal(self.lengths, 0)[:, None])
 
     def next_tokens(self, state):
-        """Return the next token of each missing row: int32 [B, K, R].
+        """Return the next token of each row: int32 [B, K, R].
 
-        NO_TOKEN stands where a phrase is contained, or where a row for the
-        middle of a sentence would begin it although there is a better one.
+        NO_TOKEN if the phrase is contained. At index 0 also NO_TOKEN for rows
+        without START, if the phrase has a row with START.
         """
-        matched = self._matched(last_tokens(state, self._most))  # [B, K, R]
+        matched = self._matched(last_tokens(state, self._size))  # [B, K, R]
         rows = ops.broadcast_to(
-            self._rows[:, None], (*ops.shape(matched), self._most)
+            self._rows[:, None], (*ops.shape(matched), self._size)
         )
-        wanted = gather_tokens(rows, matched[..., None])[..., 0]
+        ids = gather_tokens(rows, matched[..., None])[..., 0]
         contained = self.contained(state)[..., None]  # [B, K, P, 1]
-        wanted = ops.where(contained, NO_TOKEN, self._by_phrase(wanted))
+        ids = ops.where(contained, NO_TOKEN, self._by_phrase(ids))
         starts = self._by_phrase(self._has_start[:, None])
-        better = ops.any(starts, axis=-1, keepdims=True)
-        too_early = ops.logical_and(better, ops.logical_not(starts))
+        can_start = ops.any(starts, axis=-1, keepdims=True)
+        too_early = ops.logical_and(can_start, ops.logical_not(starts))
         too_early = ops.logical_and(too_early, ops.equal(state.index, 0))
-        wanted = ops.where(too_early, NO_TOKEN, wanted)
-        return ops.reshape(wanted, ops.shape(matched))
+        ids = ops.where(too_early, NO_TOKEN, ids)
+        return ops.reshape(ids, ops.shape(matched))  # -> [B, K, R]
 
     def banks(self, state, candidates):
-        """Return the number of required tokens of candidates: int32 [B, C]."""
+        """Count the required tokens of candidates: int32 [B, C]."""
         newest = gather_rows(
-            last_tokens(state, self._most - 1), candidates.parents
+            last_tokens(state, self._size - 1), candidates.parents
         )
         newest = ops.concatenate([newest, candidates.ids[..., None]], axis=2)
         matched = self._matched(newest)  # [B, C, R]
-        whole = self._row_lengths[:, None]
-        whole = ops.logical_and(ops.equal(matched, whole), whole > 0)
+        lengths = self._row_lengths[:, None]
+        complete = ops.logical_and(ops.equal(matched, lengths), lengths > 0)
         contained = gather_rows(self.contained(state), candidates.parents)
         contained = ops.logical_or(
-            contained, ops.any(self._by_phrase(whole), axis=-1)
+            contained, ops.any(self._by_phrase(complete), axis=-1)
         )  # [B, C, P]
-        # START is not a token; a phrase begun counts less than a whole one.
+        # START is not a token; an incomplete phrase counts less than a complete
+        # one.
         begun = matched - ops.cast(self._has_start[:, None], "int32")
         begun = ops.max(self._by_phrase(ops.maximum(begun, 0)), axis=-1)
         lengths = self.lengths[:, None]
@@ -201,8 +203,8 @@ class _Rows:
         return ops.sum(ops.where(contained, lengths, begun), axis=-1)
 
     def _matched(self, tokens):
-        """Return how many tokens of each row are the last: int32 [B, N, R]."""
-        sizes = ops.arange(self._most + 1, dtype="int32")
+        """Match row starts with last tokens; return match lengths [B, N, R]."""
+        sizes = ops.arange(self._size + 1, dtype="int32")
         fits = sizes <= self._row_lengths[:, None, :, None]
         fits = ops.logical_and(begins_with(tokens, self._rows), fits)
         return ops.max(ops.where(fits, sizes, 0), axis=-1)
@@ -213,7 +215,7 @@ class _Rows:
 
 
 def _without_duplicates(log_probs, parents, ids):
-    """Return log-probabilities [B, C] that are impossible for duplicates."""
+    """Set log-probabilities [B, C] of duplicate candidates to NEG_INF."""
     same = ops.logical_and(
         ops.equal(parents[:, :, None], parents[:, None, :]),
         ops.equal(ids[:, :, None], ids[:, None, :]),
@@ -225,11 +227,11 @@ def _without_duplicates(log_probs, parents, ids):
 
 
 def _precedes(keys):
-    """Return whether column c' comes before row c: bool [B, C, C].
+    """Return whether column c' precedes row c in sorted order: bool [B, C, C].
 
     Args:
-      keys: [B, C] each, the most significant first. Larger values come first;
-        of equal candidates the first one does.
+      keys: sort keys [B, C], most significant first. The order is descending;
+        equal candidates keep their order.
     """
     indices = ops.arange(ops.shape(keys[0])[1])
     before = indices[None, None, :] < indices[None, :, None]

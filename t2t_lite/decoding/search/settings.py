@@ -1,4 +1,4 @@
-"""`SearchSettings`: every option of a search, with its rule and its meaning."""
+"""`SearchSettings`: the options of a search, with their validators and help."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -16,67 +16,65 @@ _Texts = Annotated[tuple[str, ...], texts]
 
 @dataclasses.dataclass(frozen=True)
 class SearchSettings:
-    """The settings of a search; `from_options` names a wrong one.
+    """The settings of a search.
 
-    A token is a piece of the target's vocabulary. Whatever is asked for, the
-    log-probability of a hypothesis is the one that the model gives its tokens.
+    Unless a search is constrained, scores are computed from the model's
+    log-probabilities, with all options.
 
     Raises:
-      UsageError: a value breaks its rule, or two do not go together.
+      UsageError: a value is invalid, or two options conflict.
     """
 
-    beam_size: _Size = setting(4, "beams per sentence; 1 is greedy")
+    beam_size: _Size = setting(4, "beams per sentence; 1: greedy search")
     alpha: _NotNegative = setting(
         0.6,
         "length penalty: score = log-probability / ((5 + length) / 6) ** alpha",
     )
     constrained: bool = setting(
         False,
-        "search only for answers of the right form, such as trees over the "
-        "words",
+        "search only for valid outputs, such as trees over the source words",
         "true|false",
     )
     min_new_tokens: _Count = setting(
-        0, "fewest tokens of a translation, EOS not counted"
+        0, "minimum number of tokens of a translation, EOS excluded"
     )
     max_new_tokens: _Size | None = setting(
-        None, "most tokens of a translation, EOS counted"
+        None, "maximum number of tokens of a translation, EOS included"
     )
     no_repeat_ngram_size: Annotated[int, integer(0, 100)] = setting(
-        0, "no N tokens in a row appear twice; 0: they may"
+        0, "length in tokens of n-grams that must not repeat; 0: no limit"
     )
     suppress_tokens: _Texts = setting(
-        (), "pieces of the vocabulary never to be used", "PIECE,..."
+        (), "vocabulary pieces that must not appear", "PIECE,..."
     )
-    bad_phrases: _Texts = setting((), "words that must not appear")
+    bad_phrases: _Texts = setting((), "phrases that must not appear")
     sample: bool = setting(
-        False, "draw each token by chance; `nbest=N` draws N times"
+        False, "sampling instead of beam search; `nbest=N` for N samples"
     )
     temperature: Annotated[float, real(above=0)] = setting(
-        1.0, "divisor of the logits of samples"
+        1.0, "divisor of the logits, for sampling"
     )
     top_k: _Count = setting(
-        0, "draw samples from the N likeliest tokens; 0: from all"
+        0, "number of likeliest tokens to sample from; 0: all"
     )
     top_p: Annotated[float, real(above=0, at_most=1)] = setting(
-        1.0,
-        "draw samples from the likeliest tokens whose probabilities sum to X",
+        1.0, "total probability of the likeliest tokens to sample from"
     )
     seed: Annotated[int, integer(0, 2**63 - 1)] = setting(
-        1, "of samples: the same line and seed give the same text"
+        1, "random seed for sampling, same text for the same line and seed"
     )
 
     def __post_init__(self):
         validators.validate(self)
-        self._check_that_all_go_together()
+        self._check_conflicts()
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], **defaults: Any) -> Self:
-        """Return the settings of these options; None takes the default.
+        """Build the settings from options; None means the default.
 
         Raises:
-          UsageError: as the constructor; an option is unknown; or samples get a
-            beam size.
+          UsageError: an option is unknown, a value is invalid, or two options
+            conflict, such as sample and beam_size.
         """
         validators.require_known(options, cls, "A search")
         given = {k: v for k, v in options.items() if v is not None}
@@ -88,24 +86,24 @@ class SearchSettings:
         """Return the values that differ from the defaults."""
         return validators.changed(self)
 
-    def _check_that_all_go_together(self):
+    def _check_conflicts(self):
         self.check_supported(self.changed())
-        longest = self.max_new_tokens
-        if longest is not None and self.min_new_tokens >= longest:
+        maximum = self.max_new_tokens
+        if maximum is not None and self.min_new_tokens >= maximum:
             raise UsageError(
                 "min_new_tokens must be less than max_new_tokens, which counts "
-                f"EOS; got {self.min_new_tokens} and {longest}."
+                f"EOS (got {self.min_new_tokens} and {maximum})."
             )
 
     def check_supported(self, names: Iterable[str]) -> None:
         """Raise UsageError if one of these options conflicts with the settings.
 
         Args:
-          names: options of a search or of single lines, or "jit".
+          names: search options, request options, or "jit".
         """
         names = {*names}
         present = {*self.changed(), *names}
-        for name in _OF_SAMPLES:
+        for name in _SAMPLING_OPTIONS:
             if name in names and not self.sample:
                 raise UsageError(f"{name} requires sample: add sample.")
         for option, others in _CONFLICTS.items():
@@ -115,20 +113,19 @@ class SearchSettings:
 
 
 def _conflict(name: str, other: str) -> UsageError:
-    return UsageError(f"{name} conflicts with {other}: leave one out.")
+    return UsageError(f"{name} conflicts with {other}: remove one of them.")
 
 
 # Options that require `sample`.
-_OF_SAMPLES = ("temperature", "top_k", "top_p", "seed")
-# Options of a search or of single lines ("prefix", "constraints",
-# "bad_phrases", "seed") that conflict with another one.
+_SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "seed")
+# Search options and request options that conflict with each key.
 _CONFLICTS = {
-    # Trees define by themselves which tokens may follow and how many.
+    # The constraint determines the allowed tokens and the lengths.
     "constrained": (
         *("min_new_tokens", "max_new_tokens", "no_repeat_ngram_size"),
         *("suppress_tokens", "bad_phrases", "prefix", "constraints"),
     ),
     "sample": ("constraints",),
-    # XLA compiles neither ops on texts nor tensors of varying shapes.
+    # XLA does not support string ops and dynamic shapes.
     "jit": ("constrained", "sample", "bad_phrases", "prefix", "constraints"),
 }

@@ -1,6 +1,6 @@
 """The state of a search and its one-token extensions.
 
-Shapes: B sentences, K beams, N hypotheses to return, V vocabulary, L the
+Shapes: B sentences, K beams, N hypotheses to return, V vocabulary size, L the
 largest limit, C candidates of a step.
 """
 
@@ -16,37 +16,37 @@ NEG_INF = -1e9
 
 
 def is_possible(log_probs: Tensor) -> Tensor:
-    """Return whether log-probabilities or scores are of real hypotheses."""
+    """Return whether log-probabilities or scores belong to real hypotheses."""
     return log_probs > 0.01 * NEG_INF
 
 
 class SearchState(NamedTuple):
-    """The values that a search carries from one step to the next.
+    """The loop variables of a search.
 
-    Live hypotheses are open, in the order of the selector; finished ones ended
-    with EOS, best first.
+    Live hypotheses do not end with EOS and are sorted by the selector; finished
+    ones end with EOS, best first.
     """
 
-    index: Tensor  # int32 []: tokens generated so far
+    index: Tensor  # int32 []: number of generated tokens
     rows: Tensor  # int32 [B]: index of each sentence in the first batch
-    running: Tensor  # bool [B]: whether a better hypothesis can still come
-    limits: Tensor  # int32 [B]: the most tokens of each sentence
+    running: Tensor  # bool [B]: a better hypothesis is possible
+    limits: Tensor  # int32 [B]: maximum number of tokens, EOS included
     last_ids: Tensor  # int32 [B, K]: the newest token of each live hypothesis
     live_ids: Tensor  # int32 [B, K, L]: zeros after the newest token
     live_log_probs: Tensor  # float32 [B, K]
     finished_ids: Tensor  # int32 [B, N, L]: EOS, then zeros
     finished_scores: Tensor  # float32 [B, N]
-    processor_states: tuple  # of each logits processor
+    processor_states: tuple  # own state of each logits processor
     cache: Any  # passed between step_fn, reorder_fn and select_fn
 
     def select_rows(self, values: Tensor) -> Tensor:
-        """Return the rows of the sentences that are still in the batch."""
+        """Select the rows of the sentences that are still in the batch."""
         return ops.take(values, self.rows, axis=0)
 
 
 class Candidates(NamedTuple):
     """One-token extensions of the live hypotheses, in any order: [B, C]."""
 
-    log_probs: Tensor  # float32, of the whole hypothesis
-    parents: Tensor  # int32: index of the live hypothesis that it extends
-    ids: Tensor  # int32: the token that extends it
+    log_probs: Tensor  # float32: log-probability of the whole hypothesis
+    parents: Tensor  # int32: index of the extended live hypothesis
+    ids: Tensor  # int32: the new token

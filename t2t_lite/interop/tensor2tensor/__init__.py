@@ -1,1 +1,1 @@
-"""tensor2tensor's checkpoints as runs, exact to the rounding."""
+"""Import of tensor2tensor's checkpoints, hparams and shards."""

@@ -1,9 +1,8 @@
-"""Read the variables of a tensor2tensor checkpoint as our weights.
+"""Reader of tensor2tensor checkpoints: variables with our names and shapes.
 
-Kernels have the same layout, with heads side by side. Two things differ: an
-embedding is split by rows into shards, `weights_0`, `weights_1`, ...; and the
-vector that is added to source embeddings is one row, the target space, of a
-table with 32 rows.
+Kernels have the same layout as ours. Two things differ: an embedding is split
+by rows into shards, `weights_0`, `weights_1`, ...; and the vector that is added
+to source embeddings is one row, the target space, of a table with 32 rows.
 """
 
 import math
@@ -19,10 +18,10 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.training.checkpoints import UNREADABLE, short
 
 _TARGET_SPACES = "transformer/body/target_space_embedding/kernel"
-_SPACES = 32  # rows of this table
-_SOURCE_VECTOR = "target_space_embedding/vector"
-# Replaced one after the other, these turn tensor2tensor's names into ours.
-_RENAMED = {
+_NUM_SPACES = 32  # rows of the target space table
+_SPACE_VECTOR = "target_space_embedding/vector"
+# Replacements, in order, from tensor2tensor's names to ours.
+_REPLACEMENTS = {
     r"^transformer/body/": "",
     r"^transformer/symbol_modality_[\d_]+/": "",
     r"^shared/weights_\d+": "shared_embedding/table",
@@ -31,7 +30,7 @@ _RENAMED = {
     r"^softmax/weights_\d+": "softmax/table",
     r"^inputs_positional_embedding": "encoder_positions/table",
     r"^targets_positional_embedding": "decoder_positions/table",
-    r"^target_space_embedding/kernel": _SOURCE_VECTOR,
+    r"^target_space_embedding/kernel": _SPACE_VECTOR,
     r"/layer_(pre)?postprocess/layer_norm/layer_norm_": "_norm/",
     r"^(encoder|decoder)/layer_(\d+)/": r"\1_layer_\2/",
     r"/encdec_attention": "/cross_attention",
@@ -47,14 +46,14 @@ _RENAMED = {
     r"/relative_(keys|values)/embeddings": r"/relative_\1",
 }
 _COUNTERS = re.compile(r"global_step|(training|losses_avg|train_stats)/.*")
-_SLOTS = ("Adam", "Adam_1")  # the moving averages of gradients and squares
+_SLOTS = ("Adam", "Adam_1")  # moving averages of gradients and their squares
 
 
 class Checkpoint:
     """The variables of a checkpoint, by our names without the model's name.
 
     Args:
-      path: as TensorFlow writes it, without an ending.
+      path: prefix of the checkpoint's files, such as `FOLDER/model.ckpt-1000`.
 
     Raises:
       T2TLiteError: the checkpoint is damaged.
@@ -67,26 +66,27 @@ class Checkpoint:
             self._shapes = self._reader.get_variable_to_shape_map()
         except UNREADABLE as error:
             raise self._damaged(error) from error
-        # The shards of an embedding in the order of their numbers.
-        self._parts: dict[str, list[str]] = {}
+        # Our name -> names of the shards, sorted by number.
+        self._shards: dict[str, list[str]] = {}
         for name in sorted(self._shapes, key=lambda name: (len(name), name)):
             if not _COUNTERS.fullmatch(name):
                 ours = name
-                for pattern, replacement in _RENAMED.items():
+                for pattern, replacement in _REPLACEMENTS.items():
                     ours = re.sub(pattern, replacement, ours)
-                self._parts.setdefault(ours, []).append(name)
+                self._shards.setdefault(ours, []).append(name)
 
     def choose_space(self, given: int | None) -> tuple[int, str]:
-        """Return the target space to use, and a sentence about it.
+        """Return the target space to use, and a message about the choice.
 
-        Adam's slots show the trained one: only its gradients were not 0.
+        Adam's slots identify the trained space: all others are 0.
 
         Raises:
-          UsageError: the given one is out of range.
+          UsageError: the given target space is out of range.
         """
-        if given is not None and not 0 <= given < _SPACES:
+        if given is not None and not 0 <= given < _NUM_SPACES:
             raise UsageError(
-                f"target_space must be from 0 to {_SPACES - 1}; got {given}."
+                f"target_space must be from 0 to {_NUM_SPACES - 1} (got "
+                f"{given})."
             )
         trained = None
         name = f"training/{_TARGET_SPACES}/{_SLOTS[1]}"
@@ -97,49 +97,53 @@ class Checkpoint:
             return given or 0, f"target space {given or 0}"
         if given not in (None, trained):
             return given, (
-                f"warning: Adam never updated target space {given}, only "
-                f"{trained}; target space {given} is used"
+                f"warning: target space {given} is untrained; Adam updated "
+                f"only target space {trained}"
             )
-        return trained, f"target space {trained}, the trained one"
+        return trained, f"target space {trained}, which is the trained one"
 
     def weights(
         self, space: int, shapes: Mapping[str, Sequence[int]]
     ) -> dict[str, np.ndarray]:
-        """Return each weight in float32, with this row of target spaces.
+        """Read the weights in float32.
+
+        Args:
+          space: row of the target space table.
+          shapes: expected shapes by name.
 
         Raises:
-          T2TLiteError: names or shapes are not those of `shapes`.
+          T2TLiteError: names or shapes differ from `shapes`.
         """
-        self._refuse("it lacks", shapes.keys() - self._parts.keys())
-        if _SOURCE_VECTOR not in shapes:
-            self._parts.pop(_SOURCE_VECTOR, None)
-        foreign = self._parts.keys() - shapes.keys()
-        self._refuse("it also has", [self._parts[n][0] for n in foreign])
-        values = self._joined("{}", space)
+        self._check_none("it lacks", shapes.keys() - self._shards.keys())
+        if _SPACE_VECTOR not in shapes:
+            self._shards.pop(_SPACE_VECTOR, None)
+        extra = self._shards.keys() - shapes.keys()
+        self._check_none("it also has", [self._shards[n][0] for n in extra])
+        values = self._read_all("{}", space)
         wrong = [
             f"{name} {values[name].shape} instead of {tuple(shape)}"
             for name, shape in shapes.items()
             if values[name].shape != tuple(shape)
         ]
-        self._refuse("sizes or vocabulary differ:", wrong)
+        self._check_none("sizes or vocabulary differ:", wrong)
         return values
 
     def slots(self, space: int) -> list[dict[str, np.ndarray]]:
-        """Return Adam's averages of the gradients and of their squares.
+        """Read Adam's averages of the gradients and of their squares.
 
-        The list is empty if the checkpoint lacks one of a weight.
+        The list is empty if the checkpoint lacks a slot of any weight.
         """
-        names = [name for parts in self._parts.values() for name in parts]
+        names = [name for shards in self._shards.values() for name in shards]
         slots = {f"training/{name}/{x}" for name in names for x in _SLOTS}
         if not slots <= self._shapes.keys():
             return []
-        return [self._joined(f"training/{{}}/{x}", space) for x in _SLOTS]
+        return [self._read_all(f"training/{{}}/{x}", space) for x in _SLOTS]
 
     def count_updates(self, beta2: float, step: int) -> int:
-        """Return the number of updates that Adam has made.
+        """Return the number of Adam's updates.
 
-        `training/beta2_power` holds beta2 ** (updates + 1) until it
-        underflows. By then Adam's bias correction is 1, and `step` is returned.
+        `training/beta2_power` contains beta2 ** (updates + 1). After its
+        underflow, Adam's bias correction is 1, and this returns `step`.
         """
         power = float(self._read("training/beta2_power", 0.0))
         if not 1e-30 < power < 1:
@@ -150,12 +154,12 @@ class Checkpoint:
         """Return the number of updates, or `default` if it is not stored."""
         return int(self._read("global_step", default))
 
-    def _joined(self, form: str, space: int) -> dict[str, np.ndarray]:
+    def _read_all(self, template: str, space: int) -> dict[str, np.ndarray]:
         values = {}
-        for ours, parts in self._parts.items():
-            arrays = [self._read(form.format(part)) for part in parts]
+        for ours, shards in self._shards.items():
+            arrays = [self._read(template.format(shard)) for shard in shards]
             value = np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
-            values[ours] = value[space] if ours == _SOURCE_VECTOR else value
+            values[ours] = value[space] if ours == _SPACE_VECTOR else value
         return values
 
     def _read(self, name: str, default: Any = None) -> Any:
@@ -169,20 +173,20 @@ class Checkpoint:
             value = value.astype(np.float32)
         if not np.all(np.isfinite(value)):
             raise T2TLiteError(
-                f"{self._path}: {name} has values that are not finite."
+                f"{self._path}: {name} contains values that are not finite."
             )
         return value
 
-    def _refuse(self, why, names):
+    def _check_none(self, reason, names):
         """Raise T2TLiteError if there are names that contradict the hparams."""
         if names:
-            some = ", ".join(sorted(names)[:3])
+            first = ", ".join(sorted(names)[:3])
             raise T2TLiteError(
-                f"{self._path} does not match its hparams: {why} {some}."
+                f"{self._path} does not match its hparams: {reason} {first}."
             )
 
     def _damaged(self, error):
         return T2TLiteError(
-            f"{self._path} is damaged or incomplete ({short(error)}); copy it "
-            "again, with all its files."
+            f"{self._path} is damaged or incomplete ({short(error)}): copy all "
+            "its files again."
         )

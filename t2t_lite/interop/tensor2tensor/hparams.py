@@ -1,6 +1,6 @@
-"""Read a folder of tensor2tensor's trainer, and convert its hyperparameters.
+"""Reader of tensor2tensor's training folders; conversion of hyperparameters.
 
-`_HPARAMS` is the one table of names; `docs/from-tensor2tensor.md` shows it.
+`_HPARAMS` maps the names; `docs/from-tensor2tensor.md` shows the table.
 """
 
 import dataclasses
@@ -15,8 +15,8 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams, ModelHParams
 from t2t_lite.validators import parse_key_values
 
-# Each hparam of tensor2tensor with a counterpart: our name of it, and its value
-# in transformer_base_v1, which is its default.
+# Each hparam of tensor2tensor with a counterpart: our name, and the default,
+# which is the value of transformer_base_v1.
 _HPARAMS: dict[str, tuple[str, Any]] = {
     "activation_dtype": ("precision", "float32"),
     "attention_dropout": ("attention_dropout", 0.0),
@@ -57,7 +57,7 @@ _HPARAMS: dict[str, tuple[str, Any]] = {
 }
 NAMES = {name: ours for name, (ours, _) in _HPARAMS.items()}
 DEFAULTS = {name: value for name, (_, value) in _HPARAMS.items()}
-# Our value of each supported value.
+# Supported values of tensor2tensor and our values.
 _VALUES: dict[str, dict[Any, Any]] = {
     "activation_dtype": {"float32": "float32", "bfloat16": "bfloat16"},
     "multiply_embedding_mode": {"sqrt_depth": "sqrt_depth", "none": "none"},
@@ -72,8 +72,8 @@ _VALUES: dict[str, dict[Any, Any]] = {
     "self_attention_type": {"dot_product": None, "dot_product_relative": None},
 }
 _NORM_PLACEMENTS = {("none", "dan"): "post", ("n", "da"): "pre"}
-# Supported values of these and of the hparams without a counterpart.
-_OF_MODEL: dict[str, Collection[Any]] = {
+# Supported values of the model's hparams, also of those without a counterpart.
+_MODEL_VALUES: dict[str, Collection[Any]] = {
     **{name: known for name, known in _VALUES.items() if name != "optimizer"},
     "attention_variables_3d": (False,),
     "bottom": ({},),
@@ -89,7 +89,7 @@ _OF_MODEL: dict[str, Collection[Any]] = {
     "top": ({},),
     "unidirectional_encoder": (False,),
 }
-_OF_TRAINING: dict[str, Collection[Any]] = {
+_TRAINING_VALUES: dict[str, Collection[Any]] = {
     "attention_dropout_broadcast_dims": ("",),
     "grad_noise_scale": (0,),
     "layer_prepostprocess_dropout_broadcast_dims": ("",),
@@ -109,14 +109,14 @@ _OF_TRAINING: dict[str, Collection[Any]] = {
     "weight_decay": (0,),  # an L2 term of the loss
     "weight_noise": (0,),
 }
-# Our schedule for the factors that depend on the step.
+# Our schedule for each set of factors that depend on the step.
 _SCHEDULES = {
     frozenset(("linear_warmup", "rsqrt_decay")): "inverse_sqrt",
     frozenset(("rsqrt_decay",)): "flat_inverse_sqrt",
     frozenset(("linear_warmup",)): "constant",
     frozenset(): "constant",
 }
-_WEIGHTS_ONLY = " `weights_only` imports the weights alone."
+_WEIGHTS_ONLY = " Use `weights_only` to import only the weights."
 _CHECKPOINT = re.compile(r"(.*ckpt)-(\d+)")
 _FLAG = re.compile(r"^--(\w+)=(.*)$", re.MULTILINE)
 
@@ -124,20 +124,20 @@ _FLAG = re.compile(r"^--(\w+)=(.*)$", re.MULTILINE)
 class TrainDir(NamedTuple):
     """A checkpoint in a folder of tensor2tensor's trainer."""
 
-    checkpoint: pathlib.Path  # as TensorFlow writes it, without an ending
-    step: int  # the number in its name
-    flags: Mapping[str, str]  # of the trainer; {} without flags.txt
+    checkpoint: pathlib.Path  # prefix of its files
+    step: int  # number in its name
+    flags: Mapping[str, str]  # flags of the trainer; {} without flags.txt
 
 
 def read_train_dir(path: pathlib.Path) -> TrainDir:
-    """Find the checkpoint of a trainer's folder and read the flags.
+    """Find the checkpoint in a trainer's folder and read the flags.
 
     Args:
-      path: the folder, for its checkpoint with the highest step, or one
-        checkpoint, `FOLDER/model.ckpt-250000`.
+      path: a folder, whose newest checkpoint is used, or a checkpoint, such as
+        `FOLDER/model.ckpt-250000`.
 
     Raises:
-      UsageError: there is no checkpoint.
+      UsageError: the path contains no checkpoint.
     """
     is_file = path.with_name(f"{path.name}.index").is_file()
     paths = [each.with_suffix("") for each in path.glob("*.index")]
@@ -148,8 +148,8 @@ def read_train_dir(path: pathlib.Path) -> TrainDir:
     }
     if not found:
         raise UsageError(
-            "t2t_dir must be a folder with a checkpoint of tensor2tensor, "
-            f"model.ckpt-N.index and its data, or that checkpoint; got {path}."
+            "t2t_dir must be a tensor2tensor checkpoint, or a folder with "
+            f"model.ckpt-N.index and its data (got {path})."
         )
     step = max(found)
     flags: dict[str, str] = {}
@@ -161,16 +161,16 @@ def read_train_dir(path: pathlib.Path) -> TrainDir:
 
 
 def read_values(path: pathlib.Path) -> dict[str, Any]:
-    """Read an `hparams.json`, and check the types of known values.
+    """Read an `hparams.json` file, and check the types of known values.
 
     Raises:
-      UsageError: there is no such file.
+      UsageError: the file does not exist.
       T2TLiteError: the file is damaged.
     """
     if not path.is_file():
         raise UsageError(
-            f"{path} is missing: give `t2t_hparams=FILE`, or a set that has "
-            "tensor2tensor's values, such as `t2t_hparams=transformer_base_v3`."
+            f"{path} is missing: specify `t2t_hparams=FILE`, or one of "
+            "tensor2tensor's sets, such as `t2t_hparams=transformer_base_v3`."
         )
     try:
         values = {**json.loads(path.read_text("utf-8"))}
@@ -180,8 +180,8 @@ def read_values(path: pathlib.Path) -> dict[str, Any]:
         value = values.get(name, default)
         if isinstance(value, int | float) != isinstance(default, int | float):
             raise T2TLiteError(
-                f"{path}: {name} must be of the type of {default!r}; got "
-                f"{value!r}."
+                f"{path}: {name} must have the type of {default!r} (got "
+                f"{value!r})."
             )
     return values
 
@@ -192,41 +192,41 @@ def hparams_of(
     *,
     weights_only: bool = False,
 ) -> HParams:
-    """Return the hparams of the same model and of the same updates.
+    """Convert tensor2tensor's hparams to the same model and updates.
 
     Args:
-      values: tensor2tensor's hparams by name; missing ones have the value of
+      values: tensor2tensor's hparams by name; the default is the value of
         `transformer_base_v1`.
-      flags: of its trainer: `problem`, `worker_gpu`, `train_steps`,
-        `decode_hparams`.
-      weights_only: convert the hparams of the model alone.
+      flags: flags of tensor2tensor's trainer: `problem`, `worker_gpu`,
+        `train_steps`, `decode_hparams`.
+      weights_only: convert only the hparams of the model.
 
     Raises:
       UsageError: a value is not supported.
     """
     values = {**DEFAULTS, **values}
-    _require(values, _OF_MODEL)
+    _check_supported(values, _MODEL_VALUES)
     if not values["shared_embedding_and_softmax_weights"]:
-        # Two of the three matrices would be one.
-        _require(values, {"shared_embedding": (False,)})
+        # shared_embedding would share two of the three matrices.
+        _check_supported(values, {"shared_embedding": (False,)})
     converted: dict[str, Any] = {
         ours: _VALUES[name].get(values[name])
         if name in _VALUES
         else values[name]
         for name, ours in NAMES.items()
     }
-    converted |= _model(values)
+    converted |= _convert_model(values)
     if weights_only:
         names = {field.name for field in dataclasses.fields(ModelHParams)}
         names &= converted.keys()
         converted = {name: converted[name] for name in (*names, "precision")}
     else:
-        _require(values, _OF_TRAINING, _WEIGHTS_ONLY)
+        _check_supported(values, _TRAINING_VALUES, _WEIGHTS_ONLY)
         gpus = max(1, int(flags.get("worker_gpu") or 1))
         problem = flags.get("problem", "").removesuffix("_rev")
-        converted |= _schedule(values) | {
+        converted |= _convert_schedule(values) | {
             "batch_tokens": values["batch_size"] * gpus,
-            "gradient_accumulation_steps": gpus,  # one GPU has one
+            "gradient_accumulation_steps": gpus,  # one pass per GPU
             "clip_norm": values["clip_grad_norm"] or None,
             "packing": values["pack_dataset"] or problem.endswith("_packed"),
             "train_steps": int(flags.get("train_steps") or 250000),
@@ -241,23 +241,23 @@ def hparams_of(
     return HParams(**converted)
 
 
-def _require(
+def _check_supported(
     values: Mapping[str, Any],
     supported: Mapping[str, Collection[Any]],
     remedy: str = "",
 ) -> None:
-    """Raise UsageError for the first value that is not supported."""
+    """Raise UsageError if a value is not supported."""
     for name, known in supported.items():
         if name in values and values[name] not in known:
             raise UsageError(
                 f"tensor2tensor's {name} must be "
-                f"{' or '.join(map(repr, known))}; got {values[name]!r}."
+                f"{' or '.join(map(repr, known))} (got {values[name]!r})."
                 f"{remedy}"
             )
 
 
-def _model(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the hparams of the model that depend on several values."""
+def _convert_model(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the model's hparams that depend on several values."""
     sequences = (
         values["layer_preprocess_sequence"] or "none",
         values["layer_postprocess_sequence"],
@@ -266,9 +266,9 @@ def _model(values: Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError(
             "tensor2tensor's layer_preprocess_sequence and "
             "layer_postprocess_sequence must be 'none' and 'dan', or 'n' and "
-            f"'da'; got {sequences[0]!r} and {sequences[1]!r}."
+            f"'da' (got {sequences[0]!r} and {sequences[1]!r})."
         )
-    heads = max(1, values["num_heads"])  # HParams refuses less
+    heads = max(1, values["num_heads"])  # HParams rejects a smaller value
     is_relative = values["self_attention_type"] == "dot_product_relative"
     distance = values["max_relative_position"] if is_relative else None
     return {
@@ -283,16 +283,15 @@ def _model(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _schedule(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the hparams of the learning rate, a product of named factors."""
+def _convert_schedule(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the learning rate schedule, a product of named factors."""
     text = values["learning_rate_schedule"]
     factors = [name.strip() for name in text.split("*") if name.strip()]
     warmup = values["learning_rate_warmup_steps"]
     if factors == ["legacy"]:
-        _require(
-            values, {"learning_rate_decay_scheme": ("noam",)}, _WEIGHTS_ONLY
-        )
-        # noam has the factor 5000; "adam", not "Adam", has the factor 0.002.
+        supported = {"learning_rate_decay_scheme": ("noam",)}
+        _check_supported(values, supported, _WEIGHTS_ONLY)
+        # noam multiplies by 5000; "adam", but not "Adam", by 0.002.
         factor = 10.0 if "adam" in values["optimizer"] else 5000.0
         return {
             "schedule": "paper",
@@ -307,14 +306,14 @@ def _schedule(values: Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError(
             "tensor2tensor's learning_rate_schedule must be legacy, or a "
             "product of constant, linear_warmup, rsqrt_decay and "
-            f"rsqrt_hidden_size; got {text!r}.{_WEIGHTS_ONLY}"
+            f"rsqrt_hidden_size (got {text!r}).{_WEIGHTS_ONLY}"
         )
     schedule = _SCHEDULES[shape]
     if schedule == "inverse_sqrt" and "rsqrt_hidden_size" in factors:
-        schedule = "paper"  # which contains this factor
+        schedule = "paper"  # includes rsqrt_hidden_size
         del scale["rsqrt_hidden_size"]
     elif schedule != "constant":
-        scale["rsqrt_decay"] = max(1, warmup) ** -0.5  # at the peak
+        scale["rsqrt_decay"] = max(1, warmup) ** -0.5  # value at the peak
     return {
         "schedule": schedule,
         "learning_rate": math.prod(scale.get(name, 1.0) for name in factors),

@@ -1,4 +1,4 @@
-"""`import_run`: convert a checkpoint of tensor2tensor to a run."""
+"""`import_run`: conversion of a tensor2tensor checkpoint to a run."""
 
 import pathlib
 import re
@@ -29,8 +29,8 @@ from t2t_lite.training.optimizers import Adam
 from t2t_lite.training.run import Run
 from t2t_lite.training.update import Updater
 
-# Of logits, relative to the largest one: float32 sums of the same numbers in
-# another order.
+# Tolerance of logits, relative to the largest logit. float32 sums depend on the
+# order of additions.
 _TOLERANCE = 1e-4
 
 
@@ -48,35 +48,37 @@ def import_run(
     data_dir: pathlib.Path | None = None,
     usr_dir: str | None = None,
 ) -> tuple[Run, list[str]]:
-    """Make a run that decodes, resumes training and exports like any other.
+    """Convert a checkpoint to a run for decoding, training and export.
 
-    Everything is read and checked before anything is written.
+    All files are read and checked before any file is written.
 
     Args:
-      train_dir: the original.
-      hparams: of the original, see `hparams.hparams_of`.
-      vocabulary: its file, or the files of source and target.
-      output_dir: the folder of the run; must be missing or empty.
-      problem: the problem of the original, in its direction.
-      seed: of later training.
-      target_space: which of the 32 rows becomes the source vector; None takes
-        the trained one, or 0 if the optimizer's state is missing.
+      train_dir: the checkpoint.
+      hparams: hparams of the checkpoint, from `hparams.hparams_of`.
+      vocabulary: the shared vocabulary file, or source and target vocabulary.
+      output_dir: folder of the run; must be missing or empty.
+      problem: problem of the checkpoint, in the same direction.
+      seed: random seed of later training.
+      target_space: row of the target space table, 0 to 31; None: the trained
+        row, or 0 if the optimizer's state is missing.
       weights_only: import the weights without the optimizer's state.
-      verify: an `.npz` with `inputs`, `targets` and `logits` of the original,
-        see `_compare_logits`.
-      data_dir: data of the problem to train on; None: the first training run
+      verify: an `.npz` file with `inputs`, `targets` and `logits` of the
+        original model; see `_compare_logits`.
+      data_dir: data folder for later training; None: the first training run
         chooses it.
-      usr_dir: the folder with the code of the problem.
+      usr_dir: folder with the code of the problem.
 
     Returns:
-      The run, and remarks for the user.
+      The run, and messages for the user.
 
     Raises:
-      UsageError: the vocabulary or the folder does not match.
+      UsageError: `vocabulary` or `output_dir` is invalid.
       T2TLiteError: a file is damaged, or the logits differ.
     """
     if output_dir.exists() and any(output_dir.iterdir()):
-        raise UsageError(f"output_dir must be a new folder; got {output_dir}.")
+        raise UsageError(
+            f"output_dir must be a new or empty folder (got {output_dir})."
+        )
     encoders = _open_vocabularies(problem, vocabulary)
     if len({each.vocab_size for each in encoders.values()}) > 1:
         # tensor2tensor ignores the hparam if the sizes differ.
@@ -84,10 +86,10 @@ def import_run(
     require_fitting_vocabularies(problem, hparams)
     variables = Checkpoint(train_dir.checkpoint)
     step = variables.global_step(train_dir.step)
-    space, remarks = 0, []
+    space, messages = 0, []
     if hparams.target_space_embedding:
-        space, remark = variables.choose_space(target_space)
-        remarks.append(remark)
+        space, message = variables.choose_space(target_space)
+        messages.append(message)
     data = {"dir": str(data_dir or ""), "fingerprint": ""}
     config = make_config(problem, hparams, seed, data, encoders, usr_dir)
     config["imported_from"] = {
@@ -99,25 +101,27 @@ def import_run(
     config["has_checkpoints"] = True
     run = Run(output_dir, config, problem, encoders)
     if data_dir:
-        found = run.data.manifest  # of the same vocabulary
-        config["data"] |= {"fingerprint": found.digest, "seed": found.seed}
+        manifest = run.data.manifest  # has the same vocabulary
+        config["data"]["fingerprint"] = manifest.digest
+        config["data"]["seed"] = manifest.seed
     model = _import_weights(run, variables, space)
     if verify:
-        remarks.append(_compare_logits(model, verify))
+        messages.append(_compare_logits(model, verify))
     updater = Updater(model, hparams, choose_strategy(), seed)
-    how = "a fresh optimizer"
+    state_source = "a fresh optimizer"
     if not weights_only:
         updates = variables.count_updates(hparams.adam_beta2, step)
-        how = _import_adam(updater, model, variables.slots(space), updates)
-    remarks.append(f"training resumes after update {step} with {how}")
+        slots = variables.slots(space)
+        state_source = _import_adam(updater, model, slots, updates)
+    messages.append(f"training resumes after update {step} with {state_source}")
     tensors = {**checkpoints.model_tensors(model), **updater.tensors()}
     state = {"step": step, "position": [0, 0, 0], "seed": seed}
     _write_run(output_dir, config, vocabulary, tensors, state)
-    return run, remarks
+    return run, messages
 
 
 def _write_run(output_dir, config, vocabulary, tensors, state):
-    """Write the folder of a run, completely or not at all."""
+    """Write the folder of a run atomically."""
     with files.write_folder(output_dir, replace=False) as folder:
         checkpoints.save(folder / checkpoints.FOLDER, tensors, state)
         for name, path in zip(config["vocabulary"], vocabulary, strict=True):
@@ -130,14 +134,14 @@ def _open_vocabularies(problem, paths):
     count = len(set(problem.vocabulary_files().values()))
     if len(paths) != count:
         raise UsageError(
-            f"{problem.name} has {count} vocabularies; got {len(paths)}."
+            f"{problem.name} requires {count} vocabularies (got {len(paths)})."
         )
-    opened = [open_vocabulary(path) for path in paths]
-    return {"inputs": opened[0], "targets": opened[-1]}
+    tokenizers = [open_vocabulary(path) for path in paths]
+    return {"inputs": tokenizers[0], "targets": tokenizers[-1]}
 
 
 def _import_weights(run, variables, space):
-    """Return the model of a run with the weights of the checkpoint."""
+    """Build the model of a run with the weights of the checkpoint."""
     with skip_init():
         model = run.model()
     shapes = {_name(weight): weight.shape for weight in model.weights}
@@ -148,15 +152,15 @@ def _import_weights(run, variables, space):
 
 
 def _import_adam(updater, model, slots, updates):
-    """Set the state of Adam if there is one; return what training has."""
+    """Set the state of Adam, if any; return a description of the state."""
     adam = updater.optimizer
     if not isinstance(adam, Adam) or not slots:
         return "a fresh optimizer, because the checkpoint has no state of Adam"
-    for part, values in zip(("mean", "square"), slots, strict=True):
+    for key, values in zip(("mean", "square"), slots, strict=True):
         for weight, state in zip(
             model.trainable_variables, adam.state, strict=True
         ):
-            state[part].assign(values[_name(weight)])
+            state[key].assign(values[_name(weight)])
     adam.applied.assign(updates)
     return "Adam's state"
 
@@ -167,14 +171,14 @@ def _name(weight: Any) -> str:
 
 
 def _compare_logits(model: Transformer, path: pathlib.Path) -> str:
-    """Return a sentence with the largest difference to tensor2tensor's logits.
+    """Compare the logits with tensor2tensor's; return a message.
 
-    The file has `inputs` int [B, S], `targets` int [B, T] and `logits` float
-    [B, T, V]; or several of these, `inputs_0`, `targets_0`, `logits_0`, ...
-    Other dimensions of 1 are dropped.
+    The file contains `inputs` int [B, S], `targets` int [B, T] and `logits`
+    float [B, T, V]; or several cases, `inputs_0`, `targets_0`, `logits_0`, ...
+    Additional dimensions of size 1 are dropped.
 
     Raises:
-      T2TLiteError: they differ, or the file is missing or has other content.
+      T2TLiteError: the logits differ, or the file is missing or invalid.
     """
     tokens, gaps, largest = 0, [0.0], [1.0]
     for inputs, targets, expected in _cases(path):
@@ -183,17 +187,17 @@ def _compare_logits(model: Transformer, path: pathlib.Path) -> str:
         logits = np.asarray(model({"inputs": inputs, "targets": targets}))
         if logits.size != expected.size:
             raise T2TLiteError(
-                f"{path} must have logits of {logits.shape[-1]} tokens of the "
-                f"vocabulary; got {expected.shape[-1]}."
+                f"{path} must have {logits.shape[-1]} logits per position, one "
+                f"per vocabulary entry (got {expected.shape[-1]})."
             )
         expected = expected.reshape(logits.shape)
         tokens += int(real.sum())
         gaps.append(np.abs(logits - expected)[real].max(initial=0))
         largest.append(np.abs(expected[real]).max(initial=0))
-    difference = np.max(gaps)  # NaN if there is one
+    difference = np.max(gaps)  # NaN if any logit is NaN
     if not difference <= _TOLERANCE * np.max(largest):
         raise T2TLiteError(
-            f"The logits differ from those in {path} by up to "
+            f"The logits differ from the logits in {path} by up to "
             f"{difference:.3g}: check the hparams, the target space and the "
             "vocabulary of the checkpoint."
         )
@@ -201,20 +205,20 @@ def _compare_logits(model: Transformer, path: pathlib.Path) -> str:
 
 
 def _cases(path: pathlib.Path) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yield the (inputs, targets, logits) of each case in an `.npz`."""
+    """Yield (inputs, targets, logits) of each case in an `.npz` file."""
     try:
         with np.load(path) as arrays:
             matches = [re.fullmatch(r"inputs(_\d+)?", name) for name in arrays]
-            endings = [match[1] or "" for match in matches if match]
-            if not endings:
-                raise ValueError("it has none of these")
-            for ending in endings:
+            suffixes = [match[1] or "" for match in matches if match]
+            if not suffixes:
+                raise ValueError("no inputs found")
+            for suffix in suffixes:
                 names = (
-                    f"{x}{ending}" for x in ("inputs", "targets", "logits")
+                    f"{x}{suffix}" for x in ("inputs", "targets", "logits")
                 )
                 yield tuple(arrays[name] for name in names)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as e:
         raise T2TLiteError(
-            f"verify must name an .npz with inputs, targets, logits; got "
-            f"{path}: {format_error(e, place=False)}."
+            "verify must be an .npz file with inputs, targets and logits (got "
+            f"{path}: {format_error(e, place=False)})."
         ) from e

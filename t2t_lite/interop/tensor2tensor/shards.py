@@ -1,7 +1,7 @@
-"""Check shards that tensor2tensor wrote, and use them in place.
+"""Import of shards that tensor2tensor wrote, without a copy.
 
-The records are tf.train.Example with int64 `inputs` and `targets`, EOS last.
-In problems `..._packed` a record is a row of several pairs, see `packing`.
+A record is a tf.train.Example with int64 `inputs` and `targets`, EOS last. In
+problems `..._packed`, a record is a row of several pairs; see `data.packing`.
 """
 
 import collections
@@ -24,42 +24,44 @@ from t2t_lite.tokenizers.vocabulary import open_vocabulary
 
 _MADE_BY = "tensor2tensor"  # an entry of the manifest's versions
 _FEATURES = feature_names(packing=True)
-_RECORDS = 1024  # that are checked together
+_BATCH_SIZE = 1024  # number of records to check together
 
 
 def import_shards(
     folder: pathlib.Path, problem: Problem, vocabulary: Sequence[pathlib.Path]
 ) -> Manifest:
-    """Check the shards `NAME-train-*` ... of a problem; write their manifest.
+    """Check the shards `NAME-train-*`, ... of a problem; write their manifest.
 
-    The vocabulary, one file or those of source and target, is copied there.
+    Args:
+      folder: folder of the shards.
+      problem: problem of the shards.
+      vocabulary: the shared vocabulary file, or source and target vocabulary;
+        copied to `folder`.
 
     Raises:
-      T2TLiteError: shards or vocabulary are missing, damaged or of another
-        kind, or the data was made here. Nothing is written.
+      T2TLiteError: shards or vocabulary are missing, damaged or have another
+        format, or t2t-lite generated the data. No file is written.
     """
     name, has_data = problem.base_name, Manifest.path(folder, problem).exists()
     if has_data and _MADE_BY not in Manifest.load(folder, problem).versions:
         raise T2TLiteError(
-            f"{folder} holds data of {name} that t2t-lite-datagen made: it is "
-            "ready, leave `import_shards` out."
+            f"t2t-lite-datagen generated the data of {name} in {folder}: "
+            "remove `import_shards`."
         )
     shards = {s: _shards(folder, name, s) for s in ("train", "dev", "test")}
     sizes = [open_vocabulary(path).vocab_size for path in vocabulary]
     names = list(dict.fromkeys(problem.vocabulary_files().values()))
     if len(names) != len(vocabulary):
         raise T2TLiteError(
-            f"{name} has {len(names)} vocabularies; got {len(vocabulary)}: "
-            "give `vocabulary=SOURCE,TARGET` for two."
+            f"{name} requires {len(names)} vocabularies (got "
+            f"{len(vocabulary)}): use `vocabulary=SOURCE,TARGET` for two."
         )
     splits = {s: _read_split(p, sizes) for s, p in shards.items() if p}
-    for there, path in zip(
-        [folder / n for n in names], vocabulary, strict=True
-    ):
-        if not there.exists():
-            shutil.copyfile(path, there)
-        elif sha256_of(there) != sha256_of(path):
-            raise T2TLiteError(f"{there} differs from {path}: remove one.")
+    for copy, path in zip([folder / n for n in names], vocabulary, strict=True):
+        if not copy.exists():
+            shutil.copyfile(path, copy)
+        elif sha256_of(copy) != sha256_of(path):
+            raise T2TLiteError(f"{copy} differs from {path}: remove one.")
     manifest = Manifest(
         problem=name,
         fingerprint=problem.fingerprint(),
@@ -74,15 +76,15 @@ def import_shards(
 
 
 def _shards(folder: pathlib.Path, name: str, split: str) -> list[pathlib.Path]:
-    """Return the shards of a split in order; only test may be missing."""
+    """Return the shards of a split, in order; only test may be missing."""
     prefix = f"{name}-{split}"
     found = sorted(folder.glob(f"{glob.escape(prefix)}-?????-of-?????"))
     count = len(found) or split != "test"
     names = [f"{prefix}-{i:05d}-of-{count:05d}" for i in range(count)]
-    if (there := [path.name for path in found]) != names:
+    if (found_names := [path.name for path in found]) != names:
         raise T2TLiteError(
-            f"{folder} must hold all shards of {prefix}, and of no other copy; "
-            f"got {', '.join(there) or 'none'}."
+            f"{folder} must contain all shards of one copy of {prefix} (got "
+            f"{', '.join(found_names) or 'none'})."
         )
     return found
 
@@ -90,34 +92,36 @@ def _shards(folder: pathlib.Path, name: str, split: str) -> list[pathlib.Path]:
 def _read_split(
     paths: Sequence[pathlib.Path], sizes: Sequence[int]
 ) -> SplitRecord:
-    """Check and count all records of a split, given V of both or each side."""
+    """Check and count all records of a split; `sizes` are vocabulary sizes."""
     lengths, rows = collections.Counter[int](), collections.Counter[int]()
     tokens, shards, is_packed = np.zeros(2, int), [], None
-    form = dict.fromkeys(_FEATURES, tf.io.RaggedFeature(tf.int64))
+    schema = dict.fromkeys(_FEATURES, tf.io.RaggedFeature(tf.int64))
     for path in paths:
         count = 0
         try:
-            for batch in tf.data.TFRecordDataset(str(path)).batch(_RECORDS):
-                found = tf.io.parse_example(batch, form)
-                parts = [found[name] for name in _FEATURES]  # of both sides
-                widths = [part.row_lengths() for part in parts]
+            for batch in tf.data.TFRecordDataset(str(path)).batch(_BATCH_SIZE):
+                parsed = tf.io.parse_example(batch, schema)
+                features = [parsed[name] for name in _FEATURES]  # of both sides
+                widths = [feature.row_lengths() for feature in features]
                 if is_packed is None:
                     is_packed = bool(widths[-1][0] > 0)
                 sides = [
-                    _measure(parts[:3], sizes[0], is_packed),
-                    _measure(parts[3:], sizes[-1], is_packed),
+                    _measure(features[:3], sizes[0], is_packed),
+                    _measure(features[3:], sizes[-1], is_packed),
                 ]
-                tokens += np.sum(sides, axis=1)  # as many texts on both sides
+                # Fails unless both sides have the same number of texts.
+                tokens += np.sum(sides, axis=1)
                 lengths.update(np.max(sides, axis=0).tolist())
                 rows.update(np.max(widths, axis=0).tolist())
                 count += len(batch)
         except (tf.errors.OpError, ValueError) as error:
             raise T2TLiteError(
-                f"{path} is damaged or of another kind, in the {_RECORDS} "
-                f"records from number {count + 1} on: {format_error(error)}."
+                f"{path} is damaged or has another format, in the "
+                f"{_BATCH_SIZE} records from number {count + 1} on: "
+                f"{format_error(error)}."
             ) from error
-        if not count:  # tensor2tensor gives records to all shards in turn
-            raise T2TLiteError(f"{path} has no record: copy it again.")
+        if not count:  # tensor2tensor writes records to all shards in turn
+            raise T2TLiteError(f"{path} has no records: copy it again.")
         shards.append(generate.describe_shard(path, count))
     return SplitRecord(
         examples=lengths.total(),
@@ -131,18 +135,18 @@ def _read_split(
 
 
 def _measure(
-    parts: Sequence[tf.RaggedTensor], vocab_size: int, is_packed: bool
+    features: Sequence[tf.RaggedTensor], vocab_size: int, is_packed: bool
 ) -> np.ndarray:
-    """Return the lengths of the texts, or raise ValueError for a wrong one."""
-    texts, *others = parts
+    """Return the lengths of the texts; raise ValueError for an invalid text."""
+    texts, *others = features
     splits = texts.row_splits if is_packed else texts.row_splits * 0
     if any((other.row_splits != splits).numpy().any() for other in others):
-        raise ValueError("all records must be pairs, or all be packed rows")
+        raise ValueError("all records must be pairs or all packed rows")
     if is_packed:
         texts = unpack(texts, others[0])
     ids, lengths = texts.values.numpy(), texts.row_lengths().numpy()
     if not (lengths.all() and (ids > 0).all() and (ids < vocab_size).all()):
-        raise ValueError("texts must have ids of the vocabulary")
+        raise ValueError("texts must contain ids of the vocabulary")
     if (ids[np.cumsum(lengths) - 1] != EOS_ID).any():
-        raise ValueError("texts must end in EOS, 1")
+        raise ValueError("texts must end with EOS (id 1)")
     return lengths

@@ -1,10 +1,10 @@
-"""The web page of a server. It loads nothing from other servers."""
+"""The web page of a server, without resources from other servers."""
 
 import pathlib
 
 FOLDER = pathlib.Path(__file__).with_name("static")
-# A browser then loads only files of this folder, sends requests only to this
-# server, and does not show the page in a frame of another page.
+# The browser loads files only from this folder, sends requests only to this
+# server, and does not display the page in a frame of another page.
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; "

@@ -1,4 +1,4 @@
-"""Attention weights as one self-contained page, after figures 3-5."""
+"""Attention weights as a self-contained page; see arXiv:1706.03762."""
 
 import json
 import re
@@ -16,26 +16,26 @@ from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.serving import page
 from t2t_lite.tokenizers.base import EOS_ID, Tokenizer
 
-_DIGITS = 4  # of a weight
+_DIGITS = 4  # decimals of a weight
 
 
 def attention_of(
     translator: Translator, source: str, target: str | None = None
 ) -> dict[str, Any]:
-    """Return the weights of every head while a text is translated.
+    """Compute the attention weights of all heads for a pair of texts.
 
     Args:
-      translator: the model, its encoders and the search.
-      source: a text.
-      target: its translation; None takes the search's.
+      translator: the model, its tokenizers and its search settings.
+      source: source text.
+      target: target text; None: the translation of the source.
 
     Returns:
-      As JSON values, `texts`, the tokens `read` [S] and `written` [T], and the
-      weights `cross` [N, H, T, S], `encoder` [N, H, S, S] and `decoder`
-      [N, H, T, T], whose columns are the tokens before those of the rows.
+      A dict of JSON values: `texts`; the tokens `read` [S] and `written` [T];
+      the weights `cross` [N, H, T, S], `encoder` [N, H, S, S] and `decoder`
+      [N, H, T, T], where column t is the token before row t.
 
     Raises:
-      UsageError: a text has more tokens than the model was trained on.
+      UsageError: a text has more than `max_length` tokens.
     """
     inputs = _ids(translator, translator.source_encoder, source)
     if target is None:
@@ -64,29 +64,29 @@ def attention_of(
 
 
 def _ids(translator: Translator, encoder: Tokenizer, text: str) -> list[int]:
-    """Return the tokens of a text, without EOS."""
+    """Tokenize a text, without EOS."""
     ids = encoder.encode([text])[0].tolist()
     if len(ids) >= translator.max_length:
         raise UsageError(
-            f"A text may have {translator.max_length} tokens (max_length, EOS "
-            f"included); this one has {len(ids) + 1}: {text[:40]!r}..."
+            f"A text must have at most {translator.max_length} tokens "
+            f"(max_length, EOS included), got {len(ids) + 1}: {text[:40]!r}..."
         )
     return ids
 
 
 def render_page(attention: Mapping[str, Any]) -> str:
-    """Return a page of HTML that loads nothing.
+    """Render a self-contained HTML page.
 
     Args:
       attention: from `attention_of`.
     """
-    # Inside a script element, only "</" could end it early.
+    # Escaped because "</" could end the script element.
     data = json.dumps(attention, ensure_ascii=False).replace("<", "\\u003c")
-    parts = {
+    contents = {
         "STYLE": (page.FOLDER / "heads.css").read_text("utf-8"),
         "SCRIPT": (page.FOLDER / "heads.js").read_text("utf-8"),
         "DATA": data,
     }
     template = (page.FOLDER / "attention_page.html").read_text("utf-8")
-    # In one pass, so that no text of a user is taken for a mark.
-    return re.sub(r"__(\w+)__", lambda mark: parts[mark[1]], template)
+    # One pass, because the user's texts may contain placeholders.
+    return re.sub(r"__(\w+)__", lambda match: contents[match[1]], template)

@@ -28,7 +28,7 @@ from tensorflow_serving.apis import (
 
 from t2t_lite.serving import page
 from t2t_lite.serving.server.model import Model
-from t2t_lite.serving.server.requests import Refusal, recorded
+from t2t_lite.serving.server.requests import ApiError, record_request
 
 _PATH = r"/v1/models/{name:[^/:]+}{version:(/versions/\d{1,19})?}"
 _HTTP_STATUS = {
@@ -42,9 +42,9 @@ _HTTP_STATUS = {
     "DEADLINE_EXCEEDED": 504,
 }  # others: 500
 _STATUS_OF = {code: status for status, code in _HTTP_STATUS.items()}
-# The stock server fills the field of a type, and many clients read it, while
-# `tf.make_tensor_proto` fills `tensor_content`. It also takes 20 us an output
-# on a CPU: requests of one short text took 1.2 times the processor time.
+# The stock server fills the field of a type, which many clients read;
+# `tf.make_tensor_proto` fills `tensor_content`. It also takes 20 us per output
+# on a CPU, a sixth of the CPU time of a request with one short text.
 _FIELDS = {  # by the `char` of a numpy dtype
     "O": (tf.string, "string_val"),
     "f": (tf.float32, "float_val"),
@@ -54,12 +54,12 @@ _FIELDS = {  # by the `char` of a numpy dtype
 
 
 def rest_application(model: Model) -> web.Application:
-    """Return the aiohttp application that answers REST requests."""
+    """Create the aiohttp application of the REST API."""
 
     async def predict(http: web.Request) -> web.Response:
         if http.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site"):
-            reason = "Web pages of other sites may not use this server."
-            raise Refusal(reason, "PERMISSION_DENIED")
+            reason = "Requests from web pages of other sites are not allowed."
+            raise ApiError(reason, "PERMISSION_DENIED")
         version = model.find(*_model_in_path(http))
         request = _parse(await http.read())
         outputs = await model.predict(
@@ -68,8 +68,8 @@ def rest_application(model: Model) -> web.Application:
         if "inputs" in request:
             return _json({"outputs": _only_value(outputs)})
         rows = zip(*outputs.values(), strict=True)
-        named = [dict(zip(outputs, row, strict=True)) for row in rows]
-        return _json({"predictions": [_only_value(row) for row in named]})
+        predictions = [dict(zip(outputs, row, strict=True)) for row in rows]
+        return _json({"predictions": [_only_value(x) for x in predictions]})
 
     async def status(http: web.Request) -> web.Response:
         return _json(_proto_json(model.status(*_model_in_path(http))))
@@ -93,35 +93,35 @@ def rest_application(model: Model) -> web.Application:
     async def index(http: web.Request) -> web.StreamResponse:
         return web.FileResponse(page.FOLDER / "index.html")
 
-    async def restrict(http: web.Request, answer: web.StreamResponse) -> None:
-        answer.headers.update(page.HEADERS)
+    async def add_headers(http: web.Request, to: web.StreamResponse) -> None:
+        to.headers.update(page.HEADERS)
 
     @web.middleware
-    async def answer(
+    async def handle_errors(
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
         try:
-            with recorded("REST"):
+            with record_request("REST"):
                 try:
                     async with asyncio.timeout(model.limits.seconds):
                         return await handler(request)
                 except TimeoutError:
-                    reason = "The deadline passed."
-                    raise Refusal(reason, "DEADLINE_EXCEEDED") from None
+                    reason = "The deadline has passed."
+                    raise ApiError(reason, "DEADLINE_EXCEEDED") from None
                 except web.RequestPayloadError:
-                    raise Refusal("The body has an invalid encoding.") from None
+                    raise ApiError("The body has a wrong encoding.") from None
                 except web.HTTPException as error:
                     status = _STATUS_OF[error.status]
-                    raise Refusal(error.reason, status) from None
-        except Refusal as refusal:
-            code = _HTTP_STATUS.get(refusal.status.name, 500)
-            return web.json_response({"error": refusal.message}, status=code)
+                    raise ApiError(error.reason, status) from None
+        except ApiError as error:
+            code = _HTTP_STATUS.get(error.status.name, 500)
+            return web.json_response({"error": error.message}, status=code)
 
     app = web.Application(
-        middlewares=[answer], client_max_size=model.limits.body_bytes
+        middlewares=[handle_errors], client_max_size=model.limits.body_bytes
     )
-    app.on_response_prepare.append(restrict)
+    app.on_response_prepare.append(add_headers)
     app.router.add_get("/", index)
     app.router.add_static("/page", page.FOLDER)
     app.router.add_get("/model", describe)  # for the page
@@ -133,43 +133,43 @@ def rest_application(model: Model) -> web.Application:
 
 
 def _model_in_path(http: web.Request) -> tuple[str, int | None]:
-    """Return the name and the version in a path."""
+    """Return the model name and the version in a path."""
     name = urllib.parse.unquote(http.match_info["name"])
     version = http.match_info["version"].rpartition("/")[2]
     return name, int(version) if version else None
 
 
 def _parse(body: bytes) -> dict[str, Any]:
-    """Return the JSON object of a request; {"b64": ...} become bytes."""
+    """Parse the JSON object of a request; {"b64": ...} values become bytes."""
 
-    def decode_base64(found: dict[str, Any]) -> Any:
-        if found.keys() == {"b64"} and isinstance(found["b64"], str):
-            return base64.b64decode(found["b64"], validate=True)
-        return found
+    def decode_base64(value: dict[str, Any]) -> Any:
+        if value.keys() == {"b64"} and isinstance(value["b64"], str):
+            return base64.b64decode(value["b64"], validate=True)
+        return value
 
     try:
         request = json.loads(body, object_hook=decode_base64)
     except (ValueError, RecursionError) as error:
-        raise Refusal(f"The body is not valid JSON: {error}") from error
+        raise ApiError(f"The body is not valid JSON: {error}") from error
     if not isinstance(request, dict):
-        raise Refusal("The body must be a JSON object.")
+        raise ApiError("The body must be a JSON object.")
     if ("instances" in request) == ("inputs" in request):
-        raise Refusal('The body must have either "instances" or "inputs".')
+        raise ApiError('The body must contain either "instances" or "inputs".')
     return request
 
 
 def _inputs_of(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns of a request by name; "" is the only input."""
+    """Return the columns of a request by input name, "" if it has no name."""
     if "inputs" in request:
         columns = request["inputs"]
         return columns if isinstance(columns, dict) else {"": columns}
     rows = request["instances"]
     if not isinstance(rows, list) or not rows:
-        raise Refusal('"instances" must be a list that is not empty.')
+        raise ApiError('"instances" must be a non-empty list.')
     if not all(isinstance(row, dict) for row in rows):
         return {"": rows}
     if any(row.keys() != rows[0].keys() for row in rows):
-        raise Refusal('All "instances" must have the same keys.')
+        raise ApiError('All "instances" must have the same keys.')
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
@@ -195,12 +195,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if value.dtype == np.float32:
-        value = value.astype(str).astype(float)  # the shortest decimals
+        value = value.astype(str).astype(float)  # shortest decimal form
     return value.tolist()
 
 
 def grpc_server(model: Model) -> tuple[Any, health.aio.HealthServicer]:
-    """Return a `grpc.aio.Server` of a model, and its health service."""
+    """Create the `grpc.aio.Server` of a model, and its health service."""
 
     async def predict(request: Any, context: Any) -> Any:
         spec = request.model_spec
@@ -216,7 +216,8 @@ def grpc_server(model: Model) -> tuple[Any, health.aio.HealthServicer]:
         response.model_spec.version.value = version.number
         for name in request.output_filter or outputs:
             if name not in outputs:
-                raise Refusal(f"output_filter may hold {', '.join(outputs)}.")
+                known = ", ".join(outputs)
+                raise ApiError(f"output_filter must be from {known}.")
             _fill(response.outputs[name], outputs[name])
         return response
 
@@ -235,20 +236,20 @@ def grpc_server(model: Model) -> tuple[Any, health.aio.HealthServicer]:
         options=[
             ("grpc.max_receive_message_length", model.limits.body_bytes),
             ("grpc.max_send_message_length", -1),
-            ("grpc.so_reuseport", 0),  # a port in use is an error
-            ("grpc.http2.bdp_probe", 0),  # a ping for each large request
+            ("grpc.so_reuseport", 0),  # a port in use raises an error
+            ("grpc.http2.bdp_probe", 0),  # avoids a ping per large request
         ]
     )
     metadata_request = get_model_metadata_pb2.GetModelMetadataRequest
     status_request = get_model_status_pb2.GetModelStatusRequest
-    for service, name, kind, method in (
+    for service, name, proto, method in (
         ("Prediction", "Predict", predict_pb2.PredictRequest, predict),
         ("Prediction", "GetModelMetadata", metadata_request, metadata),
         ("Model", "GetModelStatus", status_request, status),
     ):
         handler = grpc.method_handlers_generic_handler(
             f"tensorflow.serving.{service}Service",
-            {name: _handler(kind, method)},
+            {name: _handler(proto, method)},
         )
         server.add_generic_rpc_handlers([handler])
     servicer = health.aio.HealthServicer()
@@ -256,28 +257,28 @@ def grpc_server(model: Model) -> tuple[Any, health.aio.HealthServicer]:
     return server, servicer
 
 
-def _handler(kind: Any, method: Callable[[Any, Any], Awaitable[Any]]) -> Any:
-    """Return a gRPC handler that parses, counts and reports errors."""
+def _handler(proto: Any, method: Callable[[Any, Any], Awaitable[Any]]) -> Any:
+    """Create a gRPC handler that parses requests and reports errors."""
 
     async def call(content: bytes, context: Any) -> bytes:
         try:
-            with recorded("gRPC"):
+            with record_request("gRPC"):
                 try:
-                    request = kind.FromString(content)
+                    request = proto.FromString(content)
                 except DecodeError:
-                    name = kind.DESCRIPTOR.name
-                    raise Refusal(f"This is not a valid {name}.") from None
+                    name = proto.DESCRIPTOR.name
+                    raise ApiError(f"The body is not a valid {name}.") from None
                 return (await method(request, context)).SerializeToString()
-        except Refusal as refusal:
-            return await context.abort(refusal.status, refusal.message)
+        except ApiError as error:
+            return await context.abort(error.status, error.message)
 
     return grpc.unary_unary_rpc_method_handler(call)
 
 
 def _model_in_spec(spec: Any) -> tuple[str, int | None]:
-    """Return the name and the version of a ModelSpec."""
+    """Return the model name and the version of a ModelSpec."""
     if spec.version_label:
-        raise Refusal("version_label is not supported: give the version.")
+        raise ApiError("version_label is not supported: use version.")
     return spec.name, spec.version.value if spec.HasField("version") else None
 
 
@@ -285,11 +286,12 @@ def _texts_of(name: str, proto: Any) -> list[bytes]:
     """Return the strings of a TensorProto [B]."""
     sizes = [dim.size for dim in proto.tensor_shape.dim]
     count = len(proto.string_val)
-    # A small proto may declare a huge shape: TensorFlow repeats its last value.
+    # Checked because a small proto may declare a huge shape, and TensorFlow
+    # would repeat its last value.
     if proto.dtype != tf.string.as_datatype_enum or sizes != [count]:
-        raise Refusal(
-            f"{name} must have dtype DT_STRING, shape [batch] and a string for "
-            f"each element; got shape {sizes} with {count} strings."
+        raise ApiError(
+            f"{name} must have dtype DT_STRING, shape [batch] and one string "
+            f"per element (got shape {sizes} with {count} strings)."
         )
     return list(proto.string_val)
 

@@ -1,4 +1,4 @@
-"""Dynamic batching of requests. Independent of TensorFlow and of the APIs."""
+"""Dynamic batching of requests, independent of TensorFlow and the APIs."""
 
 import asyncio
 import dataclasses
@@ -10,20 +10,20 @@ from typing import TypeAlias
 import numpy as np
 
 from t2t_lite.serving.server import requests
-from t2t_lite.serving.server.requests import Limits, Refusal
+from t2t_lite.serving.server.requests import ApiError, Limits
 
 Tensors: TypeAlias = dict[str, np.ndarray]
 Run: TypeAlias = Callable[[Tensors], Tensors]
 
-# Rows of up to this length are treated as equally long.
+# Rows of up to this length count as equally long.
 _SHORT = 32
-# A batch exceeds this size only if enough rows are left for other workers.
+# A batch exceeds this size only if enough rows remain for other workers.
 _LARGE = 16
 
 
 @dataclasses.dataclass(eq=False)
 class _Job:
-    """A request, or a part of a large one."""
+    """A request, or a part of a large request."""
 
     run: Run
     group: Hashable
@@ -32,13 +32,13 @@ class _Job:
     length: int
     answer: "asyncio.Future[Tensors]"
 
-    def goes_with(self, other: "_Job") -> bool:
-        """Return whether both jobs may share a batch: group, similar length."""
+    def is_compatible(self, other: "_Job") -> bool:
+        """Return whether group and length allow both jobs to share a batch."""
         if self is other:
             return True
         short, long = sorted((self.length, other.length))
-        alike = long <= 2 * max(short, _SHORT)
-        return self.group is not None and self.group == other.group and alike
+        similar = long <= 2 * max(short, _SHORT)
+        return self.group is not None and self.group == other.group and similar
 
 
 _Answer: TypeAlias = tuple[_Job, Tensors | Exception]
@@ -47,20 +47,21 @@ _Answer: TypeAlias = tuple[_Job, Tensors | Exception]
 class Batcher:
     """Runs requests in batches, the oldest request first.
 
-    A batch is filled with requests of the same group that are closest in
-    length. So long texts do not delay short ones, and no request starves.
+    A batch contains the oldest request and the requests of its group with the
+    most similar lengths. So long texts do not delay short ones, and no request
+    starves.
+
+    Args:
+      limits: limits of a batch, of concurrent batches and of the queue.
 
     Attributes:
       running: number of running batches.
-
-    Args:
-      limits: of a batch, of concurrent batches and of the queue.
     """
 
     def __init__(self, limits: Limits):
         self._limits = limits
         self._waiting: dict[_Job, None] = {}  # oldest first
-        self._rows = 0  # in the queue
+        self._rows = 0  # rows in the queue
         self.running = 0
         self._running_rows = 0
         self._pool = ThreadPoolExecutor(limits.workers, "batch")
@@ -76,59 +77,59 @@ class Batcher:
         """Return the outputs of one request.
 
         Args:
-          run: computes a batch; called in a worker thread.
+          run: computes a batch in a worker thread.
           inputs: arrays by name.
-          lengths: the length of each row; the run time grows with it.
+          lengths: length of each row, in characters or another unit of cost.
           group: requests of equal groups may share a batch: their inputs are
             concatenated along the first dimension and their outputs are split
             along it. None: the request runs alone and is not split.
-          deadline: in the time of the event loop.
+          deadline: in seconds of the event loop's clock.
 
         Raises:
-          Refusal: the queue is full, or the deadline has passed.
-          Exception: any error of `run` for this request.
+          ApiError: the queue is full, or the deadline has passed.
+          Exception: `run` failed for this request.
         """
         loop = asyncio.get_running_loop()
         if deadline is not None and deadline <= loop.time():
-            raise Refusal("The deadline passed.", "DEADLINE_EXCEEDED")
+            raise ApiError("The deadline has passed.", "DEADLINE_EXCEEDED")
         if self._rows and self._rows + len(lengths) > self._limits.queue:
-            raise Refusal(
+            raise ApiError(
                 f"The queue is full ({self._rows} texts of at most "
                 f"{self._limits.queue}). Try again later.",
                 "RESOURCE_EXHAUSTED",
             )
         order = list(range(len(lengths)))
-        parts, size = [order], self._limits.batch
+        chunks, size = [order], self._limits.batch
         if group is not None and len(lengths) > size:
             order.sort(key=lengths.__getitem__)
-            parts = [order[i : i + size] for i in range(0, len(order), size)]
+            chunks = [order[i : i + size] for i in range(0, len(order), size)]
         jobs = []
-        for rows in parts:
-            part = inputs
-            if len(parts) > 1:
-                part = {name: value[rows] for name, value in inputs.items()}
+        for rows in chunks:
+            chunk = inputs
+            if len(chunks) > 1:
+                chunk = {name: value[rows] for name, value in inputs.items()}
             length = max((lengths[row] for row in rows), default=0)
             future = loop.create_future()
-            jobs.append(_Job(run, group, part, len(rows), length, future))
+            jobs.append(_Job(run, group, chunk, len(rows), length, future))
         self._waiting |= dict.fromkeys(jobs)
         self._rows += len(lengths)
         requests.QUEUE.set(self._rows)
         self._start_batches()
         try:
             async with asyncio.timeout_at(deadline):
-                if len(jobs) == 1:  # quicker than gather
+                if len(jobs) == 1:  # faster than gather
                     return await jobs[0].answer
                 answers = await asyncio.gather(*(job.answer for job in jobs))
         except TimeoutError:
-            reason = "The deadline passed."
-            raise Refusal(reason, "DEADLINE_EXCEEDED") from None
+            reason = "The deadline has passed."
+            raise ApiError(reason, "DEADLINE_EXCEEDED") from None
         finally:
             for job in jobs:
                 job.answer.cancel()
-            self._leave(jobs)
-        back = np.argsort(order)
+            self._remove(jobs)
+        original = np.argsort(order)
         return {
-            name: np.concatenate([answer[name] for answer in answers])[back]
+            name: np.concatenate([answer[name] for answer in answers])[original]
             for name in answers[0]
         }
 
@@ -136,8 +137,8 @@ class Batcher:
         """Stop the threads; the queue must be empty."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _leave(self, jobs: Sequence[_Job]) -> None:
-        """Remove jobs from the queue, if they are in it."""
+    def _remove(self, jobs: Sequence[_Job]) -> None:
+        """Remove jobs from the queue; ignore jobs that are not in the queue."""
         for job in jobs:
             if job in self._waiting:
                 del self._waiting[job]
@@ -150,7 +151,7 @@ class Batcher:
         while self._waiting and self.running < self._limits.workers:
             batch = self._next_batch()
             rows = sum(job.rows for job in batch)
-            self._leave(batch)
+            self._remove(batch)
             self.running += 1
             self._running_rows += rows
             loop.run_in_executor(self._pool, _compute, batch).add_done_callback(
@@ -158,17 +159,17 @@ class Batcher:
             )
 
     def _next_batch(self) -> list[_Job]:
-        """Return the oldest job and the jobs that share its batch."""
+        """Select the oldest job and the jobs that share its batch."""
         oldest = next(iter(self._waiting))
-        others = [job for job in self._waiting if oldest.goes_with(job)]
+        others = [job for job in self._waiting if oldest.is_compatible(job)]
         others.sort(key=lambda job: abs(job.length - oldest.length))
         others.remove(oldest)
-        # A batch takes about half of a worker's share of all rows, so that
-        # other rows can be computed while its answers are sent.
+        # A batch contains about half of a worker's share of all rows, so that
+        # the worker can compute the other half while the answers are sent.
         share = self._rows + self._running_rows
         share //= 2 * self._limits.workers
-        most = min(self._limits.batch, max(_LARGE, share))
-        batch, room = [oldest], most - oldest.rows
+        maximum = min(self._limits.batch, max(_LARGE, share))
+        batch, room = [oldest], maximum - oldest.rows
         for job in others:
             if job.rows <= room:
                 batch.append(job)
@@ -176,7 +177,7 @@ class Batcher:
         return batch
 
     def _finish(self, rows: int, future: asyncio.Future[list[_Answer]]) -> None:
-        """Distribute the answers of a batch that was started with `rows`."""
+        """Distribute the answers of a batch; `rows` counts cancelled jobs."""
         self.running -= 1
         self._running_rows -= rows
         for job, answer in future.result():
@@ -200,18 +201,21 @@ def _compute(batch: Sequence[_Job]) -> list[_Answer]:
 
 
 def _run(batch: Sequence[_Job]) -> list[Tensors | Exception]:
-    """Return the answer to each job, or the error that it causes alone."""
+    """Return the answer or the error of each job.
+
+    After an error, the jobs of the batch run one by one.
+    """
     try:
         if len(batch) == 1:
             return [batch[0].run(batch[0].inputs)]
-        return _run_joined(batch)
+        return _run_concatenated(batch)
     except Exception as error:
         if len(batch) == 1:
             return [error]
         return [answer for job in batch for answer in _run([job])]
 
 
-def _run_joined(batch: Sequence[_Job]) -> list[Tensors | Exception]:
+def _run_concatenated(batch: Sequence[_Job]) -> list[Tensors | Exception]:
     inputs = {
         name: np.concatenate([job.inputs[name] for job in batch])
         for name in batch[0].inputs

@@ -1,4 +1,4 @@
-"""The model of a server: its versions, and the outputs of a request."""
+"""The model of a server: loads versions and computes outputs of requests."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ from tensorflow_serving.apis import (
 from t2t_lite.errors import T2TLiteError, format_error
 from t2t_lite.serving.server import requests
 from t2t_lite.serving.server.batching import Batcher, Run, Tensors
-from t2t_lite.serving.server.requests import Limits, Refusal
+from t2t_lite.serving.server.requests import ApiError, Limits
 
 State = get_model_status_pb2.ModelVersionStatus
 _STATUSES = {status.value[0]: status.name for status in grpc.StatusCode}
@@ -36,16 +36,16 @@ class Signature:
 
     inputs: tuple[str, ...]  # names
     run: Run  # thread-safe
-    # Whether requests can be concatenated: an output with a second unknown
-    # dimension would depend on the rest of the batch.
+    # Requests can be concatenated. False if an output has a second unknown
+    # dimension, which would depend on the rest of the batch.
     is_batchable: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
 class Version:
-    """A loaded version. It is freed after its last request."""
+    """A loaded version; its memory is freed after its last request."""
 
-    number: int  # the name of its folder
+    number: int  # name of its folder
     signatures: Mapping[str, Signature]
     metadata: Any = None  # a SignatureDefMap
     about: dict[str, Any] | None = None  # assets.extra/t2t-lite.json
@@ -76,11 +76,11 @@ def load_version(folder: pathlib.Path) -> Version:
 
 def _signature(name: str, function: Any) -> Signature:
     inputs = function.structured_input_signature[1]
-    kinds = {(spec.dtype, spec.shape.rank) for spec in inputs.values()}
-    if kinds != {(tf.string, 1)}:
+    types = {(spec.dtype, spec.shape.rank) for spec in inputs.values()}
+    if types != {(tf.string, 1)}:
         raise T2TLiteError(
-            f"All inputs of {name} must be strings [batch]. TensorFlow Serving "
-            "serves other models"
+            f"All inputs of {name} must be strings [batch]. Use TensorFlow "
+            "Serving for other models"
         )
 
     def run(inputs: Tensors) -> Tensors:
@@ -89,9 +89,8 @@ def _signature(name: str, function: Any) -> Signature:
             return {name: outputs[name].numpy() for name in sorted(outputs)}
         except tf.errors.OpError as error:
             status = _STATUSES.get(error.error_code, "INTERNAL")
-            raise Refusal(
-                f"The model: {format_error(error)}.", status
-            ) from error
+            message = f"The model failed: {format_error(error)}."
+            raise ApiError(message, status) from error
 
     shapes = [spec.shape for spec in function.structured_outputs.values()]
     is_batchable = all(x.rank and None not in x.as_list()[1:] for x in shapes)
@@ -100,31 +99,32 @@ def _signature(name: str, function: Any) -> Signature:
 
 @dataclasses.dataclass
 class Model:
-    """A model whose newest version is served."""
+    """A model; its newest version is served."""
 
-    name: str  # in requests
-    base_path: pathlib.Path  # holds the versions
+    name: str  # name in requests
+    base_path: pathlib.Path  # folder of the versions
     batcher: Batcher  # runs the requests
-    limits: Limits  # of each request
+    limits: Limits  # limits of each request
     load: Callable[[pathlib.Path], Version]  # `load_version`
-    log: Callable[[str], None]  # receives a line for each event
+    log: Callable[[str], None]  # called with a message for each event
     _current: Version | None = None
     _states: dict[int, int] = dataclasses.field(default_factory=dict)
-    # The files of the versions that cannot be loaded.
-    _broken: dict[int, object] = dataclasses.field(default_factory=dict)
+    # Files of versions that failed to load, by version.
+    _failed: dict[int, object] = dataclasses.field(default_factory=dict)
 
     def find(self, name: str, number: int | None = None) -> Version:
-        """Return the current version, if it is the one that a request names.
+        """Return the current version if it matches a request.
 
         Raises:
-          Refusal: it is not.
+          ApiError: the name or the version does not match.
         """
         version = self._current
         if version and name == self.name and number in (None, version.number):
             return version
-        there = f"{self.name} version {version and version.number}"
-        asked = name if number is None else f"{name} version {number}"
-        raise Refusal(f"This server has {there}; got {asked}.", "NOT_FOUND")
+        served = f"{self.name} version {version and version.number}"
+        requested = name if number is None else f"{name} version {number}"
+        message = f"The server has {served} (got {requested})."
+        raise ApiError(message, "NOT_FOUND")
 
     def status(
         self, name: str, number: int | None = None
@@ -132,7 +132,7 @@ class Model:
         """Return the states of one version, or of all versions, newest first.
 
         Raises:
-          Refusal: the server does not have them.
+          ApiError: the server does not have the model or the version.
         """
         response = get_model_status_pb2.GetModelStatusResponse()
         for version, state in sorted(self._states.items(), reverse=True):
@@ -156,29 +156,29 @@ class Model:
 
         Args:
           version: from `find`.
-          signature_name: "" is "serving_default".
-          inputs: lists of str or bytes by name; "" is the only input.
-          seconds: how long the client waits.
+          signature_name: "" means "serving_default".
+          inputs: lists of str or bytes by name; "" means the only input.
+          seconds: timeout of the client.
 
         Raises:
-          Refusal: the request is malformed, exceeds a limit or is too late.
+          ApiError: the request is malformed, exceeds a limit or times out.
         """
         deadline = asyncio.get_running_loop().time()
         deadline += min(self.limits.seconds, seconds)
         signature = version.signatures.get(signature_name or "serving_default")
         if not signature:
             known = ", ".join(version.signatures)
-            reason = f"The signatures are {known}; got {signature_name}."
-            raise Refusal(reason, "FAILED_PRECONDITION")
+            reason = f"The signatures are {known} (got {signature_name})."
+            raise ApiError(reason, "FAILED_PRECONDITION")
         if inputs.keys() == {""} and len(signature.inputs) == 1:
             inputs = {signature.inputs[0]: inputs[""]}
         if inputs.keys() != set(signature.inputs):
             expected = ", ".join(signature.inputs)
-            raise Refusal(f"The inputs of this signature are {expected}.")
+            raise ApiError(f"The signature requires the inputs {expected}.")
         tensors = {k: self._tensor(k, v) for k, v in inputs.items()}
         columns = list(tensors.values())
         if len({len(column) for column in columns}) > 1:
-            raise Refusal("All inputs must have equally many texts.")
+            raise ApiError("All inputs must have the same number of texts.")
         outputs = await self.batcher.answer(
             signature.run,
             tensors,
@@ -191,11 +191,11 @@ class Model:
 
     def _tensor(self, name: str, texts: Any) -> np.ndarray:
         if not isinstance(texts, list):
-            raise Refusal(f"{name} must be a list of strings.")
+            raise ApiError(f"{name} must be a list of strings.")
         if len(texts) > self.limits.texts:
-            raise Refusal(
-                f"A request may have {self.limits.texts} texts; got "
-                f"{len(texts)}. Send several requests."
+            raise ApiError(
+                f"A request must have at most {self.limits.texts} texts (got "
+                f"{len(texts)}): send several requests."
             )
         tensor = np.empty(len(texts), object)
         for row, text in enumerate(texts):
@@ -203,13 +203,14 @@ class Model:
                 text = text.encode("utf-8", "replace")
             if not isinstance(text, bytes):
                 got = type(text).__name__
-                raise Refusal(f"{name} must hold strings; got {got}.")
-            count, most = len(text), self.limits.characters
-            if count > most:  # bytes
+                raise ApiError(f"{name} must contain strings (got {got}).")
+            count, maximum = len(text), self.limits.characters
+            if count > maximum:  # more bytes than characters are allowed
                 count = len(text.decode("utf-8", "replace"))
-            if count > most:
-                raise Refusal(
-                    f"A text may have {most} characters; got {count}."
+            if count > maximum:
+                raise ApiError(
+                    f"A text must have at most {maximum} characters (got "
+                    f"{count})."
                 )
             tensor[row] = text
         return tensor
@@ -223,9 +224,9 @@ class Model:
         await self.refresh()
         if not self._current:
             raise T2TLiteError(
-                f"`model_base_path={self.base_path}` has no version that can "
-                "be loaded. A version is a folder named 1, 2, ... with a "
-                "saved_model.pb."
+                "No version could be loaded from "
+                f"`model_base_path={self.base_path}`. A version is a folder "
+                "named 1, 2, ... with a saved_model.pb."
             )
 
     async def watch(self, seconds: float) -> None:
@@ -235,8 +236,8 @@ class Model:
             await asyncio.sleep(seconds)
             try:
                 await self.refresh()
-            except OSError as error:  # of the folder, or stderr is closed
-                problem = f"Cannot look for versions: {format_error(error)}."
+            except OSError as error:  # unreadable folder or closed stderr
+                problem = f"Cannot check for versions: {format_error(error)}."
                 if problem != logged:
                     with contextlib.suppress(OSError):
                         self.log(problem)
@@ -245,7 +246,7 @@ class Model:
     async def refresh(self) -> None:
         """Load the newest version and switch to it.
 
-        A version that cannot be loaded is skipped until its files change.
+        A version that failed to load is skipped until its files change.
 
         Raises:
           OSError: the folder cannot be read.
@@ -254,23 +255,23 @@ class Model:
             int(folder.name): folder
             for folder in self.base_path.iterdir()
             if folder.name.isdecimal()
-            and int(folder.name) < 2**63  # the protos have int64
+            and int(folder.name) < 2**63  # fits the int64 of the protos
             and (folder / "saved_model.pb").is_file()
         }
-        for number in self._broken.keys() - folders.keys():
-            del self._broken[number], self._states[number]
+        for number in self._failed.keys() - folders.keys():
+            del self._failed[number], self._states[number]
         for number, folder in sorted(folders.items(), reverse=True):
             if self._current and number == self._current.number:
                 return
             stats = [(str(file), file.stat()) for file in folder.rglob("*")]
             files = {(name, x.st_size, x.st_mtime_ns) for name, x in stats}
-            if self._broken.get(number) == files:
+            if self._failed.get(number) == files:
                 continue
             self._states[number] = State.LOADING
             try:
                 version = await asyncio.to_thread(self.load, folder)
             except Exception as error:
-                self._broken[number] = files
+                self._failed[number] = files
                 self._states[number] = State.END
                 self.log(f"Cannot load {folder}: {format_error(error)}.")
                 continue

@@ -1,6 +1,6 @@
-"""The limits of requests, their refusal, and the metrics of all requests.
+"""Limits, errors and metrics of requests.
 
-The metrics are in the default registry of `prometheus_client`.
+The metrics use the default registry of `prometheus_client`.
 """
 
 import asyncio
@@ -34,39 +34,39 @@ VERSION = Gauge("t2t_lite_version", "The version that serves requests")
 class Limits:
     """Limits of requests, batches and the queue."""
 
-    body_bytes: int = 16 << 20  # of a request
-    texts: int = 1024  # of a request
-    characters: int = 10_000  # of a text
-    seconds: float = 30.0  # until the answer
-    batch: int = 32  # texts; larger requests are split
+    body_bytes: int = 16 << 20  # bytes of a request's body
+    texts: int = 1024  # texts of a request
+    characters: int = 10_000  # characters of a text
+    seconds: float = 30.0  # timeout of a request
+    batch: int = 32  # texts of a batch; larger requests are split
     workers: int = 1  # concurrent batches, one thread each
-    queue: int = 1024  # texts; an empty queue takes a larger request
+    queue: int = 1024  # texts in the queue; an empty queue accepts any request
 
 
-class Refusal(Exception):
-    """A request that the server rejects.
+class ApiError(Exception):
+    """An error that the server returns to the client.
 
     Args:
-      message: states the rule, the value and the fix.
-      status: the name of a status of gRPC.
+      message: the rule, the value and the fix.
+      status: name of a gRPC status.
     """
 
     def __init__(self, message: str, status: str = "INVALID_ARGUMENT"):
         super().__init__(message)
         self.status = grpc.StatusCode[status]
-        # One line that fits into a header of HTTP/2.
+        # One line that fits into an HTTP/2 header.
         self.message = " ".join(message.split())[:1000]
 
 
 @contextlib.contextmanager
-def recorded(api: str) -> Iterator[None]:
-    """Count a request and measure its latency; log errors of the server.
+def record_request(api: str) -> Iterator[None]:
+    """Count a request and measure its latency; log internal errors.
 
     Args:
       api: "REST" or "gRPC".
 
     Raises:
-      Refusal: any error that the block raises.
+      ApiError: the block raises an error; other errors become INTERNAL.
     """
     code = "OK"
     try:
@@ -75,12 +75,12 @@ def recorded(api: str) -> Iterator[None]:
     except asyncio.CancelledError:  # the client has disconnected
         code = "CANCELLED"
         raise
-    except Refusal as refusal:
-        code = refusal.status.name
+    except ApiError as error:
+        code = error.status.name
         raise
     except Exception as error:
         code = "INTERNAL"
         log(f"{api} request: {format_error(error)}")
-        raise Refusal("Internal error.", code) from error
+        raise ApiError("Internal error.", code) from error
     finally:
         REQUESTS.labels(api, code).inc()

@@ -1,4 +1,4 @@
-"""The life cycle of a server: load, listen, drain, stop."""
+"""Life cycle of a server: load, listen, drain, stop."""
 
 import asyncio
 import contextlib
@@ -21,14 +21,14 @@ from t2t_lite.serving.server.requests import Limits
 class ServerConfig:
     """The settings of a server."""
 
-    base_path: pathlib.Path  # holds the versions of the model
-    name: str = "default"  # of the model, in requests
-    host: str = "127.0.0.1"
-    port: int = 8500  # of gRPC; 0 takes a free one
-    rest_api_port: int = 8501  # 0 takes a free one
+    base_path: pathlib.Path  # folder of the model's versions
+    name: str = "default"  # name of the model in requests
+    host: str = "127.0.0.1"  # address to listen on
+    port: int = 8500  # gRPC port; 0: a free port
+    rest_api_port: int = 8501  # REST port; 0: a free port
     limits: Limits = Limits()
-    poll_seconds: float = 1.0  # between checks for new versions
-    drain_seconds: float = 30.0  # for requests to finish at the end
+    poll_seconds: float = 1.0  # interval of checks for new versions
+    drain_seconds: float = 30.0  # time for running requests at shutdown
 
 
 @contextlib.asynccontextmanager
@@ -37,16 +37,16 @@ async def running(
     log: Callable[[str], None],
     load: Callable[[pathlib.Path], Version] = load_version,
 ) -> AsyncIterator[tuple[int, int, Batcher]]:
-    """Serve within the block, then finish the requests that have begun.
+    """Serve within the block; at its end, drain the running requests.
 
     Args:
-      config: the settings.
-      log: receives a line for each event of the model's versions.
+      config: the settings of the server.
+      log: called with a message when a version is loaded or fails to load.
       load: loads the folder of a version.
 
     Yields:
-      the ports of REST and gRPC, and the batcher: after the block, it still
-      runs the requests that did not finish within `drain_seconds`.
+      The REST port, the gRPC port and the batcher, which runs requests that
+      take longer than `drain_seconds` even after the block.
 
     Raises:
       T2TLiteError: no version can be loaded, or a port is in use.
@@ -60,17 +60,17 @@ async def running(
     runner = web.AppRunner(
         apis.rest_application(model),
         handler_cancellation=True,
-        # It would log tracebacks of malformed HTTP, with parts of texts.
+        # The default logs tracebacks of malformed HTTP, with parts of texts.
         logger=logging.Logger("aiohttp.server", logging.CRITICAL + 1),
         access_log=None,
         shutdown_timeout=config.drain_seconds,
     )
     await runner.setup()
-    flag = f"`rest_api_port={config.rest_api_port}`"
+    option = f"`rest_api_port={config.rest_api_port}`"
     try:
         await web.TCPSite(runner, config.host, config.rest_api_port).start()
-        flag = f"`port={config.port}`"
-        if config.port:  # gRPC does not report why it cannot listen
+        option = f"`port={config.port}`"
+        if config.port:  # the probe reports an error that gRPC does not
             probe = await asyncio.start_server(print, config.host, config.port)
             probe.close()
         host = f"[{config.host}]" if ":" in config.host else config.host
@@ -78,9 +78,9 @@ async def running(
     except (OSError, RuntimeError) as error:
         await runner.cleanup()
         raise T2TLiteError(
-            f"Cannot listen at `host={config.host}` {flag}: "
-            f"{format_error(error)}. Choose another address or port; port 0 "
-            "takes a free one."
+            f"Cannot listen on `host={config.host}` {option}: "
+            f"{format_error(error)}. Choose another address or port, or port 0 "
+            "for a free port."
         ) from error
     await grpc_server.start()
     await health.set("", health_pb2.HealthCheckResponse.SERVING)

@@ -9,7 +9,7 @@ import pytest
 from support.served_model import save
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.serving.server.model import Model, Version, load_version
-from t2t_lite.serving.server.requests import Limits, Refusal
+from t2t_lite.serving.server.requests import ApiError, Limits
 
 
 def put(folder, number, text="fine"):
@@ -143,5 +143,5 @@ def test_a_folder_without_a_version_is_an_error(tmp_path, model):
 
 def test_a_version_whose_warmup_request_fails_is_not_loaded(tmp_path):
     save(tmp_path / "1", warmup=b"whisper")
-    with pytest.raises(Refusal, match="we do not whisper"):
+    with pytest.raises(ApiError, match="we do not whisper"):
         load_version(tmp_path / "1")
