@@ -53,20 +53,20 @@ def train(args: argparse.Namespace) -> None:
     from t2t_lite.training.run import Run
 
     if isinstance(trained, Run):
-        _print_reached(trained)
+        _print_progress(trained)
         _print_next(trained)
     else:
         print(flags.flags_of_options(trained))
 
 
-def _print_reached(run: "Run") -> None:
-    reached = run.reached
+def _print_progress(run: "Run") -> None:
+    progress = run.progress
     print(f"output_dir: {run.output_dir}")
-    print(f"step: {reached.step}")
-    if reached.best:
-        print(f"best: {reached.best_text}")
-    if reached.average:
-        print(f"average: {reached.average}")
+    print(f"step: {progress.step}")
+    if progress.best:
+        print(f"best: {progress.best_text}")
+    if progress.average:
+        print(f"average: {progress.average}")
     cost = run.config["training_cost"]
     print(
         f"training_cost: {cost['flops_counted']:.3g} FLOPs counted from the "

@@ -86,7 +86,7 @@ def train(
       OPTIONS
 
     Returns:
-      The run; `run.reached` has its results. Of a dry run, its report as text.
+      The run; `run.progress` has its results. Of a dry run, its report as text.
 
     Raises:
       UsageError: an unknown name, key or option, or values that conflict.
@@ -212,7 +212,7 @@ class _Job:
                 stack.enter_context(run_lock(self.output_dir))
                 run = self._run(manifest)
                 log(f"Training {self.problem.name} in {run.output_dir}.")
-                run.record(conditions=provenance_of(run, self.options))
+                run.update_config(conditions=provenance_of(run, self.options))
                 distribute.exchange(strategy, "run")
             else:
                 distribute.exchange(strategy, "run")  # the chief has made it

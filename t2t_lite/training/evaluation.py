@@ -106,7 +106,7 @@ class DevEvaluation:
             scores[self.metric] = float(report["score"])
         return scores
 
-    def judge(
+    def select_metric(
         self, scores: Mapping[str, float], best: Mapping[str, Any]
     ) -> tuple[str, float]:
         """Return the metric by which a checkpoint is the best, and its value.

@@ -207,12 +207,12 @@ class Meter:
 
     Attributes:
       totals: of the run; `timed` adds the seconds.
-      skipped_in_a_row: number of the last updates read that were skipped.
+      consecutive_skips: number of the last updates read that were skipped.
     """
 
     def __init__(self, totals: Totals | None = None):
         self.totals = totals or Totals()
-        self.skipped_in_a_row = 0
+        self.consecutive_skips = 0
         self._unread: list[UpdateStats] = []
         self.start_interval()
 
@@ -250,9 +250,9 @@ class Meter:
             self.totals.source_tokens += read.source_tokens
             self.totals.target_tokens += read.target_tokens
             self.totals.skipped += int(read.skipped)
-            self.skipped_in_a_row += 1
+            self.consecutive_skips += 1
             if not read.skipped:
-                self.skipped_in_a_row = 0
+                self.consecutive_skips = 0
         self._unread.clear()
 
     @property

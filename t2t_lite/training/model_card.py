@@ -174,7 +174,7 @@ def scores_of(
     The dev scores of training (greedy search) come first, then each distinct
     report of `t2t-lite-evaluator`. Those of a run have a key `weights`.
     """
-    metric, best = run.problem.metric, run.reached.best or {"step": None}
+    metric, best = run.problem.metric, run.progress.best or {"step": None}
     found: list[dict[str, Any]] = []
     for record in read_metrics(run.output_dir):
         step, name = record["step"], record.get("weights")
@@ -246,15 +246,15 @@ def _languages(run: Run) -> list[str]:
 
 def _introduction(run: Run, config: Mapping[str, Any]) -> str:
     sides = " to ".join(map(_code, _languages(run)))
-    reached, cost = run.reached, config.get("training_cost") or {}
-    ended = f"Training ended after {reached.step:,} updates."
-    if cost.get("step") != reached.step:
+    progress, cost = run.progress, config.get("training_cost") or {}
+    ended = f"Training ended after {progress.step:,} updates."
+    if cost.get("step") != progress.step:
         steps = config.get("conditions", {}).get("train_steps", 0)
         ended = (
-            f"Training has not ended: {reached.step:,} of {steps:,} updates "
+            f"Training has not ended: {progress.step:,} of {steps:,} updates "
             "are saved."
         )
-    best = reached.best_text and f"Best on dev: {reached.best_text}."
+    best = progress.best_text and f"Best on dev: {progress.best_text}."
     problem = f"{_code(run.problem.name)}{sides and f', from {sides}'}"
     return f"A Transformer trained by t2t-lite on {problem}. {ended} {best}"
 

@@ -60,7 +60,7 @@ def test_the_same_command_goes_on_and_then_has_nothing_to_do(
     flags = [*tiny_flags, f"--output_dir={run_copy}"]
     code, out, err = run_command("trainer", *flags, "--train_steps=6")
     assert code == 0
-    assert "Going on from update 4" in err
+    assert "from update 4" in err
     assert "step: 6\n" in out
     code, out, err = run_command("trainer", *flags, "--train_steps=6")
     assert code == 0
@@ -93,7 +93,7 @@ def test_damaged_checkpoint_is_named_and_nothing_is_lost(
     code, _, err = run_command("trainer", *flags)
     assert code == 0
     assert f"WARNING: {newest} is damaged" in err
-    assert "Going on from update 2" in err
+    assert "from update 2" in err
     assert newest.with_name("step-00000004.damaged").is_dir()
 
 
@@ -332,7 +332,7 @@ def test_lost_data_is_made_again_as_the_error_says(run_command, tmp_path):
 
     shutil.rmtree(data)
     _, _, err = run_command("evaluator", places[1], "--split=test")
-    told = re.search("If it is lost, t2t-lite-datagen (.*) makes the same", err)
+    told = re.search("is lost, t2t-lite-datagen (.*) generates", err)
     assert run_command("datagen", *shlex.split(told[1]))[0] == 0
     code, _, err = run_command("evaluator", places[1], "--split=test")
     assert code == 0, err

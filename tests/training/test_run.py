@@ -65,7 +65,7 @@ def test_a_run_describes_itself_without_its_data(create, tmp_path):
 
 
 def test_a_run_that_goes_on_keeps_what_was_recorded_of_it(create, tmp_path):
-    create().record(has_checkpoints=True, training_cost={"seconds": 1})
+    create().update_config(has_checkpoints=True, training_cost={"seconds": 1})
     longer = HPARAMS.replace(train_steps=7, beam_size=2)
     assert create(hparams=longer).hparams == longer
     run = Run.open(tmp_path / "run")

@@ -167,7 +167,7 @@ def test_the_metric_of_the_best_checkpoint(
     best = {}
     for number, (loss, score) in enumerate(evaluations, start=1):
         scores = {"dev_loss": loss, "dev_bleu": score}
-        metric, value = evaluation.judge(scores, best)
+        metric, value = evaluation.select_metric(scores, best)
         if best.get("metric") != metric or value > best["value"]:
             best = {"step": number, "metric": metric, "value": value}
     assert best["step"] == step
