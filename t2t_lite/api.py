@@ -199,7 +199,7 @@ class _Job:
 
         strategy = distribute.make_strategy(self.options, self.hparams)
         with (
-            distribute.naming_lost_workers(strategy),
+            distribute.worker_errors(strategy),
             contextlib.ExitStack() as stack,
         ):
             fix = "Start the same command on all workers."

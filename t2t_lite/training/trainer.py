@@ -341,17 +341,17 @@ class Trainer:
             return
         log.phase("evaluating on dev", brief=True)
         self.meter.read()
-        share: dict[str, Any] = {}
+        shard: dict[str, Any] = {}
         reason = ""
         try:
             self._check()
-            share = self._dev.share()
+            shard = self._dev.evaluate_shard()
         except StopRequested as stop:
             reason = str(stop)
-        shares, reasons = zip(*self._exchange((share, reason)), strict=True)
+        shards, reasons = zip(*self._exchange((shard, reason)), strict=True)
         if any(reasons):
             raise StopRequested(next(filter(None, reasons)))
-        scores = self._dev.scores(shares)
+        scores = self._dev.scores(shards)
         if weights == self._ranked:
             marks = self._marks()
             metric, value = self._dev.select_metric(

@@ -109,7 +109,7 @@ def test_dry_run_says_what_would_be_trained_and_saves_nothing(
         r"data: 40 pairs; .*",
         r"parameters: [\d,]+",
         r"vocabulary: 290 and 290",
-        r"largest batch: 2 x 4 sentences of 64 tokens a side",
+        r"largest batch: 2 x 4 sentences of 64 tokens per side",
         r"peak memory: \d+\.\d+ GiB",
         r"seconds per update: \d+\.\d+",
         r"time for 4 updates: \d+\.\d s",

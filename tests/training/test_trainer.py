@@ -386,7 +386,7 @@ def test_a_dry_run_measures_the_largest_batch(packing):
     found = dict(line.split(": ") for line in report.splitlines())
     parameters = sum(count_parameters(hparams, *sizes).values())
     assert found["parameters"] == f"{parameters:,}"
-    assert found["largest batch"] == "3 x 2 sentences of 16 tokens a side"
+    assert found["largest batch"] == "3 x 2 sentences of 16 tokens per side"
     assert float(found["peak memory"].removesuffix(" GiB")) > 0.01
     assert float(found["seconds per update"]) >= 0
     assert found["replicas"] == "1"
