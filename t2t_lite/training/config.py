@@ -12,7 +12,7 @@ from typing import Any
 from t2t_lite.errors import T2TLiteError, UsageError, format_error
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
-from t2t_lite.training.schedules import has_an_end
+from t2t_lite.training.schedules import decays_to_zero
 
 # Files of a run.
 CONFIG = "config.json"
@@ -282,7 +282,7 @@ def _identity(config: dict[str, Any], with_data: bool) -> dict[str, Any]:
     # A hparam that is newer than the run has its default value.
     hparams = HParams.from_dict(config["hparams"])
     may_change = _MAY_CHANGE
-    if with_data and has_an_end(hparams):  # train_steps changes the rate
+    if with_data and decays_to_zero(hparams):  # train_steps changes the rate
         may_change = may_change - {"train_steps"}
     fixed = {k: v for k, v in hparams.to_dict().items() if k not in may_change}
     hashes = config["vocabulary"]

@@ -339,7 +339,7 @@ def test_lost_data_is_made_again_as_the_error_says(run_command, tmp_path):
 
     shutil.rmtree(data)
     _, _, err = run_command("trainer", places[1], "--train_steps=4")
-    told = re.search(r"(--data_dir=\S+) makes it there again", err)
+    told = re.search(r"(--data_dir=\S+) generates", err)
     again = [places[1], told[1], "--train_steps=4"]
     code, _, err = run_command("trainer", *again)
     assert code == 0, err
