@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import t2t_lite
 from t2t_lite.api import LoadedTranslator
-from t2t_lite.bin.cli import command, flags, places, runs
+from t2t_lite.bin.cli import command, flags, io_paths, runs
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.corpus.lines import lines_without_mark, open_compressed
 from t2t_lite.decoding.batching import DEFAULT_BATCHING, Batching
@@ -117,7 +117,7 @@ def _decode(args: argparse.Namespace) -> None:
     """Translate or score the lines that the flags name."""
     args.format = args.format or args.input_format
     flags.check_together(args, _CONFLICTS, _REQUIRED)
-    places.check(args.decode_from_file, args.decode_to_file)
+    io_paths.check_paths(args.decode_from_file, args.decode_to_file)
     if args.interactive:
         command.note("Loading the model.")
         args.replicas = 1
@@ -274,7 +274,7 @@ def _write(
     if args.decode_to_file:
         record = {"input": sha256, **asked} if sha256 else None
         opened = open_resumable(path, record, args.overwrite, command.note)
-    with places.lines_in(args.decode_from_file) as lines, opened as output:
+    with io_paths.open_lines(args.decode_from_file) as lines, opened as output:
         write, kept = output
         if kept:
             command.note(f"Resuming after line {kept:,}.")

@@ -70,7 +70,7 @@ def _examine(args: argparse.Namespace) -> None:
         try:
             ok, text = check()
         except Exception as error:  # the other checks are made all the same
-            ok, text = False, flags.flags_of_options(format_error(error))
+            ok, text = False, flags.options_to_flags(format_error(error))
         findings.append({"name": name, "ok": ok, "text": text})
         if not args.json:
             mark = "ok" if ok else "TO DO"

@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from t2t_lite import files
-from t2t_lite.bin.cli import command, flags, places
+from t2t_lite.bin.cli import command, flags, io_paths
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.progress import Counter
@@ -61,7 +61,7 @@ def _add_flags(parser: flags.Parser) -> None:
 
 def query(args: argparse.Namespace) -> None:
     """Send every line and write the answers."""
-    places.check(args.decode_from_file, args.decode_to_file)
+    io_paths.check_paths(args.decode_from_file, args.decode_to_file)
     try:
         from t2t_lite.serving.client import Client, connect
     except ImportError as error:
@@ -86,7 +86,7 @@ def query(args: argparse.Namespace) -> None:
     if args.decode_to_file:
         opened = files.write_file(pathlib.Path(args.decode_to_file))
     with (
-        places.lines_in(args.decode_from_file) as lines,
+        io_paths.open_lines(args.decode_from_file) as lines,
         opened as file,
         command.LineNotes(args.verbose) as note,
         # Answers on a terminal show the progress by themselves.

@@ -7,7 +7,7 @@ import argparse
 
 from t2t_lite.bin.cli import flags
 from t2t_lite.bin.cli.command import Command
-from t2t_lite.bin.cli.output import print_json, print_table, shown
+from t2t_lite.bin.cli.output import format_value, print_json, print_table
 
 
 def _add_flags(parser: flags.Parser) -> None:
@@ -31,7 +31,7 @@ def report(args: argparse.Namespace) -> None:
     else:
         names = ["/".join(run.parts[-2:]) for run in runs]
         facts = [
-            [key.replace("_", " "), *(shown(row[key]) for row in rows)]
+            [key.replace("_", " "), *(format_value(row[key]) for row in rows)]
             for key in list(rows[0])[1:]
         ]
         print_table([["", *names], *facts], numbers=True)

@@ -56,7 +56,7 @@ def train(args: argparse.Namespace) -> None:
         _print_progress(trained)
         _print_next(trained)
     else:
-        print(flags.flags_of_options(trained))
+        print(flags.options_to_flags(trained))
 
 
 def _print_progress(run: "Run") -> None:
