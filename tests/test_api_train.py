@@ -98,7 +98,10 @@ def test_unknown_names_are_wrong_usage(given, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"best_metric": "f1"}, "best_metric is one of auto, loss, bleu for"),
+        (
+            {"best_metric": "f1"},
+            "best_metric must be one of auto, loss, bleu for",
+        ),
         ({"keep_best": 0}, "keep_best must be .*got 0"),
         ({"keep_bset": 2}, "Did you mean keep_best"),
     ],
