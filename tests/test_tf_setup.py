@@ -24,14 +24,14 @@ def test_keras_on_another_backend_is_refused(monkeypatch):
     [(None, True, True), ("0", True, False), ("1", False, False)]
     + [(None, None, False), ("1", None, True)],
 )
-def test_a_silent_start_says_whether_weights_are_fixed(
+def test_a_silent_start_says_whether_weights_are_frozen(
     monkeypatch, environment, asked, fixed
 ):
     monkeypatch.delenv("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", raising=False)
     if environment is not None:
         monkeypatch.setenv("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", environment)
     code = (
-        "from t2t_lite.tf_setup import start_tensorflow, weights_are_fixed\n"
+        "from t2t_lite.tf_setup import start_tensorflow, weights_are_frozen\n"
         f"start_tensorflow(frozen_weights={asked})\n"
         f"start_tensorflow(frozen_weights={not asked})  # no effect any more\n"
         "print(weights_are_frozen())\n"
