@@ -31,12 +31,8 @@ def commands() -> dict[str, metadata.EntryPoint]:
 
 def _add_flags(parser: flags.Parser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument(
-        "command",
-        metavar="COMMAND",
-        nargs="?",
-        help="command in the list below; COMMAND --help shows its flags",
-    )
+    about = "command in the list below; COMMAND --help shows its flags"
+    parser.add_argument("command", metavar="COMMAND", nargs="?", help=about)
     version = f"%(prog)s {t2t_lite.__version__}"
     parser.add_argument("--version", action="version", version=version)
     lines = [f"  {k:12}{_purpose(script)}" for k, script in commands().items()]

@@ -196,11 +196,7 @@ class HParams(ModelHParams):
             )
 
     def replace(self, **changes: Any) -> "HParams":
-        """Return a copy with other values.
-
-        Raises:
-          UsageError: a key is unknown, or a value is not valid.
-        """
+        """Return a copy with other values; an unknown key is a UsageError."""
         require_known(changes, type(self), "The set of hparams")
         return dataclasses.replace(self, **changes)
 

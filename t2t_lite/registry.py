@@ -108,9 +108,7 @@ def _add(entries, category, name, entry):
 def problem(name: str, options: Mapping[str, Any] | None = None) -> Problem:
     """Return the problem with a name; `NAME_rev` is the reversed direction.
 
-    Args:
-      name: the registered name, with or without `_rev`.
-      options: see `Problem.with_options`.
+    For its options see `Problem.with_options`.
 
     Raises:
       UsageError: the problem or an option is unknown; the message has similar

@@ -172,8 +172,7 @@ def setting(
 ) -> Any:
     """Return a dataclass field that declares an option.
 
-    The type annotation of the field determines the validator, see
-    `validator_of`.
+    The type of the field determines the validator, see `validator_of`.
 
     Args:
       default: the default value.
@@ -213,12 +212,7 @@ def describe(settings: type) -> str:
 
 
 def require_known(names: Iterable[str], settings: type, owner: str) -> None:
-    """Check that a dataclass has all options.
-
-    Args:
-      names: the names of the options.
-      settings: the dataclass.
-      owner: the name of the dataclass in errors.
+    """Check that a dataclass, named `owner` in errors, has all options.
 
     Raises:
       UsageError: an option is unknown; the message has similar names.

@@ -102,11 +102,8 @@ def add(
 ) -> None:
     """Add flags to a parser or a group.
 
-    Args:
-      parser: the parser or the group.
-      table: help by "--name=METAVAR", or by "--name" for a switch.
-      validator: parses the values; None accepts any text.
-      default: the default of all flags in the table.
+    The keys of `table` are "--name=METAVAR", or "--name" for a switch; its
+    values are help texts. `validator` parses the values; None accepts any text.
     """
     for flag, help_text in table.items():
         name, _, metavar = flag.partition("=")
@@ -221,17 +218,11 @@ def add_settings(
     skip: Iterable[str] = (),
     hparams: Iterable[str] = (),
 ) -> None:
-    """Add a flag for each field of a dataclass of settings.
+    """Add a flag for each `validators.setting` of a dataclass.
 
-    A flag that is not given has the value None.
-
-    Args:
-      parser: the parser or a group.
-      settings: a dataclass whose fields are `validators.setting`s.
-      names: the fields to add to `parser`; None adds all fields to their
-        groups.
-      skip: fields without a flag.
-      hparams: fields whose default is an hparam of the run.
+    The fields in `names` are added to `parser`. Without `names` all fields
+    except `skip` are added to their groups. The defaults of `hparams` are
+    hparams of the run. A flag that is not given has the value None.
     """
     groups: dict[str, Any] = {"": parser}
     for field in dataclasses.fields(settings):
@@ -325,11 +316,8 @@ def check_together(
 ) -> None:
     """Raise UsageError for flags that conflict, or lack a required flag.
 
-    Args:
-      args: the parsed flags.
-      conflicts: flags of which the first conflicts with all others. A flag is
-        a name, or a name and a value such as "format=json".
-      required: a required flag by flag.
+    A flag is a name, or a name and a value such as "format=json". The first
+    flag of each row of `conflicts` conflicts with all others.
     """
     given = set()
     for name, value in vars(args).items():

@@ -13,12 +13,7 @@ from t2t_lite.errors import T2TLiteError, UsageError
 
 
 def check_paths(source: str | None, target: str | None) -> None:
-    """Check that the input exists and the output can be written.
-
-    Raises:
-      UsageError: the output is not a regular file, or is the input.
-      T2TLiteError: the input, or the folder of the output, does not exist.
-    """
+    """Check that the input exists and the output can be written."""
     if source and not pathlib.Path(source).exists():
         raise T2TLiteError(f"--decode_from_file: there is no file {source}.")
     if source and pathlib.Path(source).is_dir():

@@ -73,16 +73,8 @@ def open_run(
 ) -> "Run":
     """Start TensorFlow and return the `Run` of `find_run`.
 
-    The weights of its models must not change.
-
-    Args:
-      args: the flags.
-      to_decode: skip the code of the problem if decoding works without it.
-      to_export: the graphs are for other processes.
-
-    Raises:
-      UsageError: the flags are not valid.
-      T2TLiteError: the run is missing or damaged.
+    The weights of its models must not change. With `to_export` the graphs are
+    for other processes. The errors are those of `find_run`.
     """
     output_dir, config = find_run(args)
     if "sample" in args:  # raises errors before TensorFlow is imported
@@ -123,14 +115,9 @@ def make_translator(
 def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--backend`, `--quantization` and `--jit`."""
     group = parser.add_argument_group("Devices")
-    help_text = (
-        "library that runs the model; ctranslate2 requires "
-        "t2t-lite[ctranslate2]"
-    )
+    about = "library for decoding; ctranslate2 requires t2t-lite[ctranslate2]"
     engines = ("tensorflow", "ctranslate2")
-    flags.add_choice(
-        group, "backend", help_text, *engines, default="tensorflow"
-    )
+    flags.add_choice(group, "backend", about, *engines, default="tensorflow")
     add_quantization(group, "--backend=ctranslate2")
     help_text = (
         "compile decoding with XLA; each new batch shape takes seconds, so "

@@ -143,14 +143,10 @@ def save(
     averaged: int | None = None,
     ema: Mapping[str, Any] | None = None,
 ) -> Checkpoint:
-    """Save a checkpoint atomically.
+    """Save variables, tensors or arrays by name, atomically.
 
-    Args:
-      directory: the folder of the checkpoints.
-      tensors: variables, tensors or arrays by name.
-      state: JSON-serializable values, with the `step`.
-      averaged: for an average, the number of averaged checkpoints.
-      ema: the moving average of the weights, with the same names.
+    `state` is JSON-serializable and has the `step`. `averaged` is the number of
+    averaged checkpoints, `ema` the moving average, with the same names.
 
     Raises:
       SaveError: the checkpoint cannot be written; older checkpoints are intact.
@@ -202,10 +198,7 @@ def save_errors(path: pathlib.Path) -> Iterator[None]:
 
 
 class Reader:
-    """The tensors of a checkpoint by name, read one at a time.
-
-    Attributes:
-      shapes: the shape of each tensor by name.
+    """The tensors of a checkpoint by name, with their `shapes`.
 
     Raises:
       T2TLiteError: the checkpoint is damaged.
@@ -296,13 +289,9 @@ def short(error: Exception) -> str:
 def restore_newest(
     directory: _Path, read: Callable[[pathlib.Path], Any]
 ) -> Checkpoint:
-    """Restore the newest intact checkpoint.
+    """Restore the newest intact checkpoint with `read`.
 
     Damaged newer checkpoints are renamed to `NAME.damaged`, with a warning.
-
-    Args:
-      directory: the folder of the checkpoints.
-      read: a function that restores the checkpoint in a folder.
 
     Raises:
       DamagedError: all checkpoints are damaged; the error names the newest.
@@ -365,13 +354,10 @@ def _mean(name, readers):
 def resolve(directory: _Path, which: str | int) -> Checkpoint:
     """Return the checkpoint with a name.
 
-    Args:
-      directory: the folder of the checkpoints.
-      which: "latest", "best", "average" (the newest), "ema" (the newest moving
-        average), a step, or the path of a checkpoint. "default" is the average
-        that includes the newest checkpoint if it exists, else the newest
-        checkpoint. "default" and "best" prefer the moving average of their
-        checkpoint.
+    Names are "latest", "best", "average" (the newest), "ema" (the newest moving
+    average), a step, or the path of a checkpoint. "default" is the average that
+    includes the newest checkpoint if it exists, else the newest checkpoint.
+    "default" and "best" prefer the moving average of their checkpoint.
 
     Raises:
       T2TLiteError: the checkpoint does not exist.
@@ -428,9 +414,7 @@ def remove_old(directory: _Path, keep: int) -> None:
 def mark_best(directory: _Path, marks: Sequence[Mapping[str, Any]]) -> None:
     """Write the marks of the best checkpoints, which `remove_old` keeps.
 
-    Args:
-      directory: the folder of the checkpoints.
-      marks: dicts with `step`, `metric` and `value`, the best first.
+    A mark has `step`, `metric` and `value`; the first mark is the best.
     """
     path = pathlib.Path(directory) / _BEST
     best, *others = marks

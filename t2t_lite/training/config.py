@@ -43,14 +43,7 @@ def make_config(
 ) -> dict[str, Any]:
     """Return the content of `config.json`.
 
-    Args:
-      problem: the problem with its options.
-      hparams: the hyperparameters.
-      seed: of all random numbers of the run.
-      data: `dir`, `fingerprint` and `seed` of the data.
-      encoders: the encoders of `inputs` and `targets`.
-      usr_dir: a folder or package with the code of the problem.
-      hparams_set: the name of the registered set, if any.
+    `data` has the keys `dir`, `fingerprint` and `seed`.
     """
     options = problem.options
     if usr_dir and (folder := pathlib.Path(usr_dir).expanduser()).is_dir():
@@ -120,12 +113,7 @@ _TYPES = {
     "freeze": list,
     "usr_dir": str,
 }
-_TYPE_NAMES: dict[type, str] = {
-    str: "text",
-    dict: "an object",
-    int: "a whole number",
-    list: "a list",
-}
+_NAMES = {str: "text", dict: "an object", int: "a whole number", list: "a list"}
 _OPTIONAL = ("problem_options", "conditions", "freeze", "data.seed")
 _NULLABLE = ("data.seed", "usr_dir")
 
@@ -140,8 +128,7 @@ def read_config(output_dir: pathlib.Path) -> dict[str, Any]:
     """Return the config of the run in a folder, after checking its types.
 
     Raises:
-      T2TLiteError: the file is missing or not valid; the message names the
-        key.
+      T2TLiteError: the file is missing or not valid.
     """
     path = output_dir / CONFIG
     try:
@@ -192,7 +179,7 @@ def _require_type(config: Any, key: str) -> None:
     fits = type(value) is expected or (value is None and key in _NULLABLE)
     if not fits or "\\x00" in repr(value):
         raise UsageError(
-            f"{key} must be {_TYPE_NAMES[expected]}; got {repr(value)[:80]}"
+            f"{key} must be {_NAMES[expected]}; got {repr(value)[:80]}"
         )
 
 
@@ -225,8 +212,7 @@ def read_records(path: pathlib.Path) -> list[dict[str, Any]]:
 def read_metrics(output_dir: pathlib.Path) -> list[dict[str, Any]]:
     """Return the last record of each step in `metrics.jsonl`, by step.
 
-    A step has separate records for training and for each set of evaluated
-    weights.
+    A step has separate records for training and for evaluated weights.
     """
     last = {
         (record["step"], record.get("weights"), "dev_loss" in record): record
@@ -243,11 +229,7 @@ def add_evaluation(
 ) -> None:
     """Append a report of the evaluator, if the run's folder is writable.
 
-    Args:
-      output_dir: the folder of the run.
-      step: the update of the weights.
-      weights: the checksum of the weights.
-      report: the scores.
+    `weights` is the checksum of the weights.
     """
     record = {"step": step, "weights": weights, **report}
     with (
@@ -308,15 +290,10 @@ def _identity(config: dict[str, Any], with_data: bool) -> dict[str, Any]:
 def require_same(
     output_dir: pathlib.Path, there: dict[str, Any], here: dict[str, Any]
 ) -> None:
-    """Check that the run in a folder equals the requested run.
+    """Check that the run in a folder equals the requested run, `here`.
 
     An imported run has no data before its first training run. Only its
     hyperparameters and the content of its vocabularies are compared.
-
-    Args:
-      output_dir: the folder.
-      there: the config in the folder.
-      here: the requested config.
 
     Raises:
       T2TLiteError: the configs differ; the message lists the differences.

@@ -22,12 +22,8 @@ def choose_strategy(
     """Return the strategy of one process: all GPUs, or one CPU.
 
     Call it before TensorFlow runs an operation: later calls cannot change the
-    threads that `splits_cores` requires.
-
-    Args:
-      replicas: the number of logical CPU devices, to test distribution without
-        GPUs; None uses the physical devices.
-      hparams: of the model to train; None keeps the threads.
+    threads that `splits_cores` requires. `replicas` is the number of logical
+    CPU devices, to test distribution without GPUs.
 
     Raises:
       T2TLiteError: TensorFlow already runs with fewer logical devices.

@@ -21,16 +21,9 @@ _SIDE = tf.TensorSpec([None, None], tf.int32)
 class DevEvaluation:
     """Evaluates a model in training on the dev split, with greedy decoding.
 
-    The workers split the data: `evaluate_shard` evaluates the shard of one
-    worker, and `scores` combines all shards.
-
-    Args:
-      run: the run, for its data.
-      model: the model in training.
-      best_metric: see `select_metric`.
-      index: the index of this worker.
-      workers: the number of workers.
-      check: called after each batch of the loss and each sentence.
+    The workers split the data: `evaluate_shard` evaluates the shard of the
+    worker `index`, and `scores` combines all shards. `check` is called after
+    each batch of the loss and each sentence.
 
     Attributes:
       metric: the name of the score, such as `dev_bleu`.
@@ -119,11 +112,8 @@ class DevEvaluation:
         """Return the metric that ranks checkpoints, and its value.
 
         `best_metric` "auto" selects the loss until the score reaches 1 (of
-        100), because lower scores are noise, and then the score.
-
-        Args:
-          scores: the result of `scores`.
-          best: the mark of the best checkpoint, or {}.
+        100), because lower scores are noise, and then the score. `best` is the
+        mark of the best checkpoint, or {}.
         """
         score = scores.get(self.metric)
         by_score = best.get("metric") == self.metric and best["value"] >= 1

@@ -62,16 +62,10 @@ class MetricsFile:
 
 
 class TrainingLog:
-    """Shows and records the progress of training.
+    """Shows and records the progress of training from `step` to `total_steps`.
 
     A terminal shows a progress bar inside the context manager; other streams
-    get a line per record.
-
-    Args:
-      output_dir: the folder of the run.
-      step: the number of updates so far.
-      total_steps: the number of the last update.
-      stream: where to write; None is stderr.
+    get a line per record. The default stream is stderr.
 
     Attributes:
       metrics: `metrics.jsonl`.
@@ -131,11 +125,7 @@ class TrainingLog:
         self._line.update(_status(record), step, f"{step}/{self._total}")
 
     def training(self, record: Mapping[str, Any]) -> None:
-        """Record and show the updates since the last record.
-
-        Args:
-          record: `step`, `epoch` and the result of `Meter.record`.
-        """
+        """Record and show the updates since the last record."""
         self._write(record, "train")
         self.progress(record)
         if not self._line.is_live:
@@ -216,8 +206,7 @@ class Meter:
 
     Attributes:
       totals: the sums of the run; `timed` adds the seconds.
-      consecutive_skips: the number of skipped updates since the last update
-        that was applied.
+      consecutive_skips: the number of updates skipped in a row.
     """
 
     def __init__(self, totals: Totals | None = None):
@@ -277,19 +266,15 @@ class Meter:
         `gradient_norm` is a mean. Both exclude skipped updates. `padding` is
         the fraction of positions without a token, 0-1.
         """
-        applied = [each for each in self._interval if not each.skipped]
+        used = [each for each in self._interval if not each.skipped]
         seconds = self.totals.seconds - self._seconds_before
         tokens = _sum(self._interval, "source_tokens", "target_tokens")
         padding = 1 - _ratio(tokens, _sum(self._interval, "positions"))
         return {
-            "loss": _ratio(
-                _sum(applied, "loss_sum"), _sum(applied, "target_tokens")
-            ),
+            "loss": _ratio(_sum(used, "loss_sum"), _sum(used, "target_tokens")),
             "learning_rate": self._interval[-1].learning_rate,
             "tokens_per_second": _ratio(tokens, seconds),
-            "gradient_norm": _ratio(
-                _sum(applied, "gradient_norm"), len(applied)
-            ),
+            "gradient_norm": _ratio(_sum(used, "gradient_norm"), len(used)),
             "padding": round(padding, 4),
             "skipped": self.totals.skipped,
             "seconds": round(self.totals.seconds, 2),

@@ -86,9 +86,6 @@ def dry_run(
 
     All micro-batches of an update take the same time and memory.
 
-    Returns:
-      The lines of the report.
-
     Raises:
       T2TLiteError: the batch does not fit into memory.
     """

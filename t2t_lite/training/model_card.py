@@ -129,10 +129,8 @@ def write_card(run: Run) -> None:
 def make_card(run: Run, exported: Sequence[Checkpoint] = ()) -> str:
     """Return the text of the card, from the run's folder.
 
-    Args:
-      run: the run.
-      exported: for the card of an export, the exported checkpoints. Its command
-        has no local folders; its scores are those of a single checkpoint.
+    The card of an export has the scores of its single `exported` checkpoint,
+    and a command without local folders.
     """
     config = read_config(run.output_dir)
     provenance = config.get("conditions", {})

@@ -87,10 +87,7 @@ class Optimizer:
     ) -> None:
         """Update this replica's variables, in a replica context.
 
-        Args:
-          gradients: the gradient of each variable; zeros if not `finite`.
-          learning_rate: float32 [].
-          finite: bool []; False skips the update.
+        If `finite` is false, gradients must be zeros, and nothing changes.
         """
         count = tf.cast(read(self.applied) + 1, tf.float32)
         add(self.applied, tf.cast(finite, tf.int64))
@@ -270,10 +267,8 @@ class MovingAverage:
 def frozen_paths(paths: Iterable[str], patterns: Sequence[str]) -> set[str]:
     """Return the paths of the weights that match a pattern.
 
-    Args:
-      paths: such as "transformer/encoder_layer_0/...".
-      patterns: keys of `GROUPS`, or globs on the path after the model's name;
-        "*" also matches "/".
+    A path is "transformer/encoder_layer_0/...". A pattern is a key of `GROUPS`,
+    or a glob on the path after the model's name; "*" also matches "/".
 
     Raises:
       UsageError: a pattern matches no weight, or the patterns match all.

@@ -28,13 +28,10 @@ def choose_problem(
 ) -> tuple[Problem, pathlib.Path]:
     """Return the problem with its options, and the folder of its data.
 
-    Args:
-      problem: the problem or its name; None takes the problem of the run.
-      given: options of the problem. If empty, or only the `name` of text files,
-        the options come from the run, else from the data in `data_dir`.
-      data_dir: None takes the folder of the run's data, or the default.
-      output_dir: the folder of the run, if any.
-      config: the config of the run, if it exists.
+    Without a `problem` the run in `output_dir`, with that `config`, has it.
+    Without `given` options, except the `name` of text files, the options come
+    from the run, else from the data. Without a `data_dir` the folder is the
+    folder of the run's data, else the default.
 
     Raises:
       UsageError: the problem or an option is unknown; or text files are neither
@@ -82,9 +79,8 @@ def _with_options_of_run(problem, output_dir, config):
     try:
         return problem.with_options(problem_options(config))
     except UsageError as error:
-        raise T2TLiteError(
-            f"{output_dir / CONFIG}: problem_options: {error}"
-        ) from error
+        key = f"{output_dir / CONFIG}: problem_options"
+        raise T2TLiteError(f"{key}: {error}") from error
 
 
 def _find_data(problem, default_dir, output_dir, config):
@@ -130,13 +126,9 @@ def problem_of_run(
 ) -> Problem:
     """Return the problem that a run was trained on.
 
-    Args:
-      output_dir: the folder of the run.
-      config: the config of the run.
-      usr_dir: a folder or package with the code of the problem. The folder
-        named in the config is never imported, because it may not be trusted.
-      to_decode: accept an unknown problem if the config records that decoding
-        works without its code.
+    Only `usr_dir`, a folder or package, is imported, and never the folder named
+    in the config, which may not be trusted. `to_decode` accepts an unknown
+    problem if the config records that decoding works without its code.
 
     Raises:
       UsageError: the problem requires a `usr_dir`.
@@ -163,9 +155,8 @@ def _registered(config, output_dir, usr_dir=None):
                 f"in {config['usr_dir']}. If you trust the code, add "
                 f"`usr_dir={config['usr_dir']}`, or its new path."
             ) from error
-        raise T2TLiteError(
-            f"{output_dir / CONFIG}: problem: {error}"
-        ) from error
+        key = f"{output_dir / CONFIG}: problem"
+        raise T2TLiteError(f"{key}: {error}") from error
 
 
 class _RecordedProblem(Problem):

@@ -85,10 +85,9 @@ class RunData:
             seed = self._config.get("seed")
             command = generate_command(problem, self.folder, seed)
             raise T2TLiteError(
-                f"{self.folder} has no data of {problem.base_name}, which the "
-                "run was trained on: restore the data, or set `data_dir` to "
-                f"its folder. If the data is lost, {command} generates it "
-                "again."
+                f"{self.folder} has no data of {problem.base_name}: restore "
+                "the data of the run, or set `data_dir` to its folder. If the "
+                f"data is lost, {command} generates it again."
             )
         manifest = Manifest.load(self.folder, problem)
         files = {file["sha256"] for file in manifest.vocabulary.values()}
@@ -97,8 +96,7 @@ class RunData:
             raise T2TLiteError(
                 f"The data in {self.folder} has changed since the run was "
                 "created, or has another vocabulary: set `data_dir` to the "
-                "folder of the run's data, or train a new run in another "
-                "`output_dir`."
+                "run's data, or train a new run in another `output_dir`."
             )
         return manifest
 
@@ -144,12 +142,7 @@ class RunData:
     def texts(
         self, split: str, lines: int | None = None
     ) -> tuple[list[str], list[str]]:
-        """Return the sources and references of a split.
-
-        Args:
-          split: the name of the split.
-          lines: the number of pairs; None returns all.
-        """
+        """Return sources and references of a split, at most `lines` pairs."""
         pairs = pipeline.read_pairs(
             self.folder, self._problem, self.manifest, split
         )
@@ -213,8 +206,7 @@ class Run:
       output_dir: the folder of the run.
       config: the content of `config.json`.
       problem: the problem that the run trains on.
-      encoders: the encoders of `inputs` and `targets`, from the vocabulary
-        files in the run's folder.
+      encoders: the encoders of `inputs` and `targets`.
       hparams: the hyperparameters.
       seed: of all random numbers.
     """
@@ -250,17 +242,9 @@ class Run:
     ) -> Self:
         """Create a run, or return the equal run in the folder.
 
-        Args:
-          output_dir: the folder of the run.
-          problem: the problem with its options.
-          hparams: the hyperparameters.
-          seed: of all random numbers.
-          data_dir: the folder with the vocabulary and the shards of `manifest`.
-          manifest: the manifest of the data.
-          usr_dir: a folder or package with the code of the problem.
-          hparams_set: the name of the registered set, if any.
-          facts: more keys of `config.json`, see `warm_start.facts_of_start`.
-          dry_run: check everything and write nothing.
+        The folder `data_dir` has the vocabulary and the shards of `manifest`.
+        `facts` are more keys of `config.json`, see `warm_start.facts_of_start`.
+        A `dry_run` checks everything and writes nothing.
 
         Raises:
           UsageError: a shared embedding conflicts with two vocabularies.
@@ -314,10 +298,7 @@ class Run:
     ) -> Self:
         """Open the run in a folder, without its data.
 
-        Args:
-          output_dir: the folder of the run.
-          usr_dir: a folder or package with the code of the problem.
-          to_decode: skip the code of the problem if decoding works without it.
+        For `usr_dir` and `to_decode` see `problem_choice.problem_of_run`.
 
         Raises:
           UsageError: the problem requires a `usr_dir`.
@@ -333,8 +314,7 @@ class Run:
             if vocabulary_hashes(problem, encoders) == config["vocabulary"]:
                 return cls(output_dir, config, problem, encoders)
         raise T2TLiteError(
-            f"The vocabulary in {output_dir} is missing, or differs from the "
-            "vocabulary that the run was trained with: copy "
+            f"The vocabulary in {output_dir} is missing or has changed: copy "
             f"{' and '.join(config['vocabulary'])} from "
             f"{config['data']['dir']}, or from a backup of the run."
         )
@@ -387,10 +367,7 @@ class Run:
     def load_model(
         self, which: str | int = "default"
     ) -> tuple[Transformer, checkpoints.Checkpoint]:
-        """Return the model with the weights of a named checkpoint.
-
-        Args:
-          which: the name of the checkpoint, see `checkpoints.resolve`.
+        """Return the model with a checkpoint named as in `resolve`.
 
         Raises:
           T2TLiteError: the checkpoint is missing, damaged or of another model.
@@ -406,11 +383,8 @@ class Run:
     ) -> list[tuple["Run", checkpoints.Checkpoint]]:
         """Return the models of an ensemble, each as a run and a checkpoint.
 
-        Args:
-          which: the checkpoint of this run for the first model, see
-            `checkpoints.resolve`.
-          members: the other models: folders of runs, or names of checkpoints of
-            this run.
+        The first model is the checkpoint `which` of this run. The `members` are
+        folders of other runs, or names of other checkpoints.
 
         Raises:
           UsageError: the vocabularies of the runs differ.
@@ -446,11 +420,8 @@ class Run:
     ) -> Translator:
         """Return a `Translator` with the run's vocabulary.
 
-        Args:
-          model: the model or ensemble.
-          jit: compile searches with XLA.
-          **options: fields of `SearchSettings`; the run's hparams have the
-            defaults.
+        `jit` compiles searches with XLA. The options are `SearchSettings` with
+        defaults from the run's hparams.
         """
         hparams = self.hparams
         return Translator(

@@ -32,11 +32,7 @@ def decays_to_zero(hparams: HParams) -> bool:
 
 
 def last_step(hparams: HParams, train_steps: int | None) -> int:
-    """Return the number of the last update.
-
-    Args:
-      hparams: the hyperparameters of the run.
-      train_steps: overrides the hparam if it is not None.
+    """Return the number of the last update; None means the hparam.
 
     Raises:
       UsageError: the rate reaches 0 before `train_steps`.

@@ -57,13 +57,9 @@ class Updater:
     concurrently, each on half of the cores. Cores that share an operation wait
     for the slowest core after each of thousands of operations.
 
-    Args:
-      model: an object with `trainable_variables` and `loss_sum(features,
-        label_smoothing, seed)`, built within the strategy's scope.
-      hparams: the hyperparameters.
-      strategy: the distribution strategy.
-      seed: of dropout.
-      freeze: patterns of frozen weights, see `optimizers.frozen_paths`.
+    The model has `trainable_variables` and `loss_sum(features, label_smoothing,
+    seed)`, and is built within the strategy's scope. The `seed` is for dropout.
+    For `freeze` see `optimizers.frozen_paths`.
 
     Attributes:
       hparams, strategy: the arguments.

@@ -36,14 +36,8 @@ def facts_of_start(
 ) -> dict[str, Any]:
     """Check the warm start of a run; return its keys of `config.json`.
 
-    A run needs the source of its weights only until its first checkpoint.
-
-    Args:
-      options: with `init_from` and `freeze`.
-      problem: the problem of the run.
-      hparams: the hyperparameters of the run.
-      data_dir: the folder of the vocabulary.
-      config: the config of an existing run, which keeps its source.
+    The folder `data_dir` has the vocabulary. An existing run, with `config`,
+    keeps its source, and needs it only until its first checkpoint.
 
     Raises:
       UsageError: sizes or vocabularies differ, a pattern matches no weight, or
